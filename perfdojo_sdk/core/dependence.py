@@ -1,0 +1,225 @@
+"""The one dependence analysis that every applicability check calls.
+
+Two accesses conflict when they may touch one *cell*: a buffer together with the subscripts of the
+dimensions that exist in memory. Every question has the same form: may they, when the iterations
+of the scopes that they share stand in a given relation? The answer is exact when it says no and
+cautious when it says yes, so whatever cannot be proved is refused.
+
+The test looks at one dimension at a time. With the relation put in, the difference of the two
+subscripts is an affine form over a box, so its range and the greatest common divisor of its
+coefficients are quickly known; a conflict needs zero in range and divisible (Banerjee's and the
+GCD test, with directions).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from math import gcd
+from typing import NamedTuple
+
+from perfdojo_sdk.core.program import (
+    Access,
+    Buffer,
+    Index,
+    Node,
+    Occurrence,
+    Program,
+    Scope,
+    Touch,
+)
+from perfdojo_sdk.core.validate import common_depth
+
+Directions = str
+"""One sign for each shared level, outermost first: the first access's iteration is ``=``, ``<`` or
+``>`` the second's, or ``*`` (unrelated)."""
+
+
+class Conflict(NamedTuple):
+    """Two accesses that may touch one cell in the wrong order, at least one of them writing."""
+
+    first: Touch
+    second: Touch
+    reduction: bool
+    """Both are the same accumulation, so only the order of a reduction's terms is at stake."""
+
+
+def may_meet(
+    buffer: Buffer,
+    first: Access,
+    first_sizes: Sequence[int],
+    second: Access,
+    second_sizes: Sequence[int],
+    directions: Directions,
+) -> bool:
+    """Whether the two accesses may touch one cell while their shared levels stand so.
+
+    ``first_sizes`` and ``second_sizes`` are the sizes of all scopes around each, from the root.
+    """
+    for level, sign in enumerate(directions):
+        if sign in "<>" and first_sizes[level] < 2:
+            return False
+    for k in buffer.materialised:
+        if not _may_be_equal(
+            first.subscripts[k], first_sizes, second.subscripts[k], second_sizes, directions
+        ):
+            return False
+    return True
+
+
+def _may_be_equal(
+    first: Index,
+    first_sizes: Sequence[int],
+    second: Index,
+    second_sizes: Sequence[int],
+    directions: Directions,
+) -> bool:
+    shared = len(directions)
+    offset = first.constant - second.constant
+    low = high = offset
+    step = 0
+    theirs = second.coefficients
+    for level, a in first.terms:
+        if level < shared and level in theirs:
+            b = theirs[level]
+            sign, top = directions[level], first_sizes[level] - 1
+            if sign == "=":
+                reach, step = (a - b) * top, gcd(step, a - b)
+                low, high = (low + reach, high) if reach < 0 else (low, high + reach)
+            else:
+                least, most = _range(a, b, sign, top)
+                low, high, step = low + least, high + most, gcd(step, a, b)
+        elif level < shared and directions[level] in "<>":
+            least, most = _range(a, 0, directions[level], first_sizes[level] - 1)
+            low, high, step = low + least, high + most, gcd(step, a)
+        else:
+            reach, step = a * (first_sizes[level] - 1), gcd(step, a)
+            low, high = (low + reach, high) if reach < 0 else (low, high + reach)
+    mine = first.coefficients
+    for level, b in second.terms:
+        if level < shared:
+            if level in mine:
+                continue
+            if directions[level] in "<>":
+                least, most = _range(0, b, directions[level], second_sizes[level] - 1)
+                low, high, step = low + least, high + most, gcd(step, b)
+                continue
+        reach, step = -b * (second_sizes[level] - 1), gcd(step, b)
+        low, high = (low + reach, high) if reach < 0 else (low, high + reach)
+    if low > 0 or high < 0:
+        return False
+    return offset % step == 0 if step else offset == 0
+
+
+def _range(a: int, b: int, sign: str, top: int) -> tuple[int, int]:
+    """Range of ``a*i - b*j`` over ``0 <= i, j <= top`` with ``i sign j``: met at a corner."""
+    if sign == "*":
+        return min(0, a * top) - max(0, b * top), max(0, a * top) - min(0, b * top)
+    if sign == "<":
+        corners = (-b, -b * top, a * (top - 1) - b * top)
+    else:
+        corners = (a, a * top, a * top - b * (top - 1))
+    return min(corners), max(corners)
+
+
+def conflicts(
+    program: Program,
+    first: Iterable[Node],
+    second: Iterable[Node],
+    outer: tuple[int, ...],
+    directions: Directions,
+    skip: frozenset[str] = frozenset(),
+) -> Iterator[Conflict]:
+    """Conflicts between the nodes ``first`` and ``second`` under one relation of iterations.
+
+    All nodes stand directly inside the scopes of sizes ``outer``. The shared levels are those of
+    ``directions``; it may reach below ``outer`` when both sides are the same single scope.
+    Buffers named in ``skip`` are left out.
+    """
+    second = tuple(second)
+    buffer_of = program.buffer_of
+    for one in first:
+        for array, touches in one.touches.items():
+            buffer = buffer_of[array]
+            if buffer.name in skip:
+                continue
+            for other in second:
+                for alias in buffer.arrays:
+                    if alias in other.touches:
+                        yield from _pairs(buffer, touches, other.touches[alias], outer, directions)
+
+
+def _pairs(
+    buffer: Buffer,
+    first: tuple[Touch, ...],
+    second: tuple[Touch, ...],
+    outer: tuple[int, ...],
+    directions: Directions,
+) -> Iterator[Conflict]:
+    for a in first:
+        for b in second:
+            if (a.writes or b.writes) and may_meet(
+                buffer, a.access, outer + a.sizes, b.access, outer + b.sizes, directions
+            ):
+                yield Conflict(a, b, is_reduction(a, b))
+
+
+def is_reduction(a: Touch, b: Touch) -> bool:
+    """Both touches are the targets of one kind of accumulation: they commute."""
+    operation = a.statement.accumulate
+    return a.writes and b.writes and operation is not None and operation == b.statement.accumulate
+
+
+# -- privacy ---------------------------------------------------------------------------------------
+
+
+def private_buffers(program: Program, scope: Scope) -> frozenset[str]:
+    """Buffers used inside ``scope`` and nowhere else: a parallel scope gives each iteration its own."""
+    inside: dict[str, int] = {}
+    for array, touches in scope.touches.items():
+        name = program.buffer_of[array].name
+        inside[name] = inside.get(name, 0) + len(touches)
+    return frozenset(
+        name
+        for name, count in inside.items()
+        if count == len(program.occurrences[name])
+        and not program.interface.intersection(program.buffer(name).arrays)  # type: ignore[union-attr]
+    )
+
+
+def home_depth(program: Program, occurrences: Sequence[Occurrence], lockstep: set[str]) -> int:
+    """Number of scopes around the place where a buffer lives (lockstep scopes hold no storage)."""
+    depth = common_depth([o.path for o in occurrences])
+    scopes = program.ancestors(occurrences[0].path)
+    while depth and scopes[depth - 1].suffix in lockstep:
+        depth -= 1
+    return depth
+
+
+def leaking_level(buffer: Buffer, occurrences: Sequence[Occurrence], depth: int) -> int | None:
+    """The outermost level through which a value may pass from one iteration to another, or None.
+
+    The buffer lives inside ``depth`` scopes. At each of these levels either no cell is touched by
+    two different iterations, or the cells do not depend on the level at all. When that holds
+    everywhere, all iterations that touch a cell do exactly the same with it; the first of them
+    can only read what it wrote itself, since a program never reads an unwritten cell; so each
+    iteration reads only what it wrote itself.
+    """
+    kept = ""
+    for level in range(depth):
+        if all(
+            level not in o.access.subscripts[k].coefficients
+            for o in occurrences
+            for k in buffer.materialised
+        ):
+            kept += "*"
+            continue
+        for sign in "<>":
+            directions = kept + sign + "*" * (depth - level - 1)
+            for a in occurrences:
+                for b in occurrences:
+                    if (a.writes or b.writes) and may_meet(
+                        buffer, a.access, a.sizes, b.access, b.sizes, directions
+                    ):
+                        return level
+        kept += "="
+    return None

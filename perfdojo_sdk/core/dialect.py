@@ -1,0 +1,95 @@
+"""What the text may say beyond the core: suffixes, locations and limits, as frozen data.
+
+A target's plugin extends the core's dialect; parser, checks and interpreter take it as an
+argument. The core gives meaning to *kinds* (an order of iterations, a sharing of storage) and
+never to a target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal as OneOf
+from typing import TypeAlias
+
+Order: TypeAlias = OneOf["sequential", "parallel", "lockstep"]
+
+
+@dataclass(frozen=True)
+class ScopeSuffix:
+    """How a scope's iterations are instantiated.
+
+    ``sequential``: one after the other. ``parallel``: any interleaving must give the same result,
+    and a buffer used in one iteration only belongs to that iteration. ``lockstep``: one statement,
+    every iteration loads before any stores.
+    """
+
+    name: str
+    order: Order
+    doc: str
+    unrolled: bool = False
+    """Each iteration becomes its own code, so the iterator is a constant there."""
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where a buffer's cells live."""
+
+    name: str
+    doc: str
+    shared: bool = True
+    """Iterations of a parallel scope can reach one instance together."""
+    constant_subscripts: bool = False
+    """Cells are named, not addressed: subscripts may use unrolled and lockstep iterators only."""
+    copy_out_only: bool = False
+    """Written, then copied to another array and nothing else (a window with its own store)."""
+    max_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """The language of one target."""
+
+    suffixes: Mapping[str, ScopeSuffix]
+    locations: Mapping[str, Location]
+    dimension_suffixes: frozenset[str] = frozenset({"N"})
+    default_location: str = "heap"
+    lanes: Mapping[str, int] = field(default_factory=dict)
+    """dtype -> most iterations of a lockstep scope."""
+    max_unroll: int = 256
+    """Most copies of one statement that unrolled scopes may make."""
+    nested_parallel: bool = False
+    """Whether a parallel scope may stand inside another one."""
+
+    def order(self, suffix: str) -> Order:
+        return self.suffixes[suffix].order if suffix else "sequential"
+
+    def is_parallel(self, suffix: str) -> bool:
+        return bool(suffix) and self.suffixes[suffix].order == "parallel"
+
+    def is_lockstep(self, suffix: str) -> bool:
+        return bool(suffix) and self.suffixes[suffix].order == "lockstep"
+
+
+CORE_SUFFIXES = {
+    s.name: s
+    for s in (
+        ScopeSuffix("u", "sequential", "unrolled: each iteration is written out", unrolled=True),
+        ScopeSuffix("p", "parallel", "iterations run on threads"),
+        ScopeSuffix("v", "lockstep", "iterations are lanes of one vector instruction"),
+        ScopeSuffix("g", "parallel", "iterations are blocks of a grid"),
+        ScopeSuffix("b", "parallel", "iterations are threads of a block"),
+        ScopeSuffix("w", "parallel", "iterations are threads of a warp"),
+    )
+}
+
+CORE_LOCATIONS = {
+    location.name: location
+    for location in (
+        Location("heap", "ordinary memory: the caller's arrays and the workspace"),
+        Location("stack", "a small array of the function", shared=False, max_bytes=64 * 1024),
+    )
+}
+
+#: The paper's language without any target; wide enough to interpret every core program.
+CORE_DIALECT = Dialect(CORE_SUFFIXES, CORE_LOCATIONS, lanes={"f32": 16, "f64": 8})

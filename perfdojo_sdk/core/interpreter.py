@@ -1,0 +1,663 @@
+"""What a program means, by running it: on any kind of values, under any schedule.
+
+A program becomes one Python function made of its own integers and numbered names. What a value
+*is* comes from a :class:`Domain` (floats, residues modulo a prime, error bounds ...); in which
+order iterations of parallel scopes take their steps comes from a :class:`Schedule`. A program is
+right only if no schedule changes its result.
+
+Cells start unwritten and reading such a cell is an error, never a value: a local or an output
+must be written first. A buffer used in one iteration of a parallel scope only is private to it
+and starts unwritten in each; iterations of a sequential scope go on with the cells they find.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import random
+import struct
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from itertools import count
+from types import CodeType
+from typing import Any, NamedTuple, NoReturn, Protocol, TypeAlias, TypeVar
+from typing import Literal as OneOf
+
+from perfdojo_sdk.core.dialect import CORE_DIALECT, Dialect
+from perfdojo_sdk.core.errors import ProgramError
+from perfdojo_sdk.core.program import (
+    FLOAT_DTYPES,
+    INTEGER_DTYPES,
+    Access,
+    Buffer,
+    Cast,
+    Expression,
+    Index,
+    IndexValue,
+    Literal,
+    Node,
+    Operation,
+    Path,
+    Program,
+    Read,
+    Scope,
+    Statement,
+)
+from perfdojo_sdk.core.validate import common_depth, violations
+
+
+class MalformedProgram(ProgramError):
+    """The program breaks a rule of the language, or touches cells that it must not.
+
+    PD-V001: an unwritten cell is read. PD-V002: an output is not completely written. A rule that
+    can be checked without running keeps its own code (PD-P...).
+    """
+
+
+# -- domains ---------------------------------------------------------------------------------------
+
+Value = TypeVar("Value")
+
+
+class Domain(Protocol[Value]):
+    """A kind of values. ``None`` is no value: it marks an unwritten cell.
+
+    ``a += v`` means ``a = a + v``, so accumulations need nothing of their own.
+    """
+
+    def literal(self, value: float | int, dtype: str) -> Value: ...
+
+    def index_value(self, dtype: str) -> Callable[[int], Value]:
+        """How an integer made of iterators becomes a value of ``dtype``."""
+        ...
+
+    def operation(self, name: str, dtype: str) -> Callable[..., Value]:
+        """The function behind a name of :data:`~perfdojo_sdk.core.program.OPERATIONS`."""
+        ...
+
+    def cast(self, source: str, target: str) -> Callable[[Value], Value]: ...
+
+
+def wrap(value: int, dtype: str) -> int:
+    """The value of an integer dtype that ``value`` wraps to; of bool, whether it is not zero."""
+    if dtype == "bool":
+        return int(value != 0)
+    bits = int(dtype[1:])
+    offset = 0 if dtype.startswith("u") else 1 << (bits - 1)
+    return (value + offset) % (1 << bits) - offset
+
+
+def integer_bounds(dtype: str) -> tuple[int, int]:
+    """Smallest and largest value of an integer dtype or bool."""
+    if dtype == "bool":
+        return 0, 1
+    bits = int(dtype[1:])
+    return (0, (1 << bits) - 1) if dtype.startswith("u") else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+
+
+def _truncated_division(a: int, b: int) -> int:
+    if b == 0:
+        raise ProgramError("PD-V003", "an integer is divided by zero")
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+_INTEGER: Mapping[str, Callable[..., int]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": _truncated_division,
+    "max": max,
+    "min": min,
+    "neg": operator.neg,
+    "abs": abs,
+}
+
+
+def integer_operation(name: str, dtype: str) -> Callable[..., int]:
+    """Integers behave alike in every domain: exact, wrapping, division truncates."""
+    function = _INTEGER.get(name)
+    if function is None:
+        raise ProgramError("PD-V003", f"{name} has no meaning for {dtype}", hint="convert to a float first")
+    return lambda *arguments: wrap(function(*arguments), dtype)
+
+
+def rounded(value: float, dtype: str) -> float:
+    """The nearest value of a float dtype, ties to even, overflow to infinity."""
+    if dtype == "f64" or not math.isfinite(value):
+        return value
+    try:
+        if dtype == "bf16":
+            bits = int(struct.unpack("<I", struct.pack("<f", value))[0])
+            bits = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000
+            return float(struct.unpack("<f", struct.pack("<I", bits))[0])
+        form = {"f32": "<f", "f16": "<e"}[dtype]
+        return float(struct.unpack(form, struct.pack(form, value))[0])
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+def _float_div(a: float, b: float) -> float:
+    if b:
+        return a / b
+    if a == 0.0 or a != a:
+        return math.nan
+    return math.copysign(math.inf, a) * math.copysign(1.0, b)
+
+
+def _float_exp(a: float) -> float:
+    try:
+        return math.exp(a)
+    except OverflowError:
+        return math.inf
+
+
+_FLOAT: Mapping[str, Callable[..., float]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": _float_div,
+    "max": lambda a, b: a if a >= b or a != a else b,  # NaN wins on either side
+    "min": lambda a, b: a if a <= b or a != a else b,
+    "neg": operator.neg,
+    "abs": abs,
+    "sqrt": lambda a: math.sqrt(a) if a >= 0.0 else math.nan,
+    "exp": _float_exp,
+}
+
+
+def _saturated(value: float, dtype: str) -> int:
+    if dtype == "bool":
+        return int(value != 0)
+    if math.isnan(value):
+        return 0
+    low, high = integer_bounds(dtype)
+    return low if value <= low else high if value >= high else int(value)
+
+
+class Float64:
+    """IEEE double precision for every float dtype; only literals are rounded to their own dtype.
+
+    No traps: 1/0 is inf, 0/0 is NaN, exp overflows to inf, max and min hand NaN on. Values are
+    Python floats (ints for integer dtypes).
+    """
+
+    def literal(self, value: float | int, dtype: str) -> float:
+        return rounded(value, dtype) if dtype in FLOAT_DTYPES else wrap(int(value), dtype)
+
+    def index_value(self, dtype: str) -> Callable[[int], float]:
+        return float if dtype in FLOAT_DTYPES else lambda value: wrap(value, dtype)
+
+    def operation(self, name: str, dtype: str) -> Callable[..., float]:
+        return _FLOAT[name] if dtype in FLOAT_DTYPES else integer_operation(name, dtype)
+
+    def cast(self, source: str, target: str) -> Callable[[Any], float]:
+        if target in FLOAT_DTYPES:
+            return float
+        if source in FLOAT_DTYPES:
+            return lambda value: _saturated(value, target)
+        return lambda value: wrap(value, target)
+
+
+FLOAT64 = Float64()
+
+
+# -- schedules -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """An order for the iterations of parallel scopes.
+
+    ``forward``, ``reversed``: one iteration after the other. ``lockstep``: all iterations take one
+    step each, round after round. ``random``: whichever the seed picks takes the next step. A step
+    ends before a statement loads and again before it stores, so an accumulation is not atomic.
+    """
+
+    order: OneOf["forward", "reversed", "lockstep", "random"] = "forward"
+    seed: int = 0
+
+    @property
+    def text(self) -> str:
+        return f"random({self.seed})" if self.order == "random" else self.order
+
+
+FORWARD = Schedule("forward")
+
+
+def schedules(program: Program, dialect: Dialect, seed: int = 0) -> tuple[Schedule, ...]:
+    """Every kind of schedule that can matter to the program; only ``forward`` if order is fixed."""
+    orders = {dialect.order(n.suffix) for _, n in program.walk() if isinstance(n, Scope)}
+    if "parallel" in orders:
+        interleaved = (Schedule("lockstep"), Schedule("random", seed), Schedule("random", seed + 1))
+        return (FORWARD, Schedule("reversed"), *interleaved)
+    return (FORWARD, Schedule("reversed")) if "lockstep" in orders else (FORWARD,)
+
+
+Task: TypeAlias = Generator[None, None, None]
+_DONE = object()
+
+
+def _round_robin(tasks: list[Task]) -> Task:
+    while tasks:
+        tasks = [task for task in tasks if next(task, _DONE) is not _DONE]
+        yield
+
+
+def _randomly(generator: random.Random) -> Callable[[list[Task]], Task]:
+    def weave(tasks: list[Task]) -> Task:
+        while tasks:
+            k = int(generator.random() * len(tasks))
+            if next(tasks[k], _DONE) is _DONE:
+                tasks[k] = tasks[-1]
+                tasks.pop()
+            yield
+
+    return weave
+
+
+def _backward(size: int) -> range:
+    return range(size - 1, -1, -1)
+
+
+# -- from a program to Python ----------------------------------------------------------------------
+
+
+class _Private(dict[int, Any]):
+    """One iteration's copy of a buffer: an iteration may touch few cells of many."""
+
+    def __missing__(self, address: int) -> None:
+        return None
+
+
+class _Site(NamedTuple):
+    """A checked load, for the words of its error."""
+
+    access: Access
+    statement: str
+
+
+@dataclass(frozen=True)
+class _Code:
+    """A compiled program, and what a domain must put under the names that it uses."""
+
+    source: str
+    code: CodeType
+    bindings: Mapping[str, Callable[[Domain[Any]], Any]]
+    sites: tuple[_Site, ...]
+
+
+def flat_address(buffer: Buffer, access: Access) -> Index:
+    """The cell's number, row-major over the materialised dimensions, as a form of the levels."""
+    constant, coefficients, stride = 0, dict[int, int](), 1
+    for k in reversed(buffer.materialised):
+        subscript = access.subscripts[k]
+        constant += stride * subscript.constant
+        for level, coefficient in subscript.terms:
+            coefficients[level] = coefficients.get(level, 0) + stride * coefficient
+        stride *= buffer.dimensions[k].size
+    return Index.of(coefficients, constant)
+
+
+def _python(index: Index) -> str:
+    terms = [f"i{level}*{c}" if c != 1 else f"i{level}" for level, c in index.terms]
+    if index.constant or not terms:
+        terms.append(str(index.constant))
+    return "+".join(terms)
+
+
+class _Emitter:
+    """Writes the function ``run(order, weave, b0, b1, ...)``, one argument a shared buffer.
+
+    Sequential form: parallel scopes are loops over ``order(size)``. Interleaved form: everything
+    is a generator, an iteration of a parallel scope is a task that yields between its steps, and
+    ``weave`` decides who goes on.
+    """
+
+    #: Python allows 20 nested loops; deeper ones continue in a function of their own.
+    LOOPS = 16
+
+    def __init__(self, program: Program, dialect: Dialect, interleaved: bool) -> None:
+        self.program, self.dialect, self.interleaved = program, dialect, interleaved
+        self.number = {b.name: k for k, b in enumerate(program.buffers)}
+        self.lines: list[str] = []
+        self.depth = self.loops = 0
+        self.bindings: dict[str, Callable[[Domain[Any]], Any]] = {}
+        self.sites: list[_Site] = []
+        self.functions, self.temporaries = count(), count()
+        self.owners = {b.name: owner(program, b, dialect) for b in program.buffers}
+        self.exposed: frozenset[str] = frozenset()
+
+    def compile(self) -> _Code:
+        shared = [f"b{self.number[name]}" for name, path in self.owners.items() if path is None]
+        with self.function("run", ["order", "weave", *shared]):
+            self.nodes(self.program.body, ())
+        source = "\n".join(self.lines) + "\n"
+        code = compile(source, f"<{self.program.name}>", "exec")
+        return _Code(source, code, self.bindings, tuple(self.sites))
+
+    # -- lines
+
+    def line(self, text: str) -> None:
+        self.lines.append(" " * self.depth + text)
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        self.line(head)
+        self.depth += 1
+        yield
+        self.depth -= 1
+
+    @contextmanager
+    def loop(self, level: int, values: str) -> Iterator[None]:
+        self.loops += 1
+        with self.block(f"for i{level} in {values}:"):
+            yield
+        self.loops -= 1
+
+    @contextmanager
+    def function(self, name: str, parameters: list[str]) -> Iterator[None]:
+        outside, self.loops = self.loops, 0
+        with self.block(f"def {name}({', '.join(parameters)}):"):
+            if self.interleaved:
+                self.line("yield")
+            yield
+        self.loops = outside
+
+    def bind(self, name: str, make: Callable[[Domain[Any]], Any]) -> str:
+        self.bindings[name] = make
+        return name
+
+    def temporary(self, text: str) -> str:
+        name = f"t{next(self.temporaries)}"
+        self.line(f"{name} = {text}")
+        return name
+
+    # -- scopes
+
+    def nodes(self, nodes: tuple[Node, ...], path: Path) -> None:
+        for k, node in enumerate(nodes):
+            if isinstance(node, Scope):
+                self.scope(node, (*path, k))
+            else:
+                self.temporaries = count()
+                self.statement(node)
+
+    def scope(self, scope: Scope, path: Path) -> None:
+        if self.loops >= self.LOOPS:
+            name = f"part{next(self.functions)}"
+            with self.function(name, []):
+                self.scope(scope, path)
+            self.line(f"yield from {name}()" if self.interleaved else f"{name}()")
+            return
+        level, order = len(path) - 1, self.dialect.order(scope.suffix)
+        if order == "lockstep":
+            statement = scope.body[0]
+            assert isinstance(statement, Statement), "the language's rules were checked"
+            self.temporaries = count()
+            self.lockstep(statement, level, scope.size)
+        elif order == "parallel":
+            self.parallel(scope, path)
+        else:
+            with self.loop(level, f"range({scope.size})"):
+                self.nodes(scope.body, path)
+
+    def parallel(self, scope: Scope, path: Path) -> None:
+        level = len(path) - 1
+        if not self.interleaved:
+            with self.loop(level, f"order({scope.size})"):
+                self.iteration(scope, path)
+            return
+        outside = self.exposed
+        if not outside:
+            inside = {s.statement.target.array for s in scope.leaves}
+            self.exposed = frozenset(self.program.buffer_of[a].name for a in inside)
+        name = f"task{next(self.functions)}"
+        with self.function(name, [f"i{level}"]):
+            self.iteration(scope, path)
+        self.line(f"yield from weave([{name}(i) for i in range({scope.size})])")
+        self.exposed = outside
+
+    def iteration(self, scope: Scope, path: Path) -> None:
+        """The body of a parallel scope, with fresh copies of what belongs to one iteration."""
+        private = {name for name, owned in self.owners.items() if owned == path}
+        for name in sorted(private):
+            self.line(f"b{self.number[name]} = private()")
+        outside, self.exposed = self.exposed, self.exposed - private
+        self.nodes(scope.body, path)
+        self.exposed = outside
+
+    # -- statements
+
+    def statement(self, statement: Statement) -> None:
+        self.step_before_load(statement)
+        value = self.value(statement.value, statement)
+        if statement.accumulate:
+            value = self.combined(statement, value)
+        self.step_before_store(statement)
+        self.store(statement, value)
+
+    def lockstep(self, statement: Statement, level: int, size: int) -> None:
+        """All lanes load, then all store: in no order, so reversed schedules store backward."""
+        _, address = self.cell(statement.target)
+        horizontal = statement.accumulate and f"i{level}" not in address.replace("*", "+").split("+")
+        self.step_before_load(statement)
+        self.line("lanes = []")
+        with self.loop(level, f"range({size})"):
+            value = self.value(statement.value, statement)
+            if statement.accumulate and not horizontal:
+                value = self.combined(statement, value)
+            self.line(f"lanes.append({value})")
+        if horizontal:
+            function = self.operation(str(statement.accumulate), statement.dtype)
+            value = self.combined(statement, self.temporary(f"reduce({function}, lanes)"))
+            self.step_before_store(statement)
+            self.store(statement, value)
+        else:
+            self.step_before_store(statement)
+            with self.loop(level, f"order({size})"):
+                self.store(statement, f"lanes[i{level}]")
+
+    def step_before_load(self, statement: Statement) -> None:
+        loads = [*statement.reads, *([statement.target] if statement.accumulate else [])]
+        if self.interleaved and any(self.buffer(a).name in self.exposed for a in loads):
+            self.line("yield")
+
+    def step_before_store(self, statement: Statement) -> None:
+        if self.interleaved and self.buffer(statement.target).name in self.exposed:
+            self.line("yield")
+
+    def combined(self, statement: Statement, value: str) -> str:
+        old = self.load(statement.target, statement)
+        function = self.operation(str(statement.accumulate), statement.dtype)
+        return self.temporary(f"{function}({old}, {value})")
+
+    def store(self, statement: Statement, value: str) -> None:
+        buffer, address = self.cell(statement.target)
+        self.line(f"{buffer}[{address}] = {value}")
+
+    def load(self, access: Access, statement: Statement) -> str:
+        buffer, address = self.cell(access)
+        value = self.temporary(f"{buffer}[{address}]")
+        if access.array not in self.program.inputs:
+            self.line(f"if {value} is None: unwritten({len(self.sites)}, {address})")
+            self.sites.append(_Site(access, statement.id))
+        return value
+
+    def buffer(self, access: Access) -> Buffer:
+        return self.program.buffer_of[access.array]
+
+    def cell(self, access: Access) -> tuple[str, str]:
+        buffer = self.buffer(access)
+        return f"b{self.number[buffer.name]}", _python(flat_address(buffer, access))
+
+    def operation(self, name: str, dtype: str) -> str:
+        return self.bind(f"{name}_{dtype}", lambda domain: domain.operation(name, dtype))
+
+    def value(self, value: Expression, statement: Statement) -> str:
+        """Emit what computes ``value``; the name that holds it."""
+        if isinstance(value, Read):
+            return self.load(value.access, statement)
+        if isinstance(value, Literal):
+            constant, dtype = value.value, value.dtype
+            return self.bind(f"literal{len(self.bindings)}", lambda domain: domain.literal(constant, dtype))
+        if isinstance(value, IndexValue):
+            kind = value.dtype
+            convert = self.bind(f"index_{kind}", lambda domain: domain.index_value(kind))
+            return self.temporary(f"{convert}({_python(value.index)})")
+        if isinstance(value, Cast):
+            source, target = value.argument.dtype, value.dtype
+            convert = self.bind(f"cast_{source}_{target}", lambda domain: domain.cast(source, target))
+            return self.temporary(f"{convert}({self.value(value.argument, statement)})")
+        assert isinstance(value, Operation)
+        arguments = ", ".join([self.value(a, statement) for a in value.arguments])
+        return self.temporary(f"{self.operation(value.name, value.dtype)}({arguments})")
+
+
+def owner(program: Program, buffer: Buffer, dialect: Dialect) -> Path | None:
+    """The parallel scope of which each iteration has a copy of the buffer; None: one for all."""
+    occurrences = program.occurrences[buffer.name]
+    if not occurrences or program.interface.intersection(buffer.arrays):
+        return None
+    path = occurrences[0].path
+    scopes = program.ancestors(path)[: common_depth([o.path for o in occurrences])]
+    return next(
+        (path[: k + 1] for k in reversed(range(len(scopes))) if dialect.is_parallel(scopes[k].suffix)), None
+    )
+
+
+# -- running ---------------------------------------------------------------------------------------
+
+
+class Interpreter:
+    """A program made ready to run; compiled once, run in many domains under many schedules."""
+
+    def __init__(self, program: Program, dialect: Dialect = CORE_DIALECT) -> None:
+        """:class:`MalformedProgram` when the program breaks a rule of the dialect."""
+        broken = next(violations(program, dialect), None)
+        if broken:
+            raise MalformedProgram(broken.code, broken.what, hint=broken.hint)
+        self.program, self.dialect = program, dialect
+
+    @cached_property
+    def _sequential(self) -> _Code:
+        return _Emitter(self.program, self.dialect, interleaved=False).compile()
+
+    @cached_property
+    def _interleaved(self) -> _Code:
+        return _Emitter(self.program, self.dialect, interleaved=True).compile()
+
+    def source(self, schedule: Schedule = FORWARD) -> str:
+        """The Python text that runs under a schedule, for reading."""
+        return self._code(schedule).source
+
+    def _code(self, schedule: Schedule) -> _Code:
+        return self._interleaved if schedule.order in ("lockstep", "random") else self._sequential
+
+    def run(
+        self,
+        inputs: Mapping[str, Sequence[Value]],
+        domain: Domain[Value],
+        schedule: Schedule = FORWARD,
+    ) -> dict[str, list[Value]]:
+        """Run on flat row-major inputs; the outputs, flat and row-major.
+
+        :class:`MalformedProgram` when an unwritten cell is read or an output cell is not written,
+        :class:`ProgramError` (PD-V004) when the inputs are not those of the interface.
+        """
+        code = self._code(schedule)
+        storage: dict[str, Any] = {}
+        for buffer in self.program.buffers:
+            if owner(self.program, buffer, self.dialect) is None:
+                storage[buffer.name] = self._cells(buffer, inputs)
+        run = self._function(code, domain)
+        if schedule.order == "lockstep":
+            _exhaust(run(range, _round_robin, *storage.values()))
+        elif schedule.order == "random":
+            _exhaust(run(range, _randomly(random.Random(schedule.seed)), *storage.values()))
+        else:
+            run(range if schedule.order == "forward" else _backward, None, *storage.values())
+        return {name: self._complete(name, storage) for name in self.program.outputs}
+
+    def _cells(self, buffer: Buffer, inputs: Mapping[str, Sequence[Any]]) -> list[Any]:
+        if buffer.arrays[0] not in self.program.inputs:
+            return [None] * buffer.cells
+        given = inputs.get(buffer.arrays[0])
+        if given is None or len(given) != buffer.cells:
+            found = "nothing" if given is None else f"{len(given)} values"
+            what = f"input {buffer.arrays[0]} takes {buffer.cells} values, {found} given"
+            raise ProgramError("PD-V004", what, hint="inputs are flat sequences, row-major")
+        return list(given)
+
+    def _function(self, code: _Code, domain: Domain[Any]) -> Callable[..., Any]:
+        def unwritten(site: int, address: int) -> NoReturn:
+            access, statement = code.sites[site]
+            cell = self._cell_text(access.array, address)
+            what = f"{statement} reads {cell} (as {access.text}) before it is written"
+            raise MalformedProgram("PD-V001", what, hint="write every cell before the first read of it")
+
+        names = {name: make(domain) for name, make in code.bindings.items()}
+        names |= {"unwritten": unwritten, "private": _Private, "reduce": reduce}
+        names["__builtins__"] = {"range": range}
+        exec(code.code, names)
+        function: Callable[..., Any] = names["run"]
+        return function
+
+    def _complete(self, output: str, storage: Mapping[str, Any]) -> list[Any]:
+        values: list[Any] = storage[self.program.buffer_of[output].name]
+        if None in values:
+            cell = self._cell_text(output, values.index(None))
+            raise MalformedProgram("PD-V002", f"output {cell} is never written")
+        return values
+
+    def _cell_text(self, array: str, address: int) -> str:
+        buffer = self.program.buffer_of[array]
+        sizes = [buffer.dimensions[k].size for k in buffer.materialised]
+        return f"{array}[{','.join(map(str, unravel(address, sizes)))}]"
+
+
+def _exhaust(task: Task) -> None:
+    for _ in task:
+        continue
+
+
+def unravel(address: int, sizes: Sequence[int]) -> tuple[int, ...]:
+    """The subscripts of a row-major cell number."""
+    subscripts: list[int] = []
+    for size in reversed(sizes):
+        address, subscript = divmod(address, size)
+        subscripts.append(subscript)
+    return tuple(reversed(subscripts))
+
+
+def interpret(
+    program: Program,
+    inputs: Mapping[str, Sequence[Value]],
+    domain: Domain[Value],
+    dialect: Dialect = CORE_DIALECT,
+    schedule: Schedule = FORWARD,
+) -> dict[str, list[Value]]:
+    """Run a program once; see :meth:`Interpreter.run`."""
+    return Interpreter(program, dialect).run(inputs, domain, schedule)
+
+
+__all__ = [
+    "FLOAT64",
+    "FORWARD",
+    "INTEGER_DTYPES",
+    "Domain",
+    "Float64",
+    "Interpreter",
+    "MalformedProgram",
+    "Schedule",
+    "flat_address",
+    "integer_bounds",
+    "integer_operation",
+    "interpret",
+    "owner",
+    "rounded",
+    "schedules",
+    "unravel",
+    "wrap",
+]

@@ -1,0 +1,599 @@
+"""The program: an ordered tree of scopes over scalar statements, as frozen data.
+
+Nothing in this module is ever changed in place. An edit rebuilds the nodes from the edited one
+up to the root and shares the rest, so hundreds of candidate programs cost little more than one.
+
+Iterators are named by *level*: ``{0}`` is the outermost scope around a statement, ``{1}`` the
+next. A node therefore reads the same wherever it is printed, and caches its lines.
+
+Ids (``s3``, ``c1``) name places for moves. They take no part in equality or in the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import ClassVar, NamedTuple, TypeAlias
+
+FLOAT_DTYPES = ("f64", "f32", "f16", "bf16")
+INTEGER_DTYPES = ("i64", "i32", "i16", "i8", "u32", "u16", "u8")
+DTYPES = (*FLOAT_DTYPES, *INTEGER_DTYPES, "bool")
+
+#: Operations of expressions: name -> number of arguments.
+OPERATIONS: Mapping[str, int] = {
+    "add": 2,
+    "sub": 2,
+    "mul": 2,
+    "div": 2,
+    "max": 2,
+    "min": 2,
+    "neg": 1,
+    "abs": 1,
+    "sqrt": 1,
+    "exp": 1,
+}
+
+#: Binary operations written between their arguments: name -> (sign, precedence).
+INFIX: Mapping[str, tuple[str, int]] = {
+    "add": ("+", 0),
+    "sub": ("-", 0),
+    "mul": ("*", 1),
+    "div": ("/", 1),
+}
+_UNARY, _ATOM = 2, 3
+
+#: How a statement may combine its value with the cell it writes: operation -> the sign in text.
+ACCUMULATIONS: Mapping[str, str] = {"add": "+=", "mul": "*=", "max": "max=", "min": "min="}
+
+#: The value that leaves the other operand of an accumulation as it is.
+IDENTITY: Mapping[str, float] = {
+    "add": 0.0,
+    "mul": 1.0,
+    "max": float("-inf"),
+    "min": float("inf"),
+}
+
+
+@dataclass(frozen=True)
+class Index:
+    """An affine form ``constant + sum(coefficient * {level})``; terms ascend by level, none is 0."""
+
+    constant: int = 0
+    terms: tuple[tuple[int, int], ...] = ()
+
+    @staticmethod
+    def of(coefficients: Mapping[int, int], constant: int = 0) -> Index:
+        return Index(constant, tuple(sorted((l, c) for l, c in coefficients.items() if c)))
+
+    @staticmethod
+    def level(level: int) -> Index:
+        return Index(0, ((level, 1),))
+
+    @cached_property
+    def coefficients(self) -> Mapping[int, int]:
+        return dict(self.terms)
+
+    @cached_property
+    def text(self) -> str:
+        parts = []
+        for level, coefficient in self.terms:
+            sign = "-" if coefficient < 0 else "+"
+            factor = "" if abs(coefficient) == 1 else f"*{abs(coefficient)}"
+            parts.append(f"{sign}{{{level}}}{factor}")
+        if self.constant or not parts:
+            parts.append(f"{self.constant:+d}")
+        return "".join(parts).removeprefix("+")
+
+    def substitute(self, levels: Callable[[int], Index]) -> Index:
+        """Replace every iterator ``{l}`` by the form ``levels(l)``."""
+        constant, total = self.constant, dict[int, int]()
+        for level, coefficient in self.terms:
+            form = levels(level)
+            constant += coefficient * form.constant
+            for inner, inner_coefficient in form.terms:
+                total[inner] = total.get(inner, 0) + coefficient * inner_coefficient
+        return Index.of(total, constant)
+
+    def evaluate(self, iterators: list[int] | tuple[int, ...]) -> int:
+        return self.constant + sum(c * iterators[l] for l, c in self.terms)
+
+    def bounds(self, sizes: tuple[int, ...]) -> tuple[int, int]:
+        """Smallest and largest value when ``{l}`` runs over ``0 .. sizes[l] - 1`` (both are met)."""
+        low = high = self.constant
+        for level, coefficient in self.terms:
+            reach = coefficient * (sizes[level] - 1)
+            if reach < 0:
+                low += reach
+            else:
+                high += reach
+        return low, high
+
+
+@dataclass(frozen=True)
+class Access:
+    """One element of an array: ``x[{0},{1}*16+{2}]``."""
+
+    array: str
+    subscripts: tuple[Index, ...]
+
+    @cached_property
+    def text(self) -> str:
+        return f"{self.array}[{','.join(s.text for s in self.subscripts)}]"
+
+    def substitute(self, levels: Callable[[int], Index]) -> Access:
+        return Access(self.array, tuple(s.substitute(levels) for s in self.subscripts))
+
+    @cached_property
+    def levels(self) -> tuple[int, ...]:
+        """The levels whose iterators appear, ascending."""
+        return tuple(sorted({level for s in self.subscripts for level, _ in s.terms}))
+
+
+@dataclass(frozen=True)
+class Literal:
+    """A constant. ``value`` is a float for float dtypes, an int for integer ones; never NaN."""
+
+    value: float | int
+    dtype: str
+
+    @cached_property
+    def text(self) -> str:
+        if isinstance(self.value, int):
+            return str(self.value)
+        if self.value.is_integer() and abs(self.value) < 1e15:
+            return "-0" if str(self.value) == "-0.0" else str(int(self.value))
+        return repr(self.value)
+
+    @property
+    def precedence(self) -> int:
+        return _UNARY if self.text.startswith("-") else _ATOM
+
+    reads: tuple[Access, ...] = field(default=(), init=False, repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class IndexValue:
+    """An affine form of the iterators used as a value ("index as value" of the paper's Table 2)."""
+
+    index: Index
+    dtype: str
+
+    precedence: ClassVar[int] = 3
+
+    @cached_property
+    def text(self) -> str:
+        plain = self.index.constant == 0 and [c for _, c in self.index.terms] == [1]
+        return self.index.text if plain else f"index({self.index.text})"
+
+    reads: tuple[Access, ...] = field(default=(), init=False, repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Read:
+    """The value of one array element."""
+
+    access: Access
+    dtype: str
+
+    precedence: ClassVar[int] = 3
+
+    @property
+    def text(self) -> str:
+        return self.access.text
+
+    @cached_property
+    def reads(self) -> tuple[Access, ...]:
+        return (self.access,)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation of :data:`OPERATIONS` on arguments of its own dtype."""
+
+    name: str
+    arguments: tuple[Expression, ...]
+    dtype: str
+
+    @property
+    def precedence(self) -> int:
+        return INFIX[self.name][1] if self.name in INFIX else _UNARY if self.name == "neg" else _ATOM
+
+    @cached_property
+    def text(self) -> str:
+        def inner(argument: Expression, least: int) -> str:
+            text = argument.text
+            return text if argument.precedence >= least else f"({text})"
+
+        if self.name in INFIX:
+            sign, level = INFIX[self.name]
+            left, right = self.arguments
+            return f"{inner(left, level)} {sign} {inner(right, level + 1)}"
+        if self.name == "neg":
+            argument = self.arguments[0]
+            # -(2) negates a literal, -2 is one.
+            return f"-({argument.text})" if isinstance(argument, Literal) else f"-{inner(argument, _ATOM)}"
+        return f"{self.name}({', '.join(a.text for a in self.arguments)})"
+
+    @cached_property
+    def reads(self) -> tuple[Access, ...]:
+        return tuple(r for a in self.arguments for r in a.reads)
+
+
+@dataclass(frozen=True)
+class Cast:
+    """An explicit conversion; the only place where dtypes meet."""
+
+    argument: Expression
+    dtype: str
+
+    precedence: ClassVar[int] = 3
+
+    @cached_property
+    def text(self) -> str:
+        return f"{self.dtype}({self.argument.text})"
+
+    @cached_property
+    def reads(self) -> tuple[Access, ...]:
+        return self.argument.reads
+
+
+Expression: TypeAlias = Literal | IndexValue | Read | Operation | Cast
+
+
+def map_expression(value: Expression, leaf: Callable[[Expression], Expression]) -> Expression:
+    """Rebuild an expression with every literal, index value and read replaced by ``leaf`` of it."""
+    if isinstance(value, Operation):
+        return replace(value, arguments=tuple(map_expression(a, leaf) for a in value.arguments))
+    if isinstance(value, Cast):
+        return replace(value, argument=map_expression(value.argument, leaf))
+    return leaf(value)
+
+
+def substitute_levels(value: Expression, levels: Callable[[int], Index]) -> Expression:
+    def leaf(node: Expression) -> Expression:
+        if isinstance(node, Read):
+            return Read(node.access.substitute(levels), node.dtype)
+        if isinstance(node, IndexValue):
+            return IndexValue(node.index.substitute(levels), node.dtype)
+        return node
+
+    return map_expression(value, leaf)
+
+
+class Touch(NamedTuple):
+    """One access of a statement, as seen from a node above it."""
+
+    access: Access
+    statement: Statement
+    writes: bool
+    """True for the target; an accumulation's target counts as a write, which also reads."""
+    sizes: tuple[int, ...]
+    """Sizes of the scopes from that node (included) down to the statement, outermost first."""
+
+
+Touches: TypeAlias = Mapping[str, tuple[Touch, ...]]
+"""Array -> its touches, in program order (the reads of a statement before its write)."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """``target = value``, or ``target accumulate= value``. The dtype is the target's."""
+
+    target: Access
+    value: Expression
+    accumulate: str | None = None
+    dtype: str = "f32"
+    id: str = field(default="", compare=False)
+
+    @cached_property
+    def reads(self) -> tuple[Access, ...]:
+        """Elements that the value reads; an accumulation's own target is not among them."""
+        return self.value.reads
+
+    @cached_property
+    def text(self) -> str:
+        sign = ACCUMULATIONS[self.accumulate] if self.accumulate else "="
+        return f"{self.target.text} {sign} {self.value.text}"
+
+    @cached_property
+    def lines(self) -> tuple[str, ...]:
+        return (self.text,)
+
+    @cached_property
+    def touches(self) -> Touches:
+        found: dict[str, tuple[Touch, ...]] = {}
+        for read in self.reads:
+            found[read.array] = (*found.get(read.array, ()), Touch(read, self, False, ()))
+        array = self.target.array
+        found[array] = (*found.get(array, ()), Touch(self.target, self, True, ()))
+        return found
+
+    def substitute(self, levels: Callable[[int], Index]) -> Statement:
+        return replace(
+            self,
+            target=self.target.substitute(levels),
+            value=substitute_levels(self.value, levels),
+        )
+
+
+@dataclass(frozen=True)
+class Scope:
+    """``size`` iterations over ``body``; ``suffix`` says how they are instantiated."""
+
+    size: int
+    body: tuple[Node, ...]
+    suffix: str = ""
+    id: str = field(default="", compare=False)
+
+    @cached_property
+    def head(self) -> str:
+        return f"{self.size}:{self.suffix}" if self.suffix else str(self.size)
+
+    @cached_property
+    def lines(self) -> tuple[str, ...]:
+        """Printed lines; a chain of single children shares its first line."""
+        if len(self.body) == 1:
+            inner = self.body[0].lines
+            return (f"{self.head} {inner[0]}", *inner[1:])
+        return (self.head, *(f"| {line}" for child in self.body for line in child.lines))
+
+    @cached_property
+    def touches(self) -> Touches:
+        found: dict[str, list[Touch]] = {}
+        for child in self.body:
+            for array, touches in child.touches.items():
+                found.setdefault(array, []).extend(
+                    Touch(t.access, t.statement, t.writes, (self.size, *t.sizes)) for t in touches
+                )
+        return {array: tuple(touches) for array, touches in found.items()}
+
+    @cached_property
+    def statements(self) -> tuple[Statement, ...]:
+        """Every statement inside, in program order."""
+        found: list[Statement] = []
+        for child in self.body:
+            if isinstance(child, Statement):
+                found.append(child)
+            else:
+                found.extend(child.statements)
+        return tuple(found)
+
+    def substitute(self, levels: Callable[[int], Index]) -> Scope:
+        return replace(self, body=tuple(child.substitute(levels) for child in self.body))
+
+    def with_body(self, body: tuple[Node, ...]) -> Scope:
+        return Scope(self.size, body, self.suffix, self.id)
+
+
+Node: TypeAlias = Scope | Statement
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """One dimension of a buffer. The suffix ``N`` means: not materialised."""
+
+    size: int
+    suffix: str = ""
+
+    @property
+    def materialised(self) -> bool:
+        return self.suffix != "N"
+
+    @property
+    def text(self) -> str:
+        return f"{self.size}:{self.suffix}" if self.suffix else str(self.size)
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Storage. All ``arrays`` of a buffer have its shape and dtype and alias each other."""
+
+    name: str
+    dtype: str
+    dimensions: tuple[Dimension, ...]
+    location: str
+    arrays: tuple[str, ...]
+
+    @cached_property
+    def text(self) -> str:
+        shape = ",".join(d.text for d in self.dimensions)
+        names = "" if self.arrays == (self.name,) else f" -> {', '.join(self.arrays)}"
+        return f"{self.name} {self.dtype} [{shape}] {self.location}{names}"
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(d.size for d in self.dimensions)
+
+    @cached_property
+    def materialised(self) -> tuple[int, ...]:
+        """Positions of the dimensions that exist in memory."""
+        return tuple(k for k, d in enumerate(self.dimensions) if d.materialised)
+
+    @cached_property
+    def cells(self) -> int:
+        """Number of elements in memory."""
+        count = 1
+        for k in self.materialised:
+            count *= self.dimensions[k].size
+        return count
+
+
+Path: TypeAlias = tuple[int, ...]
+
+
+class Occurrence(NamedTuple):
+    """One access of a statement, with everything that a check asks about it."""
+
+    access: Access
+    statement: Statement
+    writes: bool
+    path: Path
+    """Path of the statement."""
+    sizes: tuple[int, ...]
+    """Sizes of all scopes around the statement, outermost first."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A kernel: its interface, its storage and its tree."""
+
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    buffers: tuple[Buffer, ...]
+    body: tuple[Node, ...]
+
+    # -- text ------------------------------------------------------------------------------
+
+    @cached_property
+    def header(self) -> str:
+        return f"kernel {self.name}({', '.join(self.inputs)}) -> {', '.join(self.outputs)}"
+
+    @cached_property
+    def text(self) -> str:
+        """The canonical text: the only serialisation of a program."""
+        return f"{self.header}\n{self.storage_lines}\n{self.tree_lines}"
+
+    @cached_property
+    def storage_lines(self) -> str:
+        return "".join(f"{b.text}\n" for b in self.buffers)
+
+    @cached_property
+    def tree_lines(self) -> str:
+        return "".join(f"{line}\n" for node in self.body for line in node.lines)
+
+    def __str__(self) -> str:
+        return self.text
+
+    # -- storage ---------------------------------------------------------------------------
+
+    @cached_property
+    def buffer_of(self) -> Mapping[str, Buffer]:
+        """Array name -> its buffer."""
+        return {array: buffer for buffer in self.buffers for array in buffer.arrays}
+
+    @cached_property
+    def interface(self) -> frozenset[str]:
+        """Arrays that the caller owns."""
+        return frozenset(self.inputs) | frozenset(self.outputs)
+
+    def buffer(self, name: str) -> Buffer | None:
+        return next((b for b in self.buffers if b.name == name), None)
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Every buffer and array name in use."""
+        return frozenset(self.buffer_of) | {b.name for b in self.buffers}
+
+    @cached_property
+    def occurrences(self) -> Mapping[str, tuple[Occurrence, ...]]:
+        """Buffer name -> all its accesses, in program order (reads of a statement first)."""
+        found: dict[str, list[Occurrence]] = {b.name: [] for b in self.buffers}
+        buffer_of = self.buffer_of
+
+        def visit(nodes: tuple[Node, ...], path: Path, sizes: tuple[int, ...]) -> None:
+            for k, node in enumerate(nodes):
+                here = (*path, k)
+                if isinstance(node, Scope):
+                    visit(node.body, here, (*sizes, node.size))
+                    continue
+                for read in node.reads:
+                    found[buffer_of[read.array].name].append(
+                        Occurrence(read, node, False, here, sizes)
+                    )
+                found[buffer_of[node.target.array].name].append(
+                    Occurrence(node.target, node, True, here, sizes)
+                )
+
+        visit(self.body, (), ())
+        return {name: tuple(occurrences) for name, occurrences in found.items()}
+
+    # -- places ----------------------------------------------------------------------------
+
+    @cached_property
+    def paths(self) -> Mapping[str, Path]:
+        """Id -> path (child numbers from the root)."""
+        return {node.id: path for path, node in self.walk()}
+
+    def walk(self) -> Iterator[tuple[Path, Node]]:
+        """Every node with its path, parents before children, in program order."""
+        stack: list[tuple[Path, Node]] = [((k,), n) for k, n in enumerate(self.body)][::-1]
+        while stack:
+            path, node = stack.pop()
+            yield path, node
+            if isinstance(node, Scope):
+                stack += [((*path, k), child) for k, child in enumerate(node.body)][::-1]
+
+    def node(self, path: Path) -> Node:
+        nodes, node = self.body, None
+        for k in path:
+            node = nodes[k]
+            nodes = node.body if isinstance(node, Scope) else ()
+        if node is None:
+            raise KeyError("the root is not a node")
+        return node
+
+    def ancestors(self, path: Path) -> tuple[Scope, ...]:
+        """The scopes strictly above ``path``, outermost first."""
+        nodes, found = self.body, []
+        for k in path[:-1]:
+            scope = nodes[k]
+            assert isinstance(scope, Scope)
+            found.append(scope)
+            nodes = scope.body
+        return tuple(found)
+
+    def siblings(self, path: Path) -> tuple[Node, ...]:
+        """The children of ``path``'s parent, itself included."""
+        return self.children(path[:-1])
+
+    def children(self, path: Path) -> tuple[Node, ...]:
+        """The children of the scope at ``path``; of the root for the empty path."""
+        if not path:
+            return self.body
+        scope = self.node(path)
+        return scope.body if isinstance(scope, Scope) else ()
+
+    def replaced(self, path: Path, nodes: tuple[Node, ...], consumed: int = 1) -> Program:
+        """Put ``nodes`` where ``consumed`` siblings, from ``path`` on, stand now."""
+
+        def rebuild(children: tuple[Node, ...], depth: int) -> tuple[Node, ...]:
+            k = path[depth]
+            if depth == len(path) - 1:
+                return children[:k] + nodes + children[k + consumed :]
+            scope = children[k]
+            assert isinstance(scope, Scope)
+            new = scope.with_body(rebuild(scope.body, depth + 1))
+            return (*children[:k], new, *children[k + 1 :])
+
+        return self.with_body(rebuild(self.body, 0))
+
+    def with_body(self, body: tuple[Node, ...]) -> Program:
+        new = Program(self.name, self.inputs, self.outputs, self.buffers, body)
+        # The tree does not change the storage: hand over what is already known about it.
+        new.__dict__["buffer_of"] = self.buffer_of
+        new.__dict__["storage_lines"] = self.storage_lines
+        return new
+
+    def with_buffer(self, old: str, new: Buffer) -> Program:
+        """The same tree with buffer ``old`` declared anew (same arrays)."""
+        buffers = tuple(new if b.name == old else b for b in self.buffers)
+        program = Program(self.name, self.inputs, self.outputs, buffers, self.body)
+        for known in ("occurrences", "paths", "tree_lines"):
+            if known in self.__dict__:
+                program.__dict__[known] = self.__dict__[known]
+        return program
+
+    def with_new_buffer(self, buffer: Buffer) -> Program:
+        return replace(self, buffers=(*self.buffers, buffer))
+
+
+def fresh(base: str, taken: frozenset[str] | Mapping[str, object]) -> str:
+    """``base``, or the first of ``base_2``, ``base_3`` ... that nobody uses."""
+    if base not in taken:
+        return base
+    count = 2
+    while f"{base}_{count}" in taken:
+        count += 1
+    return f"{base}_{count}"

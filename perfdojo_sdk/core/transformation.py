@@ -1,0 +1,478 @@
+"""Moves: one small transformation at one place, offered only when it provably keeps the meaning.
+
+A transformation is a list of *requirements*, a *rewrite* and an *instance relation*. The list is
+the check: it drives enumeration, ``explain`` and ``apply``; it generates the documentation; and
+taking one requirement out makes the mutant that verification must catch.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Any, ClassVar, TypeAlias
+
+from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.errors import DojoError, MoveError, Place, closest
+from perfdojo_sdk.core.program import Buffer, Index, Node, Path, Program, Scope, Statement
+
+
+class Kind(IntEnum):
+    """What a move may change, from nothing to most."""
+
+    EXACT = 0
+    """Every cell gets the same value, bit for bit."""
+    REASSOCIATES = 1
+    """The terms of a reduction are combined in another order."""
+    DECLARED_LAW = 2
+    """Uses an algebraic law that rounding breaks, such as x/y = x*(1/y); the law is named."""
+    CHANGES_PRECISION = 3
+    """Values are computed in another dtype."""
+
+    @property
+    def label(self) -> str:
+        return ("exact", "re-associates", "uses a declared law", "changes precision")[self]
+
+
+@dataclass(frozen=True)
+class Move:
+    """A transformation, the place where it acts (an id or a buffer's name), its parameters."""
+
+    transformation: str
+    place: str
+    parameters: tuple[tuple[str, int | str], ...] = ()
+    version: int = 1
+
+    @staticmethod
+    def of(transformation: str, place: str, version: int = 1, **parameters: int | str) -> Move:
+        return Move(transformation, place, tuple(sorted(parameters.items())), version)
+
+    def __getitem__(self, name: str) -> Any:
+        return dict(self.parameters)[name]
+
+    @property
+    def text(self) -> str:
+        arguments = [self.place, *(f"{k}={v}" for k, v in self.parameters)]
+        return f"{self.transformation}({', '.join(arguments)})"
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "transformation": self.transformation,
+            "version": self.version,
+            "place": self.place,
+            "parameters": dict(self.parameters),
+        }
+
+
+# -- the instance relation: where each new statement instance comes from ------------------------
+
+
+@dataclass(frozen=True)
+class Instance:
+    """The new statement is the old one; its old iterators as affine forms of the new levels."""
+
+    statement: str
+    iterators: tuple[Index, ...]
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A new plain assignment; whoever reads its target sees its value (a copy, when it is a read)."""
+
+
+@dataclass(frozen=True)
+class PartialStart:
+    """A new assignment of the identity of a reduction to a partial result."""
+
+
+@dataclass(frozen=True)
+class PartialCombine:
+    """A new accumulation of a partial result into the whole."""
+
+
+Origin: TypeAlias = Instance | Definition | PartialStart | PartialCombine
+
+Relation: TypeAlias = Mapping[str, Origin]
+"""New statement id -> origin. An id that is absent is the old statement with the same iterators."""
+
+
+# -- requirements --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why one requirement fails at one site. Words fill the requirement's sentence."""
+
+    at: str = ""
+    """Id of the node to show."""
+    mark: str = ""
+    """The text on its line to underline."""
+    words: tuple[tuple[str, object], ...] = ()
+
+    @staticmethod
+    def of(at: str = "", mark: str = "", **words: object) -> Refusal:
+        return Refusal(at, mark, tuple(words.items()))
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """One reason for which a transformation can refuse.
+
+    ``test`` answers None (holds), a :class:`Kind` (holds, at that price) or a :class:`Refusal`.
+    ``semantic``: without it, a result could be wrong (and not merely malformed or pointless).
+    """
+
+    code: str
+    title: str
+    why: str
+    hint: str
+    test: Callable[[Site], Refusal | Kind | None] = field(repr=False)
+    semantic: bool = False
+    law: str = ""
+    """The law that a move of kind DECLARED_LAW uses."""
+
+
+@dataclass(frozen=True)
+class Legal:
+    """The answer of a check that allows a move."""
+
+    kind: Kind = Kind.EXACT
+    laws: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """The answer of a check that refuses a move; words are made only when somebody looks."""
+
+    requirement: Requirement
+    refusal: Refusal
+    program: Program = field(repr=False)
+    move: Move
+
+    def __bool__(self) -> bool:
+        return False
+
+    @property
+    def code(self) -> str:
+        return self.requirement.code
+
+    @property
+    def why(self) -> str:
+        return self.requirement.why.format(**dict(self.refusal.words))
+
+    def error(self) -> MoveError:
+        """The rejection as the error that a user sees, with the line of the program underlined."""
+        what = f"cannot apply {self.move.text} to {self.program.name}: {self.requirement.title}"
+        place = find_place(self.program, self.refusal.at, self.refusal.mark) if self.refusal.at else None
+        return MoveError(self.code, what, place=place, why=self.why, hint=self.requirement.hint)
+
+    def __str__(self) -> str:
+        return self.error().render()
+
+
+def line_numbers(program: Program) -> Mapping[str, int]:
+    """Id -> line of ``program.text`` (from 1) on which the node starts."""
+    numbers: dict[str, int] = {}
+
+    def visit(node: Node, line: int) -> None:
+        numbers[node.id] = line
+        if isinstance(node, Scope):
+            at = line if len(node.body) == 1 else line + 1
+            for child in node.body:
+                visit(child, at)
+                at += len(child.lines)
+
+    line = 3 + len(program.buffers)
+    for node in program.body:
+        visit(node, line)
+        line += len(node.lines)
+    return numbers
+
+
+def find_place(program: Program, node: str, mark: str) -> Place | None:
+    line = line_numbers(program).get(node)
+    if line is None:
+        return None
+    source = program.text.splitlines()[line - 1]
+    start = source.rfind(mark) if mark else -1
+    if start < 0:
+        start, mark = len(source) - len(source.lstrip("| ")), source.lstrip("| ")
+    return Place(line, start + 1, source, len(mark))
+
+
+# -- transformations -----------------------------------------------------------------------------
+
+
+@dataclass
+class Site:
+    """A move with its place looked up; what every requirement, rewrite and relation starts from.
+
+    ``scratch`` keeps what one requirement worked out and a later one or the rewrite needs again.
+    """
+
+    program: Program
+    move: Move
+    dialect: Dialect
+    path: Path = ()
+    node: Node | None = None
+    buffer: Buffer | None = None
+    scratch: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def scope(self) -> Scope:
+        assert isinstance(self.node, Scope)
+        return self.node
+
+    @property
+    def statement(self) -> Statement:
+        assert isinstance(self.node, Statement)
+        return self.node
+
+    @property
+    def storage(self) -> Buffer:
+        assert self.buffer is not None
+        return self.buffer
+
+    @property
+    def level(self) -> int:
+        """Number of scopes above the node; the level of its iterator when it is a scope."""
+        return len(self.path) - 1
+
+    @property
+    def outer_sizes(self) -> tuple[int, ...]:
+        """Sizes of the scopes above the node."""
+        if "outer_sizes" not in self.scratch:
+            above = self.program.ancestors(self.path)
+            self.scratch["outer_sizes"] = tuple(s.size for s in above)
+        sizes: tuple[int, ...] = self.scratch["outer_sizes"]
+        return sizes
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a transformation, for documentation and the command line."""
+
+    name: str
+    type: type[int] | type[str]
+    doc: str
+
+
+class Transformation(ABC):
+    """One kind of move. Subclasses hold no state; all of them is in these attributes and methods.
+
+    The class docstring is the documentation page: a sentence, then ``before:`` and ``after:``.
+    """
+
+    name: ClassVar[str]
+    version: ClassVar[int] = 1
+    place: ClassVar[str]
+    """What a place is: ``scope``, ``statement``, ``node`` (either of them) or ``buffer``."""
+    parameters: ClassVar[tuple[Parameter, ...]] = ()
+    requirements: tuple[Requirement, ...] = ()
+    undo: ClassVar[str] = "drop the move from the trace"
+
+    @abstractmethod
+    def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
+        """Moves worth checking on this program; the check decides."""
+
+    @abstractmethod
+    def rewrite(self, site: Site) -> Program:
+        """The new program. Only called when every requirement holds."""
+
+    @abstractmethod
+    def relation(self, site: Site, result: Program) -> Relation:
+        """Where each statement instance of ``result`` comes from; made only when verifying."""
+
+    def site(self, program: Program, move: Move, dialect: Dialect) -> Site:
+        """Look the place up; :class:`MoveError` when there is no such place or parameter."""
+        expected = {p.name: p.type for p in self.parameters}
+        given = dict(move.parameters)
+        if given.keys() != expected.keys() or any(type(given[n]) is not t for n, t in expected.items()):
+            needs = ", ".join(f"{n}: {t.__name__}" for n, t in expected.items()) or "no parameters"
+            raise MoveError("PD-T002", f"{move.text}: {self.name} takes {needs}", hint=f"see: transformations {self.name}")
+        if self.place == "buffer":
+            buffer = program.buffer(move.place)
+            if buffer is None:
+                raise self._no_place(move, [b.name for b in program.buffers])
+            return Site(program, move, dialect, buffer=buffer)
+        path = program.paths.get(move.place)
+        node = program.node(path) if path is not None else None
+        wanted = {"scope": (Scope,), "statement": (Statement,), "node": (Scope, Statement)}[self.place]
+        if path is None or not isinstance(node, wanted):
+            raise self._no_place(move, [n.id for _, n in program.walk() if isinstance(n, wanted)])
+        return Site(program, move, dialect, path, node)
+
+    def _no_place(self, move: Move, known: list[str]) -> MoveError:
+        what = f"{move.text}: the program has no {self.place} {move.place!r}"
+        return MoveError("PD-T001", what, hint=closest(move.place, known))
+
+    def check_site(self, site: Site) -> Legal | Rejection:
+        kind, laws = Kind.EXACT, set[str]()
+        for requirement in self.requirements:
+            answer = requirement.test(site)
+            if isinstance(answer, Refusal):
+                return Rejection(requirement, answer, site.program, site.move)
+            if answer is not None:
+                kind = max(kind, answer)
+                if answer is Kind.DECLARED_LAW:
+                    laws.add(requirement.law)
+        return Legal(kind, frozenset(laws))
+
+    def check(self, program: Program, move: Move, dialect: Dialect) -> Legal | Rejection:
+        return self.check_site(self.site(program, move, dialect))
+
+    def without(self, code: str) -> Transformation:
+        """The same transformation with one requirement taken out: a mutant, for tests only."""
+        mutant = type(self)()
+        mutant.requirements = tuple(r for r in self.requirements if r.code != code)
+        return mutant
+
+
+LegalityCheck: TypeAlias = Callable[[Program, Move, Program, Dialect], str | None]
+"""A plugin's veto: (before, move, after, dialect) -> the reason to refuse, or None."""
+
+_VETO = Requirement(
+    "PD-T003",
+    "the target does not allow it",
+    "{reason}",
+    "choose another place or another target",
+    lambda site: None,
+)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One applied move with everything that verification needs to look at it again."""
+
+    before: Program
+    move: Move
+    legal: Legal
+    after: Program
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The rules of one game: a language, the transformations, and the target's vetoes."""
+
+    dialect: Dialect
+    transformations: Mapping[str, Transformation]
+    vetoes: tuple[LegalityCheck, ...] = ()
+
+    def transformation(self, name: str) -> Transformation:
+        found = self.transformations.get(name)
+        if found is None:
+            hint = closest(name, list(self.transformations))
+            raise MoveError("PD-T004", f"unknown transformation {name!r}", hint=hint)
+        return found
+
+    def attempt(self, program: Program, move: Move) -> Step | Rejection:
+        """Check a move and, where it is legal, apply it."""
+        transformation = self.transformation(move.transformation)
+        site = transformation.site(program, move, self.dialect)
+        legal = transformation.check_site(site)
+        if isinstance(legal, Rejection):
+            return legal
+        after = transformation.rewrite(site)
+        for veto in self.vetoes:
+            reason = veto(program, move, after, self.dialect)
+            if reason is not None:
+                return Rejection(_VETO, Refusal.of(reason=reason), program, move)
+        return Step(program, move, legal, after)
+
+    def step(self, program: Program, move: Move) -> Step:
+        """Like :meth:`attempt`; a rejection is raised as :class:`MoveError`."""
+        result = self.attempt(program, move)
+        if isinstance(result, Rejection):
+            raise result.error()
+        return result
+
+    def candidates(self, program: Program) -> Iterator[Move]:
+        """Every move worth checking."""
+        for transformation in self.transformations.values():
+            yield from transformation.candidates(program, self.dialect)
+
+    def steps(self, program: Program, most: Kind = Kind.DECLARED_LAW) -> Iterator[Step]:
+        """Every legal move whose kind is at most ``most``, applied."""
+        for move in self.candidates(program):
+            result = self.attempt(program, move)
+            if isinstance(result, Step) and result.legal.kind <= most:
+                yield result
+
+    def relation(self, step: Step) -> Relation:
+        transformation = self.transformation(step.move.transformation)
+        site = transformation.site(step.before, step.move, self.dialect)
+        rejected = transformation.check_site(site)
+        assert rejected, "the step was legal when it was made"
+        return transformation.relation(site, step.after)
+
+
+# -- traces ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """A move that an undo could not keep, and why."""
+
+    move: Move
+    reason: DojoError
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A game: the initial program and the steps played so far."""
+
+    root: Program
+    steps: tuple[Step, ...] = ()
+
+    SCHEMA: ClassVar[int] = 1
+
+    @property
+    def program(self) -> Program:
+        return self.steps[-1].after if self.steps else self.root
+
+    @property
+    def moves(self) -> tuple[Move, ...]:
+        return tuple(s.move for s in self.steps)
+
+    @property
+    def kind(self) -> Kind:
+        return max((s.legal.kind for s in self.steps), default=Kind.EXACT)
+
+    @property
+    def laws(self) -> frozenset[str]:
+        return frozenset(law for s in self.steps for law in s.legal.laws)
+
+    def play(self, rules: Rules, move: Move) -> Trace:
+        """The trace with one more move; :class:`MoveError` when it is not legal."""
+        return replace(self, steps=(*self.steps, rules.step(self.program, move)))
+
+    def play_all(self, rules: Rules, moves: Iterable[Move]) -> Trace:
+        trace = self
+        for move in moves:
+            trace = trace.play(rules, move)
+        return trace
+
+    def undo(self, rules: Rules, position: int) -> tuple[Trace, tuple[Dropped, ...]]:
+        """Take out move ``position`` (from 0) and keep every later one that still applies."""
+        if not 0 <= position < len(self.steps):
+            what = f"there is no move {position}; the trace has {len(self.steps)}"
+            raise MoveError("PD-T005", what, hint="moves count from 0")
+        trace = Trace(self.root, self.steps[:position])
+        dropped: list[Dropped] = []
+        for step in self.steps[position + 1 :]:
+            try:
+                trace = trace.play(rules, step.move)
+            except MoveError as error:
+                dropped.append(Dropped(step.move, error))
+        return trace, tuple(dropped)
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "schema": self.SCHEMA,
+            "root": self.root.text,
+            "moves": [m.as_json() for m in self.moves],
+        }

@@ -1,0 +1,46 @@
+"""The generic moves of the game, one class each, in families."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from perfdojo_sdk.core.transformation import Transformation
+from perfdojo_sdk.core.transformations.annotate import AnnotateScope
+from perfdojo_sdk.core.transformations.reductions import SplitReduction
+from perfdojo_sdk.core.transformations.scopes import (
+    FissionScope,
+    JoinScopes,
+    ReorderStatements,
+    SplitScope,
+    SwapScopes,
+)
+from perfdojo_sdk.core.transformations.staging import (
+    StageAccumulator,
+    StageRead,
+    StageReciprocal,
+    StageWrite,
+)
+from perfdojo_sdk.core.transformations.storage import ReorderDims, ReuseDims, SetLocation
+
+#: Name -> transformation; every target has these.
+GENERIC: Mapping[str, Transformation] = {
+    t.name: t
+    for t in (
+        SplitScope(),
+        SwapScopes(),
+        JoinScopes(),
+        FissionScope(),
+        ReorderStatements(),
+        AnnotateScope(),
+        StageRead(),
+        StageAccumulator(),
+        StageWrite(),
+        StageReciprocal(),
+        ReuseDims(),
+        ReorderDims(),
+        SetLocation(),
+        SplitReduction(),
+    )
+}
+
+__all__ = ["GENERIC"]

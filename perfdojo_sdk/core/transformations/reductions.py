@@ -1,0 +1,202 @@
+"""Moves on reductions: partial results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.program import (
+    IDENTITY,
+    Access,
+    Buffer,
+    Dimension,
+    Index,
+    Literal,
+    Node,
+    Program,
+    Read,
+    Scope,
+    Statement,
+    fresh,
+)
+from perfdojo_sdk.core.transformation import (
+    Kind,
+    Move,
+    Parameter,
+    PartialCombine,
+    PartialStart,
+    Refusal,
+    Relation,
+    Requirement,
+    Site,
+    Transformation,
+)
+from perfdojo_sdk.core.transformations.scopes import scopes
+
+
+def _chain(scope: Scope) -> tuple[list[Scope], Statement | None]:
+    """The perfect nest that starts at ``scope`` and the one statement in it."""
+    found = [scope]
+    while len(found[-1].body) == 1:
+        child = found[-1].body[0]
+        if isinstance(child, Statement):
+            return found, child
+        found.append(child)
+    return found, None
+
+
+def _one_accumulation(site: Site) -> Refusal | None:
+    nest, statement = _chain(site.scope)
+    if statement is None or statement.accumulate is None:
+        return Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
+    site.scratch["nest"], site.scratch["statement"] = nest, statement
+    return None
+
+
+def _lane_level(site: Site) -> int:
+    nest: list[Scope] = site.scratch["nest"]
+    lane = site.move["lane"]
+    return next((site.level + k for k, s in enumerate(nest) if s.id == lane), -1)
+
+
+def _lane_reduces(site: Site) -> Refusal | None:
+    statement: Statement = site.scratch["statement"]
+    level = _lane_level(site)
+    if level < 0 or level in statement.target.levels:
+        return Refusal.of(site.scope.id, site.scope.head, lane=site.move["lane"], target=statement.target.text)
+    return None
+
+
+def _reads_elsewhere(site: Site) -> Refusal | Kind:
+    statement: Statement = site.scratch["statement"]
+    buffer_of = site.program.buffer_of
+    target = buffer_of[statement.target.array]
+    for read in statement.reads:
+        if buffer_of[read.array] is target:
+            return Refusal.of(statement.id, read.text, read=read.text)
+    return Kind.REASSOCIATES
+
+
+def _addressable(site: Site) -> Refusal | None:
+    statement: Statement = site.scratch["statement"]
+    buffer = site.program.buffer_of[statement.target.array]
+    if not site.dialect.locations[buffer.location].constant_subscripts:
+        return None
+    return Refusal.of(statement.id, statement.target.text, buffer=buffer.name, location=buffer.location)
+
+
+class SplitReduction(Transformation):
+    """Give each iteration of one scope of a reduction a partial result of its own (rfactor).
+
+    before:
+        y[0] = 0
+        8 16 y[0] += x[{0}*16+{1}]
+    after: split_reduction(s0, lane=s1)
+        y[0] = 0
+        16 y_p[{0}] = 0
+        8 16 y_p[{1}] += x[{0}*16+{1}]
+        16 y[0] += y_p[{0}]
+    """
+
+    name = "split_reduction"
+    place = "scope"
+    parameters = (Parameter("lane", str, "id of the scope whose iterations get partial results"),)
+    requirements = (
+        Requirement(
+            "PD-T231",
+            "not a perfect nest around one accumulation",
+            "{head} holds something else",
+            "separate the accumulation with fission_scope first",
+            _one_accumulation,
+        ),
+        Requirement(
+            "PD-T232",
+            "the lane is no reduction scope of the nest",
+            "{lane} is not inside the scope, or {target} depends on it",
+            "name a scope of the nest that the target does not depend on",
+            _lane_reduces,
+        ),
+        Requirement(
+            "PD-T233",
+            "the accumulated value depends on the result",
+            "{read} reads what is being accumulated, so the order of the terms matters",
+            "keep the order",
+            _reads_elsewhere,
+            semantic=True,
+        ),
+        Requirement(
+            "PD-T234",
+            "the target's cells are named, not addressed",
+            "{buffer} lives in {location}; loops cannot run over it",
+            "split the reduction before setting the location",
+            _addressable,
+        ),
+    )
+
+    def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
+        for path, scope in scopes(program):
+            nest, statement = _chain(scope)
+            if statement is None or statement.accumulate is None:
+                continue
+            used = statement.target.levels
+            for k, lane in enumerate(nest):
+                if len(path) - 1 + k not in used:
+                    yield Move(self.name, scope.id, (("lane", lane.id),))
+
+    def rewrite(self, site: Site) -> Program:
+        nest: list[Scope] = site.scratch["nest"]
+        statement: Statement = site.scratch["statement"]
+        level, lane = site.level, _lane_level(site)
+        dims = sorted({*statement.target.levels, lane})
+        sizes = (*site.outer_sizes, *(s.size for s in nest))
+        name = fresh(f"{statement.target.array}_p", site.program.names)
+        dtype = statement.dtype
+        buffer = Buffer(
+            name, dtype, tuple(Dimension(sizes[l]) for l in dims), site.dialect.default_location, (name,)
+        )
+        inner = [l for l in dims if l >= level]
+        renamed = {l: Index.level(level + k) for k, l in enumerate(inner)}
+
+        def form(l: int) -> Index:
+            return renamed.get(l) or Index.level(l)
+
+        partial = Access(name, tuple(Index.level(l) for l in dims))
+        here = partial.substitute(form)
+        assert statement.accumulate
+        identity = IDENTITY[statement.accumulate]
+        start = Statement(here, Literal(identity, dtype), None, dtype)
+        combine = Statement(
+            statement.target.substitute(form), Read(here, dtype), statement.accumulate, dtype
+        )
+        inner_sizes = [sizes[l] for l in inner]
+        taken = site.program.paths
+        nodes = (
+            _nest(start, inner_sizes, f"{name}.in", taken),
+            _with_statement(site.scope, replace(statement, target=partial)),
+            _nest(combine, inner_sizes, f"{name}.out", taken),
+        )
+        return site.program.with_new_buffer(buffer).replaced(site.path, nodes)
+
+    def relation(self, site: Site, result: Program) -> Relation:
+        statement: Statement = site.scratch["statement"]
+        name = next(b.name for b in result.buffers if site.program.buffer(b.name) is None)
+        del statement
+        taken = site.program.paths
+        return {
+            fresh(f"{name}.in.c", taken): PartialStart(),
+            fresh(f"{name}.out.c", taken): PartialCombine(),
+        }
+
+
+def _nest(statement: Statement, sizes: list[int], name: str, taken: object) -> Node:
+    node: Node = replace(statement, id=fresh(f"{name}.c", taken))  # type: ignore[arg-type]
+    for k in reversed(range(len(sizes))):
+        node = Scope(sizes[k], (node,), "", fresh(f"{name}.{k}", taken))  # type: ignore[arg-type]
+    return node
+
+
+def _with_statement(node: Node, statement: Statement) -> Node:
+    if isinstance(node, Statement):
+        return statement
+    return node.with_body((_with_statement(node.body[0], statement),))

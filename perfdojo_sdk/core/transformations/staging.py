@@ -1,0 +1,631 @@
+"""Moves that put a slice of an array into a buffer of its own, around one scope.
+
+All of them share one idea, the *form* of an access: which iterators it uses, those outside the
+scope and those inside it, and how they make the subscripts. The new buffer has one dimension for
+each of these iterators, outermost first, so that staging is a plain copy; dropping the outer
+dimensions (``reuse_dims``) and choosing a layout (``reorder_dims``) are moves of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from perfdojo_sdk.core.dependence import may_meet
+from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.errors import MoveError, closest
+from perfdojo_sdk.core.program import (
+    Access,
+    Buffer,
+    Cast,
+    Dimension,
+    Expression,
+    Index,
+    Literal,
+    Node,
+    Operation,
+    Program,
+    Read,
+    Scope,
+    Statement,
+    Touch,
+    fresh,
+)
+from perfdojo_sdk.core.transformation import (
+    Definition,
+    Instance,
+    Kind,
+    Move,
+    Origin,
+    Parameter,
+    Refusal,
+    Relation,
+    Requirement,
+    Site,
+    Transformation,
+)
+from perfdojo_sdk.core.transformations.scopes import levels, scopes
+
+RECIPROCAL_LAW = "x/y = x*(1/y)"
+
+MAX_STAGED_CELLS = 2**36
+
+
+@dataclass(frozen=True)
+class Form:
+    """How an access inside a scope at level ``inner`` depends on iterators.
+
+    ``outer``: levels above the scope. ``sizes``: of the iterators inside, in order of depth.
+    ``subscripts``: with the k-th inside iterator named ``{inner + k}``.
+    """
+
+    inner: int
+    outer: tuple[int, ...]
+    sizes: tuple[int, ...]
+    subscripts: tuple[Index, ...]
+
+    @staticmethod
+    def of(access: Access, inner: int, sizes: tuple[int, ...]) -> Form:
+        """``sizes``: of all scopes around the access, from the root."""
+        used = access.levels
+        inside = [l for l in used if l >= inner]
+        renamed = {l: Index.level(inner + k) for k, l in enumerate(inside)}
+        subscripts = tuple(s.substitute(lambda l: renamed.get(l) or Index.level(l)) for s in access.subscripts)
+        return Form(inner, tuple(l for l in used if l < inner), tuple(sizes[l] for l in inside), subscripts)
+
+    def staged(self, name: str, access: Access) -> Access:
+        """The element of the new buffer that stands for ``access``."""
+        inside = [l for l in access.levels if l >= self.inner]
+        return Access(name, tuple(Index.level(l) for l in (*self.outer, *inside)))
+
+    @property
+    def element(self) -> tuple[Index, ...]:
+        """Subscripts of the new buffer inside a nest over ``sizes``."""
+        return tuple(Index.level(l) for l in (*self.outer, *levels_from(self.inner, len(self.sizes))))
+
+    def nest(self, statement: Statement, name: str, taken: object) -> Node:
+        """``statement`` inside scopes over ``sizes``, with ids made from ``name``."""
+        node: Node = replace(statement, id=fresh(f"{name}.c", taken))  # type: ignore[arg-type]
+        for k in reversed(range(len(self.sizes))):
+            node = Scope(self.sizes[k], (node,), "", fresh(f"{name}.{k}", taken))  # type: ignore[arg-type]
+        return node
+
+    def one_cell_each(self, buffer: Buffer) -> bool:
+        """Whether different inside iterations always touch different cells of ``buffer``."""
+        access = Access("", self.subscripts)
+        sizes = (1,) * self.inner + self.sizes
+        for k in range(len(self.sizes)):
+            directions = "=" * (self.inner + k) + "<"
+            if may_meet(buffer, access, sizes, access, sizes, directions):
+                return False
+        return True
+
+
+def levels_from(start: int, count: int) -> range:
+    return range(start, start + count)
+
+
+def _inside(site: Site) -> tuple[Touch, ...]:
+    """Every touch of the array's buffer inside the scope."""
+    return tuple(
+        touch for alias in _buffer(site).arrays for touch in site.scope.touches.get(alias, ())
+    )
+
+
+def _array(site: Site) -> str:
+    name: str = site.move["array"]
+    return name
+
+
+def _buffer(site: Site) -> Buffer:
+    buffer = site.program.buffer_of.get(_array(site))
+    if buffer is None:
+        hint = closest(_array(site), list(site.program.buffer_of))
+        raise MoveError("PD-T002", f"{site.move.text}: no array {_array(site)!r}", hint=hint)
+    return buffer
+
+
+def _form(site: Site, touch: Touch) -> Form:
+    return Form.of(touch.access, site.level, site.outer_sizes + touch.sizes)
+
+
+def _the_form(site: Site) -> Form:
+    form: Form = site.scratch["form"]
+    return form
+
+
+def _addressable(site: Site) -> Refusal | None:
+    buffer = _buffer(site)
+    if not site.dialect.locations[buffer.location].constant_subscripts:
+        return None
+    return Refusal.of(site.scope.id, "", buffer=buffer.name, location=buffer.location)
+
+
+def _bounded(site: Site) -> Refusal | None:
+    form, cells = _the_form(site), 1
+    for size in (*(site.outer_sizes[l] for l in form.outer), *form.sizes):
+        cells *= size
+    if cells <= MAX_STAGED_CELLS:
+        return None
+    return Refusal.of(site.scope.id, site.scope.head, cells=cells, most=MAX_STAGED_CELLS)
+
+
+def _new_buffer(site: Site, suffix: str) -> Buffer:
+    form, old = _the_form(site), _buffer(site)
+    name = fresh(f"{_array(site)}_{suffix}", site.program.names)
+    sizes = (*(site.outer_sizes[l] for l in form.outer), *form.sizes)
+    dimensions = tuple(Dimension(s) for s in sizes)
+    return Buffer(name, old.dtype, dimensions, site.dialect.default_location, (name,))
+
+
+def _redirect(node: Node, change: Callable[[Statement], Statement], array: str) -> Node:
+    if isinstance(node, Statement):
+        return change(node)
+    if array not in node.touches:
+        return node
+    return node.with_body(tuple(_redirect(child, change, array) for child in node.body))
+
+
+def _stage(site: Site, buffer: Buffer, before: Statement | None, after: Statement | None,
+           change: Callable[[Statement], Statement]) -> Program:  # fmt: skip
+    """Put the scope with ``change`` on its statements between the two copy nests."""
+    form, taken = _the_form(site), site.program.paths
+    nodes: list[Node] = []
+    if before is not None:
+        nodes.append(form.nest(before, f"{buffer.name}.in" if after else buffer.name, taken))
+    nodes.append(_redirect(site.scope, change, _array(site)))
+    if after is not None:
+        nodes.append(form.nest(after, f"{buffer.name}.out" if before else buffer.name, taken))
+    return site.program.with_new_buffer(buffer).replaced(site.path, tuple(nodes))
+
+
+def _definitions(site: Site, result: Program) -> Relation:
+    """Statements that the move brought are definitions; all others are what they were."""
+    found: dict[str, Origin] = {}
+    for _, node in result.walk():
+        if isinstance(node, Statement) and node.id not in site.program.paths:
+            found[node.id] = Definition()
+    return found
+
+
+_ARRAY = Parameter("array", str, "the array whose slice is staged")
+
+_TOO_LARGE = (
+    "the staged slice is too large",
+    "it would take {cells} cells, {most} are allowed",
+    "stage at an inner scope",
+    _bounded,
+)
+
+_NAMED_CELLS = (
+    "the array's cells are named, not addressed",
+    "{buffer} lives in {location}; loops cannot run over it",
+    "stage before setting the location",
+    _addressable,
+)
+
+
+def _array_candidates(name: str, program: Program, dialect: Dialect, written: bool) -> Iterator[Move]:
+    for _, scope in scopes(program):
+        if dialect.is_lockstep(scope.suffix) and not written:
+            continue
+        for array, touches in scope.touches.items():
+            if any(t.writes is written for t in touches):
+                yield Move(name, scope.id, (("array", array),))
+
+
+# -- stage_read ------------------------------------------------------------------------------------
+
+
+def _read_in_one_form(site: Site) -> Refusal | None:
+    array = _array(site)
+    reads = [t for t in _inside(site) if not t.writes and t.access.array == array]
+    if not reads:
+        return Refusal.of(site.scope.id, site.scope.head, array=array, other="nothing")
+    site.scratch["form"] = _form(site, reads[0])
+    for touch in reads[1:]:
+        if _form(site, touch) != _the_form(site):
+            return Refusal.of(touch.statement.id, touch.access.text, array=array, other=touch.access.text)
+    return None
+
+
+def _not_written(site: Site) -> Refusal | None:
+    for touch in _inside(site):
+        if touch.writes:
+            return Refusal.of(touch.statement.id, touch.access.text, write=touch.access.text)
+    return None
+
+
+class StageRead(Transformation):
+    """Copy what a scope reads of an array into a new buffer, right before the scope (pack).
+
+    before:
+        4 8 y[{0},{1}] = x[{1},{0}] * 2
+    after: stage_read(s1, array=x)
+        4
+        | 8 x_r[{0},{1}] = x[{1},{0}]
+        | 8 y[{0},{1}] = x_r[{0},{1}] * 2
+    """
+
+    name = "stage_read"
+    place = "scope"
+    parameters = (_ARRAY,)
+    requirements = (
+        Requirement(
+            "PD-T171",
+            "the scope does not read the array in one form",
+            "{array} is read as {other}, which differs from the first read in its iterators",
+            "stage at an inner scope that holds one form of access",
+            _read_in_one_form,
+        ),
+        Requirement(
+            "PD-T172",
+            "the scope writes the array",
+            "{write} changes it after the copy would have been made",
+            "stage at a scope that only reads the array",
+            _not_written,
+            semantic=True,
+        ),
+        Requirement("PD-T173", *_NAMED_CELLS),
+        Requirement("PD-T174", *_TOO_LARGE),
+    )
+
+    def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
+        return _array_candidates(self.name, program, dialect, written=False)
+
+    def rewrite(self, site: Site) -> Program:
+        form, array, buffer = _the_form(site), _array(site), _new_buffer(site, "r")
+
+        def value(e: Expression) -> Expression:
+            if isinstance(e, Read) and e.access.array == array:
+                return Read(form.staged(buffer.name, e.access), e.dtype)
+            return e
+
+        def change(statement: Statement) -> Statement:
+            return _with_reads(statement, value)
+
+        copy = Statement(
+            Access(buffer.name, form.element),
+            Read(Access(array, form.subscripts), buffer.dtype),
+            None,
+            buffer.dtype,
+        )
+        return _stage(site, buffer, copy, None, change)
+
+    def relation(self, site: Site, result: Program) -> Relation:
+        return _definitions(site, result)
+
+
+def _with_reads(statement: Statement, change: Callable[[Expression], Expression]) -> Statement:
+    from perfdojo_sdk.core.program import map_expression
+
+    return replace(statement, value=map_expression(statement.value, change))
+
+
+# -- stage_accumulator -----------------------------------------------------------------------------
+
+
+def _accumulated_in_one_form(site: Site) -> Refusal | None:
+    array, form = _array(site), None
+    for touch in _inside(site):
+        found = _form(site, touch)
+        if form is None and touch.writes and touch.access.array == array:
+            form = site.scratch["form"] = found
+        alone = touch.writes and touch.statement.accumulate and touch.access.array == array
+        if not alone or found != form:
+            return Refusal.of(touch.statement.id, touch.access.text, array=array, other=touch.access.text)
+    if form is None:
+        return Refusal.of(site.scope.id, site.scope.head, array=array, other="nothing")
+    return None
+
+
+def _one_cell_each(site: Site) -> Refusal | None:
+    if _the_form(site).one_cell_each(_buffer(site)):
+        return None
+    return Refusal.of(site.scope.id, "", array=_array(site))
+
+
+class StageAccumulator(Transformation):
+    """Accumulate into a new buffer: copy in before the scope, copy out after it.
+
+    before:
+        4
+        | y[{0}] = 0
+        | 8 y[{0}] += x[{0},{1}]
+    after: stage_accumulator(s1, array=y)
+        4
+        | y[{0}] = 0
+        | y_a[{0}] = y[{0}]
+        | 8 y_a[{0}] += x[{0},{1}]
+        | y[{0}] = y_a[{0}]
+    """
+
+    name = "stage_accumulator"
+    place = "scope"
+    parameters = (_ARRAY,)
+    requirements = (
+        Requirement(
+            "PD-T181",
+            "the scope does more with the array than accumulate in one form",
+            "{array} is used as {other}",
+            "stage at a scope that only accumulates, or use stage_write",
+            _accumulated_in_one_form,
+            semantic=True,
+        ),
+        Requirement(
+            "PD-T182",
+            "different iterations accumulate into one cell of the array",
+            "cells of the new buffer would not stand for one cell of {array} each",
+            "stage at an inner scope",
+            _one_cell_each,
+            semantic=True,
+        ),
+        Requirement("PD-T183", *_NAMED_CELLS),
+        Requirement("PD-T184", *_TOO_LARGE),
+    )
+
+    def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
+        return _array_candidates(self.name, program, dialect, written=True)
+
+    def rewrite(self, site: Site) -> Program:
+        buffer = _new_buffer(site, "a")
+        inside, outside = _two_elements(site, buffer)
+        copy_in = Statement(inside, Read(outside, buffer.dtype), None, buffer.dtype)
+        copy_out = Statement(outside, Read(inside, buffer.dtype), None, buffer.dtype)
+        return _stage(site, buffer, copy_in, copy_out, _renaming(site, buffer))
+
+    def relation(self, site: Site, result: Program) -> Relation:
+        return _definitions(site, result)
+
+
+def _two_elements(site: Site, buffer: Buffer) -> tuple[Access, Access]:
+    form = _the_form(site)
+    return Access(buffer.name, form.element), Access(_array(site), form.subscripts)
+
+
+def _renaming(site: Site, buffer: Buffer) -> Callable[[Statement], Statement]:
+    """Send every access of the array in the form to the new buffer.
+
+    Accesses in another form stay; the requirements say that there are none.
+    """
+    form, array = _the_form(site), _array(site)
+    inside = {id(t.access): _form(site, t) for t in site.scope.touches[array]}
+
+    def access(a: Access) -> Access:
+        return form.staged(buffer.name, a) if a.array == array and inside.get(id(a)) == form else a
+
+    def change(statement: Statement) -> Statement:
+        renamed = _with_reads(
+            statement, lambda e: Read(access(e.access), e.dtype) if isinstance(e, Read) else e
+        )
+        return replace(renamed, target=access(statement.target))
+
+    return change
+
+
+# -- stage_write -----------------------------------------------------------------------------------
+
+
+def _used_in_one_form(site: Site) -> Refusal | None:
+    array = _array(site)
+    written = [t for t in _inside(site) if t.writes and t.access.array == array]
+    if not written:
+        return Refusal.of(site.scope.id, site.scope.head, array=array, other="nothing")
+    form = site.scratch["form"] = _form(site, written[0])
+    for touch in _inside(site):
+        if touch.access.array != array or _form(site, touch) != form:
+            return Refusal.of(touch.statement.id, touch.access.text, array=array, other=touch.access.text)
+    return None
+
+
+def _written_first(site: Site) -> Refusal | None:
+    """No value from before the scope is read inside it.
+
+    The first touch must be a plain write, and no touch that reads may come, in an earlier
+    iteration, before a plain write of the same cell.
+    """
+    array, program = _array(site), site.program
+    touches = site.scope.touches[array]
+    first = touches[0]
+    if not first.writes or first.statement.accumulate:
+        return Refusal.of(first.statement.id, first.access.text, array=array)
+    outer, buffer = site.outer_sizes, _buffer(site)
+    paths = {o.statement.id: o.path for o in program.occurrences[buffer.name]}
+    for touch in touches:
+        if touch.writes and not touch.statement.accumulate:
+            continue
+        shared = _shared_levels(paths[first.statement.id], paths[touch.statement.id])
+        for level in range(site.level, shared):
+            directions = "=" * level + "<"
+            if may_meet(
+                buffer, touch.access, outer + touch.sizes, first.access, outer + first.sizes, directions
+            ):
+                return Refusal.of(touch.statement.id, touch.access.text, array=array)
+    return None
+
+
+def _shared_levels(one: tuple[int, ...], other: tuple[int, ...]) -> int:
+    shared = 0
+    while shared < min(len(one), len(other)) - 1 and one[shared] == other[shared]:
+        shared += 1
+    return shared
+
+
+class StageWrite(Transformation):
+    """Let a scope write into a new buffer, copied to the array right after the scope.
+
+    before:
+        4 8 y[{1},{0}] = x[{0},{1}] * 2
+    after: stage_write(s1, array=y)
+        4
+        | 8 y_w[{0},{1}] = x[{0},{1}] * 2
+        | 8 y[{1},{0}] = y_w[{0},{1}]
+    """
+
+    name = "stage_write"
+    place = "scope"
+    parameters = (_ARRAY,)
+    requirements = (
+        Requirement(
+            "PD-T191",
+            "the scope uses the array in more than one form",
+            "{array} is used as {other}",
+            "stage at an inner scope that holds one form of access",
+            _used_in_one_form,
+            semantic=True,
+        ),
+        Requirement(
+            "PD-T192",
+            "different iterations write one cell of the array",
+            "cells of the new buffer would not stand for one cell of {array} each",
+            "stage at an inner scope",
+            _one_cell_each,
+            semantic=True,
+        ),
+        Requirement(
+            "PD-T193",
+            "a value from before the scope may be read inside it",
+            "{array} is not written by the scope before it is read there",
+            "stage at an outer scope that writes first, or use stage_accumulator",
+            _written_first,
+            semantic=True,
+        ),
+        Requirement("PD-T194", *_NAMED_CELLS),
+        Requirement("PD-T195", *_TOO_LARGE),
+    )
+
+    def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
+        return _array_candidates(self.name, program, dialect, written=True)
+
+    def rewrite(self, site: Site) -> Program:
+        buffer = _new_buffer(site, "w")
+        inside, outside = _two_elements(site, buffer)
+        copy_out = Statement(outside, Read(inside, buffer.dtype), None, buffer.dtype)
+        return _stage(site, buffer, None, copy_out, _renaming(site, buffer))
+
+    def relation(self, site: Site, result: Program) -> Relation:
+        return _definitions(site, result)
+
+
+# -- stage_reciprocal ------------------------------------------------------------------------------
+
+
+def _divisors(value: Expression, array: str) -> Iterator[Access]:
+    if isinstance(value, Operation):
+        if value.name == "div":
+            divisor = value.arguments[1]
+            if isinstance(divisor, Read) and divisor.access.array == array:
+                yield divisor.access
+        for argument in value.arguments:
+            yield from _divisors(argument, array)
+    elif isinstance(value, Cast):
+        yield from _divisors(value.argument, array)
+
+
+def _divided_in_one_form(site: Site) -> Refusal | None:
+    array = _array(site)
+    form: Form | None = None
+    for touch in site.scope.touches.get(array, ()):
+        if touch.writes or touch.access not in tuple(_divisors(touch.statement.value, array)):
+            continue
+        found = _form(site, touch)
+        if form is not None and found != form:
+            return Refusal.of(touch.statement.id, touch.access.text, array=array, other=touch.access.text)
+        form = found
+    if form is None:
+        return Refusal.of(site.scope.id, site.scope.head, array=array, other="no divisor")
+    site.scratch["form"] = form
+    return None
+
+
+def _division_law(site: Site) -> Kind:
+    return Kind.DECLARED_LAW
+
+
+class StageReciprocal(Transformation):
+    """Divide once: keep 1/x in a new buffer before the scope, and multiply by it inside.
+
+    before:
+        4
+        | s[{0}] = x[{0},0]
+        | 8 y[{0},{1}] = x[{0},{1}] / s[{0}]
+    after: stage_reciprocal(s1, array=s)
+        4
+        | s[{0}] = x[{0},0]
+        | s_i[{0}] = 1 / s[{0}]
+        | 8 y[{0},{1}] = x[{0},{1}] * s_i[{0}]
+    """
+
+    name = "stage_reciprocal"
+    place = "scope"
+    parameters = (_ARRAY,)
+    requirements = (
+        Requirement(
+            "PD-T241",
+            "the scope does not divide by the array in one form",
+            "{array} is used as {other}",
+            "name a scope whose statements divide by one element of the array",
+            _divided_in_one_form,
+        ),
+        Requirement(
+            "PD-T242",
+            "the scope writes the array",
+            "{write} changes it after the reciprocal would have been taken",
+            "stage at a scope that only reads the array",
+            _not_written,
+            semantic=True,
+        ),
+        Requirement(
+            "PD-T243",
+            "the target array is not of a float dtype",
+            "{array} is {dtype}; only floats have reciprocals",
+            "keep the division",
+            lambda site: None
+            if _buffer(site).dtype in ("f64", "f32", "f16", "bf16")
+            else Refusal.of(site.scope.id, "", array=_array(site), dtype=_buffer(site).dtype),
+            semantic=True,
+        ),
+        Requirement("PD-T244", *_NAMED_CELLS),
+        Requirement("PD-T245", *_TOO_LARGE),
+        Requirement(
+            "PD-T246",
+            "the law x/y = x*(1/y) is not allowed",
+            "rounding breaks the law by up to 1.5 ulp",
+            "allow declared laws",
+            _division_law,
+            law=RECIPROCAL_LAW,
+        ),
+    )
+
+    def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
+        for _, scope in scopes(program):
+            for array, touches in scope.touches.items():
+                if any(
+                    not t.writes and t.access in tuple(_divisors(t.statement.value, array))
+                    for t in touches
+                ):
+                    yield Move(self.name, scope.id, (("array", array),))
+
+    def rewrite(self, site: Site) -> Program:
+        form, array, buffer = _the_form(site), _array(site), _new_buffer(site, "i")
+
+        def value(e: Expression) -> Expression:
+            if isinstance(e, Cast):
+                return replace(e, argument=value(e.argument))
+            if not isinstance(e, Operation):
+                return e
+            arguments = tuple(value(a) for a in e.arguments)
+            divisor = e.arguments[-1]
+            if e.name == "div" and isinstance(divisor, Read) and divisor.access.array == array:
+                inverse = Read(form.staged(buffer.name, divisor.access), e.dtype)
+                return Operation("mul", (arguments[0], inverse), e.dtype)
+            return replace(e, arguments=arguments)
+
+        one = Literal(1.0, buffer.dtype)
+        inverse = Operation("div", (one, Read(Access(array, form.subscripts), buffer.dtype)), buffer.dtype)
+        define = Statement(Access(buffer.name, form.element), inverse, None, buffer.dtype)
+        return _stage(site, buffer, define, None, lambda s: replace(s, value=value(s.value)))
+
+    def relation(self, site: Site, result: Program) -> Relation:
+        return _definitions(site, result)

@@ -1,0 +1,339 @@
+"""Moves on buffers: contract a dimension, reorder dimensions, choose a location."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from perfdojo_sdk.core.dependence import home_depth, leaking_level
+from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.errors import MoveError, closest
+from perfdojo_sdk.core.program import Access, Buffer, Dimension, Node, Program, Read, Scope, map_expression
+from perfdojo_sdk.core.transformation import (
+    Move,
+    Parameter,
+    Refusal,
+    Relation,
+    Requirement,
+    Site,
+    Transformation,
+)
+from perfdojo_sdk.core.validate import Violation, lane_stride, location_violations
+
+
+def temporaries(program: Program) -> Iterator[Buffer]:
+    return (b for b in program.buffers if not program.interface.intersection(b.arrays))
+
+
+def _not_interface(site: Site) -> Refusal | None:
+    buffer = site.storage
+    if not site.program.interface.intersection(buffer.arrays):
+        return None
+    return Refusal.of(words_only(site), buffer=buffer.name)
+
+
+def words_only(site: Site) -> str:
+    """The first statement that touches the buffer, to have a line to show."""
+    occurrences = site.program.occurrences[site.storage.name]
+    return occurrences[0].statement.id if occurrences else ""
+
+
+def _dimension(site: Site) -> int:
+    k: int = site.move["dim"]
+    count = len(site.storage.dimensions)
+    if not 0 <= k < count:
+        what = f"{site.move.text}: {site.storage.name} has {count} dimensions"
+        raise MoveError("PD-T002", what, hint="dimensions count from 0")
+    return k
+
+
+# -- reuse_dims ------------------------------------------------------------------------------------
+
+
+def _materialised(site: Site) -> Refusal | None:
+    if site.storage.dimensions[_dimension(site)].materialised:
+        return None
+    return Refusal.of(words_only(site), buffer=site.storage.name, dim=site.move["dim"])
+
+
+def _home(site: Site) -> int:
+    if "home" not in site.scratch:
+        lockstep = {name for name, s in site.dialect.suffixes.items() if s.order == "lockstep"}
+        occurrences = site.program.occurrences[site.storage.name]
+        site.scratch["home"] = home_depth(site.program, occurrences, lockstep) if occurrences else 0
+    depth: int = site.scratch["home"]
+    return depth
+
+
+def _one_index_at_a_time(site: Site) -> Refusal | None:
+    """Inside one iteration of the scopes around all accesses, only one index is in use."""
+    k, home = _dimension(site), _home(site)
+    occurrences = site.program.occurrences[site.storage.name]
+    for o in occurrences:
+        subscript = o.access.subscripts[k]
+        if subscript != occurrences[0].access.subscripts[k] or any(l >= home for l, _ in subscript.terms):
+            return Refusal.of(o.statement.id, o.access.text, buffer=site.storage.name, access=o.access.text)
+    return None
+
+
+def _no_value_crosses(site: Site) -> Refusal | None:
+    occurrences = site.program.occurrences[site.storage.name]
+    if not occurrences:
+        return None
+    level = leaking_level(site.storage, occurrences, _home(site))
+    if level is None:
+        return None
+    first = occurrences[0]
+    return Refusal.of(
+        first.statement.id, first.access.text, buffer=site.storage.name, level=f"{{{level}}}"
+    )
+
+
+class ReuseDims(Transformation):
+    """Stop materialising a dimension of a buffer: all its indices reuse one place (contract).
+
+    before:
+        t f32 [8] heap
+        8
+        | t[{0}] = x[{0}] * 2
+        | y[{0}] = t[{0}] + 1
+    after: reuse_dims(t, dim=0)
+        t f32 [8:N] heap
+        8
+        | t[{0}] = x[{0}] * 2
+        | y[{0}] = t[{0}] + 1
+    """
+
+    name = "reuse_dims"
+    place = "buffer"
+    parameters = (Parameter("dim", int, "position of the dimension, from 0"),)
+    requirements = (
+        Requirement(
+            "PD-T201",
+            "the caller owns the buffer",
+            "{buffer} is part of the kernel's interface",
+            "stage it into a buffer of the kernel's own first",
+            _not_interface,
+            semantic=True,
+        ),
+        Requirement(
+            "PD-T202",
+            "the dimension is not materialised",
+            "dimension {dim} of {buffer} takes no memory already",
+            "choose another dimension",
+            _materialised,
+        ),
+        Requirement(
+            "PD-T203",
+            "the dimension is used in more than one scope",
+            "several indices of {buffer} are in use at once: {access} runs over them in a scope of its own",
+            "fuse the scopes that use it with join_scopes first",
+            _one_index_at_a_time,
+            semantic=True,
+        ),
+        Requirement(
+            "PD-T204",
+            "a value outlives its iteration",
+            "values of {buffer} may pass from one iteration of {level} to another, through other indices",
+            "keep the dimension",
+            _no_value_crosses,
+            semantic=True,
+        ),
+    )
+
+    def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
+        for buffer in temporaries(program):
+            for k in buffer.materialised:
+                yield Move(self.name, buffer.name, (("dim", k),))
+
+    def rewrite(self, site: Site) -> Program:
+        k, buffer = _dimension(site), site.storage
+        dims = list(buffer.dimensions)
+        dims[k] = Dimension(dims[k].size, "N")
+        return site.program.with_buffer(buffer.name, replace(buffer, dimensions=tuple(dims)))
+
+    def relation(self, site: Site, result: Program) -> Relation:
+        return {}
+
+
+# -- reorder_dims ----------------------------------------------------------------------------------
+
+
+def _has_next_dimension(site: Site) -> Refusal | None:
+    k, count = _dimension(site), len(site.storage.dimensions)
+    if k + 1 < count:
+        return None
+    return Refusal.of(words_only(site), buffer=site.storage.name, dim=k)
+
+
+def _exchanged(site: Site) -> Buffer:
+    k, dims = _dimension(site), list(site.storage.dimensions)
+    dims[k], dims[k + 1] = dims[k + 1], dims[k]
+    return replace(site.storage, dimensions=tuple(dims))
+
+
+def _exchange(access: Access, k: int) -> Access:
+    s = list(access.subscripts)
+    s[k], s[k + 1] = s[k + 1], s[k]
+    return Access(access.array, tuple(s))
+
+
+def _lanes_stay_neighbours(site: Site) -> Refusal | None:
+    k, buffer = _dimension(site), _exchanged(site)
+    for o in site.program.occurrences[buffer.name]:
+        scope = site.program.ancestors(o.path)[-1:]
+        if scope and site.dialect.is_lockstep(scope[0].suffix):
+            access = _exchange(o.access, k)
+            if lane_stride(buffer, access.subscripts, len(o.path) - 2) not in (0, 1):
+                return Refusal.of(o.statement.id, o.access.text, access=o.access.text)
+    return None
+
+
+class ReorderDims(Transformation):
+    """Exchange a dimension of a buffer with the next one: another layout of the same array.
+
+    before:
+        t f32 [8,16] heap
+        8 16 t[{0},{1}] = x[{0},{1}]
+    after: reorder_dims(t, dim=0)
+        t f32 [16,8] heap
+        8 16 t[{1},{0}] = x[{0},{1}]
+    """
+
+    name = "reorder_dims"
+    place = "buffer"
+    parameters = (Parameter("dim", int, "position of the first of the two dimensions, from 0"),)
+    requirements = (
+        Requirement(
+            "PD-T211",
+            "the caller owns the buffer",
+            "{buffer} is part of the kernel's interface, its layout is agreed",
+            "stage it into a buffer of the kernel's own first",
+            _not_interface,
+            semantic=True,
+        ),
+        Requirement(
+            "PD-T212",
+            "there is no next dimension",
+            "dimension {dim} of {buffer} is the last",
+            "name the earlier of the two dimensions",
+            _has_next_dimension,
+        ),
+        Requirement(
+            "PD-T213",
+            "lanes would no longer be neighbours in memory",
+            "{access} stands in a lockstep scope that needs its dimension last",
+            "reorder the dimensions before vectorising",
+            _lanes_stay_neighbours,
+        ),
+    )
+
+    def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
+        for buffer in temporaries(program):
+            for k in range(len(buffer.dimensions) - 1):
+                yield Move(self.name, buffer.name, (("dim", k),))
+
+    def rewrite(self, site: Site) -> Program:
+        k, buffer = _dimension(site), site.storage
+        arrays = frozenset(buffer.arrays)
+        body = tuple(_map_accesses(n, arrays, lambda a: _exchange(a, k)) for n in site.program.body)
+        return site.program.with_buffer(buffer.name, _exchanged(site)).with_body(body)
+
+    def relation(self, site: Site, result: Program) -> Relation:
+        return {}
+
+
+def _map_accesses(node: Node, arrays: frozenset[str], change: object) -> Node:
+    if isinstance(node, Scope):
+        if not arrays.intersection(node.touches):
+            return node
+        return node.with_body(tuple(_map_accesses(c, arrays, change) for c in node.body))
+
+    def access(a: Access) -> Access:
+        return change(a) if a.array in arrays else a  # type: ignore[operator,no-any-return]
+
+    value = map_expression(
+        node.value, lambda e: Read(access(e.access), e.dtype) if isinstance(e, Read) else e
+    )
+    return replace(node, target=access(node.target), value=value)
+
+
+# -- set_location ----------------------------------------------------------------------------------
+
+
+def _moved(site: Site) -> Program:
+    if "moved" not in site.scratch:
+        name = site.move["location"]
+        if name not in site.dialect.locations:
+            hint = closest(name, list(site.dialect.locations))
+            raise MoveError("PD-T002", f"{site.move.text}: unknown location {name!r}", hint=hint)
+        site.scratch["moved"] = site.program.with_buffer(
+            site.storage.name, replace(site.storage, location=name)
+        )
+    program: Program = site.scratch["moved"]
+    return program
+
+
+def _moves(site: Site) -> Refusal | None:
+    if site.move["location"] != site.storage.location:
+        return None
+    return Refusal.of(words_only(site), buffer=site.storage.name, location=site.storage.location)
+
+
+def _location_fits(site: Site) -> Refusal | None:
+    program = _moved(site)
+    buffer = program.buffer(site.storage.name)
+    assert buffer is not None
+    violation: Violation | None = next(location_violations(program, buffer, site.dialect), None)
+    if violation is None:
+        return None
+    return Refusal.of(violation.node or words_only(site), "", what=violation.what)
+
+
+class SetLocation(Transformation):
+    """Choose where a buffer lives: ``heap``, ``stack``, or a location of the target.
+
+    before:
+        t f32 [8:N,16] heap
+    after: set_location(t, location=stack)
+        t f32 [8:N,16] stack
+    """
+
+    name = "set_location"
+    place = "buffer"
+    parameters = (Parameter("location", str, "a location of the target"),)
+    requirements = (
+        Requirement(
+            "PD-T221",
+            "the caller owns the buffer",
+            "{buffer} is part of the kernel's interface",
+            "stage it into a buffer of the kernel's own first",
+            _not_interface,
+        ),
+        Requirement(
+            "PD-T222",
+            "the buffer lives there already",
+            "{buffer} is in {location}",
+            "choose another location",
+            _moves,
+        ),
+        Requirement(
+            "PD-T223",
+            "the location does not allow this use",
+            "{what}",
+            "contract dimensions, unroll or vectorise the scopes around its accesses first",
+            _location_fits,
+        ),
+    )
+
+    def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
+        for buffer in temporaries(program):
+            for location in dialect.locations:
+                if location != buffer.location:
+                    yield Move(self.name, buffer.name, (("location", location),))
+
+    def rewrite(self, site: Site) -> Program:
+        return _moved(site)
+
+    def relation(self, site: Site, result: Program) -> Relation:
+        return {}

@@ -1,0 +1,219 @@
+"""What makes a parsed tree a program: every rule of the language that is not syntax.
+
+The parser reports the first violation with its line. Fuzzing runs the same rules after every
+move, so a transformation that leaves the language is caught even where no result changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.program import Buffer, Index, Occurrence, Program, Read, Scope, Statement
+
+
+class Violation(NamedTuple):
+    code: str
+    what: str
+    node: str = ""
+    """Id of the scope or statement at fault; empty for the interface and the buffers."""
+    name: str = ""
+    """The array or buffer at fault."""
+    hint: str = ""
+
+
+def violations(program: Program, dialect: Dialect) -> Iterator[Violation]:
+    """Every rule that the program breaks, lazily."""
+    yield from _interface(program, dialect)
+    for buffer in program.buffers:
+        occurrences = program.occurrences[buffer.name]
+        yield from _bounds(buffer, occurrences)
+        yield from _order(program, buffer, occurrences)
+        yield from location_violations(program, buffer, dialect)
+    yield from _scopes(program, dialect)
+
+
+def _interface(program: Program, dialect: Dialect) -> Iterator[Violation]:
+    names = [*program.inputs, *program.outputs]
+    for name in names:
+        buffer = program.buffer_of.get(name)
+        if buffer is None:
+            yield Violation("PD-P009", f"{name!r} of the interface has no buffer", name=name)
+        elif names.count(name) > 1:
+            yield Violation("PD-P011", f"{name!r} appears twice in the interface", name=name)
+        elif buffer.arrays != (name,):
+            yield Violation("PD-P011", f"{name!r} of the interface shares its buffer", name=name)
+        elif len(buffer.materialised) < len(buffer.dimensions):
+            yield Violation("PD-P011", f"{name!r} of the interface must be materialised", name=name)
+        elif buffer.location != dialect.default_location:
+            where = dialect.default_location
+            yield Violation("PD-P011", f"{name!r} of the interface must live in {where}", name=name)
+
+
+def _bounds(buffer: Buffer, occurrences: tuple[Occurrence, ...]) -> Iterator[Violation]:
+    for o in occurrences:
+        for subscript, size in zip(o.access.subscripts, buffer.shape, strict=True):
+            low, high = subscript.bounds(o.sizes)
+            if low < 0 or high >= size:
+                yield Violation(
+                    "PD-P012",
+                    f"{o.access.text}: subscript {subscript.text} reaches {low} .. {high}, "
+                    f"the dimension holds 0 .. {size - 1}",
+                    o.statement.id,
+                    o.access.array,
+                )
+
+
+def _order(program: Program, buffer: Buffer, occurrences: tuple[Occurrence, ...]) -> Iterator[Violation]:
+    """Inputs are only read; every other buffer starts with a plain write."""
+    if buffer.name in program.inputs or any(a in program.inputs for a in buffer.arrays):
+        for o in occurrences:
+            if o.writes:
+                yield Violation("PD-P013", f"input {o.access.array} is written", o.statement.id, o.access.array)
+        return
+    if not occurrences:
+        if set(buffer.arrays) & set(program.outputs):
+            yield Violation("PD-P013", f"output {buffer.name} is never written", name=buffer.name)
+        return
+    first = occurrences[0]
+    if not first.writes or first.statement.accumulate:
+        yield Violation(
+            "PD-P013",
+            f"{first.access.array} is read before it is written",
+            first.statement.id,
+            first.access.array,
+            "start with a plain write",
+        )
+
+
+def location_violations(program: Program, buffer: Buffer, dialect: Dialect) -> Iterator[Violation]:
+    """What the buffer's location forbids."""
+    location = dialect.locations[buffer.location]
+    occurrences = program.occurrences[buffer.name]
+    size = buffer.cells * BYTES[buffer.dtype]
+    if location.max_bytes is not None and size > location.max_bytes:
+        yield Violation(
+            "PD-P014",
+            f"{buffer.name} takes {size} bytes, {location.name} holds at most {location.max_bytes}",
+            name=buffer.name,
+        )
+    for o in occurrences:
+        scopes = program.ancestors(o.path)
+        if location.constant_subscripts:
+            for k in buffer.materialised:
+                for level, _ in o.access.subscripts[k].terms:
+                    if not _is_constant(scopes[level], dialect):
+                        yield Violation(
+                            "PD-P014",
+                            f"{o.access.text}: cells of {location.name} are named, and {{{level}}} is "
+                            "neither unrolled nor a lane",
+                            o.statement.id,
+                            o.access.array,
+                        )
+        if location.copy_out_only and (o.statement.accumulate if o.writes else not is_copy(o.statement)):
+            yield Violation(
+                "PD-P014",
+                f"{location.name} allows {buffer.name} to be copied out only",
+                o.statement.id,
+                o.access.array,
+            )
+    if not location.shared and occurrences:
+        for scope in parallel_users(program, occurrences, dialect):
+            yield Violation(
+                "PD-P014",
+                f"iterations of {scope.head} share {buffer.name}, {location.name} cannot be shared",
+                scope.id,
+                buffer.name,
+            )
+
+
+def _is_constant(scope: Scope, dialect: Dialect) -> bool:
+    suffix = dialect.suffixes.get(scope.suffix)
+    return scope.size == 1 or (suffix is not None and (suffix.unrolled or suffix.order == "lockstep"))
+
+
+def is_copy(statement: Statement) -> bool:
+    return statement.accumulate is None and isinstance(statement.value, Read)
+
+
+def parallel_users(
+    program: Program, occurrences: tuple[Occurrence, ...], dialect: Dialect
+) -> Iterator[Scope]:
+    """Parallel scopes around some access of a buffer but not around all of them."""
+    common = common_depth([o.path for o in occurrences])
+    for o in occurrences:
+        for scope in program.ancestors(o.path)[common:]:
+            if dialect.is_parallel(scope.suffix):
+                yield scope
+
+
+def common_depth(paths: list[tuple[int, ...]]) -> int:
+    """Number of scopes around all the statements at ``paths``."""
+    first, last = min(paths), max(paths)
+    depth = 0
+    limit = min(len(first), len(last)) - 1
+    while depth < limit and first[depth] == last[depth]:
+        depth += 1
+    return depth
+
+
+BYTES = {
+    "f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "i16": 2, "i8": 1,
+    "u32": 4, "u16": 2, "u8": 1, "bool": 1,
+}  # fmt: skip
+
+
+def _scopes(program: Program, dialect: Dialect) -> Iterator[Violation]:
+    for path, node in program.walk():
+        if not isinstance(node, Scope):
+            continue
+        above = program.ancestors(path)
+        if dialect.is_lockstep(node.suffix):
+            yield from _lockstep(program, node, path, dialect)
+        if (
+            dialect.is_parallel(node.suffix)
+            and not dialect.nested_parallel
+            and any(dialect.is_parallel(s.suffix) for s in above)
+        ):
+            yield Violation("PD-P015", f"{node.head} stands inside another parallel scope", node.id)
+        suffix = dialect.suffixes.get(node.suffix)
+        if suffix and suffix.unrolled:
+            copies = node.size
+            for scope in above:
+                outer = dialect.suffixes.get(scope.suffix)
+                copies *= scope.size if outer and outer.unrolled else 1
+            if copies > dialect.max_unroll:
+                yield Violation(
+                    "PD-P015",
+                    f"unrolling makes {copies} copies, the target allows {dialect.max_unroll}",
+                    node.id,
+                )
+
+
+def _lockstep(program: Program, scope: Scope, path: tuple[int, ...], dialect: Dialect) -> Iterator[Violation]:
+    level = len(path) - 1
+    statement = scope.body[0]
+    if len(scope.body) != 1 or not isinstance(statement, Statement):
+        yield Violation("PD-P015", f"{scope.head} must hold exactly one statement", scope.id)
+        return
+    lanes = dialect.lanes.get(statement.dtype, 0)
+    if scope.size > lanes:
+        yield Violation("PD-P015", f"{scope.head}: the target has {lanes} lanes of {statement.dtype}", scope.id)
+    for access in (*statement.reads, statement.target):
+        if lane_stride(program.buffer_of[access.array], access.subscripts, level) not in (0, 1):
+            yield Violation(
+                "PD-P015",
+                f"{access.text}: neighbouring lanes {{{level}}} are not neighbours in memory",
+                statement.id,
+                access.array,
+            )
+
+
+def lane_stride(buffer: Buffer, subscripts: tuple[Index, ...], level: int) -> int:
+    """Distance in cells between neighbouring iterations of ``level``."""
+    stride, width = 0, 1
+    for k in reversed(buffer.materialised):
+        stride += width * subscripts[k].coefficients.get(level, 0)
+        width *= buffer.dimensions[k].size
+    return stride

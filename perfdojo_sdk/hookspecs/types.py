@@ -1,0 +1,288 @@
+"""The data that crosses the border between the SDK and a plugin. All of it pickles.
+
+Capabilities describe a target as figures; sources, artifacts, requests and results describe a
+kernel on its way from text to a measured time. Nothing here knows how a target does its work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from perfdojo_sdk.core.dialect import CORE_LOCATIONS, CORE_SUFFIXES, Dialect, Location, ScopeSuffix
+from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.transformation import Rules, Trace
+
+Provenance = Literal["measured", "simulated", "estimated"]
+
+#: The closed set of reasons for which a candidate fails.
+FailureReason = Literal[
+    "constraints",  # the target refuses the program
+    "compile",  # the compiler failed
+    "compile_timeout",
+    "timeout",  # the kernel ran too long
+    "memory",  # it asked for more memory than allowed
+    "crash",  # it died by a signal
+    "wrong_result",  # outputs differ, were not written, or memory around them was touched
+    "input_modified",
+    "device",  # the device or its driver is gone
+    "runtime",  # anything else that the kernel or its runner reported
+]
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class LocationFile(Strict):
+    """A buffer location in a target file; see :class:`perfdojo_sdk.core.dialect.Location`."""
+
+    doc: str
+    shared: bool = True
+    constant_subscripts: bool = False
+    copy_out_only: bool = False
+    max_bytes: int | None = None
+
+
+class SuffixFile(Strict):
+    doc: str
+    order: Literal["sequential", "parallel", "lockstep"]
+    unrolled: bool = False
+
+
+class CacheLevel(Strict):
+    bytes: int = Field(gt=0)
+    shared: bool = False
+    """Whether all cores use one instance."""
+    read_gbs: float = Field(gt=0, description="bandwidth of one thread in GB/s")
+    read_gbs_all: float | None = Field(None, description="bandwidth of all threads together in GB/s")
+
+
+class MemoryFigures(Strict):
+    """Main memory, GB/s of bytes read plus written, one thread and all threads."""
+
+    read_gbs: float = Field(gt=0)
+    write_gbs: float = Field(gt=0)
+    copy_gbs: float = Field(gt=0)
+    read_gbs_all: float | None = None
+    write_gbs_all: float | None = None
+    copy_gbs_all: float | None = None
+
+
+class MachineFigures(Strict):
+    """Speeds of one machine: a target file's defaults, or what a probe measured on a device."""
+
+    caches: dict[str, CacheLevel] = {}
+    memory: MemoryFigures | None = None
+    peak_gflops: dict[str, float] = {}
+    calibrated: bool = False
+    """True when the figures were measured on this device."""
+
+
+class Capabilities(Strict):
+    """One target, as the YAML file in its plugin describes it."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
+    description: str
+    rank: int = Field(0, description="among usable targets the highest rank is the best")
+    suffixes: tuple[str, ...] = Field((), description="scope suffixes of the core that the target has")
+    extra_suffixes: dict[str, SuffixFile] = {}
+    locations: tuple[str, ...] = ("heap", "stack")
+    extra_locations: dict[str, LocationFile] = {}
+    lanes: dict[str, int] = Field(default_factory=dict, description="dtype -> lanes of a vector")
+    vector_registers: int = Field(0, ge=0)
+    max_unroll: int = Field(256, ge=1)
+    caches: dict[str, CacheLevel] = {}
+    memory: MemoryFigures | None = None
+    peak_gflops: dict[str, float] = Field(default_factory=dict, description="dtype -> one thread's peak")
+    cpu_flags: tuple[str, ...] = Field((), description="flags of /proc/cpuinfo without which nothing runs")
+    compiler_flags: tuple[str, ...] = ()
+    options: dict[str, Any] = Field(default_factory=dict, description="for the plugin's own use")
+
+    @property
+    def figures(self) -> MachineFigures:
+        """The target file's own figures, not calibrated."""
+        return MachineFigures(caches=self.caches, memory=self.memory, peak_gflops=self.peak_gflops)
+
+    def dialect(self) -> Dialect:
+        suffixes = {s: CORE_SUFFIXES[s] for s in self.suffixes}
+        for name, suffix in self.extra_suffixes.items():
+            suffixes[name] = ScopeSuffix(name, suffix.order, suffix.doc, suffix.unrolled)
+        locations = {name: CORE_LOCATIONS[name] for name in self.locations}
+        for name, where in self.extra_locations.items():
+            locations[name] = Location(name, **where.model_dump())
+        return Dialect(suffixes, locations, lanes=self.lanes, max_unroll=self.max_unroll)
+
+
+@dataclass(frozen=True)
+class Target:
+    """Something to build for."""
+
+    name: str
+    capabilities: Capabilities
+    dialect: Dialect
+    plugin: str
+    """Distribution that brings it."""
+
+
+@dataclass(frozen=True)
+class Unavailable:
+    """Why a target cannot run on this machine, and what would mend it."""
+
+    why: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class OperatorParameter:
+    """One size of an operator."""
+
+    name: str
+    doc: str
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A kernel for any shape: a builder from sizes to the text of the initial program."""
+
+    name: str
+    doc: str
+    """One sentence: what the outputs are."""
+    parameters: tuple[OperatorParameter, ...]
+    build: Callable[..., str]
+    """Takes the sizes in the order of ``parameters`` and returns a program named ``name``."""
+    defaults: tuple[tuple[int, ...], ...] = ()
+    """Sizes that a selection without sizes stands for."""
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """One array of a kernel's interface."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class KernelSource:
+    """A kernel as source text.
+
+    C interface: ``int SYMBOL(const T *in..., T *out..., void *workspace, size_t bytes, int threads)``
+    returns 0, or non-zero when the workspace is too small; and
+    ``size_t SYMBOL_workspace_bytes(int threads)``.
+    """
+
+    symbol: str
+    inputs: tuple[ArraySpec, ...]
+    outputs: tuple[ArraySpec, ...]
+    code: str
+    language: str = "c"
+    support: Mapping[str, str] = field(default_factory=dict)
+    """File name -> text that ``code`` includes; the same for all kernels of a target."""
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A compiled kernel; ``content`` is the file's bytes (shared object, ELF, cubin ...)."""
+
+    symbol: str
+    inputs: tuple[ArraySpec, ...]
+    outputs: tuple[ArraySpec, ...]
+    kind: str
+    content: bytes = field(repr=False)
+    toolchain: str = ""
+    """Compiler, version and flags, as one line."""
+    notes: str = ""
+    """What the compiler said."""
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What a runner shall do with an artifact.
+
+    ``inputs`` are given arrays (verification), or None: the runner draws them from ``seed``.
+    With ``repeats`` 0 the kernel runs once and nothing is timed.
+    """
+
+    inputs: Mapping[str, np.ndarray[Any, Any]] | None = None
+    seed: int = 0
+    threads: int = 1
+    want_outputs: bool = True
+    repeats: int = 0
+    """Most timed calls."""
+    budget_s: float = 1.0
+    """Time for the timed calls together."""
+    cold: bool | None = None
+    """Rotate input sets so that none is in cache; None: when the data exceeds the last cache."""
+    timeout_s: float = 60.0
+    memory_bytes: int = 8 << 30
+    stop_above_s: float | None = None
+    """Give up when a call is slower than this: the candidate cannot win."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The kernel ran. ``seconds`` are the timed calls in order."""
+
+    outputs: Mapping[str, np.ndarray[Any, Any]] | None
+    seconds: tuple[float, ...]
+    provenance: Provenance
+    device: str
+    threads: int
+    cold: bool = False
+    details: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def median(self) -> float:
+        return float(np.median(self.seconds)) if self.seconds else float("nan")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The kernel did not run, or must not count."""
+
+    reason: FailureReason
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A lower bound on a kernel's time and what it rests on."""
+
+    seconds: float
+    limit: str
+    """What binds, in words: "DRAM copy 37.4 GB/s"."""
+    provenance: Provenance
+    calibrated: bool
+    """True when the figures behind it were measured on this device."""
+
+
+@runtime_checkable
+class CodeGenerator(Protocol):
+    """Turns a program into source text. Pure: the same program gives the same text."""
+
+    def generate(self, program: Program, symbol: str) -> KernelSource: ...
+
+
+@runtime_checkable
+class Runner(Protocol):
+    """Compiles and runs. Picklable; a crash, hang or compiler error is a :class:`Failure`."""
+
+    def compile(self, source: KernelSource) -> Artifact | Failure: ...
+
+    def run(self, artifact: Artifact, request: RunRequest) -> Measurement | Failure: ...
+
+    def device(self) -> str:
+        """The device and its figures in words, part of each record's key."""
+        ...
+
+
+class HeuristicPass(Protocol):
+    """What an expert would do: plays moves on an initial program and returns the game."""
+
+    def __call__(self, root: Program, rules: Rules, target: Target) -> Trace: ...
