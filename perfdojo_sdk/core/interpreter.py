@@ -12,24 +12,20 @@ and starts unwritten in each; iterations of a sequential scope go on with the ce
 
 from __future__ import annotations
 
-import math
-import operator
 import random
-import struct
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import count
 from types import CodeType
-from typing import Any, NamedTuple, NoReturn, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 from typing import Literal as OneOf
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT, Dialect
+from perfdojo_sdk.core.domains import Domain, Value
 from perfdojo_sdk.core.errors import ProgramError
 from perfdojo_sdk.core.program import (
-    FLOAT_DTYPES,
-    INTEGER_DTYPES,
     Access,
     Buffer,
     Cast,
@@ -54,153 +50,6 @@ class MalformedProgram(ProgramError):
     PD-V001: an unwritten cell is read. PD-V002: an output is not completely written. A rule that
     can be checked without running keeps its own code (PD-P...).
     """
-
-
-# -- domains ---------------------------------------------------------------------------------------
-
-Value = TypeVar("Value")
-
-
-class Domain(Protocol[Value]):
-    """A kind of values. ``None`` is no value: it marks an unwritten cell.
-
-    ``a += v`` means ``a = a + v``, so accumulations need nothing of their own.
-    """
-
-    def literal(self, value: float | int, dtype: str) -> Value: ...
-
-    def index_value(self, dtype: str) -> Callable[[int], Value]:
-        """How an integer made of iterators becomes a value of ``dtype``."""
-        ...
-
-    def operation(self, name: str, dtype: str) -> Callable[..., Value]:
-        """The function behind a name of :data:`~perfdojo_sdk.core.program.OPERATIONS`."""
-        ...
-
-    def cast(self, source: str, target: str) -> Callable[[Value], Value]: ...
-
-
-def wrap(value: int, dtype: str) -> int:
-    """The value of an integer dtype that ``value`` wraps to; of bool, whether it is not zero."""
-    if dtype == "bool":
-        return int(value != 0)
-    bits = int(dtype[1:])
-    offset = 0 if dtype.startswith("u") else 1 << (bits - 1)
-    return (value + offset) % (1 << bits) - offset
-
-
-def integer_bounds(dtype: str) -> tuple[int, int]:
-    """Smallest and largest value of an integer dtype or bool."""
-    if dtype == "bool":
-        return 0, 1
-    bits = int(dtype[1:])
-    return (0, (1 << bits) - 1) if dtype.startswith("u") else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
-
-
-def _truncated_division(a: int, b: int) -> int:
-    if b == 0:
-        raise ProgramError("PD-V003", "an integer is divided by zero")
-    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-
-
-_INTEGER: Mapping[str, Callable[..., int]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "div": _truncated_division,
-    "max": max,
-    "min": min,
-    "neg": operator.neg,
-    "abs": abs,
-}
-
-
-def integer_operation(name: str, dtype: str) -> Callable[..., int]:
-    """Integers behave alike in every domain: exact, wrapping, division truncates."""
-    function = _INTEGER.get(name)
-    if function is None:
-        raise ProgramError("PD-V003", f"{name} has no meaning for {dtype}", hint="convert to a float first")
-    return lambda *arguments: wrap(function(*arguments), dtype)
-
-
-def rounded(value: float, dtype: str) -> float:
-    """The nearest value of a float dtype, ties to even, overflow to infinity."""
-    if dtype == "f64" or not math.isfinite(value):
-        return value
-    try:
-        if dtype == "bf16":
-            bits = int(struct.unpack("<I", struct.pack("<f", value))[0])
-            bits = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000
-            return float(struct.unpack("<f", struct.pack("<I", bits))[0])
-        form = {"f32": "<f", "f16": "<e"}[dtype]
-        return float(struct.unpack(form, struct.pack(form, value))[0])
-    except OverflowError:
-        return math.copysign(math.inf, value)
-
-
-def _float_div(a: float, b: float) -> float:
-    if b:
-        return a / b
-    if a == 0.0 or a != a:
-        return math.nan
-    return math.copysign(math.inf, a) * math.copysign(1.0, b)
-
-
-def _float_exp(a: float) -> float:
-    try:
-        return math.exp(a)
-    except OverflowError:
-        return math.inf
-
-
-_FLOAT: Mapping[str, Callable[..., float]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "div": _float_div,
-    "max": lambda a, b: a if a >= b or a != a else b,  # NaN wins on either side
-    "min": lambda a, b: a if a <= b or a != a else b,
-    "neg": operator.neg,
-    "abs": abs,
-    "sqrt": lambda a: math.sqrt(a) if a >= 0.0 else math.nan,
-    "exp": _float_exp,
-}
-
-
-def _saturated(value: float, dtype: str) -> int:
-    if dtype == "bool":
-        return int(value != 0)
-    if math.isnan(value):
-        return 0
-    low, high = integer_bounds(dtype)
-    return low if value <= low else high if value >= high else int(value)
-
-
-class Float64:
-    """IEEE double precision for every float dtype; only literals are rounded to their own dtype.
-
-    No traps: 1/0 is inf, 0/0 is NaN, exp overflows to inf, max and min hand NaN on. Values are
-    Python floats (ints for integer dtypes).
-    """
-
-    def literal(self, value: float | int, dtype: str) -> float:
-        return rounded(value, dtype) if dtype in FLOAT_DTYPES else wrap(int(value), dtype)
-
-    def index_value(self, dtype: str) -> Callable[[int], float]:
-        return float if dtype in FLOAT_DTYPES else lambda value: wrap(value, dtype)
-
-    def operation(self, name: str, dtype: str) -> Callable[..., float]:
-        return _FLOAT[name] if dtype in FLOAT_DTYPES else integer_operation(name, dtype)
-
-    def cast(self, source: str, target: str) -> Callable[[Any], float]:
-        if target in FLOAT_DTYPES:
-            return float
-        if source in FLOAT_DTYPES:
-            return lambda value: _saturated(value, target)
-        return lambda value: wrap(value, target)
-
-
-FLOAT64 = Float64()
 
 
 # -- schedules -------------------------------------------------------------------------------------
@@ -328,6 +177,7 @@ class _Emitter:
         self.functions, self.temporaries = count(), count()
         self.owners = {b.name: owner(program, b, dialect) for b in program.buffers}
         self.exposed: frozenset[str] = frozenset()
+        """Buffers that tasks around the current place share and write: loads and stores are steps."""
 
     def compile(self) -> _Code:
         shared = [f"b{self.number[name]}" for name, path in self.owners.items() if path is None]
@@ -340,7 +190,7 @@ class _Emitter:
     # -- lines
 
     def line(self, text: str) -> None:
-        self.lines.append(" " * self.depth + text)
+        self.lines.append("    " * self.depth + text)
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
@@ -410,9 +260,8 @@ class _Emitter:
                 self.iteration(scope, path)
             return
         outside = self.exposed
-        if not outside:
-            inside = {s.statement.target.array for s in scope.leaves}
-            self.exposed = frozenset(self.program.buffer_of[a].name for a in inside)
+        written = [array for array, touches in scope.touches.items() if any(t.writes for t in touches)]
+        self.exposed |= {self.program.buffer_of[array].name for array in written}
         name = f"task{next(self.functions)}"
         with self.function(name, [f"i{level}"]):
             self.iteration(scope, path)
@@ -440,8 +289,8 @@ class _Emitter:
 
     def lockstep(self, statement: Statement, level: int, size: int) -> None:
         """All lanes load, then all store: in no order, so reversed schedules store backward."""
-        _, address = self.cell(statement.target)
-        horizontal = statement.accumulate and f"i{level}" not in address.replace("*", "+").split("+")
+        address = flat_address(self.buffer(statement.target), statement.target)
+        horizontal = statement.accumulate and level not in address.coefficients
         self.step_before_load(statement)
         self.line("lanes = []")
         with self.loop(level, f"range({size})"):
@@ -541,6 +390,10 @@ class Interpreter:
         self.program, self.dialect = program, dialect
 
     @cached_property
+    def _shared(self) -> tuple[Buffer, ...]:
+        return tuple(b for b in self.program.buffers if owner(self.program, b, self.dialect) is None)
+
+    @cached_property
     def _sequential(self) -> _Code:
         return _Emitter(self.program, self.dialect, interleaved=False).compile()
 
@@ -567,10 +420,7 @@ class Interpreter:
         :class:`ProgramError` (PD-V004) when the inputs are not those of the interface.
         """
         code = self._code(schedule)
-        storage: dict[str, Any] = {}
-        for buffer in self.program.buffers:
-            if owner(self.program, buffer, self.dialect) is None:
-                storage[buffer.name] = self._cells(buffer, inputs)
+        storage = {buffer.name: self._cells(buffer, inputs) for buffer in self._shared}
         run = self._function(code, domain)
         if schedule.order == "lockstep":
             _exhaust(run(range, _round_robin, *storage.values()))
@@ -641,23 +491,3 @@ def interpret(
     """Run a program once; see :meth:`Interpreter.run`."""
     return Interpreter(program, dialect).run(inputs, domain, schedule)
 
-
-__all__ = [
-    "FLOAT64",
-    "FORWARD",
-    "INTEGER_DTYPES",
-    "Domain",
-    "Float64",
-    "Interpreter",
-    "MalformedProgram",
-    "Schedule",
-    "flat_address",
-    "integer_bounds",
-    "integer_operation",
-    "interpret",
-    "owner",
-    "rounded",
-    "schedules",
-    "unravel",
-    "wrap",
-]

@@ -13,12 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import ClassVar, NamedTuple, TypeAlias
+
+from perfdojo_sdk.core.lazy import lazy
 
 FLOAT_DTYPES = ("f64", "f32", "f16", "bf16")
 INTEGER_DTYPES = ("i64", "i32", "i16", "i8", "u32", "u16", "u8")
 DTYPES = (*FLOAT_DTYPES, *INTEGER_DTYPES, "bool")
+
+#: Most scopes around a statement.
+MAX_DEPTH = 64
 
 #: Operations of expressions: name -> number of arguments.
 OPERATIONS: Mapping[str, int] = {
@@ -68,13 +72,13 @@ class Index:
 
     @staticmethod
     def level(level: int) -> Index:
-        return Index(0, ((level, 1),))
+        return LEVELS[level]
 
-    @cached_property
+    @lazy
     def coefficients(self) -> Mapping[int, int]:
         return dict(self.terms)
 
-    @cached_property
+    @lazy
     def text(self) -> str:
         parts = []
         for level, coefficient in self.terms:
@@ -87,6 +91,10 @@ class Index:
 
     def substitute(self, levels: Callable[[int], Index]) -> Index:
         """Replace every iterator ``{l}`` by the form ``levels(l)``."""
+        if len(self.terms) == 1:
+            level, coefficient = self.terms[0]
+            if coefficient == 1 and not self.constant:
+                return levels(level)
         constant, total = self.constant, dict[int, int]()
         for level, coefficient in self.terms:
             form = levels(level)
@@ -110,6 +118,10 @@ class Index:
         return low, high
 
 
+#: ``{0}``, ``{1}`` ...: made once, since every move asks for them.
+LEVELS = tuple(Index(0, ((level, 1),)) for level in range(4 * MAX_DEPTH))
+
+
 @dataclass(frozen=True)
 class Access:
     """One element of an array: ``x[{0},{1}*16+{2}]``."""
@@ -117,14 +129,14 @@ class Access:
     array: str
     subscripts: tuple[Index, ...]
 
-    @cached_property
+    @lazy
     def text(self) -> str:
         return f"{self.array}[{','.join(s.text for s in self.subscripts)}]"
 
     def substitute(self, levels: Callable[[int], Index]) -> Access:
-        return Access(self.array, tuple(s.substitute(levels) for s in self.subscripts))
+        return Access(self.array, tuple([s.substitute(levels) for s in self.subscripts]))
 
-    @cached_property
+    @lazy
     def levels(self) -> tuple[int, ...]:
         """The levels whose iterators appear, ascending."""
         return tuple(sorted({level for s in self.subscripts for level, _ in s.terms}))
@@ -137,7 +149,7 @@ class Literal:
     value: float | int
     dtype: str
 
-    @cached_property
+    @lazy
     def text(self) -> str:
         if isinstance(self.value, int):
             return str(self.value)
@@ -161,7 +173,7 @@ class IndexValue:
 
     precedence: ClassVar[int] = 3
 
-    @cached_property
+    @lazy
     def text(self) -> str:
         plain = self.index.constant == 0 and [c for _, c in self.index.terms] == [1]
         return self.index.text if plain else f"index({self.index.text})"
@@ -182,7 +194,7 @@ class Read:
     def text(self) -> str:
         return self.access.text
 
-    @cached_property
+    @lazy
     def reads(self) -> tuple[Access, ...]:
         return (self.access,)
 
@@ -199,7 +211,7 @@ class Operation:
     def precedence(self) -> int:
         return INFIX[self.name][1] if self.name in INFIX else _UNARY if self.name == "neg" else _ATOM
 
-    @cached_property
+    @lazy
     def text(self) -> str:
         def inner(argument: Expression, least: int) -> str:
             text = argument.text
@@ -215,7 +227,7 @@ class Operation:
             return f"-({argument.text})" if isinstance(argument, Literal) else f"-{inner(argument, _ATOM)}"
         return f"{self.name}({', '.join(a.text for a in self.arguments)})"
 
-    @cached_property
+    @lazy
     def reads(self) -> tuple[Access, ...]:
         return tuple(r for a in self.arguments for r in a.reads)
 
@@ -229,11 +241,11 @@ class Cast:
 
     precedence: ClassVar[int] = 3
 
-    @cached_property
+    @lazy
     def text(self) -> str:
         return f"{self.dtype}({self.argument.text})"
 
-    @cached_property
+    @lazy
     def reads(self) -> tuple[Access, ...]:
         return self.argument.reads
 
@@ -244,9 +256,9 @@ Expression: TypeAlias = Literal | IndexValue | Read | Operation | Cast
 def map_expression(value: Expression, leaf: Callable[[Expression], Expression]) -> Expression:
     """Rebuild an expression with every literal, index value and read replaced by ``leaf`` of it."""
     if isinstance(value, Operation):
-        return replace(value, arguments=tuple(map_expression(a, leaf) for a in value.arguments))
+        return Operation(value.name, tuple([map_expression(a, leaf) for a in value.arguments]), value.dtype)
     if isinstance(value, Cast):
-        return replace(value, argument=map_expression(value.argument, leaf))
+        return Cast(map_expression(value.argument, leaf), value.dtype)
     return leaf(value)
 
 
@@ -259,6 +271,14 @@ def substitute_levels(value: Expression, levels: Callable[[int], Index]) -> Expr
         return node
 
     return map_expression(value, leaf)
+
+
+class Leaf(NamedTuple):
+    """A statement, as seen from a node above it."""
+
+    statement: Statement
+    sizes: tuple[int, ...]
+    """Sizes of the scopes from that node (included) down to the statement, outermost first."""
 
 
 class Touch(NamedTuple):
@@ -286,21 +306,25 @@ class Statement:
     dtype: str = "f32"
     id: str = field(default="", compare=False)
 
-    @cached_property
+    @lazy
     def reads(self) -> tuple[Access, ...]:
         """Elements that the value reads; an accumulation's own target is not among them."""
         return self.value.reads
 
-    @cached_property
+    @lazy
     def text(self) -> str:
         sign = ACCUMULATIONS[self.accumulate] if self.accumulate else "="
         return f"{self.target.text} {sign} {self.value.text}"
 
-    @cached_property
+    @lazy
     def lines(self) -> tuple[str, ...]:
         return (self.text,)
 
-    @cached_property
+    @lazy
+    def leaves(self) -> tuple[Leaf, ...]:
+        return (Leaf(self, ()),)
+
+    @lazy
     def touches(self) -> Touches:
         found: dict[str, tuple[Touch, ...]] = {}
         for read in self.reads:
@@ -310,10 +334,12 @@ class Statement:
         return found
 
     def substitute(self, levels: Callable[[int], Index]) -> Statement:
-        return replace(
-            self,
-            target=self.target.substitute(levels),
-            value=substitute_levels(self.value, levels),
+        return Statement(
+            self.target.substitute(levels),
+            substitute_levels(self.value, levels),
+            self.accumulate,
+            self.dtype,
+            self.id,
         )
 
 
@@ -326,11 +352,11 @@ class Scope:
     suffix: str = ""
     id: str = field(default="", compare=False)
 
-    @cached_property
+    @lazy
     def head(self) -> str:
         return f"{self.size}:{self.suffix}" if self.suffix else str(self.size)
 
-    @cached_property
+    @lazy
     def lines(self) -> tuple[str, ...]:
         """Printed lines; a chain of single children shares its first line."""
         if len(self.body) == 1:
@@ -338,7 +364,7 @@ class Scope:
             return (f"{self.head} {inner[0]}", *inner[1:])
         return (self.head, *(f"| {line}" for child in self.body for line in child.lines))
 
-    @cached_property
+    @lazy
     def touches(self) -> Touches:
         found: dict[str, list[Touch]] = {}
         for child in self.body:
@@ -348,19 +374,14 @@ class Scope:
                 )
         return {array: tuple(touches) for array, touches in found.items()}
 
-    @cached_property
-    def statements(self) -> tuple[Statement, ...]:
-        """Every statement inside, in program order."""
-        found: list[Statement] = []
-        for child in self.body:
-            if isinstance(child, Statement):
-                found.append(child)
-            else:
-                found.extend(child.statements)
-        return tuple(found)
+    @lazy
+    def leaves(self) -> tuple[Leaf, ...]:
+        return tuple(
+            [Leaf(leaf.statement, (self.size, *leaf.sizes)) for child in self.body for leaf in child.leaves]
+        )
 
     def substitute(self, levels: Callable[[int], Index]) -> Scope:
-        return replace(self, body=tuple(child.substitute(levels) for child in self.body))
+        return self.with_body(tuple([child.substitute(levels) for child in self.body]))
 
     def with_body(self, body: tuple[Node, ...]) -> Scope:
         return Scope(self.size, body, self.suffix, self.id)
@@ -395,22 +416,22 @@ class Buffer:
     location: str
     arrays: tuple[str, ...]
 
-    @cached_property
+    @lazy
     def text(self) -> str:
         shape = ",".join(d.text for d in self.dimensions)
         names = "" if self.arrays == (self.name,) else f" -> {', '.join(self.arrays)}"
         return f"{self.name} {self.dtype} [{shape}] {self.location}{names}"
 
-    @cached_property
+    @lazy
     def shape(self) -> tuple[int, ...]:
         return tuple(d.size for d in self.dimensions)
 
-    @cached_property
+    @lazy
     def materialised(self) -> tuple[int, ...]:
         """Positions of the dimensions that exist in memory."""
         return tuple(k for k, d in enumerate(self.dimensions) if d.materialised)
 
-    @cached_property
+    @lazy
     def cells(self) -> int:
         """Number of elements in memory."""
         count = 1
@@ -446,20 +467,20 @@ class Program:
 
     # -- text ------------------------------------------------------------------------------
 
-    @cached_property
+    @lazy
     def header(self) -> str:
         return f"kernel {self.name}({', '.join(self.inputs)}) -> {', '.join(self.outputs)}"
 
-    @cached_property
+    @lazy
     def text(self) -> str:
         """The canonical text: the only serialisation of a program."""
         return f"{self.header}\n{self.storage_lines}\n{self.tree_lines}"
 
-    @cached_property
+    @lazy
     def storage_lines(self) -> str:
         return "".join(f"{b.text}\n" for b in self.buffers)
 
-    @cached_property
+    @lazy
     def tree_lines(self) -> str:
         return "".join(f"{line}\n" for node in self.body for line in node.lines)
 
@@ -468,12 +489,12 @@ class Program:
 
     # -- storage ---------------------------------------------------------------------------
 
-    @cached_property
+    @lazy
     def buffer_of(self) -> Mapping[str, Buffer]:
         """Array name -> its buffer."""
         return {array: buffer for buffer in self.buffers for array in buffer.arrays}
 
-    @cached_property
+    @lazy
     def interface(self) -> frozenset[str]:
         """Arrays that the caller owns."""
         return frozenset(self.inputs) | frozenset(self.outputs)
@@ -481,12 +502,12 @@ class Program:
     def buffer(self, name: str) -> Buffer | None:
         return next((b for b in self.buffers if b.name == name), None)
 
-    @cached_property
+    @lazy
     def names(self) -> frozenset[str]:
         """Every buffer and array name in use."""
         return frozenset(self.buffer_of) | {b.name for b in self.buffers}
 
-    @cached_property
+    @lazy
     def occurrences(self) -> Mapping[str, tuple[Occurrence, ...]]:
         """Buffer name -> all its accesses, in program order (reads of a statement first)."""
         found: dict[str, list[Occurrence]] = {b.name: [] for b in self.buffers}
@@ -511,14 +532,15 @@ class Program:
 
     # -- places ----------------------------------------------------------------------------
 
-    @cached_property
+    @lazy
     def paths(self) -> Mapping[str, Path]:
         """Id -> path (child numbers from the root)."""
         return {node.id: path for path, node in self.walk()}
 
     def walk(self) -> Iterator[tuple[Path, Node]]:
         """Every node with its path, parents before children, in program order."""
-        stack: list[tuple[Path, Node]] = [((k,), n) for k, n in enumerate(self.body)][::-1]
+        stack: list[tuple[Path, Node]] = []
+        stack += [((k,), node) for k, node in enumerate(self.body)][::-1]
         while stack:
             path, node = stack.pop()
             yield path, node

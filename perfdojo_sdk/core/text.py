@@ -24,6 +24,7 @@ from perfdojo_sdk.core.program import (
     ACCUMULATIONS,
     DTYPES,
     FLOAT_DTYPES,
+    MAX_DEPTH,
     OPERATIONS,
     Access,
     Buffer,
@@ -46,7 +47,6 @@ MAX_CHARACTERS = 1_000_000
 MAX_LINES = 10_000
 MAX_NAME = 64
 MAX_NUMBER = 2**31 - 1
-MAX_DEPTH = 64
 MAX_CELLS = 2**40
 
 #: Words that an expression or declaration gives a meaning of its own.
@@ -138,9 +138,11 @@ class _Line:
     def name(self, what: str, reserved: frozenset[str] = RESERVED) -> str:
         token = self.take("name", what)
         if len(token.text) > MAX_NAME:
-            self.fail("PD-P003", f"{what} is longer than {MAX_NAME} characters", token.column, len(token.text))
+            too_long = f"{what} is longer than {MAX_NAME} characters"
+            self.fail("PD-P003", too_long, token.column, len(token.text))
         if token.text in reserved:
-            self.fail("PD-P004", f"{token.text!r} is reserved and cannot be {what}", token.column, len(token.text))
+            taken = f"{token.text!r} is reserved and cannot be {what}"
+            self.fail("PD-P004", taken, token.column, len(token.text))
         return token.text
 
     def end(self) -> None:

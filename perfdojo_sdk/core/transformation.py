@@ -293,7 +293,8 @@ class Transformation(ABC):
         given = dict(move.parameters)
         if given.keys() != expected.keys() or any(type(given[n]) is not t for n, t in expected.items()):
             needs = ", ".join(f"{n}: {t.__name__}" for n, t in expected.items()) or "no parameters"
-            raise MoveError("PD-T002", f"{move.text}: {self.name} takes {needs}", hint=f"see: transformations {self.name}")
+            what = f"{move.text}: {self.name} takes {needs}"
+            raise MoveError("PD-T002", what, hint=f"see: perfdojo-sdk transformations {self.name}")
         if self.place == "buffer":
             buffer = program.buffer(move.place)
             if buffer is None:

@@ -70,7 +70,8 @@ def _order(program: Program, buffer: Buffer, occurrences: tuple[Occurrence, ...]
     if buffer.name in program.inputs or any(a in program.inputs for a in buffer.arrays):
         for o in occurrences:
             if o.writes:
-                yield Violation("PD-P013", f"input {o.access.array} is written", o.statement.id, o.access.array)
+                what = f"input {o.access.array} is written"
+                yield Violation("PD-P013", what, o.statement.id, o.access.array)
         return
     if not occurrences:
         if set(buffer.arrays) & set(program.outputs):
@@ -199,7 +200,8 @@ def _lockstep(program: Program, scope: Scope, path: tuple[int, ...], dialect: Di
         return
     lanes = dialect.lanes.get(statement.dtype, 0)
     if scope.size > lanes:
-        yield Violation("PD-P015", f"{scope.head}: the target has {lanes} lanes of {statement.dtype}", scope.id)
+        what = f"{scope.head}: the target has {lanes} lanes of {statement.dtype}"
+        yield Violation("PD-P015", what, scope.id)
     for access in (*statement.reads, statement.target):
         if lane_stride(program.buffer_of[access.array], access.subscripts, level) not in (0, 1):
             yield Violation(

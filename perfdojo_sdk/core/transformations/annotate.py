@@ -71,9 +71,7 @@ def _parallel(site: Site) -> bool:
 def _not_nested(site: Site) -> Refusal | None:
     if not _parallel(site) or site.dialect.nested_parallel:
         return None
-    around = list(site.program.ancestors(site.path))
-    inside = [n for n in _below(site.scope)]
-    for scope in (*around, *inside):
+    for scope in (*site.program.ancestors(site.path), *_below(site.scope)):
         if site.dialect.is_parallel(scope.suffix):
             return Refusal.of(scope.id, scope.head, head=scope.head)
     return None

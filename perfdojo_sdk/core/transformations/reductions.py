@@ -64,7 +64,8 @@ def _lane_reduces(site: Site) -> Refusal | None:
     statement: Statement = site.scratch["statement"]
     level = _lane_level(site)
     if level < 0 or level in statement.target.levels:
-        return Refusal.of(site.scope.id, site.scope.head, lane=site.move["lane"], target=statement.target.text)
+        words = {"lane": site.move["lane"], "target": statement.target.text}
+        return Refusal.of(site.scope.id, site.scope.head, **words)
     return None
 
 

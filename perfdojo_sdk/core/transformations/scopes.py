@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from perfdojo_sdk.core.dependence import Conflict, conflicts, private_buffers
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.program import Index, Node, Program, Scope, fresh
+from perfdojo_sdk.core.program import LEVELS, MAX_DEPTH, Index, Node, Program, Scope, fresh
 from perfdojo_sdk.core.transformation import (
     Instance,
     Kind,
@@ -48,9 +48,9 @@ def scopes(program: Program) -> Iterator[tuple[tuple[int, ...], Scope]]:
     return ((path, node) for path, node in program.walk() if isinstance(node, Scope))
 
 
-def shifted(start: int, by: int) -> list[Index]:
+def shifted(start: int, by: int) -> tuple[Index, ...]:
     """Levels ``start, start+1, ...`` moved by ``by``, as forms indexed from ``start``."""
-    return [Index.level(level + by) for level in range(start, start + 64)]
+    return levels(MAX_DEPTH, start + by)
 
 
 # -- split_scope -----------------------------------------------------------------------------------
@@ -121,11 +121,7 @@ class SplitScope(Transformation):
 
     def rewrite(self, site: Site) -> Program:
         scope, level, factor = site.scope, site.level, site.move["factor"]
-        forms = [
-            *(Index.level(l) for l in range(level)),
-            Index.of({level: factor, level + 1: 1}),
-            *shifted(level + 1, 1),
-        ]
+        forms = (*levels(level), Index.of({level: factor, level + 1: 1}), *shifted(level + 1, 1))
         taken = site.program.paths
         body = tuple(child.substitute(forms.__getitem__) for child in scope.body)
         inner = Scope(factor, body, "", fresh(f"{scope.id}.i", taken))
@@ -145,7 +141,8 @@ class SplitScope(Transformation):
 
 
 def levels(count: int, start: int = 0) -> tuple[Index, ...]:
-    return tuple(Index.level(l) for l in range(start, start + count))
+    """The iterators ``{start}``, ``{start + 1}`` ..."""
+    return LEVELS[start : start + count]
 
 
 def statements_below(node: Node, level: int) -> Iterator[tuple[Node, int]]:
@@ -264,7 +261,7 @@ class SwapScopes(Transformation):
 
     def rewrite(self, site: Site) -> Program:
         outer, inner, level = site.scope, _inner(site), site.level
-        forms = list(levels(level)) + [Index.level(level + 1), Index.level(level)] + shifted(level + 2, 0)
+        forms = (*levels(level), Index.level(level + 1), Index.level(level), *shifted(level + 2, 0))
         body = tuple(child.substitute(forms.__getitem__) for child in inner.body)
         return site.program.replaced(site.path, (inner.with_body((outer.with_body(body),)),))
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 from perfdojo_sdk.core.dependence import may_meet
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import MoveError, closest
 from perfdojo_sdk.core.program import (
+    FLOAT_DTYPES,
     Access,
     Buffer,
     Cast,
@@ -31,10 +31,10 @@ from perfdojo_sdk.core.program import (
     Statement,
     Touch,
     fresh,
+    map_expression,
 )
 from perfdojo_sdk.core.transformation import (
     Definition,
-    Instance,
     Kind,
     Move,
     Origin,
@@ -45,7 +45,7 @@ from perfdojo_sdk.core.transformation import (
     Site,
     Transformation,
 )
-from perfdojo_sdk.core.transformations.scopes import levels, scopes
+from perfdojo_sdk.core.transformations.scopes import scopes
 
 RECIPROCAL_LAW = "x/y = x*(1/y)"
 
@@ -71,7 +71,11 @@ class Form:
         used = access.levels
         inside = [l for l in used if l >= inner]
         renamed = {l: Index.level(inner + k) for k, l in enumerate(inside)}
-        subscripts = tuple(s.substitute(lambda l: renamed.get(l) or Index.level(l)) for s in access.subscripts)
+
+        def form(level: int) -> Index:
+            return renamed.get(level) or Index.level(level)
+
+        subscripts = tuple(s.substitute(form) for s in access.subscripts)
         return Form(inner, tuple(l for l in used if l < inner), tuple(sizes[l] for l in inside), subscripts)
 
     def staged(self, name: str, access: Access) -> Access:
@@ -298,8 +302,6 @@ class StageRead(Transformation):
 
 
 def _with_reads(statement: Statement, change: Callable[[Expression], Expression]) -> Statement:
-    from perfdojo_sdk.core.program import map_expression
-
     return replace(statement, value=map_expression(statement.value, change))
 
 
@@ -511,11 +513,15 @@ class StageWrite(Transformation):
 # -- stage_reciprocal ------------------------------------------------------------------------------
 
 
+def _is_divisor(value: Read, array: str) -> bool:
+    return value.access.array == array and value.dtype in FLOAT_DTYPES
+
+
 def _divisors(value: Expression, array: str) -> Iterator[Access]:
     if isinstance(value, Operation):
         if value.name == "div":
             divisor = value.arguments[1]
-            if isinstance(divisor, Read) and divisor.access.array == array:
+            if isinstance(divisor, Read) and _is_divisor(divisor, array):
                 yield divisor.access
         for argument in value.arguments:
             yield from _divisors(argument, array)
@@ -523,7 +529,7 @@ def _divisors(value: Expression, array: str) -> Iterator[Access]:
         yield from _divisors(value.argument, array)
 
 
-def _divided_in_one_form(site: Site) -> Refusal | None:
+def _divided_in_one_form(site: Site) -> Refusal | Kind:
     array = _array(site)
     form: Form | None = None
     for touch in site.scope.touches.get(array, ()):
@@ -536,10 +542,6 @@ def _divided_in_one_form(site: Site) -> Refusal | None:
     if form is None:
         return Refusal.of(site.scope.id, site.scope.head, array=array, other="no divisor")
     site.scratch["form"] = form
-    return None
-
-
-def _division_law(site: Site) -> Kind:
     return Kind.DECLARED_LAW
 
 
@@ -565,8 +567,9 @@ class StageReciprocal(Transformation):
             "PD-T241",
             "the scope does not divide by the array in one form",
             "{array} is used as {other}",
-            "name a scope whose statements divide by one element of the array",
+            "name a scope whose statements divide by one element of a float array",
             _divided_in_one_form,
+            law=RECIPROCAL_LAW,
         ),
         Requirement(
             "PD-T242",
@@ -576,26 +579,8 @@ class StageReciprocal(Transformation):
             _not_written,
             semantic=True,
         ),
-        Requirement(
-            "PD-T243",
-            "the target array is not of a float dtype",
-            "{array} is {dtype}; only floats have reciprocals",
-            "keep the division",
-            lambda site: None
-            if _buffer(site).dtype in ("f64", "f32", "f16", "bf16")
-            else Refusal.of(site.scope.id, "", array=_array(site), dtype=_buffer(site).dtype),
-            semantic=True,
-        ),
-        Requirement("PD-T244", *_NAMED_CELLS),
-        Requirement("PD-T245", *_TOO_LARGE),
-        Requirement(
-            "PD-T246",
-            "the law x/y = x*(1/y) is not allowed",
-            "rounding breaks the law by up to 1.5 ulp",
-            "allow declared laws",
-            _division_law,
-            law=RECIPROCAL_LAW,
-        ),
+        Requirement("PD-T243", *_NAMED_CELLS),
+        Requirement("PD-T244", *_TOO_LARGE),
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
@@ -617,7 +602,7 @@ class StageReciprocal(Transformation):
                 return e
             arguments = tuple(value(a) for a in e.arguments)
             divisor = e.arguments[-1]
-            if e.name == "div" and isinstance(divisor, Read) and divisor.access.array == array:
+            if e.name == "div" and isinstance(divisor, Read) and _is_divisor(divisor, array):
                 inverse = Read(form.staged(buffer.name, divisor.access), e.dtype)
                 return Operation("mul", (arguments[0], inverse), e.dtype)
             return replace(e, arguments=arguments)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from perfdojo_sdk.core.dependence import home_depth, leaking_level
@@ -114,7 +114,6 @@ class ReuseDims(Transformation):
             "{buffer} is part of the kernel's interface",
             "stage it into a buffer of the kernel's own first",
             _not_interface,
-            semantic=True,
         ),
         Requirement(
             "PD-T202",
@@ -195,9 +194,11 @@ class ReorderDims(Transformation):
     before:
         t f32 [8,16] heap
         8 16 t[{0},{1}] = x[{0},{1}]
+        8 16 y[{0},{1}] = t[{0},{1}]
     after: reorder_dims(t, dim=0)
         t f32 [16,8] heap
         8 16 t[{1},{0}] = x[{0},{1}]
+        8 16 y[{0},{1}] = t[{1},{0}]
     """
 
     name = "reorder_dims"
@@ -243,14 +244,14 @@ class ReorderDims(Transformation):
         return {}
 
 
-def _map_accesses(node: Node, arrays: frozenset[str], change: object) -> Node:
+def _map_accesses(node: Node, arrays: frozenset[str], change: Callable[[Access], Access]) -> Node:
     if isinstance(node, Scope):
         if not arrays.intersection(node.touches):
             return node
         return node.with_body(tuple(_map_accesses(c, arrays, change) for c in node.body))
 
     def access(a: Access) -> Access:
-        return change(a) if a.array in arrays else a  # type: ignore[operator,no-any-return]
+        return change(a) if a.array in arrays else a
 
     value = map_expression(
         node.value, lambda e: Read(access(e.access), e.dtype) if isinstance(e, Read) else e

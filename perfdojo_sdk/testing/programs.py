@@ -1,0 +1,188 @@
+"""Random programs: small, well-formed, and full of what makes moves illegal.
+
+A program is a sequence of nests. Each nest writes one array that did not exist before, or works
+on one that did: element-wise with broadcast, shifted, reversed and transposed reads, reductions
+with the initial value in the same nest or in one before, updates in place, overlapping windows,
+overwritten temporaries. Everything that is read has been written as a whole before.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.text import parse
+
+EXTENTS = (2, 3, 4, 6, 8)
+
+
+def random_program(rng: Random, statements: int = 6) -> Program:
+    """A program with at least ``statements`` statements, float32 throughout."""
+    return _Writer(rng).write(statements)
+
+
+class _Writer:
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.inputs: list[str] = []
+        self.locals: list[str] = []
+        self.lines: list[str] = []
+        self.count = 0
+        extents = rng.sample(EXTENTS, 3)
+        for k in range(rng.randint(1, 3)):
+            shape = tuple(rng.choice(extents) for _ in range(rng.randint(1, 3)))
+            self.shapes[f"x{k}"] = shape
+            self.inputs.append(f"x{k}")
+        self.extents = extents
+
+    def write(self, statements: int) -> Program:
+        nests = (self.elementwise, self.elementwise, self.reduction, self.reduction, self.update,
+                 self.window, self.scalar, self.pair, self.overwrite)  # fmt: skip
+        while self.count < statements:
+            self.rng.choice(nests)()
+        outputs = [self.locals[-1], *(a for a in self.locals[:-1] if self.rng.random() < 0.25)]
+        header = f"kernel random({', '.join(self.inputs)}) -> {', '.join(outputs)}"
+        buffers = [
+            f"{name} f32 [{','.join(map(str, shape))}] heap" for name, shape in self.shapes.items()
+        ]
+        return parse("\n".join([header, *buffers, "", *self.lines]))
+
+    # -- pieces --------------------------------------------------------------------------------
+
+    def line(self, text: str, statements: int = 0) -> None:
+        self.lines.append(text)
+        self.count += statements
+
+    def new(self, shape: tuple[int, ...]) -> str:
+        name = f"t{len(self.locals)}"
+        self.shapes[name] = shape
+        self.locals.append(name)
+        return name
+
+    def shape(self, least: int = 1, most: int = 3) -> tuple[int, ...]:
+        return tuple(self.rng.choice(self.extents) for _ in range(self.rng.randint(least, most)))
+
+    def subscript(self, size: int, loops: list[tuple[int, int]]) -> str:
+        """A subscript within ``0 .. size - 1`` from ``loops`` (level, iterations)."""
+        rng = self.rng
+        fitting = [(level, n) for level, n in loops if n <= size]
+        if not fitting or rng.random() < 0.08:
+            return str(rng.randrange(size))
+        level, n = rng.choice(fitting)
+        exact = [f for f in fitting if f[1] == size]
+        if exact and rng.random() < 0.8:
+            level, n = rng.choice(exact)
+        choice = rng.random()
+        if choice < 0.15:
+            return f"{rng.randint(n - 1, size - 1)}-{{{level}}}"
+        if choice < 0.3 and n < size:
+            return f"{{{level}}}+{rng.randint(0, size - n)}"
+        if choice < 0.4:
+            for other, m in fitting:
+                if other != level and n + m - 1 <= size:
+                    return f"{{{level}}}+{{{other}}}"
+        return f"{{{level}}}"
+
+    def read(self, loops: list[tuple[int, int]], avoid: str = "") -> str:
+        names = [n for n in self.shapes if n != avoid]
+        recent = names[-3:]
+        name = self.rng.choice(recent if self.rng.random() < 0.6 else names)
+        return f"{name}[{','.join(self.subscript(s, loops) for s in self.shapes[name])}]"
+
+    def value(self, loops: list[tuple[int, int]], avoid: str = "", depth: int = 0) -> str:
+        rng, choice = self.rng, self.rng.random()
+        if depth > 2 or choice < 0.35:
+            return self.read(loops, avoid)
+        if choice < 0.42:
+            return str(rng.choice((2, 3, 0.5, -1)))
+        if choice < 0.47 and loops:
+            return f"{{{rng.choice(loops)[0]}}}"
+        left = self.value(loops, avoid, depth + 1)
+        if choice < 0.55:
+            return f"{rng.choice(('exp', 'abs', '-'))}({left})"
+        right = self.value(loops, avoid, depth + 1)
+        if choice < 0.65:
+            return f"{rng.choice(('max', 'min'))}({left}, {right})"
+        if choice < 0.7:
+            return f"({left}) / ({self.read(loops, avoid)})"
+        return f"({left}) {rng.choice('+-*')} ({right})"
+
+    @staticmethod
+    def loops(shape: tuple[int, ...], start: int = 0) -> list[tuple[int, int]]:
+        return [(start + k, n) for k, n in enumerate(shape)]
+
+    @staticmethod
+    def at(name: str, loops: list[tuple[int, int]]) -> str:
+        return f"{name}[{','.join(f'{{{level}}}' for level, _ in loops)}]"
+
+    @staticmethod
+    def head(shape: tuple[int, ...]) -> str:
+        return "".join(f"{n} " for n in shape)
+
+    # -- nests ---------------------------------------------------------------------------------
+
+    def elementwise(self) -> None:
+        shape = self.shape()
+        loops = self.loops(shape)
+        value = self.value(loops)
+        self.line(f"{self.head(shape)}{self.at(self.new(shape), loops)} = {value}", 1)
+
+    def scalar(self) -> None:
+        value = self.value([])
+        self.line(f"{self.new((1,))}[0] = {value}", 1)
+
+    def reduction(self) -> None:
+        rng = self.rng
+        shape, over = self.shape(1, 2), self.shape(1, 2)
+        sign, start = rng.choice((("+=", "0"), ("+=", "0"), ("max=", "-inf"), ("min=", "inf"), ("*=", "1")))
+        loops, inner = self.loops(shape), self.loops(over, len(shape))
+        value = self.value(loops + inner)
+        name = self.new(shape)
+        target = self.at(name, loops)
+        if rng.random() < 0.3:
+            start = self.value(loops, avoid=name)
+        if rng.random() < 0.5:
+            self.line(f"{self.head(shape)}{target} = {start}")
+            self.line(f"{self.head(shape)}{self.head(over)}{target} {sign} {value}", 2)
+        else:
+            self.line(self.head(shape).rstrip())
+            self.line(f"| {target} = {start}")
+            self.line(f"| {self.head(over)}{target} {sign} {value}", 2)
+
+    def update(self) -> None:
+        if not self.locals:
+            return self.elementwise()
+        name = self.rng.choice(self.locals[-3:])
+        shape = self.shapes[name]
+        loops = self.loops(shape)
+        sign = self.rng.choice(("=", "=", "+=", "*="))
+        self.line(f"{self.head(shape)}{self.at(name, loops)} {sign} {self.value(loops)}", 1)
+
+    def overwrite(self) -> None:
+        """A temporary that is written whole, partly written again from the other end, and read."""
+        n = self.rng.choice(self.extents)
+        value = self.value(self.loops((n,)))
+        name = self.new((n,))
+        self.line(f"{n} {name}[{{0}}] = {value}")
+        self.line(f"{n} {name}[{n - 1}-{{0}}] = {self.value(self.loops((n,)))}", 2)
+
+    def window(self) -> None:
+        n, k = self.rng.choice(self.extents), self.rng.choice(self.extents)
+        size = n + k - 1
+        value = self.value([(0, n), (1, k)])
+        name = self.new((size,))
+        self.line(f"{size} {name}[{{0}}] = 0")
+        self.line(f"{n} {k} {name}[{{0}}+{{1}}] {self.rng.choice(('+=', 'max='))} {value}", 2)
+
+    def pair(self) -> None:
+        """A temporary used inside one iteration, contracted already or not."""
+        shape = self.shape(1, 2)
+        loops = self.loops(shape)
+        first = self.value(loops)
+        temporary = self.new(shape)
+        self.line(self.head(shape).rstrip())
+        self.line(f"| {self.at(temporary, loops)} = {first}")
+        second = self.value(loops, avoid=temporary)
+        result = self.new(shape)
+        self.line(f"| {self.at(result, loops)} = {self.at(temporary, loops)} + {second}", 2)

@@ -1,0 +1,80 @@
+"""Random walks through a game, and the mutants that verification must catch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from random import Random
+
+from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.transformation import Kind, Move, Requirement, Rules, Step, Trace
+
+
+def random_step(
+    rng: Random, program: Program, rules: Rules, only: str | None = None, most: Kind = Kind.DECLARED_LAW
+) -> Step | None:
+    """One random legal move; transformations are drawn evenly, then their places.
+
+    ``only`` names the transformation to play. None when it (or every one) has no legal move.
+    """
+    names = [only] if only else rng.sample(list(rules.transformations), len(rules.transformations))
+    for name in names:
+        moves = list(rules.transformations[name].candidates(program, rules.dialect))
+        rng.shuffle(moves)
+        for move in moves:
+            result = rules.attempt(program, move)
+            if isinstance(result, Step) and result.legal.kind <= most:
+                return result
+    return None
+
+
+def random_walk(rng: Random, root: Program, rules: Rules, length: int) -> Trace:
+    """A game of ``length`` random legal moves (fewer when none is left)."""
+    trace = Trace(root)
+    for _ in range(length):
+        step = random_step(rng, trace.program, rules)
+        if step is None:
+            break
+        trace = replace(trace, steps=(*trace.steps, step))
+    return trace
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """Rules in which one semantic reason to refuse is switched off."""
+
+    transformation: str
+    requirement: Requirement
+    rules: Rules
+
+
+def semantic_requirements(rules: Rules) -> Iterator[tuple[str, Requirement]]:
+    for name, transformation in rules.transformations.items():
+        for requirement in transformation.requirements:
+            if requirement.semantic:
+                yield name, requirement
+
+
+def mutants(rules: Rules) -> tuple[Mutant, ...]:
+    """One mutant for each semantic reason to refuse."""
+    found = []
+    for name, requirement in semantic_requirements(rules):
+        without = rules.transformations[name].without(requirement.code)
+        mutated: Mapping[str, object] = {**rules.transformations, name: without}
+        found.append(Mutant(name, requirement, replace(rules, transformations=mutated)))
+    return tuple(found)
+
+
+def newly_allowed(mutant: Mutant, rules: Rules, program: Program) -> Iterator[Step]:
+    """Moves that the mutant offers on ``program`` and the true rules refuse for its reason."""
+    transformation = rules.transformations[mutant.transformation]
+    for move in transformation.candidates(program, rules.dialect):
+        if _refused_for(rules, program, move) == mutant.requirement.code:
+            step = mutant.rules.attempt(program, move)
+            if isinstance(step, Step):
+                yield step
+
+
+def _refused_for(rules: Rules, program: Program, move: Move) -> str:
+    result = rules.attempt(program, move)
+    return "" if isinstance(result, Step) else result.code

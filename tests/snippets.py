@@ -1,0 +1,107 @@
+"""Whole programs from the tree alone: declarations are worked out, so that tests stay short.
+
+Lines that declare a buffer are kept. Every other array gets the shape that its subscripts reach;
+an array that is never written is an input; one that is written and never read by a later
+statement, or named in ``outputs``, is an output.
+"""
+
+from __future__ import annotations
+
+import re
+
+from perfdojo_sdk.core.dialect import CORE_DIALECT, CORE_SUFFIXES, Dialect, Location
+from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.text import parse
+from perfdojo_sdk.core.transformation import Move, Rules, Step
+from perfdojo_sdk.core.transformations import GENERIC
+
+#: The core's language as a CPU target has it, with one location of each kind.
+DIALECT = Dialect(
+    {name: CORE_SUFFIXES[name] for name in "upv"},
+    {
+        **CORE_DIALECT.locations,
+        "reg": Location("reg", "named cells", shared=False, constant_subscripts=True, max_bytes=4096),
+        "nt": Location("nt", "a window", shared=False, constant_subscripts=True, copy_out_only=True),
+    },
+    lanes={"f32": 16},
+    max_unroll=64,
+)
+RULES = Rules(DIALECT, GENERIC)
+
+_DECLARATION = re.compile(r"^\w+ \w+ \[")
+_ACCESS = re.compile(r"([A-Za-z]\w*)\[([^\]]*)\]")
+
+
+def program(tree: str, outputs: str = "", name: str = "test") -> Program:
+    """The program with this tree; ``outputs`` lists further outputs, separated by blanks."""
+    lines = [line.strip() if "|" not in line else line.lstrip() for line in tree.strip().splitlines()]
+    declared = {line.split()[0]: line for line in lines if _DECLARATION.match(line)}
+    body = [line for line in lines if not _DECLARATION.match(line) and line]
+    shapes, written, read_last = _survey(body)
+    for array, shape in shapes.items():
+        declared.setdefault(array, f"{array} f32 [{','.join(map(str, shape))}] heap")
+    inputs = [a for a in shapes if a not in written]
+    results = [a for a in shapes if a in written and (a in outputs.split() or a not in read_last)]
+    header = f"kernel {name}({', '.join(inputs)}) -> {', '.join(results)}"
+    return parse("\n".join([header, *declared.values(), "", *body]), DIALECT)
+
+
+def _survey(body: list[str]) -> tuple[dict[str, list[int]], set[str], set[str]]:
+    """Shapes reached, arrays written, arrays read after their last write."""
+    shapes: dict[str, list[int]] = {}
+    written: set[str] = set()
+    read_last: set[str] = set()
+    stack: list[list[int]] = []
+    for line in body:
+        bars = len(re.match(r"[| ]*", line).group().replace(" ", ""))  # type: ignore[union-attr]
+        text = line.lstrip("| ")
+        sizes = re.match(r"(?:\d+(?::\w+)?(?: |$))*", text)
+        assert sizes is not None
+        here = [int(s.split(":")[0]) for s in sizes.group().split()]
+        outer = [n for level in stack[:bars] for n in level]
+        stack = [*stack[:bars], here]
+        rest = text[sizes.end() :]
+        if not rest:
+            continue
+        loops = outer + here
+        found = [(m.group(1), m.group(2)) for m in _ACCESS.finditer(rest)]
+        for array, subscripts in found:
+            reach = [_reach(s, loops) + 1 for s in subscripts.split(",")] if subscripts else []
+            old = shapes.setdefault(array, reach)
+            shapes[array] = [max(a, b) for a, b in zip(old, reach, strict=True)]
+        target = found[0][0]
+        written.add(target)
+        read_last |= {array for array, _ in found[1:]}
+        read_last.discard(target)
+    return shapes, written, read_last
+
+
+def _reach(subscript: str, loops: list[int]) -> int:
+    return max(
+        eval(subscript.format(*point))
+        for point in ([0] * len(loops), [n - 1 for n in loops])
+    )
+
+
+def move(text: str) -> Move:
+    """``name(place, key=value)`` as a move."""
+    name, _, rest = text.partition("(")
+    place, *arguments = [part.strip() for part in rest.rstrip(")").split(",")]
+    parameters = dict(a.split("=") for a in arguments)
+    return Move.of(name, place, **{k: int(v) if v.isdigit() else v for k, v in parameters.items()})
+
+
+def play(start: Program, *moves: str, rules: Rules = RULES) -> Program:
+    for text in moves:
+        start = rules.step(start, move(text)).after
+    return start
+
+
+def refusal(start: Program, text: str, rules: Rules = RULES) -> str:
+    """The code for which the move is refused; empty when it is legal."""
+    result = rules.attempt(start, move(text))
+    return "" if isinstance(result, Step) else result.code
+
+
+def tree(of: Program) -> str:
+    return of.tree_lines.rstrip("\n")

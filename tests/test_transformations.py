@@ -1,0 +1,221 @@
+"""Every transformation: its documented example is its golden test; every reason to refuse refuses."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+
+import pytest
+from perfdojo_sdk.core.transformation import Kind, Rejection, Step
+from perfdojo_sdk.core.transformations import GENERIC
+from snippets import DIALECT, RULES, move, play, program, refusal, tree
+
+EXAMPLE = re.compile(r"before:\n(?P<before>.*?)after: (?P<moves>[^\n]*)\n(?P<after>.*)", re.DOTALL)
+
+
+def example(name: str) -> tuple[str, list[str], str]:
+    doc = textwrap.dedent("    " + (type(GENERIC[name]).__doc__ or ""))
+    match = EXAMPLE.search(doc)
+    assert match, f"{name} documents no example"
+    moves = re.findall(r"\w+\([^)]*\)", match["moves"])
+    return textwrap.dedent(match["before"]).strip(), moves, textwrap.dedent(match["after"]).strip()
+
+
+def normal(text: str) -> str:
+    """Only the lines that the documentation shows."""
+    return "\n".join(line.strip() for line in text.strip().splitlines())
+
+
+@pytest.mark.parametrize("name", [n for n in GENERIC if n != "set_location"])
+def test_documented_example_is_what_happens(name: str) -> None:
+    before, moves, after = example(name)
+    start = program(before, outputs="a b t" if name == "reorder_statements" else "")
+    assert normal(tree(start)) in normal(before)
+    end = play(start, *moves)
+    shown = normal(after).splitlines()
+    declared = [line for line in shown if re.match(r"^\w+ \w+ \[", line)]
+    assert normal(tree(end)).splitlines() == [line for line in shown if line not in declared]
+    for line in declared:
+        assert line in end.text.splitlines()
+
+
+def test_set_location_example() -> None:
+    before, moves, after = example("set_location")
+    start = program(before + "\n8\n| 16 t[{0},{1}] = x[{0},{1}]\n| 16 y[{0},{1}] = t[{0},{1}]")
+    assert before in start.text and after in play(start, *moves).text
+
+
+def test_figure_6_of_the_paper() -> None:
+    """reuse_dims is offered after join_scopes, and refused with the reason without it."""
+    start = program(
+        """
+        8 16 t[{0},{1}] = x[{0},{1}] * 2
+        8 16 y[{0},{1}] = t[{0},{1}] + 1
+        """
+    )
+    refused = RULES.attempt(start, move("reuse_dims(t, dim=0)"))
+    assert isinstance(refused, Rejection) and refused.code == "PD-T203"
+    assert "in use at once" in refused.why
+    assert "join_scopes" in str(refused)
+    joined = play(start, "join_scopes(s0)")
+    assert move("reuse_dims(t, dim=0)") in [s.move for s in RULES.steps(joined)]
+    assert "t f32 [8:N,16] heap" in play(joined, "reuse_dims(t, dim=0)").text
+
+
+SUM = "y[0] = 0\n8 16 y[0] += x[{0}*16+{1}]"
+REGISTER = "r f32 [4] reg\n4:u r[{0}] = x[{0}]\n4:u y[{0}] = r[{0}]"
+ACC_REGISTER = "r f32 [1] reg\nr[0] = 0\n4:u r[0] += x[{0}]\ny[0] = r[0]"
+HUGE = "65536 65536\n| 64 y[{0},{1},{2}] = x[{0},{1},{2}]"
+
+#: code -> (tree, further outputs, moves played first, the refused move)
+REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
+    "PD-T101": ("16 y[{0}] = x[{0}]", "", [], "split_scope(s0, factor=16)"),
+    "PD-T102": ("16 y[{0}] = x[{0}]", "", [], "split_scope(s0, factor=3)"),
+    "PD-T103": ("16:v y[{0}] = x[{0}]", "", [], "split_scope(s0, factor=4)"),
+    "PD-T111": ("4\n| 8 y[{0},{1}] = x[{1}]\n| z[{0}] = 1", "", [], "swap_scopes(s0)"),
+    "PD-T112": ("4 8:v y[{0},{1}] = x[{1}]", "", [], "swap_scopes(s0)"),
+    "PD-T113": ("9 9 y[{0},{1}] = 0\n8 8 y[{0}+1,{1}] = y[{0},{1}+1]", "", [], "swap_scopes(s2)"),
+    "PD-T114": ("19 y[{0}] = 0\n4 8:p y[{0}-{1}+7] = x[{0},{1}]", "", [], "swap_scopes(s1)"),
+    "PD-T121": ("4 t[{0}] = 1\ny[0] = t[0]", "", [], "join_scopes(s0)"),
+    "PD-T122": ("4 t[{0}] = 1\n2 y[{0}] = t[{0}]", "", [], "join_scopes(s0)"),
+    "PD-T123": ("4:p t[{0}] = 1\n4 y[{0}] = t[{0}]", "", [], "join_scopes(s0)"),
+    "PD-T124": ("4:v t[{0}] = 1\n4:v y[{0}] = t[{0}]", "", [], "join_scopes(s0)"),
+    "PD-T125": ("4 t[{0}] = x[{0}]\n4 y[{0}] = t[3-{0}]", "", [], "join_scopes(s0)"),
+    "PD-T126": ("5 t[{0}] = 0\n4:p t[{0}+1] = x[{0}]\n4:p y[{0}] = t[{0}]", "", [], "join_scopes(s1)"),
+    "PD-T131": ("4\n| t[{0}] = 1\n| y[{0}] = t[{0}]", "", [], "fission_scope(c0)"),
+    "PD-T132": (
+        "4\n| t[{0}] = x[{0}]\n| y[{0}] = t[{0}]", "", ["reuse_dims(t, dim=0)"], "fission_scope(c1)",
+    ),
+    "PD-T133": (
+        "4:p\n| 2 t[{0}+{1}] = x[{0},{1}]\n| y[{0}] = t[{0}]", "", [], "fission_scope(c1)",
+    ),
+    "PD-T134": (
+        "t f32 [4] stack\n4:p\n| t[{0}] = x[{0}]\n| y[{0}] = t[{0}]", "", [], "fission_scope(c1)",
+    ),
+    "PD-T141": ("a[0] = x[0]\nb[0] = x[1]", "a b", [], "reorder_statements(c1)"),
+    "PD-T142": ("a[0] = x[0]\nb[0] = a[0]", "a b", [], "reorder_statements(c0)"),
+    "PD-T151": ("4:u y[{0}] = x[{0}]", "", [], "annotate_scope(s0, suffix=p)"),
+    "PD-T152": ("4 32:u y[{0},{1}] = x[{0},{1}]", "", [], "annotate_scope(s0, suffix=u)"),
+    "PD-T153": ("4 8:p y[{0},{1}] = x[{0},{1}]", "", [], "annotate_scope(s0, suffix=p)"),
+    "PD-T154": (SUM, "", [], "annotate_scope(s0, suffix=p)"),
+    "PD-T155": (
+        "7 t[{0}] = 0\n4\n| 4 u[{0}+{1}] = x[{1}]\n| 4 y[{0},{1}] = u[{1}]", "", [],
+        "annotate_scope(s1, suffix=p)",
+    ),
+    "PD-T156": ("t f32 [1] stack\nt[0] = x[0]\n4 y[{0}] = t[0]", "", [], "annotate_scope(s0, suffix=p)"),
+    "PD-T157": ("4\n| t[{0}] = 1\n| y[{0}] = t[{0}]", "", [], "annotate_scope(s0, suffix=v)"),
+    "PD-T158": ("32 y[{0}] = x[{0}]", "", [], "annotate_scope(s0, suffix=v)"),
+    "PD-T159": ("8 y[{0}] = x[{0}*2]", "", [], "annotate_scope(s0, suffix=v)"),
+    "PD-T160": ("9 y[{0}] = 0\n8 y[{0}+1] = y[{0}]", "", [], "annotate_scope(s1, suffix=v)"),
+    "PD-T161": ("8 y[0] = x[{0}]", "", [], "annotate_scope(s0, suffix=v)"),
+    "PD-T171": ("8\n| a[{0}] = x[{0}]\n| b[{0}] = x[7-{0}]", "", [], "stage_read(s0, array=x)"),
+    "PD-T172": (
+        "t[0] = 0\n8\n| t[0] += x[{0}]\n| y[{0}] = t[0]", "", [], "stage_read(s0, array=t)",
+    ),
+    "PD-T173": (REGISTER, "", [], "stage_read(s1, array=r)"),
+    "PD-T174": (HUGE, "", [], "stage_read(s0, array=x)"),
+    "PD-T181": (
+        "t[0] = 0\n8\n| t[0] += x[{0}]\n| y[{0}] = t[0]", "", [], "stage_accumulator(s0, array=t)",
+    ),
+    "PD-T182": (
+        "7 y[{0}] = 0\n4 4 y[{0}+{1}] += x[{0},{1}]", "", [], "stage_accumulator(s1, array=y)",
+    ),
+    "PD-T183": (ACC_REGISTER, "", [], "stage_accumulator(s0, array=r)"),
+    "PD-T184": (
+        "65536 65536 64 y[{0},{1},{2}] = 0\n65536 65536 64 y[{0},{1},{2}] += x[{2}]", "", [],
+        "stage_accumulator(s3, array=y)",
+    ),
+    "PD-T191": (
+        "4\n| y[{0}] = x[{0}]\n| y[7-{0}] = x[{0}]", "", [], "stage_write(s0, array=y)",
+    ),
+    "PD-T192": ("7 y[{0}] = 0\n4 4 y[{0}+{1}] = x[{0},{1}]", "", [], "stage_write(s1, array=y)"),
+    "PD-T193": ("y[0] = 0\n8 y[0] += x[{0}]", "", [], "stage_write(s0, array=y)"),
+    "PD-T194": (REGISTER, "", [], "stage_write(s0, array=r)"),
+    "PD-T195": (HUGE, "", [], "stage_write(s0, array=y)"),
+    "PD-T201": ("8 y[{0}] = x[{0}]", "", [], "reuse_dims(y, dim=0)"),
+    "PD-T202": (
+        "t f32 [4:N] heap\n4\n| t[{0}] = x[{0}]\n| y[{0}] = t[{0}]", "", [], "reuse_dims(t, dim=0)",
+    ),
+    "PD-T203": ("4 t[{0}] = x[{0}]\n4 y[{0}] = t[{0}]", "", [], "reuse_dims(t, dim=0)"),
+    "PD-T204": (
+        "4 3\n| 4 t[{1},{0}+{2}] = x[{0},{1},{2}]\n| 4 y[{0},{1},{2}] = t[{1},{2}]", "", [],
+        "reuse_dims(t, dim=0)",
+    ),
+    "PD-T211": ("8 8 y[{0},{1}] = x[{0},{1}]", "", [], "reorder_dims(y, dim=0)"),
+    "PD-T212": ("4 t[{0}] = x[{0}]\n4 y[{0}] = t[{0}]", "", [], "reorder_dims(t, dim=0)"),
+    "PD-T213": (
+        "4 8:v t[{0},{1}] = x[{0},{1}]\n4 8:v y[{0},{1}] = t[{0},{1}]", "", [], "reorder_dims(t, dim=0)",
+    ),
+    "PD-T221": ("8 y[{0}] = x[{0}]", "", [], "set_location(y, location=stack)"),
+    "PD-T222": ("4 t[{0}] = x[{0}]\n4 y[{0}] = t[{0}]", "", [], "set_location(t, location=heap)"),
+    "PD-T223": ("4 t[{0}] = x[{0}]\n4 y[{0}] = t[{0}]", "", [], "set_location(t, location=reg)"),
+    "PD-T231": ("y[0] = 0\n8\n| y[0] += x[{0}]\n| z[{0}] = 1", "", [], "split_reduction(s0, lane=s0)"),
+    "PD-T232": ("8 y[{0}] = 0\n8 4 y[{0}] += x[{1}]", "", [], "split_reduction(s1, lane=s1)"),
+    "PD-T233": (
+        "9 t[{0}] = 1\n8 t[8] += x[{0}] * t[{0}+1]", "", [], "split_reduction(s1, lane=s1)",
+    ),
+    "PD-T234": (ACC_REGISTER.replace("4:u r", "4 r"), "", [], "split_reduction(s0, lane=s0)"),
+    "PD-T241": ("8 y[{0}] = x[{0}] * s[0]", "", [], "stage_reciprocal(s0, array=s)"),
+    "PD-T242": (
+        "s[0] = 1\n8\n| y[{0}] = x[{0}] / s[0]\n| s[0] += x[{0}]", "", [], "stage_reciprocal(s0, array=s)",
+    ),
+    "PD-T243": (
+        "r f32 [1] reg\nr[0] = x[0]\n4:u y[{0}] = x[{0}] / r[0]", "", [], "stage_reciprocal(s0, array=r)",
+    ),
+    "PD-T244": (HUGE.replace("= x", "= 1 / x"), "", [], "stage_reciprocal(s0, array=x)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("code", REFUSALS)
+def test_refused_with_the_reason(code: str) -> None:
+    text, outputs, first, refused = REFUSALS[code]
+    start = play(program(text, outputs), *first)
+    assert refusal(start, refused) == code
+    rejection = RULES.attempt(start, move(refused))
+    assert isinstance(rejection, Rejection)
+    rendered = str(rejection)
+    assert rendered.startswith(f"error[{code}]: cannot apply {refused.split('(')[0]}")
+    assert "why: " in rendered and "try: " in rendered and "{" not in rejection.why.replace("{0}", "").replace(
+        "{1}", "").replace("{2}", "")  # fmt: skip
+    if rejection.refusal.at:
+        assert "^" in rendered, "the line of the program is shown and underlined"
+
+
+def test_every_reason_has_a_refusal_test() -> None:
+    codes = [r.code for t in GENERIC.values() for r in t.requirements]
+    assert len(codes) == len(set(codes)), "codes are unique"
+    assert set(codes) == set(REFUSALS)
+
+
+def test_kind_depends_on_the_place() -> None:
+    start = program("4 y[{0}] = 0\n4 8 2 y[{0}] += x[{0},{1},{2}]")
+    exact = RULES.step(start, move("swap_scopes(s1)"))
+    halves = RULES.step(start, move("swap_scopes(s2)"))
+    assert exact.legal.kind is Kind.EXACT
+    assert halves.legal.kind is Kind.REASSOCIATES
+
+
+def test_declared_law_is_named() -> None:
+    start = program("8 y[{0}] = x[{0}] / s[0]")
+    legal = RULES.step(start, move("stage_reciprocal(s0, array=s)")).legal
+    assert legal.kind is Kind.DECLARED_LAW and legal.laws == {"x/y = x*(1/y)"}
+
+
+def test_moves_leave_the_old_program_alone() -> None:
+    start = program("4 t[{0}] = x[{0}]\n4 y[{0}] = t[{0}]")
+    text = start.text
+    for step in RULES.steps(start):
+        assert step.before is start and step.after is not start
+    assert start.text == text
+
+
+def test_enumeration_and_check_agree() -> None:
+    start = program("4 8 t[{0},{1}] = x[{0},{1}]\n4 8 y[{0},{1}] = t[{0},{1}] / x[{0},{1}]")
+    offered = [s.move for s in RULES.steps(start)]
+    assert offered and len(offered) == len(set(offered))
+    for candidate in RULES.candidates(start):
+        assert isinstance(RULES.attempt(start, candidate), Step) == (candidate in offered)
+
+
+def test_dialect_of_the_tests_has_every_kind_of_location() -> None:
+    assert {loc.copy_out_only for loc in DIALECT.locations.values()} == {True, False}
