@@ -74,11 +74,11 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
     "PD-T103": ("16:v y[{0}] = x[{0}]", "", [], "split_scope(s0, factor=4)"),
     "PD-T111": ("4\n| 8 y[{0},{1}] = x[{1}]\n| z[{0}] = 1", "", [], "swap_scopes(s0)"),
     "PD-T112": ("4 8:v y[{0},{1}] = x[{1}]", "", [], "swap_scopes(s0)"),
-    "PD-T113": ("9 9 y[{0},{1}] = 0\n8 8 y[{0}+1,{1}] = y[{0},{1}+1]", "", [], "swap_scopes(s2)"),
+    "PD-T113": ("9 9 y[{0},{1}] = x[{0},{1}]\n8 8 y[{0}+1,{1}] = y[{0},{1}+1]", "", [], "swap_scopes(s2)"),
     "PD-T114": ("19 y[{0}] = 0\n4 8:p y[{0}-{1}+7] = x[{0},{1}]", "", [], "swap_scopes(s1)"),
     "PD-T121": ("4 t[{0}] = 1\ny[0] = t[0]", "", [], "join_scopes(s0)"),
     "PD-T122": ("4 t[{0}] = 1\n2 y[{0}] = t[{0}]", "", [], "join_scopes(s0)"),
-    "PD-T123": ("4:p t[{0}] = 1\n4 y[{0}] = t[{0}]", "", [], "join_scopes(s0)"),
+    "PD-T123": ("y[0] = 0\n4:p t[{0}] = x[{0}]\n4 y[0] += t[{0}]", "", [], "join_scopes(s0)"),
     "PD-T124": ("4:v t[{0}] = 1\n4:v y[{0}] = t[{0}]", "", [], "join_scopes(s0)"),
     "PD-T125": ("4 t[{0}] = x[{0}]\n4 y[{0}] = t[3-{0}]", "", [], "join_scopes(s0)"),
     "PD-T126": ("5 t[{0}] = 0\n4:p t[{0}+1] = x[{0}]\n4:p y[{0}] = t[{0}]", "", [], "join_scopes(s1)"),
@@ -114,24 +114,28 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
     ),
     "PD-T173": (REGISTER, "", [], "stage_read(s1, array=r)"),
     "PD-T174": (HUGE, "", [], "stage_read(s0, array=x)"),
-    "PD-T181": (
+    "PD-T181": ("8 y[{0}] = x[{0}]", "", [], "stage_accumulator(s0, array=x)"),
+    "PD-T182": (
         "t[0] = 0\n8\n| t[0] += x[{0}]\n| y[{0}] = t[0]", "", [], "stage_accumulator(s0, array=t)",
     ),
-    "PD-T182": (
+    "PD-T183": (
         "7 y[{0}] = 0\n4 4 y[{0}+{1}] += x[{0},{1}]", "", [], "stage_accumulator(s1, array=y)",
     ),
-    "PD-T183": (ACC_REGISTER, "", [], "stage_accumulator(s0, array=r)"),
-    "PD-T184": (
+    "PD-T184": (ACC_REGISTER, "", [], "stage_accumulator(s0, array=r)"),
+    "PD-T185": (
         "65536 65536 64 y[{0},{1},{2}] = 0\n65536 65536 64 y[{0},{1},{2}] += x[{2}]", "", [],
         "stage_accumulator(s3, array=y)",
     ),
-    "PD-T191": (
+    "PD-T191": ("8 y[{0}] = x[{0}]", "", [], "stage_write(s0, array=x)"),
+    "PD-T192": (
         "4\n| y[{0}] = x[{0}]\n| y[7-{0}] = x[{0}]", "", [], "stage_write(s0, array=y)",
     ),
-    "PD-T192": ("7 y[{0}] = 0\n4 4 y[{0}+{1}] = x[{0},{1}]", "", [], "stage_write(s1, array=y)"),
-    "PD-T193": ("y[0] = 0\n8 y[0] += x[{0}]", "", [], "stage_write(s0, array=y)"),
-    "PD-T194": (REGISTER, "", [], "stage_write(s0, array=r)"),
-    "PD-T195": (HUGE, "", [], "stage_write(s0, array=y)"),
+    "PD-T193": (
+        "2\n| 4 4 y[{0},{1}+{2}] = 0\n| 4 4 y[{0},{1}+{2}] += x[{1},{2}]", "", [], "stage_write(s0, array=y)",
+    ),
+    "PD-T194": ("y[0] = 0\n8 y[0] += x[{0}]", "", [], "stage_write(s0, array=y)"),
+    "PD-T195": (REGISTER, "", [], "stage_write(s0, array=r)"),
+    "PD-T196": (HUGE, "", [], "stage_write(s0, array=y)"),
     "PD-T201": ("8 y[{0}] = x[{0}]", "", [], "reuse_dims(y, dim=0)"),
     "PD-T202": (
         "t f32 [4:N] heap\n4\n| t[{0}] = x[{0}]\n| y[{0}] = t[{0}]", "", [], "reuse_dims(t, dim=0)",

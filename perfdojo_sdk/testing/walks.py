@@ -65,10 +65,15 @@ def mutants(rules: Rules) -> tuple[Mutant, ...]:
     return tuple(found)
 
 
-def newly_allowed(mutant: Mutant, rules: Rules, program: Program) -> Iterator[Step]:
-    """Moves that the mutant offers on ``program`` and the true rules refuse for its reason."""
+def newly_allowed(
+    mutant: Mutant, rules: Rules, program: Program, moves: tuple[Move, ...] = ()
+) -> Iterator[Step]:
+    """Moves that the mutant offers on ``program`` and the true rules refuse for its reason.
+
+    ``moves`` are tried besides the candidates, which leave out what is never legal.
+    """
     transformation = rules.transformations[mutant.transformation]
-    for move in transformation.candidates(program, rules.dialect):
+    for move in (*moves, *transformation.candidates(program, rules.dialect)):
         if _refused_for(rules, program, move) == mutant.requirement.code:
             step = mutant.rules.attempt(program, move)
             if isinstance(step, Step):

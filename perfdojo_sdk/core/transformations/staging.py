@@ -193,6 +193,15 @@ def _definitions(site: Site, result: Program) -> Relation:
     return found
 
 
+def _is_written(site: Site) -> Refusal | None:
+    """The form of the first write is the form; other requirements compare with it."""
+    for touch in site.scope.touches.get(_array(site), ()):
+        if touch.writes:
+            site.scratch["form"] = _form(site, touch)
+            return None
+    return Refusal.of(site.scope.id, site.scope.head, array=_array(site))
+
+
 _ARRAY = Parameter("array", str, "the array whose slice is staged")
 
 _TOO_LARGE = (
@@ -200,6 +209,13 @@ _TOO_LARGE = (
     "it would take {cells} cells, {most} are allowed",
     "stage at an inner scope",
     _bounded,
+)
+
+_NOT_WRITTEN = (
+    "the scope does not write the array",
+    "no statement inside writes {array}",
+    "name an array that the scope writes",
+    _is_written,
 )
 
 _NAMED_CELLS = (
@@ -308,17 +324,13 @@ def _with_reads(statement: Statement, change: Callable[[Expression], Expression]
 # -- stage_accumulator -----------------------------------------------------------------------------
 
 
-def _accumulated_in_one_form(site: Site) -> Refusal | None:
-    array, form = _array(site), None
+def _only_accumulated(site: Site) -> Refusal | None:
     for touch in _inside(site):
-        found = _form(site, touch)
-        if form is None and touch.writes and touch.access.array == array:
-            form = site.scratch["form"] = found
-        alone = touch.writes and touch.statement.accumulate and touch.access.array == array
-        if not alone or found != form:
-            return Refusal.of(touch.statement.id, touch.access.text, array=array, other=touch.access.text)
-    if form is None:
-        return Refusal.of(site.scope.id, site.scope.head, array=array, other="nothing")
+        alone = touch.writes and touch.statement.accumulate and touch.access.array == _array(site)
+        if not alone or _form(site, touch) != _the_form(site):
+            return Refusal.of(
+                touch.statement.id, touch.access.text, array=_array(site), other=touch.access.text
+            )
     return None
 
 
@@ -347,24 +359,25 @@ class StageAccumulator(Transformation):
     place = "scope"
     parameters = (_ARRAY,)
     requirements = (
+        Requirement("PD-T181", *_NOT_WRITTEN),
         Requirement(
-            "PD-T181",
+            "PD-T182",
             "the scope does more with the array than accumulate in one form",
             "{array} is used as {other}",
             "stage at a scope that only accumulates, or use stage_write",
-            _accumulated_in_one_form,
+            _only_accumulated,
             semantic=True,
         ),
         Requirement(
-            "PD-T182",
+            "PD-T183",
             "different iterations accumulate into one cell of the array",
             "cells of the new buffer would not stand for one cell of {array} each",
             "stage at an inner scope",
             _one_cell_each,
             semantic=True,
         ),
-        Requirement("PD-T183", *_NAMED_CELLS),
-        Requirement("PD-T184", *_TOO_LARGE),
+        Requirement("PD-T184", *_NAMED_CELLS),
+        Requirement("PD-T185", *_TOO_LARGE),
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
@@ -410,14 +423,11 @@ def _renaming(site: Site, buffer: Buffer) -> Callable[[Statement], Statement]:
 
 
 def _used_in_one_form(site: Site) -> Refusal | None:
-    array = _array(site)
-    written = [t for t in _inside(site) if t.writes and t.access.array == array]
-    if not written:
-        return Refusal.of(site.scope.id, site.scope.head, array=array, other="nothing")
-    form = site.scratch["form"] = _form(site, written[0])
     for touch in _inside(site):
-        if touch.access.array != array or _form(site, touch) != form:
-            return Refusal.of(touch.statement.id, touch.access.text, array=array, other=touch.access.text)
+        if touch.access.array != _array(site) or _form(site, touch) != _the_form(site):
+            return Refusal.of(
+                touch.statement.id, touch.access.text, array=_array(site), other=touch.access.text
+            )
     return None
 
 
@@ -469,8 +479,9 @@ class StageWrite(Transformation):
     place = "scope"
     parameters = (_ARRAY,)
     requirements = (
+        Requirement("PD-T191", *_NOT_WRITTEN),
         Requirement(
-            "PD-T191",
+            "PD-T192",
             "the scope uses the array in more than one form",
             "{array} is used as {other}",
             "stage at an inner scope that holds one form of access",
@@ -478,7 +489,7 @@ class StageWrite(Transformation):
             semantic=True,
         ),
         Requirement(
-            "PD-T192",
+            "PD-T193",
             "different iterations write one cell of the array",
             "cells of the new buffer would not stand for one cell of {array} each",
             "stage at an inner scope",
@@ -486,15 +497,15 @@ class StageWrite(Transformation):
             semantic=True,
         ),
         Requirement(
-            "PD-T193",
+            "PD-T194",
             "a value from before the scope may be read inside it",
             "{array} is not written by the scope before it is read there",
             "stage at an outer scope that writes first, or use stage_accumulator",
             _written_first,
             semantic=True,
         ),
-        Requirement("PD-T194", *_NAMED_CELLS),
-        Requirement("PD-T195", *_TOO_LARGE),
+        Requirement("PD-T195", *_NAMED_CELLS),
+        Requirement("PD-T196", *_TOO_LARGE),
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:

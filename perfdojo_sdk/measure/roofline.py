@@ -1,0 +1,94 @@
+"""The roofline: a time that no kernel with this interface and arithmetic can beat.
+
+Every input is read once and every output written once at the bandwidth of the memory in which the
+data lie, and the multiplications and additions of the initial program run at the peak of fused
+multiply-adds. The larger of the two times binds. (Williams et al., "Roofline", 2009.)
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from perfdojo_sdk.core.program import Expression, Operation, Program
+from perfdojo_sdk.core.validate import BYTES
+from perfdojo_sdk.hookspecs.types import Bound, CacheLevel, Capabilities, MachineFigures, MemoryFigures
+from perfdojo_sdk.measure.machine import Calibration, machine
+
+
+def roofline(program: Program, threads: int, figures: MachineFigures) -> Bound | None:
+    """The bound for an *initial* program on ``threads`` threads; None without figures of memory."""
+    if figures.memory is None:
+        return None
+    read = sum(_bytes(program, name) for name in program.inputs)
+    written = sum(_bytes(program, name) for name in program.outputs)
+    traffic, where = _traffic(read, written, threads, figures, figures.memory)
+    arithmetic = _operations(program) / (figures.peak_gflops.get("f32", float("inf")) * threads * 1e9)
+    if arithmetic > traffic:
+        peak = figures.peak_gflops["f32"] * threads
+        return Bound(arithmetic, f"{peak:.4g} GFLOP/s", "estimated", figures.calibrated)
+    return Bound(traffic, where, "estimated", figures.calibrated)
+
+
+def _bytes(program: Program, name: str) -> int:
+    buffer = program.buffer_of[name]
+    return prod(buffer.shape) * BYTES[buffer.dtype]
+
+
+def _traffic(
+    read: int, written: int, threads: int, figures: MachineFigures, memory: MemoryFigures
+) -> tuple[float, str]:
+    """Seconds to move the data, from the smallest memory that holds them."""
+    for name, cache in sorted(figures.caches.items(), key=lambda item: item[1].bytes):
+        if read + written <= cache.bytes * (1 if cache.shared else threads):
+            speed = _cache_speed(cache, threads)
+            # A core stores while it loads: only the larger direction binds in a cache.
+            return max(read, written) / (speed * 1e9), f"{name} {speed:.4g} GB/s"
+    many = threads > 1
+    copy = (memory.copy_gbs_all if many else None) or memory.copy_gbs
+    reads = (memory.read_gbs_all if many else None) or memory.read_gbs
+    writes = (memory.write_gbs_all if many else None) or memory.write_gbs
+    both = min(read, written)
+    # As much as is both read and written moves at the speed of a copy, the rest one way.
+    seconds = 2 * both / copy + (read - both) / reads + (written - both) / writes
+    speed = (read + written) / seconds
+    return seconds / 1e9, f"memory {speed:.4g} GB/s"
+
+
+def _cache_speed(cache: CacheLevel, threads: int) -> float:
+    if threads > 1 and cache.shared:
+        return cache.read_gbs_all or cache.read_gbs * threads
+    return cache.read_gbs * threads
+
+
+def _operations(program: Program) -> int:
+    """Additions and multiplications of all statement instances, accumulations among them."""
+    total = 0
+    for node in program.body:
+        for statement, sizes in node.leaves:
+            count = _count(statement.value) + (statement.accumulate in ("add", "mul"))
+            total += prod(sizes) * count
+    return total
+
+
+def _count(value: Expression) -> int:
+    if not isinstance(value, Operation):
+        return 0
+    return (value.name in ("add", "sub", "mul")) + sum(_count(a) for a in value.arguments)
+
+
+def calibrated_figures(capabilities: Capabilities, found: Calibration) -> MachineFigures:
+    """The target's figures with those of this machine in their place."""
+    here = machine()
+    caches = {}
+    for cache, speed in zip(here.caches, found.cache_read_gbs, strict=True):
+        caches[f"L{cache.level}"] = CacheLevel(bytes=cache.bytes, shared=cache.shared, read_gbs=speed)
+    memory = MemoryFigures(
+        read_gbs=found.read_gbs,
+        write_gbs=found.write_gbs,
+        copy_gbs=found.copy_gbs,
+        read_gbs_all=found.read_gbs_all,
+        write_gbs_all=found.write_gbs_all,
+        copy_gbs_all=found.copy_gbs_all,
+    )
+    peaks = {**capabilities.peak_gflops, "f32": found.fma_gflops}
+    return MachineFigures(caches=caches, memory=memory, peak_gflops=peaks, calibrated=True)

@@ -1,0 +1,401 @@
+"""Leg 1 of verification: run both programs where only the declared laws of arithmetic hold.
+
+Floats become random elements of the field of residues modulo a 62-bit prime. There + - * are the
+ring's and division by a constant is the field's inverse, so every re-association agrees to the
+last bit. Everything else is a pseudo-random function, so nothing agrees by accident: a program
+that differs by one dropped, doubled or misplaced term shows with probability 1 - 2**-50 or so.
+
+max and min are commutative and associative with an identity, but *not* idempotent: in a model
+where max(a, a) = a, a transformation that drops or repeats an iteration would often go unseen.
+A declared law is satisfied by the model of both programs, and by no model without it.
+
+An unwritten cell holds no value here: reading one is an error of the program (see the
+interpreter), which the report states as its problem. This is stricter than filling it with noise.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from hashlib import blake2b
+from typing import Any, NoReturn, TypeAlias
+
+from perfdojo_sdk.core.dialect import CORE_DIALECT, Dialect
+from perfdojo_sdk.core.domains import integer_bounds, integer_operation, wrap
+from perfdojo_sdk.core.errors import ProgramError, VerificationError, closest
+from perfdojo_sdk.core.interpreter import FORWARD, Interpreter, Schedule, schedules, unravel
+from perfdojo_sdk.core.program import FLOAT_DTYPES, Program
+from perfdojo_sdk.core.transformation import Trace
+
+#: A safe prime: (PRIME - 1) / 2 is prime too.
+PRIME = 4611686018427377339
+
+RECIPROCAL = "x/y = x*(1/y)"
+IDEMPOTENT_MAX = "max(x,x) = x"
+IDEMPOTENT_MIN = "min(x,x) = x"
+
+#: The laws that a model can be asked to satisfy beyond those that always hold.
+LAWS = (RECIPROCAL, IDEMPOTENT_MAX, IDEMPOTENT_MIN)
+
+
+class OutsideModel(ProgramError):
+    """PD-V005: an infinity is used in a way that the models give no value to."""
+
+
+class Infinity(Enum):
+    """A symbol beside the field: the identity of max (negative) or of min (positive)."""
+
+    NEGATIVE = "-inf"
+    POSITIVE = "inf"
+
+
+class Constant(int):
+    """A residue that no input took part in; closed under the ring's operations.
+
+    Dividing by one is exact, however it was computed and wherever it was stored in between.
+    """
+
+    def __add__(self, other: int) -> int:
+        return _like(other, int.__add__(self, other))
+
+    def __sub__(self, other: int) -> int:
+        return _like(other, int.__sub__(self, other))
+
+    def __mul__(self, other: int) -> int:
+        return _like(other, int.__mul__(self, other))
+
+    def __mod__(self, modulus: int) -> int:
+        return Constant(int.__mod__(self, modulus))
+
+
+def _like(other: int, result: int) -> int:
+    return Constant(result) if type(other) is Constant else result
+
+
+Element: TypeAlias = int | Infinity
+
+
+def _outside(name: str, *operands: Element) -> NoReturn:
+    shown = ", ".join(o.value if isinstance(o, Infinity) else "x" for o in operands)
+    what = f"{name}({shown}) has no value in the random models"
+    hint = "an infinity may start a max or min, have a number subtracted, or be the argument of exp"
+    raise OutsideModel("PD-V005", what, hint=hint)
+
+
+# The operands are residues almost always, so an infinity pays for being noticed.
+
+
+def _add(a: Any, b: Any) -> Element:
+    try:
+        return (a + b) % PRIME  # type: ignore[no-any-return]
+    except TypeError:
+        _outside("add", a, b)
+
+
+def _sub(a: Any, b: Any) -> Element:
+    try:
+        return (a - b) % PRIME  # type: ignore[no-any-return]
+    except TypeError:
+        return a if isinstance(a, Infinity) and not isinstance(b, Infinity) else _outside("sub", a, b)
+
+
+def _mul(a: Any, b: Any) -> Element:
+    try:
+        return (a * b) % PRIME  # type: ignore[no-any-return]
+    except TypeError:
+        _outside("mul", a, b)
+
+
+def _neg(a: Any) -> Element:
+    return _outside("neg", a) if isinstance(a, Infinity) else _sub(Constant(0), a)
+
+
+@lru_cache(maxsize=1024)
+def _inverse(a: int) -> Constant:
+    return Constant(pow(a, -1, PRIME))
+
+
+_CONSTANT = {Constant}
+_RING: Mapping[str, Callable[..., Element]] = {"add": _add, "sub": _sub, "mul": _mul, "neg": _neg}
+
+
+class RandomModel:
+    """One random algebraic model: a domain of the interpreter, fixed by seed and laws."""
+
+    def __init__(self, seed: int, laws: Iterable[str] = ()) -> None:
+        """:class:`VerificationError` (PD-V006) for a law that no model is known for."""
+        self.seed, self.laws = seed, frozenset(laws)
+        for law in sorted(self.laws.difference(LAWS)):
+            what = f"no random model for the law {law!r}"
+            raise VerificationError("PD-V006", what, hint=closest(law, list(LAWS)))
+
+    # -- the domain
+
+    def literal(self, value: float | int, dtype: str) -> Element:
+        if dtype not in FLOAT_DTYPES:
+            return wrap(int(value), dtype)
+        if value in (float("-inf"), float("inf")):
+            return Infinity.NEGATIVE if value < 0 else Infinity.POSITIVE
+        exact = Fraction(value)
+        return Constant(exact.numerator * _inverse(exact.denominator) % PRIME)
+
+    def index_value(self, dtype: str) -> Callable[[int], Element]:
+        if dtype in FLOAT_DTYPES:
+            return lambda value: Constant(value % PRIME)
+        return lambda value: wrap(value, dtype)
+
+    def operation(self, name: str, dtype: str) -> Callable[..., Element]:
+        if dtype not in FLOAT_DTYPES:
+            return integer_operation(name, dtype)
+        if name in _RING:
+            return _RING[name]
+        if name == "div":
+            return self._division(dtype)
+        if name in ("max", "min"):
+            return self._extremum(name)
+        return self._exp(dtype) if name == "exp" else self.opaque(f"{name} {dtype}")
+
+    def cast(self, source: str, target: str) -> Callable[[Any], Element]:
+        """Between floats, or from float to integer, rounding is an opaque function."""
+        if source == target:
+            return lambda value: value
+        if source in FLOAT_DTYPES:
+            rounding = self.opaque(f"cast {source} {target}")
+            return rounding if target in FLOAT_DTYPES else lambda value: wrap(rounding(value), target)
+        if target in FLOAT_DTYPES:
+            return lambda value: value % PRIME
+        return lambda value: wrap(value, target)
+
+    # -- functions
+
+    def opaque(self, name: str) -> Callable[..., int]:
+        """A function of which nothing is known but that equal arguments give equal results."""
+        start = blake2b(f"{self.seed} {name}".encode(), digest_size=16)
+
+        def function(*arguments: Element) -> int:
+            kinds = set(map(type, arguments))
+            if Infinity in kinds:
+                _outside(name.split()[0], *arguments)
+            state = start.copy()
+            state.update(repr(arguments).encode())
+            value = int.from_bytes(state.digest(), "little") % PRIME
+            return Constant(value) if kinds == _CONSTANT else value
+
+        return function
+
+    def _division(self, dtype: str) -> Callable[[Element, Element], Element]:
+        opaque = self.opaque(f"div {dtype}")
+        reciprocal = self.opaque(f"reciprocal {dtype}")
+        by_reciprocal = RECIPROCAL in self.laws
+
+        def divide(a: Element, b: Element) -> Element:
+            if type(b) is Constant and b:
+                return _mul(a, _inverse(b))
+            return _mul(a, reciprocal(b)) if by_reciprocal else opaque(a, b)
+
+        return divide
+
+    def _exp(self, dtype: str) -> Callable[[Element], Element]:
+        opaque = self.opaque(f"exp {dtype}")
+
+        def exp(a: Element) -> Element:
+            return Constant(0) if a is Infinity.NEGATIVE else opaque(a)
+
+        return exp
+
+    def _extremum(self, name: str) -> Callable[[Element, Element], Element]:
+        """``e + u + v + k*u*v`` with u = a - e, v = b - e: multiplication in disguise."""
+        identity = Infinity.NEGATIVE if name == "max" else Infinity.POSITIVE
+        opaque = self.opaque(name)
+        e, k = opaque(Constant(0)), opaque(Constant(1)) or Constant(1)
+
+        def other(a: Element, b: Element) -> Element:
+            return b if a is identity else a if b is identity else _outside(name, a, b)
+
+        def combine(a: Any, b: Any) -> Element:
+            try:
+                u, v = a - e, b - e
+            except TypeError:
+                return other(a, b)
+            return (u + v + u * v * k + e) % PRIME  # type: ignore[no-any-return]
+
+        def choose(a: Element, b: Element) -> Element:
+            if isinstance(a, Infinity) or isinstance(b, Infinity):
+                return other(a, b)
+            chosen = max(a, b) if name == "max" else min(a, b)
+            return Constant(chosen) if type(a) is type(b) is Constant else int(chosen)
+
+        return choose if f"{name}(x,x) = x" in self.laws else combine
+
+    # -- inputs
+
+    def inputs(self, program: Program) -> Mapping[str, list[Element]]:
+        """Random values for every input, the same for each program with this interface."""
+        given: dict[str, list[Element]] = {}
+        for name in program.inputs:
+            buffer, source = program.buffer_of[name], random.Random(f"{self.seed} {name}")
+            cells = range(buffer.cells)
+            if buffer.dtype in FLOAT_DTYPES:
+                given[name] = [source.getrandbits(62) % PRIME for _ in cells]
+            else:
+                low, high = integer_bounds(buffer.dtype)
+                given[name] = [source.randint(low, high) for _ in cells]
+        return given
+
+
+# -- comparing programs ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """The first output element on which the programs differ."""
+
+    output: str
+    index: tuple[int, ...]
+    schedule: Schedule
+    seed: int
+    """Of the model."""
+
+    @property
+    def text(self) -> str:
+        where = f"{self.output}[{','.join(map(str, self.index))}]"
+        return f"{where} differs ({self.schedule.text} schedule, model {self.seed})"
+
+
+@dataclass(frozen=True)
+class ExactReport:
+    """What running both programs in random models showed. ``problem`` is empty when ``ok``."""
+
+    ok: bool
+    models: int
+    """Models in which the programs were compared (the failing one included)."""
+    schedules: tuple[str, ...]
+    """Schedules of the transformed program that were run in each model."""
+    mismatch: Mismatch | None = None
+    problem: str = ""
+
+
+def verify_exact(
+    original: Program,
+    transformed: Program,
+    laws: Iterable[str] = (),
+    dialect: Dialect = CORE_DIALECT,
+    seed: int = 0,
+    models: int = 2,
+) -> ExactReport:
+    """Compare two programs in ``models`` random models that satisfy ``laws``.
+
+    The original runs forward, the transformed one under every schedule that can matter. A program
+    that is malformed, or that the models have no value for, is a failed report.
+    :class:`VerificationError` (PD-V006) when a law is unknown.
+    """
+    before, after = _Subject(original, dialect), _Subject(transformed, dialect)
+    return _compare(before, after, frozenset(laws), seed, models)
+
+
+class _Subject:
+    """A program in a comparison; compiled at most once, however often it is compared.
+
+    In a trace, a program is the end of one step and the start of the next, so the results of its
+    forward runs are kept.
+    """
+
+    def __init__(self, program: Program, dialect: Dialect) -> None:
+        self.program, self.dialect = program, dialect
+        self.forward: dict[tuple[int, frozenset[str]], dict[str, list[Element]]] = {}
+
+    @cached_property
+    def interpreter(self) -> Interpreter:
+        return Interpreter(self.program, self.dialect)
+
+    @property
+    def interface(self) -> Sequence[object]:
+        program, arrays = self.program, (*self.program.inputs, *self.program.outputs)
+        shapes = [(b.shape, b.dtype) if (b := program.buffer_of.get(a)) else None for a in arrays]
+        return (program.inputs, program.outputs, shapes)
+
+    def run(self, model: RandomModel, schedule: Schedule) -> dict[str, list[Element]]:
+        key = (model.seed, model.laws)
+        if schedule != FORWARD or key not in self.forward:
+            outputs = self.interpreter.run(model.inputs(self.program), model, schedule)
+            if schedule != FORWARD:
+                return outputs
+            self.forward[key] = outputs
+        return self.forward[key]
+
+
+def _compare(
+    original: _Subject, transformed: _Subject, laws: frozenset[str], seed: int, models: int
+) -> ExactReport:
+    program = transformed.program
+    tried = schedules(program, transformed.dialect, seed)
+    names = tuple(s.text for s in tried)
+    if original.interface != transformed.interface:
+        return ExactReport(False, 0, (), problem="the interfaces differ in names, shapes or dtypes")
+    for number in range(models):
+        model, count = RandomModel(seed + number, laws), number + 1
+        try:
+            expected = original.run(model, FORWARD)
+        except ProgramError as error:
+            return ExactReport(False, count, (), problem=f"the original program: {error.what}")
+        for schedule in tried:
+            try:
+                found = transformed.run(model, schedule)
+            except ProgramError as error:
+                problem = f"the transformed program ({schedule.text} schedule): {error.what}"
+                return ExactReport(False, count, names, problem=problem)
+            mismatch = _mismatch(program, expected, found, schedule, model.seed)
+            if mismatch:
+                return ExactReport(False, count, names, mismatch, mismatch.text)
+    return ExactReport(True, models, names)
+
+
+def _mismatch(
+    program: Program,
+    expected: Mapping[str, list[Element]],
+    found: Mapping[str, list[Element]],
+    schedule: Schedule,
+    seed: int,
+) -> Mismatch | None:
+    for output in program.outputs:
+        for cell, (a, b) in enumerate(zip(expected[output], found[output], strict=True)):
+            if a != b:
+                index = unravel(cell, program.buffer_of[output].shape)
+                return Mismatch(output, index, schedule, seed)
+    return None
+
+
+@dataclass(frozen=True)
+class ExactTraceReport:
+    """Each step with its own laws, and the end against the root with the laws of all steps."""
+
+    steps: tuple[ExactReport, ...]
+    end: ExactReport
+
+    @property
+    def ok(self) -> bool:
+        return self.end.ok and all(step.ok for step in self.steps)
+
+    @property
+    def problem(self) -> str:
+        """The first problem, with the step (from 0) that has it; empty when ``ok``."""
+        for number, step in enumerate(self.steps):
+            if not step.ok:
+                return f"step {number}: {step.problem}"
+        return "" if self.end.ok else f"end against root: {self.end.problem}"
+
+
+def verify_exact_trace(
+    trace: Trace, dialect: Dialect = CORE_DIALECT, seed: int = 0, models: int = 2
+) -> ExactTraceReport:
+    """Compare before and after of every step, then the last program with the root."""
+    subjects = [_Subject(p, dialect) for p in (trace.root, *(s.after for s in trace.steps))]
+    steps = tuple(
+        _compare(before, after, step.legal.laws, seed, models)
+        for before, after, step in zip(subjects[:-1], subjects[1:], trace.steps, strict=True)
+    )
+    return ExactTraceReport(steps, _compare(subjects[0], subjects[-1], trace.laws, seed, models))

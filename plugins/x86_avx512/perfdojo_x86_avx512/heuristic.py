@@ -1,0 +1,280 @@
+"""What an x86 expert would do, in the game's own moves, driven by the target file's figures.
+
+Two plans. A *contraction* (c += a*b) is tiled for registers: the accumulators fill the vector
+registers, b is packed a panel at a time, a is packed once. Everything else is bound by memory, so
+rows are fused until each is read once, reductions get one partial result for each lane of a few
+independent vectors, and large outputs are stored past the caches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfdojo_sdk.core.program import Node, Operation, Program, Read, Scope, Statement
+from perfdojo_sdk.core.transformation import Rules, Trace
+from perfdojo_sdk.core.transformations.scopes import divisors
+from perfdojo_sdk.core.transformations.storage import temporaries
+from perfdojo_sdk.core.validate import BYTES
+from perfdojo_sdk.hookspecs.types import Target
+from perfdojo_sdk.search.passes import contract, fuse, parallelise
+from perfdojo_sdk.search.play import Play
+
+#: Independent vectors that a reduction keeps in flight: latency times throughput of an addition.
+CHAINS = 4
+
+#: Scopes up to this size around vectors are written out.
+UNROLL = 16
+TILE=None
+
+
+def heuristic(root: Program, rules: Rules, target: Target) -> Trace:
+    play = Play(root, rules)
+    fuse(play, depth=0)
+    contraction = find_contraction(play.program)
+    if contraction is not None:
+        tile_for_registers(play, contraction, target)
+    else:
+        reciprocals(play)
+        widen(play, target)
+        use_lanes(play)
+        gather(play)
+        if streams(root, target):
+            stream_outputs(play)
+    contract(play)
+    use_lanes(play)
+    write_out(play, copies=target.capabilities.vector_registers)
+    for node in play.program.body:
+        if isinstance(node, Scope):
+            parallelise(play, node.id)
+    settle_buffers(play)
+    return play.trace
+
+
+# -- memory-bound kernels --------------------------------------------------------------------------
+
+
+def reciprocals(play: Play) -> None:
+    """Divide once for each row where a whole loop divides by the same value."""
+    for scope in play.innermost():
+        level = len(play.around(scope.id))
+        for statement in scope.body:
+            assert isinstance(statement, Statement)
+            for operation in _operations(statement.value):
+                divisor = operation.arguments[-1]
+                if operation.name == "div" and isinstance(divisor, Read) and level not in divisor.access.levels:
+                    play.may("stage_reciprocal", scope.id, array=divisor.access.array)
+
+
+def _operations(value: object) -> list[Operation]:
+    if not isinstance(value, Operation):
+        return []
+    return [value, *(inner for a in value.arguments for inner in _operations(a))]
+
+
+def widen(play: Play, target: Target) -> None:
+    """Split each innermost loop to vectors; give reductions a partial result for each lane."""
+    for scope in play.innermost():
+        if len(scope.body) != 1 or scope.suffix:
+            continue
+        statement = scope.body[0]
+        assert isinstance(statement, Statement)
+        width = largest_divisor(scope.size, target.capabilities.lanes.get(statement.dtype, 1))
+        if width == 1:
+            continue
+        nest = split(play, scope.id, width)
+        if len(nest) > 1:
+            nest = [*split(play, nest[0], largest_divisor(scope.size // width, CHAINS)), nest[-1]]
+        if statement.accumulate:
+            for lane in reversed(nest[1:] or nest):
+                play.may("split_reduction", nest[0], lane=lane)
+
+
+def split(play: Play, place: str, factor: int) -> list[str]:
+    """Ids of the outer and the inner scope; of the scope alone when there is nothing to split."""
+    if not 1 < factor < play.scope(place).size:
+        return [place]
+    play.must("split_scope", place, factor=factor)
+    return [f"{place}.o", f"{place}.i"]
+
+
+def largest_divisor(size: int, most: int) -> int:
+    if size <= most:
+        return size
+    return max((d for d in divisors(size) if d <= most), default=1)
+
+
+def gather(play: Play) -> None:
+    """Bring loops of one row together and fuse them, so that a value is used while it is warm."""
+    tried: set[tuple[str, str]] = set()
+    while _gather_once(play, tried):
+        pass
+    fuse(play)
+
+
+def _gather_once(play: Play, tried: set[tuple[str, str]]) -> bool:
+    for scope in play.scopes():
+        loops = [c for c in scope.body if isinstance(c, Scope)]
+        for k, first in enumerate(loops):
+            for second in loops[k + 1 :]:
+                if first.size == second.size > CHAINS and (first.id, second.id) not in tried:
+                    tried.add((first.id, second.id))
+                    if _join_distant(play, first.id, second.id):
+                        return True
+    return False
+
+
+def _join_distant(play: Play, first: str, second: str) -> bool:
+    kept = play.trace
+    paths = play.program.paths
+    for _ in range(paths[second][-1] - paths[first][-1] - 1):
+        if not play.may("reorder_statements", first):
+            play.trace = kept
+            return False
+    if play.may("join_scopes", first):
+        return True
+    play.trace = kept
+    return False
+
+
+def streams(root: Program, target: Target) -> bool:
+    """Whether the data is too large for the last cache, so that outputs should not go through it."""
+    last = max((c.bytes for c in target.capabilities.caches.values()), default=0)
+    data = sum(b.cells * BYTES[b.dtype] for b in root.buffers if root.interface.intersection(b.arrays))
+    return "nt" in target.dialect.locations and data > last
+
+
+def stream_outputs(play: Play) -> None:
+    """Stage what is written to an output in a window with streaming stores."""
+    outputs = set(play.program.outputs)
+    for scope in play.innermost():
+        statement = scope.body[-1]
+        assert isinstance(statement, Statement)
+        if len(scope.body) == 1 and statement.target.array in outputs and not statement.accumulate:
+            play.may("stage_write", scope.id, array=statement.target.array)
+
+
+# -- contractions ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """``c[i,j] += a[i,k] * b[k,j]`` in a nest over i and j that holds the start and the sum."""
+
+    rows: str
+    columns: str
+    sum: str
+    start: str
+    a: str
+    b: str
+    c: str
+
+
+def find_contraction(program: Program) -> Contraction | None:
+    """The contraction of a program ``m n { c = 0; k c += a * b }``, if that is what it is."""
+    nest = [s for s in program.body if isinstance(s, Scope)]
+    if len(program.body) != 1 or len(nest) != 1 or len(nest[0].body) != 1:
+        return None
+    rows, columns = nest[0], nest[0].body[0]
+    if not isinstance(columns, Scope) or len(columns.body) != 2:
+        return None
+    start, total = columns.body
+    if not isinstance(start, Statement) or not isinstance(total, Scope) or len(total.body) != 1:
+        return None
+    body = total.body[0]
+    if not isinstance(body, Statement) or body.accumulate != "add":
+        return None
+    value = body.value
+    if not isinstance(value, Operation) or value.name != "mul":
+        return None
+    if [a.levels for a in body.reads] != [(0, 2), (1, 2)] or body.target.levels != (0, 1):
+        return None
+    left, right = body.reads
+    return Contraction(
+        rows.id, columns.id, total.id, start.id, left.array, right.array, body.target.array
+    )
+
+
+def register_tile(rows: int, columns: int, lanes: int, registers: int) -> tuple[int, int, int]:
+    """Rows, vectors and lanes of the block of accumulators that loads least for its arithmetic.
+
+    Besides the accumulators, one row of b and one value of a must find a register.
+    """
+    width = largest_divisor(columns, lanes)
+    best = TILE or (1, 1, width)
+    for high in (1, *divisors(rows), rows):
+        for wide in (1, *divisors(columns // width), columns // width):
+            if not TILE and high * wide + wide + 1 <= registers and high * wide <= UNROLL * CHAINS:
+                best = max(best, (high, wide, width), key=lambda t: (t[0] * t[1] / (t[0] + t[1]), t[0]))
+    return best
+
+
+def tile_for_registers(play: Play, found: Contraction, target: Target) -> None:
+    rows, columns = play.scope(found.rows).size, play.scope(found.columns).size
+    lanes = target.capabilities.lanes.get("f32", 1)
+    high, wide, width = register_tile(rows, columns, lanes, target.capabilities.vector_registers or 8)
+
+    # Tiles: columns of panels outermost, then tiles of rows, then one tile.
+    row_nest = split(play, found.rows, high)
+    column_nest = split(play, found.columns, wide * width)
+    if len(column_nest) == 2 and wide > 1:
+        column_nest = [column_nest[0], *split(play, column_nest[1], width)]
+    if len(row_nest) < 2 or len(column_nest) < 2:
+        return
+    panel, tile, row = column_nest[0], row_nest[0], row_nest[1]
+    play.must("swap_scopes", row)
+    play.must("swap_scopes", tile)
+
+    # Accumulators: start, sum and store of a tile become three nests; the sum's k moves outward.
+    play.must("stage_write", row, array=found.c)
+    place = found.sum
+    summed: list[str] = []
+    for scope in (*reversed(column_nest[1:]), row):
+        play.must("fission_scope", place)
+        place = f"{scope}.{place}"
+        summed.append(place)
+    for scope in summed:
+        play.must("swap_scopes", scope)
+
+    # Packing: b a panel at a time, so that it stays near; a once for all panels.
+    play.must("stage_read", tile, array=found.b)
+    play.must("stage_read", panel, array=found.a)
+
+
+# -- hardware --------------------------------------------------------------------------------------
+
+
+def use_lanes(play: Play) -> None:
+    """Innermost scopes become vectors where they can."""
+    for scope in play.innermost():
+        play.may("annotate_scope", scope.id, suffix="v")
+
+
+def write_out(play: Play, copies: int) -> None:
+    """Unroll the small scopes around vectors, fewer than ``copies`` times in all."""
+    for scope in reversed(play.scopes()):
+        if not scope.suffix and all(isinstance(c, Scope) and c.suffix for c in scope.body):
+            inside = max(_copies(c) for c in scope.body)
+            if scope.size * inside < copies:
+                play.may("annotate_scope", scope.id, suffix="u")
+            continue
+        if not scope.suffix and scope.size < copies and len(scope.body) == 1:
+            if isinstance(scope.body[0], Statement) and play.around(scope.id):
+                play.may("annotate_scope", scope.id, suffix="u")
+
+
+def _copies(node: Node) -> int:
+    if isinstance(node, Statement):
+        return 1
+    return max(_copies(c) for c in node.body) * (node.size if node.suffix == "u" else 1)
+
+
+def settle_buffers(play: Play) -> None:
+    """The nearest location that takes each temporary."""
+    for buffer in temporaries(play.program):
+        for location in ("nt", "reg", "stack"):
+            if location == "nt" and not buffer.name.endswith("_w"):
+                continue
+            if location in play.rules.dialect.locations and play.may(
+                "set_location", buffer.name, location=location
+            ):
+                break
