@@ -1,0 +1,69 @@
+"""How fast the game is: legal candidates checked, applied and printed each second.
+
+    python benchmarks/moves.py [--seconds 2] [--json]
+
+Softmax, layer norm and matmul at the paper's sizes, each in its initial form and as the best usable
+target's heuristic pass leaves it. Every candidate of every transformation is checked; each legal one
+is applied and printed. "legal" counts those, "all" also counts the refused ones. One core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterator
+
+from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.text import parse
+from perfdojo_sdk.core.transformation import Rules, Step
+from perfdojo_sdk.kernels.selection import select
+from perfdojo_sdk.plugins import load_plugins
+
+
+def programs(target_name: str) -> Iterator[tuple[str, Rules, Program]]:
+    plugins = load_plugins()
+    target = plugins.target(target_name)
+    rules, heuristic = plugins.rules(target), plugins.heuristic_pass(target)
+    for kernel in select(["softmax", "layernorm", "matmul"], plugins.operators):
+        root = kernel.program
+        yield f"{kernel.operator} initial", rules, root
+        if heuristic is not None:
+            yield f"{kernel.operator} final", rules, heuristic(root, rules, target).program
+
+
+def rate(rules: Rules, program: Program, seconds: float) -> tuple[float, float]:
+    """Legal and all candidates per second of processor time."""
+    checked = legal = 0
+    begin = time.process_time()
+    while time.process_time() - begin < seconds:
+        # Parsed anew each round: nothing that an earlier round worked out may help.
+        start = parse(program.text, rules.dialect)
+        for move in rules.candidates(start):
+            checked += 1
+            result = rules.attempt(start, move)
+            if isinstance(result, Step):
+                legal += len(result.after.text) > 0
+    spent = time.process_time() - begin
+    return legal / spent, checked / spent
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--target", default="best")
+    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    results = {
+        name: rate(rules, program, arguments.seconds) for name, rules, program in programs(arguments.target)
+    }
+    if arguments.json:
+        print(json.dumps({name: {"legal": a, "all": b} for name, (a, b) in results.items()}, indent=1))
+        return
+    print(f"{'program':20} {'legal/s':>9} {'all/s':>9}")
+    for name, (legal, checked) in results.items():
+        print(f"{name:20} {legal:9.0f} {checked:9.0f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""Fixtures that several test files share."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+# The machine may be busy, so no deadline; a failure must come again, so no random seed.
+settings.register_profile("perfdojo", deadline=None, derandomize=True, max_examples=100)
+settings.load_profile("perfdojo")
+
+ROOT = Path(__file__).parent.parent
+
+#: A target to play on. It brings no code generator and no runner, so nothing can be built for it.
+PAPER = """
+from perfdojo_sdk.hookspecs import API_VERSION, hookimpl
+from perfdojo_sdk.hookspecs.types import Capabilities, Target, Unavailable
+
+PERFDOJO_API = API_VERSION
+
+@hookimpl
+def perfdojo_targets():
+    c = Capabilities(name="paper", description="for play", suffixes=("u", "p", "v"), lanes={"f32": 16})
+    return [Target(c.name, c, c.dialect(), "paper")]
+
+@hookimpl
+def perfdojo_unavailable(target):
+    return Unavailable("it is made of paper", "imagine it")
+"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def data(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture(scope="session")
+def plugin_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that, on the module path, is an installed plugin ``paper`` and a broken one."""
+    folder = tmp_path_factory.mktemp("plugins")
+    (folder / "paper_plugin.py").write_text(PAPER)
+    for name, module in (("paper", "paper_plugin"), ("torn", "a_module_that_is_not_there")):
+        info = folder / f"perfdojo_{name}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: perfdojo-{name}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[perfdojo_sdk.plugins]\n{name} = {module}\n")
+    return folder
+
+
+@pytest.fixture
+def cli(plugin_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
+    """The command line, called in this process in an empty folder, with the plugin ``paper`` only."""
+    from perfdojo_sdk.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(plugin_folder))
+
+    def run(*words: str, plugins: str = "paper") -> Outcome:
+        monkeypatch.setenv("PERFDOJO_PLUGINS", plugins)
+        out, err = StringIO(), StringIO()
+        with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as leaving:
+            main(words)
+        return Outcome(int(leaving.value.code or 0), out.getvalue(), err.getvalue())
+
+    return run
+
+
+@pytest.fixture
+def installed_cli(plugin_folder: Path, tmp_path: Path) -> Callable[..., Outcome]:
+    """The installed command in a process of its own, with the plugin ``paper`` only."""
+    script = Path(sys.executable).with_name("perfdojo-sdk")
+    command = [str(script)] if script.exists() else [sys.executable, "-m", "perfdojo_sdk.cli"]
+    path = os.pathsep.join([str(plugin_folder), str(ROOT), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path, "PERFDOJO_PLUGINS": "paper"}
+
+    def run(*words: str) -> Outcome:
+        done = subprocess.run(
+            [*command, *words], capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=60
+        )
+        return Outcome(done.returncode, done.stdout, done.stderr)
+
+    return run

@@ -1,0 +1,389 @@
+"""The command line through a real process: results, errors, exit codes, and hostile move text."""
+
+from __future__ import annotations
+
+import json
+import re
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, Outcome
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfdojo_sdk.cli import COMMANDS, codes
+from perfdojo_sdk.cli.movetext import MAX_CHARACTERS, parse_move
+from perfdojo_sdk.core.dialect import CORE_DIALECT
+from perfdojo_sdk.core.errors import DojoError, MoveError, ProgramError
+from perfdojo_sdk.core.text import parse
+from perfdojo_sdk.core.transformation import Rules
+from perfdojo_sdk.core.transformations import GENERIC
+
+Cli = Callable[..., Outcome]
+RULES = Rules(CORE_DIALECT, GENERIC)
+SMALL = "softmax[8,16]"
+
+
+# -- help ------------------------------------------------------------------------------------------
+
+
+def test_help_lists_every_command(installed_cli: Cli) -> None:
+    outcome = installed_cli("--help")
+    assert outcome.code == 0
+    assert all(f"  {name} " in outcome.out for name in COMMANDS)
+
+
+def test_help_is_quick() -> None:
+    """Under 0.3 s, the interpreter's start included; processor time, since the machine may be busy."""
+
+    def once() -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        command = [sys.executable, "-m", "perfdojo_sdk.cli", "--help"]
+        subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    assert min(once() for _ in range(3)) < 0.3
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_itself(cli: Cli, name: str) -> None:
+    outcome = cli(name, "--help")
+    assert outcome.code == 0
+    assert f"Usage: perfdojo-sdk {name}" in outcome.out
+    assert "--json" in outcome.out
+
+
+def test_version(installed_cli: Cli) -> None:
+    assert re.fullmatch(r"perfdojo-sdk \d+\.\d+\.\d+\n", installed_cli("--version").out)
+
+
+# -- usage errors: exit code 2 ---------------------------------------------------------------------
+
+
+def test_no_command_prints_the_overview_and_is_wrong_usage(cli: Cli) -> None:
+    outcome = cli()
+    assert outcome.code == 2 and "Commands:" in outcome.out
+
+
+def test_unknown_command_suggests_the_nearest(cli: Cli) -> None:
+    outcome = cli("shwo", SMALL)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "did you mean show?" in outcome.err
+
+
+@pytest.mark.parametrize(
+    "words", [("--frob",), ("show",), ("show", SMALL, "--frob"), ("undo", "g.json", "one")]
+)
+def test_wrong_usage(cli: Cli, words: tuple[str, ...]) -> None:
+    outcome = cli(*words)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "Traceback" not in outcome.err
+
+
+# -- errors of a user: rendered, no traceback, their own exit codes --------------------------------
+
+
+def test_an_error_says_what_where_and_what_to_try(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "bad.dojo").write_text(
+        "kernel f(x) -> y\nx f32 [4] heap\ny f32 [4] heap\n\n4 y[{0}] = z[{0}]\n"
+    )
+    outcome = cli("show", "bad.dojo")
+    assert (outcome.code, outcome.out) == (1, "")
+    assert outcome.err.splitlines() == [
+        "error[PD-P009]: undeclared array 'z'",
+        "  --> bad.dojo:5:12",
+        "   5 | 4 y[{0}] = z[{0}]",
+        "                  ^",
+        outcome.err.splitlines()[-1],
+    ]
+    assert outcome.err.splitlines()[-1].startswith("   try: ")
+
+
+def test_an_error_as_json(cli: Cli) -> None:
+    outcome = cli("show", "softmux", "--json")
+    assert outcome.code == 1
+    assert outcome.data["error"]["try"] == "did you mean softmax?"
+    assert outcome.err.startswith("error[PD-")
+
+
+def test_an_error_in_a_process_of_its_own(installed_cli: Cli) -> None:
+    outcome = installed_cli("show", "softmux")
+    assert (outcome.code, outcome.out) == (1, "")
+    assert outcome.err.startswith("error[PD-K008]") and "Traceback" not in outcome.err
+
+
+def test_debug_shows_the_traceback_and_may_stand_anywhere(installed_cli: Cli) -> None:
+    for words in (("--debug", "show", "softmux"), ("show", "softmux", "--debug")):
+        outcome = installed_cli(*words)
+        assert outcome.code == 1 and "Traceback" in outcome.err
+
+
+def test_an_interruption_has_its_own_code(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("perfdojo_sdk.plugins.load_plugins", interrupted)
+    outcome = cli("kernels")
+    assert outcome.code == 130 and "continues where it stopped" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("show", "no_such.dojo"), 1, "cannot read no_such.dojo"),
+        (("replay", "no_such.json"), 1, "cannot read no_such.json"),
+        (("show", "layernorm"), 1, "choose layernorm[16384,1024] or layernorm[4096,4096]"),
+        (("show", "softmax[8]"), 1, "takes 2 sizes"),
+        (("show", SMALL, "--target", "papyrus"), 3, "did you mean paper?"),
+        (("apply", SMALL, "split_scope(s0, factor=3)"), 1, "3 does not divide 8"),
+        (("apply", SMALL, "split_scope(s99, factor=2)"), 1, "no scope 's99'"),
+        (("apply", SMALL, "split_scope(s0, factor=many)"), 1, "takes factor: int"),
+        (("apply", SMALL, "splat_scope(s0)"), 1, "did you mean split_scope?"),
+        (("explain", "PD-Z999"), 1, "unknown error code"),
+        (("transformations", "join_scope"), 1, "did you mean join_scopes?"),
+        (("build-library", "--target", "paper", "--kernels", SMALL), 3, "it is made of paper"),
+    ],
+)
+def test_user_errors(cli: Cli, words: tuple[str, ...], code: int, says: str) -> None:
+    outcome = cli(*words)
+    assert outcome.code == code, outcome.err
+    assert says in outcome.err
+    assert "Traceback" not in outcome.err and outcome.err.startswith("error[PD-")
+
+
+def test_a_broken_plugin_is_reported_and_stops_nobody(cli: Cli) -> None:
+    outcome = cli("targets", "--json", plugins="paper,torn")
+    assert outcome.code == 0
+    assert [t["name"] for t in outcome.data["targets"]] == ["paper"]
+    (problem,) = outcome.data["problems"]
+    assert problem["plugin"] == "torn" and problem["stage"] == "import"
+    assert "a_module_that_is_not_there" in problem["why"]
+
+
+# -- the game --------------------------------------------------------------------------------------
+
+
+def test_show_prints_what_can_be_read_again(cli: Cli) -> None:
+    text = cli("show", SMALL).out
+    assert parse(text).text == text
+
+
+def test_show_ids_still_parses_and_names_every_place(cli: Cli) -> None:
+    program = parse(cli("show", SMALL).out)
+    marked = cli("show", SMALL, "--ids").out
+    assert parse(marked) == program
+    places = set(re.findall(r"\b[sc]\d+\b", " ".join(re.findall(r"# (.*)", marked))))
+    assert places == {node.id for _, node in program.walk()}
+
+
+def test_apply_undo_replay(cli: Cli, tmp_path: Path) -> None:
+    first, second = "split_scope(s2, factor=4)", "swap_scopes(s6)"
+    played = cli("apply", SMALL, second, first, "--output", "game.json")
+    assert played.code == 0, played.err
+    assert "move 1: split_scope(s2, factor=4) (exact)" in played.err
+
+    replayed = cli("replay", "game.json", "--json").data
+    assert [m["move"] for m in replayed["moves"]] == [second, first]
+    assert replayed["program"] == played.out == cli("show", "game.json").out
+
+    undone = cli("undo", "game.json", "0", "--output", "less.json", "--json").data
+    assert [m["transformation"] for m in undone["trace"]["moves"]] == ["split_scope"]
+    assert undone["dropped"] == []
+    assert cli("show", "less.json").out == undone["program"] == cli("apply", SMALL, first).out
+
+
+def test_undo_reports_the_moves_that_lost_their_place(cli: Cli) -> None:
+    cli("apply", SMALL, "split_scope(s0, factor=4)", "split_scope(s0.i, factor=2)", "-o", "game.json")
+    outcome = cli("undo", "game.json", "0", "--json")
+    assert outcome.data["program"] == cli("show", SMALL).out
+    assert [d["reason"]["code"] for d in outcome.data["dropped"]] == ["PD-T001"]
+    assert "dropped split_scope(s0.i, factor=2)" in outcome.err
+
+
+def test_a_refused_move_saves_nothing(cli: Cli, tmp_path: Path) -> None:
+    outcome = cli("apply", SMALL, "split_scope(s0, factor=2)", "split_scope(s0, factor=3)", "-o", "game.json")
+    assert outcome.code == 1
+    assert not (tmp_path / "game.json").exists()
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{", '{"schema": 1}', '{"schema": 99, "target": "paper"}', "\x00\xff"]
+)
+def test_a_file_that_is_no_game(cli: Cli, tmp_path: Path, content: str) -> None:
+    (tmp_path / "game.json").write_bytes(content.encode("latin-1"))
+    outcome = cli("replay", "game.json")
+    assert outcome.code == 1 and outcome.err.startswith("error[PD-J002]")
+
+
+def test_moves_are_legal_and_read_back(cli: Cli) -> None:
+    listed = cli("moves", SMALL, "--json", "--limit", "0").data
+    assert listed["legal"] == len(listed["moves"]) > 10
+    program = parse(listed["program"])
+    for entry in listed["moves"]:
+        move = parse_move(entry["move"], RULES)
+        assert move.text == entry["move"]
+        assert GENERIC[move.transformation].check(program, move, CORE_DIALECT)
+
+
+def test_moves_all_gives_the_reason_for_each_refusal(cli: Cli) -> None:
+    listed = cli("moves", SMALL, "--all", "--only", "reuse_dims", "--json").data
+    refused = [m for m in listed["moves"] if not m["legal"]]
+    assert refused and all(m["why"] and m["code"].startswith("PD-T20") for m in refused)
+    assert sum(listed["refused"].values()) == len(refused)
+
+
+def test_moves_limit_says_how_many_are_left_out(cli: Cli) -> None:
+    outcome = cli("moves", SMALL, "--limit", "3")
+    assert re.search(r"\d+ more; --limit 0 prints all", outcome.out)
+
+
+def test_explain_a_refusal_underlines_the_line(cli: Cli) -> None:
+    outcome = cli("explain", SMALL, "join_scopes(s0)")
+    assert outcome.code == 0
+    joined = cli("explain", SMALL, "join_scopes(s0)", "--json").data
+    assert joined["legal"] is True
+    refused = cli("explain", SMALL, "split_scope(s0, factor=3)").out.splitlines()
+    assert refused[0].startswith("error[PD-T102]: cannot apply split_scope(s0, factor=3) to softmax")
+    assert refused[1] == "   8 | 8" and refused[2] == "       ^"
+    assert refused[3].startswith("   why: ") and refused[4].startswith("   try: ")
+
+
+def test_explain_a_legal_move_shows_its_kind_and_change(cli: Cli) -> None:
+    out = cli("explain", SMALL, "swap_scopes(s2)").out
+    assert out.startswith("swap_scopes(s2) is legal; its kind is: exact")
+    assert "+16 8 e[{1},{0}] = exp(x[{1},{0}] - m[{1}])" in out
+
+
+def test_explain_a_code(cli: Cli) -> None:
+    assert cli("explain", "pd-p013").out.startswith("PD-P013: ")
+    assert "split_scope refuses: FACTOR does not divide SIZE" in cli("explain", "PD-T102").out
+
+
+def test_lists(cli: Cli) -> None:
+    assert {"softmax", "matmul"} <= {k["name"] for k in cli("kernels", "--json").data["kernels"]}
+    described = cli("transformations", "--json").data["transformations"]
+    assert {t["name"] for t in described} == set(GENERIC)
+    one = cli("transformations", "join_scopes").out
+    assert "before:" in one and "after:" in one and "PD-T125" in one
+    (target,) = cli("targets", "--json").data["targets"]
+    assert (target["name"], target["usable"], target["try"]) == ("paper", False, "imagine it")
+
+
+# -- every code has an explanation -----------------------------------------------------------------
+
+
+def codes_in_source() -> dict[str, str]:
+    """Code -> a file that uses it, over the SDK and the plugins in this tree."""
+    found: dict[str, str] = {}
+    for root in (ROOT / "perfdojo_sdk", ROOT / "plugins"):
+        for path in root.rglob("*.py"):
+            if "tests" not in path.parts:
+                for code in re.findall(r"\bPD-[A-Z]\d{3}\b", path.read_text(encoding="utf-8")):
+                    found.setdefault(code, str(path.relative_to(ROOT)))
+    return found
+
+
+def requirement_codes() -> set[str]:
+    return {r.code for t in GENERIC.values() for r in t.requirements}
+
+
+def test_every_code_in_the_source_is_explained() -> None:
+    explained = set(codes.entries()) | requirement_codes()
+    assert {code: file for code, file in codes_in_source().items() if code not in explained} == {}
+
+
+def test_every_explained_code_exists() -> None:
+    assert set(codes.entries()) <= set(codes_in_source())
+
+
+def test_a_code_has_one_meaning() -> None:
+    every = [r.code for t in GENERIC.values() for r in t.requirements]
+    shared = {c for c in every if every.count(c) > 1}
+    for code in shared:
+        assert len({r.title for t in GENERIC.values() for r in t.requirements if r.code == code}) == 1, code
+    assert not requirement_codes() & set(codes.entries())
+
+
+EXAMPLES = [(code, entry["example"]) for code, entry in codes.entries().items() if "example" in entry]
+
+
+@pytest.mark.parametrize(("code", "example"), EXAMPLES, ids=[code for code, _ in EXAMPLES])
+def test_the_example_of_an_error_causes_it(code: str, example: str) -> None:
+    with pytest.raises(ProgramError) as raised:
+        parse(example)
+    assert raised.value.code == code
+
+
+# -- move text -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("split_scope(s0, factor=16)", "split_scope(s0, factor=16)"),
+        ("  split_scope ( s0 ,factor = 16 ) ", "split_scope(s0, factor=16)"),
+        ("split_scope(s0.o.i_2, factor=16)", "split_scope(s0.o.i_2, factor=16)"),
+        ("swap_scopes(s1)", "swap_scopes(s1)"),
+        ("annotate_scope(s1, suffix=v)", "annotate_scope(s1, suffix=v)"),
+        ("split_scope(s0, factor=-4)", "split_scope(s0, factor=-4)"),
+    ],
+)
+def test_move_text_is_read(text: str, expected: str) -> None:
+    assert parse_move(text, RULES).text == expected
+
+
+def test_a_value_has_the_declared_type() -> None:
+    assert parse_move("split_scope(s0, factor=16)", RULES)["factor"] == 16
+    assert parse_move("annotate_scope(s0, suffix=16)", RULES)["suffix"] == "16"
+
+
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [
+        ("", 1),
+        ("split_scope", 1),
+        ("(s0)", 1),
+        ("split_scope()", 13),
+        ("split_scope(0)", 13),
+        ("split_scope(s0", 15),
+        ("split_scope(s0, factor=16", 24),
+        ("split_scope(s0, factor)", 15),
+        ("split_scope(s0, factor=)", 24),
+        ("split_scope(s0, factor=1, factor=2)", 27),
+        ("split_scope(s0, factor=16) swap_scopes(s0)", 26),
+        ("split_scope(s0, factor='; rm -rf')", 24),
+        ("split_scope(../../etc, factor=2)", 13),
+        ("spl\u00eft_scope(s0, factor=2)", 1),
+    ],
+)
+def test_move_text_that_is_refused(text: str, column: int) -> None:
+    with pytest.raises(MoveError) as raised:
+        parse_move(text, RULES)
+    error = raised.value
+    assert error.code == "PD-C002" and error.place and error.place.column == column
+    assert "NAME(PLACE, KEY=VALUE" in error.hint
+
+
+@pytest.mark.parametrize(
+    "text", ["a(b)\nc(d)", "split_scope(s0, factor=\x1b[31m)", "x" * (MAX_CHARACTERS + 1)]
+)
+def test_move_text_that_is_not_even_shown(text: str) -> None:
+    with pytest.raises(MoveError) as raised:
+        parse_move(text, RULES)
+    assert raised.value.code == "PD-C002" and raised.value.place is None
+
+
+@given(st.text(max_size=60) | st.from_regex(r"\A[a-z_]{1,12}\([a-z0-9.]*(, ?[a-z]*=[^\n]*)*\)?\Z"))
+def test_any_text_is_a_move_or_an_error(text: str) -> None:
+    try:
+        move = parse_move(text, RULES)
+    except DojoError as error:
+        assert error.render()
+        json.dumps(error.as_json())
+    else:
+        assert parse_move(move.text, RULES) == move

@@ -1,0 +1,226 @@
+"""The built-in operators mean what their sentence says; selections are read with suspicion."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfdojo_sdk.core.dialect import CORE_DIALECT
+from perfdojo_sdk.core.domains import Float64
+from perfdojo_sdk.core.errors import DojoError, NothingFoundError, ProgramError
+from perfdojo_sdk.core.interpreter import Interpreter
+from perfdojo_sdk.core.text import parse
+from perfdojo_sdk.core.validate import violations
+from perfdojo_sdk.hookspecs.types import Operator, OperatorParameter
+from perfdojo_sdk.kernels.operators import OPERATORS
+from perfdojo_sdk.kernels.selection import SelectionError, default_selection, instantiate, select, usage
+
+BY_NAME: Mapping[str, Operator] = {o.name: o for o in OPERATORS}
+Arrays = list[np.ndarray[Any, Any]]
+
+SMALL = {"matmul": (3, 4, 5)}
+
+
+def softmax(x: Any) -> Any:
+    e = np.exp(x - x.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+def layernorm(x: Any, w: Any, b: Any) -> Any:
+    return (x - x.mean(axis=1, keepdims=True)) / np.sqrt(x.var(axis=1, keepdims=True) + 1e-5) * w + b
+
+
+MEANING: Mapping[str, Callable[..., Any]] = {
+    "softmax": softmax,
+    "matmul": lambda a, b: a @ b,
+    "layernorm": layernorm,
+    "rmsnorm": lambda x, w: x / np.sqrt((x * x).mean(axis=1, keepdims=True) + 1e-5) * w,
+    "add": lambda a, b: a + b,
+    "mul": lambda a, b: a * b,
+    "relu": lambda x: np.maximum(x, 0),
+    "reducemean": lambda x: x.mean(axis=1),
+}
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=lambda o: o.name)
+def test_the_initial_program_computes_the_operator(operator: Operator) -> None:
+    kernel = instantiate(operator, SMALL.get(operator.name, (3, 5)))
+    rng = np.random.default_rng(0)
+    inputs = [rng.standard_normal(i.shape) for i in kernel.inputs]
+    given = {i.name: list(map(float, a.ravel())) for i, a in zip(kernel.inputs, inputs, strict=True)}
+    found = Interpreter(kernel.program, CORE_DIALECT).run(given, Float64())
+    [output] = kernel.outputs
+    expected = MEANING[operator.name](*inputs)
+    assert expected.shape == output.shape
+    np.testing.assert_allclose(np.reshape(found[output.name], output.shape), expected, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=lambda o: o.name)
+def test_it_is_a_valid_program_at_awkward_sizes(operator: Operator) -> None:
+    count = len(operator.parameters)
+    for sizes in ([1] * count, [7, 13, 17][:count], *operator.defaults):
+        program = instantiate(operator, sizes).program
+        assert parse(program.text) == program
+        assert list(violations(program, CORE_DIALECT)) == []
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=lambda o: o.name)
+def test_it_is_the_initial_form(operator: Operator) -> None:
+    """Nothing mapped, nothing reused: no suffix anywhere."""
+    program = instantiate(operator, operator.defaults[0]).program
+    assert ":" not in program.text
+
+
+def test_every_operator_is_described_and_pickles() -> None:
+    for operator in OPERATORS:
+        assert operator.doc.endswith(".") and all(p.doc for p in operator.parameters)
+        assert pickle.loads(pickle.dumps(operator)).build(*operator.defaults[0]) == operator.build(
+            *operator.defaults[0]
+        )
+
+
+def test_the_defaults_are_the_papers() -> None:
+    names = {k.name for k in default_selection(BY_NAME)}
+    assert names == {
+        "softmax_24576x512_f32",
+        "matmul_768x1024x1024_f32",
+        "layernorm_16384x1024_f32",
+        "layernorm_4096x4096_f32",
+        "rmsnorm_3072x4096_f32",
+        "add_3072x4096_f32",
+        "mul_6x14336_f32",
+        "relu_4096x4096_f32",
+        "reducemean_4096x4096_f32",
+    }
+
+
+# -- selections ------------------------------------------------------------------------------------
+
+
+def names(selection: str | list[str]) -> list[str]:
+    return [k.name for k in select(selection, BY_NAME)]
+
+
+@pytest.mark.parametrize(
+    ("selection", "expected"),
+    [
+        ("softmax[1024,777]", ["softmax_1024x777_f32"]),
+        ("softmax[cols=3,rows=2] , matmul[m=2,n=3,k=4]", ["softmax_2x3_f32", "matmul_2x3x4_f32"]),
+        ("layernorm", ["layernorm_16384x1024_f32", "layernorm_4096x4096_f32"]),
+        (["add[ 1 , 2 ]", "relu[3,4]"], ["add_1x2_f32", "relu_3x4_f32"]),
+        ("add[1,2] add[1,2],", ["add_1x2_f32"]),
+    ],
+)
+def test_selections(selection: str | list[str], expected: list[str]) -> None:
+    assert names(selection) == expected
+
+
+def test_a_kernel_has_symbol_and_interface() -> None:
+    [kernel] = select("matmul[2,3,4]", BY_NAME)
+    assert kernel.symbol == "pd_matmul_2x3x4_f32"
+    assert [(i.name, i.shape) for i in kernel.inputs] == [("a", (2, 4)), ("b", (4, 3))]
+    assert [(o.name, o.shape, o.dtype) for o in kernel.outputs] == [("c", (2, 3), "f32")]
+    assert kernel.sizes == (("m", 2), ("n", 3), ("k", 4))
+    assert usage(BY_NAME["matmul"]) == "matmul[m,n,k]"
+
+
+@pytest.mark.parametrize(
+    ("selection", "words"),
+    [
+        ("sofmax", "did you mean softmax"),
+        ("softmax[1]", "takes 2 sizes, 1 are given"),
+        ("softmax[1,2,3]", "takes 2 sizes, 3 are given"),
+        ("softmax[]", "is not a size"),
+        ("softmax[a,b]", "is not a size"),
+        ("softmax[-1,2]", "is not a size"),
+        ("softmax[0,2]", "rows is 0"),
+        ("softmax[9999999999,2]", "rows is 9999999999"),
+        ("softmax[2147483647,2147483647]", "a buffer has at most"),
+        ("softmax[rows=1]", "cols is missing"),
+        ("softmax[rows=1,2]", "not both"),
+        ("softmax[rows=1,rows=2]", "given twice"),
+        ("softmax[rows=1,kols=2]", "did you mean cols"),
+        ("softmax[1,2", "cannot read the selection"),
+        ("softmax]", "cannot read the selection"),
+        ("[1,2]", "cannot read the selection"),
+        ("softmax[[1,2]]", "cannot read the selection"),
+        ("a" * 10_001, "at most 10000 characters"),
+        ("no_such_file.dojo", "cannot read no_such_file.dojo"),
+        ("x.dojo[1]", "takes no sizes"),
+        ("\x1b[31msoftmax", "unknown kernel"),
+    ],
+)
+def test_a_bad_selection_says_what_is_wrong(selection: str, words: str) -> None:
+    with pytest.raises(DojoError) as caught:
+        select(selection, BY_NAME)
+    assert words in str(caught.value)
+    assert str(caught.value).isprintable() or "\x1b" not in str(caught.value)
+
+
+@pytest.mark.parametrize("selection", ["", "  ", ",", []])
+def test_an_empty_selection_is_an_error(selection: str | list[str]) -> None:
+    with pytest.raises(NothingFoundError) as caught:
+        select(selection, BY_NAME)
+    assert caught.value.exit_code == 5
+
+
+@given(st.text(max_size=40) | st.text(alphabet="softmax[],=0123456789 .", max_size=40))
+def test_no_text_does_anything_but_select_or_fail(text: str) -> None:
+    try:
+        kernels = select(text, BY_NAME)
+    except DojoError:
+        return
+    assert kernels and all(k.name.isidentifier() for k in kernels)
+
+
+# -- files and builders ----------------------------------------------------------------------------
+
+
+def test_a_file_is_a_kernel(tmp_path: Path) -> None:
+    file = tmp_path / "twice.dojo"
+    file.write_text("kernel twice(x) -> y\nx f32 [8] heap\ny f32 [8] heap\n\n8 y[{0}] = x[{0}] * 2\n")
+    [kernel] = select(str(file), BY_NAME)
+    assert (kernel.name, kernel.operator, kernel.sizes) == ("twice_8_f32", "twice", ())
+
+
+def test_an_error_in_a_file_has_its_place(tmp_path: Path) -> None:
+    file = tmp_path / "bad.dojo"
+    file.write_text("kernel bad(x) -> y\nx f32 [8] heap\ny f32 [8] heap\n\n9 y[{0}] = x[{0}]\n")
+    with pytest.raises(ProgramError) as caught:
+        select(str(file), BY_NAME)
+    assert caught.value.place and caught.value.place.file == str(file) and caught.value.place.line == 5
+
+
+def test_two_kernels_that_a_library_could_not_tell_apart(tmp_path: Path) -> None:
+    file = tmp_path / "relu.dojo"
+    file.write_text(
+        "kernel relu(x) -> y\nx f32 [2,3] heap\ny f32 [2,3] heap\n\n2 3 y[{0},{1}] = x[{0},{1}]\n"
+    )
+    with pytest.raises(SelectionError, match="relu_2x3_f32"):
+        select(f"relu[2,3] {file}", BY_NAME)
+
+
+def boom(size: int) -> str:
+    raise ZeroDivisionError("oops")
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (boom, "ZeroDivisionError: oops"),
+        (lambda size: "nonsense", "the first line must be the interface"),
+        (lambda size: "kernel other() -> y\ny f32 [1] heap\n\n1 y[{0}] = 0\n", "a kernel named other"),
+    ],
+)
+def test_a_builder_that_fails_is_an_error_that_names_it(build: Callable[..., str], words: str) -> None:
+    operator = Operator("mine", "Nothing.", (OperatorParameter("size", "elements"),), build, ((1,),))
+    with pytest.raises(DojoError, match="mine") as caught:
+        select("mine", {"mine": operator})
+    assert words in str(caught.value)

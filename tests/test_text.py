@@ -1,0 +1,165 @@
+"""The textual form: what is printed parses to the same program; what is wrong is shown where."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from perfdojo_sdk.core.dialect import CORE_DIALECT
+from perfdojo_sdk.core.errors import ProgramError
+from perfdojo_sdk.core.program import Cast, Literal, Operation, Scope, Statement
+from perfdojo_sdk.core.text import MAX_CHARACTERS, MAX_LINES, parse
+from perfdojo_sdk.testing.programs import random_program
+from perfdojo_sdk.testing.walks import random_walk
+from snippets import DIALECT, RULES
+
+SOFTMAX = """\
+kernel softmax(x) -> y
+x f32 [8,16] heap
+m f32 [8] heap
+e f32 [8,16] heap
+s f32 [8] heap
+y f32 [8,16] heap
+
+8
+| m[{0}] = -inf
+| 16 m[{0}] max= x[{0},{1}]
+8 16 e[{0},{1}] = exp(x[{0},{1}] - m[{0}])
+8
+| s[{0}] = 0
+| 16 s[{0}] += e[{0},{1}]
+8:p 16:v y[{0},{1}] = e[{0},{1}] / s[{0}]
+"""
+
+
+def test_canonical_text_is_a_fixed_point() -> None:
+    assert parse(SOFTMAX).text == SOFTMAX
+
+
+@given(st.integers(0, 10**9), st.integers(1, 8), st.integers(0, 12))
+@settings(max_examples=60, deadline=None)
+def test_printed_programs_parse_to_themselves(seed: int, statements: int, moves: int) -> None:
+    rng = Random(seed)
+    program = random_walk(rng, random_program(rng, statements), RULES, moves).program
+    again = parse(program.text, DIALECT)
+    assert again == program and again.text == program.text
+
+
+VALUES = st.floats(allow_nan=False).map(lambda v: Literal(v, "f64"))
+
+
+def expressions() -> st.SearchStrategy[object]:
+    def extend(inner: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
+        binary = st.tuples(st.sampled_from(["add", "sub", "mul", "div", "max", "min"]), inner, inner)
+        unary = st.tuples(st.sampled_from(["neg", "abs", "sqrt", "exp"]), inner)
+        return binary.map(lambda t: Operation(t[0], (t[1], t[2]), "f64")) | unary.map(
+            lambda t: Operation(t[0], (t[1],), "f64")
+        )
+
+    return st.recursive(VALUES, extend, max_leaves=12)
+
+
+@given(expressions())
+@settings(max_examples=200, deadline=None)
+def test_precedence_round_trips(value: object) -> None:
+    text = f"kernel k() -> y\ny f64 [1] heap\n\ny[0] = {value.text}\n"  # type: ignore[attr-defined]
+    statement = parse(text).body[0]
+    assert isinstance(statement, Statement) and statement.value == value
+
+
+def test_every_node_carries_its_dtype() -> None:
+    program = parse("kernel k(x) -> y\nx f32 [4] heap\ny f64 [4] heap\n\n4 y[{0}] = f64(x[{0}]) + {0} * 2\n")
+    scope = program.body[0]
+    assert isinstance(scope, Scope)
+    statement = scope.body[0]
+    assert isinstance(statement, Statement) and isinstance(statement.value, Operation)
+    cast, product = statement.value.arguments
+    assert (statement.dtype, statement.value.dtype, product.dtype) == ("f64", "f64", "f64")
+    assert isinstance(cast, Cast) and (cast.dtype, cast.argument.dtype) == ("f64", "f32")
+
+
+def test_ids_are_outside_equality_and_text() -> None:
+    one, two = parse(SOFTMAX), parse(SOFTMAX.replace("8:p 16:v y", "8:p 16:v  y"))
+    assert one == two and "s0" not in one.text
+    assert list(one.paths)[:4] == ["s0", "c0", "s1", "c1"]
+
+
+def test_shared_storage_and_dimension_suffix() -> None:
+    text = (
+        "kernel k(x) -> y\nx f32 [8] heap\nb f32 [8:N] heap -> t, u\ny f32 [8] heap\n\n"
+        "8\n| t[{0}] = x[{0}]\n| u[{0}] = t[{0}] + 1\n| y[{0}] = u[{0}]\n"
+    )
+    program = parse(text)
+    assert program.text == text
+    assert program.buffer_of["t"] is program.buffer_of["u"] and program.buffer_of["t"].cells == 1
+
+
+HEAD = "kernel k(x) -> y\nx f32 [8] heap\ny f32 [8] heap\n\n"
+LONG = "a" * 65
+
+#: (text, code, line, column)
+WRONG = [
+    ("", "PD-P005", None, None),
+    ("8 y[{0}] = 1", "PD-P005", 1, 1),
+    ("kernel k(x) -> y", "PD-P005", 1, 1),
+    ("kernel k(x) y", "PD-P002", 1, 13),
+    ("kernel int8(x) y", "PD-P002", 1, 16),
+    ("kernel k(exp) -> y", "PD-P004", 1, 10),
+    (f"kernel {LONG}(x) -> y", "PD-P003", 1, 8),
+    ("kernel k(x) -> y\nx f33 [8] heap", "PD-P006", 2, 3),
+    ("kernel k(x) -> y\nx f32 [0] heap", "PD-P003", 2, 8),
+    ("kernel k(x) -> y\nx f32 [8] attic", "PD-P006", 2, 11),
+    ("kernel k(x) -> y\nx f32 [8:Q] heap", "PD-P006", 2, 10),
+    ("kernel k(x) -> y\nx f32 [99999999999] heap", "PD-P003", 2, 8),
+    ("kernel k(x) -> y\nx f32 [2000000000,2000000000] heap", "PD-P003", 2, 1),
+    ("kernel k(x) -> y\nx f32 [8] heap\nx f32 [8] heap", "PD-P007", 3, 1),
+    (HEAD + "8 y[{0}] = x[{0}] $ 2", "PD-P001", 5, 19),
+    (HEAD + "8 y[{0}] = x[{0}] +", "PD-P002", 5, 20),
+    (HEAD + "8 y[{0}] = x[{0}] 2", "PD-P002", 5, 19),
+    (HEAD + "8 y[{0}] = z[{0}]", "PD-P009", 5, 12),
+    (HEAD + "8 y[{0}] = x[{0},{0}]", "PD-P009", 5, 12),
+    (HEAD + "8 y[{0}] = x[{1}]", "PD-P009", 5, 15),
+    (HEAD + "8 y[{0}] = x[{0}+1]", "PD-P012", 5, 12),
+    (HEAD + "8 y[{0}] = exp(x[{0}], 1)", "PD-P002", 5, 12),
+    (HEAD + "8 y[{0}] xor= x[{0}]", "PD-P002", 5, 10),
+    (HEAD + "8 y[{0}] += x[{0}]", "PD-P013", 5, 3),
+    (HEAD + "8 x[{0}] = 1", "PD-P013", 5, 3),
+    (HEAD + "8:z y[{0}] = x[{0}]", "PD-P006", 5, 3),
+    (HEAD + "0 y[{0}] = x[{0}]", "PD-P003", 5, 1),
+    (HEAD + "8", "PD-P008", 5, 2),
+    (HEAD + "| y[0] = 1", "PD-P008", 5, 1),
+    (HEAD + "8 y[{0}] = 1\n| y[{0}] = 2", "PD-P008", 6, 1),
+    (HEAD + "8 y[{0}] = " + "(" * 70 + "1" + ")" * 70, "PD-P003", 5, None),
+    (HEAD + "1 " * 65 + "y[0] = 1", "PD-P003", 5, 1),
+    ("kernel k(x) -> y\nx f64 [8] heap\ny f32 [8] heap\n8 y[{0}] = x[{0}]", "PD-P010", 4, 12),
+    ("kernel k(x) -> y\nx i32 [8] heap\ny i32 [8] heap\n8 y[{0}] = inf", "PD-P010", 4, 12),
+    ("kernel k(x) -> y\nx f32 [8:N] heap\ny f32 [8] heap\n8 y[{0}] = x[{0}]", "PD-P011", 1, 10),
+    ("kernel k(x) -> y\nx f32 [8] stack\ny f32 [8] heap\n8 y[{0}] = x[{0}]", "PD-P011", 1, 10),
+    (HEAD + "32:v y[0] = x[0]", "PD-P015", 5, 1),
+    ("a\n" * (MAX_LINES + 1), "PD-P003", None, None),
+    (" " * (MAX_CHARACTERS + 1), "PD-P003", None, None),
+]
+
+
+@pytest.mark.parametrize(("text", "code", "line", "column"), WRONG, ids=range(len(WRONG)))
+def test_errors_say_where(text: str, code: str, line: int | None, column: int | None) -> None:
+    with pytest.raises(ProgramError) as caught:
+        parse(text, CORE_DIALECT)
+    error = caught.value
+    assert error.code == code
+    if line is not None:
+        assert error.place is not None and error.place.line == line
+        assert column is None or error.place.column == column
+        assert "^" in error.render()
+
+
+@given(st.text(alphabet="kernl(x)->y 0123456789{}[]|:uvpfheap32+-*/=.,\n#", max_size=200))
+@settings(max_examples=300, deadline=None)
+def test_noise_is_refused_not_crashed_on(noise: str) -> None:
+    for text in (noise, HEAD + noise):
+        try:
+            parse(text)
+        except ProgramError:
+            pass

@@ -1,0 +1,304 @@
+"""Leg 2: right kernels pass whatever their order, wrong ones fail, with hand-written C on both sides."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import pytest
+
+from perfdojo_sdk.core.dialect import CORE_DIALECT
+from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.text import parse
+from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, KernelSource
+from perfdojo_sdk.measure.native_runner import NativeRunner
+from perfdojo_sdk.measure.sandbox import Job, execute
+from perfdojo_sdk.hookspecs.types import Measurement, RunRequest
+from perfdojo_sdk.verify.inputs import EXACT_INTEGERS, FLOAT_CLASSES, draw, integer_range
+from perfdojo_sdk.verify.numeric import NumericReport, verify_numeric
+from perfdojo_sdk.verify.reference_c import BOUNDED, WIDE, outermost_rows, reference
+
+RUNNER = NativeRunner(("-O2",))
+ACCURACY = {"exp": 2.0}
+
+SUM = """kernel total(x) -> y
+x f32 [2,4096] heap
+y f32 [2] heap
+
+2
+| y[{0}] = 0
+| 4096 y[{0}] += x[{0},{1}]
+"""
+#: The same sum as 16 partial sums that are added up at the end.
+PARTIAL_SUMS = """kernel total(x) -> y
+x f32 [2,4096] heap
+p f32 [2,16] heap
+y f32 [2] heap
+
+2
+| 16 p[{0},{1}] = 0
+| 256 16 p[{0},{2}] += x[{0},{1}*16+{2}]
+| y[{0}] = 0
+| 16 y[{0}] += p[{0},{1}]
+"""
+#: The same sum, 16 lanes at once.
+HORIZONTAL = """kernel total(x) -> y
+x f32 [2,4096] heap
+y f32 [2] heap
+
+2
+| y[{0}] = 0
+| 256 16:v y[{0}] += x[{0},{1}*16+{2}]
+"""
+MAXIMUM = """kernel largest(x) -> y
+x f32 [64,32] heap
+y f32 [64] heap
+
+64
+| y[{0}] = -inf
+| 32 y[{0}] max= x[{0},{1}]
+"""
+SOFTMAX = """kernel softmax(x) -> y
+x f32 [16,48] heap
+m f32 [16] heap
+e f32 [16,48] heap
+s f32 [16] heap
+y f32 [16,48] heap
+
+16
+| m[{0}] = -inf
+| 48 m[{0}] max= x[{0},{1}]
+16 48 e[{0},{1}] = exp(x[{0},{1}] - m[{0}])
+16
+| s[{0}] = 0
+| 48 s[{0}] += e[{0},{1}]
+16 48 y[{0},{1}] = e[{0},{1}] / s[{0}]
+"""
+EXPONENTIAL = """kernel expo(x) -> y
+x f32 [64,32] heap
+y f32 [64,32] heap
+
+64 32 y[{0},{1}] = exp(x[{0},{1}])
+"""
+
+
+@lru_cache
+def program(text: str) -> Program:
+    return parse(text)
+
+
+def specs(root: Program, names: tuple[str, ...]) -> tuple[ArraySpec, ...]:
+    return tuple(ArraySpec(n, root.buffer_of[n].shape, "f32") for n in names)
+
+
+@lru_cache
+def compiled(text: str, body: str, flags: tuple[str, ...] = ("-O2",)) -> Artifact:
+    """A hand-written kernel with the interface of the program."""
+    root = program(text)
+    arrays = [f"const float *{n}" for n in root.inputs] + [f"float *{n}" for n in root.outputs]
+    code = f"""
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+int pd_k({", ".join(arrays)}, void *workspace, size_t bytes, int threads) {{ {body} return 0; }}
+size_t pd_k_workspace_bytes(int threads) {{ return 0; }}
+"""
+    source = KernelSource("pd_k", specs(root, root.inputs), specs(root, root.outputs), code)
+    artifact = NativeRunner(flags).compile(source)
+    assert isinstance(artifact, Artifact), artifact
+    return artifact
+
+
+def check(original: str, body: str, transformed: str = "", flags: tuple[str, ...] = ("-O2",)) -> NumericReport:
+    return verify_numeric(
+        program(original),
+        program(transformed or original),
+        compiled(original, body, flags),
+        RUNNER,
+        ACCURACY,
+        CORE_DIALECT,
+        threads=(1,),
+    )
+
+
+SUM_IN_ORDER = "for (int r = 0; r < 2; r++) { float s = 0; for (int k = 0; k < 4096; k++) s += x[r*4096+k]; y[r] = s; }"
+SUM_IN_LANES = """
+for (int r = 0; r < 2; r++) {
+    float p[16] = {0}, s = 0;
+    for (int k = 0; k < 4096; k++) p[k % 16] += x[r*4096+k];
+    for (int l = 0; l < 16; l++) s += p[l];
+    y[r] = s;
+}"""
+SUM_IN_TREES = """
+for (int r = 0; r < 2; r++) {
+    float s = 0;
+    for (int k = 0; k < 4096; k += 16) {
+        float t[16];
+        memcpy(t, x + r*4096 + k, sizeof t);
+        for (int w = 8; w; w /= 2) for (int l = 0; l < w; l++) t[l] += t[l + w];
+        s += t[0];
+    }
+    y[r] = s;
+}"""
+MAX_LOOP = "for (int r = 0; r < 64; r++) { float m = -INFINITY; for (int k = 0; k < 32; k++) { float v = x[r*32+k]; %s } y[r] = m; }"
+NAN_WINS = "m = v != v || m != m ? NAN : v > m ? v : m;"
+SOFTMAX_LOOP = """
+for (int r = 0; r < 16; r++) {
+    const float *in = x + r*48; float *out = y + r*48;
+    float m = -INFINITY, s = 0;
+    for (int k = 0; k < 48; k++) { float v = in[k]; m = v != v || m != m ? NAN : v > m ? v : m; }
+    for (int k = 0; k < 48; k++) s += out[k] = expf(in[k] - m);
+    for (int k = 0; k < 48; k++) out[k] /= s;
+}"""
+#: The nearest float of a good exp, some units in the last place away.
+EXP_OFF = """
+for (int k = 0; k < 64*32; k++) {
+    float v = expf(x[k]);
+    uint32_t bits;
+    memcpy(&bits, &v, 4);
+    if (v > 0 && v < 3e38f) bits += %d;
+    memcpy(&v, &bits, 4);
+    y[k] = v;
+}"""
+
+
+@pytest.mark.parametrize(
+    ("original", "body", "transformed"),
+    [
+        pytest.param(SUM, SUM_IN_ORDER, SUM, id="sum"),
+        pytest.param(SUM, SUM_IN_LANES, PARTIAL_SUMS, id="sum re-associated"),
+        pytest.param(SUM, SUM_IN_TREES, HORIZONTAL, id="horizontal sum"),
+        pytest.param(MAXIMUM, MAX_LOOP % NAN_WINS, MAXIMUM, id="maximum"),
+        pytest.param(SOFTMAX, SOFTMAX_LOOP, SOFTMAX, id="softmax"),
+        pytest.param(EXPONENTIAL, EXP_OFF % 1, EXPONENTIAL, id="exp off by one more"),
+    ],
+)
+def test_right_kernels_pass(original: str, body: str, transformed: str) -> None:
+    report = check(original, body, transformed)
+    assert report.ok, report.problem
+    assert set(FLOAT_CLASSES) <= set(report.checked)
+    assert report.worst <= 1
+
+
+@pytest.mark.parametrize(
+    ("original", "body", "flags"),
+    [
+        pytest.param(SUM, SUM_IN_ORDER.replace("k = 0", "k = 1"), ("-O2",), id="dropped iteration"),
+        pytest.param(SUM, SUM_IN_ORDER.replace("x[r*4096+k]", "x[r*4096+(k+1)%4095]"), ("-O2",), id="off by one"),
+        pytest.param(MAXIMUM, MAX_LOOP % "m = v > m ? v : m;", ("-O2",), id="NaN lost in max"),
+        pytest.param(SOFTMAX, SOFTMAX_LOOP, ("-O2", "-ffast-math"), id="fast-math"),
+        pytest.param(SOFTMAX, SOFTMAX_LOOP.replace("- m)", ")"), ("-O2",), id="softmax without its shift"),
+        pytest.param(EXPONENTIAL, EXP_OFF % 50, ("-O2",), id="exp off by 50"),
+        pytest.param(SUM, SUM_IN_ORDER.replace("float s = 0", "float s = -0.5f"), ("-O2",), id="constant added"),
+    ],
+)
+def test_wrong_kernels_fail(original: str, body: str, flags: tuple[str, ...]) -> None:
+    report = check(original, body, flags=flags)
+    assert not report.ok
+    assert report.problem
+
+
+def test_small_integers_are_compared_to_the_bit() -> None:
+    """An error below every float bound: one unit in the last place of the sum."""
+    report = check(SUM, SUM_IN_LANES, PARTIAL_SUMS)
+    assert report.classes[-1].name == "integers" and not report.classes[-1].skipped
+    nudged = SUM_IN_LANES.replace("y[r] = s;", "y[r] = nextafterf(s, INFINITY);")
+    report = check(SUM, nudged, PARTIAL_SUMS)
+    assert not report.ok and report.problem.startswith("integers")
+
+
+def test_flushing_denormals_is_wrong() -> None:
+    copy = "kernel twice(x) -> y\nx f32 [64,32] heap\ny f32 [64,32] heap\n\n64 32 y[{0},{1}] = x[{0},{1}] * 2\n"
+    body = "for (int k = 0; k < 64*32; k++) { float v = x[k] * 2; y[k] = fabsf(v) < 0x1p-126f ? 0 : v; }"
+    report = check(copy, body)
+    assert not report.ok and report.problem.startswith("denormal")
+
+
+def test_a_failing_run_is_a_problem() -> None:
+    report = check(SUM, "return 5;")
+    assert not report.ok and "returned 5" in report.problem
+
+
+def test_integer_class_says_why_it_is_skipped() -> None:
+    assert integer_range(program(SUM)) == (8, "")
+    assert integer_range(program(SOFTMAX)) == (0, "it uses exp")
+    scaled = program(SUM.replace("+= x[{0},{1}]", "+= x[{0},{1}] * 0.5"))
+    assert integer_range(scaled) == (0, "it uses the constant 0.5")
+    big = "kernel p(x) -> y\nx f32 [1] heap\ny f32 [1] heap\n\n1\n| y[{0}] = 0\n| 5000 5000 y[{0}] += x[{0}]\n"
+    assert "2^24" in integer_range(program(big))[1]
+
+
+def test_inputs_are_seeded_and_classes_do_what_they_say() -> None:
+    root = program(SUM)
+    for name in FLOAT_CLASSES:
+        first, again = draw(name, root, 3)["x"], draw(name, root, 3)["x"]
+        assert first.dtype == np.float32 and np.array_equal(first, again, equal_nan=True)
+        assert not np.array_equal(first, draw(name, root, 4)["x"], equal_nan=True)
+    special = draw("special", root, 0)["x"]
+    assert np.isnan(special).any() and np.isposinf(special).any() and np.isneginf(special).any()
+    assert np.abs(draw("huge", root, 0)["x"]).max() > 1e30
+    small = np.abs(draw("denormal", root, 0)["x"])
+    assert ((small > 0) & (small < 1.1754944e-38)).any()
+    cancelling = draw("cancelling", root, 0)["x"].astype(float)
+    assert abs(cancelling.sum()) < 0.01 * np.abs(cancelling).sum()
+    assert np.abs(draw("integers", root, 0, 8)["x"]).max() == 8 < EXACT_INTEGERS
+
+
+def run_reference(kind: str, text: str, inputs: dict[str, np.ndarray], **options: object) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
+    source = reference(program(text), kind, ACCURACY, CORE_DIALECT, **options)  # type: ignore[arg-type]
+    artifact = NativeRunner(("-O2", "-ffp-contract=off")).compile(source)
+    assert isinstance(artifact, Artifact), artifact
+    [result] = execute(Job((artifact,), RunRequest(inputs=inputs), "test", trusted=True))
+    assert isinstance(result, Measurement) and result.outputs is not None, result
+    return dict(result.outputs)
+
+
+def test_reference_agrees_with_numpy() -> None:
+    x = draw("random", program(SOFTMAX), 1)["x"]
+    wide = x.astype(np.float64)
+    expected = np.exp(wide - wide.max(1, keepdims=True))
+    expected /= expected.sum(1, keepdims=True)
+    for kind in (WIDE, BOUNDED):
+        got = run_reference(kind, SOFTMAX, {"x": x})
+        assert np.allclose(got["y_v"], expected, rtol=1e-13, atol=0)
+        assert np.allclose(got["y_f"], expected, rtol=1e-5, atol=0)
+    error = np.abs(got["y_f"] - expected)
+    assert (error <= got["y_e"]).all()
+    assert (got["y_e"] < 1e-4 * expected).all(), "the bound is of use"
+
+
+def test_reference_on_some_rows() -> None:
+    assert outermost_rows(program(SOFTMAX)) is not None
+    assert outermost_rows(program(PARTIAL_SUMS)) is not None
+    across = "kernel t(x) -> y\nx f32 [4,8] heap\ny f32 [8] heap\n\n8 y[{0}] = 0\n4 8 y[{1}] += x[{0},{1}]\n"
+    assert outermost_rows(program(across)) is None
+    x = draw("random", program(SOFTMAX), 1)["x"]
+    whole = run_reference(WIDE, SOFTMAX, {"x": x})
+    rows = np.array([0, 3, 15], np.int32)
+    some = run_reference(BOUNDED, SOFTMAX, {"x": x, "pd_rows": rows}, rows=3, any_order=True)
+    assert np.array_equal(some["y_v"], whole["y_v"][rows])
+
+
+def test_any_order_bound_covers_every_order() -> None:
+    """Sums that cancel in order but not in another one."""
+    x = np.tile(np.array([2.0**20, -(2.0**20) + 1], np.float32), (2, 2048))
+    bound = run_reference(BOUNDED, SUM, {"x": x, "pd_rows": np.array([0, 1], np.int32)}, rows=2, any_order=True)
+    worst = np.float32(0)
+    for value in (*x[0, 0::2], *x[0, 1::2]):
+        worst = np.float32(worst + value)
+    assert abs(float(worst) - 2048) <= bound["y_e"][0]
+
+
+def test_large_program_is_checked_on_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    import perfdojo_sdk.verify.numeric as numeric
+
+    monkeypatch.setattr(numeric, "_FULL_INSTANCES", 10)
+    monkeypatch.setattr(numeric, "_ROW_INSTANCES", 1000)
+    monkeypatch.setattr(numeric, "_VALUE_INSTANCES", 1000)
+    report = check(SOFTMAX, SOFTMAX_LOOP)
+    assert report.ok, report.problem
+    assert report.classes[0].elements > 16 * 48 > report.classes[1].elements > 0
+    # A fault in one row that the sample need not contain: the first class looks at all of them.
+    report = check(SOFTMAX, SOFTMAX_LOOP + "y[7*48 + 5] *= 1.01f;")
+    assert not report.ok and "y[7,5]" in report.problem

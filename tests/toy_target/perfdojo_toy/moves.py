@@ -1,0 +1,70 @@
+"""What the toy target adds to the rules: a move of its own, and a veto."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.program import Program, Scope
+from perfdojo_sdk.core.transformation import Move, Refusal, Relation, Requirement, Site, Transformation
+
+SHORT = 4
+
+
+def _plain(site: Site) -> Refusal | None:
+    return Refusal.of(site.scope.id, site.scope.head, head=site.scope.head) if site.scope.suffix else None
+
+
+def _short(site: Site) -> Refusal | None:
+    if site.scope.size <= SHORT:
+        return None
+    return Refusal.of(site.scope.id, site.scope.head, size=site.scope.size)
+
+
+class UnrollShort(Transformation):
+    """Write out a scope of at most four iterations.
+
+    before:
+        4 y[{0}] = x[{0}]
+    after: toy/unroll_short(s0)
+        4:u y[{0}] = x[{0}]
+    """
+
+    name = "toy/unroll_short"
+    place = "scope"
+    requirements = (
+        Requirement(
+            "TOY-001",
+            "the scope already has a suffix",
+            "{head} is mapped already",
+            "choose another scope",
+            _plain,
+        ),
+        Requirement(
+            "TOY-002",
+            "the scope is long",
+            f"{{size}} iterations, at most {SHORT}",
+            "split the scope first",
+            _short,
+        ),
+    )
+
+    def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
+        for _, node in program.walk():
+            if isinstance(node, Scope) and not node.suffix:
+                yield Move(self.name, node.id)
+
+    def rewrite(self, site: Site) -> Program:
+        return site.program.replaced(site.path, (replace(site.scope, suffix="u"),))
+
+    def relation(self, site: Site, result: Program) -> Relation:
+        return {}
+
+
+def refuse_long_unrolling(before: Program, move: Move, after: Program, dialect: Dialect) -> str | None:
+    """A veto: this target's instruction cache is small."""
+    for _, node in after.walk():
+        if isinstance(node, Scope) and node.suffix == "u" and node.size > dialect.max_unroll:
+            return f"{node.head} would not fit the instruction cache"
+    return None
