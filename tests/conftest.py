@@ -53,10 +53,11 @@ class Outcome:
 
 @pytest.fixture(scope="session")
 def plugin_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that, on the module path, is an installed plugin ``paper`` and a broken one."""
+    """A folder that, on the module path, holds the installed plugins ``paper``, ``toy`` and a broken one."""
     folder = tmp_path_factory.mktemp("plugins")
     (folder / "paper_plugin.py").write_text(PAPER)
-    for name, module in (("paper", "paper_plugin"), ("torn", "a_module_that_is_not_there")):
+    modules = {"paper": "paper_plugin", "toy": "perfdojo_toy", "torn": "a_module_that_is_not_there"}
+    for name, module in modules.items():
         info = folder / f"perfdojo_{name}-1.0.dist-info"
         info.mkdir()
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: perfdojo-{name}\nVersion: 1.0\n")
@@ -71,6 +72,7 @@ def cli(plugin_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(plugin_folder))
+    monkeypatch.syspath_prepend(str(ROOT / "tests" / "toy_target"))
 
     def run(*words: str, plugins: str = "paper") -> Outcome:
         monkeypatch.setenv("PERFDOJO_PLUGINS", plugins)

@@ -22,6 +22,7 @@ from perfdojo_sdk.core.errors import DojoError, MoveError, ProgramError
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Rules
 from perfdojo_sdk.core.transformations import GENERIC
+from perfdojo_sdk.store.records import LegResult, Verification
 
 Cli = Callable[..., Outcome]
 RULES = Rules(CORE_DIALECT, GENERIC)
@@ -272,6 +273,69 @@ def test_lists(cli: Cli) -> None:
     assert "before:" in one and "after:" in one and "PD-T125" in one
     (target,) = cli("targets", "--json").data["targets"]
     assert (target["name"], target["usable"], target["try"]) == ("paper", False, "imagine it")
+
+
+# -- building, with the toy target ------------------------------------------------------------------
+
+
+def test_build_library_then_bench(cli: Cli, tmp_path: Path) -> None:
+    build = ("build-library", "--target", "toy", "--kernels", "toy_scale[64]", "--threads", "1", "-o", "lib")
+    built = cli(*build, plugins="toy")
+    assert built.code == 0, built.err
+    assert "toy_scale_64_f32" in built.out and "exact numeric dependence" in built.out
+    assert "[1/1] toy_scale_64_f32: searching" in built.err
+
+    again = cli(*build, "--json", plugins="toy")
+    (kernel,) = again.data["kernels"]
+    assert kernel["verified"] and kernel["seconds"] > 0 and again.data["failed"] == []
+    assert "taken from the records" in again.err
+
+    timed = cli("bench", "lib", "--json", plugins="toy")
+    (now,) = timed.data["kernels"]
+    assert (
+        timed.code == 0 and now["same_outputs"] and now["stored_s"] == kernel["seconds"] and now["now_s"] > 0
+    )
+    assert cli("bench", "lib", "--only", "matmul", plugins="toy").code == 5
+
+    manifest = tmp_path / "lib" / "manifest.json"
+    manifest.write_text(re.sub(r'"output_sha256": "\w{4}', '"output_sha256": "0000', manifest.read_text()))
+    differs = cli("bench", "lib", plugins="toy")
+    assert differs.code == 4 and "DIFFERENT" in differs.out
+
+
+def test_bench_and_show_a_game(cli: Cli) -> None:
+    timed = cli("bench", "toy_scale[64]", "--json", plugins="toy").data
+    assert timed["median_s"] > 0 and timed["provenance"] == "measured"
+    assert "pd_toy_scale(" in cli("show", "toy_scale[64]", "--as", "source", plugins="toy").out
+
+
+def test_verify(cli: Cli) -> None:
+    passed = cli("verify", "toy_scale[64]", plugins="toy")
+    assert passed.code == 0 and [line.split()[1] for line in passed.out.splitlines()[:3]] == ["passed"] * 3
+
+
+@pytest.fixture
+def failing_leg(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exact leg of every kernel fails."""
+    good, bad = LegResult(passed=True, detail="fine"), LegResult(passed=False, detail="y[0] differs")
+    result = Verification(exact=bad, numeric=good, dependence=good)
+    monkeypatch.setattr("perfdojo_sdk.library.verification.verify", lambda *_: result)
+
+
+@pytest.mark.usefixtures("failing_leg")
+def test_failed_verification_has_its_own_code(cli: Cli) -> None:
+    failed = cli("verify", "toy_scale[64]", "--json", plugins="toy")
+    assert failed.code == 4
+    assert failed.data["passed"] is False and failed.data["legs"]["exact"]["detail"] == "y[0] differs"
+
+
+@pytest.mark.usefixtures("failing_leg")
+def test_nothing_built_gives_the_reasons(cli: Cli) -> None:
+    outcome = cli(
+        "build-library", "--target", "toy", "--kernels", "toy_scale[64]", "-o", "lib", plugins="toy"
+    )
+    assert outcome.code == 5
+    assert "error[PD-C004]" in outcome.err and "exact: y[0] differs" in outcome.err
 
 
 # -- every code has an explanation -----------------------------------------------------------------

@@ -10,10 +10,9 @@ import pytest
 from perfdojo_sdk.core.dialect import CORE_DIALECT
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
-from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, KernelSource
+from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, KernelSource, Measurement, RunRequest
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.measure.sandbox import Job, execute
-from perfdojo_sdk.hookspecs.types import Measurement, RunRequest
 from perfdojo_sdk.verify.inputs import EXACT_INTEGERS, FLOAT_CLASSES, draw, integer_range
 from perfdojo_sdk.verify.numeric import NumericReport, verify_numeric
 from perfdojo_sdk.verify.reference_c import BOUNDED, WIDE, outermost_rows, reference
@@ -110,7 +109,9 @@ size_t pd_k_workspace_bytes(int threads) {{ return 0; }}
     return artifact
 
 
-def check(original: str, body: str, transformed: str = "", flags: tuple[str, ...] = ("-O2",)) -> NumericReport:
+def check(
+    original: str, body: str, transformed: str = "", flags: tuple[str, ...] = ("-O2",)
+) -> NumericReport:
     return verify_numeric(
         program(original),
         program(transformed or original),
@@ -122,7 +123,9 @@ def check(original: str, body: str, transformed: str = "", flags: tuple[str, ...
     )
 
 
-SUM_IN_ORDER = "for (int r = 0; r < 2; r++) { float s = 0; for (int k = 0; k < 4096; k++) s += x[r*4096+k]; y[r] = s; }"
+SUM_IN_ORDER = (
+    "for (int r = 0; r < 2; r++) { float s = 0; for (int k = 0; k < 4096; k++) s += x[r*4096+k]; y[r] = s; }"
+)
 SUM_IN_LANES = """
 for (int r = 0; r < 2; r++) {
     float p[16] = {0}, s = 0;
@@ -141,7 +144,12 @@ for (int r = 0; r < 2; r++) {
     }
     y[r] = s;
 }"""
-MAX_LOOP = "for (int r = 0; r < 64; r++) { float m = -INFINITY; for (int k = 0; k < 32; k++) { float v = x[r*32+k]; %s } y[r] = m; }"
+MAX_LOOP = """
+for (int r = 0; r < 64; r++) {
+    float m = -INFINITY;
+    for (int k = 0; k < 32; k++) { float v = x[r*32+k]; %s }
+    y[r] = m;
+}"""
 NAN_WINS = "m = v != v || m != m ? NAN : v > m ? v : m;"
 SOFTMAX_LOOP = """
 for (int r = 0; r < 16; r++) {
@@ -185,12 +193,16 @@ def test_right_kernels_pass(original: str, body: str, transformed: str) -> None:
     ("original", "body", "flags"),
     [
         pytest.param(SUM, SUM_IN_ORDER.replace("k = 0", "k = 1"), ("-O2",), id="dropped iteration"),
-        pytest.param(SUM, SUM_IN_ORDER.replace("x[r*4096+k]", "x[r*4096+(k+1)%4095]"), ("-O2",), id="off by one"),
+        pytest.param(
+            SUM, SUM_IN_ORDER.replace("x[r*4096+k]", "x[r*4096+(k+1)%4095]"), ("-O2",), id="off by one"
+        ),
         pytest.param(MAXIMUM, MAX_LOOP % "m = v > m ? v : m;", ("-O2",), id="NaN lost in max"),
         pytest.param(SOFTMAX, SOFTMAX_LOOP, ("-O2", "-ffast-math"), id="fast-math"),
         pytest.param(SOFTMAX, SOFTMAX_LOOP.replace("- m)", ")"), ("-O2",), id="softmax without its shift"),
         pytest.param(EXPONENTIAL, EXP_OFF % 50, ("-O2",), id="exp off by 50"),
-        pytest.param(SUM, SUM_IN_ORDER.replace("float s = 0", "float s = -0.5f"), ("-O2",), id="constant added"),
+        pytest.param(
+            SUM, SUM_IN_ORDER.replace("float s = 0", "float s = -0.5f"), ("-O2",), id="constant added"
+        ),
     ],
 )
 def test_wrong_kernels_fail(original: str, body: str, flags: tuple[str, ...]) -> None:
@@ -201,15 +213,15 @@ def test_wrong_kernels_fail(original: str, body: str, flags: tuple[str, ...]) ->
 
 def test_small_integers_are_compared_to_the_bit() -> None:
     """An error below every float bound: one unit in the last place of the sum."""
-    report = check(SUM, SUM_IN_LANES, PARTIAL_SUMS)
-    assert report.classes[-1].name == "integers" and not report.classes[-1].skipped
-    nudged = SUM_IN_LANES.replace("y[r] = s;", "y[r] = nextafterf(s, INFINITY);")
+    nudged = SUM_IN_LANES.replace("y[r] = s;", "y[r] = isfinite(s) ? nextafterf(s, INFINITY) : s;")
     report = check(SUM, nudged, PARTIAL_SUMS)
-    assert not report.ok and report.problem.startswith("integers")
+    assert not report.ok and report.problem.startswith("integers"), report
 
 
 def test_flushing_denormals_is_wrong() -> None:
-    copy = "kernel twice(x) -> y\nx f32 [64,32] heap\ny f32 [64,32] heap\n\n64 32 y[{0},{1}] = x[{0},{1}] * 2\n"
+    copy = (
+        "kernel twice(x) -> y\nx f32 [64,32] heap\ny f32 [64,32] heap\n\n64 32 y[{0},{1}] = x[{0},{1}] * 2\n"
+    )
     body = "for (int k = 0; k < 64*32; k++) { float v = x[k] * 2; y[k] = fabsf(v) < 0x1p-126f ? 0 : v; }"
     report = check(copy, body)
     assert not report.ok and report.problem.startswith("denormal")
@@ -225,7 +237,9 @@ def test_integer_class_says_why_it_is_skipped() -> None:
     assert integer_range(program(SOFTMAX)) == (0, "it uses exp")
     scaled = program(SUM.replace("+= x[{0},{1}]", "+= x[{0},{1}] * 0.5"))
     assert integer_range(scaled) == (0, "it uses the constant 0.5")
-    big = "kernel p(x) -> y\nx f32 [1] heap\ny f32 [1] heap\n\n1\n| y[{0}] = 0\n| 5000 5000 y[{0}] += x[{0}]\n"
+    big = (
+        "kernel p(x) -> y\nx f32 [1] heap\ny f32 [1] heap\n\n1\n| y[{0}] = 0\n| 5000 5000 y[{0}] += x[{0}]\n"
+    )
     assert "2^24" in integer_range(program(big))[1]
 
 
@@ -245,13 +259,16 @@ def test_inputs_are_seeded_and_classes_do_what_they_say() -> None:
     assert np.abs(draw("integers", root, 0, 8)["x"]).max() == 8 < EXACT_INTEGERS
 
 
-def run_reference(kind: str, text: str, inputs: dict[str, np.ndarray], **options: object) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
+def run_reference(
+    kind: str, text: str, inputs: dict[str, np.ndarray], **options: object
+) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
     source = reference(program(text), kind, ACCURACY, CORE_DIALECT, **options)  # type: ignore[arg-type]
     artifact = NativeRunner(("-O2", "-ffp-contract=off")).compile(source)
     assert isinstance(artifact, Artifact), artifact
-    [result] = execute(Job((artifact,), RunRequest(inputs=inputs), "test", trusted=True))
+    request = RunRequest(inputs={name: array[None] for name, array in inputs.items()})
+    [result] = execute(Job((artifact,), request, "test", trusted=True))
     assert isinstance(result, Measurement) and result.outputs is not None, result
-    return dict(result.outputs)
+    return {name: array[0] for name, array in result.outputs.items()}
 
 
 def test_reference_agrees_with_numpy() -> None:
@@ -283,7 +300,9 @@ def test_reference_on_some_rows() -> None:
 def test_any_order_bound_covers_every_order() -> None:
     """Sums that cancel in order but not in another one."""
     x = np.tile(np.array([2.0**20, -(2.0**20) + 1], np.float32), (2, 2048))
-    bound = run_reference(BOUNDED, SUM, {"x": x, "pd_rows": np.array([0, 1], np.int32)}, rows=2, any_order=True)
+    bound = run_reference(
+        BOUNDED, SUM, {"x": x, "pd_rows": np.array([0, 1], np.int32)}, rows=2, any_order=True
+    )
     worst = np.float32(0)
     for value in (*x[0, 0::2], *x[0, 1::2]):
         worst = np.float32(worst + value)

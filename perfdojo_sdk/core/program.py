@@ -68,7 +68,18 @@ class Index:
 
     @staticmethod
     def of(coefficients: Mapping[int, int], constant: int = 0) -> Index:
-        return Index(constant, tuple(sorted((l, c) for l, c in coefficients.items() if c)))
+        """The form with these coefficients; equal forms are one object as a rule.
+
+        Moves make the same few forms again and again; what a form has worked out (its text, its
+        coefficients) is then there already.
+        """
+        terms = tuple(sorted([item for item in coefficients.items() if item[1]]))
+        known = _FORMS.get((constant, terms))
+        if known is None:
+            if len(_FORMS) >= _MOST_FORMS:
+                _FORMS.clear()
+            known = _FORMS[constant, terms] = Index(constant, terms)
+        return known
 
     @staticmethod
     def level(level: int) -> Index:
@@ -117,6 +128,9 @@ class Index:
                 high += reach
         return low, high
 
+
+_FORMS: dict[tuple[int, tuple[tuple[int, int], ...]], Index] = {}
+_MOST_FORMS = 100_000
 
 #: ``{0}``, ``{1}`` ...: made once, since every move asks for them.
 LEVELS = tuple(Index(0, ((level, 1),)) for level in range(4 * MAX_DEPTH))
@@ -421,6 +435,9 @@ class Buffer:
         shape = ",".join(d.text for d in self.dimensions)
         names = "" if self.arrays == (self.name,) else f" -> {', '.join(self.arrays)}"
         return f"{self.name} {self.dtype} [{shape}] {self.location}{names}"
+
+    def with_dimensions(self, dimensions: tuple[Dimension, ...]) -> Buffer:
+        return Buffer(self.name, self.dtype, dimensions, self.location, self.arrays)
 
     @lazy
     def shape(self) -> tuple[int, ...]:

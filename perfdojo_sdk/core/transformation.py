@@ -15,6 +15,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import DojoError, MoveError, Place, closest
+from perfdojo_sdk.core.lazy import lazy
 from perfdojo_sdk.core.program import Buffer, Index, Node, Path, Program, Scope, Statement
 
 
@@ -49,7 +50,10 @@ class Move:
         return Move(transformation, place, tuple(sorted(parameters.items())), version)
 
     def __getitem__(self, name: str) -> Any:
-        return dict(self.parameters)[name]
+        for key, value in self.parameters:
+            if key == name:
+                return value
+        raise KeyError(name)
 
     @property
     def text(self) -> str:
@@ -261,6 +265,13 @@ class Parameter:
     doc: str
 
 
+_PLACES: Mapping[str, tuple[type, ...]] = {
+    "scope": (Scope,),
+    "statement": (Statement,),
+    "node": (Scope, Statement),
+}
+
+
 class Transformation(ABC):
     """One kind of move. Subclasses hold no state; all of them is in these attributes and methods.
 
@@ -289,10 +300,8 @@ class Transformation(ABC):
 
     def site(self, program: Program, move: Move, dialect: Dialect) -> Site:
         """Look the place up; :class:`MoveError` when there is no such place or parameter."""
-        expected = {p.name: p.type for p in self.parameters}
-        given = dict(move.parameters)
-        if given.keys() != expected.keys() or any(type(given[n]) is not t for n, t in expected.items()):
-            needs = ", ".join(f"{n}: {t.__name__}" for n, t in expected.items()) or "no parameters"
+        if [(name, type(value)) for name, value in move.parameters] != self.signature:
+            needs = ", ".join(f"{n}: {t.__name__}" for n, t in self.signature) or "no parameters"
             what = f"{move.text}: {self.name} takes {needs}"
             raise MoveError("PD-T002", what, hint=f"see: perfdojo-sdk transformations {self.name}")
         if self.place == "buffer":
@@ -302,10 +311,15 @@ class Transformation(ABC):
             return Site(program, move, dialect, buffer=buffer)
         path = program.paths.get(move.place)
         node = program.node(path) if path is not None else None
-        wanted = {"scope": (Scope,), "statement": (Statement,), "node": (Scope, Statement)}[self.place]
+        wanted = _PLACES[self.place]
         if path is None or not isinstance(node, wanted):
             raise self._no_place(move, [n.id for _, n in program.walk() if isinstance(n, wanted)])
         return Site(program, move, dialect, path, node)
+
+    @lazy
+    def signature(self) -> list[tuple[str, type]]:
+        """Names and types of the parameters, as a move holds them: sorted by name."""
+        return sorted((p.name, p.type) for p in self.parameters)
 
     def _no_place(self, move: Move, known: list[str]) -> MoveError:
         what = f"{move.text}: the program has no {self.place} {move.place!r}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from perfdojo_sdk.core.dependence import conflicts, home_depth, leaking_level, may_meet, private_buffers
 from perfdojo_sdk.core.dialect import Dialect, ScopeSuffix
@@ -311,7 +310,8 @@ class AnnotateScope(Transformation):
                     yield Move(self.name, scope.id, (("suffix", suffix),))
 
     def rewrite(self, site: Site) -> Program:
-        return site.program.replaced(site.path, (replace(site.scope, suffix=site.move["suffix"]),))
+        old = site.scope
+        return site.program.replaced(site.path, (Scope(old.size, old.body, site.move["suffix"], old.id),))
 
     def relation(self, site: Site, result: Program) -> Relation:
         return {}

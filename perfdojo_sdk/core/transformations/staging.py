@@ -70,6 +70,9 @@ class Form:
         """``sizes``: of all scopes around the access, from the root."""
         used = access.levels
         inside = [l for l in used if l >= inner]
+        if inside == list(range(inner, inner + len(inside))):
+            outer = used[: len(used) - len(inside)]
+            return Form(inner, outer, tuple([sizes[l] for l in inside]), access.subscripts)
         renamed = {l: Index.level(inner + k) for k, l in enumerate(inside)}
 
         def form(level: int) -> Index:
@@ -318,7 +321,8 @@ class StageRead(Transformation):
 
 
 def _with_reads(statement: Statement, change: Callable[[Expression], Expression]) -> Statement:
-    return replace(statement, value=map_expression(statement.value, change))
+    value = map_expression(statement.value, change)
+    return Statement(statement.target, value, statement.accumulate, statement.dtype, statement.id)
 
 
 # -- stage_accumulator -----------------------------------------------------------------------------

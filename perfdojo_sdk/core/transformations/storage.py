@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 from perfdojo_sdk.core.dependence import home_depth, leaking_level
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import MoveError, closest
-from perfdojo_sdk.core.program import Access, Buffer, Dimension, Node, Program, Read, Scope, map_expression
+from perfdojo_sdk.core.program import (
+    Access,
+    Buffer,
+    Dimension,
+    Node,
+    Program,
+    Read,
+    Scope,
+    Statement,
+    map_expression,
+)
 from perfdojo_sdk.core.transformation import (
     Move,
     Parameter,
@@ -149,7 +158,7 @@ class ReuseDims(Transformation):
         k, buffer = _dimension(site), site.storage
         dims = list(buffer.dimensions)
         dims[k] = Dimension(dims[k].size, "N")
-        return site.program.with_buffer(buffer.name, replace(buffer, dimensions=tuple(dims)))
+        return site.program.with_buffer(buffer.name, buffer.with_dimensions(tuple(dims)))
 
     def relation(self, site: Site, result: Program) -> Relation:
         return {}
@@ -168,7 +177,7 @@ def _has_next_dimension(site: Site) -> Refusal | None:
 def _exchanged(site: Site) -> Buffer:
     k, dims = _dimension(site), list(site.storage.dimensions)
     dims[k], dims[k + 1] = dims[k + 1], dims[k]
-    return replace(site.storage, dimensions=tuple(dims))
+    return site.storage.with_dimensions(tuple(dims))
 
 
 def _exchange(access: Access, k: int) -> Access:
@@ -256,7 +265,7 @@ def _map_accesses(node: Node, arrays: frozenset[str], change: Callable[[Access],
     value = map_expression(
         node.value, lambda e: Read(access(e.access), e.dtype) if isinstance(e, Read) else e
     )
-    return replace(node, target=access(node.target), value=value)
+    return Statement(access(node.target), value, node.accumulate, node.dtype, node.id)
 
 
 # -- set_location ----------------------------------------------------------------------------------
@@ -268,9 +277,9 @@ def _moved(site: Site) -> Program:
         if name not in site.dialect.locations:
             hint = closest(name, list(site.dialect.locations))
             raise MoveError("PD-T002", f"{site.move.text}: unknown location {name!r}", hint=hint)
-        site.scratch["moved"] = site.program.with_buffer(
-            site.storage.name, replace(site.storage, location=name)
-        )
+        old = site.storage
+        moved = Buffer(old.name, old.dtype, old.dimensions, name, old.arrays)
+        site.scratch["moved"] = site.program.with_buffer(old.name, moved)
     program: Program = site.scratch["moved"]
     return program
 

@@ -75,7 +75,7 @@ def perfdojo_math_accuracy(target: Target) -> Mapping[str, float] | None:
 
 
 @hookimpl
-def perfdojo_machine_figures(target: Target) -> MachineFigures | None:
+def perfdojo_machine_figures(target: Target, refresh: bool) -> MachineFigures | None:
     if target.name not in TARGETS:
         return None
     from perfdojo_sdk.measure.machine import calibrate
@@ -83,7 +83,8 @@ def perfdojo_machine_figures(target: Target) -> MachineFigures | None:
 
     capabilities = target.capabilities
     lanes = capabilities.lanes["f32"]
-    found = calibrate(capabilities.compiler_flags, 4 * lanes, capabilities.options["stream_store"])
+    stream_store = capabilities.options["stream_store"]
+    found = calibrate(capabilities.compiler_flags, 4 * lanes, stream_store, refresh)
     return calibrated_figures(capabilities, found)
 
 

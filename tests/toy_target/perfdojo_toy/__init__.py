@@ -94,7 +94,7 @@ def perfdojo_math_accuracy(target: Target) -> Mapping[str, float] | None:
 
 
 @hookimpl
-def perfdojo_machine_figures(target: Target) -> MachineFigures | None:
+def perfdojo_machine_figures(target: Target, refresh: bool) -> MachineFigures | None:
     return CAPABILITIES.figures if target.name == TARGET.name else None
 
 

@@ -1,0 +1,45 @@
+# Two commands. `make library` builds and verifies the kernels for the best target that this machine
+# can run; `make test` is everything that has to pass before a change goes in.
+#
+# Both need python3 (3.11 or newer, with venv) and a package index. Everything lands in .venv and
+# build/; a second run finds the set-up done.
+
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+# Every target is a package of its own under plugins/.
+PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
+PROJECTS := pyproject.toml $(PLUGINS:%=%/pyproject.toml)
+EDITABLE := $(PLUGINS:%=-e %)
+
+.PHONY: library test docs clean
+.DELETE_ON_ERROR:
+
+# For example: make library ARGS="--kernels softmax --threads 2"
+library: .venv/ready
+	$(BIN)/perfdojo-sdk build-library $(ARGS)
+
+test: .venv/ready-dev
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q -n 2
+	$(BIN)/mkdocs build --strict --quiet --site-dir build/site
+
+docs: .venv/ready-dev
+	$(BIN)/mkdocs build --strict --site-dir build/site
+
+clean:
+	rm -rf .venv build
+
+.venv/ready: $(PROJECTS) constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("PerfDojo SDK needs Python 3.11 or newer") if sys.version_info < (3, 11) else 0'
+	$(PYTHON) -m venv .venv
+	$(PIP) -e . $(EDITABLE)
+	@# The wheel of zig carries a C compiler; it is large, so only who has no compiler gets it.
+	@command -v gcc >/dev/null || command -v cc >/dev/null || command -v clang >/dev/null || $(PIP) ziglang
+	@touch $@
+
+.venv/ready-dev: .venv/ready
+	$(PIP) -e '.[dev]' $(EDITABLE)
+	@touch $@

@@ -1,0 +1,101 @@
+"""The command line: a table of commands, each a module that is imported only when it is asked for.
+
+``perfdojo-sdk --help`` prints this table and loads nothing else. Results go to stdout, progress and
+errors to stderr. Exit codes: 0 ok, 1 user error, 2 usage, 3 plugin or target unavailable,
+4 verification failed, 5 nothing found, 130 interrupted (asking again continues).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import NoReturn
+
+#: Command -> its line in the overview. The code is ``command`` in the module of the same name.
+COMMANDS: Mapping[str, str] = {
+    "build-library": "build, verify and measure a library of kernels for a target",
+    "bench": "time the kernels of a library again, stored against now, or time one game",
+    "verify": "check a game or kernel by the three legs of verification",
+    "show": "print a program, a kernel or a saved game",
+    "moves": "list the legal moves, or all of them with the reason for refusing",
+    "apply": "play a move and save the game",
+    "undo": "take one move out of a saved game and keep the later ones",
+    "replay": "play a saved game again from its initial program",
+    "explain": "say why a move is or is not legal, or what an error code means",
+    "targets": "list the targets, and which of them this machine can run",
+    "kernels": "list the kernels and their parameters",
+    "transformations": "list the transformations, or describe one",
+}
+
+OK, USAGE, INTERRUPTED = 0, 2, 130
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run one command and exit with its code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words
+    words = [w for w in words if w != "--debug"]
+    if not words or words[0] in ("--help", "-h", "help"):
+        print(overview())
+        sys.exit(OK if words else USAGE)
+    if words[0] == "--version":
+        from perfdojo_sdk import __version__
+
+        print(f"perfdojo-sdk {__version__}")
+        sys.exit(OK)
+    if words[0] not in COMMANDS:
+        print(unknown(words[0]), file=sys.stderr)
+        sys.exit(USAGE)
+    _guarded(words, debug)
+
+
+def overview() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [
+        "Usage: perfdojo-sdk COMMAND [ARGUMENTS] [--json] [--debug]",
+        "",
+        "Optimise machine-learning kernels as a game over a readable tree IR.",
+        "",
+        "Commands:",
+        *(f"  {name:{width}}  {line}" for name, line in COMMANDS.items()),
+        "",
+        "perfdojo-sdk COMMAND --help describes one command; perfdojo-sdk --version prints the version.",
+    ]
+    return "\n".join(lines)
+
+
+def unknown(word: str) -> str:
+    from perfdojo_sdk.core.errors import closest
+
+    what = f"unknown option {word}" if word.startswith("-") else f"unknown command {word!r}"
+    return f"perfdojo-sdk: {what}; {closest(word, list(COMMANDS))}"
+
+
+def _guarded(words: list[str], debug: bool) -> NoReturn:
+    """Run a command; turn what it raises into a message and an exit code."""
+    from perfdojo_sdk.cli.console import report
+    from perfdojo_sdk.core.errors import DojoError
+
+    try:
+        _run(words[0], words[1:])
+    except DojoError as error:
+        if debug:
+            raise
+        report(error, as_json="--json" in words)
+        sys.exit(error.exit_code)
+    except SystemExit as leaving:
+        if leaving.code == INTERRUPTED:
+            print("\ninterrupted; the same command continues where it stopped", file=sys.stderr)
+        raise
+
+
+def _run(name: str, words: list[str]) -> NoReturn:
+    """Parse the command's own arguments and call it; wrong usage exits with 2."""
+    import typer
+
+    module = import_module(f"perfdojo_sdk.cli.{name.replace('-', '_')}")
+    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    app.command()(module.command)
+    typer.main.get_command(app)(args=words, prog_name=f"perfdojo-sdk {name}")
+    sys.exit(OK)

@@ -1,0 +1,157 @@
+"""``bench``: a library timed again in the way it was, stored against now; or one game, timed now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from perfdojo_sdk.cli.console import Json, emit, progress, seconds, table
+from perfdojo_sdk.cli.sources import TargetOption, compile_game, open_game
+
+if TYPE_CHECKING:
+    from perfdojo_sdk.hookspecs.types import Artifact, Runner, RunRequest
+    from perfdojo_sdk.library.manifest import KernelEntry, Manifest
+    from perfdojo_sdk.plugins import Plugins
+
+
+def command(
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="Folder of a library; or a game or kernel.")
+    ],
+    target: TargetOption = "",
+    threads: Annotated[int, typer.Option(min=1, max=1024, help="For a game; a library keeps its own.")] = 1,
+    only: Annotated[str, typer.Option("--only", help="Kernels of a library whose name contains this.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Time the kernels of a library again, in the way that its figures were taken.
+
+    Prints the stored time beside the time now, and whether the outputs still have the bits that were
+    verified. The exit code is 4 when a kernel fails or its outputs differ. For a game or a kernel,
+    compiles it and prints its time.
+    """
+    from perfdojo_sdk.plugins import load_plugins
+
+    plugins = load_plugins()
+    if Path(source).is_dir():
+        _bench_library(plugins, Path(source), only, as_json)
+    else:
+        _bench_game(plugins, source, target, threads, as_json)
+
+
+def _bench_game(plugins: Plugins, source: str, target: str, threads: int, as_json: bool) -> None:
+    from perfdojo_sdk.core.errors import UnavailableError
+    from perfdojo_sdk.hookspecs.types import Failure, RunRequest
+
+    game = open_game(plugins, source, target)
+    plugins.require(game.target.name)
+    compiled = compile_game(plugins, game)
+    runner = plugins.runner(game.target)
+    progress("timing")
+    measured = runner.run(compiled, RunRequest(threads=threads, repeats=100, want_outputs=False))
+    if isinstance(measured, Failure):
+        what = f"{game.program.name} did not run: {measured.reason}"
+        raise UnavailableError("PD-C007", what, why=measured.detail)
+    data = {
+        "name": game.program.name,
+        "target": game.target.name,
+        "device": measured.device,
+        "provenance": measured.provenance,
+        "threads": measured.threads,
+        "cold": measured.cold,
+        "calls": len(measured.seconds),
+        "median_s": measured.median,
+        "best_s": min(measured.seconds),
+    }
+    cache = "cold" if measured.cold else "warm"
+    text = (
+        f"{seconds(measured.median)} (median of {len(measured.seconds)} calls, best "
+        f"{seconds(min(measured.seconds))}), {cache} cache, {measured.threads} threads, "
+        f"{measured.provenance} on {measured.device}"
+    )
+    emit(text, data, as_json)
+
+
+def _bench_library(plugins: Plugins, library: Path, only: str, as_json: bool) -> None:
+    from perfdojo_sdk.core.errors import NothingFoundError
+    from perfdojo_sdk.library.manifest import read_manifest
+
+    manifest = read_manifest(library)
+    runner = plugins.runner(plugins.require(manifest.target))
+    if runner.device() != manifest.device:
+        progress(f"the stored times are from another device: {manifest.device}")
+        progress(f"this one is: {runner.device()}")
+    entries = [entry for entry in manifest.kernels if only in entry.name]
+    if not entries:
+        known = ", ".join(entry.name for entry in manifest.kernels)
+        raise NothingFoundError("PD-C005", f"no kernel's name contains {only!r}", hint=f"known: {known}")
+    request = stored_request(manifest)
+    results = []
+    for entry in entries:
+        progress(f"timing {entry.name}")
+        results.append(again(entry, artifact(library, manifest, entry), runner, request))
+    emit(_text(results, manifest.device), {"device": runner.device(), "kernels": results}, as_json)
+    if not all(result["same_outputs"] for result in results):
+        raise typer.Exit(4)
+
+
+def stored_request(manifest: Manifest) -> RunRequest:
+    """The run that the library's figures came from."""
+    from perfdojo_sdk.hookspecs.types import RunRequest
+
+    stored: Mapping[str, Any] = manifest.settings
+    names = ("seed", "threads", "repeats", "budget_s", "timeout_s")
+    return RunRequest(**{name: stored[name] for name in names if name in stored})
+
+
+def artifact(library: Path, manifest: Manifest, entry: KernelEntry) -> Artifact:
+    """The packaged code, seen as this one kernel."""
+    from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact
+    from perfdojo_sdk.library.loader import SHARED_OBJECT
+    from perfdojo_sdk.library.manifest import read_artefact
+
+    file = manifest.artefact(SHARED_OBJECT)
+    inputs, outputs = (
+        tuple(ArraySpec(a.name, a.shape, a.dtype) for a in arrays) for arrays in (entry.inputs, entry.outputs)
+    )
+    return Artifact(
+        entry.symbol, inputs, outputs, file.kind, read_artefact(library, file), manifest.toolchain
+    )
+
+
+def again(entry: KernelEntry, code: Artifact, runner: Runner, request: RunRequest) -> dict[str, Any]:
+    """One kernel's stored time, its time now, and whether its outputs are the verified ones."""
+    from perfdojo_sdk.hookspecs.types import Failure
+    from perfdojo_sdk.library.forge import Forge
+
+    stored = entry.timing.final
+    result: dict[str, Any] = {"name": entry.name, "stored_s": stored.median_s if stored else None}
+    measured = runner.run(code, request)
+    if isinstance(measured, Failure):
+        failure = f"{measured.reason}: {measured.detail}".rstrip(": ")
+        return {**result, "now_s": None, "ratio": None, "same_outputs": False, "failure": failure}
+    comparable = stored is not None and stored.provenance == measured.provenance
+    return {
+        **result,
+        "now_s": measured.median,
+        "provenance": measured.provenance,
+        "ratio": measured.median / stored.median_s if stored and comparable else None,
+        "same_outputs": Forge.output_sha256(measured) == entry.output_sha256,
+        "failure": "",
+    }
+
+
+def _text(results: list[dict[str, Any]], device: str) -> str:
+    rows = [
+        (
+            r["name"],
+            seconds(r["stored_s"]) if r["stored_s"] else "",
+            seconds(r["now_s"]) if r["now_s"] else r["failure"],
+            f"{r['ratio']:.2f}" if r["ratio"] else "",
+            "as verified" if r["same_outputs"] else "" if r["failure"] else "DIFFERENT",
+        )
+        for r in results
+    ]
+    return f"{table(('kernel', 'stored', 'now', 'now / stored', 'outputs'), rows)}\nstored on {device}"

@@ -1,0 +1,189 @@
+"""``build-library``: from a selection of kernels to a verified, measured library."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from perfdojo_sdk.cli.console import Json, emit, progress, seconds, table
+from perfdojo_sdk.core.errors import NothingFoundError
+from perfdojo_sdk.core.transformation import Kind
+
+if TYPE_CHECKING:
+    from perfdojo_sdk.kernels.selection import Kernel
+    from perfdojo_sdk.library.build import BuildResult, KernelResult
+    from perfdojo_sdk.library.manifest import KernelEntry
+
+
+class Allow(StrEnum):
+    """What moves may change, at most."""
+
+    exact = "exact"
+    reassociate = "reassociate"
+    law = "law"
+    precision = "precision"
+
+    @property
+    def kind(self) -> Kind:
+        return Kind(list(Allow).index(self))
+
+
+def command(
+    target: Annotated[
+        str, typer.Option(help="Build for this target, or for the best that can run here.")
+    ] = "best",
+    kernels: Annotated[
+        list[str] | None, typer.Option(help="For example: 'softmax matmul[768,1024,1024]'. Default: all.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Default: build/library/TARGET.")
+    ] = None,
+    threads: Annotated[int | None, typer.Option(min=1, max=1024, help="Default: all cores.")] = None,
+    allow: Annotated[Allow, typer.Option(help="The most that moves may change.")] = Allow.law,
+    strict_plugins: Annotated[
+        bool, typer.Option("--strict-plugins", help="Any broken plugin is fatal.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Build a library: play, compile, verify and measure each kernel, then package them.
+
+    A kernel that is finished is recorded at once. After an interruption, or with more kernels, the
+    same command goes on from there. The exit code is 4 when some kernel did not pass verification
+    or could not be built; the library then holds the others.
+    """
+    from perfdojo_sdk.kernels.selection import default_selection, select
+    from perfdojo_sdk.library.build import build_library
+    from perfdojo_sdk.library.forge import Settings
+    from perfdojo_sdk.plugins import load_plugins
+
+    plugins = load_plugins(strict=strict_plugins)
+    for problem in plugins.problems:
+        progress(f"plugin {problem.plugin} is left out ({problem.stage}): {problem.cause}")
+    found = plugins.require(target)
+    if kernels is None:
+        selected = default_selection(plugins.operators, found.dialect)
+    else:
+        selected = select(kernels, plugins.operators, found.dialect)
+    settings = Settings(most=allow.kind) if threads is None else Settings(threads=threads, most=allow.kind)
+    progress(f"building {len(selected)} kernels for {found.name} with {settings.threads} threads")
+    result = build_library(plugins, found, selected, output, settings, observer())
+    if result.manifest is None:
+        raise nothing_built(result)
+    emit(_text(result), _data(result), as_json)
+    if result.failed:
+        raise typer.Exit(4)
+
+
+def observer() -> Any:
+    """Reports on stderr, one line a kernel, written as its stages begin."""
+    from perfdojo_sdk.library.build import Observer
+
+    class Lines(Observer):
+        def started(self, kernel: Kernel, number: int, count: int) -> None:
+            self._say(f"[{number}/{count}] {kernel.name}:")
+
+        def stage(self, kernel: Kernel, stage: str) -> None:
+            self._say(f" {stage}")
+
+        def finished(self, result: KernelResult) -> None:
+            if result.found is None:
+                progress(f" - left out: {result.failure}")
+                return
+            final = result.found.record.final
+            time = f" {seconds(final.median_s)}" if final else ""
+            progress(f"{' taken from the records' if result.found.reused else ''} -{time}")
+
+        def packaging(self, count: int) -> None:
+            progress(f"linking {count} kernels and checking each again")
+
+        @staticmethod
+        def _say(text: str) -> None:
+            print(text, end="", file=sys.stderr, flush=True)
+
+    return Lines()
+
+
+def nothing_built(result: BuildResult) -> NothingFoundError:
+    """No kernel could enter a library: the reasons, the commonest first."""
+    return NothingFoundError(
+        "PD-C004",
+        f"none of {len(result.results)} kernels could be built",
+        why="; ".join(reasons(result.failed)),
+        hint="`targets` shows whether the target's tools work; `verify KERNEL` shows the legs one by one",
+    )
+
+
+def reasons(failed: Sequence[KernelResult]) -> list[str]:
+    """Why kernels are missing, the commonest reason first."""
+    from collections import Counter
+
+    counts = Counter(r.failure for r in failed)
+    return [
+        f"{failure} ({count} kernels)" if count > 1 else failure for failure, count in counts.most_common()
+    ]
+
+
+def _text(result: BuildResult) -> str:
+    assert result.manifest is not None
+    rows = [_row(entry) for entry in result.manifest.kernels]
+    columns = ("kernel", "time", "speed-up", "roofline", "verified", "moves", "kind")
+    lines = [table(columns, rows)]
+    notes = [f"{entry.name}: {note}" for entry in result.manifest.kernels for note in entry.notes]
+    lines += [f"note: {note}" for note in notes]
+    lines += [f"left out: {r.kernel.name}: {r.failure}" for r in result.failed]
+    provenances = sorted({e.timing.final.provenance for e in result.manifest.kernels if e.timing.final})
+    lines.append(f"times are {' and '.join(provenances)} on {result.manifest.device}")
+    lines.append(f"library: {result.directory}")
+    return "\n".join(lines)
+
+
+def _row(entry: KernelEntry) -> tuple[str, ...]:
+    final = entry.timing.final
+    legs = entry.verification
+    return (
+        entry.name,
+        seconds(final.median_s) if final else "",
+        f"{entry.speed_up:.1f}x" if entry.speed_up else "",
+        f"{100 * entry.roofline_fraction:.0f} %" if entry.roofline_fraction else "",
+        " ".join(
+            name if leg.passed else f"{name} FAILED"
+            for name, leg in (
+                ("exact", legs.exact),
+                ("numeric", legs.numeric),
+                ("dependence", legs.dependence),
+            )
+        ),
+        str(len(entry.moves)),
+        entry.kind,
+    )
+
+
+def _data(result: BuildResult) -> dict[str, Any]:
+    assert result.manifest is not None
+    return {
+        "directory": str(result.directory),
+        "target": result.manifest.target,
+        "device": result.manifest.device,
+        "threads": result.manifest.settings.get("threads"),
+        "kernels": [
+            {
+                "name": entry.name,
+                "seconds": entry.timing.final.median_s if entry.timing.final else None,
+                "provenance": entry.timing.final.provenance if entry.timing.final else None,
+                "speed_up": entry.speed_up,
+                "roofline_fraction": entry.roofline_fraction,
+                "verified": entry.verification.passed,
+                "kind": entry.kind,
+                "laws": list(entry.laws),
+                "moves": len(entry.moves),
+                "notes": list(entry.notes),
+            }
+            for entry in result.manifest.kernels
+        ],
+        "failed": [{"name": r.kernel.name, "why": r.failure} for r in result.failed],
+    }

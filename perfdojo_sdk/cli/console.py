@@ -1,0 +1,59 @@
+"""What every command prints: one result on stdout (text or JSON), everything else on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from perfdojo_sdk.core.errors import DojoError
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+def emit(text: str, data: Any, as_json: bool) -> None:
+    """Print a result: ``data`` as JSON when asked for, else ``text``."""
+    print(json.dumps(data, indent=2) if as_json else text.rstrip("\n"))
+
+
+def progress(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def report(error: DojoError, as_json: bool) -> None:
+    """Show an error to a person on stderr and, where JSON was asked for, to a program on stdout."""
+    print(error.render(), file=sys.stderr)
+    if as_json:
+        print(json.dumps({"error": error.as_json()}, indent=2))
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = "") -> str:
+    """Rows under headings, as wide as the terminal allows; numbers align to the right."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table(*columns, title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for k, column in enumerate(grid.columns):
+        column.overflow = "fold"
+        if rows and all(isinstance(row[k], int | float) for row in rows):
+            column.justify = "right"
+    for row in rows:
+        grid.add_row(*(Text(f"{cell:.4g}" if isinstance(cell, float) else str(cell)) for cell in row))
+    terminal = sys.stdout.isatty()
+    console = Console(width=None if terminal else 160, no_color=True)
+    with console.capture() as capture:
+        console.print(grid)
+    return "\n".join(line.rstrip() for line in capture.get().splitlines()).strip("\n")
+
+
+def seconds(value: float) -> str:
+    """A time in the unit that suits it."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value / 1e-9:.3g} ns"

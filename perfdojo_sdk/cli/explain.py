@@ -1,0 +1,96 @@
+"""``explain``: why a move is or is not legal, and what an error code means."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+import typer
+
+from perfdojo_sdk.cli import codes
+from perfdojo_sdk.cli.console import Json, emit
+from perfdojo_sdk.cli.movetext import parse_move
+from perfdojo_sdk.cli.sources import SourceArgument, TargetOption, open_game, rules_for
+from perfdojo_sdk.core.errors import MoveError, closest
+from perfdojo_sdk.core.transformation import Rejection, Rules, Step
+
+_CODE = re.compile(r"PD-[A-Z]\d{3}", re.IGNORECASE)
+
+
+def command(
+    source: SourceArgument,
+    move: Annotated[
+        str, typer.Argument(metavar="MOVE", help="A move, such as 'join_scopes(s0)'.", show_default=False)
+    ] = "",
+    target: TargetOption = "",
+    as_json: Json = False,
+) -> None:
+    """Say why a move is or is not legal in a game; or, given a code such as PD-T121, what it means."""
+    from perfdojo_sdk.plugins import load_plugins
+
+    plugins = load_plugins()
+    if not move:
+        if not _CODE.fullmatch(source):
+            raise typer.BadParameter("give a source and a move, or an error code")
+        _explain_code(source.upper(), rules_for(plugins, target), as_json)
+        return
+    game = open_game(plugins, source, target)
+    result = game.rules.attempt(game.program, parse_move(move, game.rules))
+    if isinstance(result, Rejection):
+        error = result.error()
+        emit(error.render(), {"legal": False, **error.as_json()}, as_json)
+    else:
+        emit(_why_legal(result, game.rules), _legal(result), as_json)
+
+
+def _legal(step: Step) -> dict[str, Any]:
+    return {
+        "legal": True,
+        "move": step.move.as_json(),
+        "kind": step.legal.kind.label,
+        "laws": sorted(step.legal.laws),
+        "after": step.after.text,
+    }
+
+
+def _why_legal(step: Step, rules: Rules) -> str:
+    """What was checked, and what the move changes."""
+    requirements = rules.transformation(step.move.transformation).requirements
+    laws = f" ({', '.join(sorted(step.legal.laws))})" if step.legal.laws else ""
+    lines = [
+        f"{step.move.text} is legal; its kind is: {step.legal.kind.label}{laws}",
+        "",
+        "None of these holds:",
+    ]
+    lines += [f"  {r.code}  {r.title}" for r in requirements]
+    return "\n".join([*lines, "", "It changes:", *_changed(step)])
+
+
+def _changed(step: Step) -> list[str]:
+    from difflib import unified_diff
+
+    before, after = step.before.text.splitlines(), step.after.text.splitlines()
+    return [line for line in unified_diff(before, after, lineterm="", n=1) if line[:3] not in ("---", "+++")]
+
+
+def _explain_code(code: str, rules: Rules, as_json: bool) -> None:
+    entry = codes.entries().get(code) or _requirement(code, rules)
+    if entry is None:
+        raise MoveError("PD-C003", f"unknown error code {code}", hint=closest(code, list(codes.entries())))
+    lines = [f"{code}: {entry['title']}", "", entry["means"], "", f"try: {entry['try']}"]
+    if "example" in entry:
+        lines += ["", "for example:", *(f"    {line}" for line in entry["example"].splitlines())]
+    emit("\n".join(lines), {"code": code, **entry}, as_json)
+
+
+def _requirement(code: str, rules: Rules) -> dict[str, str] | None:
+    """The reason for refusing that carries ``code``, from the transformation that has it."""
+    for transformation in rules.transformations.values():
+        for r in transformation.requirements:
+            if r.code == code:
+                why = re.sub(r"\{(\w+)\}", lambda word: word[1].upper(), r.why)
+                means = f"{transformation.name} refuses: {why}."
+                if r.semantic:
+                    means += " Without this requirement a result could be wrong."
+                return {"title": r.title, "means": means, "try": r.hint}
+    return None

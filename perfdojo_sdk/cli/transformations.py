@@ -1,0 +1,73 @@
+"""``transformations``: the moves of the game, described by themselves."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Annotated, Any
+
+import typer
+
+from perfdojo_sdk.cli.console import Json, emit, table
+from perfdojo_sdk.cli.sources import TargetOption, rules_for
+from perfdojo_sdk.core.transformation import Transformation
+
+
+def command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Describe this one.", show_default=False)] = "",
+    target: TargetOption = "",
+    as_json: Json = False,
+) -> None:
+    """List the transformations, or describe one: what it does, on what, and why it may refuse."""
+    from perfdojo_sdk.plugins import load_plugins
+
+    rules = rules_for(load_plugins(), target)
+    if name:
+        found = rules.transformation(name)
+        emit(page(found), describe(found), as_json)
+        return
+    every = list(rules.transformations.values())
+    rows = [(usage(t), summary(t)) for t in every]
+    emit(table(("move", "what it does"), rows), {"transformations": [describe(t) for t in every]}, as_json)
+
+
+def usage(transformation: Transformation) -> str:
+    """``split_scope(SCOPE, factor=INT)``"""
+    parameters = [f"{p.name}={p.type.__name__.upper()}" for p in transformation.parameters]
+    return f"{transformation.name}({', '.join([transformation.place.upper(), *parameters])})"
+
+
+def summary(transformation: Transformation) -> str:
+    """The first sentence of the docstring."""
+    return " ".join((inspect.getdoc(type(transformation)) or "").split("\n\n")[0].split())
+
+
+def describe(transformation: Transformation) -> dict[str, Any]:
+    """Everything about a transformation, as data."""
+    return {
+        "name": transformation.name,
+        "version": transformation.version,
+        "place": transformation.place,
+        "parameters": [
+            {"name": p.name, "type": p.type.__name__, "doc": p.doc} for p in transformation.parameters
+        ],
+        "doc": inspect.getdoc(type(transformation)) or "",
+        "requirements": [
+            {"code": r.code, "title": r.title, "try": r.hint, "semantic": r.semantic, "law": r.law}
+            for r in transformation.requirements
+        ],
+        "undo": transformation.undo,
+    }
+
+
+def page(transformation: Transformation) -> str:
+    """A transformation as a page of text."""
+    lines = [usage(transformation), "", inspect.getdoc(type(transformation)) or ""]
+    if transformation.parameters:
+        lines += ["", "Parameters:"]
+        lines += [f"  {p.name} ({p.type.__name__}): {p.doc}" for p in transformation.parameters]
+    lines += ["", "It refuses when"]
+    for requirement in transformation.requirements:
+        guard = "; a result could be wrong" if requirement.semantic else ""
+        lines += [f"  {requirement.code}  {requirement.title}{guard}", f"           try: {requirement.hint}"]
+    lines += ["", f"To undo it: {transformation.undo}."]
+    return "\n".join(lines)

@@ -1,0 +1,61 @@
+"""``verify``: the three legs of verification on one game."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from perfdojo_sdk.cli.console import Json, emit, progress
+from perfdojo_sdk.cli.sources import SourceArgument, TargetOption, compile_game, open_game
+from perfdojo_sdk.core.errors import VerificationError
+
+if TYPE_CHECKING:
+    from perfdojo_sdk.game import Game
+    from perfdojo_sdk.plugins import Plugins
+    from perfdojo_sdk.store.records import Verification
+
+
+def command(
+    source: SourceArgument,
+    target: TargetOption = "",
+    threads: Annotated[int, typer.Option(min=1, max=1024, help="Run the compiled kernel on so many.")] = 2,
+    seed: Annotated[int, typer.Option(min=0, help="Of the models and of the inputs.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Verify a game: exact (random algebraic models), numeric (compiled, against float64), dependence.
+
+    The numeric leg compiles and runs the kernel, so the target must be one that can run here. The
+    exit code is 4 when a leg fails.
+    """
+    from perfdojo_sdk.plugins import load_plugins
+
+    plugins = load_plugins()
+    game = open_game(plugins, source, target)
+    plugins.require(game.target.name)
+    result = three_legs(plugins, game, threads, seed)
+    legs = {"exact": result.exact, "numeric": result.numeric, "dependence": result.dependence}
+    lines = [f"{name:10}  {'passed' if leg.passed else 'FAILED'}  {leg.detail}" for name, leg in legs.items()]
+    kind = f"{len(game.trace.steps)} moves, {game.trace.kind.label}"
+    laws = f" ({', '.join(sorted(game.trace.laws))})" if game.trace.laws else ""
+    data: dict[str, Any] = {
+        "name": game.program.name,
+        "target": game.target.name,
+        "kind": game.trace.kind.label,
+        "laws": sorted(game.trace.laws),
+        "passed": result.passed,
+        "legs": {name: leg.model_dump(mode="json") for name, leg in legs.items()},
+    }
+    emit("\n".join([*lines, f"{game.program.name} for {game.target.name}: {kind}{laws}"]), data, as_json)
+    if not result.passed:
+        raise typer.Exit(VerificationError.exit_code)
+
+
+def three_legs(plugins: Plugins, game: Game, threads: int, seed: int) -> Verification:
+    """Compile the game's program and put it through every leg."""
+    from perfdojo_sdk.library.verification import verify
+
+    artifact = compile_game(plugins, game)
+    progress("verifying")
+    accuracy = plugins.math_accuracy(game.target)
+    return verify(game.trace, game.rules, artifact, plugins.runner(game.target), accuracy, threads, seed)

@@ -1,0 +1,1 @@
+"""Program text to source text: what the code generators of several targets share."""

@@ -1,0 +1,443 @@
+"""One C emitter for every target: plain C by default, with a visit for whatever a target does better.
+
+``CEmitter`` turns a program into readable C: a loop for each scope, written-out copies for an
+unrolled one, an outlined function for a parallel one. What a suffix, a location or a nest means
+in C is decided in one method each (``visit_*``), and a plugin overrides that method.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import resources
+
+from perfdojo_sdk.codegen.layout import flat_index, plan, runs_parallel
+from perfdojo_sdk.codegen.names import c_name
+from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.errors import UnavailableError
+from perfdojo_sdk.core.program import (
+    INFIX,
+    Access,
+    Buffer,
+    Cast,
+    Expression,
+    Index,
+    IndexValue,
+    Literal,
+    Node,
+    Operation,
+    Path,
+    Program,
+    Read,
+    Scope,
+    Statement,
+)
+from perfdojo_sdk.core.validate import lane_stride
+from perfdojo_sdk.hookspecs.types import ArraySpec, KernelSource
+
+C_TYPES: Mapping[str, str] = {"f32": "float"}
+"""dtype -> C type, for the dtypes that compile."""
+
+SUPPORT = ("pd_runtime.h", "pd_scalar.h", "pd_exp.h")
+"""Headers of this package that every emitted kernel includes, directly or through another one."""
+
+
+def support_text(name: str) -> str:
+    """The text of a header of this package."""
+    return resources.files("perfdojo_sdk.codegen").joinpath("include", name).read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where in the tree the emitter stands: the path, and what is known of the iterators."""
+
+    path: Path = ()
+    constants: Mapping[int, int] = field(default_factory=dict)
+    """Level -> value, for the iterators that are known where the code is emitted."""
+
+    @property
+    def level(self) -> int:
+        return len(self.path)
+
+    def inside(self, position: int) -> Point:
+        return Point((*self.path, position), self.constants)
+
+    def at(self, level: int, value: int) -> Point:
+        return Point(self.path, {**self.constants, level: value})
+
+    def fold(self, index: Index) -> Index:
+        """``index`` with the known iterators put in."""
+        known = self.constants
+        return index.substitute(lambda l: Index(known[l]) if l in known else Index.level(l))
+
+
+@dataclass
+class Function:
+    """A C function while it grows."""
+
+    owner: Path
+    """Path of the parallel scope whose body this is; () for the kernel itself."""
+    lines: list[str] = field(default_factory=list)
+    indent: int = 1
+    epilogue: list[str] = field(default_factory=list)
+    """Lines that every way out of the function must pass."""
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.indent + text if text else "")
+
+    def finally_once(self, text: str) -> None:
+        if text not in self.epilogue:
+            self.epilogue.append(text)
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        self.line(f"{head} {{")
+        self.indent += 1
+        yield
+        self.indent -= 1
+        self.line("}")
+
+
+class CEmitter:
+    """Emits one program as one C kernel. Make a new one for each kernel; call :meth:`source`."""
+
+    #: File names that the emitted code includes, in order.
+    includes: tuple[str, ...] = ("pd_runtime.h", "pd_scalar.h")
+
+    def __init__(self, program: Program, symbol: str, dialect: Dialect) -> None:
+        self.program, self.symbol, self.dialect = program, symbol, dialect
+        self.layout = plan(program, dialect)
+        self.outlined: list[str] = []
+        self.function = Function(())
+        self._check_dtypes()
+
+    # -- the whole kernel ------------------------------------------------------------------------
+
+    def source(self) -> KernelSource:
+        """The kernel as source text; raises :class:`UnavailableError` for what C cannot say yet."""
+        kernel = self._kernel()
+        parts = [self._comment(), self._include_lines(), self._workspace_query(), *self.outlined, kernel]
+        return KernelSource(
+            self.symbol,
+            self._specs(self.program.inputs),
+            self._specs(self.program.outputs),
+            "\n".join(parts),
+            support=self.support(),
+        )
+
+    def support(self) -> Mapping[str, str]:
+        """File name -> text of everything that the emitted code includes."""
+        return {name: support_text(name) for name in SUPPORT}
+
+    def _check_dtypes(self) -> None:
+        for buffer in self.program.buffers:
+            if buffer.dtype not in C_TYPES:
+                raise UnavailableError(
+                    "PD-C001",
+                    f"{self.program.name}: {buffer.name} is {buffer.dtype}, which does not compile yet",
+                    why=f"the C generator knows {', '.join(C_TYPES)}",
+                    hint="declare the buffer as f32",
+                )
+
+    def _specs(self, names: tuple[str, ...]) -> tuple[ArraySpec, ...]:
+        buffers = [self.program.buffer_of[name] for name in names]
+        return tuple(ArraySpec(b.name, b.shape, b.dtype) for b in buffers)
+
+    def _comment(self) -> str:
+        text = self.program.text.rstrip().replace("*/", "* /").splitlines()
+        return "\n".join(["/*", *(f" * {line}".rstrip() for line in text), " */"])
+
+    def _include_lines(self) -> str:
+        return "".join(f'#include "{name}"\n' for name in self.includes)
+
+    def _workspace_query(self) -> str:
+        shared, slot = self.layout.shared_bytes, self.layout.slot_bytes
+        head = f"size_t {self.symbol}_workspace_bytes(int threads)"
+        if not shared and not slot:
+            return f"{head}\n{{\n    (void)threads;\n    return 0;\n}}\n"
+        return f"{head}\n{{\n    return pd_workspace_bytes({shared}, {slot}, threads);\n}}\n"
+
+    def _kernel(self) -> str:
+        declared = [f"const {self._type(a)} *restrict {c_name(a)}" for a in self.program.inputs]
+        declared += [f"{self._type(a)} *restrict {c_name(a)}" for a in self.program.outputs]
+        declared += ["void *workspace", "size_t workspace_bytes", "int threads"]
+        self._enter()
+        self.declare_buffers()
+        self.emit_nodes(self.program.body, Point())
+        for line in self.function.epilogue:
+            self.function.line(line)
+        self.function.line("return 0;")
+        head = f"int {self.symbol}({', '.join(declared)})"
+        return "\n".join([head, "{", *self.function.lines, "}", ""])
+
+    def _type(self, array: str) -> str:
+        return C_TYPES[self.program.buffer_of[array].dtype]
+
+    def _enter(self) -> None:
+        shared, slot = self.layout.shared_bytes, self.layout.slot_bytes
+        f = self.function
+        unused = [c_name(a) for a in self.program.inputs if not self.program.occurrences[a]]
+        if not shared and not slot:
+            unused += ["workspace", "workspace_bytes", "threads"]
+        if unused:
+            f.line(", ".join(f"(void){name}" for name in unused) + ";")
+        if not shared and not slot:
+            return
+        f.line("char *pd_base;")
+        f.line(f"threads = pd_enter(workspace, workspace_bytes, {shared}, {slot}, threads, &pd_base);")
+        f.line("if (threads == 0)")
+        f.line("    return 1;")
+
+    # -- buffers ---------------------------------------------------------------------------------
+
+    def declare_buffers(self) -> None:
+        """Declare every buffer that lives in the current function."""
+        for buffer in self.program.buffers:
+            if self.layout.home.get(buffer.name) == self.function.owner:
+                self.visit_declaration(buffer)
+
+    def visit_declaration(self, buffer: Buffer) -> None:
+        """Declare one local buffer, according to its location."""
+        if buffer.name in self.layout.offset:
+            base = "pd_slot" if self.function.owner else "pd_base"
+            kind, offset = C_TYPES[buffer.dtype], self.layout.offset[buffer.name]
+            place = f"({kind} *)({base} + {offset})"
+            self.function.line(f"{kind} *restrict const {c_name(buffer.name)} = {place};")
+        else:
+            self.declare_array(buffer)
+
+    def declare_array(self, buffer: Buffer) -> None:
+        name = c_name(buffer.name)
+        self.function.line(f"PD_ALIGNED {C_TYPES[buffer.dtype]} {name}[{buffer.cells}];")
+
+    def flat(self, access: Access, point: Point) -> Index:
+        """The access's distance from the buffer's start, in cells, with known iterators put in."""
+        buffer = self.program.buffer_of[access.array]
+        return point.fold(flat_index(buffer, access.subscripts))
+
+    def cell(self, access: Access, point: Point) -> str:
+        """The access as a C lvalue."""
+        buffer = self.program.buffer_of[access.array]
+        return f"{c_name(buffer.name)}[{c_index(self.flat(access, point))}]"
+
+    # -- the tree --------------------------------------------------------------------------------
+
+    def emit_nodes(self, nodes: tuple[Node, ...], point: Point) -> None:
+        for position, node in enumerate(nodes):
+            if isinstance(node, Scope):
+                self.visit_scope(node, point.inside(position))
+            else:
+                self.visit_statement(node, point)
+
+    def visit_scope(self, scope: Scope, point: Point) -> None:
+        """Emit a scope; ``point.path`` is its own path. The one place that looks at suffixes."""
+        level = point.level - 1
+        suffix = self.dialect.suffixes.get(scope.suffix)
+        if self.visit_claimed(scope, point):
+            return
+        if scope.size == 1:
+            self.emit_nodes(scope.body, point.at(level, 0))
+        elif runs_parallel(scope, self.dialect) and not self.function.owner:
+            self.visit_parallel(scope, point)
+        elif suffix and suffix.order == "lockstep":
+            self.visit_lockstep(scope, point)
+        elif suffix and suffix.unrolled:
+            self.visit_unrolled(scope, point)
+        else:
+            self.visit_loop(scope, point)
+
+    def visit_claimed(self, scope: Scope, point: Point) -> bool:
+        """Emit a whole nest that a suffix claims (a matrix instruction, a stream); True when done."""
+        return False
+
+    def visit_loop(self, scope: Scope, point: Point) -> None:
+        i = f"i{point.level - 1}"
+        with self.function.block(f"for (int64_t {i} = 0; {i} < {scope.size}; {i}++)"):
+            self.emit_nodes(scope.body, point)
+
+    def visit_unrolled(self, scope: Scope, point: Point) -> None:
+        for value in range(scope.size):
+            self.emit_nodes(scope.body, point.at(point.level - 1, value))
+
+    def visit_lockstep(self, scope: Scope, point: Point) -> None:
+        """All lanes load before any stores: through a small array, unless the order cannot matter."""
+        statement = scope.body[0]
+        assert isinstance(statement, Statement), "a lockstep scope holds one statement"
+        target = self.program.buffer_of[statement.target.array]
+        reads_target = any(self.program.buffer_of[r.array] is target for r in statement.reads)
+        moving = lane_stride(target, statement.target.subscripts, point.level - 1) != 0
+        if not reads_target or not moving:
+            self.visit_loop(scope, point)
+            return
+        i, kind = f"i{point.level - 1}", C_TYPES[statement.dtype]
+        with self.function.block(""):
+            self.function.line(f"{kind} pd_lanes[{scope.size}];")
+            with self.function.block(f"for (int64_t {i} = 0; {i} < {scope.size}; {i}++)"):
+                self.function.line(f"pd_lanes[{i}] = {self.expression(self._combined(statement), point)};")
+            with self.function.block(f"for (int64_t {i} = 0; {i} < {scope.size}; {i}++)"):
+                self.function.line(f"{self.cell(statement.target, point)} = pd_lanes[{i}];")
+
+    @staticmethod
+    def _combined(statement: Statement) -> Expression:
+        """What the target holds afterwards, the accumulation written out."""
+        if statement.accumulate is None:
+            return statement.value
+        old = Read(statement.target, statement.dtype)
+        arguments: tuple[Expression, ...] = (old, statement.value)
+        if statement.accumulate in ("max", "min"):
+            # Looking for NaN in the new value keeps the chain from step to step short.
+            arguments = (statement.value, old)
+        return Operation(statement.accumulate, arguments, statement.dtype)
+
+    def visit_statement(self, statement: Statement, point: Point) -> None:
+        """Emit a scalar statement."""
+        target = self.cell(statement.target, point)
+        if statement.accumulate in ("add", "mul"):
+            sign = INFIX[statement.accumulate][0]
+            self.function.line(f"{target} {sign}= {self.expression(statement.value, point)};")
+        else:
+            self.function.line(f"{target} = {self.expression(self._combined(statement), point)};")
+
+    # -- parallel scopes ---------------------------------------------------------------------------
+
+    def visit_parallel(self, scope: Scope, point: Point) -> None:
+        """Outline the body into a function that the runtime calls with blocks of iterations."""
+        name = f"{self.symbol}_p{len(self.outlined)}"
+        self.outlined.append("")
+        position = len(self.outlined) - 1
+        captured = self._captured(scope, point)
+        caller, self.function = self.function, Function(point.path)
+        body = self._outlined_body(scope, point, name, captured)
+        self.function = caller
+        slot = bool(self.layout.slot_bytes)
+        fields = [f"    {kind} {field_name};" for kind, field_name in captured] + ["    char *slots;"] * slot
+        self.outlined[position] = "\n".join([f"struct {name} {{", *fields, "};", "", body])
+        values = [field_name for _, field_name in captured]
+        values += [f"pd_base + {self.layout.shared_bytes}"] * slot
+        with caller.block(""):
+            caller.line(f"struct {name} pd_context = {{{', '.join(values)}}};")
+            caller.line(f"pd_parallel_for({name}, &pd_context, {scope.size}, threads);")
+
+    def _captured(self, scope: Scope, point: Point) -> list[tuple[str, str]]:
+        """(type, name) of the buffers and iterators that the body takes from around it."""
+        inside = {a.array for leaf in scope.leaves for a in (*leaf.statement.reads, leaf.statement.target)}
+        fields: list[tuple[str, str]] = []
+        for buffer in self.program.buffers:
+            if inside.isdisjoint(buffer.arrays) or self.layout.home.get(buffer.name) == point.path:
+                continue
+            constant = "const " if buffer.name in self.program.inputs else ""
+            fields.append((f"{constant}{C_TYPES[buffer.dtype]} *", c_name(buffer.name)))
+        used = levels_of(scope)
+        outer = [l for l in range(point.level - 1) if l in used and l not in point.constants]
+        return fields + [("int64_t", f"i{l}") for l in outer]
+
+    def _outlined_body(
+        self, scope: Scope, point: Point, name: str, captured: list[tuple[str, str]]
+    ) -> str:
+        f, i = self.function, f"i{point.level - 1}"
+        f.line(f"const struct {name} *const pd = context;")
+        for kind, field_name in captured:
+            restricted = kind.replace("*", "*restrict const ") if "*" in kind else f"const {kind}"
+            f.line(f"{restricted}{'' if '*' in kind else ' '}{field_name} = pd->{field_name};")
+        if any(owner == point.path and b in self.layout.offset for b, owner in self.layout.home.items()):
+            f.line(f"char *const pd_slot = pd->slots + (size_t)thread * {self.layout.slot_bytes};")
+        else:
+            f.line("(void)thread;")
+        self.declare_buffers()
+        with f.block(f"for (int64_t {i} = begin; {i} < end; {i}++)"):
+            self.emit_nodes(scope.body, point)
+        for line in f.epilogue:
+            f.line(line)
+        head = f"static void {name}(void *context, int64_t begin, int64_t end, int thread)"
+        return "\n".join([head, "{", *f.lines, "}", ""])
+
+    # -- expressions -------------------------------------------------------------------------------
+
+    def expression(self, value: Expression, point: Point) -> str:
+        """A scalar expression in C."""
+        if isinstance(value, Literal):
+            return c_literal(value)
+        if isinstance(value, IndexValue):
+            return f"({C_TYPES[value.dtype]})({c_index(point.fold(value.index))})"
+        if isinstance(value, Read):
+            return self.cell(value.access, point)
+        if isinstance(value, Cast):
+            # Only one dtype compiles, so a conversion cannot change the value.
+            return f"({self.expression(value.argument, point)})"
+        return self.operation(value, [self.expression(a, point) for a in value.arguments], value.dtype)
+
+    def operation(self, value: Operation, arguments: list[str], kind: str) -> str:
+        """``value`` in C on emitted arguments; ``kind`` ends the names of functions."""
+        if value.name in INFIX:
+            sign, level = INFIX[value.name]
+            left, right = value.arguments
+            return f"{_wrap(left, arguments[0], level)} {sign} {_wrap(right, arguments[1], level + 1)}"
+        if value.name == "neg":
+            return f"-({arguments[0]})"
+        if value.name in ("max", "min"):
+            number = [isinstance(a, Literal) for a in value.arguments]
+            if any(number):
+                # A literal is never NaN; as the first operand it needs one instruction.
+                first, second = arguments if number[0] else reversed(arguments)
+                return f"pd_{value.name}_number_{kind}({first}, {second})"
+        return f"pd_{value.name}_{kind}({', '.join(arguments)})"
+
+
+def levels_of(scope: Scope) -> frozenset[int]:
+    """The levels whose iterators appear in a statement of the scope."""
+    found: set[int] = set()
+
+    def visit(value: Expression) -> None:
+        if isinstance(value, IndexValue):
+            found.update(value.index.coefficients)
+        elif isinstance(value, Operation):
+            for argument in value.arguments:
+                visit(argument)
+        elif isinstance(value, Cast):
+            visit(value.argument)
+
+    for leaf in scope.leaves:
+        visit(leaf.statement.value)
+        for access in (leaf.statement.target, *leaf.statement.reads):
+            found.update(access.levels)
+    return frozenset(found)
+
+
+def _wrap(argument: Expression, text: str, least: int) -> str:
+    infix = isinstance(argument, Operation) and argument.name in INFIX
+    return f"({text})" if infix and argument.precedence < least else text
+
+
+def c_index(index: Index) -> str:
+    """An affine form as a C expression over ``int64_t i0, i1 ...``."""
+    parts: list[str] = []
+    for level, coefficient in index.terms:
+        factor = "" if abs(coefficient) == 1 else f"*{abs(coefficient)}"
+        parts.append(f"{'-' if coefficient < 0 else '+'} i{level}{factor}")
+    if index.constant or not parts:
+        parts.append(f"{'-' if index.constant < 0 else '+'} {abs(index.constant)}")
+    text = " ".join(parts)
+    return text.removeprefix("+ ") if text.startswith("+") else "-" + text.removeprefix("- ")
+
+
+def c_literal(value: Literal) -> str:
+    """A literal as C: the float32 nearest to it, or infinity beyond the largest one."""
+    number = to_f32(float(value.value))
+    if number in (float("inf"), float("-inf")):
+        return "PD_INF" if number > 0 else "-PD_INF"
+    short, exact = f"{number:.6g}", f"{number:.9g}"
+    text = short if to_f32(float(short)) == number else exact
+    return f"{text}f" if any(sign in text for sign in ".e") else f"{text}.0f"
+
+
+def to_f32(number: float) -> float:
+    """``number`` rounded to float32."""
+    try:
+        (rounded,) = struct.unpack("<f", struct.pack("<f", number))
+    except OverflowError:
+        return float("inf") if number > 0 else float("-inf")
+    return float(rounded)
+
+

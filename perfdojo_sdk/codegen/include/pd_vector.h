@@ -1,0 +1,67 @@
+/* Vector functions that every instruction set gets for nothing. Included at the end of the header
+ * of an instruction set, which must have defined:
+ *
+ *   pd_f32v, PD_LANES_F32       a vector type with the operators + - * / and [lane]; its lanes
+ *   pd_splat_f32v(x)            x in every lane
+ *   pd_load_f32v(p)             from any address; pd_store_f32v(p, v) likewise
+ *   pd_load_first_f32v(p, n)    the first n lanes, 0 in the others; touches no other memory
+ *   pd_store_first_f32v(p, n, v)
+ *   pd_stream_f32v(p, v)        a store that bypasses the caches where it can
+ *   pd_stream_fence()           orders streaming stores before everything that follows
+ *   pd_select_first_f32v(n, a, b)     lanes below n from a, the others from b
+ *   pd_swap_f32v(v, distance)   lane i takes lane i ^ distance; distance is a power of two
+ *   pd_max_f32v(a, b)           NaN when either is NaN; pd_min_f32v likewise
+ *   pd_max_number_f32v(x, v)    the same for a scalar x that is not NaN; pd_min_number_f32v
+ *   pd_abs_f32v, pd_sqrt_f32v
+ *   pd_scale_f32v(v, n)         v * 2^n, rounded once; n whole and in [-252, 254]
+ */
+#ifndef PD_VECTOR_H
+#define PD_VECTOR_H
+
+#include "pd_scalar.h"
+
+#define PD_T pd_f32v
+#define PD_F(name) pd_##name##_f32v
+#include "pd_exp.h"
+#undef PD_T
+#undef PD_F
+
+/* start, start + step, ... each rounded to the nearest float */
+PD_INLINE pd_f32v pd_iota_f32v(int64_t start, int64_t step)
+{
+    pd_f32v v = pd_splat_f32v(0.0f);
+    for (int lane = 0; lane < PD_LANES_F32; lane++)
+        v[lane] = (float)(start + lane * step);
+    return v;
+}
+
+/* Horizontal operations: halve the distance until every lane holds the result. */
+PD_INLINE float pd_sum_f32v(pd_f32v v)
+{
+    for (int distance = PD_LANES_F32 / 2; distance; distance /= 2)
+        v = v + pd_swap_f32v(v, distance);
+    return v[0];
+}
+
+PD_INLINE float pd_product_f32v(pd_f32v v)
+{
+    for (int distance = PD_LANES_F32 / 2; distance; distance /= 2)
+        v = v * pd_swap_f32v(v, distance);
+    return v[0];
+}
+
+PD_INLINE float pd_highest_f32v(pd_f32v v)
+{
+    for (int distance = PD_LANES_F32 / 2; distance; distance /= 2)
+        v = pd_max_f32v(v, pd_swap_f32v(v, distance));
+    return v[0];
+}
+
+PD_INLINE float pd_lowest_f32v(pd_f32v v)
+{
+    for (int distance = PD_LANES_F32 / 2; distance; distance /= 2)
+        v = pd_min_f32v(v, pd_swap_f32v(v, distance));
+    return v[0];
+}
+
+#endif

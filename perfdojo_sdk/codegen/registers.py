@@ -1,0 +1,87 @@
+"""Named cells: which C variables stand for a buffer whose subscripts are all constants.
+
+A location with constant subscripts (``reg``) promises that every cell can be named. If the lanes
+of vectors run over the cells, a variable holds one vector of them; a scalar access then takes one
+element of the vector. If no lane does, a variable holds one cell. Accesses that straddle vectors
+leave a plain local array, which is correct and slower.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfdojo_sdk.codegen.layout import flat_index
+from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.program import Buffer, Index, Occurrence, Program
+from perfdojo_sdk.core.validate import lane_stride
+
+
+@dataclass(frozen=True)
+class Registers:
+    """The variables of one buffer."""
+
+    names: tuple[str, ...]
+    width: int
+    """Cells in each variable."""
+    vector: bool
+    """Vectors with ``width`` used lanes; otherwise scalars."""
+
+
+def assign(
+    program: Program, buffer: Buffer, dialect: Dialect, name: str, taken: set[str]
+) -> Registers | None:
+    """The variables for ``buffer``, or None for a local array. Adds the names to ``taken``."""
+    occurrences = program.occurrences[buffer.name]
+    lanes = [(o, level) for o in occurrences if (level := lane_level(program, o, dialect)) is not None]
+    moving = [(o, level) for o, level in lanes if lane_stride(buffer, o.access.subscripts, level)]
+    width = _width(buffer, dialect.lanes.get(buffer.dtype, 0)) if moving else 1
+    if any(not _starts_a_vector(program, buffer, o, level, width) for o, level in moving):
+        return None
+    return Registers(_names(buffer, width, name, taken), width, bool(moving))
+
+
+def lane_level(program: Program, occurrence: Occurrence, dialect: Dialect) -> int | None:
+    """The level of the lockstep scope around an access; None when there is none with two lanes."""
+    scopes = program.ancestors(occurrence.path)
+    if scopes and scopes[-1].size > 1 and dialect.is_lockstep(scopes[-1].suffix):
+        return len(scopes) - 1
+    return None
+
+
+def _width(buffer: Buffer, lanes: int) -> int:
+    """Cells in a vector: the innermost dimension, or full vectors when it is made of such."""
+    sizes = [buffer.dimensions[k].size for k in buffer.materialised if buffer.dimensions[k].size > 1]
+    innermost = sizes[-1] if sizes else 1
+    return lanes if lanes and innermost % lanes == 0 else innermost
+
+
+def _starts_a_vector(program: Program, buffer: Buffer, o: Occurrence, level: int, width: int) -> bool:
+    """Whether the lanes of an access run over the first cells of one variable."""
+    start = flat_index(buffer, o.access.subscripts)
+    others = [(l, c) for l, c in start.terms if l != level and o.sizes[l] > 1]
+    aligned = start.constant % width == 0 and all(c % width == 0 for _, c in others)
+    return aligned and o.sizes[level] <= width
+
+
+def _names(buffer: Buffer, width: int, name: str, taken: set[str]) -> tuple[str, ...]:
+    """``acc_0_1``: the subscripts of the variable's first cell, in units of variables."""
+    sizes = [buffer.dimensions[k].size for k in buffer.materialised if buffer.dimensions[k].size > 1]
+    if sizes:
+        sizes[-1] //= width
+    sizes = [s for s in sizes if s > 1]
+    prefix = name
+    while True:
+        names = [prefix]
+        for size in sizes:
+            names = [f"{stem}_{k}" for stem in names for k in range(size)]
+        if taken.isdisjoint(names):
+            taken.update(names)
+            return tuple(names)
+        prefix += "_"
+
+
+def variable(registers: Registers, cell: Index) -> tuple[str, int]:
+    """The variable that holds a cell of known flat index, and the cell's position in it."""
+    assert not cell.terms, "the subscripts of a named cell are constants"
+    group, position = divmod(cell.constant, registers.width)
+    return registers.names[group], position

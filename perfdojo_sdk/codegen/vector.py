@@ -1,0 +1,211 @@
+"""C with explicit vectors, written once for every instruction set.
+
+A lockstep scope becomes one statement over a vector type. Arithmetic uses the compiler's vector
+operators; whatever has no operator calls a function such as ``pd_load_f32v``, which a target's own
+header defines (``pd_vector.h`` says which). So a new instruction set is one header.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from perfdojo_sdk.codegen.c import C_TYPES, SUPPORT, CEmitter, Point, c_index, support_text
+from perfdojo_sdk.codegen.names import c_name
+from perfdojo_sdk.codegen.registers import Registers, assign, variable
+from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.program import (
+    IDENTITY,
+    Access,
+    Buffer,
+    Cast,
+    Expression,
+    Index,
+    IndexValue,
+    Literal,
+    Operation,
+    Program,
+    Read,
+    Scope,
+    Statement,
+)
+from perfdojo_sdk.core.validate import is_copy, lane_stride
+
+VECTOR_SUPPORT = (*SUPPORT, "pd_vector.h")
+"""Headers of this package that kernels with vectors need."""
+
+_HORIZONTAL = {"add": "sum", "mul": "product", "max": "highest", "min": "lowest"}
+_IDENTITY_TEXT = {"add": "0.0f", "mul": "1.0f", "max": "-PD_INF", "min": "PD_INF"}
+assert _IDENTITY_TEXT.keys() == IDENTITY.keys()
+
+
+class VectorEmitter(CEmitter):
+    """Adds vectors, named cells and streaming stores to :class:`CEmitter`.
+
+    ``headers`` (name -> text) define the vector type and its functions; the first is included.
+    """
+
+    def __init__(self, program: Program, symbol: str, dialect: Dialect, headers: Mapping[str, str]) -> None:
+        super().__init__(program, symbol, dialect)
+        self.headers = headers
+        self.includes = (*CEmitter.includes, next(iter(headers)))
+        self.registers = self._assign_registers()
+
+    def support(self) -> Mapping[str, str]:
+        return {name: support_text(name) for name in VECTOR_SUPPORT} | dict(self.headers)
+
+    # -- locations -------------------------------------------------------------------------------
+
+    def _assign_registers(self) -> Mapping[str, Registers]:
+        taken = {c_name(name) for name in self.program.names}
+        found: dict[str, Registers] = {}
+        for buffer in self.program.buffers:
+            named = self.dialect.locations[buffer.location].constant_subscripts
+            if named and buffer.name in self.layout.home:
+                taken.discard(c_name(buffer.name))
+                registers = assign(self.program, buffer, self.dialect, c_name(buffer.name), taken)
+                taken.add(c_name(buffer.name))
+                if registers:
+                    found[buffer.name] = registers
+        return found
+
+    def visit_declaration(self, buffer: Buffer) -> None:
+        registers = self.registers.get(buffer.name)
+        if registers is None:
+            super().visit_declaration(buffer)
+            return
+        kind = self.vector_type(buffer.dtype) if registers.vector else C_TYPES[buffer.dtype]
+        zero = f"pd_splat_{buffer.dtype}v(0.0f)" if registers.vector else "0.0f"
+        for name in registers.names:
+            self.function.line(f"{kind} {name} = {zero};")
+
+    def vector_type(self, dtype: str) -> str:
+        return f"pd_{dtype}v"
+
+    def cell(self, access: Access, point: Point) -> str:
+        registers = self.registers.get(self._buffer(access).name)
+        if registers is None:
+            return super().cell(access, point)
+        name, position = variable(registers, self.flat(access, point))
+        return f"{name}[{position}]" if registers.vector else name
+
+    def _buffer(self, access: Access) -> Buffer:
+        return self.program.buffer_of[access.array]
+
+    # -- lockstep scopes -------------------------------------------------------------------------
+
+    def visit_lockstep(self, scope: Scope, point: Point) -> None:
+        (statement,) = scope.body
+        assert isinstance(statement, Statement), "a lockstep scope holds one statement"
+        Lanes(self, scope.size, point.level - 1, point).emit(statement)
+
+
+class Lanes:
+    """The lanes of one lockstep scope at one point of the emitted code."""
+
+    def __init__(self, emitter: VectorEmitter, count: int, level: int, point: Point) -> None:
+        self.emitter, self.count, self.level, self.point = emitter, count, level, point
+        self.base = point.at(level, 0)
+
+    def emit(self, statement: Statement) -> None:
+        """Emit ``statement`` for all lanes at once."""
+        if self._moves(statement.target):
+            self._vector_statement(statement)
+        elif statement.accumulate:
+            self._horizontal(statement, statement.accumulate)
+        else:
+            # Every lane stores to the same cell, in order: the last one stays.
+            self.emitter.visit_statement(statement, self.point.at(self.level, self.count - 1))
+
+    def _moves(self, access: Access) -> bool:
+        return lane_stride(self.emitter.program.buffer_of[access.array], access.subscripts, self.level) != 0
+
+    def _partial(self, dtype: str) -> bool:
+        return self.count < self.emitter.dialect.lanes[dtype]
+
+    # -- statements ------------------------------------------------------------------------------
+
+    def _vector_statement(self, statement: Statement) -> None:
+        value, kind = self.emitter._combined(statement), f"{statement.dtype}v"
+        buffer = self.emitter.program.buffer_of[statement.target.array]
+        registers = self.emitter.registers.get(buffer.name)
+        text = self.vector(value)
+        line = self.emitter.function.line
+        if registers:
+            name, _ = variable(registers, self._start(statement.target))
+            if self.count < registers.width:
+                text = f"pd_select_first_{kind}({self.count}, {text}, {name})"
+            line(f"{name} = {text};")
+            return
+        place = f"&{self.emitter.cell(statement.target, self.base)}"
+        if self._partial(statement.dtype):
+            line(f"pd_store_first_{kind}({place}, {self.count}, {text});")
+        elif self._streams(statement):
+            line(f"pd_stream_{kind}({place}, {text});")
+            self.emitter.function.finally_once("pd_stream_fence();")
+        else:
+            line(f"pd_store_{kind}({place}, {text});")
+
+    def _streams(self, statement: Statement) -> bool:
+        """A copy out of a location that only allows copies out of it."""
+        if not is_copy(statement):
+            return False
+        source = self.emitter.program.buffer_of[statement.reads[0].array]
+        return self.emitter.dialect.locations[source.location].copy_out_only
+
+    def _horizontal(self, statement: Statement, operation: str) -> None:
+        kind = f"{statement.dtype}v"
+        value = self.vector(statement.value)
+        if self._partial(statement.dtype):
+            neutral = f"pd_splat_{kind}({_IDENTITY_TEXT[operation]})"
+            value = f"pd_select_first_{kind}({self.count}, {value}, {neutral})"
+        reduced = f"pd_{_HORIZONTAL[operation]}_{kind}({value})"
+        target = self.emitter.cell(statement.target, self.base)
+        if operation in ("add", "mul"):
+            self.emitter.function.line(f"{target} {'+' if operation == 'add' else '*'}= {reduced};")
+        else:
+            self.emitter.function.line(f"{target} = pd_{operation}_{statement.dtype}({target}, {reduced});")
+
+    # -- expressions -----------------------------------------------------------------------------
+
+    def vector(self, value: Expression) -> str:
+        """An expression as a vector; what is the same in every lane is computed once."""
+        if self._uniform(value):
+            return f"pd_splat_{value.dtype}v({self.emitter.expression(value, self.base)})"
+        if isinstance(value, Read):
+            return self._load(value)
+        if isinstance(value, IndexValue):
+            start = c_index(self.base.fold(value.index))
+            return f"pd_iota_{value.dtype}v({start}, {value.index.coefficients[self.level]})"
+        if isinstance(value, Cast):
+            return f"({self.vector(value.argument)})"
+        assert isinstance(value, Operation)
+        arguments = [self._argument(value, a) for a in value.arguments]
+        return self.emitter.operation(value, arguments, f"{value.dtype}v")
+
+    def _argument(self, operation: Operation, argument: Expression) -> str:
+        number = isinstance(argument, Literal)
+        if number and operation.name in ("max", "min"):
+            # The functions for a number take it as a scalar.
+            return self.emitter.expression(argument, self.base)
+        return self.vector(argument)
+
+    def _uniform(self, value: Expression) -> bool:
+        if isinstance(value, Read):
+            return not self._moves(value.access)
+        if isinstance(value, IndexValue):
+            return self.level not in value.index.coefficients
+        if isinstance(value, Operation):
+            return all(self._uniform(a) for a in value.arguments)
+        return not isinstance(value, Cast) or self._uniform(value.argument)
+
+    def _load(self, value: Read) -> str:
+        registers = self.emitter.registers.get(self.emitter.program.buffer_of[value.access.array].name)
+        if registers:
+            return variable(registers, self._start(value.access))[0]
+        place = f"&{self.emitter.cell(value.access, self.base)}"
+        if self._partial(value.dtype):
+            return f"pd_load_first_{value.dtype}v({place}, {self.count})"
+        return f"pd_load_{value.dtype}v({place})"
+
+    def _start(self, access: Access) -> Index:
+        return self.emitter.flat(access, self.base)

@@ -1,0 +1,173 @@
+"""A game: a program, the rules of a target, and the moves played so far.
+
+The one way to play for the command line, scripts and agents. A game is frozen: ``apply`` and
+``undo`` return a new one. A saved game is JSON: the target's name, the initial text, the moves.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, StringConstraints, ValidationError
+
+from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.text import parse
+from perfdojo_sdk.core.transformation import (
+    Dropped,
+    Kind,
+    Legal,
+    Move,
+    Rejection,
+    Rules,
+    Step,
+    Trace,
+    line_numbers,
+)
+from perfdojo_sdk.hookspecs.types import Target
+from perfdojo_sdk.plugins import Plugins
+from perfdojo_sdk.store.traces import SavedTrace, Strict
+
+MAX_FILE_BYTES = 8 << 20
+
+
+class SaveError(DojoError):
+    """A saved game cannot be read or written."""
+
+
+class SavedGame(Strict):
+    """The file form of a game."""
+
+    schema_version: Literal[1] = Field(1, alias="schema")
+    target: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$", max_length=64)]
+    trace: SavedTrace
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+@dataclass(frozen=True)
+class Game:
+    """One game. Make it with :meth:`new`, :meth:`load` or :meth:`from_trace`."""
+
+    target: Target
+    rules: Rules = field(repr=False)
+    trace: Trace = field(repr=False)
+
+    @staticmethod
+    def new(plugins: Plugins, target: str, program: Program | str) -> Game:
+        """A game on ``program`` (or its text) for the target named ``target``."""
+        found = plugins.target(target)
+        rules = plugins.rules(found)
+        root = parse(program, rules.dialect) if isinstance(program, str) else program
+        return Game(found, rules, Trace(root))
+
+    @staticmethod
+    def load(plugins: Plugins, path: Path) -> Game:
+        """Read and replay a saved game.
+
+        :class:`SaveError` when the file is no saved game, :class:`MoveError` when a move no
+        longer applies (which one, and why).
+        """
+        saved = read_saved(path)
+        target = plugins.target(saved.target)
+        rules = plugins.rules(target)
+        return Game(target, rules, saved.trace.replay(rules))
+
+    def save(self, path: Path) -> None:
+        """Write the game; the file is complete or untouched."""
+        write_atomically(path, json.dumps(self.as_json(), indent=2) + "\n")
+
+    def as_json(self) -> dict[str, object]:
+        return {"schema": 1, "target": self.target.name, "trace": self.trace.as_json()}
+
+    @property
+    def program(self) -> Program:
+        """The program as it stands."""
+        return self.trace.program
+
+    def show(self, ids: bool = False) -> str:
+        """The program's text; with ``ids``, the places that start on each line stand beside it."""
+        text = self.program.text
+        if not ids:
+            return text
+        at: dict[int, list[str]] = {}
+        for node, line in line_numbers(self.program).items():
+            at.setdefault(line, []).append(node)
+        lines = text.splitlines()
+        width = max(map(len, lines))
+        marked = [
+            f"{line:{width}}  # {' '.join(at[number])}" if number in at else line
+            for number, line in enumerate(lines, 1)
+        ]
+        return "\n".join(marked) + "\n"
+
+    def candidates(self) -> Iterator[Move]:
+        """Every move worth checking, legal or not."""
+        return self.rules.candidates(self.program)
+
+    def moves(self, most: Kind = Kind.DECLARED_LAW) -> Iterator[Step]:
+        """Every legal move of a kind up to ``most``, applied."""
+        return self.rules.steps(self.program, most)
+
+    def check(self, move: Move) -> Legal | Rejection:
+        """Whether ``move`` is legal here; if not, the reason, vetoes of plugins included."""
+        result = self.rules.attempt(self.program, move)
+        return result.legal if isinstance(result, Step) else result
+
+    def apply(self, move: Move) -> Game:
+        """The game with one more move; :class:`MoveError` when it is not legal."""
+        return replace(self, trace=self.trace.play(self.rules, move))
+
+    def undo(self, position: int) -> tuple[Game, tuple[Dropped, ...]]:
+        """Take out move ``position`` (from 0), and the later moves that no longer apply without it."""
+        trace, dropped = self.trace.undo(self.rules, position)
+        return replace(self, trace=trace), dropped
+
+
+def read_saved(path: Path) -> SavedGame:
+    """A saved game's data, checked but not yet replayed."""
+    hint = "give a file that `apply` or Game.save wrote"
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise SaveError("PD-J001", f"cannot read {path}: {error.strerror}", hint=hint) from None
+    if len(content) > MAX_FILE_BYTES:
+        raise SaveError("PD-J002", f"{path} is larger than {MAX_FILE_BYTES} bytes", hint=hint)
+    try:
+        return SavedGame.model_validate_json(content)
+    except ValidationError as error:
+        raise SaveError("PD-J002", f"{path} is no saved game", why=first_error(error), hint=hint) from None
+
+
+def first_error(error: ValidationError) -> str:
+    """The first thing that is wrong, with its place in the file."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    return f"{place}: {first['msg']}" if place else str(first["msg"])
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write beside ``path`` and rename, so that no reader ever sees half a file."""
+    data = content.encode() if isinstance(content, str) else content
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+    except OSError as error:
+        raise SaveError("PD-J004", f"cannot write {path}: {error.strerror}") from None

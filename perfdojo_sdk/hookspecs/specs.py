@@ -1,0 +1,98 @@
+"""Every hook that a plugin may implement, each with one sentence. Implement what you need.
+
+A plugin is a module (or any object) with functions of these names, marked by :data:`hookimpl`,
+and a line ``PERFDOJO_API = (0, 1)``; an entry point of the group ``perfdojo_sdk.plugins`` names
+it. Hooks register objects once and are asked for one target at a time; a plugin answers None,
+or nothing, for targets that it does not know. Arguments that an implementation does not need
+may be left out of its signature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import pluggy
+
+if TYPE_CHECKING:
+    from perfdojo_sdk.core.program import Program
+    from perfdojo_sdk.core.transformation import LegalityCheck, Transformation
+    from perfdojo_sdk.hookspecs.types import (
+        Bound,
+        CodeGenerator,
+        HeuristicPass,
+        MachineFigures,
+        Operator,
+        Runner,
+        Target,
+        Unavailable,
+    )
+
+#: (major, minor) of this contract. While major is 0, plugin and SDK must agree on both.
+API_VERSION = (0, 1)
+
+PROJECT = "perfdojo"
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+# -- collected: every plugin contributes -------------------------------------------------------------
+
+
+@hookspec
+def perfdojo_targets() -> Iterable[Target]:  # type: ignore[empty-body]
+    """The targets that this plugin brings."""
+
+
+@hookspec
+def perfdojo_transformations(target: Target) -> Iterable[Transformation]:  # type: ignore[empty-body]
+    """Moves that ``target`` has beside the generic ones; names start with ``PREFIX/``."""
+
+
+@hookspec
+def perfdojo_legality_checks(target: Target) -> Iterable[LegalityCheck]:  # type: ignore[empty-body]
+    """Vetoes over moves on ``target``; a veto stands whatever any other plugin says."""
+
+
+@hookspec
+def perfdojo_operators() -> Iterable[Operator]:  # type: ignore[empty-body]
+    """Kernels by name: builders from sizes to the text of an initial program."""
+
+
+# -- first result: the plugin that brings the target is asked first, then the others ----------------
+
+
+@hookspec(firstresult=True)
+def perfdojo_code_generator(target: Target) -> CodeGenerator | None:
+    """What turns a program into source text for ``target``."""
+
+
+@hookspec(firstresult=True)
+def perfdojo_runner(target: Target) -> Runner | None:
+    """What compiles, runs and times a kernel on ``target``."""
+
+
+@hookspec(firstresult=True)
+def perfdojo_heuristic_pass(target: Target) -> HeuristicPass | None:
+    """What an expert would play on ``target``."""
+
+
+@hookspec(firstresult=True)
+def perfdojo_math_accuracy(target: Target) -> Mapping[str, float] | None:
+    """Largest error in ulp of each function (``exp`` ...) as emitted for ``target``."""
+
+
+@hookspec(firstresult=True)
+def perfdojo_machine_figures(target: Target, refresh: bool) -> MachineFigures | None:
+    """Speeds of this machine as measured for ``target``, kept from earlier unless ``refresh``."""
+
+
+@hookspec(firstresult=True)
+def perfdojo_roofline_bound(
+    program: Program, target: Target, threads: int, figures: MachineFigures
+) -> Bound | None:
+    """A time that ``program`` cannot beat on ``threads`` threads of a machine with these figures."""
+
+
+@hookspec(firstresult=True)
+def perfdojo_unavailable(target: Target) -> Unavailable | None:
+    """Why ``target`` cannot run on this machine and what would mend it; None when it can."""

@@ -1,0 +1,1 @@
+"""Kernels: operators as builders of initial programs, and the words that select them."""

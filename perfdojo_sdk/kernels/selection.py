@@ -1,0 +1,233 @@
+"""Which kernels to build: ``softmax matmul[m=64,n=64,k=64] my_kernel.dojo``, read with suspicion.
+
+An item is an operator's name (all its default sizes), a name with sizes in brackets (by position
+or by name), or the path of a ``.dojo`` file. Blanks, or commas outside brackets, separate items.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from perfdojo_sdk.core.dialect import CORE_DIALECT, Dialect
+from perfdojo_sdk.core.errors import DojoError, NothingFoundError, ProgramError, closest
+from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.text import MAX_CHARACTERS, MAX_NUMBER, parse
+from perfdojo_sdk.hookspecs.types import ArraySpec, Operator
+
+MAX_SELECTION = 10_000
+MAX_KERNELS = 1_000
+
+_ITEM = re.compile(r"\s*,?\s*(?P<name>[^\s,\[\]]+)(?:\[(?P<sizes>[^\[\]]*)\])?")
+_SIZE = re.compile(r"\s*(?:(?P<name>[A-Za-z_]\w*)\s*=\s*)?(?P<size>\d{1,10})\s*", re.ASCII)
+
+
+class SelectionError(DojoError):
+    """A selection of kernels that cannot be read, or asks for what does not exist."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel to build: an operator at one shape."""
+
+    name: str
+    """Unique in a library, an identifier: ``softmax_24576x512_f32``."""
+    operator: str
+    program: Program = field(repr=False)
+    """The initial program."""
+    sizes: tuple[tuple[str, int], ...] = ()
+    """Parameters of the operator; empty for a program from a file."""
+
+    @property
+    def symbol(self) -> str:
+        """Its function in C."""
+        return f"pd_{self.name}"
+
+    @cached_property
+    def inputs(self) -> tuple[ArraySpec, ...]:
+        return array_specs(self.program, self.program.inputs)
+
+    @cached_property
+    def outputs(self) -> tuple[ArraySpec, ...]:
+        return array_specs(self.program, self.program.outputs)
+
+
+def array_specs(program: Program, names: Sequence[str]) -> tuple[ArraySpec, ...]:
+    buffers = [program.buffer_of[name] for name in names]
+    return tuple(ArraySpec(n, b.shape, b.dtype) for n, b in zip(names, buffers, strict=True))
+
+
+def instantiate(operator: Operator, sizes: Sequence[int], dialect: Dialect = CORE_DIALECT) -> Kernel:
+    """The kernel of ``operator`` at ``sizes``, in the order of its parameters."""
+    if len(sizes) != len(operator.parameters):
+        raise SelectionError(
+            "PD-K002",
+            f"{operator.name} takes {len(operator.parameters)} sizes, {len(sizes)} are given",
+            hint=f"write {usage(operator)}",
+        )
+    for parameter, size in zip(operator.parameters, sizes, strict=True):
+        if not 1 <= size <= MAX_NUMBER:
+            what = f"{operator.name}: {parameter.name} is {size}, it must be 1 .. {MAX_NUMBER}"
+            raise SelectionError("PD-K003", what, hint=f"{parameter.name}: {parameter.doc}")
+    program = _build(operator, sizes, dialect)
+    name = f"{operator.name}_{'x'.join(map(str, sizes))}_{_dtype(program)}"
+    named = tuple(zip((p.name for p in operator.parameters), sizes, strict=True))
+    return Kernel(name, operator.name, program, named)
+
+
+def _build(operator: Operator, sizes: Sequence[int], dialect: Dialect) -> Program:
+    """Run a plugin's builder; whatever it does wrong becomes an error that names the operator."""
+    hint = f"report it to the plugin that brings {operator.name}"
+    try:
+        text = operator.build(*sizes)
+    except Exception as error:
+        what = f"operator {operator.name} failed to build its program"
+        raise ProgramError("PD-K004", what, why=f"{type(error).__name__}: {error}", hint=hint) from error
+    program = parse(text, dialect, file=f"<operator {operator.name}>")
+    if program.name != operator.name:
+        raise ProgramError(
+            "PD-K004", f"operator {operator.name} built a kernel named {program.name}", hint=hint
+        )
+    return program
+
+
+def read_file(path: Path, dialect: Dialect = CORE_DIALECT) -> Kernel:
+    """The kernel in a ``.dojo`` file."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            text = file.read(MAX_CHARACTERS + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise SelectionError("PD-K005", f"cannot read {path}: {reason}", hint="give a .dojo file") from None
+    program = parse(text, dialect, file=str(path))
+    first = program.buffer_of[(program.inputs or program.outputs)[0]]
+    name = f"{program.name}_{'x'.join(map(str, first.shape)) or 'scalar'}_{_dtype(program)}"
+    return Kernel(name, program.name, program)
+
+
+def _dtype(program: Program) -> str:
+    return program.buffer_of[program.outputs[0]].dtype
+
+
+def usage(operator: Operator) -> str:
+    """How to ask for an operator: ``softmax[rows,cols]``."""
+    return f"{operator.name}[{','.join(p.name for p in operator.parameters)}]"
+
+
+def select(
+    selection: str | Sequence[str], operators: Mapping[str, Operator], dialect: Dialect = CORE_DIALECT
+) -> tuple[Kernel, ...]:
+    """The kernels that ``selection`` names, in its order, each once.
+
+    Errors: :class:`SelectionError` for words that cannot be understood,
+    :class:`NothingFoundError` for an empty selection.
+    """
+    text = selection if isinstance(selection, str) else " ".join(selection)
+    if len(text) > MAX_SELECTION:
+        raise SelectionError("PD-K001", f"a selection has at most {MAX_SELECTION} characters")
+    kernels: dict[str, Kernel] = {}
+    for kernel in _kernels(text, operators, dialect):
+        other = kernels.setdefault(kernel.name, kernel)
+        if other.program != kernel.program:
+            what = f"two different kernels are both named {kernel.name}"
+            raise SelectionError("PD-K006", what, hint="rename the kernel in one of the files")
+        if len(kernels) > MAX_KERNELS:
+            raise SelectionError("PD-K001", f"a selection names at most {MAX_KERNELS} kernels")
+    if not kernels:
+        known = ", ".join(sorted(operators))
+        raise NothingFoundError("PD-K007", "the selection names no kernel", hint=f"known: {known}")
+    _refuse_ambiguous(kernels.values())
+    return tuple(kernels.values())
+
+
+def default_selection(
+    operators: Mapping[str, Operator], dialect: Dialect = CORE_DIALECT
+) -> tuple[Kernel, ...]:
+    """Every operator at its default sizes."""
+    return tuple(
+        instantiate(operator, sizes, dialect)
+        for operator in operators.values()
+        for sizes in operator.defaults
+    )
+
+
+def _refuse_ambiguous(kernels: Iterable[Kernel]) -> None:
+    """A library finds a kernel by operator and input shapes, so these must tell kernels apart."""
+    seen: dict[tuple[object, ...], Kernel] = {}
+    for kernel in kernels:
+        key = (kernel.operator, *((i.shape, i.dtype) for i in kernel.inputs))
+        other = seen.setdefault(key, kernel)
+        if other is not kernel:
+            what = (
+                f"{other.name} and {kernel.name} are both called {kernel.operator} and take the same inputs"
+            )
+            raise SelectionError("PD-K006", what, hint="give one of them another name")
+
+
+def _kernels(text: str, operators: Mapping[str, Operator], dialect: Dialect) -> Iterator[Kernel]:
+    for name, sizes in _items(text):
+        if name.endswith(".dojo"):
+            if sizes is not None:
+                raise SelectionError("PD-K001", f"{name} is a file and takes no sizes")
+            yield read_file(Path(name), dialect)
+            continue
+        operator = operators.get(name)
+        if operator is None:
+            hint = closest(name, list(operators))
+            raise SelectionError("PD-K008", f"unknown kernel {_shown(name)}", hint=hint)
+        wanted = operator.defaults if sizes is None else (_sizes(operator, sizes),)
+        if not wanted:
+            what = f"{name} has no default sizes"
+            raise SelectionError("PD-K002", what, hint=f"write {usage(operator)}")
+        for each in wanted:
+            yield instantiate(operator, each, dialect)
+
+
+def _items(text: str) -> Iterator[tuple[str, str | None]]:
+    """(name, what stands in its brackets) of each item."""
+    text = text.strip().rstrip(",").rstrip()
+    position = 0
+    while position < len(text):
+        match = _ITEM.match(text, position)
+        if not match:
+            what = f"cannot read the selection at {_shown(text[position:])}"
+            raise SelectionError("PD-K001", what, hint="write for example: softmax matmul[64,64,64]")
+        yield match["name"], match["sizes"]
+        position = match.end()
+
+
+def _sizes(operator: Operator, text: str) -> tuple[int, ...]:
+    """The sizes in brackets, by position or by name, in the order of the parameters."""
+    names = [p.name for p in operator.parameters]
+    hint = f"write {usage(operator)} with a number for each"
+    given: dict[str, int] = {}
+    positional: list[int] = []
+    for part in text.split(","):
+        match = _SIZE.fullmatch(part)
+        if not match:
+            raise SelectionError("PD-K002", f"{operator.name}: {_shown(part)} is not a size", hint=hint)
+        if match["name"] is None:
+            positional.append(int(match["size"]))
+        elif match["name"] not in names:
+            what = f"{operator.name} has no parameter {_shown(match['name'])}"
+            raise SelectionError("PD-K002", what, hint=closest(match["name"], names))
+        elif match["name"] in given:
+            raise SelectionError("PD-K002", f"{operator.name}: {match['name']} is given twice", hint=hint)
+        else:
+            given[match["name"]] = int(match["size"])
+    if positional and given:
+        raise SelectionError("PD-K002", f"{operator.name}: sizes by position or by name, not both", hint=hint)
+    if given:
+        missing = [n for n in names if n not in given]
+        if missing:
+            raise SelectionError("PD-K002", f"{operator.name}: {', '.join(missing)} is missing", hint=hint)
+        return tuple(given[n] for n in names)
+    return tuple(positional)
+
+
+def _shown(text: str) -> str:
+    """A piece of hostile input, short and printable."""
+    return ascii(text if len(text) <= 40 else text[:40] + "...")

@@ -1,0 +1,120 @@
+"""Arrays at the border to C: what callers pass becomes a view that a kernel may use, or an error.
+
+Nothing is copied or converted. NumPy arrays, and whatever speaks ``__array_interface__`` or
+DLPack on the CPU (PyTorch tensors among them), are accepted when shape, dtype and strides are
+exactly the kernel's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from perfdojo_sdk.core.errors import DojoError
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+ALIGNMENT = 64
+MAX_THREADS = 1024
+
+#: dtype of a program -> NumPy's; dtypes that NumPy lacks cannot cross the border.
+NUMPY = {
+    "f64": "float64", "f32": "float32", "f16": "float16", "i64": "int64", "i32": "int32", "i16": "int16",
+    "i8": "int8", "u32": "uint32", "u16": "uint16", "u8": "uint8", "bool": "bool",
+}  # fmt: skip
+DTYPES = {np.dtype(numpy): ours for ours, numpy in NUMPY.items()}
+
+
+class ArgumentTypeError(DojoError, TypeError):
+    """An argument of the wrong kind: no array, another dtype, another device."""
+
+
+class ArgumentValueError(DojoError, ValueError):
+    """An array of the wrong shape, with gaps, read-only, or overlapping another one."""
+
+
+def view(value: Any, name: str) -> Array:
+    """``value`` as an array over the same memory."""
+    if isinstance(value, np.ndarray):
+        return value
+    if hasattr(value, "__array_interface__"):
+        return np.asarray(value)
+    if not hasattr(value, "__dlpack__"):
+        what = f"{name} is {type(value).__name__}, expected an array"
+        raise ArgumentTypeError("PD-L010", what, hint="pass a NumPy array, or one that speaks DLPack")
+    try:
+        return np.from_dlpack(value)
+    except Exception as error:
+        why = " ".join(str(error).split())[:200]
+        what = f"{name} cannot be read through DLPack"
+        raise ArgumentTypeError("PD-L010", what, why=why, hint="move it to the CPU and detach it") from error
+
+
+def writable_view(value: Any, name: str) -> Array:
+    """``value`` as an array over the same memory that may be written."""
+    array = view(value, name)
+    if not array.flags.writeable and not isinstance(value, np.ndarray) and hasattr(value, "__array__"):
+        # Older DLPack cannot say "writable"; __array__ may, and is trusted when it did not copy.
+        other = np.asarray(value)
+        if other.ctypes.data == array.ctypes.data and other.strides == array.strides:
+            array = other
+    if not array.flags.writeable:
+        raise ArgumentValueError("PD-L013", f"{name} is read-only", hint="pass a writable array")
+    return array
+
+
+def check_layout(array: Array, name: str) -> None:
+    """C order, no gaps, aligned to its elements, the machine's byte order."""
+    if not array.flags.c_contiguous:
+        what = f"{name} has strides {array.strides} bytes, expected an array in C order without gaps"
+        raise ArgumentValueError("PD-L012", what, hint="pass numpy.ascontiguousarray of it")
+    if not array.flags.aligned or not array.dtype.isnative:
+        what = f"{name} is not aligned to its elements, or not in this machine's byte order"
+        raise ArgumentValueError("PD-L012", what, hint="pass a fresh copy of it")
+
+
+def refuse_overlap(outputs: Sequence[tuple[str, Array]], others: Sequence[tuple[str, Array]]) -> None:
+    """An output shares no memory with an input, the workspace or another output."""
+    for k, (name, output) in enumerate(outputs):
+        for other_name, other in (*others, *outputs[:k]):
+            if np.may_share_memory(output, other):
+                what = f"{name} and {other_name} overlap in memory"
+                raise ArgumentValueError("PD-L014", what, hint="pass separate arrays")
+
+
+def aligned_empty(shape: tuple[int, ...], dtype: Any) -> Array:
+    """An uninitialised array that starts on a cache line."""
+    dtype = np.dtype(dtype)
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    raw = np.empty(size + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    array: Array = raw[start : start + size].view(dtype).reshape(shape)
+    return array
+
+
+def thread_count(threads: Any) -> int:
+    """``threads``, else ``PERFDOJO_NUM_THREADS``, else all cores that this process may use."""
+    if threads is None:
+        given = os.environ.get("PERFDOJO_NUM_THREADS", "").strip()
+        if not given:
+            return available_cores()
+        if not given.isascii() or not given.isdigit() or not 1 <= int(given[:9]) <= MAX_THREADS:
+            what = f"PERFDOJO_NUM_THREADS is {given[:40]!r}, expected 1 .. {MAX_THREADS}"
+            raise ArgumentValueError("PD-L015", what, hint="unset it to use all cores")
+        return int(given)
+    if isinstance(threads, bool) or not isinstance(threads, (int, np.integer)):
+        what = f"threads is {type(threads).__name__}, expected an integer"
+        raise ArgumentTypeError("PD-L015", what, hint="pass threads=1, or leave it out for all cores")
+    if not 1 <= threads <= MAX_THREADS:
+        what = f"threads is {threads}, expected 1 .. {MAX_THREADS}"
+        raise ArgumentValueError("PD-L015", what, hint="leave it out for all cores")
+    return int(threads)
+
+
+def available_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return min(len(os.sched_getaffinity(0)), MAX_THREADS)
+    return min(os.cpu_count() or 1, MAX_THREADS)

@@ -1,0 +1,139 @@
+"""Build a library: each kernel in turn, then one package. Stops anywhere, continues where it stopped.
+
+Every finished kernel is a record on disk before the next one starts. A second run with the same
+programs, plugins, compiler, device and settings takes it from there.
+"""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perfdojo_sdk.core.errors import NothingFoundError
+from perfdojo_sdk.hookspecs.types import MachineFigures, Target
+from perfdojo_sdk.kernels.selection import Kernel
+from perfdojo_sdk.library.forge import Forge, Found, Rejected, Settings
+from perfdojo_sdk.library.manifest import LibraryError, Manifest
+from perfdojo_sdk.library.package import package
+from perfdojo_sdk.plugins import Plugins
+
+if TYPE_CHECKING:
+    from perfdojo_sdk.store.database import Records
+
+RECORDS = "records.sqlite"
+
+
+class Observer:
+    """Who wants to know how far a build is; override what is of interest."""
+
+    def started(self, kernel: Kernel, number: int, count: int) -> None:
+        """Kernel ``number`` (from 1) of ``count`` begins."""
+
+    def stage(self, kernel: Kernel, stage: str) -> None:
+        """``searching``, ``compiling``, ``verifying`` or ``measuring`` begins."""
+
+    def finished(self, result: KernelResult) -> None:
+        """A kernel is ready, or is left out."""
+
+    def packaging(self, count: int) -> None:
+        """``count`` kernels are being linked and written."""
+
+
+@dataclass(frozen=True)
+class KernelResult:
+    """What became of one kernel."""
+
+    kernel: Kernel
+    found: Found | None
+    failure: str = ""
+    """Why it is not in the library."""
+
+
+@dataclass(frozen=True)
+class BuildResult:
+    """What became of a build."""
+
+    directory: Path
+    manifest: Manifest | None
+    """None when no kernel could enter a library; then nothing was written."""
+    results: tuple[KernelResult, ...]
+
+    @property
+    def failed(self) -> tuple[KernelResult, ...]:
+        return tuple(r for r in self.results if r.found is None)
+
+
+def default_directory(target: str) -> Path:
+    return Path("build", "library", target)
+
+
+def build_library(
+    plugins: Plugins,
+    target: Target,
+    kernels: Sequence[Kernel],
+    directory: Path | None = None,
+    settings: Settings | None = None,
+    observer: Observer | None = None,
+    figures: MachineFigures | None = None,
+) -> BuildResult:
+    """Build ``kernels`` for ``target`` into ``directory``.
+
+    ``figures``: the machine's speeds, for the roofline; by default the plugin measures them.
+    :class:`LibraryError` when another build writes there or the toolchain does not work,
+    :class:`NothingFoundError` without kernels. KeyboardInterrupt passes through; what was
+    finished is kept.
+    """
+    if not kernels:
+        raise NothingFoundError("PD-K007", "there is no kernel to build", hint="see: perfdojo-sdk kernels")
+    directory = directory or default_directory(target.name)
+    observer = observer or Observer()
+    from perfdojo_sdk.store.database import Records
+
+    with exclusive(directory), Records(directory / RECORDS) as records:
+        forge = Forge(plugins, target, settings or Settings(), figures)
+        results = []
+        for number, kernel in enumerate(kernels, 1):
+            observer.started(kernel, number, len(kernels))
+            results.append(_one(forge, records, kernel, observer))
+            observer.finished(results[-1])
+        ready = [r.found for r in results if r.found is not None]
+        manifest = None
+        if ready:
+            observer.packaging(len(ready))
+            manifest = package(forge, ready, directory)
+        return BuildResult(directory, manifest, tuple(results))
+
+
+def _one(forge: Forge, records: Records, kernel: Kernel, observer: Observer) -> KernelResult:
+    """One kernel: from the records, or built now and recorded."""
+    key = forge.key(kernel)
+    record = records.find(key)
+    found = forge.restore(kernel, record) if record else None
+    if found is None:
+        try:
+            found = forge.build(kernel, observer)
+        except Rejected as reason:
+            return KernelResult(kernel, None, str(reason))
+        records.add(key, found.record)
+    return KernelResult(kernel, found)
+
+
+@contextmanager
+def exclusive(directory: Path) -> Iterator[None]:
+    """Hold ``directory`` against other builds; the lock ends with the process, however it ends."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = (directory / ".lock").open("w")
+    except OSError as error:
+        raise LibraryError("PD-L024", f"cannot write to {directory}: {error.strerror}") from None
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            what = f"another build is writing to {directory}"
+            raise LibraryError("PD-L025", what, hint="wait for it, or choose another folder") from None
+        yield

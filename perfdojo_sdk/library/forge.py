@@ -1,0 +1,352 @@
+"""One kernel from its initial program to a verified, measured record, or to a reason why not.
+
+The target's expert pass plays; whatever it plays must pass the three legs of verification on the
+compiled code. When it does not, or is slower, the initial program takes its place and the record
+says so: a library never stays empty because a pass went wrong.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.core.text import parse
+from perfdojo_sdk.core.transformation import Kind, Trace
+from perfdojo_sdk.hookspecs.types import (
+    Artifact,
+    Bound,
+    Failure,
+    KernelSource,
+    MachineFigures,
+    Measurement,
+    RunRequest,
+    Target,
+)
+from perfdojo_sdk.kernels.selection import Kernel
+from perfdojo_sdk.library import verification
+from perfdojo_sdk.library.arrays import available_cores
+from perfdojo_sdk.library.manifest import LibraryError
+from perfdojo_sdk.plugins import Plugins
+from perfdojo_sdk.store.records import (
+    Figure,
+    KernelRecord,
+    RecordKey,
+    RooflineBound,
+    Timing,
+    Verification,
+    sha256,
+)
+from perfdojo_sdk.store.traces import SavedTrace
+
+#: A time below this fraction of a calibrated bound is not believed.
+SUSPECT = 0.85
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to build; part of each record's key."""
+
+    threads: int = field(default_factory=available_cores)
+    seed: int = 0
+    repeats: int = 100
+    """Most timed calls of a program."""
+    budget_s: float = 1.0
+    """Time for the timed calls of a program."""
+    timeout_s: float = 120.0
+    """Time for one run in the child process, set-up included."""
+    most: Kind = Kind.DECLARED_LAW
+    """What moves may change."""
+
+    def as_figures(self) -> dict[str, Figure]:
+        return {
+            "threads": self.threads,
+            "seed": self.seed,
+            "repeats": self.repeats,
+            "budget_s": self.budget_s,
+            "timeout_s": self.timeout_s,
+            "most": self.most.label,
+        }
+
+
+class Watch(Protocol):
+    """Who wants to know how far one kernel is."""
+
+    def stage(self, kernel: Kernel, stage: str) -> None: ...
+
+
+class Rejected(Exception):
+    """A candidate does not enter the library, and why. Never leaves this package."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A kernel ready for a library."""
+
+    kernel: Kernel
+    source: KernelSource
+    record: KernelRecord
+    reused: bool = False
+    """Taken from the records, not built now."""
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """A program on its way: as far as it came, and why not farther."""
+
+    trace: Trace
+    source: KernelSource | None = None
+    artifact: Artifact | None = None
+    measured: Measurement | None = None
+    failure: str = ""
+
+    @property
+    def label(self) -> str:
+        return "what the pass found" if self.trace.steps else "the initial program"
+
+
+def _slower(final: _Attempt, initial: _Attempt) -> bool:
+    """Whether both ran, in the same way, and the initial program won."""
+    a, b = final.measured, initial.measured
+    return a is not None and b is not None and a.provenance == b.provenance and b.median < a.median
+
+
+def _said(error: Exception) -> str:
+    return error.what if isinstance(error, DojoError) else f"{type(error).__name__}: {error}"
+
+
+def _words(failure: Failure) -> str:
+    """A failure on one line."""
+    return f"{failure.reason}: {failure.detail.partition(chr(10))[0]}"
+
+
+class Forge:
+    """Everything that building kernels for one target needs, looked up once."""
+
+    def __init__(
+        self, plugins: Plugins, target: Target, settings: Settings, figures: MachineFigures | None = None
+    ) -> None:
+        self.target, self.settings, self.plugins = target, settings, plugins
+        self.rules = plugins.rules(target)
+        self.generator = plugins.code_generator(target)
+        self.runner = plugins.runner(target)
+        self.expert = plugins.heuristic_pass(target)
+        self.accuracy = plugins.math_accuracy(target)
+        self.figures = figures or plugins.machine_figures(target)
+        self.fingerprints = plugins.fingerprints()
+        self.device = self.runner.device()
+        self.toolchain = self._probe_toolchain()
+
+    def _probe_toolchain(self) -> str:
+        """Compile the smallest kernel: names the toolchain and shows that there is one."""
+        program = parse("kernel probe(x) -> y\nx f32 [1] heap\ny f32 [1] heap\n\n1 y[{0}] = x[{0}]\n")
+        artifact = self.runner.compile(self.generator.generate(program, "pd_probe"))
+        if isinstance(artifact, Failure):
+            what = f"the compiler of target {self.target.name} does not work"
+            raise LibraryError("PD-L020", what, why=artifact.detail, hint="see: perfdojo-sdk targets")
+        return artifact.toolchain
+
+    def key(self, kernel: Kernel) -> RecordKey:
+        capabilities = json.dumps(self.target.capabilities.model_dump(mode="json"), sort_keys=True)
+        return RecordKey(
+            kernel=kernel.name,
+            program_sha256=sha256(kernel.program.text),
+            target=self.target.name,
+            target_sha256=sha256(capabilities),
+            device=self.device,
+            toolchain=self.toolchain,
+            plugins=self.fingerprints,
+            settings=self.settings.as_figures(),
+        )
+
+    # -- reuse -------------------------------------------------------------------------------
+
+    def restore(self, kernel: Kernel, record: KernelRecord) -> Found | None:
+        """The kernel from its record; None when the record does not lead to the same source again."""
+        try:
+            trace = record.trace.replay(self.rules)
+            source = self.generator.generate(trace.program, kernel.symbol)
+        except DojoError:
+            return None
+        same = source_sha256(source) == record.source_sha256 and record.verification.passed
+        return Found(kernel, source, record, reused=True) if same else None
+
+    # -- building ----------------------------------------------------------------------------
+
+    def build(self, kernel: Kernel, watch: Watch) -> Found:
+        """Find, measure and verify; :class:`Rejected` when not even the initial program passes.
+
+        The expert's result and the initial program are both timed; the faster one that passes
+        verification is kept.
+        """
+        notes: list[str] = []
+        watch.stage(kernel, "searching")
+        trace = self._play(kernel, notes)
+        initial = self._attempt(kernel, Trace(kernel.program), watch)
+        order = [initial]
+        if trace.steps:
+            final = self._attempt(kernel, trace, watch)
+            order.insert(0, final)
+            if _slower(final, initial):
+                notes.append("the initial program is kept: what the pass found is slower")
+                order.reverse()
+        reasons = []
+        for attempt in order:
+            try:
+                return self._accept(kernel, attempt, initial, notes, watch)
+            except Rejected as reason:
+                reasons.append(str(reason))
+                notes.append(f"{attempt.label} is left out: {reason}")
+        raise Rejected("; ".join(dict.fromkeys(reasons)))
+
+    def _play(self, kernel: Kernel, notes: list[str]) -> Trace:
+        """What the expert plays, or the initial program and a note."""
+        root = Trace(kernel.program)
+        if self.expert is None:
+            notes.append(f"the initial program is kept: no pass for target {self.target.name}")
+            return root
+        try:
+            trace = self.expert(kernel.program, self.rules, self.target)
+        except Exception as error:  # a plugin's code: whatever it does, the library goes on
+            notes.append(f"the initial program is kept: the pass failed ({_said(error)})")
+            return root
+        if trace.root != kernel.program:
+            notes.append("the initial program is kept: the pass played on another program")
+            return root
+        if trace.kind > self.settings.most:
+            notes.append(f"the initial program is kept: the pass {trace.kind.label}")
+            return root
+        return trace
+
+    def _attempt(self, kernel: Kernel, trace: Trace, watch: Watch) -> _Attempt:
+        """Generate, compile and time; what goes wrong is the attempt's failure."""
+        watch.stage(kernel, "compiling")
+        try:
+            source = self.generator.generate(trace.program, kernel.symbol)
+        except Exception as error:  # a plugin's code, as above
+            return _Attempt(trace, failure=f"no code can be generated: {_said(error)}")
+        artifact = self.runner.compile(source)
+        if isinstance(artifact, Failure):
+            return _Attempt(trace, source, failure=_words(artifact))
+        watch.stage(kernel, "measuring")
+        measured = self._time(artifact)
+        if isinstance(measured, Failure):
+            return _Attempt(trace, source, artifact, failure=_words(measured))
+        return _Attempt(trace, source, artifact, measured)
+
+    def _accept(
+        self, kernel: Kernel, attempt: _Attempt, initial: _Attempt, notes: list[str], watch: Watch
+    ) -> Found:
+        """Verify an attempt that ran; :class:`Rejected` with the first thing that is wrong."""
+        if attempt.source is None or attempt.artifact is None or attempt.measured is None:
+            raise Rejected(attempt.failure)
+        measured, bound = self._plausible(kernel, attempt.artifact, attempt.measured, notes)
+        watch.stage(kernel, "verifying")
+        verified = self._verify(attempt.trace, attempt.artifact)
+        if not verified.passed:
+            raise Rejected(f"verification failed ({verified.failure})")
+        if initial.measured is None:
+            notes.append(f"the initial program has no time: {initial.failure}")
+        record = KernelRecord(
+            trace=SavedTrace.of(attempt.trace),
+            program=attempt.trace.program.text,
+            source_sha256=source_sha256(attempt.source),
+            kind=attempt.trace.kind.label,
+            laws=tuple(sorted(attempt.trace.laws)),
+            verification=verified,
+            initial=Timing.of(initial.measured) if initial.measured else None,
+            final=Timing.of(measured),
+            bound=bound,
+            output_sha256=self.output_sha256(measured),
+            notes=tuple(notes),
+        )
+        return Found(kernel, attempt.source, record)
+
+    def _verify(self, trace: Trace, artifact: Artifact) -> Verification:
+        settings = self.settings
+        try:
+            return verification.verify(
+                trace, self.rules, artifact, self.runner, self.accuracy, settings.threads, settings.seed
+            )
+        except DojoError as error:
+            raise Rejected(f"verification stopped: {error.what}") from error
+
+    # -- measuring ---------------------------------------------------------------------------
+
+    def request(self) -> RunRequest:
+        """The run that a library's figures come from; ``bench`` repeats it."""
+        return RunRequest(
+            seed=self.settings.seed,
+            threads=self.settings.threads,
+            repeats=self.settings.repeats,
+            budget_s=self.settings.budget_s,
+            timeout_s=self.settings.timeout_s,
+        )
+
+    def _time(self, artifact: Artifact) -> Measurement | Failure:
+        measured = self.runner.run(artifact, self.request())
+        if isinstance(measured, Measurement) and not measured.seconds:
+            return Failure("runtime", "the runner timed no call")
+        return measured
+
+    def _plausible(
+        self, kernel: Kernel, artifact: Artifact, measured: Measurement, notes: list[str]
+    ) -> tuple[Measurement, RooflineBound | None]:
+        """Doubt what beats a calibrated bound by far: the time first, then the calibration.
+
+        :class:`Rejected` when a second run and fresh figures of the machine agree that it cannot be.
+        """
+        bound = self._bound(kernel)
+        if bound is None:
+            return measured, None
+        if not bound.calibrated:
+            if measured.median < SUSPECT * bound.seconds:
+                notes.append("faster than the roofline, whose figures are not measured on this device")
+            return measured, RooflineBound.of(bound)
+        if measured.median < SUSPECT * bound.seconds:
+            measured = self._again(artifact)
+        if measured.median < SUSPECT * bound.seconds:
+            self.figures = self.plugins.machine_figures(self.target, refresh=True)
+            bound = self._bound(kernel) or bound
+        if measured.median < SUSPECT * bound.seconds:
+            raise Rejected(f"suspect: {measured.median:.3g} s beats the roofline of {bound.seconds:.3g} s")
+        return measured, RooflineBound.of(bound)
+
+    def _bound(self, kernel: Kernel) -> Bound | None:
+        return self.plugins.roofline_bound(kernel.program, self.target, self.settings.threads, self.figures)
+
+    def _again(self, artifact: Artifact) -> Measurement:
+        measured = self._time(artifact)
+        if isinstance(measured, Failure):
+            raise Rejected(f"it ran once and not twice: {_words(measured)}")
+        return measured
+
+    @staticmethod
+    def output_sha256(measured: Measurement) -> str:
+        """Over the outputs' names, shapes and bits."""
+        digest = hashlib.sha256()
+        for name, array in sorted((measured.outputs or {}).items()):
+            digest.update(f"{name}{array.shape}".encode() + array.tobytes())
+        return digest.hexdigest()
+
+    def same_outputs(self, found: Found, content: bytes, kind: str) -> str:
+        """Why the kernel inside the packaged file does not give the verified bits; "" when it does."""
+        artifact = Artifact(found.source.symbol, found.source.inputs, found.source.outputs, kind, content)
+        measured = self.runner.run(artifact, replace(self.request(), repeats=0))
+        if isinstance(measured, Failure):
+            return f"{measured.reason}: {measured.detail}"
+        same = self.output_sha256(measured) == found.record.output_sha256
+        return "" if same else "its outputs differ from those of the verified kernel"
+
+
+def source_sha256(source: KernelSource) -> str:
+    """Over everything that the compiler sees."""
+    parts = [
+        source.symbol,
+        source.language,
+        source.code,
+        *(f"{k}\0{v}" for k, v in sorted(source.support.items())),
+    ]
+    return sha256("\0".join(parts))

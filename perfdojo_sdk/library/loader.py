@@ -1,0 +1,258 @@
+"""Use a library from Python: ``load_library(DIR).softmax(x, out=y)``.
+
+An operator's name leads to its kernels; the inputs' shapes and dtypes choose among them. Calls
+go through ctypes, which releases the interpreter's lock, and share nothing but code: several
+Python threads may call at once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from perfdojo_sdk.core.errors import DojoError, closest
+from perfdojo_sdk.library.arrays import (
+    DTYPES,
+    NUMPY,
+    ArgumentTypeError,
+    ArgumentValueError,
+    Array,
+    aligned_empty,
+    check_layout,
+    refuse_overlap,
+    thread_count,
+    view,
+    writable_view,
+)
+from perfdojo_sdk.library.manifest import (
+    ArrayEntry,
+    KernelEntry,
+    LibraryError,
+    Manifest,
+    read_artefact,
+    read_manifest,
+)
+from perfdojo_sdk.measure.machine import machine
+
+SHARED_OBJECT = "shared_object"
+
+
+class UnknownOperatorError(DojoError, AttributeError):
+    """The library has no kernel of this name."""
+
+
+def load_library(directory: str | Path) -> Library:
+    """Open the library in ``directory``.
+
+    :class:`LibraryError` when there is none, when a file is not the one that the manifest
+    describes, or when this processor lacks what the kernels need.
+    """
+    folder = Path(directory)
+    manifest = read_manifest(folder)
+    _check_machine(manifest)
+    artefact = manifest.artefact(SHARED_OBJECT)
+    read_artefact(folder, artefact)
+    path = (folder / artefact.path).resolve()
+    try:
+        code = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise LibraryError(
+            "PD-L005", f"cannot load {path}", why=str(error), hint="build it on this machine"
+        ) from None
+    return Library(folder, manifest, code)
+
+
+def _check_machine(manifest: Manifest) -> None:
+    """Refuse what would end in an illegal instruction."""
+    here = platform.machine()
+    needed = frozenset(manifest.cpu_flags)
+    missing = sorted(needed - machine().flags) if here == manifest.machine else [manifest.machine]
+    if missing:
+        what = f"this machine cannot run a library for {manifest.target}"
+        why = f"the processor has no {', '.join(missing)}"
+        raise LibraryError("PD-L006", what, why=why, hint="build a library on this machine")
+
+
+class Library:
+    """The operators of a library as attributes; :attr:`manifest` tells all about them."""
+
+    def __init__(self, directory: Path, manifest: Manifest, code: ctypes.CDLL) -> None:
+        self.directory, self.manifest = directory, manifest
+        groups: dict[str, list[_Function]] = {}
+        for entry in manifest.kernels:
+            groups.setdefault(entry.operator, []).append(_Function(entry, code))
+        self._operators = {name: Operator(name, functions) for name, functions in groups.items()}
+
+    def __getattr__(self, name: str) -> Operator:
+        operators: dict[str, Operator] = self.__dict__.get("_operators", {})
+        if name in operators:
+            return operators[name]
+        what = f"the library has no operator {name}"
+        raise UnknownOperatorError("PD-L007", what, hint=closest(name, list(operators)))
+
+    def __getitem__(self, name: str) -> Operator:
+        """An operator whose name is no attribute, or is taken by one."""
+        return self.__getattr__(name)
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self._operators]
+
+    def __repr__(self) -> str:
+        return f"<library for {self.manifest.target}: {', '.join(self._operators)}>"
+
+
+class Operator:
+    """One operator: ``operator(x, ..., out=None, threads=None, workspace=None)``."""
+
+    def __init__(self, name: str, functions: Sequence[_Function]) -> None:
+        self.name = name
+        self._functions = {f.key: f for f in functions}
+
+    @property
+    def kernels(self) -> tuple[KernelEntry, ...]:
+        return tuple(f.entry for f in self._functions.values())
+
+    def __call__(
+        self, *inputs: Any, out: Any = None, threads: int | None = None, workspace: Any = None
+    ) -> Any:
+        """Compute; returns ``out``, or fresh NumPy arrays.
+
+        ``inputs``, ``out`` (a tuple of them for several outputs): C-contiguous CPU arrays of one
+        of the kernels' shapes and dtypes. ``threads``: default PERFDOJO_NUM_THREADS, else all
+        cores. ``workspace``: a writable contiguous array of at least :meth:`workspace_bytes`;
+        by default each Python thread keeps its own.
+        Errors: :class:`ArgumentTypeError` (a TypeError), :class:`ArgumentValueError` (a ValueError).
+        """
+        count = thread_count(threads)
+        function = self._function(inputs)
+        arrays = function.inputs(inputs)
+        outputs = function.outputs(out)
+        scratch = function.workspace(workspace, count)
+        refuse_overlap(outputs, [*arrays, *scratch])
+        function.call([a for _, a in (*arrays, *outputs)], scratch, count)
+        if out is not None:
+            return out
+        made = tuple(a for _, a in outputs)
+        return made[0] if len(made) == 1 else made
+
+    def workspace_bytes(self, *inputs: Any, threads: int | None = None) -> int:
+        """Bytes of workspace for inputs like these."""
+        return self._function(inputs).workspace_bytes(thread_count(threads))
+
+    def _function(self, inputs: Sequence[Any]) -> _Function:
+        names = next(iter(self._functions.values())).entry.inputs
+        if len(inputs) != len(names):
+            expected = ", ".join(i.name for i in names)
+            what = f"{self.name} takes {len(names)} inputs ({expected}), {len(inputs)} are given"
+            raise ArgumentTypeError("PD-L011", what)
+        views = [view(value, i.name) for value, i in zip(inputs, names, strict=True)]
+        key = tuple((v.shape, DTYPES.get(v.dtype.newbyteorder("="), str(v.dtype))) for v in views)
+        function = self._functions.get(key)
+        if function is not None:
+            return function
+        given = ", ".join(_shown(shape, dtype) for shape, dtype in key)
+        what = f"{self.name} has no kernel for {given}"
+        why = "the library has: " + "; ".join(f.signature for f in self._functions.values())
+        hint = "build it, for example: perfdojo-sdk build-library --kernels NAME[SIZES]"
+        known_dtypes = {dtype for each in self._functions for _, dtype in each}
+        wrong_type = any(dtype not in known_dtypes for _, dtype in key)
+        kind = ArgumentTypeError if wrong_type else ArgumentValueError
+        raise kind("PD-L011", what, why=why, hint=hint)
+
+    def __repr__(self) -> str:
+        return f"<{self.name}: {'; '.join(f.signature for f in self._functions.values())}>"
+
+
+class _Function:
+    """One kernel's C function."""
+
+    def __init__(self, entry: KernelEntry, code: ctypes.CDLL) -> None:
+        self.entry = entry
+        self.key = tuple((i.shape, i.dtype) for i in entry.inputs)
+        missing = [a.dtype for a in (*entry.inputs, *entry.outputs) if a.dtype not in NUMPY]
+        if missing:
+            raise LibraryError("PD-L008", f"{entry.name} has arrays of {missing[0]}, which NumPy lacks")
+        pointers = [ctypes.c_void_p] * (len(entry.inputs) + len(entry.outputs) + 1)
+        try:
+            self._run, self._bytes = code[entry.symbol], code[entry.workspace_symbol]
+        except AttributeError as error:
+            raise LibraryError("PD-L005", f"the shared object lacks {entry.symbol}", why=str(error)) from None
+        self._run.argtypes = [*pointers, ctypes.c_size_t, ctypes.c_int]
+        self._run.restype = ctypes.c_int
+        self._bytes.argtypes, self._bytes.restype = [ctypes.c_int], ctypes.c_size_t
+
+    @property
+    def signature(self) -> str:
+        return ", ".join(_shown(i.shape, i.dtype) for i in self.entry.inputs)
+
+    def inputs(self, values: Sequence[Any]) -> list[tuple[str, Array]]:
+        arrays = [(i.name, view(v, i.name)) for v, i in zip(values, self.entry.inputs, strict=True)]
+        for name, array in arrays:
+            check_layout(array, name)
+        return arrays
+
+    def outputs(self, out: Any) -> list[tuple[str, Array]]:
+        """The caller's output arrays, or fresh ones."""
+        specs = self.entry.outputs
+        if out is None:
+            return [(o.name, aligned_empty(o.shape, NUMPY[o.dtype])) for o in specs]
+        values = out if isinstance(out, tuple | list) else (out,)
+        if len(values) != len(specs):
+            expected = ", ".join(o.name for o in specs)
+            what = f"{self.entry.operator} has {len(specs)} outputs ({expected}), out has {len(values)}"
+            raise ArgumentTypeError("PD-L011", what)
+        return [(o.name, self._output(v, o)) for v, o in zip(values, specs, strict=True)]
+
+    @staticmethod
+    def _output(value: Any, spec: ArrayEntry) -> Array:
+        name = f"out ({spec.name})"
+        array = writable_view(value, name)
+        expected = f"expected {_shown(spec.shape, spec.dtype)}"
+        if DTYPES.get(array.dtype.newbyteorder("=")) != spec.dtype:
+            raise ArgumentTypeError("PD-L011", f"{name} is {array.dtype}, {expected}")
+        if array.shape != spec.shape:
+            raise ArgumentValueError("PD-L011", f"{name} has shape {array.shape}, {expected}")
+        check_layout(array, name)
+        return array
+
+    def workspace_bytes(self, threads: int) -> int:
+        return int(self._bytes(threads))
+
+    def workspace(self, given: Any, threads: int) -> list[tuple[str, Array]]:
+        """The caller's workspace, or this Python thread's own; empty when none is needed."""
+        needed = self.workspace_bytes(threads)
+        if given is None:
+            return [("workspace", _own_workspace(needed))] if needed else []
+        array = writable_view(given, "workspace")
+        check_layout(array, "workspace")
+        if array.nbytes < needed:
+            what = (
+                f"workspace has {array.nbytes} bytes, {self.entry.name} needs {needed} on {threads} threads"
+            )
+            raise ArgumentValueError("PD-L016", what, hint="leave it out: the library keeps its own")
+        return [("workspace", array)]
+
+    def call(self, arrays: Sequence[Array], scratch: Sequence[tuple[str, Array]], threads: int) -> None:
+        place = (scratch[0][1].ctypes.data, scratch[0][1].nbytes) if scratch else (None, 0)
+        status = self._run(*(a.ctypes.data for a in arrays), *place, threads)
+        if status:
+            raise LibraryError("PD-L009", f"{self.entry.name} failed with status {status}")
+
+
+_thread = threading.local()
+
+
+def _own_workspace(needed: int) -> Array:
+    """Scratch memory of this Python thread; grows to the largest need and is reused."""
+    buffer: Array | None = getattr(_thread, "workspace", None)
+    if buffer is None or buffer.nbytes < needed:
+        buffer = _thread.workspace = aligned_empty((needed,), "uint8")
+    return buffer
+
+
+def _shown(shape: tuple[int, ...], dtype: str) -> str:
+    return f"{dtype} [{','.join(map(str, shape))}]"

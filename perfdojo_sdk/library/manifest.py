@@ -1,0 +1,179 @@
+"""The manifest: what a library holds, how each kernel was found, verified and measured.
+
+``manifest.json`` is the last file that a build writes and the first that a reader trusts. It is
+hostile until validated: names are identifiers, paths stay inside the folder, files have hashes.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints, ValidationError
+
+from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.core.program import DTYPES
+from perfdojo_sdk.core.text import MAX_NUMBER
+from perfdojo_sdk.game import first_error
+from perfdojo_sdk.hookspecs.types import ArraySpec
+from perfdojo_sdk.store.records import Figure, RooflineBound, Timing, Verification, sha256
+from perfdojo_sdk.store.traces import Name, SavedMove, Strict
+
+FILE = "manifest.json"
+MAX_FILE_BYTES = 64 << 20
+
+Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=256)]
+RelativePath = Annotated[
+    str,
+    StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.]*(/[A-Za-z0-9_][A-Za-z0-9_.]*)*$", max_length=512),
+]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Size = Annotated[int, Field(ge=1, le=MAX_NUMBER)]
+
+
+class LibraryError(DojoError):
+    """A library cannot be built, read or loaded."""
+
+
+class Artefact(Strict):
+    """One file of the library."""
+
+    kind: str
+    """``header``, ``source``, ``trace``, ``program``, or what the target's compiler makes."""
+    path: RelativePath
+    sha256: Sha256
+
+
+class ArrayEntry(Strict):
+    """One input or output: C order, no gaps."""
+
+    name: Name
+    shape: tuple[Size, ...] = Field(max_length=64)
+    dtype: Literal[DTYPES]  # type: ignore[valid-type]
+
+    @classmethod
+    def of(cls, spec: ArraySpec) -> ArrayEntry:
+        return cls(name=spec.name, shape=spec.shape, dtype=spec.dtype)
+
+
+class KernelTiming(Strict):
+    """How fast, beside the initial program and beside what the machine could do."""
+
+    initial: Timing | None
+    final: Timing | None
+    bound: RooflineBound | None
+
+    @property
+    def speed_up(self) -> float | None:
+        """Initial over final time; None unless both were obtained in the same way."""
+        if not self.initial or not self.final or self.initial.provenance != self.final.provenance:
+            return None
+        return self.initial.median_s / self.final.median_s
+
+    @property
+    def roofline_fraction(self) -> float | None:
+        """Bound over final time: 1 is as fast as the machine's figures allow."""
+        if not self.bound or not self.final:
+            return None
+        return self.bound.seconds / self.final.median_s
+
+
+class KernelEntry(Strict):
+    """One kernel of the library."""
+
+    name: Identifier
+    operator: Identifier
+    sizes: dict[Name, Size]
+    symbol: Identifier
+    """The C function; the header declares it."""
+    workspace_symbol: Identifier
+    """The C function that gives the bytes of workspace for a number of threads."""
+    inputs: tuple[ArrayEntry, ...] = Field(max_length=64)
+    outputs: tuple[ArrayEntry, ...] = Field(min_length=1, max_length=64)
+    source: RelativePath
+    program: RelativePath
+    """The final program."""
+    trace: RelativePath
+    """A saved game: initial program and moves."""
+    moves: tuple[SavedMove, ...]
+    kind: str
+    """The most that any move may have changed."""
+    laws: tuple[str, ...]
+    verification: Verification
+    timing: KernelTiming
+    speed_up: float | None
+    roofline_fraction: float | None
+    output_sha256: Sha256
+    notes: tuple[str, ...] = ()
+
+
+class Manifest(Strict):
+    """The whole library."""
+
+    schema_version: Literal[1] = 1
+    sdk_version: str
+    target: Identifier
+    device: str
+    machine: str
+    """Processor family as the operating system names it."""
+    cpu_flags: tuple[str, ...]
+    """Without these the kernels do not run."""
+    toolchain: str
+    contraction: bool
+    """Whether the compiler was free to contract a*b+c into one rounding (FMA)."""
+    plugins: dict[str, str]
+    settings: dict[str, Figure]
+    created: str
+    artefacts: tuple[Artefact, ...]
+    kernels: tuple[KernelEntry, ...] = Field(min_length=1)
+
+    def artefact(self, kind: str) -> Artefact:
+        """The only file of its kind; :class:`LibraryError` when there is none."""
+        for artefact in self.artefacts:
+            if artefact.kind == kind:
+                return artefact
+        raise LibraryError(
+            "PD-L003", f"the library has no {kind}", hint="build it for a target that makes one"
+        )
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """The checked manifest of the library in ``directory``."""
+    path = directory / FILE
+    hint = "build one with: perfdojo-sdk build-library"
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        what = f"{directory} holds no library"
+        raise LibraryError("PD-L001", what, why=f"{path}: {error.strerror}", hint=hint) from None
+    if len(content) > MAX_FILE_BYTES:
+        raise LibraryError("PD-L002", f"{path} is larger than {MAX_FILE_BYTES} bytes", hint=hint)
+    try:
+        found = json.loads(content)
+        version = found.get("schema_version") if isinstance(found, dict) else None
+        if isinstance(version, int) and version > 1:
+            what = f"{path} has schema version {version}, this SDK reads version 1"
+            raise LibraryError("PD-L002", what, hint="use the SDK that wrote it, or build the library again")
+        return Manifest.model_validate_json(content)
+    except ValidationError as error:
+        what = f"{path} is no manifest"
+        raise LibraryError("PD-L002", what, why=first_error(error), hint=hint) from None
+    except (ValueError, RecursionError):
+        raise LibraryError("PD-L002", f"{path} is no manifest", why="it is not JSON", hint=hint) from None
+
+
+def read_artefact(directory: Path, artefact: Artefact) -> bytes:
+    """The file's content, which must be what the manifest says."""
+    path = directory / artefact.path
+    hint = "build the library again; finished kernels are not repeated"
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise LibraryError("PD-L004", f"cannot read {path}: {error.strerror}", hint=hint) from None
+    if sha256(content) != artefact.sha256:
+        what = f"{path} is not the file that the manifest describes"
+        why = "it was changed, or a build was interrupted while it wrote"
+        raise LibraryError("PD-L004", what, why=why, hint=hint)
+    return content

@@ -1,0 +1,95 @@
+"""The three legs of verification, each turned into the sentence and figures that a record keeps.
+
+This is the one place where the library builder meets :mod:`perfdojo_sdk.verify`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from perfdojo_sdk.core.transformation import Kind, Rules, Trace
+from perfdojo_sdk.hookspecs.types import Artifact, Runner
+from perfdojo_sdk.store.records import Figure, LegResult, Verification
+
+#: Statement instances of one run in the exact leg; interpreting more takes long and shows no more.
+EXACT_INSTANCES = 3000
+
+
+def verify(
+    trace: Trace,
+    rules: Rules,
+    artifact: Artifact,
+    runner: Runner,
+    accuracy: Mapping[str, float],
+    threads: int,
+    seed: int,
+) -> Verification:
+    """All three legs for the compiled end of a trace."""
+    return Verification(
+        exact=exact(trace, rules, seed),
+        numeric=numeric(trace, rules, artifact, runner, accuracy, threads, seed),
+        dependence=dependence(trace, rules),
+    )
+
+
+def exact(trace: Trace, rules: Rules, seed: int) -> LegResult:
+    """Random algebraic models, on the same moves at a small shape."""
+    from perfdojo_sdk.verify.exact import verify_exact_trace
+    from perfdojo_sdk.verify.reduced import reduce_trace, statement_instances
+
+    small = reduce_trace(trace, rules, EXACT_INSTANCES)
+    report = verify_exact_trace(small, rules.dialect, seed)
+    instances = statement_instances(small.program)
+    detail = (
+        f"equal in {report.end.models} random models, every move and the end" if report.ok else report.problem
+    )
+    figures: dict[str, Figure] = {
+        "models": report.end.models,
+        "schedules": len(report.end.schedules),
+        "instances": instances,
+        "reduced_shape": small.root.text != trace.root.text,
+    }
+    return LegResult(passed=report.ok, detail=detail, figures=figures)
+
+
+def dependence(trace: Trace, rules: Rules) -> LegResult:
+    """Integer sets, at the kernel's own size."""
+    from perfdojo_sdk.verify.dependence import verify_dependence_trace
+
+    report = verify_dependence_trace(trace, rules)
+    detail = f"proved for {len(trace.steps)} moves and free of races" if report.ok else report.problem
+    return LegResult(passed=report.ok, detail=detail, figures={"seconds": round(report.seconds, 3)})
+
+
+def numeric(
+    trace: Trace,
+    rules: Rules,
+    artifact: Artifact,
+    runner: Runner,
+    accuracy: Mapping[str, float],
+    threads: int,
+    seed: int,
+) -> LegResult:
+    """The compiled kernel against float64, on one thread and on several whatever ``threads`` is."""
+    from perfdojo_sdk.verify.numeric import verify_numeric
+
+    report = verify_numeric(
+        trace.root,
+        trace.program,
+        artifact,
+        runner,
+        accuracy,
+        rules.dialect,
+        seed,
+        threads=tuple(sorted({1, 2, threads})),
+        nan_may_differ=trace.kind >= Kind.REASSOCIATES,
+    )
+    classes = ", ".join(report.checked)
+    detail = f"within the error bound on inputs: {classes}" if report.ok else report.problem
+    figures: dict[str, Figure] = {
+        "worst_error_over_bound": round(report.worst, 4),
+        "elements": sum(c.elements for c in report.classes),
+        "classes": classes,
+        "skipped": "; ".join(f"{c.name}: {c.skipped}" for c in report.classes if c.skipped),
+    }
+    return LegResult(passed=report.ok, detail=detail, figures=figures)

@@ -1,0 +1,121 @@
+"""The runner of this machine: C sources to a shared object, the shared object to a measurement.
+
+Compiling needs a C compiler, and so does timing: calls are repeated by a few lines of C, since
+entering C from Python costs as much as a small kernel.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from perfdojo_sdk.core.errors import UnavailableError
+from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measurement, RunRequest
+from perfdojo_sdk.measure.machine import cache_folder, machine
+from perfdojo_sdk.measure.sandbox import Job, execute
+from perfdojo_sdk.measure.toolchain import Compiled, Toolchain, find_toolchain
+
+SHARED_OBJECT = "shared_object"
+
+
+@dataclass(frozen=True)
+class NativeRunner:
+    """Compiles with ``flags`` and runs in a child process. A value: it pickles."""
+
+    flags: tuple[str, ...] = ("-O2",)
+    compile_timeout_s: float = 120.0
+
+    def compile(self, source: KernelSource) -> Artifact | Failure:
+        """UnavailableError without a compiler; a compiler's error is a Failure."""
+        toolchain = find_toolchain()
+        files = {f"{source.symbol}.c": source.code, **source.support}
+        result = toolchain.compile(files, self.flags, self.compile_timeout_s)
+        if isinstance(result, Failure):
+            return result
+        return Artifact(
+            source.symbol,
+            source.inputs,
+            source.outputs,
+            SHARED_OBJECT,
+            result.content,
+            toolchain.describe(self.flags),
+            result.notes,
+        )
+
+    def run(self, artifact: Artifact, request: RunRequest) -> Measurement | Failure:
+        return self._execute((artifact,), request)[0]
+
+    def time_interleaved(
+        self, artifacts: Sequence[Artifact], request: RunRequest
+    ) -> list[Measurement | Failure]:
+        """Time several kernels of one interface in turn, in one child, on the same memory.
+
+        ``budget_s`` and ``timeout_s`` count for each kernel. ValueError when interfaces differ.
+        """
+        return self._execute(tuple(artifacts), replace(request, repeats=max(request.repeats, 1)))
+
+    def device(self) -> str:
+        return machine().text
+
+    def _execute(self, artifacts: tuple[Artifact, ...], request: RunRequest) -> list[Measurement | Failure]:
+        here = machine()
+        if not request.repeats:
+            return execute(Job(artifacts, request, here.text, last_cache_bytes=here.last_cache_bytes))
+        arrays = len(artifacts[0].inputs) + len(artifacts[0].outputs)
+        job = Job(
+            artifacts,
+            request,
+            here.text,
+            harness(find_toolchain(), arrays),
+            here.last_cache_bytes,
+            max(os.sched_getaffinity(0)) if request.threads == 1 else None,
+        )
+        with one_measurement_at_a_time():
+            return execute(job)
+
+
+@contextmanager
+def one_measurement_at_a_time() -> Iterator[None]:
+    """Wait until no other process of this user times a kernel on this machine."""
+    folder = cache_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "measuring.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@lru_cache
+def harness(toolchain: Toolchain, arrays: int) -> bytes:
+    """A shared object whose ``pd_repeat`` calls a kernel of ``arrays`` arrays many times.
+
+    Each call takes the next of ``sets`` rows of pointers.
+    """
+    pointers = ", ".join(f"set[{k}]" for k in range(arrays))
+    code = f"""
+#include <stddef.h>
+typedef int kernel({", ".join(["void *"] * arrays)}, void *, size_t, int);
+int pd_repeat(kernel *run, void *const *table, long sets, long at, long calls,
+              void *workspace, size_t bytes, int threads)
+{{
+    int status = 0;
+    for (long call = 0; call < calls; call++) {{
+        void *const *set = table + at * {arrays};
+        status |= run({pointers}, workspace, bytes, threads);
+        if (++at == sets) at = 0;
+    }}
+    return status;
+}}
+"""
+    result = toolchain.compile({"harness.c": code}, ("-O2",))
+    if not isinstance(result, Compiled):
+        raise UnavailableError(
+            "PD-M002",
+            "the C compiler cannot make a shared object",
+            why=result.detail,
+            hint="check the compiler",
+        )
+    return result.content

@@ -1,0 +1,272 @@
+"""The parent's side of a measurement: start the child, watch it, believe only what adds up.
+
+A child that dies, hangs or grows is an ordinary :class:`Failure`. Arrays travel through files in
+a private folder that is always removed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, Failure, Measurement, RunRequest
+from perfdojo_sdk.measure import worker
+from perfdojo_sdk.measure.worker import CARRIER
+
+_POLL_S = 0.02
+_MOST_SAID = 2000
+#: Memory of the interpreter itself, beside the kernel's and its arrays'.
+_INTERPRETER_BYTES = 256 << 20
+#: The child's clock may lag this far behind the parent's: scheduling, not cheating.
+_CLOCK_SLACK_S = 0.05
+
+
+@dataclass(frozen=True)
+class Job:
+    """Kernels of one interface to be run in one child."""
+
+    artifacts: tuple[Artifact, ...]
+    request: RunRequest
+    device: str
+    harness: bytes = b""
+    """Shared object with ``pd_repeat``; needed when anything is timed."""
+    last_cache_bytes: int = 32 << 20
+    cpu: int | None = None
+    """The one processor to run on."""
+    trusted: bool = False
+    """Our own reference: one call, no search for cheats."""
+
+
+@dataclass
+class _Ending:
+    """How a child ended."""
+
+    status: int = 0
+    killed_for: Failure | None = None
+    timed_s: float | None = None
+    """Seconds between the child's two marks, by this process's clock."""
+    said: str = ""
+
+
+def execute(job: Job) -> list[Measurement | Failure]:
+    """Run the job; one result per artifact, in order. ValueError when interfaces differ."""
+    _check_interfaces(job)
+    results: list[Measurement | Failure | None] = [None] * len(job.artifacts)
+    # A kernel that takes the child down is left out of the next try.
+    while waiting := [k for k, result in enumerate(results) if result is None]:
+        found, guilty = _attempt(job, [job.artifacts[k] for k in waiting])
+        if guilty is not None:
+            results[waiting[guilty]] = found[guilty]
+        else:
+            for k, result in zip(waiting, found, strict=True):
+                results[k] = result
+    return [r for r in results if r is not None]
+
+
+def _check_interfaces(job: Job) -> None:
+    first = job.artifacts[0]
+    for artifact in job.artifacts:
+        if (artifact.inputs, artifact.outputs) != (first.inputs, first.outputs):
+            raise ValueError("kernels that are run together must have the same interface")
+    for spec in first.inputs:
+        given = None if job.request.inputs is None else job.request.inputs[spec.name]
+        if given is not None and (given.shape != spec.shape or given.dtype != CARRIER[spec.dtype]):
+            raise ValueError(f"input {spec.name} is {given.dtype}{given.shape}, the kernel takes {spec}")
+
+
+def _attempt(job: Job, artifacts: list[Artifact]) -> tuple[list[Measurement | Failure], int | None]:
+    """Results, and which kernel took the child down if one did."""
+    with tempfile.TemporaryDirectory(prefix="perfdojo-run-") as name:
+        folder = Path(name)
+        read_end, write_end = os.pipe()
+        try:
+            _write(folder, job, artifacts, write_end)
+            ending = _watch(folder, job, len(artifacts), read_end, write_end)
+        finally:
+            os.close(read_end)
+        results = _results(folder, job, artifacts, ending)
+        if isinstance(results, list):
+            return results, None
+        guilty = int(np.fromfile(folder / "running", np.int64)[0])
+        guilty = guilty if 0 <= guilty < len(artifacts) else 0
+        return [results] * len(artifacts), guilty
+
+
+def _write(folder: Path, job: Job, artifacts: list[Artifact], pipe: int) -> None:
+    request, first = job.request, artifacts[0]
+    for k, artifact in enumerate(artifacts):
+        (folder / f"k{k}.so").write_bytes(artifact.content)
+        if request.repeats:
+            (folder / f"k{k}.fresh.so").write_bytes(artifact.content)
+    if request.repeats:
+        (folder / "harness.so").write_bytes(job.harness)
+    for k, spec in enumerate(first.inputs if request.inputs is not None else ()):
+        assert request.inputs is not None
+        np.ascontiguousarray(request.inputs[spec.name]).tofile(folder / f"in{k}.bin")
+    (folder / "running").write_bytes(bytes(8))
+
+    def interface(specs: tuple[ArraySpec, ...]) -> list[list[Any]]:
+        return [[s.name, list(s.shape), s.dtype] for s in specs]
+
+    (folder / "job.json").write_text(
+        json.dumps(
+            {
+                "symbols": [a.symbol for a in artifacts],
+                "inputs": interface(first.inputs),
+                "outputs": interface(first.outputs),
+                "given": request.inputs is not None,
+                "pipe": pipe,
+                "cpu": job.cpu,
+                "trusted": job.trusted,
+                "last_cache_bytes": job.last_cache_bytes,
+                "seed": request.seed,
+                "threads": request.threads,
+                "want_outputs": request.want_outputs,
+                "repeats": request.repeats,
+                "budget_s": request.budget_s,
+                "cold": request.cold,
+                "timeout_s": request.timeout_s,
+                "memory_bytes": request.memory_bytes,
+                "stop_above_s": request.stop_above_s,
+            }
+        )
+    )
+
+
+def _watch(folder: Path, job: Job, kernels: int, read_end: int, write_end: int) -> _Ending:
+    """Start the child and wait for its end, its time-out or its memory limit."""
+    # One thread of numpy's own: the child calls kernels, not linear algebra.
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    said = folder / "said"
+    ending = _Ending()
+    with said.open("wb") as sink:
+        process = subprocess.Popen(
+            [sys.executable, "-P", worker.__file__, str(folder)],
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
+            env=environment,
+            pass_fds=(write_end,),
+            start_new_session=True,
+        )
+    os.close(write_end)
+    deadline = time.monotonic() + job.request.timeout_s * kernels
+    marks: list[float] = []
+    try:
+        while process.poll() is None:
+            if time.monotonic() > deadline:
+                ending.killed_for = Failure("timeout", f"no result after {job.request.timeout_s:g} s")
+                break
+            if _resident(process.pid) > job.request.memory_bytes + _INTERPRETER_BYTES:
+                limit = job.request.memory_bytes
+                ending.killed_for = Failure("memory", f"the kernel took more than {limit} bytes")
+                break
+            _listen(read_end, marks)
+    finally:
+        _kill(process)
+    ending.status = process.returncode
+    ending.timed_s = marks[1] - marks[0] if len(marks) == 2 else None
+    ending.said = said.read_bytes()[-_MOST_SAID:].decode("utf-8", "replace").strip()
+    return ending
+
+
+def _listen(pipe: int, marks: list[float]) -> None:
+    """Wait one poll; note when a mark comes. A child that ends closes the pipe and wakes us."""
+    ready, _, _ = select.select([pipe], [], [], _POLL_S)
+    if ready:
+        now = time.perf_counter()
+        received = os.read(pipe, 16)
+        marks.extend(now for _ in received)
+        if not received:
+            time.sleep(0.001)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End the child and whatever it started."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _resident(pid: int) -> int:
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except (OSError, IndexError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _results(
+    folder: Path, job: Job, artifacts: list[Artifact], ending: _Ending
+) -> list[Measurement | Failure] | Failure:
+    """What the child left; one failure for the whole child when it did not end well."""
+    died = _death(folder, ending)
+    if died:
+        return died
+    result = json.loads((folder / "result.json").read_text())
+    problem = clock_problem(result["elapsed_ns"] * 1e-9, ending.timed_s)
+    if problem:
+        return [problem] * len(artifacts)
+    return [_measurement(folder, job, artifact, k, result) for k, artifact in enumerate(artifacts)]
+
+
+def _death(folder: Path, ending: _Ending) -> Failure | None:
+    if ending.killed_for:
+        return ending.killed_for
+    said = f": {ending.said}" if ending.said else ""
+    if ending.status == -signal.SIGXCPU:
+        return Failure("timeout", "the kernel used up its processor time")
+    if ending.status < 0:
+        return Failure("crash", f"killed by {signal.Signals(-ending.status).name}{said}")
+    if ending.status:
+        reason = "memory" if "MemoryError" in ending.said else "runtime"
+        return Failure(reason, f"the child ended with status {ending.status}{said}")  # type: ignore[arg-type]
+    if not (folder / "result.json").exists():
+        return Failure("runtime", f"the kernel ended the process in the middle of a call{said}")
+    return None
+
+
+def clock_problem(counted_s: float, seen_s: float | None) -> Failure | None:
+    """The child's own clock against this process's: a kernel may have slowed the former."""
+    if seen_s is None or counted_s > 0.9 * seen_s - _CLOCK_SLACK_S:
+        return None
+    return Failure(
+        "wrong_result",
+        f"the child's clock counted {counted_s:.3f} s of {seen_s:.3f} s: the kernel tampers with time",
+    )
+
+
+def _measurement(
+    folder: Path, job: Job, artifact: Artifact, number: int, result: dict[str, Any]
+) -> Measurement | Failure:
+    own = result["kernels"][number]
+    if own["failure"]:
+        reason, detail = own["failure"]
+        return Failure(reason, detail)
+    outputs = None
+    if job.request.want_outputs:
+        outputs = {
+            spec.name: np.fromfile(folder / f"out{number}_{k}.bin", CARRIER[spec.dtype]).reshape(spec.shape)
+            for k, spec in enumerate(artifact.outputs)
+        }
+    return Measurement(
+        outputs,
+        tuple(own["seconds"]),
+        "measured",
+        job.device,
+        job.request.threads,
+        bool(result["cold"]),
+        {"calls": own["calls"], "sets": result["sets"], "stopped": float(own["stopped"])},
+    )

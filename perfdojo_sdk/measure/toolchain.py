@@ -1,0 +1,164 @@
+"""Find a C compiler and turn sources into a shared object, or into a reason why not.
+
+Any of gcc, clang or the ``ziglang`` wheel will do. A compiler error is a result like any other;
+only a machine without a compiler is an error of the user's.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from perfdojo_sdk.core.errors import UnavailableError
+from perfdojo_sdk.hookspecs.types import Failure
+
+#: Environment variable that names the compiler to use, with arguments if need be.
+COMPILER_VARIABLE = "PERFDOJO_CC"
+
+_SHARED = ("-shared", "-fPIC", "-Werror=implicit-function-declaration")
+_MOST_NOTES = 4000
+_DIAGNOSTIC = re.compile(r"^[^\n]*?\b(?:fatal )?(?:error|undefined reference)\b:? *(.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A shared object."""
+
+    content: bytes = field(repr=False)
+    notes: str = ""
+    """What the compiler said although it succeeded."""
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """One C compiler."""
+
+    command: tuple[str, ...]
+    version: str
+    """The first line that the compiler says about itself."""
+    link_flags: tuple[str, ...] = ("-pthread", "-lm")
+
+    def describe(self, flags: Iterable[str]) -> str:
+        """Compiler, version and flags as one line, without the compiler's path."""
+        name = Path(self.command[0]).name if len(self.command) == 1 else "zig cc"
+        return " ".join((f"{name} ({self.version})", *flags))
+
+    def compile(
+        self, sources: Mapping[str, str], flags: Iterable[str] = (), timeout_s: float = 120.0
+    ) -> Compiled | Failure:
+        """Compile every ``.c`` of ``sources`` (file name -> text) into one shared object.
+
+        The other files are for ``#include``. Failures: ``compile`` with the commonest message
+        first, ``compile_timeout``.
+        """
+        with tempfile.TemporaryDirectory(prefix="perfdojo-cc-") as folder:
+            for name, text in sources.items():
+                if Path(name).name != name:
+                    raise ValueError(f"a source's name must be a plain file name: {name!r}")
+                Path(folder, name).write_text(text, encoding="utf-8")
+            units = [name for name in sources if name.endswith(".c")]
+            command = [*self.command, *flags, *_SHARED, "-o", "out.so", *units, *self.link_flags]
+            ended = _run(command, folder, timeout_s)
+            if ended is None:
+                return Failure("compile_timeout", f"the compiler ran longer than {timeout_s:g} s")
+            status, said = ended
+            if status:
+                return Failure("compile", _summary(said) or f"the compiler ended with status {status}")
+            return Compiled(Path(folder, "out.so").read_bytes(), said[:_MOST_NOTES])
+
+
+def _run(command: list[str], folder: str, timeout_s: float) -> tuple[int, str] | None:
+    """Exit status and output, or None when it had to be killed."""
+    # Messages in English whatever the user's language; a session of its own so that the
+    # compiler's children die with it.
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, "LC_ALL": "C"},
+        start_new_session=True,
+    )
+    try:
+        said, _ = process.communicate(timeout=timeout_s)
+    except BaseException as stop:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        if isinstance(stop, subprocess.TimeoutExpired):
+            return None
+        raise
+    return process.returncode, said.decode("utf-8", "replace")
+
+
+def _summary(said: str) -> str:
+    """The commonest error message, how often it came, then what the compiler said in full."""
+    messages = Counter(m.strip() for m in _DIAGNOSTIC.findall(said) if m.strip())
+    if not messages:
+        return said.strip()[:_MOST_NOTES]
+    message, count = messages.most_common(1)[0]
+    often = f" ({count} times)" if count > 1 else ""
+    return f"{message}{often}\n{said.strip()}"[:_MOST_NOTES]
+
+
+def find_toolchain() -> Toolchain:
+    """``$PERFDOJO_CC``, else gcc, clang, the ``ziglang`` wheel. UnavailableError if there is none."""
+    return _find(os.environ.get(COMPILER_VARIABLE, ""), os.environ.get("PATH", ""))
+
+
+@lru_cache
+def _find(wanted: str, _path: str) -> Toolchain:
+    # The search path takes part in the cache's key only.
+    if wanted:
+        command = tuple(shlex.split(wanted))
+        toolchain = _probe(command)
+        if toolchain is None:
+            raise UnavailableError(
+                "PD-M001",
+                f"${COMPILER_VARIABLE} is {wanted!r}, which is not a working C compiler",
+                hint=f"unset {COMPILER_VARIABLE}, or name a gcc or clang",
+            )
+        return toolchain
+    for name in ("gcc", "clang"):
+        where = shutil.which(name)
+        toolchain = _probe((where,)) if where else None
+        if toolchain:
+            return toolchain
+    if importlib.util.find_spec("ziglang"):
+        toolchain = _probe((sys.executable, "-m", "ziglang", "cc"))
+        if toolchain:
+            return toolchain
+    raise UnavailableError(
+        "PD-M001",
+        "no C compiler was found",
+        why="kernels are C sources; looked for gcc, clang and the ziglang package",
+        hint="apt install gcc, or: pip install ziglang",
+    )
+
+
+def _probe(command: tuple[str, ...]) -> Toolchain | None:
+    """The compiler behind ``command`` if it answers ``--version``."""
+    try:
+        answer = subprocess.run(
+            [*command, "--version"], capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if answer.returncode:
+        return None
+    version = (answer.stdout.strip().splitlines() or ["version unknown"])[0]
+    # zig would first build a C library of its own; the process that loads the kernel has one.
+    is_zig = "zig" in Path(command[0]).name or "ziglang" in command
+    return Toolchain(command, version, ("-nostdlib",) if is_zig else ("-pthread", "-lm"))

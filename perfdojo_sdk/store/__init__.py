@@ -1,0 +1,1 @@
+"""What was found, verified and measured, kept so that it is never done twice."""

@@ -1,0 +1,129 @@
+"""What a record says and what it is filed under. Plain checked data, no database.
+
+The key holds everything that a result depends on: program, target, device, toolchain, plugins
+with a hash of their code, and every setting. A result is reused only under an equal key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cached_property
+
+from perfdojo_sdk.hookspecs.types import Bound, Measurement, Provenance
+from perfdojo_sdk.store.traces import SavedTrace, Strict
+
+Figure = bool | int | float | str
+
+
+def sha256(data: str | bytes) -> str:
+    return hashlib.sha256(data.encode() if isinstance(data, str) else data).hexdigest()
+
+
+class RecordKey(Strict):
+    """Under which conditions a kernel was found, verified and measured."""
+
+    kernel: str
+    program_sha256: str
+    """Of the initial program's text."""
+    target: str
+    target_sha256: str
+    """Of the target's capabilities."""
+    device: str
+    toolchain: str
+    plugins: dict[str, str]
+    """Plugin -> version and content hash."""
+    settings: dict[str, Figure]
+
+    @cached_property
+    def digest(self) -> str:
+        return sha256(json.dumps(self.model_dump(mode="json"), sort_keys=True))
+
+
+class LegResult(Strict):
+    """What one leg of verification found."""
+
+    passed: bool
+    detail: str
+    """One sentence for a person."""
+    figures: dict[str, Figure] = {}
+
+
+class Verification(Strict):
+    """The three legs; a kernel enters a library only when all of them pass."""
+
+    exact: LegResult
+    numeric: LegResult
+    dependence: LegResult
+
+    @property
+    def passed(self) -> bool:
+        return self.exact.passed and self.numeric.passed and self.dependence.passed
+
+    @property
+    def failure(self) -> str:
+        """The legs that failed, in words; empty when all passed."""
+        legs = (("exact", self.exact), ("numeric", self.numeric), ("dependence", self.dependence))
+        return "; ".join(f"{name}: {leg.detail}" for name, leg in legs if not leg.passed)
+
+
+class Timing(Strict):
+    """Timed calls of one program, in seconds."""
+
+    median_s: float
+    best_s: float
+    calls: int
+    threads: int
+    cold: bool
+    provenance: Provenance
+    device: str
+
+    @classmethod
+    def of(cls, measured: Measurement) -> Timing:
+        return cls(
+            median_s=measured.median,
+            best_s=min(measured.seconds),
+            calls=len(measured.seconds),
+            threads=measured.threads,
+            cold=measured.cold,
+            provenance=measured.provenance,
+            device=measured.device,
+        )
+
+
+class RooflineBound(Strict):
+    """A time that nothing beats, and what it rests on."""
+
+    seconds: float
+    limit: str
+    provenance: Provenance
+    calibrated: bool
+
+    @classmethod
+    def of(cls, bound: Bound) -> RooflineBound:
+        return cls(
+            seconds=bound.seconds,
+            limit=bound.limit,
+            provenance=bound.provenance,
+            calibrated=bound.calibrated,
+        )
+
+
+class KernelRecord(Strict):
+    """A kernel that was found, verified and measured."""
+
+    trace: SavedTrace
+    program: str
+    """Text of the final program."""
+    source_sha256: str
+    """Of the source text that was verified and measured."""
+    kind: str
+    laws: tuple[str, ...]
+    verification: Verification
+    initial: Timing | None
+    final: Timing | None
+    bound: RooflineBound | None
+    output_sha256: str
+    """Of the outputs on the inputs that the seed gives; a library's copy must give the same bits."""
+    notes: tuple[str, ...] = ()
+    """What a person should know, such as why the initial program was kept."""

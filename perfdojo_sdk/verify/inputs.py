@@ -1,0 +1,174 @@
+"""Inputs that make a kernel show its faults: one drawing per class.
+
+Plain numbers, sums that cancel, magnitudes near overflow, denormals, scattered infinities, NaNs
+and zeros, and small integers on which additions and multiplications are exact in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf, prod
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from perfdojo_sdk.core.program import (
+    Expression,
+    IndexValue,
+    Literal,
+    Operation,
+    Program,
+    Read,
+    Statement,
+)
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+
+#: Single precision holds every integer below this one.
+EXACT_INTEGERS = 2**24
+
+FLOAT_CLASSES = ("random", "cancelling", "huge", "denormal", "special")
+INTEGERS = "integers"
+
+_POLYNOMIAL = frozenset({"add", "sub", "mul", "max", "min", "neg", "abs"})
+_RANGES = (8, 4, 2, 1)
+
+
+def draw(name: str, program: Program, seed: int, largest: int = 1) -> dict[str, Array]:
+    """Inputs of class ``name`` for every input of the program; ``largest`` bounds the integers."""
+    rng = np.random.default_rng([seed, *name.encode()])
+    drawn = {}
+    for array in program.inputs:
+        shape = program.buffer_of[array].shape
+        values = _integers(rng, shape, largest) if name == INTEGERS else _DRAWINGS[name](rng, shape)
+        drawn[array] = values.astype(np.float32, copy=False)
+    return drawn
+
+
+def _random(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    return rng.standard_normal(shape, dtype=np.float32)
+
+
+def _cancelling(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Neighbours along the last axis are nearly each other's negative."""
+    values = _random(rng, shape) * np.exp2(rng.integers(-6, 7, shape)).astype(np.float32)
+    if shape and shape[-1] > 1:
+        pairs = shape[-1] // 2
+        noise = 1 + 2**-10 * _random(rng, (*shape[:-1], pairs))
+        values[..., 1 : 2 * pairs : 2] = -values[..., 0 : 2 * pairs : 2] * noise
+    return values
+
+
+def _huge(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """One element in 64 up to the largest float, so that products and sums may overflow."""
+    values = _random(rng, shape)
+    at = rng.random(shape, dtype=np.float32) < 1 / 64
+    count = int(np.count_nonzero(at))
+    values[at] = (
+        rng.uniform(1, 2, count) * np.exp2(rng.uniform(60, 127, count).round()) * rng.choice([-1, 1], count)
+    )
+    return np.clip(values, -np.finfo(np.float32).max, np.finfo(np.float32).max)
+
+
+def _denormal(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Half of the elements denormal or nearly so."""
+    values = _random(rng, shape)
+    small = np.ldexp(values, rng.integers(-150, -120, shape, dtype=np.int32))
+    return np.where(rng.random(shape, dtype=np.float32) < 0.5, small, values)
+
+
+def _special(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Infinities, NaNs and zeros, about one for every second row; every kind at least once if it fits."""
+    values = _random(rng, shape)
+    size = values.size
+    kinds = np.array([np.nan, np.inf, -np.inf, -0.0, 0.0], np.float32)
+    count = min(size, max(len(kinds), size // (2 * shape[-1] if shape else 1)))
+    at = rng.choice(size, count, replace=False) if size < 1 << 20 else rng.integers(0, size, count)
+    values.reshape(-1)[at] = np.resize(kinds, count)
+    return values
+
+
+def _integers(rng: np.random.Generator, shape: tuple[int, ...], largest: int) -> Array:
+    return rng.integers(-largest, largest + 1, shape, dtype=np.int32)
+
+
+_DRAWINGS = {
+    "random": _random,
+    "cancelling": _cancelling,
+    "huge": _huge,
+    "denormal": _denormal,
+    "special": _special,
+}
+
+
+def integer_range(program: Program) -> tuple[int, str]:
+    """Largest input magnitude for which nothing leaves the exact integers; 0 with the reason if none."""
+    for _, node in program.walk():
+        if isinstance(node, Statement) and (why := _not_polynomial(node.value)):
+            return 0, why
+    for largest in _RANGES:
+        if _magnitude(program, largest) < EXACT_INTEGERS:
+            return largest, ""
+    return 0, "its intermediates may exceed 2^24 even for inputs of -1, 0 and 1"
+
+
+def _not_polynomial(value: Expression) -> str:
+    """Why integers do not stay integers, or nothing."""
+    if isinstance(value, Literal):
+        exact = float(value.value).is_integer() or abs(value.value) == inf
+        return "" if exact else f"it uses the constant {value.text}"
+    if isinstance(value, Operation):
+        if value.name not in _POLYNOMIAL:
+            return f"it uses {value.name}"
+        return next((why for a in value.arguments if (why := _not_polynomial(a))), "")
+    return ""
+
+
+def _magnitude(program: Program, largest: int) -> float:
+    """A bound on every intermediate, adding up the terms of a sum in any order.
+
+    Follows the text once; values that travel around a loop through other buffers are caught by
+    looking at what the reference really stored.
+    """
+    size: dict[str, float] = dict.fromkeys((b.name for b in program.buffers), 0.0)
+    for name in program.inputs:
+        size[program.buffer_of[name].name] = largest
+    worst = 0.0
+    for path, node in program.walk():
+        if not isinstance(node, Statement):
+            continue
+        sizes = tuple(s.size for s in program.ancestors(path))
+        value, inner = _expression_magnitude(node.value, program, size, sizes)
+        buffer = program.buffer_of[node.target.array]
+        used = {level for k in buffer.materialised for level, _ in node.target.subscripts[k].terms}
+        trips = prod(s for level, s in enumerate(sizes) if level not in used)
+        if node.accumulate == "add":
+            value = size[buffer.name] + trips * value
+        elif node.accumulate == "mul":
+            value = inf if value > 1 and trips > 64 else max(size[buffer.name], 1) * max(value, 1) ** trips
+        size[buffer.name] = max(size[buffer.name], value)
+        worst = max(worst, inner, value)
+    return worst
+
+
+def _expression_magnitude(
+    value: Expression, program: Program, size: Mapping[str, float], sizes: tuple[int, ...]
+) -> tuple[float, float]:
+    """Bounds on the value and on everything computed on the way to it."""
+    if isinstance(value, Literal):
+        here = 0.0 if abs(value.value) == inf else abs(float(value.value))
+        return here, here
+    if isinstance(value, IndexValue):
+        here = float(max(map(abs, value.index.bounds(sizes))))
+        return here, here
+    if isinstance(value, Read):
+        here = size[program.buffer_of[value.access.array].name]
+        return here, here
+    if not isinstance(value, Operation):
+        return _expression_magnitude(value.argument, program, size, sizes)
+    parts = [_expression_magnitude(a, program, size, sizes) for a in value.arguments]
+    bounds = [bound for bound, _ in parts]
+    here = (
+        prod(bounds) if value.name == "mul" else sum(bounds) if value.name in ("add", "sub") else max(bounds)
+    )
+    return here, max(here, *(inner for _, inner in parts))

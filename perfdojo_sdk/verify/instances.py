@@ -1,0 +1,241 @@
+"""A program seen as statement instances, the cells they touch, and the values they see.
+
+A cell is (buffer, materialised subscripts); where the accesses of a buffer have a parallel scope in
+common, every iteration of it owns a copy, so its iterator is part of the cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.program import (
+    Access,
+    Buffer,
+    Cast,
+    Expression,
+    IndexValue,
+    Node,
+    Operation,
+    Path,
+    Program,
+    Read,
+    Scope,
+    Statement,
+)
+from perfdojo_sdk.verify.flow import Final, Flow, Leaf, Loop, Mode, Nest, Role, Touch, flow
+from perfdojo_sdk.verify.sets import Refuted, Session, form, isl
+
+
+class Place(NamedTuple):
+    """A statement and the scopes around it."""
+
+    statement: Statement
+    name: str
+    sizes: tuple[int, ...]
+    path: Path
+    scopes: tuple[Scope, ...]
+
+
+class Direct(NamedTuple):
+    """A leaf whose value no statement writes: an input's cell, or an integer."""
+
+    sizes: tuple[int, ...]
+    target: str
+    forms: tuple[str, ...]
+
+
+def expression_leaves(value: Expression) -> Iterator[Read | IndexValue]:
+    """Reads and index values, in the order of the text; their numbers are those of the readers."""
+    if isinstance(value, (Read, IndexValue)):
+        yield value
+    elif isinstance(value, Operation):
+        for argument in value.arguments:
+            yield from expression_leaves(argument)
+    elif isinstance(value, Cast):
+        yield from expression_leaves(value.argument)
+
+
+@dataclass(eq=False)
+class ProgramSets:
+    """A program's instances, accesses and flows. :class:`Refuted` when it has no meaning."""
+
+    session: Session
+    program: Program
+    dialect: Dialect
+    places: dict[str, Place] = field(init=False, default_factory=dict)
+    """By statement id."""
+
+    def __post_init__(self) -> None:
+        for path, node in self.program.walk():
+            if isinstance(node, Statement):
+                scopes = self.program.ancestors(path)
+                sizes = tuple(s.size for s in scopes)
+                if node.id in self.places:
+                    raise Refuted(f"two statements carry the id {node.id}")
+                self.places[node.id] = Place(node, self.session.name(node.id), sizes, path, scopes)
+            elif self.dialect.is_lockstep(node.suffix):
+                if len(node.body) != 1 or not isinstance(node.body[0], Statement):
+                    raise Refuted(f"lockstep scope {node.head} holds more than one statement")
+        for place in self.places.values():
+            if place.statement.target.array in self.program.inputs:
+                raise Refuted(f"{self.describe(place.statement.id)} writes an input")
+
+    def describe(self, statement: str) -> str:
+        return f"{statement} `{self.places[statement].statement.text}`"
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Place]:
+        return {place.name: place for place in self.places.values()}
+
+    @cached_property
+    def horizontal(self) -> bool:
+        """Whether lanes of some vector statement accumulate onto one cell."""
+        return any(p.statement.accumulate and self.lanes_meet(p) for p in self.places.values())
+
+    def lanes_meet(self, place: Place) -> bool:
+        """Whether the statement is run by lanes and all of them write the same cell."""
+        if not place.scopes or not self.dialect.is_lockstep(place.scopes[-1].suffix):
+            return False
+        buffer = self.program.buffer_of[place.statement.target.array]
+        level, subscripts = len(place.sizes) - 1, place.statement.target.subscripts
+        return place.sizes[level] > 1 and not any(
+            level in subscripts[k].coefficients for k in buffer.materialised
+        )
+
+    # -- cells ---------------------------------------------------------------------------------
+
+    @cached_property
+    def _home(self) -> Mapping[str, tuple[int, ...]]:
+        """Buffer -> the levels of the parallel scopes whose every iteration owns a copy."""
+        around: dict[str, tuple[tuple[int, ...], tuple[Scope, ...]]] = {}
+        for place in self.places.values():
+            arrays = {place.statement.target.array, *(r.array for r in place.statement.reads)}
+            for name in {self.program.buffer_of[array].name for array in arrays}:
+                path, scopes = around.get(name, (place.path[:-1], place.scopes))
+                depth = _common(path, place.path[:-1])
+                around[name] = path[:depth], scopes[:depth]
+        return {
+            name: tuple(l for l, scope in enumerate(scopes) if self.dialect.is_parallel(scope.suffix))
+            for name, (_, scopes) in around.items()
+        }
+
+    def private_levels(self, buffer: Buffer) -> tuple[int, ...]:
+        """The caller's arrays are never private."""
+        owned = any(array in self.program.interface for array in buffer.arrays)
+        return () if owned else self._home.get(buffer.name, ())
+
+    def cell(self, access: Access) -> tuple[str, ...]:
+        buffer = self.program.buffer_of[access.array]
+        own = [f"i{level}" for level in self.private_levels(buffer)]
+        return (*own, *(form(access.subscripts[k]) for k in buffer.materialised))
+
+    # -- flows ---------------------------------------------------------------------------------
+
+    @cached_property
+    def flows(self) -> Mapping[str, Flow]:
+        """Buffer name -> its flow, for every buffer that is not an input."""
+        nests, found = self._nests(self.program.body, 0), {}
+        for buffer in self.program.buffers:
+            final, mine = self._final(buffer), tuple(nests.get(buffer.name, ()))
+            if (mine or final) and not set(buffer.arrays) & set(self.program.inputs):
+                found[buffer.name] = flow(self.session, mine, final)
+        return found
+
+    def _nests(self, nodes: tuple[Node, ...], level: int) -> dict[str, list[Nest]]:
+        """Buffer name -> the part of the tree that touches it."""
+        found: dict[str, list[Nest]] = {}
+        for node in nodes:
+            if isinstance(node, Statement):
+                place = self.places[node.id]
+                for name, touches in self._touches[node.id].items():
+                    leaf = Leaf(place.name, place.sizes, _accumulates(touches, node), touches)
+                    found.setdefault(name, []).append(leaf)
+            else:
+                lockstep = self.dialect.is_lockstep(node.suffix)
+                for name, body in self._nests(node.body, level + 1).items():
+                    found.setdefault(name, []).append(Loop(level, lockstep, tuple(body)))
+        return found
+
+    @cached_property
+    def _touches(self) -> Mapping[str, Mapping[str, tuple[Touch, ...]]]:
+        """Statement id -> buffer name -> accesses."""
+        found: dict[str, dict[str, tuple[Touch, ...]]] = {}
+        for statement, name, *_ in self.places.values():
+            mine = found[statement.id] = {}
+
+            def add(access: Access, touch: str, role: Role) -> None:
+                buffer = self.program.buffer_of[access.array].name
+                mine[buffer] = (*mine.get(buffer, ()), Touch(touch, role, self.cell(access)))  # noqa: B023
+
+            for k, leaf in enumerate(expression_leaves(statement.value)):
+                if isinstance(leaf, Read):
+                    add(leaf.access, f"{name}_{k}", "read")
+            if statement.accumulate:
+                add(statement.target, f"{name}_t", "own")
+            add(statement.target, name, "add" if statement.accumulate else "write")
+        return found
+
+    def _final(self, buffer: Buffer) -> Final | None:
+        for array in buffer.arrays:
+            if array in self.program.outputs:
+                cell = tuple(f"i{k}" for k in buffer.materialised)
+                return Final(f"F_{array}", buffer.shape, cell)
+        return None
+
+    @cached_property
+    def flow_of(self) -> Mapping[str, Flow]:
+        """Reader -> the flow that it belongs to; readers of inputs and iterators have none."""
+        found: dict[str, Flow] = {}
+        for through in self.flows.values():
+            for leaf in through.leaves:
+                found |= {t.name: through for t in leaf.touches if t.role in ("read", "own")}
+            if through.final:
+                found[through.final.name] = through
+        return found
+
+    @cached_property
+    def direct(self) -> Mapping[str, Direct]:
+        """What the readers of inputs and iterators see."""
+        found = {}
+        for statement, name, sizes, *_ in self.places.values():
+            for k, leaf in enumerate(expression_leaves(statement.value)):
+                if isinstance(leaf, IndexValue):
+                    found[f"{name}_{k}"] = Direct(sizes, "V", (form(leaf.index),))
+                elif leaf.access.array in self.program.inputs:
+                    cell = tuple(map(form, leaf.access.subscripts))
+                    found[f"{name}_{k}"] = Direct(sizes, f"I_{leaf.access.array}", cell)
+        return found
+
+    def seen(self, reader: str, mode: Mode) -> isl.UnionMap:
+        """The writes, input cells or integers that a reader sees."""
+        if reader not in self.direct:
+            return self.flow_of[reader].seen(reader, mode)
+        sizes, target, forms = self.direct[reader]
+        relation = self.session.affine(reader, len(sizes), target, forms)
+        return self.session.map([relation.intersect_domain(self.session.box(reader, sizes))])
+
+    def reader_text(self, reader: str) -> str:
+        """The access behind a reader's name, for messages."""
+        if reader.startswith("F_"):
+            return f"output {reader[2:]}"
+        name, _, leaf = reader.rpartition("_")
+        statement = self.by_name[name].statement
+        if leaf == "t":
+            return f"{self.describe(statement.id)} adds onto {statement.target.text}"
+        node = list(expression_leaves(statement.value))[int(leaf)]
+        return f"{self.describe(statement.id)} reads {node.text}"
+
+
+def _accumulates(touches: tuple[Touch, ...], statement: Statement) -> str | None:
+    return statement.accumulate if any(t.role == "add" for t in touches) else None
+
+
+def _common(a: Path, b: Path) -> int:
+    depth = 0
+    while depth < min(len(a), len(b)) and a[depth] == b[depth]:
+        depth += 1
+    return depth

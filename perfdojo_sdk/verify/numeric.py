@@ -1,0 +1,374 @@
+"""Leg 2 of verification: what the compiled kernel computes, against float64.
+
+The value comes from the original program in double precision; how far the kernel may be from it
+comes from a running error bound along the transformed program's own order. A bound from the
+number of terms alone would hide a dropped iteration; the original order's bound would refuse a
+legal re-association.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import prod
+
+import numpy as np
+
+from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.errors import VerificationError
+from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.hookspecs.types import (
+    ArraySpec,
+    Artifact,
+    Failure,
+    KernelSource,
+    Measurement,
+    Runner,
+    RunRequest,
+)
+from perfdojo_sdk.measure.native_runner import NativeRunner
+from perfdojo_sdk.measure.sandbox import Job, execute
+from perfdojo_sdk.verify.inputs import EXACT_INTEGERS, FLOAT_CLASSES, INTEGERS, Array, draw, integer_range
+from perfdojo_sdk.verify.reference_c import BOUNDED, WIDE, Rows, outermost_rows, reference
+
+#: Statement instances up to which every class runs on the whole program.
+_FULL_INSTANCES = 10**7
+#: Instances of the original program that a class may cost when only some rows are looked at.
+_ROW_INSTANCES = 10**7
+#: The same for the original's value in the one class that a large program runs as a whole.
+_VALUE_INSTANCES = 2 * 10**8
+_REFERENCE_FLAGS = ("-O2", "-ffp-contract=off")
+_REFERENCE_TIMEOUT_S = 600.0
+_REFERENCE_BYTES = 32 << 30
+
+
+@dataclass(frozen=True)
+class ClassResult:
+    """One class of inputs."""
+
+    name: str
+    threads: int = 0
+    worst: float = 0.0
+    """Largest error over its bound; at most 1 when the class passes."""
+    elements: int = 0
+    """Output elements looked at."""
+    skipped: str = ""
+    """Why the class was not run."""
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class NumericReport:
+    """What leg 2 found."""
+
+    ok: bool
+    classes: tuple[ClassResult, ...]
+    problem: str = ""
+    """The first thing that is wrong."""
+
+    @property
+    def worst(self) -> float:
+        """The largest error over its bound in all classes."""
+        return max((c.worst for c in self.classes), default=0.0)
+
+    @property
+    def checked(self) -> tuple[str, ...]:
+        """The classes that were run, each once."""
+        return tuple(dict.fromkeys(c.name for c in self.classes if not c.skipped))
+
+
+def verify_numeric(
+    original: Program,
+    transformed: Program,
+    artifact: Artifact,
+    runner: Runner,
+    accuracy: Mapping[str, float],
+    dialect: Dialect,
+    seed: int = 0,
+    threads: Sequence[int] = (1, 2),
+    nan_may_differ: bool = False,
+) -> NumericReport:
+    """Compare the compiled ``transformed`` with ``original``.
+
+    ``accuracy`` is the error in ulp that the target states for a function (``{"exp": 2}``), 0.5
+    where it says nothing. ``nan_may_differ``: a move of the trace declared that it changes which
+    inputs give NaN; the transformed order then decides. The first class runs with every number of
+    ``threads``, the others with one of them in turn.
+    UnavailableError without a C compiler; VerificationError for a dtype that is not checked here.
+    """
+    references = _References(original, transformed, accuracy, dialect, seed)
+    results: list[ClassResult] = []
+    planned: list[_Plan] = []
+    skipped: list[ClassResult] = []
+    for name, largest, why in _classes(original, transformed):
+        if name != "random" and not references.small and references.rows is None:
+            why = why or "the program is large and its rows depend on each other"
+        if why:
+            skipped.append(ClassResult(name, skipped=why))
+            continue
+        counts = tuple(threads) if not planned else (threads[len(planned) % len(threads)],)
+        planned.append(_Plan(name, largest, counts))
+    # Small programs go through the references together, large ones class by class.
+    groups = [planned] if references.small else [[plan] for plan in planned]
+    with ThreadPoolExecutor(3) as pool:
+        for group in groups:
+            inputs = [draw(plan.name, original, seed, plan.largest) for plan in group]
+            runs = [
+                [
+                    pool.submit(runner.run, artifact, RunRequest(inputs=given, threads=t, timeout_s=120.0))
+                    for t in plan.threads
+                ]
+                for plan, given in zip(group, inputs, strict=True)
+            ]
+            expected = references.expect(inputs, pool, whole=references.small or group[0].name == "random")
+            for plan, run, outcome in zip(group, runs, expected, strict=True):
+                for t, future in zip(plan.threads, run, strict=True):
+                    results.append(_judge(plan.name, t, future.result(), outcome, nan_may_differ))
+            if problem := _problem(results):
+                return NumericReport(False, (*results, *skipped), problem)
+    return NumericReport(True, (*results, *skipped))
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A class that will be run."""
+
+    name: str
+    largest: int
+    threads: tuple[int, ...]
+
+
+def _problem(results: Sequence[ClassResult]) -> str:
+    """The first one in words, if any."""
+    bad = next((r for r in results if r.problem), None)
+    return f"{bad.name} inputs, {bad.threads} threads: {bad.problem}" if bad else ""
+
+
+def _classes(original: Program, transformed: Program) -> list[tuple[str, int, str]]:
+    """Name, largest integer, and why the class is skipped."""
+    ranges = [integer_range(program) for program in (original, transformed)]
+    largest = min(r for r, _ in ranges)
+    why = next((why for _, why in ranges if why), "")
+    names = FLOAT_CLASSES if original.inputs else ("random",)
+    integers = (INTEGERS, largest, f"not a polynomial on small integers: {why}" if why else "")
+    return [*((name, 1, "") for name in names), integers]
+
+
+@dataclass(frozen=True)
+class _Expected:
+    """What the references say about one output array."""
+
+    value: Array
+    """The original in double."""
+    single: Array
+    """The original in plain single precision."""
+    own_value: Array
+    """The transformed program in double."""
+    own_single: Array
+    bound: Array
+    """How far a legal kernel may be from ``value``; infinite: only the class is known."""
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """What is known about one output array, or about some of its rows."""
+
+    output: str
+    expected: _Expected
+    rows: Array | None = None
+    axis: int = 0
+
+    def of(self, array: Array) -> Array:
+        """The part of a whole array that this piece is about."""
+        return array if self.rows is None else np.take(array, self.rows, self.axis)
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    pieces: tuple[_Piece, ...]
+    peak: float
+
+
+class _References:
+    """The two reference programs, compiled when first needed."""
+
+    def __init__(
+        self,
+        original: Program,
+        transformed: Program,
+        accuracy: Mapping[str, float],
+        dialect: Dialect,
+        seed: int,
+    ) -> None:
+        self.original, self.transformed = original, transformed
+        self.accuracy, self.dialect, self.seed = accuracy, dialect, seed
+        self.instances = max(_instances(original), _instances(transformed))
+        self.small = self.instances <= _FULL_INSTANCES
+        self.rows: Rows | None = outermost_rows(original)
+        self.compiled: dict[tuple[str, int, int], Artifact] = {}
+
+    def expect(
+        self, inputs: Sequence[Mapping[str, Array]], pool: ThreadPoolExecutor, whole: bool
+    ) -> list[_Outcome]:
+        """Run both references on each of ``inputs``.
+
+        Small programs run as a whole. Of large ones with independent rows, the original runs on
+        some rows; so does the bound unless ``whole``.
+        """
+        sliced = self.rows is not None and not self.small
+        value_rows = self.choose_rows(_VALUE_INSTANCES if whole else _ROW_INSTANCES) if sliced else None
+        bound_rows = None if whole else value_rows
+        jobs = [
+            pool.submit(self.run, kind, inputs, rows)
+            for kind, rows in ((BOUNDED, bound_rows), (WIDE, value_rows))
+        ]
+        bounded, wide = (job.result() for job in jobs)
+        return [
+            self.outcome(
+                {n: a[k] for n, a in bounded.items()}, {n: a[k] for n, a in wide.items()}, value_rows, whole
+            )
+            for k in range(len(inputs))
+        ]
+
+    def outcome(
+        self, bounded: Mapping[str, Array], wide: Mapping[str, Array], rows: Array | None, whole: bool
+    ) -> _Outcome:
+        """Put the answers of the two references together; with ``rows``, ``wide`` has only these."""
+        pieces: list[_Piece] = []
+        for name in self.original.outputs:
+            own = [bounded[f"{name}_{part}"] for part in ("v", "f", "e")]
+            axis = self.rows.dimension[name] if self.rows else 0
+            if rows is not None and whole:
+                pieces.append(_Piece(name, _Expected(own[0], own[1], *own)))
+                own = [np.take(array, rows, axis) for array in own]
+            pieces.append(_Piece(name, _Expected(wide[f"{name}_v"], wide[f"{name}_f"], *own), rows, axis))
+        return _Outcome(tuple(pieces), max(float(wide["pd_peak"]), float(bounded["pd_peak"])))
+
+    def choose_rows(self, instances: int) -> Array:
+        """The first, the last, and as many others as so many instances allow, ascending."""
+        assert self.rows
+        size = self.rows.size
+        count = min(size, max(2, instances * size // _instances(self.original)))
+        others = np.random.default_rng(self.seed).choice(size, count, replace=False)
+        return np.unique([0, size - 1, *others]).astype(np.int32)
+
+    def run(
+        self, kind: str, inputs: Sequence[Mapping[str, Array]], rows: Array | None
+    ) -> Mapping[str, Array]:
+        batch = len(inputs)
+        given = {name: np.stack([one[name] for one in inputs]) for name in self.original.inputs}
+        if rows is not None:
+            given["pd_rows"] = np.stack([rows] * batch)
+        artifact = self.artifact(kind, batch, 0 if rows is None else len(rows))
+        request = RunRequest(given, timeout_s=_REFERENCE_TIMEOUT_S, memory_bytes=_REFERENCE_BYTES)
+        [result] = execute(Job((artifact,), request, "reference", trusted=True))
+        if isinstance(result, Failure) or result.outputs is None:
+            raise VerificationError("PD-V021", "the float64 reference did not run", why=str(result))
+        return result.outputs
+
+    def artifact(self, kind: str, batch: int, rows: int) -> Artifact:
+        key = (kind, batch, rows)
+        if key not in self.compiled:
+            # On rows the bound has to hold for any order, since the transformed program's own
+            # order is not a matter of rows.
+            program = self.transformed if kind == BOUNDED and not rows else self.original
+            source = reference(
+                program, kind, self.accuracy, self.dialect, batch=batch, rows=rows, any_order=rows > 0
+            )
+            self.compiled[key] = _compiled(source.symbol, source.inputs, source.outputs, source.code)
+        return self.compiled[key]
+
+
+@lru_cache(64)
+def _compiled(
+    symbol: str, inputs: tuple[ArraySpec, ...], outputs: tuple[ArraySpec, ...], code: str
+) -> Artifact:
+    """A reference, compiled once for all the candidates that are compared with it."""
+    made = NativeRunner(_REFERENCE_FLAGS).compile(KernelSource(symbol, inputs, outputs, code))
+    if isinstance(made, Failure):
+        raise VerificationError("PD-V021", "the float64 reference does not compile", why=made.detail)
+    return made
+
+
+def _instances(program: Program) -> int:
+    return sum(prod(leaf.sizes) for node in program.body for leaf in node.leaves)
+
+
+def _judge(
+    name: str, threads: int, run: Measurement | Failure, expected: _Outcome, nan_may_differ: bool
+) -> ClassResult:
+    """One run of the kernel against the references."""
+    result = ClassResult(name, threads)
+    if isinstance(run, Failure):
+        return replace(result, problem=f"{run.reason}: {run.detail}")
+    if name == INTEGERS and expected.peak >= EXACT_INTEGERS:
+        return replace(result, skipped=f"intermediates reach {expected.peak:g}, beyond 2^24")
+    assert run.outputs is not None
+    for piece in expected.pieces:
+        got = piece.of(run.outputs[piece.output])
+        judge = _equal if name == INTEGERS else _near
+        worst, wrong = judge(got, piece.expected, nan_may_differ)
+        result = replace(result, worst=max(result.worst, worst), elements=result.elements + got.size)
+        if wrong.any():
+            return replace(result, problem=_describe(piece, got, wrong))
+    return result
+
+
+def _equal(got: Array, expected: _Expected, _: bool) -> tuple[float, Array]:
+    """Bit for bit, -0 being 0."""
+    wrong = got != expected.value
+    return float(wrong.any()), wrong
+
+
+def _near(got: Array, expected: _Expected, nan_may_differ: bool) -> tuple[float, Array]:
+    """Largest error over its bound, and which elements are wrong."""
+    value = expected.value
+    # The references themselves round, 2^-29 of what the kernel may.
+    with np.errstate(all="ignore"):
+        bound = expected.bound * (1 + 1e-6) + np.abs(value) * 2.0**-45
+        distance = np.abs(got.astype(np.float64) - value)
+    numbers = np.isfinite(expected.bound) & np.isfinite(value) & np.isfinite(expected.own_value)
+    wrong = numbers & ~(distance <= bound)
+    used = numbers & (distance > 0)
+    worst = float(np.max(distance[used] / bound[used], initial=0.0)) if used.any() else 0.0
+    rest = np.flatnonzero(~numbers)
+    if rest.size:
+        wrong.reshape(-1)[rest] = ~_class_allowed(got, expected, rest, nan_may_differ)
+    return worst, wrong
+
+
+def _class_allowed(got: Array, expected: _Expected, at: Array, nan_may_differ: bool) -> Array:
+    """Where values cannot be compared: finite, which infinity, or NaN, as one of the references."""
+
+    def kind(array: Array) -> Array:
+        with np.errstate(over="ignore", invalid="ignore"):
+            picked = array.reshape(-1)[at].astype(np.float32)
+            return np.where(np.isnan(picked), 2, np.where(np.isinf(picked), np.sign(picked), 0)).astype(
+                np.int8
+            )
+
+    here, single, own_single = kind(got), kind(expected.single), kind(expected.own_single)
+    certain = np.isfinite(expected.bound.reshape(-1)[at])
+    allowed = here == kind(expected.value)
+    own = here == kind(expected.own_value)
+    # Once single precision overflows, contraction decides between infinities and NaN: inf - inf
+    # where a product was rounded, inf where it was fused.
+    overflowed = (here != 0) & ((single != 0) | (own_single != 0))
+    allowed |= ~certain & (own | overflowed | (here == single) | (here == own_single))
+    return np.asarray(allowed | own if nan_may_differ else allowed)
+
+
+def _describe(piece: _Piece, got: Array, wrong: Array) -> str:
+    """The first wrong element in words."""
+    place = [int(k) for k in np.argwhere(wrong)[0]]
+    here = tuple(place)
+    if piece.rows is not None:
+        place[piece.axis] = int(piece.rows[place[piece.axis]])
+    value, bound = float(piece.expected.value[here]), float(piece.expected.bound[here])
+    tolerance = f" within {bound:.3g}" if np.isfinite(bound) else ""
+    return (
+        f"{piece.output}[{','.join(map(str, place))}] is {got[here]:.9g}, expected {value:.9g}{tolerance}; "
+        f"{int(np.count_nonzero(wrong))} of {wrong.size} elements are wrong"
+    )

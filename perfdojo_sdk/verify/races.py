@@ -1,0 +1,86 @@
+"""What must hold of one program alone: no race between parallel iterations, no read before a write."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import NamedTuple
+
+from perfdojo_sdk.core.program import Access, Scope
+from perfdojo_sdk.verify.instances import Place, ProgramSets
+from perfdojo_sdk.verify.sets import Refuted, coordinates, isl, iterators, numbers, tuple_name, unite
+
+
+def check_written(sets: ProgramSets) -> None:
+    """:class:`Refuted` where a statement or the caller reads a cell that nothing wrote before."""
+    for flow in sets.flows.values():
+        if not flow.unwritten.is_empty():
+            point = flow.unwritten.sample_point()
+            reader = sets.reader_text(tuple_name(point))
+            raise Refuted(f"{reader} at {coordinates(point)}: nothing was written there before")
+
+
+def check_races(sets: ProgramSets) -> None:
+    """:class:`Refuted` where iterations of a parallel scope, or lanes that store, meet in one cell."""
+    for place in sets.places.values():
+        if place.statement.accumulate is None and sets.lanes_meet(place):
+            raise Refuted(f"{sets.describe(place.statement.id)}: all lanes write one cell")
+    for path, node in sets.program.walk():
+        if isinstance(node, Scope) and sets.dialect.is_parallel(node.suffix):
+            inside = [p for p in sets.places.values() if p.path[: len(path)] == path]
+            _check_parallel(sets, node, len(path) - 1, inside)
+
+
+class _Contact(NamedTuple):
+    """One access inside a parallel scope."""
+
+    place: Place
+    text: str
+    writes: bool
+    iterations: isl.UnionMap
+    """(outer iterations, cell) -> iterations of the scope that touch the cell."""
+
+
+def _check_parallel(sets: ProgramSets, scope: Scope, level: int, inside: list[Place]) -> None:
+    """No cell is touched by two iterations of the scope (of the same outer iterations), one writing."""
+    contacts: dict[str, list[_Contact]] = {}
+    for place in inside:
+        statement = place.statement
+        for access, writes in (*((r, False) for r in statement.reads), (statement.target, True)):
+            buffer = sets.program.buffer_of[access.array]
+            if not set(buffer.arrays) & set(sets.program.inputs):
+                contact = _Contact(place, access.text, writes, _touched_by(sets, place, access, level))
+                contacts.setdefault(buffer.name, []).append(contact)
+    apart = isl.UnionSet.read_from_str(sets.session.context, "{ [[p] -> [q]] : p < q or q < p }")
+    for found in contacts.values():
+        writing = [c for c in found if c.writes]
+        if not writing or _meeting(writing, found, apart).is_empty():
+            continue
+        for a, b in product(writing, found):
+            meeting = _meeting([a], [b], apart)
+            if not meeting.is_empty():
+                raise Refuted(_race(sets, scope, level, a, b, meeting))
+
+
+def _touched_by(sets: ProgramSets, place: Place, access: Access, level: int) -> isl.UnionMap:
+    session, depth = sets.session, len(place.sizes)
+    key = [*iterators(level), *sets.cell(access)]
+    cells = session.affine(place.name, depth, "C", key).intersect_domain(session.box(place.name, place.sizes))
+    iterations = session.affine(place.name, depth, "", [iterators(depth)[level]])
+    return session.map([cells.reverse().apply_range(iterations)])
+
+
+def _meeting(some: list[_Contact], others: list[_Contact], apart: isl.UnionSet) -> isl.UnionMap:
+    first, second = (unite(cs[0].iterations, (c.iterations for c in cs[1:])) for cs in (some, others))
+    return first.range_product(second).intersect_range(apart)
+
+
+def _race(
+    sets: ProgramSets, scope: Scope, level: int, a: _Contact, b: _Contact, meeting: isl.UnionMap
+) -> str:
+    one, other = numbers(meeting.range().sample_point())
+    verb = "writes" if b.writes else "reads"
+    return (
+        f"race in parallel scope {scope.head} ({{{level}}}): {sets.describe(a.place.statement.id)} writes "
+        f"{a.text} in iteration {one}, {sets.describe(b.place.statement.id)} {verb} {b.text}, "
+        f"the same cell, in iteration {other}"
+    )

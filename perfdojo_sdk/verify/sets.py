@@ -1,0 +1,189 @@
+"""Integer sets of statement instances: the thin layer between the dependence check and isl.
+
+Tuple names inside isl: ``S3`` is a statement (its instances, and their writes), ``S3_0`` its first
+leaf, ``S3_t`` the cell that it accumulates onto, ``I_x`` a cell of input x, ``F_y`` the final value
+of a cell of output y, ``V`` an integer (an index used as a value).
+
+Parsing constraints is isl's slowest operation, so boxes are built by calls and only plain affine
+tuples are parsed; both are remembered for the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from perfdojo_sdk.core.errors import UnavailableError
+from perfdojo_sdk.core.program import Index
+
+try:
+    import islpy as isl
+except ImportError as missing:  # pragma: no cover - the tests need islpy
+    raise UnavailableError(
+        "PD-V040", "the dependence check needs the package islpy", why=str(missing), hint="pip install islpy"
+    ) from missing
+
+#: isl's own count of elementary operations, for one step. Large kernels take 0.1 to 0.3 million (some
+#: 20 ms); beyond the limit, about ten seconds, the answer is "undecided", which is no proof.
+MAX_OPERATIONS = 20_000_000
+
+__all__ = [
+    "MAX_OPERATIONS",
+    "Refuted",
+    "Session",
+    "by_reader",
+    "coordinates",
+    "form",
+    "isl",
+    "iterators",
+    "numbers",
+    "sample",
+    "tuple_name",
+    "unite",
+    "with_writers",
+    "writers",
+]
+
+T = TypeVar("T", "isl.UnionMap", "isl.UnionSet")
+
+
+class Refuted(Exception):
+    """The proof failed; the message says where and why."""
+
+
+class Session:
+    """An isl context, the names given to statements, and what has been built so far."""
+
+    def __init__(self, max_operations: int = MAX_OPERATIONS) -> None:
+        self.context = isl.Context()
+        self.max_operations = max_operations
+        self.name_of: dict[str, str] = {}
+        self.id_of: dict[str, str] = {}
+        self.memory: dict[object, object] = {}
+        """For whoever wants to keep something for the session, under a key of its own kind."""
+        self._boxes: dict[tuple[int, ...], isl.Set] = {}
+        self._affine: dict[str, isl.Map] = {}
+
+    def begin(self) -> None:
+        """Start counting operations anew."""
+        self.context.reset_operations()
+        self.context.set_max_operations(self.max_operations)
+
+    def exhausted(self) -> bool:
+        """Whether isl has run out of operations.
+
+        Its errors do not tell: out of operations, a parser reports a syntax error.
+        """
+        try:
+            isl.Set.read_from_str(self.context, "{ [i] : 0 <= i < 2 }")
+        except isl.Error:
+            return True
+        return False
+
+    def name(self, statement: str) -> str:
+        """The tuple name of a statement; the same for the whole session."""
+        if statement not in self.name_of:
+            name = f"S{len(self.name_of)}"
+            self.name_of[statement], self.id_of[name] = name, statement
+        return self.name_of[statement]
+
+    def box(self, name: str, sizes: tuple[int, ...]) -> isl.Set:
+        """``{ name[i0, i1, ...] : 0 <= ik < sizes[k] }``"""
+        found = self._boxes.get(sizes)
+        if found is None:
+            found = isl.Set.universe(isl.Space.set_alloc(self.context, 0, len(sizes)))
+            for k, size in enumerate(sizes):
+                found = found.lower_bound_val(isl.dim_type.set, k, isl.Val.zero(self.context))
+                last = isl.Val.int_from_si(self.context, size - 1)
+                found = found.upper_bound_val(isl.dim_type.set, k, last)
+            self._boxes[sizes] = found
+        return found.set_tuple_name(name)
+
+    def affine(self, source: str, depth: int, target: str, forms: Iterable[str]) -> isl.Map:
+        """``{ source[i0, ..., i(depth-1)] -> target[forms] }``; an empty target has no name."""
+        text = f"{source}[{','.join(iterators(depth))}] -> {target}[{','.join(forms)}]"
+        found = self._affine.get(text)
+        if found is None:
+            function = isl.MultiAff.read_from_str(self.context, "{ " + text + " }")
+            found = self._affine[text] = isl.Map.from_multi_aff(function)
+        return found
+
+    def identity(self, source: str, target: str, depth: int) -> isl.Map:
+        return self.affine(source, depth, target, iterators(depth))
+
+    def map(self, parts: Iterable[isl.Map] = ()) -> isl.UnionMap:
+        space = isl.Space.params_alloc(self.context, 0)
+        return unite(isl.UnionMap.empty(space), map(isl.UnionMap.from_map, parts))
+
+    def set(self, parts: Iterable[isl.Set] = ()) -> isl.UnionSet:
+        space = isl.Space.params_alloc(self.context, 0)
+        return unite(isl.UnionSet.empty(space), map(isl.UnionSet.from_set, parts))
+
+
+def unite(first: T, others: Iterable[T]) -> T:
+    for other in others:
+        first = first.union(other)
+    return first
+
+
+def iterators(depth: int) -> list[str]:
+    return [f"i{level}" for level in range(depth)]
+
+
+def form(index: Index) -> str:
+    """An affine form of the levels as isl text."""
+    return str(index.constant) + "".join(f"{c:+d}*i{level}" for level, c in index.terms)
+
+
+# -- relations that lead from readers to writers ---------------------------------------------------
+
+
+def maps(relation: isl.UnionMap) -> Iterator[isl.Map]:
+    listed = relation.get_map_list()
+    for k in range(listed.n_map()):
+        yield listed.get_at(k)
+
+
+def _writer(part: isl.Map) -> str:
+    return str(part.get_tuple_name(isl.dim_type.out))
+
+
+def writers(relation: isl.UnionMap) -> frozenset[str]:
+    """Names of the tuples in the range."""
+    return frozenset(_writer(part) for part in maps(relation) if not part.is_empty())
+
+
+def with_writers(relation: isl.UnionMap, names: frozenset[str] | set[str]) -> isl.UnionMap:
+    """The part of the relation whose range lies in ``names``."""
+    kept = (isl.UnionMap.from_map(part) for part in maps(relation) if _writer(part) in names)
+    return unite(isl.UnionMap.empty(relation.get_space()), kept)
+
+
+def by_reader(relation: isl.UnionMap) -> dict[str, isl.UnionMap]:
+    """The relation, cut by the name of the domain."""
+    found: dict[str, isl.UnionMap] = {}
+    for part in maps(relation):
+        reader = str(part.get_tuple_name(isl.dim_type.in_))
+        piece = isl.UnionMap.from_map(part)
+        found[reader] = found[reader].union(piece) if reader in found else piece
+    return found
+
+
+# -- sample points, in words -----------------------------------------------------------------------
+
+
+def numbers(point: isl.Point) -> list[int]:
+    rank = isl.Set.from_point(point).dim(isl.dim_type.set)
+    return [int(point.get_coordinate_val(isl.dim_type.set, k).to_python()) for k in range(rank)]
+
+
+def coordinates(point: isl.Point) -> str:
+    return f"[{', '.join(map(str, numbers(point)))}]"
+
+
+def tuple_name(point: isl.Point) -> str:
+    return str(isl.Set.from_point(point).get_tuple_name())
+
+
+def sample(instances: isl.UnionSet) -> str:
+    return coordinates(instances.sample_point())

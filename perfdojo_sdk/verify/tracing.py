@@ -1,0 +1,297 @@
+"""The values that a read of the new program sees, in terms of the old program.
+
+New statements that only pass values on (copies, combinations of partial results) are looked through;
+what remains are instances of old statements, input cells and integers.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from perfdojo_sdk.core.program import IDENTITY, Index, Literal, Read
+from perfdojo_sdk.core.transformation import (
+    Definition,
+    Instance,
+    Origin,
+    PartialCombine,
+    PartialStart,
+    Relation,
+)
+from perfdojo_sdk.verify.flow import Mode
+from perfdojo_sdk.verify.instances import Place, ProgramSets
+from perfdojo_sdk.verify.sets import (
+    Refuted,
+    coordinates,
+    form,
+    isl,
+    tuple_name,
+    with_writers,
+    writers,
+)
+
+
+class Origins:
+    """The instance relation of one move, between the sets of two programs."""
+
+    def __init__(self, old: ProgramSets, new: ProgramSets, relation: Relation) -> None:
+        self.session, self.old, self.new, self.relation = new.session, old, new, relation
+
+    def origin(self, place: Place) -> Origin:
+        """What the relation says; by default the old statement, unchanged."""
+        origin = self.relation.get(place.statement.id)
+        if origin is not None:
+            return origin
+        return Instance(place.statement.id, tuple(Index.level(l) for l in range(len(place.sizes))))
+
+    def same(self, place: Place) -> bool:
+        return place.statement.id not in self.relation
+
+    @cached_property
+    def instances(self) -> dict[str, Instance]:
+        """Name of a new statement -> the old one that it computes."""
+        found = {p.name: self.origin(p) for p in self.new.places.values()}
+        return {name: origin for name, origin in found.items() if isinstance(origin, Instance)}
+
+    def image(self, place: Place, source: str = "", target: str = "") -> isl.Map:
+        """Instances of a new statement (or of its reader ``source``) -> the old ones."""
+        origin = self.instances[place.name]
+        target = target or self.old.places[origin.statement].name
+        return self.session.affine(
+            source or place.name, len(place.sizes), target, map(form, origin.iterators)
+        )
+
+    @cached_property
+    def images(self) -> isl.UnionMap:
+        """Every new source of values -> the old one."""
+        parts = [self.image(self.new.by_name[name]) for name in self.instances]
+        parts.append(self.session.identity("V", "V", 1))
+        for array in self.new.program.inputs:
+            rank = len(self.new.program.buffer_of[array].shape)
+            parts.append(self.session.identity(f"I_{array}", f"I_{array}", rank))
+        return self.session.map(parts)
+
+    @cached_property
+    def sources(self) -> frozenset[str]:
+        """Names of the new sources of values."""
+        return frozenset(self.instances) | {"V"} | {f"I_{array}" for array in self.new.program.inputs}
+
+
+class Tracer:
+    """The flow of the new program with copies and partial results looked through.
+
+    A *conduit* is a new statement that only passes values on: a copy, or the combination of a
+    partial result. ``passed`` leads from its instances to the old statements' values behind them.
+    """
+
+    def __init__(self, origins: Origins, mode: Mode) -> None:
+        self.origins, self.mode = origins, mode
+        self.session, self.old, self.new = origins.session, origins.old, origins.new
+        passes = {
+            p.name: origins.origin(p)
+            for p in self.new.places.values()
+            if isinstance(p.statement.value, Read)
+        }
+        self.combines = {n for n, o in passes.items() if isinstance(o, PartialCombine)}
+        self.conduits = self.combines | {n for n, o in passes.items() if isinstance(o, Definition)}
+        self.starts = {
+            p.name for p in self.new.places.values() if isinstance(origins.origin(p), PartialStart)
+        }
+        self.definitions = {
+            p.name
+            for p in self.new.places.values()
+            if isinstance(origins.origin(p), Definition) and p.name not in self.conduits
+        }
+        self._seen: dict[str, isl.UnionMap] = {}
+
+    @cached_property
+    def _behind(self) -> isl.UnionMap:
+        """Conduit instance -> the writes that the read of the conduit sees."""
+        found = self.session.map()
+        for name in sorted(self.conduits):
+            found = found.union(self._enter(f"{name}_0").apply_range(self.new.seen(f"{name}_0", self.mode)))
+        return found
+
+    @cached_property
+    def passed(self) -> isl.UnionMap:
+        """Conduit instance -> everything but conduits behind it."""
+        behind = self._behind
+        onward = with_writers(behind, self.conduits)
+        # The start of a partial result adds nothing. (Elsewhere than behind a combination its
+        # absence shows: the read has lost its first write.)
+        ends = with_writers(behind, writers(behind) - self.conduits - self.starts)
+        found, chain = ends, onward
+        for _ in range(len(self.conduits) + 1):
+            if chain.is_empty():
+                return found
+            found, chain = found.union(chain.apply_range(ends)), chain.apply_range(onward)
+        closure, exact = onward.transitive_closure()
+        if not exact:
+            raise Refuted("undecided: copies feed one another in a way that has no closed form")
+        return ends.union(closure.apply_range(ends))
+
+    def seen(self, reader: str) -> isl.UnionMap:
+        """Reader -> the writes it sees, with no conduit among them."""
+        if reader not in self._seen:
+            self._seen[reader] = self._look(reader)
+        return self._seen[reader]
+
+    def _look(self, reader: str) -> isl.UnionMap:
+        direct = self.new.seen(reader, self.mode)
+        names = writers(direct)
+        if not names & self.conduits:
+            return direct
+        through = with_writers(direct, self.conduits).apply_range(self.passed)
+        return with_writers(direct, names - self.conduits).union(through)
+
+    def follow(self, path: tuple[str, ...]) -> isl.UnionMap:
+        """First reader of the path -> what the last one sees, from definition to definition."""
+        found = self.seen(path[0])
+        for reader in path[1:]:
+            found = found.apply_range(self._enter(reader)).apply_range(self.seen(reader))
+        return found
+
+    def _enter(self, reader: str) -> isl.UnionMap:
+        """Instances of a statement -> the same instances as a reader."""
+        name = reader.rpartition("_")[0]
+        return self.session.map([self.session.identity(name, reader, len(self.new.by_name[name].sizes))])
+
+    # -- comparison --------------------------------------------------------------------------------
+
+    def compare(self, old: str, path: tuple[str, ...]) -> None:
+        """The old reader and the new one must see the same writes."""
+        if path == (old,) and self._untouched(old):
+            return
+        found = self.follow(path)
+        strange = writers(found) - self.origins.sources
+        if strange:
+            where = self.new.describe(self.session.id_of[min(strange)])
+            what = self.new.reader_text(path[0])
+            raise Refuted(f"{what} and sees {where}, which is no value of the old program")
+        self._equal(old, path[0], found, self.old.seen(old, self.mode))
+
+    def compare_targets(self) -> None:
+        """Each accumulation must add onto the same value."""
+        for name, origin in self.origins.instances.items():
+            if self.new.by_name[name].statement.accumulate:
+                self.compare(f"{self.old.places[origin.statement].name}_t", (f"{name}_t",))
+
+    def compare_mixed(self) -> None:
+        """Where += meets max= on a cell, their order counts although that among equals does not."""
+        for name, origin in self.origins.instances.items():
+            place, old = self.new.by_name[name], self.old.places[origin.statement].name
+            flows = self.new.flow_of.get(f"{name}_t"), self.old.flow_of.get(f"{old}_t")
+            if not any(flow and len(flow.operations) > 1 for flow in flows):
+                continue
+            mine = place.statement.accumulate
+            found = _other_operations(self.new, self.seen(f"{name}_t"), mine)
+            known = _other_operations(self.old, self.old.seen(f"{old}_t", self.mode), mine)
+            self._equal(f"{old}_t", f"{name}_t", found, known)
+
+    def _untouched(self, reader: str) -> bool:
+        """Whether the very nest that the reader belongs to is in both programs."""
+        origins = self.origins
+        owner = reader.rpartition("_")[0]
+        if not reader.startswith("F_") and not origins.same(self.new.by_name[owner]):
+            return False
+        if reader in self.new.direct:
+            return self.new.direct[reader] == self.old.direct.get(reader)
+        flow = self.new.flow_of[reader]
+        unchanged = all(origins.same(self.new.by_name[name]) for name in flow.statements)
+        return unchanged and flow is self.old.flow_of.get(reader)
+
+    def _equal(self, old: str, new: str, found: isl.UnionMap, known: isl.UnionMap) -> None:
+        readers = self._readers(old, new)
+        mapped = found.apply_range(self.origins.images).apply_domain(readers)
+        known = known.intersect_domain(readers.range())
+        if mapped.is_equal(known):
+            return
+        lost, gained = known.subtract(mapped), mapped.subtract(known)
+        point = (gained if lost.is_empty() else lost).domain().sample_point()
+        at = isl.UnionSet.from_point(point)
+        before, after = (r.intersect_domain(at).range() for r in (lost, gained))
+        raise Refuted(
+            f"{self.old.reader_text(old)} at {coordinates(point)}: "
+            f"before the move it sees {self._tell(before)}, after it {self._tell(after)}"
+        )
+
+    def _readers(self, old: str, new: str) -> isl.UnionMap:
+        """New instances of a reader -> the old ones; several statements may share an old one's."""
+        if new.startswith("F_"):
+            shape = self.new.program.buffer_of[new[2:]].shape
+            image = self.session.identity(new, old, len(shape))
+        else:
+            place = self.new.by_name[new.rpartition("_")[0]]
+            shape, image = place.sizes, self.origins.image(place, new, old)
+        return self.session.map([image.intersect_domain(self.session.box(new, shape))])
+
+    def _tell(self, seen: isl.UnionSet) -> str:
+        """One of the writes, in words."""
+        if seen.is_empty():
+            return "nothing else" if self.mode == "terms" else "nothing"
+        point = seen.sample_point()
+        name = tuple_name(point)
+        if name in self.session.id_of:
+            return f"{self.old.describe(self.session.id_of[name])} at {coordinates(point)}"
+        what = "the integer" if name == "V" else f"input {name[2:]} at"
+        return f"{what} {coordinates(point)}"
+
+    # -- partial results ---------------------------------------------------------------------------
+
+    def check_partials(self) -> None:
+        """A combination adds accumulations of its own kind only, and each of them once."""
+        for name in sorted(self.combines):
+            self._check_operation(name)
+        if self.combines:
+            self._check_once()
+
+    def _check_operation(self, combine: str) -> None:
+        operation = self.new.by_name[combine].statement.accumulate
+        assert operation
+        reached, todo = set[str](), [combine]
+        while todo:
+            for name in writers(self.new.seen(f"{todo.pop()}_0", self.mode)) - reached:
+                reached.add(name)
+                todo += [name] if name in self.conduits else []
+        for name in sorted(reached):
+            place = self.new.by_name.get(name)
+            statement = place.statement if place else None
+            if name in self.starts:
+                assert statement and isinstance(statement.value, Literal)
+                fits = statement.value.value == IDENTITY[operation]
+            else:
+                copy = name in self.conduits and name not in self.combines
+                fits = copy or (statement is not None and statement.accumulate == operation)
+            if not fits:
+                what = self.new.describe(statement.id) if statement else "an input"
+                where = self.new.describe(self.session.id_of[combine])
+                raise Refuted(f"{where} combines a partial result that {what} takes part in")
+
+    def _check_once(self) -> None:
+        readers = [*self.new.flow_of, *self.new.direct]
+        direct, via = self.session.map(), self.session.map()
+        for reader in readers:
+            if reader.endswith("_t"):
+                continue
+            seen = self.new.seen(reader, self.mode)
+            names = writers(seen)
+            if names & self.conduits:
+                direct = direct.union(with_writers(seen, names - self.conduits))
+                via = via.union(with_writers(seen, self.conduits))
+        twice = direct.intersect(via.apply_range(self.passed)).range()
+        if twice.is_empty():
+            together = via.reverse().apply_range(via)
+            alike = self.passed.apply_range(self.passed.reverse())
+            pairs = together.intersect(alike).subtract(via.range().identity())
+            twice = self.passed.intersect_domain(pairs.domain()).range()
+        if not twice.is_empty():
+            point = twice.sample_point()
+            name = self.session.id_of[tuple_name(point)]
+            raise Refuted(f"{self.new.describe(name)} at {coordinates(point)} is combined more than once")
+
+
+def _other_operations(sets: ProgramSets, seen: isl.UnionMap, mine: str | None) -> isl.UnionMap:
+    def other(name: str) -> bool:
+        place = sets.by_name.get(name)
+        return place is not None and place.statement.accumulate not in (None, mine)
+
+    return with_writers(seen, {name for name in writers(seen) if other(name)})

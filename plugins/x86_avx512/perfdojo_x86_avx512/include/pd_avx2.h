@@ -1,0 +1,85 @@
+/* The vector functions of AVX2 with FMA: 8 lanes of float32, 16 registers. */
+#ifndef PD_AVX2_H
+#define PD_AVX2_H
+
+#include <immintrin.h>
+
+#include "pd_scalar.h"
+
+typedef __m256 pd_f32v;
+enum { PD_LANES_F32 = 8 };
+
+/* All bits set in the first n lanes: a window into eight ones followed by eight zeros. */
+PD_INLINE __m256i pd_first_mask(int n)
+{
+    static const int32_t window[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0};
+    return _mm256_loadu_si256((const __m256i *)(window + 8 - n));
+}
+
+PD_INLINE pd_f32v pd_splat_f32v(float x) { return _mm256_set1_ps(x); }
+PD_INLINE pd_f32v pd_load_f32v(const float *p) { return _mm256_loadu_ps(p); }
+PD_INLINE void pd_store_f32v(float *p, pd_f32v v) { _mm256_storeu_ps(p, v); }
+
+PD_INLINE pd_f32v pd_load_first_f32v(const float *p, int n) { return _mm256_maskload_ps(p, pd_first_mask(n)); }
+
+PD_INLINE void pd_store_first_f32v(float *p, int n, pd_f32v v)
+{
+    _mm256_maskstore_ps(p, pd_first_mask(n), v);
+}
+
+PD_INLINE void pd_stream_f32v(float *p, pd_f32v v)
+{
+    if ((uintptr_t)p % 32 == 0)
+        _mm256_stream_ps(p, v);
+    else
+        _mm256_storeu_ps(p, v);
+}
+
+PD_INLINE void pd_stream_fence(void) { _mm_sfence(); }
+
+PD_INLINE pd_f32v pd_select_first_f32v(int n, pd_f32v a, pd_f32v b)
+{
+    return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(pd_first_mask(n)));
+}
+
+PD_INLINE pd_f32v pd_swap_f32v(pd_f32v v, int distance)
+{
+    switch (distance) {
+    case 4: return _mm256_permute2f128_ps(v, v, 1);
+    case 2: return _mm256_permute_ps(v, 0x4E);
+    default: return _mm256_permute_ps(v, 0xB1);
+    }
+}
+
+/* The instruction returns its second operand when either is NaN, so a NaN in the first is put back. */
+PD_INLINE pd_f32v pd_max_f32v(pd_f32v a, pd_f32v b)
+{
+    return _mm256_blendv_ps(_mm256_max_ps(a, b), a, _mm256_cmp_ps(a, a, _CMP_UNORD_Q));
+}
+
+PD_INLINE pd_f32v pd_min_f32v(pd_f32v a, pd_f32v b)
+{
+    return _mm256_blendv_ps(_mm256_min_ps(a, b), a, _mm256_cmp_ps(a, a, _CMP_UNORD_Q));
+}
+
+PD_INLINE pd_f32v pd_max_number_f32v(float number, pd_f32v v) { return _mm256_max_ps(_mm256_set1_ps(number), v); }
+PD_INLINE pd_f32v pd_min_number_f32v(float number, pd_f32v v) { return _mm256_min_ps(_mm256_set1_ps(number), v); }
+PD_INLINE pd_f32v pd_abs_f32v(pd_f32v v) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), v); }
+PD_INLINE pd_f32v pd_sqrt_f32v(pd_f32v v) { return _mm256_sqrt_ps(v); }
+
+/* 2^n for whole n in [-126, 127]. */
+PD_INLINE pd_f32v pd_power_of_two_f32v(__m256i n)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23));
+}
+
+/* Two steps, because 2^n alone may lie outside the range of normal numbers; only the last rounds. */
+PD_INLINE pd_f32v pd_scale_f32v(pd_f32v v, pd_f32v n)
+{
+    const __m256i whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1);
+    return v * pd_power_of_two_f32v(half) * pd_power_of_two_f32v(_mm256_sub_epi32(whole, half));
+}
+
+#include "pd_vector.h"
+
+#endif

@@ -1,0 +1,73 @@
+/* The vector functions of AVX-512 (F, BW, DQ, VL): 16 lanes of float32, 32 registers. */
+#ifndef PD_AVX512_H
+#define PD_AVX512_H
+
+#include <immintrin.h>
+
+#include "pd_scalar.h"
+
+typedef __m512 pd_f32v;
+enum { PD_LANES_F32 = 16 };
+
+PD_INLINE __mmask16 pd_first_mask(int n) { return (__mmask16)((1u << n) - 1); }
+
+PD_INLINE pd_f32v pd_splat_f32v(float x) { return _mm512_set1_ps(x); }
+PD_INLINE pd_f32v pd_load_f32v(const float *p) { return _mm512_loadu_ps(p); }
+PD_INLINE void pd_store_f32v(float *p, pd_f32v v) { _mm512_storeu_ps(p, v); }
+
+PD_INLINE pd_f32v pd_load_first_f32v(const float *p, int n)
+{
+    return _mm512_maskz_loadu_ps(pd_first_mask(n), p);
+}
+
+PD_INLINE void pd_store_first_f32v(float *p, int n, pd_f32v v)
+{
+    _mm512_mask_storeu_ps(p, pd_first_mask(n), v);
+}
+
+PD_INLINE void pd_stream_f32v(float *p, pd_f32v v)
+{
+    if ((uintptr_t)p % 64 == 0)
+        _mm512_stream_ps(p, v);
+    else
+        _mm512_storeu_ps(p, v);
+}
+
+PD_INLINE void pd_stream_fence(void) { _mm_sfence(); }
+
+PD_INLINE pd_f32v pd_select_first_f32v(int n, pd_f32v a, pd_f32v b)
+{
+    return _mm512_mask_mov_ps(b, pd_first_mask(n), a);
+}
+
+PD_INLINE pd_f32v pd_swap_f32v(pd_f32v v, int distance)
+{
+    switch (distance) {
+    case 8: return _mm512_shuffle_f32x4(v, v, 0x4E);
+    case 4: return _mm512_shuffle_f32x4(v, v, 0xB1);
+    case 2: return _mm512_permute_ps(v, 0x4E);
+    default: return _mm512_permute_ps(v, 0xB1);
+    }
+}
+
+/* The instruction returns its second operand when either is NaN, so lanes where the first is NaN keep
+ * that. Only b is on the way from one accumulation to the next: pass the accumulator as b. */
+PD_INLINE pd_f32v pd_max_f32v(pd_f32v a, pd_f32v b)
+{
+    return _mm512_mask_max_ps(a, _mm512_cmp_ps_mask(a, a, _CMP_ORD_Q), a, b);
+}
+
+PD_INLINE pd_f32v pd_min_f32v(pd_f32v a, pd_f32v b)
+{
+    return _mm512_mask_min_ps(a, _mm512_cmp_ps_mask(a, a, _CMP_ORD_Q), a, b);
+}
+
+PD_INLINE pd_f32v pd_max_number_f32v(float number, pd_f32v v) { return _mm512_max_ps(_mm512_set1_ps(number), v); }
+PD_INLINE pd_f32v pd_min_number_f32v(float number, pd_f32v v) { return _mm512_min_ps(_mm512_set1_ps(number), v); }
+PD_INLINE pd_f32v pd_abs_f32v(pd_f32v v) { return _mm512_abs_ps(v); }
+PD_INLINE pd_f32v pd_sqrt_f32v(pd_f32v v) { return _mm512_sqrt_ps(v); }
+PD_INLINE pd_f32v pd_scale_f32v(pd_f32v v, pd_f32v n) { return _mm512_scalef_ps(v, n); }
+
+#include "pd_vector.h"
+
+#endif

@@ -1,0 +1,80 @@
+/*
+ * kernel slots(x) -> y
+ * x f32 [6,8] heap
+ * t f32 [6:N,8] heap
+ * u f32 [6,8] heap
+ * y f32 [6,8] heap
+ *
+ * 6:p
+ * | 8 t[{0},{1}] = abs(x[{0},{1}])
+ * | 8:v u[{0},{1}] = sqrt(t[{0},{1}])
+ * 2 3:p 8:v y[{0}*3+{1},{2}] = u[{0}*3+{1},{2}] - 0.1
+ */
+#include "pd_runtime.h"
+#include "pd_scalar.h"
+#include "pd_avx512.h"
+
+size_t slots_workspace_bytes(int threads)
+{
+    return pd_workspace_bytes(192, 64, threads);
+}
+
+struct slots_p0 {
+    const float * x;
+    float * u;
+    char *slots;
+};
+
+static void slots_p0(void *context, int64_t begin, int64_t end, int thread)
+{
+    const struct slots_p0 *const pd = context;
+    const float *restrict const x = pd->x;
+    float *restrict const u = pd->u;
+    char *const pd_slot = pd->slots + (size_t)thread * 64;
+    float *restrict const t = (float *)(pd_slot + 0);
+    for (int64_t i0 = begin; i0 < end; i0++) {
+        for (int64_t i1 = 0; i1 < 8; i1++) {
+            t[i1] = pd_abs_f32(x[i0*8 + i1]);
+        }
+        pd_store_first_f32v(&u[i0*8], 8, pd_sqrt_f32v(pd_load_first_f32v(&t[0], 8)));
+    }
+}
+
+struct slots_p1 {
+    float * u;
+    float * y;
+    int64_t i0;
+    char *slots;
+};
+
+static void slots_p1(void *context, int64_t begin, int64_t end, int thread)
+{
+    const struct slots_p1 *const pd = context;
+    float *restrict const u = pd->u;
+    float *restrict const y = pd->y;
+    const int64_t i0 = pd->i0;
+    (void)thread;
+    for (int64_t i1 = begin; i1 < end; i1++) {
+        pd_store_first_f32v(&y[i0*24 + i1*8], 8, pd_load_first_f32v(&u[i0*24 + i1*8], 8) - pd_splat_f32v(0.1f));
+    }
+}
+
+int slots(const float *restrict x, float *restrict y, void *workspace, size_t workspace_bytes, int threads)
+{
+    char *pd_base;
+    threads = pd_enter(workspace, workspace_bytes, 192, 64, threads, &pd_base);
+    if (threads == 0)
+        return 1;
+    float *restrict const u = (float *)(pd_base + 0);
+     {
+        struct slots_p0 pd_context = {x, u, pd_base + 192};
+        pd_parallel_for(slots_p0, &pd_context, 6, threads);
+    }
+    for (int64_t i0 = 0; i0 < 2; i0++) {
+         {
+            struct slots_p1 pd_context = {u, y, i0, pd_base + 192};
+            pd_parallel_for(slots_p1, &pd_context, 3, threads);
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,25 @@
+/*
+ * kernel tail(x) -> y
+ * x f32 [3,5] heap
+ * y f32 [3,5] heap
+ *
+ * 3 5:v y[{0},{1}] = max(x[{0},{1}], 0) + {1}
+ */
+#include "pd_runtime.h"
+#include "pd_scalar.h"
+#include "pd_avx512.h"
+
+size_t tail_workspace_bytes(int threads)
+{
+    (void)threads;
+    return 0;
+}
+
+int tail(const float *restrict x, float *restrict y, void *workspace, size_t workspace_bytes, int threads)
+{
+    (void)workspace, (void)workspace_bytes, (void)threads;
+    for (int64_t i0 = 0; i0 < 3; i0++) {
+        pd_store_first_f32v(&y[i0*5], 5, pd_max_number_f32v(0.0f, pd_load_first_f32v(&x[i0*5], 5)) + pd_iota_f32v(0, 1));
+    }
+    return 0;
+}

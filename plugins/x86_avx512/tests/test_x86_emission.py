@@ -1,0 +1,124 @@
+"""The emitted C itself: golden texts, names, limits, pickling, the same headers with clang."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from perfdojo_x86_avx512.codegen import X86CodeGenerator
+from x86_support import PLUGIN, capabilities, compile_sources, generate
+
+from perfdojo_sdk.core.errors import UnavailableError
+
+PROGRAMS = Path(__file__).parent / "programs"
+SMALL = {
+    "scale": "kernel scale(x) -> y\nx f32 [8,16] heap\ny f32 [8,16] heap\n\n"
+    "8 16 y[{0},{1}] = x[{0},{1}] * 2\n",
+    "tail": "kernel tail(x) -> y\nx f32 [3,5] heap\ny f32 [3,5] heap\n\n"
+    "3 5:v y[{0},{1}] = max(x[{0},{1}], 0) + {1}\n",
+    "rows": (PROGRAMS / "softmax_rows.dojo").read_text(),
+    "packed": """kernel matmul(a, b) -> c
+a f32 [4,8] heap
+b f32 [8,32] heap
+c f32 [4,32] heap
+bp f32 [8,2,16] heap
+acc f32 [2:N,2,2,16] reg
+
+8 2:u 16:v bp[{0},{1},{2}] = b[{0},{1}*16+{2}]
+2
+| 2:u 2:u 16:v acc[{0},{1},{2},{3}] = 0
+| 8 2:u 2:u 16:v acc[{0},{2},{3},{4}] += a[{0}*2+{2},{1}] * bp[{1},{3},{4}]
+| 2:u 2:u 16:v c[{0}*2+{1},{2}*16+{3}] = acc[{0},{1},{2},{3}]
+""",
+    "slots": """kernel slots(x) -> y
+x f32 [6,8] heap
+t f32 [6:N,8] heap
+u f32 [6,8] heap
+y f32 [6,8] heap
+
+6:p
+| 8 t[{0},{1}] = abs(x[{0},{1}])
+| 8:v u[{0},{1}] = sqrt(t[{0},{1}])
+2
+| 3:p 8:v y[{0}*3+{1},{2}] = u[{0}*3+{1},{2}] - 0.1
+""",
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_golden(name: str, golden: Callable[[str, str], None]) -> None:
+    golden(f"{name}.c", generate(SMALL[name], "x86_avx512", name).code)
+
+
+def test_generation_is_pure_and_pickles() -> None:
+    generator = X86CodeGenerator(capabilities("x86_avx512"))
+    assert pickle.loads(pickle.dumps(generator)) == generator
+    assert generate(SMALL["rows"], "x86_avx512") == generate(SMALL["rows"], "x86_avx512")
+
+
+def test_support_is_the_same_for_all_kernels_and_complete() -> None:
+    sources = [generate(text, "x86_avx512") for text in SMALL.values()]
+    assert all(s.support == sources[0].support for s in sources)
+    texts = [sources[0].code, *sources[0].support.values()]
+    included = {line.split('"')[1] for t in texts for line in t.splitlines() if line.startswith('#include "')}
+    assert included == set(sources[0].support)
+
+
+@pytest.mark.parametrize("dtype", ["f64", "f16", "i32", "bool"])
+def test_other_dtypes_are_refused(dtype: str) -> None:
+    text = f"kernel k(x) -> y\nx {dtype} [4] heap\ny {dtype} [4] heap\n\n4 y[{{0}}] = x[{{0}}]\n"
+    with pytest.raises(UnavailableError, match="does not compile yet") as caught:
+        generate(text, "x86_avx512")
+    assert caught.value.code == "PD-C001"
+
+
+def test_names_that_are_not_free_in_c(build: Callable[..., Callable[..., list[object]]]) -> None:
+    names = [
+        "int", "threads", "linux", "i0", "pd_load", "NULL", "size_t", "acc_0", "pd_base", "workspace", "int_",
+        "context",
+    ]  # fmt: skip
+    heads = "\n".join(f"{n} f32 [4] heap" for n in names)
+    rest = " + ".join(f"{n}[{{0}}]" for n in names)
+    text = (
+        f"kernel k({', '.join(names)}) -> restrict\n{heads}\nacc f32 [2,4] reg\nrestrict f32 [4] heap\n\n"
+        "2:u 4:v acc[{0},{1}] = 1\n"
+        f"4:v restrict[{{0}}] = {rest} + acc[0,{{0}}]\n"
+    )
+    import numpy as np
+
+    (result,) = build(text)(*[np.full(4, k, np.float32) for k in range(len(names))])
+    np.testing.assert_array_equal(result, np.full(4, sum(range(len(names))) + 1, np.float32))
+
+
+@pytest.mark.parametrize("target", ["x86_avx512", "x86_avx2"])
+@pytest.mark.parametrize("compiler", ["clang", "zig"])
+def test_other_compilers_accept_the_headers(target: str, compiler: str, tmp_path: Path) -> None:
+    text = SMALL["rows"] if capabilities(target).lanes["f32"] == 16 else SMALL["tail"]
+    source = generate(text, target)
+    if compiler == "clang":
+        compile_sources([source], target, tmp_path, "clang")
+        return
+    if find_spec("ziglang") is None:
+        pytest.skip("needs the ziglang wheel")
+    for name, text in {"k.c": source.code, **source.support}.items():
+        (tmp_path / name).write_text(text)
+    flags = [f.replace("x86-64-v", "x86_64_v") for f in capabilities(target).compiler_flags]
+    command = [sys.executable, "-m", "ziglang", "cc", *flags, "-Wall", "-Wextra", "-Werror", "-c", "k.c"]
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=120)
+
+
+@pytest.mark.parametrize("path", sorted(PROGRAMS.glob("*.dojo")), ids=lambda p: p.stem)
+def test_final_forms_are_programs_of_the_target(path: Path) -> None:
+    assert generate(path.read_text(), "x86_avx512").code.startswith("/*\n * kernel ")
+
+
+def test_targets_differ_only_where_they_must() -> None:
+    avx512, avx2 = capabilities("x86_avx512"), capabilities("x86_avx2")
+    assert {p.stem for p in PLUGIN.glob("*.yaml")} == {avx512.name, avx2.name}
+    assert (avx512.rank > avx2.rank) and (avx512.lanes, avx2.lanes) == ({"f32": 16}, {"f32": 8})
+    assert avx512.dialect().suffixes == avx2.dialect().suffixes

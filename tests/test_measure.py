@@ -1,0 +1,338 @@
+"""Every way in which a kernel can fail or cheat is a result with its own reason."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from perfdojo_sdk.core.errors import UnavailableError
+from perfdojo_sdk.hookspecs.types import (
+    ArraySpec,
+    Artifact,
+    Failure,
+    KernelSource,
+    Measurement,
+    Runner,
+    RunRequest,
+)
+from perfdojo_sdk.measure import machine as machine_module
+from perfdojo_sdk.measure import toolchain as toolchain_module
+from perfdojo_sdk.measure.machine import calibrate, machine
+from perfdojo_sdk.measure.native_runner import NativeRunner, harness
+from perfdojo_sdk.measure.sandbox import Job, clock_problem, execute
+from perfdojo_sdk.measure.timing import ratio_of_medians
+from perfdojo_sdk.measure.toolchain import Toolchain, find_toolchain
+
+N = 1000
+RUNNER = NativeRunner(("-O2",))
+RIGHT = "for (int i = 0; i < N; i++) y[i] = 2 * x[i];"
+ONCE = RunRequest(timeout_s=20)
+TIMED = RunRequest(repeats=5, budget_s=0.05, timeout_s=20, memory_bytes=1 << 30)
+
+
+def source(body: str, before: str = "", workspace: str = "0", symbol: str = "pd_k") -> KernelSource:
+    code = f"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#define N {N}
+{before}
+int {symbol}(const float *x, float *y, void *workspace, size_t bytes, int threads) {{ {body} return 0; }}
+size_t {symbol}_workspace_bytes(int threads) {{ return {workspace}; }}
+"""
+    return KernelSource("pd_k", (ArraySpec("x", (N,), "f32"),), (ArraySpec("y", (N,), "f32"),), code)
+
+
+def build(body: str, before: str = "", workspace: str = "0", symbol: str = "pd_k") -> Artifact:
+    artifact = RUNNER.compile(source(body, before, workspace, symbol))
+    assert isinstance(artifact, Artifact), artifact
+    return artifact
+
+
+def failure(request: RunRequest, body: str, before: str = "", workspace: str = "0") -> Failure:
+    result = RUNNER.run(build(body, before, workspace), request)
+    assert isinstance(result, Failure), result
+    return result
+
+
+# -- what works -----------------------------------------------------------------------------------
+
+
+def test_outputs_of_given_inputs() -> None:
+    x = np.arange(N, dtype=np.float32)
+    result = RUNNER.run(build(RIGHT), replace(ONCE, inputs={"x": x}))
+    assert isinstance(result, Measurement) and result.outputs is not None
+    assert np.array_equal(result.outputs["y"], 2 * x)
+    assert result.seconds == () and result.provenance == "measured"
+
+
+def test_drawn_inputs_follow_the_seed() -> None:
+    artifact = build(RIGHT)
+    first, again, other = (RUNNER.run(artifact, replace(ONCE, seed=s)) for s in (1, 1, 2))
+    assert (
+        isinstance(first, Measurement) and isinstance(again, Measurement) and isinstance(other, Measurement)
+    )
+    assert first.outputs and again.outputs and other.outputs
+    assert np.array_equal(first.outputs["y"], again.outputs["y"])
+    assert not np.array_equal(first.outputs["y"], other.outputs["y"])
+
+
+def test_workspace_has_the_size_asked_for_and_is_aligned() -> None:
+    body = "if (bytes != 4096 || (size_t)workspace % 64 || (size_t)x % 64 || (size_t)y % 64) return 1;"
+    body += "memset(workspace, 0, bytes);" + RIGHT
+    assert isinstance(RUNNER.run(build(body, workspace="4096"), ONCE), Measurement)
+
+
+def test_timed_warm() -> None:
+    result = RUNNER.run(build("usleep(2000);" + RIGHT), TIMED)
+    assert isinstance(result, Measurement)
+    assert 0 < len(result.seconds) <= 5 and 0.002 <= result.median < 0.1
+    assert not result.cold and result.details["calls"] == 1
+
+
+def test_timed_cold_rotates_through_more_than_the_cache() -> None:
+    toolchain = find_toolchain()
+    request = replace(TIMED, cold=True)
+    job = Job((build(RIGHT),), request, "test", harness(toolchain, 2), last_cache_bytes=64 << 10)
+    [result] = execute(job)
+    assert isinstance(result, Measurement) and result.cold
+    assert result.details["sets"] * 2 * 4 * N > 3 * (64 << 10)
+    [capped] = execute(replace(job, request=replace(request, memory_bytes=1 << 22), last_cache_bytes=1 << 30))
+    assert isinstance(capped, Measurement) and not capped.cold, "what was not cold is not called so"
+
+
+def test_tiny_kernels_are_timed_in_batches() -> None:
+    result = RUNNER.run(build(RIGHT), TIMED)
+    assert isinstance(result, Measurement)
+    assert result.details["calls"] > 10 and result.median < 1e-4
+
+
+def test_a_hopeless_kernel_is_given_up() -> None:
+    result = RUNNER.run(build("usleep(50000);" + RIGHT), replace(TIMED, stop_above_s=0.01, repeats=1000))
+    assert isinstance(result, Measurement)
+    assert result.details["stopped"] and len(result.seconds) == 1 and result.median > 0.01
+
+
+def test_interleaved_tells_which_is_faster_and_keeps_failures_apart() -> None:
+    artifacts = [
+        build("usleep(1000);" + RIGHT),
+        build("abort();"),
+        build("usleep(4000);" + RIGHT),
+        build("return 3;"),
+    ]
+    fast, crashed, slow, refused = RUNNER.time_interleaved(artifacts, replace(TIMED, repeats=8, budget_s=1))
+    assert isinstance(fast, Measurement) and isinstance(slow, Measurement)
+    assert isinstance(crashed, Failure) and crashed.reason == "crash"
+    assert isinstance(refused, Failure) and refused.reason == "runtime"
+    ratio = ratio_of_medians(fast.seconds, slow.seconds)
+    assert ratio.decided and ratio.low <= ratio.value <= ratio.high < 1
+    with pytest.raises(ValueError, match="interface"):
+        other = replace(artifacts[0], inputs=(ArraySpec("x", (N, 1), "f32"),))
+        RUNNER.time_interleaved([artifacts[0], other], TIMED)
+
+
+def test_ratio_of_equal_times_is_undecided() -> None:
+    times = [1.0, 1.1, 0.9, 1.05, 0.95]
+    assert not ratio_of_medians(times, times).decided
+    with pytest.raises(ValueError):
+        ratio_of_medians([], times)
+
+
+def test_the_runner_is_a_value() -> None:
+    assert isinstance(RUNNER, Runner)
+    assert pickle.loads(pickle.dumps(RUNNER)) == RUNNER
+    assert RUNNER.device() == machine().text
+
+
+# -- what fails -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "reason", "detail"),
+    [
+        pytest.param("*(volatile int *)8 = 1;", "crash", "SIGSEGV", id="segfault"),
+        pytest.param("for (;;);", "timeout", "1 s", id="endless"),
+        pytest.param("_exit(0);", "runtime", "ended the process", id="exit"),
+        pytest.param("return 7;", "runtime", "returned 7", id="status"),
+        pytest.param(RIGHT + "y[N] = 1;", "wrong_result", "after y", id="past the end"),
+        pytest.param(RIGHT + "y[-1] = 1;", "wrong_result", "before y", id="before the start"),
+        pytest.param(RIGHT + "((float *)x)[N] = 1;", "wrong_result", "after x", id="beside an input"),
+        pytest.param(RIGHT + "((char *)workspace)[0] = 1;", "wrong_result", "after the workspace", id="space"),
+        pytest.param(RIGHT.replace("N;", "N - 1;"), "wrong_result", "1 of 1000 elements of y", id="unwritten"),
+        pytest.param(RIGHT + "((float *)x)[3] = 0;", "input_modified", "input x", id="input"),
+        pytest.param("static int k;" + RIGHT + "y[5] = k++;", "wrong_result", "from call to call", id="unsteady"),
+        pytest.param(
+            "for (;;) { char *p = malloc(1 << 24); if (!p) return 1; memset(p, 1, 1 << 24); }",
+            "memory", "", id="allocation bomb",
+        ),
+    ],
+)  # fmt: skip
+def test_failures(body: str, reason: str, detail: str) -> None:
+    got = failure(RunRequest(timeout_s=1.0 if reason == "timeout" else 20, memory_bytes=1 << 28), body)
+    assert got.reason == reason, got
+    assert detail in got.detail
+
+
+def test_a_workspace_beyond_the_limit() -> None:
+    assert failure(replace(ONCE, memory_bytes=1 << 28), RIGHT, workspace="(size_t)1 << 40").reason == "memory"
+
+
+def test_missing_symbol() -> None:
+    artifact = build(RIGHT, symbol="pd_other")
+    result = RUNNER.run(artifact, ONCE)
+    assert isinstance(result, Failure) and result.reason == "runtime" and "pd_k" in result.detail
+
+
+def test_compile_error_puts_the_commonest_message_first() -> None:
+    result = RUNNER.compile(
+        source("int a = nonsense; float b = (float)(struct s)0; float c = (float)(struct s)1;")
+    )
+    assert isinstance(result, Failure) and result.reason == "compile"
+    assert "pd_k.c:" in result.detail and "error" in result.detail
+    assert not result.detail.startswith("pd_k.c")
+
+
+def test_compile_timeout() -> None:
+    slow = Toolchain(("sh", "-c", "sleep 30"), "a slow one")
+    result = slow.compile({"a.c": ""}, timeout_s=0.2)
+    assert isinstance(result, Failure) and result.reason == "compile_timeout"
+
+
+# -- what cheats ----------------------------------------------------------------------------------
+
+CACHED_RESULT = (
+    "static float kept[N]; static int known; if (!known) {"
+    + RIGHT
+    + """
+    memcpy(kept, y, sizeof kept); known = 1; } memcpy(y, kept, sizeof kept);"""
+)
+CACHED_BY_ADDRESS = (
+    "static const float *seen[64]; static float kept[64][N]; int k = 0;"
+    + """
+    while (seen[k] && seen[k] != x) k++;
+    if (!seen[k]) { """
+    + RIGHT
+    + """ seen[k] = x; memcpy(kept[k], y, sizeof kept[k]); }
+    memcpy(y, kept[k], sizeof kept[k]);"""
+)
+LAZY_LATER = "static int calls; if (++calls > 20) return 0;" + RIGHT
+
+
+@pytest.mark.parametrize(
+    ("body", "detail"),
+    [
+        pytest.param(CACHED_RESULT, "earlier calls", id="first result kept"),
+        pytest.param(CACHED_BY_ADDRESS, "addresses", id="result kept by address"),
+        pytest.param(LAZY_LATER, "timed call", id="does nothing later"),
+    ],
+)
+def test_cheats_in_timed_runs(body: str, detail: str) -> None:
+    got = failure(TIMED, body)
+    assert got.reason == "wrong_result" and detail in got.detail, got
+
+
+def test_a_clock_brought_along_is_not_used() -> None:
+    """The kernel's library defines clock_gettime itself, and time stands still in it."""
+    before = "int clock_gettime(clockid_t c, struct timespec *t) { t->tv_sec = t->tv_nsec = c; return 0; }"
+    result = RUNNER.run(build("usleep(3000);" + RIGHT, before), TIMED)
+    assert isinstance(result, Measurement) and result.median >= 0.003
+
+
+def test_a_patched_clock_is_caught() -> None:
+    """The kernel reaches into the interpreter and makes its clock run at a hundredth of its speed."""
+    body = """
+    static int calls;
+    if (calls++ == 0) {
+        int (*ensure)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "PyGILState_Ensure");
+        void (*leave)(int) = (void (*)(int))dlsym(RTLD_DEFAULT, "PyGILState_Release");
+        int (*run)(const char *) = (int (*)(const char *))dlsym(RTLD_DEFAULT, "PyRun_SimpleString");
+        int state = ensure();
+        run("import time, __main__; __main__._clock = lambda: time.monotonic_ns() // 100");
+        leave(state);
+    }
+    usleep(20000);"""
+    got = failure(replace(TIMED, repeats=10), body + RIGHT)
+    assert got.reason == "wrong_result" and "tampers with time" in got.detail, got
+
+
+def test_clocks_may_differ_a_little() -> None:
+    assert clock_problem(1.0, 1.05) is None
+    assert clock_problem(0.0, None) is None
+    assert clock_problem(0.5, 1.0) is not None
+
+
+# -- compilers and machines -----------------------------------------------------------------------
+
+
+def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("PERFDOJO_CC", raising=False)
+    monkeypatch.setattr(toolchain_module.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UnavailableError) as caught:
+        find_toolchain()
+    assert caught.value.code == "PD-M001" and "install" in caught.value.hint
+
+
+def test_named_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERFDOJO_CC", "no-such-compiler")
+    with pytest.raises(UnavailableError, match="no-such-compiler"):
+        find_toolchain()
+    monkeypatch.delenv("PERFDOJO_CC")
+    chosen = find_toolchain()
+    monkeypatch.setenv("PERFDOJO_CC", " ".join(chosen.command))
+    assert find_toolchain().version == chosen.version
+    assert "-O3" in chosen.describe(["-O3"]) and "/" not in chosen.describe(["-O3"]).split()[0]
+
+
+def test_machine_reads_its_own_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "cpuinfo").write_text(
+        "model name\t: Test  Chip\nflags\t\t: fma extra\n\nmodel name : other\n"
+    )
+    for index, (kind, level, size, cpus) in enumerate(
+        [("Data", 1, "32K", "0"), ("Instruction", 1, "32K", "0"), ("Unified", 3, "8M", "0-3")]
+    ):
+        folder = tmp_path / "cpu0" / "cache" / f"index{index}"
+        folder.mkdir(parents=True)
+        for name, text in (("type", kind), ("level", level), ("size", size), ("shared_cpu_list", cpus)):
+            (folder / name).write_text(f"{text}\n")
+    monkeypatch.setattr(machine_module, "_CPUINFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr(machine_module, "_CPUS", tmp_path)
+    found = machine.__wrapped__()
+    assert found.model == "Test Chip" and found.flags == {"fma", "extra"}
+    assert [(c.level, c.bytes, c.shared) for c in found.caches] == [(1, 32 << 10, False), (3, 8 << 20, True)]
+    assert found.last_cache_bytes == 8 << 20 and "L3 8 MiB" in found.text
+
+
+def test_calibration_is_measured_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PERFDOJO_CACHE", str(tmp_path))
+    first = calibrate((), 16)
+    assert first.provenance == "measured" and first.device == machine().text
+    assert min(first.read_gbs, first.write_gbs, first.copy_gbs, first.fma_gflops, *first.cache_read_gbs) > 0
+    assert len(first.cache_read_gbs) == len(machine().caches)
+    [file] = tmp_path.glob("*.json")
+
+    monkeypatch.setattr(machine_module, "_measure", lambda *_: pytest.fail("measured again"))
+    assert calibrate((), 16) == first
+    stored = json.loads(file.read_text())
+    figures = {k: v for k, v in stored.items() if k not in ("device", "compiler", "threads", "provenance")}
+    monkeypatch.setattr(
+        machine_module, "_measure", lambda *_: {**figures, "cache_read_gbs": (1.0,), "read_gbs": 7.0}
+    )
+    for damage in (
+        "{",
+        "[]",
+        "{}",
+        json.dumps({**stored, "read_gbs": "fast"}),
+        json.dumps({**stored, "copy_gbs": -1}),
+    ):
+        file.write_text(damage)
+        assert calibrate((), 16).read_gbs == 7.0

@@ -1,0 +1,664 @@
+"""The integer-set check: legal moves are proved, each kind of damage is found and named.
+
+Programs before and after are written by hand, with the relation that a move would claim: one line
+for each new statement. So nothing here leans on the transformations; the last tests do, on purpose.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from functools import partial
+from itertools import islice
+
+import pytest
+
+from perfdojo_sdk.core.dialect import CORE_DIALECT
+from perfdojo_sdk.core.errors import VerificationError
+from perfdojo_sdk.core.program import Index, Program, Statement
+from perfdojo_sdk.core.text import parse
+from perfdojo_sdk.core.transformation import (
+    Definition,
+    Instance,
+    Kind,
+    Legal,
+    Move,
+    Origin,
+    PartialCombine,
+    PartialStart,
+    Relation,
+    Rules,
+    Step,
+    Trace,
+)
+from perfdojo_sdk.core.transformations import GENERIC
+from perfdojo_sdk.verify import dependence
+from perfdojo_sdk.verify.dependence import (
+    DependenceReport,
+    verify_dependence,
+    verify_dependence_trace,
+    verify_races,
+)
+from perfdojo_sdk.verify.sets import Session
+
+LAW = "x/y = x*(1/y)"
+NEW: dict[str, Origin] = {
+    "definition": Definition(),
+    "start": PartialStart(),
+    "combine": PartialCombine(),
+}
+TERM = re.compile(r"([+-]?)(?:\{(\d+)\}(?:\*(\d+))?|(\d+))")
+
+
+def index(text: str) -> Index:
+    """``{0}*16+{1}-1``"""
+    constant, coefficients = 0, dict[int, int]()
+    for sign, level, factor, number in TERM.findall(text):
+        value = int(factor or number or 1) * (-1 if sign == "-" else 1)
+        if level:
+            coefficients[int(level)] = value
+        else:
+            constant += value
+    return Index.of(coefficients, constant)
+
+
+def origin(text: str) -> Origin:
+    """``definition``, or ``c1 {0}*16+{1} {2}``: the old statement and its iterators."""
+    statement, *forms = text.split()
+    return NEW[text] if text in NEW else Instance(statement, tuple(map(index, forms)))
+
+
+def kernel(declarations: str, body: str) -> Program:
+    """Inputs x and z, output y; one declaration a line."""
+    names = {line.split()[0] for line in declarations.strip().splitlines()}
+    inputs = ", ".join(name for name in ("x", "z") if name in names)
+    return parse(f"kernel k({inputs}) -> y\n{declarations.strip()}\n\n{body.strip()}\n")
+
+
+def check(
+    before: Program,
+    after: Program,
+    *origins: str,
+    kind: Kind = Kind.EXACT,
+    laws: frozenset[str] = frozenset(),
+) -> DependenceReport:
+    statements = [node.id for _, node in after.walk() if isinstance(node, Statement)]
+    assert len(statements) == len(origins) or not origins
+    relation: Relation = dict(zip(statements, map(origin, origins), strict=bool(origins)))
+    return verify_dependence(before, after, relation, CORE_DIALECT, kind, laws)
+
+
+def proved(report: DependenceReport) -> bool:
+    assert report.problem == ""
+    return report.ok and report.seconds > 0
+
+
+def refuted(report: DependenceReport, *words: str) -> bool:
+    assert not report.ok
+    for word in words:
+        assert word in report.problem
+    return True
+
+
+# -- iterations: split, swap, join, fission, reorder -----------------------------------------------
+
+SCALE = "x f32 [64] heap\ny f32 [64] heap"
+PLAIN = kernel(SCALE, "64 y[{0}] = x[{0}] * 2")
+
+
+def test_split() -> None:
+    split = kernel(SCALE, "4 16 y[{0}*16+{1}] = x[{0}*16+{1}] * 2")
+    assert proved(check(PLAIN, split, "c0 {0}*16+{1}"))
+    assert refuted(check(PLAIN, split, "c0 {0}*16"), "no longer computed")
+    assert refuted(check(PLAIN, split, "c0 {0}+{1}*4"), "input x")
+
+
+def test_dropped_iteration_is_named() -> None:
+    short = kernel(SCALE, "3 21 y[{0}*21+{1}] = x[{0}*21+{1}] * 2")
+    assert refuted(check(PLAIN, short, "c0 {0}*21+{1}"), "c0 `y[{0}] = x[{0}] * 2`", "computed at [63]")
+    unrelated = kernel(SCALE, "63 y[{0}] = x[{0}] * 2")
+    assert refuted(check(PLAIN, unrelated), "no longer computed at [63]")
+
+
+def test_duplicated_iteration_is_named() -> None:
+    twice = kernel(SCALE, "64 y[{0}] = x[{0}] * 2\n64 y[{0}] = x[{0}] * 2")
+    assert refuted(check(PLAIN, twice, "c0 {0}", "c0 {0}"), "computed more than once")
+
+
+def test_iteration_outside_the_old_scopes() -> None:
+    moved = kernel(SCALE.replace("64", "65"), "65 y[{0}] = x[{0}] * 2")
+    wide = kernel(SCALE.replace("64", "65"), "64 y[{0}] = x[{0}] * 2\n y[64] = x[64] * 2")
+    assert refuted(check(wide, moved, "c0 {0}"), "[64], outside its scopes")
+
+
+def test_peeled_iteration_is_legal() -> None:
+    peeled = kernel(SCALE, "63 y[{0}] = x[{0}] * 2\ny[63] = x[63] * 2")
+    assert proved(check(PLAIN, peeled, "c0 {0}", "c0 63"))
+
+
+def test_relation_must_fit_the_programs() -> None:
+    assert refuted(check(PLAIN, PLAIN, "c7 {0}"), "no statement c7")
+    assert refuted(check(PLAIN, PLAIN, "c0"), "gives 0 old iterators")
+    assert refuted(check(PLAIN, PLAIN, "combine"), "is no PartialCombine")
+    extra = verify_dependence(PLAIN, PLAIN, {"c9": Definition()}, CORE_DIALECT, Kind.EXACT)
+    assert refuted(extra, "names c9")
+
+
+def test_other_expression_or_literal() -> None:
+    assert refuted(check(PLAIN, kernel(SCALE, "64 y[{0}] = x[{0}] * 3")), "another value")
+    assert refuted(check(PLAIN, kernel(SCALE, "64 y[{0}] = 2 * x[{0}]")), "another value")
+    assert refuted(check(PLAIN, kernel(SCALE, "64 y[{0}] = x[{0}] + 2")), "another value")
+    index_of = kernel(SCALE, "64 y[{0}] = x[{0}] * {0}")
+    assert refuted(check(PLAIN, index_of), "another value")
+    reversed_order = kernel(SCALE, "64 y[63-{0}] = x[63-{0}] * index(63-{0})")
+    assert proved(check(index_of, reversed_order, "c0 63-{0}"))
+    wrong = kernel(SCALE, "64 y[63-{0}] = x[63-{0}] * {0}")
+    assert refuted(check(index_of, wrong, "c0 63-{0}"), "the integer [")
+
+
+def test_interface_is_fixed() -> None:
+    assert refuted(check(PLAIN, kernel(SCALE.replace("64", "65"), "64 y[{0}] = x[{0}] * 2")), "interface")
+
+
+TWO = "x f32 [8,16] heap\ny f32 [8] heap"
+SUM = kernel(TWO, "8\n| y[{0}] = 0\n| 16 y[{0}] += x[{0},{1}]")
+
+
+def test_accumulation_order_is_the_difference_between_exact_and_reassociating() -> None:
+    halves = kernel(TWO, "8\n| y[{0}] = 0\n| 2 8 y[{0}] += x[{0},{1}*8+{2}]")
+    assert proved(check(SUM, halves, "c0 {0}", "c1 {0} {1}*8+{2}"))
+    swapped = kernel(TWO, "8\n| y[{0}] = 0\n| 8 2 y[{0}] += x[{0},{1}+{2}*8]")
+    origins = ("c0 {0}", "c1 {0} {1}+{2}*8")
+    assert refuted(check(SUM, swapped, *origins), "adds onto y[{0}]", "c1")
+    assert proved(check(SUM, swapped, *origins, kind=Kind.REASSOCIATES))
+    law = frozenset({LAW})
+    assert refuted(check(SUM, swapped, *origins, kind=Kind.DECLARED_LAW, laws=law), "adds onto")
+
+
+def test_swap_of_independent_scopes_is_exact() -> None:
+    apart = kernel(TWO, "8 y[{0}] = 0\n8 16 y[{0}] += x[{0},{1}]")
+    turned = kernel(TWO, "8 y[{0}] = 0\n16 8 y[{1}] += x[{1},{0}]")
+    assert proved(check(apart, turned, "c0 {0}", "c1 {1} {0}"))
+
+
+def test_swap_that_turns_a_dependence_around() -> None:
+    names = "x f32 [8,8] heap\nt f32 [9,9] heap\ny f32 [8,8] heap"
+    start = "9 9 t[{0},{1}] = 1\n"
+    end = "\n8 8 y[{0},{1}] = t[{0},{1}]"
+    before = kernel(names, start + "8 8 t[{0}+1,{1}] = t[{0},{1}+1] * x[{0},{1}]" + end)
+    after = kernel(names, start + "8 8 t[{1}+1,{0}] = t[{1},{0}+1] * x[{1},{0}]" + end)
+    for kind in (Kind.EXACT, Kind.REASSOCIATES):
+        report = check(before, after, "c0 {0} {1}", "c1 {1} {0}", "c2 {0} {1}", kind=kind)
+        assert refuted(report, "reads t[{0},{1}+1]", "before the move it sees c1")
+
+
+PAIR = "x f32 [8] heap\nt f32 [8] heap\ny f32 [8] heap"
+
+
+def test_join_and_fission() -> None:
+    apart = kernel(PAIR, "8 t[{0}] = x[{0}] * 2\n8 y[{0}] = t[{0}] + 1")
+    together = kernel(PAIR, "8\n| t[{0}] = x[{0}] * 2\n| y[{0}] = t[{0}] + 1")
+    assert proved(check(apart, together))
+    assert proved(check(together, apart))
+
+
+def test_join_with_a_backward_dependence() -> None:
+    apart = kernel(PAIR, "8 t[{0}] = x[{0}] * 2\n8 y[{0}] = t[7-{0}] + 1")
+    together = kernel(PAIR, "8\n| t[{0}] = x[{0}] * 2\n| y[{0}] = t[7-{0}] + 1")
+    assert refuted(check(apart, together), "reads t[-{0}+7] at [0]: nothing was written")
+    apart = kernel(PAIR, "8 t[{0}] = 1\n8 t[{0}] = x[{0}] * 2\n8 y[{0}] = t[7-{0}] + 1")
+    together = kernel(PAIR, "8 t[{0}] = 1\n8\n| t[{0}] = x[{0}] * 2\n| y[{0}] = t[7-{0}] + 1")
+    assert refuted(check(apart, together), "c2", "before the move it sees c1", "after it c0")
+
+
+def test_figure_6_contraction_needs_the_fusion() -> None:
+    apart = "8 t[{0}] = x[{0}] * 2\n8 y[{0}] = t[{0}] + 1"
+    together = "8\n| t[{0}] = x[{0}] * 2\n| y[{0}] = t[{0}] + 1"
+    contracted = PAIR.replace("t f32 [8]", "t f32 [8:N]")
+    assert proved(check(kernel(PAIR, together), kernel(contracted, together)))
+    report = check(kernel(PAIR, apart), kernel(contracted, apart))
+    assert refuted(report, "c1 `y[{0}] = t[{0}] + 1` reads t[{0}] at [0]", "at [0], after it c0", "at [7]")
+
+
+def test_fission_of_a_contracted_buffer() -> None:
+    contracted = PAIR.replace("t f32 [8]", "t f32 [8:N]")
+    together = kernel(contracted, "8\n| t[{0}] = x[{0}] * 2\n| y[{0}] = t[{0}] + 1")
+    apart = kernel(contracted, "8 t[{0}] = x[{0}] * 2\n8 y[{0}] = t[{0}] + 1")
+    assert refuted(check(together, apart), "reads t[{0}]")
+
+
+def test_reorder() -> None:
+    names = PAIR + "\nu f32 [8] heap"
+    before = kernel(names, "8\n| t[{0}] = x[{0}]\n| u[{0}] = x[{0}] * 2\n| y[{0}] = t[{0}] + u[{0}]")
+    after = kernel(names, "8\n| u[{0}] = x[{0}] * 2\n| t[{0}] = x[{0}]\n| y[{0}] = t[{0}] + u[{0}]")
+    assert proved(check(before, after, "c1 {0}", "c0 {0}", "c2 {0}"))
+    used = kernel(names, "8\n| u[{0}] = 0\n| u[{0}] = x[{0}] * 2\n| y[{0}] = u[{0}]")
+    late = kernel(names, "8\n| u[{0}] = 0\n| y[{0}] = u[{0}]\n| u[{0}] = x[{0}] * 2")
+    report = check(used, late, "c0 {0}", "c2 {0}", "c1 {0}")
+    assert refuted(report, "reads u[{0}]", "before the move it sees c1", "after it c0")
+
+
+# -- other kinds of accumulation on one cell ---------------------------------------------------------
+
+
+def test_order_of_different_accumulations_counts_even_when_reassociating() -> None:
+    names = "x f32 [8] heap\nz f32 [8] heap\ny f32 [1] heap"
+    before = kernel(names, "y[0] = 0\n8 y[0] += x[{0}]\n8 y[0] max= z[{0}]")
+    after = kernel(names, "y[0] = 0\n8 y[0] max= z[{0}]\n8 y[0] += x[{0}]")
+    report = check(before, after, "c0", "c2 {0}", "c1 {0}", kind=Kind.REASSOCIATES)
+    assert refuted(report, "adds onto y[0]")
+    backward = kernel(names, "y[0] = 0\n8 y[0] += x[7-{0}]\n8 y[0] max= z[{0}]")
+    assert proved(check(before, backward, "c0", "c1 7-{0}", "c2 {0}", kind=Kind.REASSOCIATES))
+    other = kernel(names, "y[0] = 0\n8 y[0] += x[{0}]\n8 y[0] min= z[{0}]")
+    assert refuted(check(before, other, kind=Kind.REASSOCIATES), "accumulates another way")
+
+
+# -- staging -----------------------------------------------------------------------------------------
+
+STAGED = "x f32 [4,8] heap\nb f32 [4,8] heap\ny f32 [4,8] heap"
+DOUBLE = kernel(STAGED.replace("b f32 [4,8] heap\n", ""), "4 8 y[{0},{1}] = x[{0},{1}] * 2")
+
+
+def test_stage_read() -> None:
+    staged = kernel(STAGED, "4\n| 8 b[{0},{1}] = x[{0},{1}]\n| 8 y[{0},{1}] = b[{0},{1}] * 2")
+    assert proved(check(DOUBLE, staged, "definition", "c0 {0} {1}"))
+    small = kernel(
+        STAGED.replace("b f32 [4,", "b f32 [4:N,"),
+        "4\n| 8 b[{0},{1}] = x[{0},{1}]\n| 8 y[{0},{1}] = b[{0},{1}] * 2",
+    )
+    assert proved(check(DOUBLE, small, "definition", "c0 {0} {1}"))
+    wrong = kernel(STAGED, "4\n| 8 b[{0},7-{1}] = x[{0},{1}]\n| 8 y[{0},{1}] = b[{0},{1}] * 2")
+    assert refuted(check(DOUBLE, wrong, "definition", "c0 {0} {1}"), "input x at [0, 0]", "input x at [0, 7]")
+    part = kernel(STAGED, "4\n| 7 b[{0},{1}] = x[{0},{1}]\n| 8 y[{0},{1}] = b[{0},{1}] * 2")
+    assert refuted(check(DOUBLE, part, "definition", "c0 {0} {1}"), "at [0, 7]: nothing was written")
+
+
+def test_stage_read_through_two_copies() -> None:
+    names = STAGED + "\nd f32 [8,4] heap"
+    copies = "4 8 b[{0},{1}] = x[{0},{1}]\n4 8 d[{1},{0}] = b[{0},{1}]\n"
+    staged = kernel(names, copies + "4 8 y[{0},{1}] = d[{1},{0}] * 2")
+    assert proved(check(DOUBLE, staged, "definition", "definition", "c0 {0} {1}"))
+
+
+def test_stage_read_with_a_write_in_between() -> None:
+    names = "x f32 [8] heap\nt f32 [8] heap\nb f32 [8] heap\ny f32 [8] heap"
+    before = kernel(names, "8 t[{0}] = x[{0}]\n8\n| t[{0}] = x[{0}] * 2\n| y[{0}] = t[{0}]")
+    after = kernel(
+        names, "8 t[{0}] = x[{0}]\n8 b[{0}] = t[{0}]\n8\n| t[{0}] = x[{0}] * 2\n| y[{0}] = b[{0}]"
+    )
+    report = check(before, after, "c0 {0}", "definition", "c1 {0}", "c2 {0}")
+    assert refuted(report, "c2 `y[{0}] = t[{0}]`", "before the move it sees c1", "after it c0")
+
+
+STAGED_SUM = TWO + "\na f32 [8] heap"
+#: Copy in, accumulate, copy out, inside the outer half of the reduction.
+IN_AND_OUT = """
+8
+| y[{0}] = 0
+| 2
+| | a[{0}] = y[{0}]
+| | 8 a[{0}] += x[{0},{1}*8+{2}]
+| | y[{0}] = a[{0}]
+"""
+
+
+def test_stage_an_accumulator() -> None:
+    origins = ("c0 {0}", "definition", "c1 {0} {1}*8+{2}", "definition")
+    assert proved(check(SUM, kernel(STAGED_SUM, IN_AND_OUT), *origins))
+    register = kernel(STAGED_SUM.replace("a f32 [8]", "a f32 [8:N]"), IN_AND_OUT)
+    assert proved(check(SUM, register, *origins))
+    for kind in (Kind.EXACT, Kind.REASSOCIATES):
+        without_in = kernel(STAGED_SUM, "8 a[{0}] = 0\n" + IN_AND_OUT.replace("| | a[{0}] = y[{0}]\n", ""))
+        report = check(SUM, without_in, "definition", "c0 {0}", *origins[2:], kind=kind)
+        assert refuted(report, "sees c0 `a[{0}] = 0`, which is no value of the old program")
+        other_cell = kernel(STAGED_SUM, IN_AND_OUT.replace("a[{0}] = y[{0}]", "a[{0}] = y[7-{0}]", 1))
+        assert refuted(check(SUM, other_cell, *origins, kind=kind), "nothing was written")
+        body = IN_AND_OUT.replace("{1}*8+{2}]\n| | y[{0}] = a[{0}]", "{1}*8+{2}]")
+        body = body.replace("a[{0}] = y[{0}]\n", "a[{0}] = y[{0}]\n| | y[{0}] = a[{0}]\n")
+        out_early = kernel(STAGED_SUM, body)
+        early = check(SUM, out_early, origins[0], origins[1], origins[3], origins[2], kind=kind)
+        assert refuted(early, "c1 `y[{0}] += x[{0},{1}]`" if kind is Kind.EXACT else "output y at [0]")
+
+
+def test_stage_an_accumulator_that_some_iterations_leave_alone() -> None:
+    """Copies feed copies for a number of iterations, so a closed form is needed."""
+    names = "x f32 [6] heap\na f32 [6] heap\ny f32 [6] heap"
+    before = kernel(names, "6 y[{0}] = 0\n6 y[{0}] += x[{0}]")
+    body = "6 y[{0}] = 0\n6\n| 6 a[{1}] = y[{1}]\n| a[{0}] += x[{0}]\n| 6 y[{1}] = a[{1}]"
+    origins = ("c0 {0}", "definition", "c1 {0}", "definition")
+    assert proved(check(before, kernel(names, body), *origins))
+    wrong = kernel(names, body.replace("y[{1}] = a[{1}]", "y[{1}] = a[{0}]"))
+    assert not check(before, wrong, *origins)
+
+
+def test_stage_write() -> None:
+    names = STAGED.replace("b f32", "w f32")
+    staged = kernel(names, "4\n| 8 w[{0},{1}] = x[{0},{1}] * 2\n| 8 y[{0},{1}] = w[{0},{1}]")
+    assert proved(check(DOUBLE, staged, "c0 {0} {1}", "definition"))
+    window = kernel(
+        names.replace("[4,8] heap\ny", "[4:N,8:N] heap\ny"),
+        "4 8\n| w[{0},{1}] = x[{0},{1}] * 2\n| y[{0},{1}] = w[{0},{1}]",
+    )
+    assert proved(check(DOUBLE, window, "c0 {0} {1}", "definition"))
+    short = kernel(names, "4\n| 8 w[{0},{1}] = x[{0},{1}] * 2\n| 7 y[{0},{1}] = w[{0},{1}]")
+    assert refuted(check(DOUBLE, short, "c0 {0} {1}", "definition"), "output y at [0, 7]: nothing")
+    crossed = kernel(names, "4\n| 8 w[{0},{1}] = x[{0},{1}] * 2\n| 8 y[{0},{1}] = w[{0},7-{1}]")
+    assert refuted(check(DOUBLE, crossed, "c0 {0} {1}", "definition"), "output y at [0, 0]")
+
+
+def test_reciprocal_needs_its_law() -> None:
+    names = "x f32 [4,8] heap\nz f32 [4] heap\nr f32 [4] heap\ny f32 [4,8] heap"
+    divided = kernel(names.replace("r f32 [4] heap\n", ""), "4 8 y[{0},{1}] = x[{0},{1}] / z[{0}]")
+    body = "4\n| r[{0}] = 1 / z[{0}]\n| 8 y[{0},{1}] = x[{0},{1}] * r[{0}]"
+    multiplied, origins = kernel(names, body), ("definition", "c0 {0} {1}")
+    lawful = partial(check, kind=Kind.DECLARED_LAW, laws=frozenset({LAW}))
+    assert proved(lawful(divided, multiplied, *origins))
+    assert refuted(check(divided, multiplied, *origins), "another value")
+    for wrong in (body.replace("1 / z", "2 / z"), body.replace("* r[{0}]", "* r[3-{0}]")):
+        assert not lawful(divided, kernel(names, wrong), *origins)
+    late = "4 r[{0}] = 1 / z[{0}]\nr[2] = 1 / z[1]\n4 8 y[{0},{1}] = x[{0},{1}] * r[{0}]"
+    report = lawful(divided, kernel(names, late), "definition", "definition", "c0 {0} {1}")
+    assert refuted(report, "partly a new definition")
+
+
+def test_the_same_program_reads_a_definition_in_place_of_its_value() -> None:
+    names = "x f32 [4,8] heap\nz f32 [4] heap\nr f32 [4] heap\ny f32 [4,8] heap"
+    plain = kernel(names, "4 r[{0}] = 0\n4 8 y[{0},{1}] = x[{0},{1}] + exp(z[{0}])")
+    shared = kernel(names, "4 r[{0}] = exp(z[{0}])\n4 8 y[{0},{1}] = x[{0},{1}] + r[{0}]")
+    only = kernel(names, "4 8 y[{0},{1}] = x[{0},{1}] + exp(z[{0}])")
+    assert proved(check(only, shared, "definition", "c0 {0} {1}"))
+    assert refuted(check(plain, shared, "definition", "c1 {0} {1}"), "c0 `r[{0}] = 0`: no longer computed")
+
+
+# -- storage -----------------------------------------------------------------------------------------
+
+
+def test_storage_is_judged_by_cells() -> None:
+    body = "4 8 t[{0},{1}] = x[{0},{1}]\n4 8 y[{0},{1}] = t[{0},{1}]"
+    names = "x f32 [4,8] heap\nt f32 [4,8] heap\ny f32 [4,8] heap"
+    turned = kernel(names.replace("t f32 [4,8]", "t f32 [8,4]"), body.replace("t[{0},{1}]", "t[{1},{0}]"))
+    assert proved(check(kernel(names, body), turned))
+    inner = kernel(names.replace("t f32 [4,8]", "t f32 [4,8:N]"), body)
+    assert refuted(check(kernel(names, body), inner), "reads t[{0},{1}]", "at [0, 7]")
+
+
+def test_arrays_that_share_a_buffer_alias() -> None:
+    body = "8 t[{0}] = x[{0}]\n8 u[{0}] = x[{0}] * 2\n8 y[{0}] = t[{0}] + u[{0}]"
+    apart = kernel("x f32 [8] heap\nt f32 [8] heap\nu f32 [8] heap\ny f32 [8] heap", body)
+    shared = kernel("x f32 [8] heap\ns f32 [8] heap -> t, u\ny f32 [8] heap", body)
+    assert refuted(check(apart, shared), "reads t[{0}]", "before the move it sees c0", "after it c1")
+
+
+# -- partial sums --------------------------------------------------------------------------------------
+
+PARTIAL = TWO + "\np f32 [8,4] heap"
+SPLIT = """
+8
+| y[{0}] = 0
+| 4 p[{0},{1}] = 0
+| 4 4 p[{0},{2}] += x[{0},{1}*4+{2}]
+| 4 y[{0}] += p[{0},{1}]
+"""
+ORIGINS = ("c0 {0}", "start", "c1 {0} {1}*4+{2}", "combine")
+
+
+def test_split_reduction() -> None:
+    split = kernel(PARTIAL, SPLIT)
+    assert proved(check(SUM, split, *ORIGINS, kind=Kind.REASSOCIATES))
+    assert refuted(check(SUM, split, *ORIGINS), "makes partial results, and the move is exact")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "word"),
+    [
+        ("p[{0},{1}] = 0", "p[{0},{1}] = 1", "that c1 `p[{0},{1}] = 1` takes part in"),
+        ("y[{0}] += p", "y[{0}] max= p", "takes part in"),
+        ("4 y[{0}] += p[{0},{1}]", "3 y[{0}] += p[{0},{1}]", "output y"),
+        ("4 y[{0}] += p[{0},{1}]", "2 4 y[{0}] += p[{0},{2}]", "combined more than once"),
+        ("4 y[{0}] += p[{0},{1}]", "4 y[{0}] += p[{0},0]", "combined more than once"),
+    ],
+)
+def test_damaged_partial_sums(old: str, new: str, word: str) -> None:
+    damaged = kernel(PARTIAL, SPLIT.replace(old, new, 1))
+    assert refuted(check(SUM, damaged, *ORIGINS, kind=Kind.REASSOCIATES), word)
+
+
+def test_partial_sums_may_not_be_started_in_the_middle() -> None:
+    late = SPLIT.replace("| 4 p[{0},{1}] = 0\n", "").replace(
+        "| 4 4 p", "| 4\n| | 4 p[{0},{2}] = 0\n| | 4 p"
+    )
+    assert refuted(check(SUM, kernel(PARTIAL, late), *ORIGINS, kind=Kind.REASSOCIATES), "output y")
+
+
+# -- parallel scopes -------------------------------------------------------------------------------
+
+
+def races(body: str, declarations: str = STAGED) -> DependenceReport:
+    return verify_races(kernel(declarations, body), CORE_DIALECT)
+
+
+def between(body: str) -> str:
+    """Parallel scopes that work on ``b``, which is written before and read after them."""
+    return f"4 8 b[{{0}},{{1}}] = 0\n{body}\n4 8 y[{{0}},{{1}}] = b[{{0}},{{1}}]"
+
+
+def test_race_between_parallel_iterations() -> None:
+    assert proved(races("4:p 8 y[{0},{1}] = x[{0},{1}]"))
+    report = races(between("4:p 8 b[0,{1}] = x[{0},{1}]"))
+    assert refuted(report, "race in parallel scope 4:p ({0})", "writes b[0,{1}] in iteration 0")
+    assert refuted(races(between("4:p 8 b[0,{1}] += x[{0},{1}]")), "c1 `b[0,{1}] += x[{0},{1}]`")
+    shifted = races(between("3:p 8 b[{0},{1}] = b[{0}+1,{1}]"))
+    assert refuted(shifted, "writes b[{0},{1}]", "reads b[{0}+1,{1}]")
+
+
+def test_parallel_inside_sequential() -> None:
+    inner = "4 8:p y[{0},{1}] = x[{0},{1}]"
+    assert proved(races(inner))
+    assert proved(races(between("4 8:p b[0,{1}] = x[{0},{1}]")))
+    assert refuted(races(between("4 8:p b[{0},0] = x[{0},{1}]")), "race in parallel scope 8:p ({1})")
+
+
+def test_temporaries_inside_a_parallel_scope_are_private() -> None:
+    body = "4:p\n| 8 b[{0},{1}] = x[{0},{1}]\n| 8 y[{0},{1}] = b[{0},{1}]"
+    assert proved(races(body, STAGED.replace("b f32 [4,", "b f32 [4:N,")))
+    outside = "4:p 8 b[{0},{1}] = x[{0},{1}]\n4:p 8 y[{0},{1}] = b[{0},{1}]"
+    assert proved(races(outside))
+    assert refuted(races(outside, STAGED.replace("b f32 [4,", "b f32 [4:N,")), "race in parallel scope")
+
+
+def test_a_value_cannot_outlive_its_parallel_iteration() -> None:
+    names = STAGED.replace("b f32 [4,8]", "b f32 [4:N,8]")
+    carried = "4:SUFFIX\n| 8 b[{0},{1}] = x[{0},{1}]\n| 8 y[{0},{1}] = b[{0},{1}]".replace
+    assert proved(races(carried("SUFFIX", "p"), names))
+    leak = "4:p 8\n| y[{0},{1}] = x[{0},{1}]\n| b[0,7-{1}] = y[{0},{1}]\n| y[{0},{1}] = b[0,{1}]"
+    assert refuted(races(leak, names), "nothing was written")
+    # Sequential iterations share the buffer, so the earlier ones have written before.
+    before = kernel(names, "4 8 b[{0},{1}] = x[{0},{1}]\n4\n| 8 y[{0},{1}] = b[{0},{1}]\n| 8 b[{0},{1}] = 0")
+    assert proved(check(before, before))
+
+
+def test_a_scope_made_parallel_loses_what_was_carried() -> None:
+    names = "x f32 [4] heap\nt f32 [1] heap\ny f32 [4] heap"
+    body = "4\n| 2 t[0] = x[{0}]\n| y[{0}] = t[0]"
+    assert proved(check(kernel(names, body), kernel(names, body.replace("4\n", "4:p\n", 1))))
+
+
+# -- lockstep ----------------------------------------------------------------------------------------
+
+
+def test_lanes_load_before_any_stores() -> None:
+    names = "x f32 [9] heap\nt f32 [9] heap\ny f32 [9] heap"
+    body = "9 t[{0}] = x[{0}]\n8 t[{0}+1] = t[{0}] * 2\n9 y[{0}] = t[{0}]"
+    chain, vector = kernel(names, body), kernel(names, body.replace("\n8 ", "\n8:v "))
+    assert refuted(check(chain, vector), "reads t[{0}]", "before the move it sees c1")
+    assert proved(check(vector, vector))
+    ahead = "9 t[{0}] = x[{0}]\n8 t[{0}] = t[{0}+1] * 2\n9 y[{0}] = t[{0}]"
+    assert proved(check(kernel(names, ahead), kernel(names, ahead.replace("\n8 ", "\n8:v "))))
+
+
+def test_horizontal_reduction_reassociates() -> None:
+    vector = kernel(TWO, "8\n| y[{0}] = 0\n| 16:v y[{0}] += x[{0},{1}]")
+    assert refuted(check(SUM, vector), "adds onto")
+    assert proved(check(SUM, vector, kind=Kind.REASSOCIATES))
+    assert proved(check(vector, vector))
+    turned = TWO.replace("[8,16]", "[16,8]")
+    lanes = kernel(turned, "8 y[{0}] = 0\n16 8:v y[{1}] += x[{0},{1}]")
+    apart = kernel(turned, "8 y[{0}] = 0\n16 8 y[{1}] += x[{0},{1}]")
+    assert proved(check(apart, lanes))
+
+
+def test_a_lane_missing_from_a_horizontal_sum_is_seen_by_an_exact_move() -> None:
+    """All lanes but one could vanish behind the last one, were only the last write looked at."""
+    names = "x f32 [16] heap\nt f32 [2] heap\ny f32 [2] heap"
+    body = "2 t[{0}] = 0\n16:v t[0] += x[{0}]\n2 y[{0}] = t[{0}]"
+    before = kernel(names, body)
+    apart = "2 t[{0}] = 0\n15:v t[1] += x[{0}]\nt[0] += x[15]\n2 y[{0}] = t[{0}]"
+    report = check(before, kernel(names, apart), "c0 {0}", "c1 {0}", "c1 15", "c2 {0}")
+    assert refuted(report, "t[{0}]")
+
+
+def test_lanes_that_overwrite_each_other() -> None:
+    assert refuted(races(between("4 8:v b[{0},0] = x[{0},{1}]")), "all lanes write one cell")
+
+
+def test_malformed_programs() -> None:
+    names = "x f32 [8] heap\nt f32 [8] heap\ny f32 [8] heap"
+    assert refuted(races("7 t[{0}] = x[{0}]\n8 y[{0}] = t[{0}]", names), "reads t[{0}] at [7]: nothing")
+    assert refuted(races("7 y[{0}] = x[{0}]", names), "output y at [7]: nothing")
+    assert refuted(races("7 y[{0}] = 0\n8 y[{0}] += x[{0}]", names), "adds onto y[{0}] at [7]: nothing")
+
+
+# -- limits ------------------------------------------------------------------------------------------
+
+
+def test_giving_up_is_not_a_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dependence, "Session", partial(Session, max_operations=50))
+    report = check(SUM, SUM)
+    assert not report and report.problem.startswith("undecided: more than 50 operations")
+
+
+def test_other_failures_of_the_library_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(sets: object) -> None:
+        Session().identity("not a name", "", 1)
+
+    monkeypatch.setattr(dependence, "check_races", broken)
+    with pytest.raises(VerificationError) as caught:
+        verify_races(SUM, CORE_DIALECT)
+    assert caught.value.code == "PD-V041" and "syntax error" in caught.value.why
+
+
+# -- the real moves ------------------------------------------------------------------------------------
+
+SOFTMAX = parse(
+    """\
+kernel softmax(x) -> y
+x f32 [4,8] heap
+m f32 [4] heap
+e f32 [4,8] heap
+s f32 [4] heap
+y f32 [4,8] heap
+
+4
+| m[{0}] = -inf
+| 8 m[{0}] max= x[{0},{1}]
+4 8 e[{0},{1}] = exp(x[{0},{1}] - m[{0}])
+4
+| s[{0}] = 0
+| 8 s[{0}] += e[{0},{1}]
+4 8 y[{0},{1}] = e[{0},{1}] / s[{0}]
+"""
+)
+MATMUL = parse(
+    """\
+kernel matmul(a, b) -> c
+a f32 [4,6] heap
+b f32 [6,8] heap
+c f32 [4,8] heap
+
+4 8
+| c[{0},{1}] = 0
+| 6 c[{0},{1}] += a[{0},{2}] * b[{2},{1}]
+"""
+)
+RULES = Rules(CORE_DIALECT, GENERIC)
+
+
+def walk(root: Program, seed: int, length: int) -> Trace:
+    """Random legal moves."""
+    chance, trace = random.Random(seed), Trace(root)
+    for _ in range(length):
+        moves = list(RULES.candidates(trace.program))
+        chance.shuffle(moves)
+        attempts = (RULES.attempt(trace.program, move) for move in moves)
+        step = next((s for s in attempts if isinstance(s, Step)), None)
+        if step is None:
+            break
+        trace = Trace(root, (*trace.steps, step))
+    return trace
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("root", [SOFTMAX, MATMUL], ids=lambda p: p.name)
+def test_random_walks_are_proved(root: Program, seed: int) -> None:
+    trace = walk(root, seed, 8)
+    assert len(trace.steps) == 8
+    assert proved(verify_dependence_trace(trace, RULES))
+
+
+def test_fused_and_contracted_softmax() -> None:
+    large = SOFTMAX.text.replace("[4", "[24576").replace("\n4", "\n24576")
+    trace = Trace(parse(large.replace("8]", "512]").replace(" 8 ", " 512 ")))
+    for _ in range(3):
+        first = trace.program.body[0].id
+        trace = trace.play(RULES, Move.of("join_scopes", first))
+    for buffer in ("m", "e", "s"):
+        trace = trace.play(RULES, Move.of("reuse_dims", buffer, dim=0))
+    trace = trace.play(RULES, Move.of("annotate_scope", trace.program.body[0].id, suffix="p"))
+    report = verify_dependence_trace(trace, RULES)
+    assert proved(report)
+
+
+def test_a_lying_step_is_named() -> None:
+    trace = walk(SOFTMAX, 1, 3)
+    last = trace.steps[-1].after
+    broken = parse(last.text.replace("exp(", "abs("))
+    lie = Step(last, Move.of("annotate_scope", last.body[0].id, suffix="u"), Legal(), broken)
+    relabelled = Trace(SOFTMAX, (*trace.steps, lie))
+    rules = _Claiming(CORE_DIALECT, GENERIC)
+    assert refuted(verify_dependence_trace(relabelled, rules), "move 3, annotate_scope(")
+
+
+class _Claiming(Rules):
+    """Rules whose relation is the default one for the step that lies."""
+
+    def relation(self, step: Step) -> Relation:
+        return {} if "abs(" in step.after.text else super().relation(step)
+
+
+@pytest.mark.parametrize("name", ["join_scopes", "fission_scope", "reuse_dims"])
+def test_moves_without_their_semantic_reasons_are_caught(name: str) -> None:
+    """With a reason to refuse switched off, some refused move must be damage that is found."""
+    move_class, caught = GENERIC[name], 0
+    for reason in (r for r in move_class.requirements if r.semantic):
+        mutant = move_class.without(reason.code)
+        for seed in range(3):
+            for root in (SOFTMAX, MATMUL):
+                program = walk(root, seed, 3).program
+                for move in islice(mutant.candidates(program, CORE_DIALECT), 40):
+                    caught += _caught(mutant, reason.code, program, move)
+    assert caught > 0
+
+
+def _caught(mutant: object, code: str, program: Program, move: Move) -> bool:
+    refusal = GENERIC[move.transformation].check(program, move, CORE_DIALECT)
+    if isinstance(refusal, Legal) or refusal.code != code:
+        return False
+    rules = Rules(CORE_DIALECT, {**GENERIC, move.transformation: mutant})  # type: ignore[dict-item]
+    step = rules.attempt(program, move)
+    if not isinstance(step, Step):
+        return False
+    legal = step.legal
+    report = verify_dependence(
+        program, step.after, rules.relation(step), CORE_DIALECT, legal.kind, legal.laws
+    )
+    return not (report and verify_races(step.after, CORE_DIALECT))

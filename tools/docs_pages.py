@@ -1,0 +1,180 @@
+"""Pages that the code writes about itself, made whenever the documentation is built.
+
+A hook of mkdocs. Each transformation gets a page from its docstring and its requirements; the page
+of errors and the reference of hooks are filled in where their markers stand.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import textwrap
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import typer
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+from perfdojo_sdk.cli import COMMANDS, codes
+from perfdojo_sdk.cli.transformations import summary, usage
+from perfdojo_sdk.core.transformation import Requirement, Transformation
+from perfdojo_sdk.core.transformations import GENERIC
+from perfdojo_sdk.hookspecs import specs
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """List the page of every transformation under "Moves"."""
+    assert config.nav is not None
+    for entry in config.nav:
+        if isinstance(entry, dict) and "Moves" in entry:
+            entry["Moves"] = ["moves/index.md", *({name: f"moves/{name}.md"} for name in GENERIC)]
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    files.append(File.generated(config, "moves/index.md", content=moves_index()))
+    for transformation in GENERIC.values():
+        path = f"moves/{transformation.name}.md"
+        files.append(File.generated(config, path, content=move_page(transformation)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    for marker, make in (
+        ("<!-- error codes -->", error_reference),
+        ("<!-- hooks -->", hook_reference),
+        ("<!-- commands -->", command_reference),
+    ):
+        if marker in markdown:
+            markdown = markdown.replace(marker, make())
+    return markdown
+
+
+# -- moves -----------------------------------------------------------------------------------------
+
+
+def moves_index() -> str:
+    lines = [
+        "# Moves",
+        "",
+        "A move applies one small transformation at one place. It is offered only when every requirement",
+        "of the transformation holds there; each page lists them with their codes. A target's plugin may",
+        "bring moves of its own; `perfdojo-sdk transformations --target NAME` lists those too.",
+        "",
+        "| move | what it does |",
+        "|---|---|",
+    ]
+    lines += [f"| [`{usage(t)}`]({t.name}.md) | {summary(t)} |" for t in GENERIC.values()]
+    return "\n".join(lines) + "\n"
+
+
+def move_page(transformation: Transformation) -> str:
+    sentence, _, example = document(transformation).partition("\n\n")
+    lines = [f"# {transformation.name}", "", f"`{usage(transformation)}`", "", sentence, ""]
+    lines += sections(example)
+    if transformation.parameters:
+        lines += ["## Parameters", "", "| name | type | meaning |", "|---|---|---|"]
+        lines += [f"| `{p.name}` | {p.type.__name__} | {p.doc} |" for p in transformation.parameters]
+        lines.append("")
+    lines += ["## When it refuses", ""]
+    for requirement in transformation.requirements:
+        lines += refusal(requirement)
+    lines += ["## How to undo it", "", f"{transformation.undo[0].upper()}{transformation.undo[1:]}."]
+    return "\n".join(lines) + "\n"
+
+
+def refusal(requirement: Requirement) -> Iterator[str]:
+    guard = " Without this requirement a result could be wrong." if requirement.semantic else ""
+    yield f"### {requirement.code}: {requirement.title} {{#{requirement.code.lower()}}}"
+    yield ""
+    yield f"`{requirement.why}`.{guard}"
+    yield ""
+    yield f"*Try:* {requirement.hint}."
+    yield ""
+
+
+def sections(example: str) -> Iterator[str]:
+    """The docstring's ``before:`` and ``after: MOVES`` with the programs under them as code."""
+    for line in example.splitlines():
+        word, colon, moves = line.partition(":")
+        if colon and word in ("before", "after"):
+            yield from ("", f"**{word}** `{moves.strip()}`" if moves else f"**{word}**", "")
+        else:
+            yield line
+    yield ""
+
+
+def document(transformation: Transformation) -> str:
+    return inspect.getdoc(type(transformation)) or ""
+
+
+# -- errors ----------------------------------------------------------------------------------------
+
+
+def error_reference() -> str:
+    lines: list[str] = []
+    for code, entry in sorted(codes.entries().items()):
+        lines += error_entry(code, entry)
+    lines += ["## Reasons for refusing a move", "", "| code | move | reason |", "|---|---|---|"]
+    for transformation in GENERIC.values():
+        for r in transformation.requirements:
+            link = f"moves/{transformation.name}.md#{r.code.lower()}"
+            lines.append(f"| [{r.code}]({link}) | {transformation.name} | {r.title} |")
+    return "\n".join(lines)
+
+
+def error_entry(code: str, entry: Mapping[str, Any]) -> Iterator[str]:
+    yield from (f"## {code}: {entry['title']} {{#{code.lower()}}}", "", entry["means"].strip(), "")
+    yield from (f"*Try:* {entry['try']}", "")
+    if "example" in entry:
+        yield from ("For example:", "", "```text", entry["example"].rstrip(), "```", "")
+
+
+# -- hooks and commands ----------------------------------------------------------------------------
+
+
+def hook_reference() -> str:
+    lines: list[str] = []
+    for name, hook in vars(specs).items():
+        if not name.startswith("perfdojo_"):
+            continue
+        signature = inspect.signature(hook)
+        first = hook.perfdojo_spec["firstresult"]
+        lines += [
+            f"### {name} {{#{name}}}",
+            "",
+            "```python",
+            f"def {name}{str(signature).replace(chr(39), '')}: ...",
+            "```",
+            "",
+            inspect.getdoc(hook) or "",
+            "",
+            "*The first answer counts.*" if first else "*All answers are collected.*",
+            "",
+        ]
+    return "\n".join(lines)
+
+
+def command_reference() -> str:
+    """Every command with its own help text."""
+    lines: list[str] = []
+    for name, line in COMMANDS.items():
+        module = importlib.import_module(f"perfdojo_sdk.cli.{name.replace('-', '_')}")
+        app = typer.Typer(add_completion=False, rich_markup_mode=None)
+        app.command()(module.command)
+        command = typer.main.get_command(app)
+        context = command.make_context(f"perfdojo-sdk {name}", ["--help"], resilient_parsing=True)
+        shown = textwrap.dedent(command.get_help(context))
+        lines += [
+            f"## {name} {{#{name}}}",
+            "",
+            f"{line[0].upper()}{line[1:]}.",
+            "",
+            "```text",
+            shown,
+            "```",
+            "",
+        ]
+    return "\n".join(lines)
