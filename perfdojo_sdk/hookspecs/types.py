@@ -7,7 +7,7 @@ kernel on its way from text to a measured time. Nothing here knows how a target 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -66,11 +66,20 @@ class MemoryFigures(Strict):
     """Main memory, GB/s of bytes read plus written, one thread and all threads."""
 
     read_gbs: float = Field(gt=0)
-    write_gbs: float = Field(gt=0)
-    copy_gbs: float = Field(gt=0)
+    write_gbs: float = Field(gt=0, description="with the faster kind of store")
+    copy_gbs: float = Field(gt=0, description="with ordinary stores")
+    stream_copy_gbs: float | None = Field(None, description="with stores past the caches, if there are any")
     read_gbs_all: float | None = None
     write_gbs_all: float | None = None
     copy_gbs_all: float | None = None
+    stream_copy_gbs_all: float | None = None
+
+    def best_copy_gbs(self, threads: int) -> float:
+        """The fastest copy on one thread, or on all."""
+        one = max(self.copy_gbs, self.stream_copy_gbs or 0)
+        if threads == 1:
+            return one
+        return max(self.copy_gbs_all or 0, self.stream_copy_gbs_all or 0) or one
 
 
 class MachineFigures(Strict):
@@ -127,6 +136,12 @@ class Target:
     dialect: Dialect
     plugin: str
     """Distribution that brings it."""
+
+    def on(self, figures: MachineFigures) -> Target:
+        """The target with the figures of one machine in place of its file's."""
+        known = figures.model_dump(include={"caches", "memory", "peak_gflops"})
+        capabilities = Capabilities.model_validate({**self.capabilities.model_dump(), **known})
+        return replace(self, capabilities=capabilities)
 
 
 @dataclass(frozen=True)

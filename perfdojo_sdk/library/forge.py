@@ -208,7 +208,7 @@ class Forge:
             notes.append(f"the initial program is kept: no pass for target {self.target.name}")
             return root
         try:
-            trace = self.expert(kernel.program, self.rules, self.target)
+            trace = self.expert(kernel.program, self.rules, self.target.on(self.figures))
         except Exception as error:  # a plugin's code: whatever it does, the library goes on
             notes.append(f"the initial program is kept: the pass failed ({_said(error)})")
             return root

@@ -28,7 +28,7 @@ _CPUS = Path("/sys/devices/system/cpu")
 _CPUINFO = Path("/proc/cpuinfo")
 _PROBE_TIMEOUT_S = 60.0
 #: Raise when the probe changes, so that old figures are measured again.
-_PROBE_VERSION = 2
+_PROBE_VERSION = 3
 _DEFAULT_CACHE_BYTES = 32 << 20
 
 
@@ -118,8 +118,8 @@ def cache_folder() -> Path:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What a machine really does. GB/s count bytes read plus bytes written, with the
-    faster of ordinary stores and the target's streaming ones."""
+    """What a machine really does. GB/s count bytes read plus bytes written; copies with
+    ordinary stores and with the target's streaming stores, writes with the faster of the two."""
 
     device: str
     compiler: str
@@ -128,9 +128,11 @@ class Calibration:
     read_gbs: float
     write_gbs: float
     copy_gbs: float
+    stream_copy_gbs: float
     read_gbs_all: float
     write_gbs_all: float
     copy_gbs_all: float
+    stream_copy_gbs_all: float
     fma_gflops: float
     """Single-precision fused multiply-adds of one thread, two operations each."""
     fma_gflops_all: float
@@ -145,7 +147,7 @@ def calibrate(
     """Figures of this machine for code compiled with ``flags`` that uses such vectors.
 
     ``stream_store`` is a C expression in ``to`` and ``value`` that stores one vector past the caches;
-    writing and copying count with it or with ordinary stores, whichever is faster.
+    without one, ordinary stores stand in.
     Read from the cache folder where they are; measured otherwise, in about two seconds.
     UnavailableError without a working compiler or when the probe cannot run.
     """

@@ -168,8 +168,9 @@ int pd_probe(int threads, int count, const long *sizes)
         double write = best(do_write, main_memory, n, 0.15), copy = best(do_copy, main_memory, n, 0.15);
         double stream = best(do_stream_write, main_memory, n, 0.15);
         printf("write_gbs%s %.4g\n", suffix, gb / (stream < write ? stream : write));
+        printf("copy_gbs%s %.4g\n", suffix, 2 * gb / copy);
         stream = best(do_stream_copy, main_memory, n, 0.15);
-        printf("copy_gbs%s %.4g\n", suffix, 2 * gb / (stream < copy ? stream : copy));
+        printf("stream_copy_gbs%s %.4g\n", suffix, 2 * gb / stream);
         work arithmetic = {main_memory.from, main_memory.to, bytes, 200000};
         double seconds = best(do_fma, arithmetic, n, 0.2);
         printf("fma_gflops%s %.4g\n", suffix, 2e-9 * CHAINS * LANES * arithmetic.rounds * n / seconds);

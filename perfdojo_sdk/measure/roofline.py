@@ -44,7 +44,7 @@ def _traffic(
             # A core stores while it loads: only the larger direction binds in a cache.
             return max(read, written) / (speed * 1e9), f"{name} {speed:.4g} GB/s"
     many = threads > 1
-    copy = (memory.copy_gbs_all if many else None) or memory.copy_gbs
+    copy = memory.best_copy_gbs(threads)
     reads = (memory.read_gbs_all if many else None) or memory.read_gbs
     writes = (memory.write_gbs_all if many else None) or memory.write_gbs
     both = min(read, written)
@@ -86,9 +86,11 @@ def calibrated_figures(capabilities: Capabilities, found: Calibration) -> Machin
         read_gbs=found.read_gbs,
         write_gbs=found.write_gbs,
         copy_gbs=found.copy_gbs,
+        stream_copy_gbs=found.stream_copy_gbs,
         read_gbs_all=found.read_gbs_all,
         write_gbs_all=found.write_gbs_all,
         copy_gbs_all=found.copy_gbs_all,
+        stream_copy_gbs_all=found.stream_copy_gbs_all,
     )
     peaks = {**capabilities.peak_gflops, "f32": found.fma_gflops}
     return MachineFigures(caches=caches, memory=memory, peak_gflops=peaks, calibrated=True)

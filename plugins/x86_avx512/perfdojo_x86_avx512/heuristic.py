@@ -1,7 +1,7 @@
 """What an x86 expert would do, in the game's own moves, driven by the target file's figures.
 
 Two plans. A *contraction* (c += a*b) is tiled for registers: the accumulators fill the vector
-registers, b is packed a panel at a time, a is packed once. Everything else is bound by memory, so
+registers and b is packed a panel at a time. Everything else is bound by memory, so
 rows are fused until each is read once, reductions get one partial result for each lane of a few
 independent vectors, and large outputs are stored past the caches.
 """
@@ -22,9 +22,9 @@ from perfdojo_sdk.search.play import Play
 #: Independent vectors that a reduction keeps in flight: latency times throughput of an addition.
 CHAINS = 4
 
-#: Scopes up to this size around vectors are written out.
-UNROLL = 16
-TILE=None
+#: Rows of a register tile: no more than the ways of a small cache, since rows of a power-of-two
+#: length fall into one set of it. With that, a need not be packed.
+MOST_ROWS = 8
 
 
 def heuristic(root: Program, rules: Rules, target: Target) -> Trace:
@@ -137,10 +137,13 @@ def _join_distant(play: Play, first: str, second: str) -> bool:
 
 
 def streams(root: Program, target: Target) -> bool:
-    """Whether the data is too large for the last cache, so that outputs should not go through it."""
+    """Whether outputs should not go through the caches: they would not stay, and it is faster."""
+    memory = target.capabilities.memory
+    if memory is None or "nt" not in target.dialect.locations:
+        return False
     last = max((c.bytes for c in target.capabilities.caches.values()), default=0)
     data = sum(b.cells * BYTES[b.dtype] for b in root.buffers if root.interface.intersection(b.arrays))
-    return "nt" in target.dialect.locations and data > last
+    return data > last and (memory.stream_copy_gbs or 0) > memory.copy_gbs
 
 
 def stream_outputs(play: Play) -> None:
@@ -163,8 +166,6 @@ class Contraction:
     rows: str
     columns: str
     sum: str
-    start: str
-    a: str
     b: str
     c: str
 
@@ -188,10 +189,7 @@ def find_contraction(program: Program) -> Contraction | None:
         return None
     if [a.levels for a in body.reads] != [(0, 2), (1, 2)] or body.target.levels != (0, 1):
         return None
-    left, right = body.reads
-    return Contraction(
-        rows.id, columns.id, total.id, start.id, left.array, right.array, body.target.array
-    )
+    return Contraction(rows.id, columns.id, total.id, body.reads[1].array, body.target.array)
 
 
 def register_tile(rows: int, columns: int, lanes: int, registers: int) -> tuple[int, int, int]:
@@ -200,12 +198,13 @@ def register_tile(rows: int, columns: int, lanes: int, registers: int) -> tuple[
     Besides the accumulators, one row of b and one value of a must find a register.
     """
     width = largest_divisor(columns, lanes)
-    best = TILE or (1, 1, width)
-    for high in (1, *divisors(rows), rows):
-        for wide in (1, *divisors(columns // width), columns // width):
-            if not TILE and high * wide + wide + 1 <= registers and high * wide <= UNROLL * CHAINS:
-                best = max(best, (high, wide, width), key=lambda t: (t[0] * t[1] / (t[0] + t[1]), t[0]))
-    return best
+    tiles = [
+        (high, wide, width)
+        for high in (1, *divisors(rows), rows)
+        for wide in (1, *divisors(columns // width), columns // width)
+        if high <= MOST_ROWS and high * wide + wide + 1 <= registers
+    ]
+    return max(tiles, key=lambda t: (t[0] * t[1] / (t[0] + t[1]), t[0]))
 
 
 def tile_for_registers(play: Play, found: Contraction, target: Target) -> None:
@@ -235,9 +234,9 @@ def tile_for_registers(play: Play, found: Contraction, target: Target) -> None:
     for scope in summed:
         play.must("swap_scopes", scope)
 
-    # Packing: b a panel at a time, so that it stays near; a once for all panels.
-    play.must("stage_read", tile, array=found.b)
-    play.must("stage_read", panel, array=found.a)
+    # Packing: b once, its rows read in order; a panel of it stays near while all of a passes.
+    play.must("stage_read", panel, array=found.b)
+    play.may("swap_scopes", play.program.body[0].id)
 
 
 # -- hardware --------------------------------------------------------------------------------------
