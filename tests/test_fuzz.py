@@ -10,6 +10,8 @@ from collections import Counter
 from random import Random
 
 import pytest
+from snippets import DIALECT, RULES
+
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformations import GENERIC
 from perfdojo_sdk.core.validate import violations
@@ -17,7 +19,6 @@ from perfdojo_sdk.testing.programs import random_program
 from perfdojo_sdk.testing.walks import random_step, random_walk
 from perfdojo_sdk.verify.dependence import verify_dependence, verify_races
 from perfdojo_sdk.verify.exact import verify_exact
-from snippets import DIALECT, RULES
 
 WALKS = 24
 LENGTH = 9

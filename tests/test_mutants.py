@@ -11,6 +11,9 @@ from collections.abc import Iterator
 from random import Random
 
 import pytest
+from snippets import DIALECT, RULES, move, play, program
+from test_transformations import REFUSALS
+
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Kind, Move, Step
 from perfdojo_sdk.core.transformations import GENERIC
@@ -18,8 +21,6 @@ from perfdojo_sdk.testing.programs import random_program
 from perfdojo_sdk.testing.walks import Mutant, mutants, newly_allowed, random_walk
 from perfdojo_sdk.verify.dependence import verify_dependence, verify_races
 from perfdojo_sdk.verify.exact import verify_exact
-from snippets import DIALECT, RULES, move, play, program
-from test_transformations import REFUSALS
 
 MUTANTS = mutants(RULES)
 

@@ -7,13 +7,14 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from snippets import DIALECT, RULES
+
 from perfdojo_sdk.core.dialect import CORE_DIALECT
 from perfdojo_sdk.core.errors import ProgramError
 from perfdojo_sdk.core.program import Cast, Literal, Operation, Scope, Statement
 from perfdojo_sdk.core.text import MAX_CHARACTERS, MAX_LINES, parse
 from perfdojo_sdk.testing.programs import random_program
 from perfdojo_sdk.testing.walks import random_walk
-from snippets import DIALECT, RULES
 
 SOFTMAX = """\
 kernel softmax(x) -> y

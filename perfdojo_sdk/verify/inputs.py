@@ -33,6 +33,9 @@ INTEGERS = "integers"
 _POLYNOMIAL = frozenset({"add", "sub", "mul", "max", "min", "neg", "abs"})
 _RANGES = (8, 4, 2, 1)
 
+#: Elements of one array that are drawn one by one for a class other than random.
+_DRAWN = 1 << 20
+
 
 def draw(name: str, program: Program, seed: int, largest: int = 1) -> dict[str, Array]:
     """Inputs of class ``name`` for every input of the program; ``largest`` bounds the integers."""
@@ -40,9 +43,20 @@ def draw(name: str, program: Program, seed: int, largest: int = 1) -> dict[str, 
     drawn = {}
     for array in program.inputs:
         shape = program.buffer_of[array].shape
-        values = _integers(rng, shape, largest) if name == INTEGERS else _DRAWINGS[name](rng, shape)
+        if name in ("random", INTEGERS):
+            values = _random(rng, shape) if name == "random" else _integers(rng, shape, largest)
+        else:
+            # Of a large array, a block of rows is drawn and repeated: drawing would cost more than
+            # everything that is done with it.
+            values = np.resize(_DRAWINGS[name](rng, _block(shape)), shape)
         drawn[array] = values.astype(np.float32, copy=False)
     return drawn
+
+
+def _block(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """``shape`` with so few rows that about ``_DRAWN`` elements remain; an odd number of rows."""
+    rows = _DRAWN // prod(shape[1:]) | 1 if shape else 1
+    return (min(shape[0], rows), *shape[1:]) if shape else shape
 
 
 def _random(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
@@ -93,7 +107,6 @@ def _integers(rng: np.random.Generator, shape: tuple[int, ...], largest: int) ->
 
 
 _DRAWINGS = {
-    "random": _random,
     "cancelling": _cancelling,
     "huge": _huge,
     "denormal": _denormal,

@@ -60,9 +60,10 @@ def reciprocals(play: Play) -> None:
         for statement in scope.body:
             assert isinstance(statement, Statement)
             for operation in _operations(statement.value):
-                divisor = operation.arguments[-1]
-                if operation.name == "div" and isinstance(divisor, Read) and level not in divisor.access.levels:
-                    play.may("stage_reciprocal", scope.id, array=divisor.access.array)
+                if operation.name == "div" and isinstance(operation.arguments[1], Read):
+                    divisor = operation.arguments[1].access
+                    if level not in divisor.levels:
+                        play.may("stage_reciprocal", scope.id, array=divisor.array)
 
 
 def _operations(value: object) -> list[Operation]:
