@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import pytest
+from command_line import ROOT, Outcome
 from hypothesis import settings
 
 # The machine may be busy, so no deadline; a failure must come again, so no random seed.
 settings.register_profile("perfdojo", deadline=None, derandomize=True, max_examples=100)
 settings.load_profile("perfdojo")
-
-ROOT = Path(__file__).parent.parent
 
 #: A target to play on. It brings no code generator and no runner, so nothing can be built for it.
 PAPER = """
@@ -38,17 +34,6 @@ def perfdojo_targets():
 def perfdojo_unavailable(target):
     return Unavailable("it is made of paper", "imagine it")
 """
-
-
-@dataclass(frozen=True)
-class Outcome:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def data(self) -> Any:
-        return json.loads(self.out)
 
 
 @pytest.fixture(scope="session")

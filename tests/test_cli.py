@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Outcome
+from command_line import ROOT, Outcome
 from hypothesis import given
 from hypothesis import strategies as st
 

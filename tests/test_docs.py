@@ -16,7 +16,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from command_line import ROOT
 
 from perfdojo_sdk.cli import COMMANDS, main
 from perfdojo_sdk.hookspecs import specs
