@@ -29,7 +29,7 @@ def programs(target_name: str) -> Iterator[tuple[str, Rules, Program]]:
         root = kernel.program
         yield f"{kernel.operator} initial", rules, root
         if heuristic is not None:
-            yield f"{kernel.operator} final", rules, heuristic(root, rules, target).program
+            yield f"{kernel.operator} final", rules, heuristic(root, rules, target)[0].program
 
 
 def rate(rules: Rules, program: Program, seconds: float) -> tuple[float, float]:

@@ -50,18 +50,18 @@ QUICK = Settings(threads=2, repeats=5, budget_s=0.02)
 # -- a target of paper, for the order of events ----------------------------------------------------
 
 
-def parallel_pass(root: Program, rules: Rules, target: Target) -> Trace:
+def parallel_pass(root: Program, rules: Rules, target: Target) -> tuple[Trace, ...]:
     """Give the first scope to the threads."""
     play = Play(root, rules)
     play.must("annotate_scope", "s0", suffix="p")
-    return play.trace
+    return (play.trace,)
 
 
 @dataclass
 class Paper:
     """A target whose compiler copies and whose clock reads what the test says."""
 
-    expert: Callable[..., Trace] | None = parallel_pass
+    expert: Callable[..., tuple[Trace, ...]] | None = parallel_pass
     slow: float = 2e-3
     """Time of an initial program; what the pass made takes 1e-3 s."""
     bound: Bound | None = None
@@ -178,12 +178,12 @@ def test_a_trace_of_the_library_is_a_saved_game(paper: Paper, tmp_path: Path) ->
 # -- never empty-handed ----------------------------------------------------------------------------
 
 
-def raises(root: Program, rules: Rules, target: Target) -> Trace:
+def raises(root: Program, rules: Rules, target: Target) -> tuple[Trace, ...]:
     raise IndexError("the pass tripped")
 
 
-def plays_elsewhere(root: Program, rules: Rules, target: Target) -> Trace:
-    return Trace(replace(root, name="other"))
+def plays_elsewhere(root: Program, rules: Rules, target: Target) -> tuple[Trace, ...]:
+    return (Trace(replace(root, name="other")),)
 
 
 @pytest.mark.parametrize(
@@ -209,10 +209,10 @@ def test_the_initial_program_takes_the_place(
 
 
 def test_a_kind_that_is_not_allowed_is_not_used(paper: Paper, tmp_path: Path) -> None:
-    def reassociates(root: Program, rules: Rules, target: Target) -> Trace:
-        trace = parallel_pass(root, rules, target)
+    def reassociates(root: Program, rules: Rules, target: Target) -> tuple[Trace, ...]:
+        (trace,) = parallel_pass(root, rules, target)
         legal = replace(trace.steps[0].legal, kind=Kind.CHANGES_PRECISION)
-        return replace(trace, steps=(replace(trace.steps[0], legal=legal),))
+        return (replace(trace, steps=(replace(trace.steps[0], legal=legal),)),)
 
     paper.expert = reassociates
     kernel = entry(build(paper, tmp_path))

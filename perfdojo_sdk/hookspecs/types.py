@@ -6,7 +6,7 @@ kernel on its way from text to a measured time. Nothing here knows how a target 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -298,6 +298,11 @@ class Runner(Protocol):
 
 
 class HeuristicPass(Protocol):
-    """What an expert would do: plays moves on an initial program and returns the game."""
+    """What an expert would do: plays moves on an initial program and returns the game.
 
-    def __call__(self, root: Program, rules: Rules, target: Target) -> Trace: ...
+    An expert who cannot know which of a few ways is faster on the machine at hand returns one game
+    for each, the likeliest first; the builder measures them. ``target`` carries the machine's own
+    figures where they are known.
+    """
+
+    def __call__(self, root: Program, rules: Rules, target: Target) -> Sequence[Trace]: ...

@@ -27,7 +27,16 @@ CHAINS = 4
 MOST_ROWS = 8
 
 
-def heuristic(root: Program, rules: Rules, target: Target) -> Trace:
+def heuristic(root: Program, rules: Rules, target: Target) -> tuple[Trace, ...]:
+    """One game; where outputs exceed the caches, one with streaming stores and one without.
+
+    Which of the two is faster depends on more than bandwidths, so a measurement decides.
+    """
+    ways = (True, False) if streams(root, target) else (False,)
+    return tuple(play_as_expert(root, rules, target, streaming) for streaming in ways)
+
+
+def play_as_expert(root: Program, rules: Rules, target: Target, streaming: bool) -> Trace:
     play = Play(root, rules)
     fuse(play, depth=0)
     contraction = find_contraction(play.program)
@@ -38,7 +47,7 @@ def heuristic(root: Program, rules: Rules, target: Target) -> Trace:
         widen(play, target)
         use_lanes(play)
         gather(play)
-        if streams(root, target):
+        if streaming:
             stream_outputs(play)
     contract(play)
     use_lanes(play)
@@ -138,13 +147,10 @@ def _join_distant(play: Play, first: str, second: str) -> bool:
 
 
 def streams(root: Program, target: Target) -> bool:
-    """Whether outputs should not go through the caches: they would not stay, and it is faster."""
-    memory = target.capabilities.memory
-    if memory is None or "nt" not in target.dialect.locations:
-        return False
+    """Whether the data is so large that outputs would not stay in the caches."""
     last = max((c.bytes for c in target.capabilities.caches.values()), default=0)
     data = sum(b.cells * BYTES[b.dtype] for b in root.buffers if root.interface.intersection(b.arrays))
-    return data > last and (memory.stream_copy_gbs or 0) > memory.copy_gbs
+    return "nt" in target.dialect.locations and data > last
 
 
 def stream_outputs(play: Play) -> None:

@@ -12,7 +12,7 @@ from perfdojo_sdk.search.passes import contract, fuse, parallelise
 from perfdojo_sdk.search.play import Play
 
 
-def expert(root: Program, rules: Rules, target: Target) -> Trace:
+def expert(root: Program, rules: Rules, target: Target) -> tuple[Trace, ...]:
     """Fuse, reuse, give the outermost scopes to the threads."""
     play = Play(root, rules)
     fuse(play)
@@ -20,7 +20,7 @@ def expert(root: Program, rules: Rules, target: Target) -> Trace:
     for node in play.program.body:
         if isinstance(node, Scope):
             parallelise(play, node.id)
-    return play.trace
+    return (play.trace,)
 
 
 def roofline(program: Program, threads: int, figures: MachineFigures) -> Bound | None:
