@@ -135,6 +135,7 @@ class Lanes:
             if self.count < registers.width:
                 text = f"pd_select_first_{kind}({self.count}, {text}, {name})"
             line(f"{name} = {text};")
+            self._fetch_ahead(statement)
             return
         place = f"&{self.emitter.cell(statement.target, self.base)}"
         if self._partial(statement.dtype):
@@ -144,6 +145,21 @@ class Lanes:
             self.emitter.function.finally_once("pd_stream_fence();")
         else:
             line(f"pd_store_{kind}({place}, {text});")
+
+    def _fetch_ahead(self, statement: Statement) -> None:
+        """Prefetch what the next iteration of the outermost scope will copy into the location."""
+        program, locations = self.emitter.program, self.emitter.dialect.locations
+        location = locations[program.buffer_of[statement.target.array].location]
+        if not (location.fetch_ahead and is_copy(statement)):
+            return
+        (source,) = statement.reads
+        if program.buffer_of[source.array].name in self.emitter.registers or not source.levels:
+            return
+        outermost = source.levels[0]
+        if outermost < self.level:
+            step = {outermost: Index.of({outermost: 1}, 1)}
+            following = source.substitute(lambda level: step.get(level) or Index.level(level))
+            self.emitter.function.line(f"pd_prefetch(&{self.emitter.cell(following, self.base)});")
 
     def _streams(self, statement: Statement) -> bool:
         """A copy out of a location that only allows copies out of it."""

@@ -43,6 +43,9 @@ class Location:
     """Cells are named, not addressed: subscripts may use unrolled and lockstep iterators only."""
     copy_out_only: bool = False
     """Written, then copied to another array and nothing else (a window with its own store)."""
+    fetch_ahead: bool = False
+    """Filling it from memory also asks for what the next iteration of the outermost scope will fill
+    it with: a prefetch, which changes no value."""
     max_bytes: int | None = None
 
 

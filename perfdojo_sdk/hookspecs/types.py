@@ -45,6 +45,7 @@ class LocationFile(Strict):
     shared: bool = True
     constant_subscripts: bool = False
     copy_out_only: bool = False
+    fetch_ahead: bool = False
     max_bytes: int | None = None
 
 

@@ -18,6 +18,9 @@
 #ifndef PD_VECTOR_H
 #define PD_VECTOR_H
 
+/* Asks for the cache line at p, which need not exist. */
+#define pd_prefetch(p) __builtin_prefetch(p)
+
 #include "pd_scalar.h"
 
 #define PD_T pd_f32v

@@ -229,10 +229,8 @@ _NAMED_CELLS = (
 )
 
 
-def _array_candidates(name: str, program: Program, dialect: Dialect, written: bool) -> Iterator[Move]:
+def _array_candidates(name: str, program: Program, written: bool) -> Iterator[Move]:
     for _, scope in scopes(program):
-        if dialect.is_lockstep(scope.suffix) and not written:
-            continue
         for array, touches in scope.touches.items():
             if any(t.writes is written for t in touches):
                 yield Move(name, scope.id, (("array", array),))
@@ -295,7 +293,7 @@ class StageRead(Transformation):
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
-        return _array_candidates(self.name, program, dialect, written=False)
+        return _array_candidates(self.name, program, written=False)
 
     def rewrite(self, site: Site) -> Program:
         form, array, buffer = _the_form(site), _array(site), _new_buffer(site, "r")
@@ -385,7 +383,7 @@ class StageAccumulator(Transformation):
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
-        return _array_candidates(self.name, program, dialect, written=True)
+        return _array_candidates(self.name, program, written=True)
 
     def rewrite(self, site: Site) -> Program:
         buffer = _new_buffer(site, "a")
@@ -513,7 +511,7 @@ class StageWrite(Transformation):
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
-        return _array_candidates(self.name, program, dialect, written=True)
+        return _array_candidates(self.name, program, written=True)
 
     def rewrite(self, site: Site) -> Program:
         buffer = _new_buffer(site, "w")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perfdojo_sdk.core.program import Node, Operation, Program, Read, Scope, Statement
+from perfdojo_sdk.core.program import Access, Node, Operation, Program, Read, Scope, Statement
 from perfdojo_sdk.core.transformation import Rules, Trace
 from perfdojo_sdk.core.transformations.scopes import divisors
 from perfdojo_sdk.core.transformations.storage import temporaries
@@ -32,7 +32,7 @@ def heuristic(root: Program, rules: Rules, target: Target) -> tuple[Trace, ...]:
 
     Which of the two is faster depends on more than bandwidths, so a measurement decides.
     """
-    ways = (True, False) if streams(root, target) else (False,)
+    ways = (True, False) if exceeds_caches(root, target) else (False,)
     return tuple(play_as_expert(root, rules, target, streaming) for streaming in ways)
 
 
@@ -47,6 +47,8 @@ def play_as_expert(root: Program, rules: Rules, target: Target, streaming: bool)
         widen(play, target)
         use_lanes(play)
         gather(play)
+        if exceeds_caches(root, target):
+            fetch_ahead(play)
         if streaming:
             stream_outputs(play)
     contract(play)
@@ -146,11 +148,25 @@ def _join_distant(play: Play, first: str, second: str) -> bool:
     return False
 
 
-def streams(root: Program, target: Target) -> bool:
-    """Whether the data is so large that outputs would not stay in the caches."""
+def exceeds_caches(root: Program, target: Target) -> bool:
+    """Whether the data is so large that nothing of it would stay in the caches."""
     last = max((c.bytes for c in target.capabilities.caches.values()), default=0)
     data = sum(b.cells * BYTES[b.dtype] for b in root.buffers if root.interface.intersection(b.arrays))
-    return "nt" in target.dialect.locations and data > last
+    return data > last
+
+
+def fetch_ahead(play: Play) -> None:
+    """Where several loops pass over a row, the last one asks for the next row while it computes."""
+    for array in play.program.inputs:
+        readers = [s for s in play.innermost() if any(array == r.array for r in _reads(s))]
+        rows = {play.around(s.id)[0].id for s in readers if play.around(s.id)}
+        whole = [s for s in readers if all(0 in r.levels for r in _reads(s) if r.array == array)]
+        if len(rows) == 1 and len(readers) > 1 and len(whole) == len(readers):
+            play.may("stage_read", readers[-1].id, array=array)
+
+
+def _reads(scope: Scope) -> list[Access]:
+    return [read for child in scope.body if isinstance(child, Statement) for read in child.reads]
 
 
 def stream_outputs(play: Play) -> None:
@@ -277,10 +293,7 @@ def _copies(node: Node) -> int:
 def settle_buffers(play: Play) -> None:
     """The nearest location that takes each temporary."""
     for buffer in temporaries(play.program):
-        for location in ("nt", "reg", "stack"):
-            if location == "nt" and not buffer.name.endswith("_w"):
-                continue
-            if location in play.rules.dialect.locations and play.may(
-                "set_location", buffer.name, location=location
-            ):
+        windows = [w for w, mark in (("nt", "_w"), ("ahead", "_r")) if buffer.name.endswith(mark)]
+        for location in (*windows, "reg", "stack"):
+            if play.may("set_location", buffer.name, location=location):
                 break
