@@ -11,11 +11,11 @@ Ids (``s3``, ``c1``) name places for moves. They take no part in equality or in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field
 from typing import ClassVar, NamedTuple, TypeAlias
 
-from perfdojo_sdk.core.lazy import lazy
+from perfdojo_sdk.core.frozen import frozen, lazy
 
 FLOAT_DTYPES = ("f64", "f32", "f16", "bf16")
 INTEGER_DTYPES = ("i64", "i32", "i16", "i8", "u32", "u16", "u8")
@@ -59,7 +59,7 @@ IDENTITY: Mapping[str, float] = {
 }
 
 
-@dataclass(frozen=True)
+@frozen
 class Index:
     """An affine form ``constant + sum(coefficient * {level})``; terms ascend by level, none is 0."""
 
@@ -136,7 +136,7 @@ _MOST_FORMS = 100_000
 LEVELS = tuple(Index(0, ((level, 1),)) for level in range(4 * MAX_DEPTH))
 
 
-@dataclass(frozen=True)
+@frozen
 class Access:
     """One element of an array: ``x[{0},{1}*16+{2}]``."""
 
@@ -145,10 +145,13 @@ class Access:
 
     @lazy
     def text(self) -> str:
-        return f"{self.array}[{','.join(s.text for s in self.subscripts)}]"
+        return f"{self.array}[{','.join([s.text for s in self.subscripts])}]"
 
     def substitute(self, levels: Callable[[int], Index]) -> Access:
         return Access(self.array, tuple([s.substitute(levels) for s in self.subscripts]))
+
+    def renumbered(self, by: Renumbering) -> Access:
+        return Access(self.array, tuple([by(s) for s in self.subscripts]))
 
     @lazy
     def levels(self) -> tuple[int, ...]:
@@ -156,7 +159,7 @@ class Access:
         return tuple(sorted({level for s in self.subscripts for level, _ in s.terms}))
 
 
-@dataclass(frozen=True)
+@frozen
 class Literal:
     """A constant. ``value`` is a float for float dtypes, an int for integer ones; never NaN."""
 
@@ -175,10 +178,13 @@ class Literal:
     def precedence(self) -> int:
         return _UNARY if self.text.startswith("-") else _ATOM
 
-    reads: tuple[Access, ...] = field(default=(), init=False, repr=False, compare=False)
+    def renumbered(self, by: Renumbering) -> Literal:
+        return self
+
+    reads: ClassVar[tuple[Access, ...]] = ()
 
 
-@dataclass(frozen=True)
+@frozen
 class IndexValue:
     """An affine form of the iterators used as a value ("index as value" of the paper's Table 2)."""
 
@@ -192,10 +198,13 @@ class IndexValue:
         plain = self.index.constant == 0 and [c for _, c in self.index.terms] == [1]
         return self.index.text if plain else f"index({self.index.text})"
 
-    reads: tuple[Access, ...] = field(default=(), init=False, repr=False, compare=False)
+    def renumbered(self, by: Renumbering) -> IndexValue:
+        return IndexValue(by(self.index), self.dtype)
+
+    reads: ClassVar[tuple[Access, ...]] = ()
 
 
-@dataclass(frozen=True)
+@frozen
 class Read:
     """The value of one array element."""
 
@@ -208,12 +217,15 @@ class Read:
     def text(self) -> str:
         return self.access.text
 
+    def renumbered(self, by: Renumbering) -> Read:
+        return Read(self.access.renumbered(by), self.dtype)
+
     @lazy
     def reads(self) -> tuple[Access, ...]:
         return (self.access,)
 
 
-@dataclass(frozen=True)
+@frozen
 class Operation:
     """An operation of :data:`OPERATIONS` on arguments of its own dtype."""
 
@@ -227,26 +239,28 @@ class Operation:
 
     @lazy
     def text(self) -> str:
-        def inner(argument: Expression, least: int) -> str:
-            text = argument.text
-            return text if argument.precedence >= least else f"({text})"
-
         if self.name in INFIX:
             sign, level = INFIX[self.name]
             left, right = self.arguments
-            return f"{inner(left, level)} {sign} {inner(right, level + 1)}"
+            before = left.text if left.precedence >= level else f"({left.text})"
+            after = right.text if right.precedence > level else f"({right.text})"
+            return f"{before} {sign} {after}"
         if self.name == "neg":
             argument = self.arguments[0]
             # -(2) negates a literal, -2 is one.
-            return f"-({argument.text})" if isinstance(argument, Literal) else f"-{inner(argument, _ATOM)}"
-        return f"{self.name}({', '.join(a.text for a in self.arguments)})"
+            atom = argument.precedence >= _ATOM and not isinstance(argument, Literal)
+            return f"-{argument.text}" if atom else f"-({argument.text})"
+        return f"{self.name}({', '.join([a.text for a in self.arguments])})"
+
+    def renumbered(self, by: Renumbering) -> Operation:
+        return Operation(self.name, tuple([a.renumbered(by) for a in self.arguments]), self.dtype)
 
     @lazy
     def reads(self) -> tuple[Access, ...]:
-        return tuple(r for a in self.arguments for r in a.reads)
+        return tuple([r for a in self.arguments for r in a.reads])
 
 
-@dataclass(frozen=True)
+@frozen
 class Cast:
     """An explicit conversion; the only place where dtypes meet."""
 
@@ -258,6 +272,9 @@ class Cast:
     @lazy
     def text(self) -> str:
         return f"{self.dtype}({self.argument.text})"
+
+    def renumbered(self, by: Renumbering) -> Cast:
+        return Cast(self.argument.renumbered(by), self.dtype)
 
     @lazy
     def reads(self) -> tuple[Access, ...]:
@@ -276,15 +293,19 @@ def map_expression(value: Expression, leaf: Callable[[Expression], Expression]) 
     return leaf(value)
 
 
-def substitute_levels(value: Expression, levels: Callable[[int], Index]) -> Expression:
-    def leaf(node: Expression) -> Expression:
-        if isinstance(node, Read):
-            return Read(node.access.substitute(levels), node.dtype)
-        if isinstance(node, IndexValue):
-            return IndexValue(node.index.substitute(levels), node.dtype)
-        return node
+class Renumbering:
+    """Levels replaced by forms, for one subtree, which must live as long: each form in it is worked
+    out once, and known by its identity."""
 
-    return map_expression(value, leaf)
+    def __init__(self, forms: Sequence[Index]) -> None:
+        self.forms = forms
+        self.known: dict[int, Index] = {}
+
+    def __call__(self, index: Index) -> Index:
+        found = self.known.get(id(index))
+        if found is None:
+            found = self.known[id(index)] = index.substitute(self.forms.__getitem__)
+        return found
 
 
 class Leaf(NamedTuple):
@@ -310,7 +331,7 @@ Touches: TypeAlias = Mapping[str, tuple[Touch, ...]]
 """Array -> its touches, in program order (the reads of a statement before its write)."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Statement:
     """``target = value``, or ``target accumulate= value``. The dtype is the target's."""
 
@@ -347,17 +368,17 @@ class Statement:
         found[array] = (*found.get(array, ()), Touch(self.target, self, True, ()))
         return found
 
-    def substitute(self, levels: Callable[[int], Index]) -> Statement:
+    def renumbered(self, by: Renumbering) -> Statement:
         return Statement(
-            self.target.substitute(levels),
-            substitute_levels(self.value, levels),
+            self.target.renumbered(by),
+            self.value.renumbered(by),
             self.accumulate,
             self.dtype,
             self.id,
         )
 
 
-@dataclass(frozen=True)
+@frozen
 class Scope:
     """``size`` iterations over ``body``; ``suffix`` says how they are instantiated."""
 
@@ -376,7 +397,7 @@ class Scope:
         if len(self.body) == 1:
             inner = self.body[0].lines
             return (f"{self.head} {inner[0]}", *inner[1:])
-        return (self.head, *(f"| {line}" for child in self.body for line in child.lines))
+        return (self.head, *["| " + line for child in self.body for line in child.lines])
 
     @lazy
     def touches(self) -> Touches:
@@ -394,8 +415,8 @@ class Scope:
             [Leaf(leaf.statement, (self.size, *leaf.sizes)) for child in self.body for leaf in child.leaves]
         )
 
-    def substitute(self, levels: Callable[[int], Index]) -> Scope:
-        return self.with_body(tuple([child.substitute(levels) for child in self.body]))
+    def renumbered(self, by: Renumbering) -> Scope:
+        return self.with_body(tuple([child.renumbered(by) for child in self.body]))
 
     def with_body(self, body: tuple[Node, ...]) -> Scope:
         return Scope(self.size, body, self.suffix, self.id)
@@ -404,7 +425,7 @@ class Scope:
 Node: TypeAlias = Scope | Statement
 
 
-@dataclass(frozen=True)
+@frozen
 class Dimension:
     """One dimension of a buffer. The suffix ``N`` means: not materialised."""
 
@@ -420,7 +441,7 @@ class Dimension:
         return f"{self.size}:{self.suffix}" if self.suffix else str(self.size)
 
 
-@dataclass(frozen=True)
+@frozen
 class Buffer:
     """Storage. All ``arrays`` of a buffer have its shape and dtype and alias each other."""
 
@@ -472,7 +493,7 @@ class Occurrence(NamedTuple):
     """Sizes of all scopes around the statement, outermost first."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Program:
     """A kernel: its interface, its storage and its tree."""
 
@@ -499,7 +520,7 @@ class Program:
 
     @lazy
     def tree_lines(self) -> str:
-        return "".join(f"{line}\n" for node in self.body for line in node.lines)
+        return "\n".join([line for node in self.body for line in node.lines]) + "\n"
 
     def __str__(self) -> str:
         return self.text
@@ -611,21 +632,26 @@ class Program:
     def with_body(self, body: tuple[Node, ...]) -> Program:
         new = Program(self.name, self.inputs, self.outputs, self.buffers, body)
         # The tree does not change the storage: hand over what is already known about it.
-        new.__dict__["buffer_of"] = self.buffer_of
-        new.__dict__["storage_lines"] = self.storage_lines
+        known = new.__dict__
+        known["header"], known["storage_lines"] = self.header, self.storage_lines
+        known["buffer_of"] = self.buffer_of
         return new
 
     def with_buffer(self, old: str, new: Buffer) -> Program:
         """The same tree with buffer ``old`` declared anew (same arrays)."""
         buffers = tuple(new if b.name == old else b for b in self.buffers)
         program = Program(self.name, self.inputs, self.outputs, buffers, self.body)
-        for known in ("occurrences", "paths", "tree_lines"):
-            if known in self.__dict__:
-                program.__dict__[known] = self.__dict__[known]
+        program.__dict__["header"], program.__dict__["tree_lines"] = self.header, self.tree_lines
+        program.__dict__["occurrences"] = self.occurrences
         return program
 
     def with_new_buffer(self, buffer: Buffer) -> Program:
-        return replace(self, buffers=(*self.buffers, buffer))
+        buffers = (*self.buffers, buffer)
+        program = Program(self.name, self.inputs, self.outputs, buffers, self.body)
+        program.__dict__["header"] = self.header
+        program.__dict__["storage_lines"] = f"{self.storage_lines}{buffer.text}\n"
+        program.__dict__["buffer_of"] = {**self.buffer_of, **dict.fromkeys(buffer.arrays, buffer)}
+        return program
 
 
 def fresh(base: str, taken: frozenset[str] | Mapping[str, object]) -> str:

@@ -99,9 +99,9 @@ def location_violations(program: Program, buffer: Buffer, dialect: Dialect) -> I
             f"{buffer.name} takes {size} bytes, {location.name} holds at most {location.max_bytes}",
             name=buffer.name,
         )
-    for o in occurrences:
-        scopes = program.ancestors(o.path)
+    for o in occurrences if location.constant_subscripts or location.copy_out_only else ():
         if location.constant_subscripts:
+            scopes = program.ancestors(o.path)
             for k in buffer.materialised:
                 for level, _ in o.access.subscripts[k].terms:
                     if not _is_constant(scopes[level], dialect):

@@ -225,11 +225,9 @@ class Forge:
         return allowed
 
     def _ranked(self, attempts: list[_Attempt], kernel: Kernel, watch: Watch) -> list[_Attempt]:
-        """Fastest first. Several are timed once more in turn, so that a busy moment hits none alone."""
-        if len(attempts) > 1:
-            watch.stage(kernel, "comparing")
-            attempts = [self._timed_again(attempt) for attempt in attempts]
-        return sorted(attempts, key=_median)
+        """Fastest first. All are timed a second time, so that a busy moment hits none alone."""
+        watch.stage(kernel, "confirming")
+        return sorted([self._timed_again(attempt) for attempt in attempts], key=_median)
 
     def _timed_again(self, attempt: _Attempt) -> _Attempt:
         """The attempt with the faster of its measurement and a second one."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from perfdojo_sdk.core.dependence import Conflict, conflicts, private_buffers
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.program import LEVELS, MAX_DEPTH, Index, Node, Program, Scope, fresh
+from perfdojo_sdk.core.program import LEVELS, MAX_DEPTH, Index, Node, Program, Renumbering, Scope, fresh
 from perfdojo_sdk.core.transformation import (
     Instance,
     Kind,
@@ -123,7 +123,8 @@ class SplitScope(Transformation):
         scope, level, factor = site.scope, site.level, site.move["factor"]
         forms = (*levels(level), Index.of({level: factor, level + 1: 1}), *shifted(level + 1, 1))
         taken = site.program.paths
-        body = tuple(child.substitute(forms.__getitem__) for child in scope.body)
+        by = Renumbering(forms)
+        body = tuple([child.renumbered(by) for child in scope.body])
         inner = Scope(factor, body, "", fresh(f"{scope.id}.i", taken))
         outer = Scope(scope.size // factor, (inner,), "", fresh(f"{scope.id}.o", taken))
         return site.program.replaced(site.path, (outer,))
@@ -262,7 +263,8 @@ class SwapScopes(Transformation):
     def rewrite(self, site: Site) -> Program:
         outer, inner, level = site.scope, _inner(site), site.level
         forms = (*levels(level), Index.level(level + 1), Index.level(level), *shifted(level + 2, 0))
-        body = tuple(child.substitute(forms.__getitem__) for child in inner.body)
+        by = Renumbering(forms)
+        body = tuple([child.renumbered(by) for child in inner.body])
         return site.program.replaced(site.path, (inner.with_body((outer.with_body(body),)),))
 
     def relation(self, site: Site, result: Program) -> Relation:

@@ -167,10 +167,10 @@ def _new_buffer(site: Site, suffix: str) -> Buffer:
 
 
 def _redirect(node: Node, change: Callable[[Statement], Statement], array: str) -> Node:
-    if isinstance(node, Statement):
-        return change(node)
     if array not in node.touches:
         return node
+    if isinstance(node, Statement):
+        return change(node)
     return node.with_body(tuple(_redirect(child, change, array) for child in node.body))
 
 

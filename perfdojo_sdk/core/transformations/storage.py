@@ -254,9 +254,9 @@ class ReorderDims(Transformation):
 
 
 def _map_accesses(node: Node, arrays: frozenset[str], change: Callable[[Access], Access]) -> Node:
+    if arrays.isdisjoint(node.touches):
+        return node
     if isinstance(node, Scope):
-        if not arrays.intersection(node.touches):
-            return node
         return node.with_body(tuple(_map_accesses(c, arrays, change) for c in node.body))
 
     def access(a: Access) -> Access:

@@ -272,16 +272,12 @@ def use_lanes(play: Play) -> None:
 
 
 def write_out(play: Play, copies: int) -> None:
-    """Unroll the small scopes around vectors, fewer than ``copies`` times in all."""
-    for scope in reversed(play.scopes()):
-        if not scope.suffix and all(isinstance(c, Scope) and c.suffix for c in scope.body):
-            inside = max(_copies(c) for c in scope.body)
-            if scope.size * inside < copies:
-                play.may("annotate_scope", scope.id, suffix="u")
-            continue
-        if not scope.suffix and scope.size < copies and len(scope.body) == 1:
-            if isinstance(scope.body[0], Statement) and play.around(scope.id):
-                play.may("annotate_scope", scope.id, suffix="u")
+    """Unroll the small scopes around vectors and statements, fewer than ``copies`` times in all."""
+    for place in [scope.id for scope in reversed(play.scopes())]:
+        scope = play.scope(place)
+        mapped = all(isinstance(c, Statement) or c.suffix for c in scope.body)
+        if mapped and not scope.suffix and play.around(place) and _copies(scope) * scope.size < copies:
+            play.may("annotate_scope", place, suffix="u")
 
 
 def _copies(node: Node) -> int:
