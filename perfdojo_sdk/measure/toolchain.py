@@ -55,6 +55,18 @@ class Toolchain:
         name = Path(self.command[0]).name if len(self.command) == 1 else "zig cc"
         return " ".join((f"{name} ({self.version})", *flags))
 
+    @property
+    def is_zig(self) -> bool:
+        return "ziglang" in self.command
+
+    def _spelled(self, flags: Iterable[str]) -> Iterable[str]:
+        """Flags as this compiler writes them: zig has underscores in the names of processors."""
+        for flag in flags:
+            option, equals, processor = flag.partition("=")
+            if self.is_zig and option in ("-march", "-mcpu", "-mtune"):
+                processor = processor.replace("-", "_")
+            yield option + equals + processor
+
     def compile(
         self, sources: Mapping[str, str], flags: Iterable[str] = (), timeout_s: float = 120.0
     ) -> Compiled | Failure:
@@ -69,7 +81,7 @@ class Toolchain:
                     raise ValueError(f"a source's name must be a plain file name: {name!r}")
                 Path(folder, name).write_text(text, encoding="utf-8")
             units = [name for name in sources if name.endswith(".c")]
-            command = [*self.command, *flags, *_SHARED, "-o", "out.so", *units, *self.link_flags]
+            command = [*self.command, *self._spelled(flags), *_SHARED, "-o", "out.so", *units, *self.link_flags]
             ended = _run(command, folder, timeout_s)
             if ended is None:
                 return Failure("compile_timeout", f"the compiler ran longer than {timeout_s:g} s")

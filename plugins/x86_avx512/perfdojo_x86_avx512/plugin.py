@@ -78,13 +78,17 @@ def perfdojo_math_accuracy(target: Target) -> Mapping[str, float] | None:
 def perfdojo_machine_figures(target: Target, refresh: bool) -> MachineFigures | None:
     if target.name not in TARGETS:
         return None
+    from perfdojo_sdk.core.errors import UnavailableError
     from perfdojo_sdk.measure.machine import calibrate
     from perfdojo_sdk.measure.roofline import calibrated_figures
 
     capabilities = target.capabilities
     lanes = capabilities.lanes["f32"]
-    stream_store = capabilities.options["stream_store"]
-    found = calibrate(capabilities.compiler_flags, 4 * lanes, stream_store, refresh)
+    flags = (*capabilities.compiler_flags, "-include", "immintrin.h")
+    try:
+        found = calibrate(flags, 4 * lanes, capabilities.options["stream_store"], refresh)
+    except UnavailableError:
+        return capabilities.figures  # marked as not calibrated
     return calibrated_figures(capabilities, found)
 
 
