@@ -20,7 +20,7 @@ from perfdojo_sdk.testing.walks import random_step, random_walk
 from perfdojo_sdk.verify.dependence import verify_dependence, verify_races
 from perfdojo_sdk.verify.exact import verify_exact
 
-WALKS = 24
+WALKS = 48
 LENGTH = 9
 
 

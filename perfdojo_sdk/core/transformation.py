@@ -294,9 +294,12 @@ class Transformation(ABC):
     def rewrite(self, site: Site) -> Program:
         """The new program. Only called when every requirement holds."""
 
-    @abstractmethod
     def relation(self, site: Site, result: Program) -> Relation:
-        """Where each statement instance of ``result`` comes from; made only when verifying."""
+        """Where each statement instance of ``result`` comes from; made only when verifying.
+
+        As it stands: the same statements with the same iterators, in another order or storage.
+        """
+        return {}
 
     def site(self, program: Program, move: Move, dialect: Dialect) -> Site:
         """Look the place up; :class:`MoveError` when there is no such place or parameter."""

@@ -81,7 +81,8 @@ class Toolchain:
                     raise ValueError(f"a source's name must be a plain file name: {name!r}")
                 Path(folder, name).write_text(text, encoding="utf-8")
             units = [name for name in sources if name.endswith(".c")]
-            command = [*self.command, *self._spelled(flags), *_SHARED, "-o", "out.so", *units, *self.link_flags]
+            options = (*self._spelled(flags), *_SHARED, "-o", "out.so")
+            command = [*self.command, *options, *units, *self.link_flags]
             ended = _run(command, folder, timeout_s)
             if ended is None:
                 return Failure("compile_timeout", f"the compiler ran longer than {timeout_s:g} s")

@@ -13,7 +13,6 @@ from perfdojo_sdk.core.transformation import (
     Move,
     Parameter,
     Refusal,
-    Relation,
     Requirement,
     Site,
     Transformation,
@@ -312,6 +311,3 @@ class AnnotateScope(Transformation):
     def rewrite(self, site: Site) -> Program:
         old = site.scope
         return site.program.replaced(site.path, (Scope(old.size, old.body, site.move["suffix"], old.id),))
-
-    def relation(self, site: Site, result: Program) -> Relation:
-        return {}

@@ -408,9 +408,6 @@ class JoinScopes(Transformation):
         joined = site.scope.with_body(site.scope.body + after.body)
         return site.program.replaced(site.path, (joined,), consumed=2)
 
-    def relation(self, site: Site, result: Program) -> Relation:
-        return {}
-
 
 # -- fission_scope ---------------------------------------------------------------------------------
 
@@ -528,9 +525,6 @@ class FissionScope(Transformation):
         )
         return site.program.replaced(site.path[:-1], (parent.with_body(parent.body[:k]), second))
 
-    def relation(self, site: Site, result: Program) -> Relation:
-        return {}
-
 
 # -- reorder_statements ----------------------------------------------------------------------------
 
@@ -590,6 +584,3 @@ class ReorderStatements(Transformation):
     def rewrite(self, site: Site) -> Program:
         siblings, k = site.program.siblings(site.path), site.path[-1]
         return site.program.replaced(site.path, (siblings[k + 1], siblings[k]), consumed=2)
-
-    def relation(self, site: Site, result: Program) -> Relation:
-        return {}

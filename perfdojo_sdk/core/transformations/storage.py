@@ -22,7 +22,6 @@ from perfdojo_sdk.core.transformation import (
     Move,
     Parameter,
     Refusal,
-    Relation,
     Requirement,
     Site,
     Transformation,
@@ -160,9 +159,6 @@ class ReuseDims(Transformation):
         dims[k] = Dimension(dims[k].size, "N")
         return site.program.with_buffer(buffer.name, buffer.with_dimensions(tuple(dims)))
 
-    def relation(self, site: Site, result: Program) -> Relation:
-        return {}
-
 
 # -- reorder_dims ----------------------------------------------------------------------------------
 
@@ -248,9 +244,6 @@ class ReorderDims(Transformation):
         arrays = frozenset(buffer.arrays)
         body = tuple(_map_accesses(n, arrays, lambda a: _exchange(a, k)) for n in site.program.body)
         return site.program.with_buffer(buffer.name, _exchanged(site)).with_body(body)
-
-    def relation(self, site: Site, result: Program) -> Relation:
-        return {}
 
 
 def _map_accesses(node: Node, arrays: frozenset[str], change: Callable[[Access], Access]) -> Node:
@@ -344,6 +337,3 @@ class SetLocation(Transformation):
 
     def rewrite(self, site: Site) -> Program:
         return _moved(site)
-
-    def relation(self, site: Site, result: Program) -> Relation:
-        return {}

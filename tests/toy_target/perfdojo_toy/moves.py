@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.program import Program, Scope
-from perfdojo_sdk.core.transformation import Move, Refusal, Relation, Requirement, Site, Transformation
+from perfdojo_sdk.core.transformation import Move, Refusal, Requirement, Site, Transformation
 
 SHORT = 4
 
@@ -57,9 +57,6 @@ class UnrollShort(Transformation):
 
     def rewrite(self, site: Site) -> Program:
         return site.program.replaced(site.path, (replace(site.scope, suffix="u"),))
-
-    def relation(self, site: Site, result: Program) -> Relation:
-        return {}
 
 
 def refuse_long_unrolling(before: Program, move: Move, after: Program, dialect: Dialect) -> str | None:
