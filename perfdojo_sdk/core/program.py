@@ -297,11 +297,14 @@ class Renumbering:
     """Levels replaced by forms, for one subtree, which must live as long: each form in it is worked
     out once, and known by its identity."""
 
-    def __init__(self, forms: Sequence[Index]) -> None:
-        self.forms = forms
+    def __init__(self, forms: Sequence[Index], start: int = 0) -> None:
+        """``forms[l]`` replaces ``{l}``; below ``start`` every level stays what it is."""
+        self.forms, self.start = forms, start
         self.known: dict[int, Index] = {}
 
     def __call__(self, index: Index) -> Index:
+        if not index.terms or index.terms[-1][0] < self.start:
+            return index
         found = self.known.get(id(index))
         if found is None:
             found = self.known[id(index)] = index.substitute(self.forms.__getitem__)
@@ -367,6 +370,9 @@ class Statement:
         array = self.target.array
         found[array] = (*found.get(array, ()), Touch(self.target, self, True, ()))
         return found
+
+    def named(self, identifier: str) -> Statement:
+        return Statement(self.target, self.value, self.accumulate, self.dtype, identifier)
 
     def renumbered(self, by: Renumbering) -> Statement:
         return Statement(
@@ -516,7 +522,7 @@ class Program:
 
     @lazy
     def storage_lines(self) -> str:
-        return "".join(f"{b.text}\n" for b in self.buffers)
+        return "\n".join([b.text for b in self.buffers]) + "\n" if self.buffers else ""
 
     @lazy
     def tree_lines(self) -> str:
@@ -639,7 +645,7 @@ class Program:
 
     def with_buffer(self, old: str, new: Buffer) -> Program:
         """The same tree with buffer ``old`` declared anew (same arrays)."""
-        buffers = tuple(new if b.name == old else b for b in self.buffers)
+        buffers = tuple([new if b.name == old else b for b in self.buffers])
         program = Program(self.name, self.inputs, self.outputs, buffers, self.body)
         program.__dict__["header"], program.__dict__["tree_lines"] = self.header, self.tree_lines
         program.__dict__["occurrences"] = self.occurrences

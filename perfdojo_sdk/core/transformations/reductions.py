@@ -191,7 +191,7 @@ class SplitReduction(Transformation):
 
 
 def _nest(statement: Statement, sizes: list[int], name: str, taken: object) -> Node:
-    node: Node = replace(statement, id=fresh(f"{name}.c", taken))  # type: ignore[arg-type]
+    node: Node = statement.named(fresh(f"{name}.c", taken))  # type: ignore[arg-type]
     for k in reversed(range(len(sizes))):
         node = Scope(sizes[k], (node,), "", fresh(f"{name}.{k}", taken))  # type: ignore[arg-type]
     return node

@@ -123,7 +123,7 @@ class SplitScope(Transformation):
         scope, level, factor = site.scope, site.level, site.move["factor"]
         forms = (*levels(level), Index.of({level: factor, level + 1: 1}), *shifted(level + 1, 1))
         taken = site.program.paths
-        by = Renumbering(forms)
+        by = Renumbering(forms, level)
         body = tuple([child.renumbered(by) for child in scope.body])
         inner = Scope(factor, body, "", fresh(f"{scope.id}.i", taken))
         outer = Scope(scope.size // factor, (inner,), "", fresh(f"{scope.id}.o", taken))
@@ -263,7 +263,7 @@ class SwapScopes(Transformation):
     def rewrite(self, site: Site) -> Program:
         outer, inner, level = site.scope, _inner(site), site.level
         forms = (*levels(level), Index.level(level + 1), Index.level(level), *shifted(level + 2, 0))
-        by = Renumbering(forms)
+        by = Renumbering(forms, level)
         body = tuple([child.renumbered(by) for child in inner.body])
         return site.program.replaced(site.path, (inner.with_body((outer.with_body(body),)),))
 

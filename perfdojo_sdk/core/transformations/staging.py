@@ -93,7 +93,7 @@ class Form:
 
     def nest(self, statement: Statement, name: str, taken: object) -> Node:
         """``statement`` inside scopes over ``sizes``, with ids made from ``name``."""
-        node: Node = replace(statement, id=fresh(f"{name}.c", taken))  # type: ignore[arg-type]
+        node: Node = statement.named(fresh(f"{name}.c", taken))  # type: ignore[arg-type]
         for k in reversed(range(len(self.sizes))):
             node = Scope(self.sizes[k], (node,), "", fresh(f"{name}.{k}", taken))  # type: ignore[arg-type]
         return node
