@@ -15,7 +15,8 @@ from perfdojo_sdk.codegen.c import CEmitter, Point, c_index, c_literal
 from perfdojo_sdk.codegen.layout import plan
 from perfdojo_sdk.codegen.names import c_name
 from perfdojo_sdk.core.dialect import CORE_DIALECT
-from perfdojo_sdk.core.program import Index, Literal, Scope
+from perfdojo_sdk.core.expression import Index, Literal
+from perfdojo_sdk.core.program import Scope
 from perfdojo_sdk.core.text import parse
 
 SOFTMAX = """kernel softmax(x) -> y

@@ -11,7 +11,8 @@ from snippets import DIALECT, RULES
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT
 from perfdojo_sdk.core.errors import ProgramError
-from perfdojo_sdk.core.program import Cast, Literal, Operation, Scope, Statement
+from perfdojo_sdk.core.expression import Cast, Literal, Operation
+from perfdojo_sdk.core.program import Scope, Statement
 from perfdojo_sdk.core.text import MAX_CHARACTERS, MAX_LINES, parse
 from perfdojo_sdk.testing.programs import random_program
 from perfdojo_sdk.testing.walks import random_walk

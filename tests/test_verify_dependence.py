@@ -15,7 +15,8 @@ import pytest
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT
 from perfdojo_sdk.core.errors import VerificationError
-from perfdojo_sdk.core.program import Index, Program, Statement
+from perfdojo_sdk.core.expression import Index
+from perfdojo_sdk.core.program import Program, Statement
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import (
     Definition,

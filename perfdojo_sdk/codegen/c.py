@@ -17,23 +17,18 @@ from perfdojo_sdk.codegen.layout import flat_index, plan, runs_parallel
 from perfdojo_sdk.codegen.names import c_name
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import UnavailableError
-from perfdojo_sdk.core.program import (
+from perfdojo_sdk.core.expression import (
     INFIX,
     Access,
-    Buffer,
     Cast,
     Expression,
     Index,
     IndexValue,
     Literal,
-    Node,
     Operation,
-    Path,
-    Program,
     Read,
-    Scope,
-    Statement,
 )
+from perfdojo_sdk.core.program import Buffer, Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.validate import lane_stride
 from perfdojo_sdk.hookspecs.types import ArraySpec, KernelSource
 

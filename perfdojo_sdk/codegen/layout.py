@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.program import Buffer, Index, Path, Program, Scope
+from perfdojo_sdk.core.expression import Index
+from perfdojo_sdk.core.program import Buffer, Path, Program, Scope
 from perfdojo_sdk.core.validate import BYTES, common_depth
 
 ALIGNMENT = 64

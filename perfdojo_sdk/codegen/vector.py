@@ -13,21 +13,18 @@ from perfdojo_sdk.codegen.c import C_TYPES, SUPPORT, CEmitter, Point, c_index, s
 from perfdojo_sdk.codegen.names import c_name
 from perfdojo_sdk.codegen.registers import Registers, assign, variable
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.program import (
+from perfdojo_sdk.core.expression import (
     IDENTITY,
     Access,
-    Buffer,
     Cast,
     Expression,
     Index,
     IndexValue,
     Literal,
     Operation,
-    Program,
     Read,
-    Scope,
-    Statement,
 )
+from perfdojo_sdk.core.program import Buffer, Program, Scope, Statement
 from perfdojo_sdk.core.validate import is_copy, lane_stride
 
 VECTOR_SUPPORT = (*SUPPORT, "pd_vector.h")

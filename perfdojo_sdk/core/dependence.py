@@ -17,16 +17,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import gcd
 from typing import NamedTuple
 
-from perfdojo_sdk.core.program import (
-    Access,
-    Buffer,
-    Index,
-    Node,
-    Occurrence,
-    Program,
-    Scope,
-    Touch,
-)
+from perfdojo_sdk.core.expression import Access, Index
+from perfdojo_sdk.core.program import Buffer, Node, Occurrence, Program, Scope, Touch
 from perfdojo_sdk.core.validate import common_depth
 
 Directions = str

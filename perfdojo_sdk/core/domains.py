@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from perfdojo_sdk.core.errors import ProgramError
-from perfdojo_sdk.core.program import FLOAT_DTYPES
+from perfdojo_sdk.core.expression import FLOAT_DTYPES
 
 Value = TypeVar("Value")
 

@@ -25,22 +25,8 @@ from typing import Literal as OneOf
 from perfdojo_sdk.core.dialect import CORE_DIALECT, Dialect
 from perfdojo_sdk.core.domains import Domain, Value
 from perfdojo_sdk.core.errors import ProgramError
-from perfdojo_sdk.core.program import (
-    Access,
-    Buffer,
-    Cast,
-    Expression,
-    Index,
-    IndexValue,
-    Literal,
-    Node,
-    Operation,
-    Path,
-    Program,
-    Read,
-    Scope,
-    Statement,
-)
+from perfdojo_sdk.core.expression import Access, Cast, Expression, Index, IndexValue, Literal, Operation, Read
+from perfdojo_sdk.core.program import Buffer, Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.validate import common_depth, violations
 
 

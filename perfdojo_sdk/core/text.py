@@ -20,27 +20,22 @@ from typing import NamedTuple, NoReturn
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT, Dialect
 from perfdojo_sdk.core.errors import Place, ProgramError, closest
-from perfdojo_sdk.core.program import (
+from perfdojo_sdk.core.expression import (
     ACCUMULATIONS,
     DTYPES,
     FLOAT_DTYPES,
     MAX_DEPTH,
     OPERATIONS,
     Access,
-    Buffer,
     Cast,
-    Dimension,
     Expression,
     Index,
     IndexValue,
     Literal,
-    Node,
     Operation,
-    Program,
     Read,
-    Scope,
-    Statement,
 )
+from perfdojo_sdk.core.program import Buffer, Dimension, Node, Program, Scope, Statement
 from perfdojo_sdk.core.validate import Violation, violations
 
 MAX_CHARACTERS = 1_000_000

@@ -15,8 +15,9 @@ from typing import Any, ClassVar, TypeAlias
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import DojoError, MoveError, Place, closest
+from perfdojo_sdk.core.expression import Index
 from perfdojo_sdk.core.frozen import lazy
-from perfdojo_sdk.core.program import Buffer, Index, Node, Path, Program, Scope, Statement
+from perfdojo_sdk.core.program import Buffer, Node, Path, Program, Scope, Statement
 
 
 class Kind(IntEnum):

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.program import Buffer, Index, Occurrence, Program, Read, Scope, Statement
+from perfdojo_sdk.core.expression import Index, Read
+from perfdojo_sdk.core.program import Buffer, Occurrence, Program, Scope, Statement
 
 
 class Violation(NamedTuple):

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints, ValidationError
 
 from perfdojo_sdk.core.errors import DojoError
-from perfdojo_sdk.core.program import DTYPES
+from perfdojo_sdk.core.expression import DTYPES
 from perfdojo_sdk.core.text import MAX_NUMBER
 from perfdojo_sdk.game import first_error
 from perfdojo_sdk.hookspecs.types import ArraySpec

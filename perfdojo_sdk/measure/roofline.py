@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from math import prod
 
-from perfdojo_sdk.core.program import Expression, Operation, Program
+from perfdojo_sdk.core.expression import Expression, Operation
+from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.validate import BYTES
 from perfdojo_sdk.hookspecs.types import Bound, CacheLevel, Capabilities, MachineFigures, MemoryFigures
 from perfdojo_sdk.measure.machine import Calibration, machine

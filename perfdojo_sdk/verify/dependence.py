@@ -24,7 +24,8 @@ from typing import NamedTuple
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import VerificationError
-from perfdojo_sdk.core.program import Cast, Expression, IndexValue, Literal, Program, Read
+from perfdojo_sdk.core.expression import Cast, Expression, IndexValue, Literal, Read
+from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import (
     Definition,
     Instance,

@@ -12,15 +12,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from perfdojo_sdk.core.program import (
-    Expression,
-    IndexValue,
-    Literal,
-    Operation,
-    Program,
-    Read,
-    Statement,
-)
+from perfdojo_sdk.core.expression import Expression, IndexValue, Literal, Operation, Read
+from perfdojo_sdk.core.program import Program, Statement
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 

@@ -12,20 +12,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.program import (
-    Access,
-    Buffer,
-    Cast,
-    Expression,
-    IndexValue,
-    Node,
-    Operation,
-    Path,
-    Program,
-    Read,
-    Scope,
-    Statement,
-)
+from perfdojo_sdk.core.expression import Access, Cast, Expression, IndexValue, Operation, Read
+from perfdojo_sdk.core.program import Buffer, Node, Path, Program, Scope, Statement
 from perfdojo_sdk.verify.flow import Final, Flow, Leaf, Loop, Mode, Nest, Role, Touch, flow
 from perfdojo_sdk.verify.sets import Refuted, Session, form, isl
 

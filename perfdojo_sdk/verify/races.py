@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import product
 from typing import NamedTuple
 
-from perfdojo_sdk.core.program import Access, Scope
+from perfdojo_sdk.core.expression import Access
+from perfdojo_sdk.core.program import Scope
 from perfdojo_sdk.verify.instances import Place, ProgramSets
 from perfdojo_sdk.verify.sets import Refuted, coordinates, isl, iterators, numbers, tuple_name, unite
 

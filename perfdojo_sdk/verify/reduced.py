@@ -17,7 +17,8 @@ from math import prod
 from typing import TypeAlias
 
 from perfdojo_sdk.core.errors import MoveError
-from perfdojo_sdk.core.program import Buffer, Index, Node, Path, Program, Scope
+from perfdojo_sdk.core.expression import Index
+from perfdojo_sdk.core.program import Buffer, Node, Path, Program, Scope
 from perfdojo_sdk.core.transformation import Rules, Trace
 from perfdojo_sdk.core.validate import violations
 

@@ -19,20 +19,8 @@ from math import prod
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import VerificationError
-from perfdojo_sdk.core.program import (
-    Access,
-    Buffer,
-    Expression,
-    Index,
-    IndexValue,
-    Literal,
-    Node,
-    Operation,
-    Program,
-    Read,
-    Scope,
-    Statement,
-)
+from perfdojo_sdk.core.expression import Access, Expression, Index, IndexValue, Literal, Operation, Read
+from perfdojo_sdk.core.program import Buffer, Node, Program, Scope, Statement
 from perfdojo_sdk.hookspecs.types import ArraySpec, KernelSource
 from perfdojo_sdk.verify.reference_types import BOUNDED, PRELUDES, WIDE
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from perfdojo_sdk.core.errors import UnavailableError
-from perfdojo_sdk.core.program import Index
+from perfdojo_sdk.core.expression import Index
 
 try:
     import islpy as isl

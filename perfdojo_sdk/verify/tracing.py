@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from perfdojo_sdk.core.program import IDENTITY, Index, Literal, Read
+from perfdojo_sdk.core.expression import IDENTITY, Index, Literal, Read
 from perfdojo_sdk.core.transformation import (
     Definition,
     Instance,

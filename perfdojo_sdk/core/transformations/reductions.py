@@ -6,20 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.program import (
-    IDENTITY,
-    Access,
-    Buffer,
-    Dimension,
-    Index,
-    Literal,
-    Node,
-    Program,
-    Read,
-    Scope,
-    Statement,
-    fresh,
-)
+from perfdojo_sdk.core.expression import IDENTITY, Access, Index, Literal, Read
+from perfdojo_sdk.core.program import Buffer, Dimension, Node, Program, Scope, Statement, fresh
 from perfdojo_sdk.core.transformation import (
     Kind,
     Move,

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from perfdojo_sdk.core.dependence import Conflict, conflicts, private_buffers
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.program import LEVELS, MAX_DEPTH, Index, Node, Program, Renumbering, Scope, fresh
+from perfdojo_sdk.core.expression import LEVELS, MAX_DEPTH, Index, Renumbering
+from perfdojo_sdk.core.program import Node, Program, Scope, fresh
 from perfdojo_sdk.core.transformation import (
     Instance,
     Kind,

@@ -14,25 +14,18 @@ from dataclasses import dataclass, replace
 from perfdojo_sdk.core.dependence import may_meet
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import MoveError, closest
-from perfdojo_sdk.core.program import (
+from perfdojo_sdk.core.expression import (
     FLOAT_DTYPES,
     Access,
-    Buffer,
     Cast,
-    Dimension,
     Expression,
     Index,
     Literal,
-    Node,
     Operation,
-    Program,
     Read,
-    Scope,
-    Statement,
-    Touch,
-    fresh,
     map_expression,
 )
+from perfdojo_sdk.core.program import Buffer, Dimension, Node, Program, Scope, Statement, Touch, fresh
 from perfdojo_sdk.core.transformation import (
     Definition,
     Kind,

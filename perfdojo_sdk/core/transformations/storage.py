@@ -7,17 +7,8 @@ from collections.abc import Callable, Iterator
 from perfdojo_sdk.core.dependence import home_depth, leaking_level
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import MoveError, closest
-from perfdojo_sdk.core.program import (
-    Access,
-    Buffer,
-    Dimension,
-    Node,
-    Program,
-    Read,
-    Scope,
-    Statement,
-    map_expression,
-)
+from perfdojo_sdk.core.expression import Access, Read, map_expression
+from perfdojo_sdk.core.program import Buffer, Dimension, Node, Program, Scope, Statement
 from perfdojo_sdk.core.transformation import (
     Move,
     Parameter,

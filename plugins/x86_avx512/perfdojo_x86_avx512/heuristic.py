@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perfdojo_sdk.core.program import Access, Node, Operation, Program, Read, Scope, Statement
+from perfdojo_sdk.core.expression import Access, Operation, Read
+from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Rules, Trace
 from perfdojo_sdk.core.transformations.scopes import divisors
 from perfdojo_sdk.core.transformations.storage import temporaries
