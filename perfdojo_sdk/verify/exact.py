@@ -25,9 +25,9 @@ from hashlib import blake2b
 from typing import Any, NoReturn, TypeAlias
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT, Dialect
-from perfdojo_sdk.core.domains import integer_bounds, integer_operation, wrap
+from perfdojo_sdk.core.domains import integer_operation
+from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, integer_bounds, wrap
 from perfdojo_sdk.core.errors import ProgramError, VerificationError, closest
-from perfdojo_sdk.core.expression import FLOAT_DTYPES
 from perfdojo_sdk.core.interpreter import FORWARD, Interpreter, Schedule, schedules, unravel
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Trace
