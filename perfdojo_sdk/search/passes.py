@@ -87,7 +87,7 @@ def vectorise(play: Play, place: str) -> str | None:
         return None
     lanes, size, tail = play.rules.dialect.lanes.get(scope.body[0].dtype, 1), scope.size, None
     kept, path = play.trace, play.program.paths[place]
-    width = max((d for d in (1, *divisors(size), size) if d <= lanes))
+    width = max(d for d in (1, *divisors(size), size) if d <= lanes)
     if -(-size // lanes) < size // width:
         play.must("split_range", place, at=size // lanes * lanes)
         main, tail = play.program.siblings(path)[path[-1] : path[-1] + 2]
