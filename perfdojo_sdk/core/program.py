@@ -193,6 +193,14 @@ class Buffer:
         """Positions of the dimensions that exist in memory."""
         return tuple(k for k, d in enumerate(self.dimensions) if d.materialised)
 
+    def address(self, subscripts: tuple[Index, ...]) -> Index:
+        """The cell's number, row-major over the materialised dimensions, as a form of the levels."""
+        address, stride = Index(), 1
+        for k in reversed(self.materialised):
+            address = address.plus(subscripts[k], stride)
+            stride *= self.dimensions[k].size
+        return address
+
     @lazy
     def cells(self) -> int:
         """Number of elements in memory."""
