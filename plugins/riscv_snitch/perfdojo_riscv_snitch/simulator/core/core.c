@@ -186,7 +186,7 @@ static int pending_reason(const Machine *m, u32 waits) {
 }
 
 /* True if the instruction at the pc took the write port. */
-static bool issue(Machine *m) {
+static bool issue_core(Machine *m) {
     u32 word = (m->pc - m->program->base) >> 2;
     if (word >= m->program->words || m->pc & 3) {
         fail(m, ERROR_FETCH, m->pc, m->pc);
@@ -238,7 +238,7 @@ static void write_back(Machine *m, bool port_taken) {
 }
 
 void core_step(Machine *m) {
-    bool port_taken = !m->halted && issue(m);
+    bool port_taken = !m->halted && issue_core(m);
     write_back(m, port_taken);
     caq_settle(m);
 }

@@ -286,6 +286,19 @@ static void decode_vector(Insn *i, u32 funct3, u32 funct7) {
     }
 }
 
+void find_operands(Insn *i) {
+    i->source[0] = i->reads & FIELD_RS1 ? i->rs1 : NO_REGISTER;
+    i->source[1] = i->reads & FIELD_RS2 ? i->rs2 : NO_REGISTER;
+    i->source[2] = i->reads & FIELD_RS3 ? i->rs3 : i->old_rd ? i->rd : NO_REGISTER;
+    i->fp_wait = i->writes ? 1u << i->rd : 0;
+    i->streams = 0;
+    for (int k = 0; k < 3; k++) {
+        if (i->source[k] == NO_REGISTER) continue;
+        i->fp_wait |= 1u << i->source[k];
+        if (i->source[k] < STREAM_REGISTERS) i->streams |= 1u << i->source[k];
+    }
+}
+
 Insn decode(u32 raw) {
     Insn i = {.raw = raw};
     u32 opcode = raw & 0x7f, funct3 = bits(raw, 14, 12), funct7 = raw >> 25;
@@ -367,5 +380,6 @@ Insn decode(u32 raw) {
     default: break;
     }
     i.wait &= ~1u;
+    find_operands(&i);
     return i;
 }

@@ -63,12 +63,20 @@ typedef struct Insn {
     u8 rm;
     u8 reads, writes; /* FP fields read; FIELD_RD in `writes` if rd is an FP register */
     u8 old_rd;     /* the third operand is the old rd */
+    u8 source[3];  /* FP registers of the operands a, b, c; NO_REGISTER where there is none */
+    u8 streams;    /* those among them that can be streams, as a mask */
+    u32 fp_wait;   /* FP registers that must not be pending */
     u8 vector, replicate, negate, upper;
     u8 to_int;     /* the FPU's result goes to an integer register */
     u8 is_unsigned;
 } Insn;
 
+enum { NO_REGISTER = 32, STREAM_REGISTERS = 3 };
+
 /* UNIT_ILLEGAL where the core would trap. */
 Insn decode(u32 raw);
+
+/* Derive source, streams and fp_wait from the register fields. */
+void find_operands(Insn *insn);
 
 #endif

@@ -72,43 +72,50 @@ static int output_of_group(const Machine *m, int group, u32 formats) {
     }
 }
 
-static void advance_pipe(Machine *m, int k, bool granted) {
+/* Move results on into free stages; those at the end that were not taken hold up the rest. */
+static void advance_pipe(Machine *m, int k) {
     Pipe *p = &m->pipe[k];
-    m->pipe_ready[k] = 1;
-    if (!p->busy) return;
-    if (granted) p->stage[2].valid = 0, p->busy--;
+    u32 bit = 1u << k, valid = 0;
     for (int s = 2; s > p->first; s--) {
-        if (p->stage[s].valid || !p->stage[s - 1].valid) continue;
-        p->stage[s] = p->stage[s - 1];
-        p->stage[s - 1].valid = 0;
+        if (!p->stage[s].valid && p->stage[s - 1].valid) {
+            p->stage[s] = p->stage[s - 1];
+            p->stage[s - 1].valid = 0;
+        }
+        valid |= p->stage[s].valid;
     }
-    m->pipe_ready[k] = !p->stage[p->first].valid;
+    m->outputs = (u8)(p->stage[2].valid ? m->outputs | bit : m->outputs & ~bit);
+    if (p->stage[p->first].valid)
+        m->pipes_full |= bit;
+    else if (!valid)
+        m->pipes_busy &= ~bit;
+}
+
+static void output_done(Machine *m, Result *r, int pipe, u32 groups, u32 formats) {
+    r->valid = 0;
+    if (!r->to_int) write_fp(m, r->rd, r->value);
+    m->fcsr |= r->flags;
+    m->progress = m->cycle;
+    arbiter_settle(&m->output_arbiter, groups, true, false);
+    if (pipe >= PIPE_NONCOMP_S && pipe <= PIPE_NONCOMP_H)
+        arbiter_settle(&m->noncomp_arbiter, formats, true, false);
 }
 
 void fpu_output(Machine *m) {
-    u32 formats = 0;
-    for (int k = 0; k < 3; k++) formats |= (u32)m->pipe[PIPE_NONCOMP_S + k].stage[2].valid << k;
-    u32 groups = (u32)m->pipe[PIPE_FMA].stage[2].valid << GROUP_FMA | (u32)(formats != 0) << GROUP_NONCOMP |
-                 (u32)m->pipe[PIPE_CONV].stage[2].valid << GROUP_CONV |
-                 (u32)m->pipe[PIPE_DOTP].stage[2].valid << GROUP_DOTP;
-    int chosen = -1;
+    u32 out = m->outputs, formats = out >> PIPE_NONCOMP_S & 7;
     Result *r = NULL;
+    int chosen = 0;
+    u32 groups = (out >> PIPE_FMA & 1) << GROUP_FMA | (u32)(formats != 0) << GROUP_NONCOMP |
+                 (out >> PIPE_CONV & 1) << GROUP_CONV | (out >> PIPE_DOTP & 1) << GROUP_DOTP;
     if (groups) {
         chosen = output_of_group(m, arbiter_pick(groups, m->output_arbiter.pointer, 3), formats);
         r = &m->pipe[chosen].stage[2];
     }
     m->fp_write_busy = r && !r->to_int;
     bool granted = arbitrate_retirement(m, r && r->to_int ? r : NULL);
-    if (r && !r->to_int) granted = !r->to_stream || write_stream(m, r);
-    if (granted) {
-        if (!r->to_int) write_fp(m, r->rd, r->value);
-        m->fcsr |= r->flags;
-        m->progress = m->cycle;
-        bool noncomp = chosen >= PIPE_NONCOMP_S && chosen <= PIPE_NONCOMP_H;
-        arbiter_settle(&m->output_arbiter, groups, true, false);
-        if (noncomp) arbiter_settle(&m->noncomp_arbiter, formats, true, false);
-    }
-    for (int k = 0; k < PIPES; k++) advance_pipe(m, k, granted && k == chosen);
+    if (m->fp_write_busy) granted = !r->to_stream || write_stream(m, r);
+    if (granted) output_done(m, r, chosen, groups, formats);
+    m->pipes_full = 0;
+    for (u32 left = m->pipes_busy; left; left &= left - 1) advance_pipe(m, __builtin_ctz(left));
 }
 
 /* The memory's answer to an FP load or store. */
@@ -126,34 +133,14 @@ void fp_respond(Machine *m, const Response *r) {
 
 static bool is_stream(const Machine *m, u8 reg) { return m->streams_on && reg < MOVERS; }
 
-/* FP registers that an instruction reads, in the order a, b, c; 32 where there is none. */
-static void sources_of(const Insn *i, u8 *reg) {
-    reg[0] = i->reads & FIELD_RS1 ? i->rs1 : 32;
-    reg[1] = i->reads & FIELD_RS2 ? i->rs2 : 32;
-    reg[2] = i->reads & FIELD_RS3 ? i->rs3 : i->old_rd ? i->rd : 32;
-}
-
-static bool depends(const Machine *m, const Insn *i, const u8 *source) {
-    if (i->writes && m->fp_pending_was >> i->rd & 1) return true;
-    for (int k = 0; k < 3; k++)
-        if (source[k] < 32 && m->fp_pending_was >> source[k] & 1) return true;
-    return false;
-}
-
 /* Operand values; false while a stream has none. */
-static bool operands(Machine *m, u32 pc, const u8 *source, u64 *value, u32 *streams) {
+static bool operands(Machine *m, const Insn *i, u32 pc, u64 *value) {
+    for (int k = 0; k < 3; k++) value[k] = m->f[i->source[k]];
+    if (!m->streams_on || !i->streams) return true;
     for (int k = 0; k < 3; k++) {
-        value[k] = ~0ull;
-        if (source[k] >= 32) continue;
-        if (!is_stream(m, source[k])) {
-            value[k] = m->f[source[k]];
-            continue;
-        }
-        if (!stream_read(m, source[k], pc, &value[k])) {
-            m->stuck = STUCK_STREAM_READ, m->stuck_pc = pc;
-            return false;
-        }
-        *streams |= 1u << source[k];
+        if (!is_stream(m, i->source[k]) || stream_read(m, i->source[k], pc, &value[k])) continue;
+        m->stuck = STUCK_STREAM_READ, m->stuck_pc = pc;
+        return false;
     }
     return true;
 }
@@ -181,7 +168,8 @@ static void start(Machine *m, const Insn *i, const Offload *o, const u64 *value)
         return;
     }
     bool from_int = i->op == FOP_I2F || i->op == FOP_FROM_INT_BITS;
-    Pipe *p = &m->pipe[pipe_of(i)];
+    int k = pipe_of(i);
+    Pipe *p = &m->pipe[k];
     Result *r = &p->stage[p->first];
     r->value = fpu_execute(i, from_int ? o->a : value[0], value[1], value[2], rm, &flags);
     r->pc = o->pc;
@@ -190,7 +178,8 @@ static void start(Machine *m, const Insn *i, const Offload *o, const u64 *value)
     r->rd = i->rd;
     r->to_int = i->to_int;
     r->to_stream = !i->to_int && is_stream(m, i->rd);
-    p->busy++;
+    m->pipes_busy |= (u8)(1u << k);
+    if (p->first == 2) m->outputs |= (u8)(1u << k);
     m->state->counters[COUNT_FPU]++;
     m->state->counters[COUNT_FLOPS] += flops_of(i);
 }
@@ -214,41 +203,34 @@ static void switch_streams(Machine *m, const Insn *i) {
     if (i->rs1 & 1) m->streams_on = i->op == OP_CSRRS;
 }
 
-/* Issue an instruction if nothing is in its way; otherwise count what is. */
-static bool issue(Machine *m, const Insn *i, const Offload *o, bool repeated) {
-    u8 source[3];
+/* What is in the way of an instruction, as a counter; 0 if nothing is. */
+static int obstacle(Machine *m, const Insn *i, u32 pc, u64 *value) {
+    if (m->fp_pending_was & i->fp_wait) return STALL_FP_DEPENDENCY;
+    if (!operands(m, i, pc, value)) return STALL_FP_STREAM;
+    if (i->unit == UNIT_FPU) return m->pipes_full >> pipe_of(i) & 1 ? STALL_FP_PIPELINE : 0;
+    bool memory = i->unit == UNIT_FP_LOAD || i->unit == UNIT_FP_STORE;
+    return memory && !memory_room(m, i->unit == UNIT_FP_STORE) ? STALL_FP_MEMORY : 0;
+}
+
+static bool issue_fp(Machine *m, const Insn *i, const Offload *o, bool repeated) {
     u64 value[3];
-    u32 streams = 0;
-    sources_of(i, source);
     if (i->unit == UNIT_ILLEGAL) {
         fail(m, ERROR_ILLEGAL, o->pc, i->raw);
         return false;
     }
-    if (depends(m, i, source)) {
-        count_event(m, STALL_FP_DEPENDENCY);
+    int counter = obstacle(m, i, o->pc, value);
+    if (counter) {
+        count_event(m, counter);
         return false;
     }
-    if (!operands(m, o->pc, source, value, &streams)) {
-        count_event(m, STALL_FP_STREAM);
-        return false;
-    }
-    bool memory = i->unit == UNIT_FP_LOAD || i->unit == UNIT_FP_STORE;
-    if (memory && !memory_room(m, i->unit == UNIT_FP_STORE)) {
-        count_event(m, STALL_FP_MEMORY);
-        return false;
-    }
-    if (i->unit == UNIT_FPU && !m->pipe_ready[pipe_of(i)]) {
-        count_event(m, STALL_FP_PIPELINE);
-        return false;
-    }
+    u32 streams = m->streams_on ? i->streams : 0;
     if (i->unit == UNIT_FPU)
         start(m, i, o, value);
-    else if (memory)
-        start_memory(m, i, o, value[1], repeated);
-    else
+    else if (i->unit == UNIT_FP_CSR)
         switch_streams(m, i);
-    for (int k = 0; k < MOVERS; k++)
-        if (streams >> k & 1) stream_pop(m, k);
+    else
+        start_memory(m, i, o, value[1], repeated);
+    for (; streams; streams &= streams - 1) stream_pop(m, __builtin_ctz(streams));
     if (i->writes) m->fp_pending |= 1u << i->rd;
     if (m->program->tracing) trace(m, TRACE_FP, o->pc, 0, repeated);
     return true;
@@ -349,11 +331,11 @@ void offload_step(Machine *m) {
     u8 dividing = m->muldiv.divide_left;
     if (sequencer_has_work(q)) {
         Insn changed;
-        issued = issue(m, sequencer_peek(q, &changed), &q->ring[q->read], sequencer_repeats(q));
+        issued = issue_fp(m, sequencer_peek(q, &changed), &q->ring[q->read], sequencer_repeats(q));
         if (issued) m->progress = m->cycle;
     } else if (waiting && is_direct(waiting)) {
         if (q->active) fail(m, ERROR_FREP_BODY, waiting->pc, 0);
-        taken = issue(m, waiting->insn, waiting, false);
+        taken = issue_fp(m, waiting->insn, waiting, false);
     } else {
         if (q->active) m->stuck = STUCK_FREP_BODY;
         count_event(m, STALL_FP_IDLE);

@@ -3,8 +3,7 @@
 
 /* One lane of an operation whose operands and result have one format. Called with constants so
  * that each format gets arithmetic of its own. */
-static inline __attribute__((always_inline)) u64 lane(Format f, const Insn *i, u64 a, u64 b, u64 c, int rm,
-                                                      int *flags) {
+static INLINE u64 lane(Format f, const Insn *i, u64 a, u64 b, u64 c, int rm, int *flags) {
     switch (i->op) {
     case FOP_ADD: return fp_add(f, a, b, rm, flags);
     case FOP_SUB: return fp_add(f, a, b ^ zero(f, 1), rm, flags);

@@ -67,10 +67,8 @@ static bool streams_drained(const Machine *m) {
 }
 
 static bool drained(const Machine *m) {
-    for (int k = 0; k < PIPES; k++)
-        if (m->pipe[k].busy) return false;
     const Muldiv *d = &m->muldiv;
-    return !m->offload.count && m->seq.write == m->seq.oldest && !m->core_access.count && !m->fp_access.count &&
+    return !m->pipes_busy && !m->offload.count && m->seq.write == m->seq.oldest && !m->core_access.count && !m->fp_access.count &&
            !m->responses.count && !m->core_response.count && !m->retire.count && !m->config_responding &&
            !d->product_valid && !d->quotient_valid && !d->divide_left && streams_drained(m);
 }
@@ -95,7 +93,8 @@ static void set_up(Machine *m, const SnitchProgram *program, SnitchState *state)
     m->memory = state->memory;
     m->pc = program->entry;
     memcpy(m->x, state->x, sizeof m->x);
-    memcpy(m->f, state->f, sizeof m->f);
+    memcpy(m->f, state->f, sizeof state->f);
+    m->f[NO_REGISTER] = ~0ull;
     m->x[0] = 0;
     m->fcsr = state->fcsr & 0xff;
     m->reservation = 1;
@@ -112,7 +111,7 @@ static void set_up(Machine *m, const SnitchProgram *program, SnitchState *state)
 
 static void hand_back(const Machine *m, SnitchState *state) {
     memcpy(state->x, m->x, sizeof m->x);
-    memcpy(state->f, m->f, sizeof m->f);
+    memcpy(state->f, m->f, sizeof state->f);
     state->fcsr = m->fcsr;
     state->instructions = m->instret;
     state->counters[COUNT_CYCLES] = m->cycle;

@@ -18,7 +18,7 @@ enum {
     CAQ_DEPTH = 8,        /* FP memory accesses that the core remembers for consistency */
     CAQ_TAG_MASK = 0xff,  /* bits of the word address that it compares */
     OUTSTANDING = 4,      /* loads, and memory operations, in flight for each side; also in the memory port */
-    MOVERS = 3,
+    MOVERS = STREAM_REGISTERS,
     STREAM_FIFO = 4,
     LOOPS = 4,
     BANKS = 32,
@@ -74,7 +74,6 @@ typedef struct Result { /* a value in a pipeline of the FPU */
 typedef struct Pipe {
     Result stage[3]; /* the last `depth` are used; stage[2] is the output */
     u8 first;        /* index of the first stage */
-    u8 busy;         /* valid results */
 } Pipe;
 
 /* Pipelines: multiply-add, compare and move for each format, conversion, dot product. */
@@ -160,7 +159,7 @@ typedef struct Machine {
     Arbiter retire_arbiter;
 
     /* FP subsystem */
-    u64 f[32];
+    u64 f[33]; /* the last one stands for an operand that is not there */
     u32 fp_pending, fp_pending_was;
     u8 streams_on;
     u8 fp_write_busy; /* an FPU result wants the FP write port in this cycle */
@@ -168,7 +167,9 @@ typedef struct Machine {
     u32 stuck_pc;
     Sequencer seq;
     Pipe pipe[PIPES];
-    u8 pipe_ready[PIPES];
+    u8 outputs;    /* pipelines with a result at their end, as a mask */
+    u8 pipes_busy; /* pipelines that hold a result anywhere */
+    u8 pipes_full; /* pipelines that cannot take an instruction in this cycle */
     Arbiter output_arbiter, noncomp_arbiter;
     QUEUE(Access, SPILL_DEPTH) fp_access;
     u8 fp_loads, fp_loads_was, fp_mem, fp_mem_was;
@@ -184,7 +185,8 @@ typedef struct Machine {
     QUEUE(Response, 8) responses;
     u8 outstanding, outstanding_was;
     u8 bank_pointer[BANKS];
-    u32 bank_busy_until[BANKS];
+    u32 atomic_bank;  /* busy with an atomic access ... */
+    u64 atomic_until; /* ... until this cycle */
     u32 reservation; /* address of a load-reserved, 1 if none */
     u8 granted[MOVERS];
 
@@ -231,13 +233,22 @@ bool memory_check(Machine *m, u32 address, int size, bool write, u32 pc);
 /* streams.c */
 u32 mover_requests(const Machine *m);
 void mover_granted(Machine *m, int k, u64 data);
-u32 mover_address(const Mover *v);
-bool mover_is_writing(const Mover *v);
 bool stream_read(Machine *m, int k, u32 pc, u64 *value);
 void stream_pop(Machine *m, int k);
 u32 stream_config_read(const Machine *m, u32 word);
 bool stream_config_ready(const Machine *m, u32 mover);
 void streams_step(Machine *m);
+
+/* Data of the old direction must be gone before the first access in the new one. */
+static inline bool mover_flushes(const Mover *v) {
+    return v->job.write != v->direction && v->credits < STREAM_FIFO;
+}
+
+static inline bool mover_is_writing(const Mover *v) { return mover_flushes(v) ? v->direction : v->job.write; }
+
+static inline u32 mover_address(const Mover *v) {
+    return v->cut ? v->addresses.entry[v->addresses.head].address : v->job.pointer;
+}
 
 /* sequencer.c */
 bool sequencer_has_work(const Sequencer *q);

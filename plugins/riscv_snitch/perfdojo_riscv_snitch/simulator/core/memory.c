@@ -23,23 +23,21 @@ bool memory_check(Machine *m, u32 address, int size, bool write, u32 pc) {
     return true;
 }
 
-/* One request for a port in one cycle. */
-typedef struct Request {
-    u32 bank;
-    bool wanted, granted;
-} Request;
-
-static void grant_banks(Machine *m, Request *r) {
-    for (int first = 0; first < PORTS; first++) {
-        if (!r[first].wanted || r[first].granted) continue;
-        u32 bank = r[first].bank, rivals = 0;
-        for (int port = 0; port < PORTS; port++)
-            rivals |= (u32)(r[port].wanted && r[port].bank == bank) << port;
-        if (rivals & ((1u << first) - 1)) continue; /* settled with the lower port */
-        if ((u32)m->cycle < m->bank_busy_until[bank]) continue;
-        r[arbiter_pick(rivals, m->bank_pointer[bank], 2)].granted = true;
-        m->bank_pointer[bank] = arbiter_next(rivals, m->bank_pointer[bank]);
+/* Ports whose request for a bank is granted, out of those in `wanted`. */
+static u32 grant_banks(Machine *m, u32 wanted, const u32 *bank) {
+    u32 granted = 0;
+    for (u32 left = wanted; left;) {
+        int first = __builtin_ctz(left);
+        u32 rivals = 0;
+        for (int port = first; port < PORTS; port++)
+            if (left >> port & 1 && bank[port] == bank[first]) rivals |= 1u << port;
+        left &= ~rivals;
+        if (m->cycle < m->atomic_until && bank[first] == m->atomic_bank) continue;
+        u8 *pointer = &m->bank_pointer[bank[first]];
+        granted |= 1u << arbiter_pick(rivals, *pointer, 2);
+        *pointer = arbiter_next(rivals, *pointer);
     }
+    return granted;
 }
 
 static u32 atomic_result(u32 op, u32 old, u32 operand) {
@@ -71,7 +69,8 @@ static u64 do_atomic(Machine *m, const Access *a) {
     }
     u32 value = atomic_result(op, old, operand);
     memcpy(at(m, a->address), &value, 4);
-    m->bank_busy_until[bank_of(a->address)] = (u32)m->cycle + 3; /* compute, write back */
+    m->atomic_bank = bank_of(a->address);
+    m->atomic_until = m->cycle + 3; /* compute, write back */
     return old;
 }
 
@@ -117,31 +116,35 @@ static Access *chosen_access(Machine *m, u32 *requests, int *who) {
     return *who ? &QUEUE_HEAD(m->fp_access) : &QUEUE_HEAD(m->core_access);
 }
 
+static void serve_movers(Machine *m, u32 movers, u32 served) {
+    for (u32 left = movers; left; left &= left - 1) {
+        int k = __builtin_ctz(left);
+        if (served >> k & 1)
+            serve_mover(m, k);
+        else
+            count_event(m, CONFLICT_MOVER0 + k);
+    }
+}
+
 void memory_step(Machine *m) {
-    u32 movers = mover_requests(m), lsu_requests = 0;
+    u32 movers = mover_requests(m), lsu_requests = 0, bank[PORTS] = {0};
     if (!movers && !m->core_access.count && !m->fp_access.count) return;
     int who = 0;
     Access *access = chosen_access(m, &lsu_requests, &who);
     bool presented = access && m->outstanding_was < OUTSTANDING;
     u32 port_requests = arbiter_requests(&m->port_arbiter, (movers & 1) | (u32)presented << 1);
     bool for_access = port_requests && arbiter_pick(port_requests, m->port_arbiter.pointer, 1);
+    for (u32 left = movers; left; left &= left - 1)
+        bank[__builtin_ctz(left)] = bank_of(mover_address(&m->mover[__builtin_ctz(left)]));
+    if (for_access) bank[0] = bank_of(access->address);
 
-    Request r[PORTS] = {{0}};
-    for (int k = 0; k < MOVERS; k++)
-        if (movers >> k & 1) r[k] = (Request){.bank = bank_of(mover_address(&m->mover[k])), .wanted = true};
-    if (for_access) r[0] = (Request){.bank = bank_of(access->address), .wanted = true};
-    grant_banks(m, r);
-
-    arbiter_settle(&m->port_arbiter, port_requests, r[0].granted, true);
-    bool accessed = for_access && r[0].granted;
+    u32 granted = grant_banks(m, movers | (u32)for_access, bank);
+    bool accessed = for_access && granted & 1;
+    arbiter_settle(&m->port_arbiter, port_requests, granted & 1, true);
+    serve_movers(m, movers, granted & ~(u32)for_access);
+    m->progress = m->cycle;
+    if (!access) return;
     arbiter_settle(&m->lsu_arbiter, lsu_requests, accessed, true);
-    for (int k = 0; k < MOVERS; k++) {
-        if (!(movers >> k & 1)) continue;
-        if (r[k].granted && !(k == 0 && for_access))
-            serve_mover(m, k);
-        else
-            count_event(m, CONFLICT_MOVER0 + k);
-    }
     if (accessed) {
         do_access(m, access);
         if (who)
@@ -151,7 +154,6 @@ void memory_step(Machine *m) {
     } else if (presented) {
         count_event(m, CONFLICT_CORE);
     }
-    m->progress = m->cycle;
 }
 
 /* Responses come in order; one that cannot be taken blocks the rest. */

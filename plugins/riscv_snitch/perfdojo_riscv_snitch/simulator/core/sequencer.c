@@ -45,6 +45,7 @@ const Insn *sequencer_peek(const Sequencer *q, Insn *changed) {
     if (mask & FIELD_RS1) changed->rs1 = (changed->rs1 + by) & 31;
     if (mask & FIELD_RS2) changed->rs2 = (changed->rs2 + by) & 31;
     if (mask & FIELD_RS3) changed->rs3 = (changed->rs3 + by) & 31;
+    find_operands(changed);
     return changed;
 }
 
@@ -108,11 +109,21 @@ static void configure(Machine *m, const Offload *frep) {
                 .stagger_max = raw >> 12 & 7, .stagger_mask = raw >> 8 & 15};
 }
 
+/* The usual case: an instruction of the outer loop, not its last. */
+static bool just_the_next(Sequencer *q) {
+    Loop *l = &q->loop[0];
+    if (q->current || q->loops != 1 || l->inst == l->max_inst) return false;
+    l->inst++;
+    q->read = ring_index(q->read + 1u);
+    return true;
+}
+
 /* One cycle: an instruction was issued from the ring, one arrives, or a FREP does. */
 void sequencer_step(Machine *m, bool issued, const Offload *body, const Offload *frep) {
     Sequencer *q = &m->seq;
     bool was_active = q->active, nest_ends = false, loop_ends = false;
     u8 had_loops = q->loops;
+    if (issued && !body && !frep && was_active && just_the_next(q)) return;
     if (issued) {
         u8 next = ring_index(q->read + 1u);
         if (was_active) {

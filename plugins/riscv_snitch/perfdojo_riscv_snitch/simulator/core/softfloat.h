@@ -9,6 +9,9 @@
 
 #include "types.h"
 
+/* A format is a constant at each call: inlined, its widths are constants too. */
+#define INLINE inline __attribute__((always_inline))
+
 enum { RNE, RTZ, RDN, RUP, RMM, DYN = 7 };
 enum { FLAG_NX = 1, FLAG_UF = 2, FLAG_OF = 4, FLAG_DZ = 8, FLAG_NV = 16 };
 enum { FMT_S, FMT_D, FMT_H };
@@ -39,7 +42,7 @@ static inline u64 infinity(Format f, int sign) {
 
 static inline u64 zero(Format f, int sign) { return (u64)sign << (f.width - 1); }
 
-static inline Unpacked unpack(Format f, u64 bits) {
+static INLINE Unpacked unpack(Format f, u64 bits) {
     Unpacked u = {0};
     u64 man = bits & low_mask(f.mantissa);
     int exp = bits >> f.mantissa & low_mask(f.exponent);
@@ -73,7 +76,7 @@ static inline u128 shift_right_sticky128(u128 value, int by) {
 }
 
 /* What rounding adds to a magnitude whose dropped part is `rest` out of 2 * `half`. */
-static inline int round_up(int rm, int sign, u64 rest, u64 half, int odd) {
+static INLINE int round_up(int rm, int sign, u64 rest, u64 half, int odd) {
     switch (rm) {
     case RNE: return rest > half || (rest == half && odd);
     case RTZ: return 0;
@@ -84,7 +87,7 @@ static inline int round_up(int rm, int sign, u64 rest, u64 half, int odd) {
 }
 
 /* Round a normalised significand. Underflow is judged on the rounded result, as this unit does. */
-static inline u64 round_pack(Format f, int sign, int exp, u64 sig, int rm, int *flags) {
+static INLINE u64 round_pack(Format f, int sign, int exp, u64 sig, int rm, int *flags) {
     int drop = 63 - f.mantissa, biased = exp + f.bias;
     if (biased <= 0) {
         sig = shift_right_sticky(sig, 1 - biased);
@@ -104,7 +107,7 @@ static inline u64 round_pack(Format f, int sign, int exp, u64 sig, int rm, int *
     return (u64)sign << (f.width - 1) | result;
 }
 
-static inline u64 round_pack128(Format f, int sign, int exp, u128 sig, int rm, int *flags) {
+static INLINE u64 round_pack128(Format f, int sign, int exp, u128 sig, int rm, int *flags) {
     /* `sig` / 2^127 * 2^exp, not normalised, not zero. */
     u64 high = (u64)(sig >> 64);
     int shift = high ? __builtin_clzll(high) : 64 + __builtin_clzll((u64)sig);
@@ -121,7 +124,7 @@ static inline int exact_zero_sign(int rm, int sign_a, int sign_b) {
     return sign_a == sign_b ? sign_a : rm == RDN;
 }
 
-static inline u64 fp_add(Format f, u64 a_bits, u64 b_bits, int rm, int *flags) {
+static INLINE u64 fp_add(Format f, u64 a_bits, u64 b_bits, int rm, int *flags) {
     Unpacked a = unpack(f, a_bits), b = unpack(f, b_bits);
     if (a.class == CLASS_NAN || b.class == CLASS_NAN)
         return nan_result(f, a.signalling | b.signalling, flags);
@@ -145,7 +148,7 @@ static inline u64 fp_add(Format f, u64 a_bits, u64 b_bits, int rm, int *flags) {
     return round_pack(f, a.sign, a.exp + 2 - shift, sum << shift, rm, flags);
 }
 
-static inline u64 fp_mul(Format f, u64 a_bits, u64 b_bits, int rm, int *flags) {
+static INLINE u64 fp_mul(Format f, u64 a_bits, u64 b_bits, int rm, int *flags) {
     Unpacked a = unpack(f, a_bits), b = unpack(f, b_bits);
     int sign = a.sign ^ b.sign;
     if (a.class == CLASS_NAN || b.class == CLASS_NAN)
@@ -159,7 +162,7 @@ static inline u64 fp_mul(Format f, u64 a_bits, u64 b_bits, int rm, int *flags) {
 }
 
 /* (-1)^negate_product * a * b + (-1)^negate_c * c, rounded once. */
-static inline u64 fp_fma(Format f, u64 a_bits, u64 b_bits, u64 c_bits, int negate_product, int negate_c,
+static INLINE u64 fp_fma(Format f, u64 a_bits, u64 b_bits, u64 c_bits, int negate_product, int negate_c,
                          int rm, int *flags) {
     Unpacked a = unpack(f, a_bits), b = unpack(f, b_bits), c = unpack(f, c_bits);
     int sign = a.sign ^ b.sign ^ negate_product;
@@ -198,19 +201,19 @@ static inline u64 fp_fma(Format f, u64 a_bits, u64 b_bits, u64 c_bits, int negat
     return round_pack128(f, sign, exp + 7, sum, rm, flags);
 }
 
-static inline u64 fp_sign_inject(Format f, u64 a, u64 b, int mode) {
+static INLINE u64 fp_sign_inject(Format f, u64 a, u64 b, int mode) {
     u64 bit = 1ull << (f.width - 1);
     u64 sign = mode == 0 ? b : mode == 1 ? ~b : a ^ b;
     return (a & ~bit & low_mask(f.width)) | (sign & bit);
 }
 
 /* a < b for numbers that are not NaN; -0 is below +0 here. */
-static inline int smaller(Format f, u64 a, u64 b) {
+static INLINE int smaller(Format f, u64 a, u64 b) {
     int signs = (int)((a | b) >> (f.width - 1) & 1);
     return (a < b) ^ signs;
 }
 
-static inline u64 fp_minmax(Format f, u64 a, u64 b, int maximum, int *flags) {
+static INLINE u64 fp_minmax(Format f, u64 a, u64 b, int maximum, int *flags) {
     Unpacked ua = unpack(f, a), ub = unpack(f, b);
     if (ua.signalling | ub.signalling) *flags |= FLAG_NV;
     if (ua.class == CLASS_NAN) return ub.class == CLASS_NAN ? canonical_nan(f) : b;
@@ -221,7 +224,7 @@ static inline u64 fp_minmax(Format f, u64 a, u64 b, int maximum, int *flags) {
 enum { CMP_LE, CMP_LT, CMP_EQ };
 
 /* `negate` turns the answer round, except where a NaN makes the comparison invalid. */
-static inline int fp_compare(Format f, u64 a, u64 b, int how, int negate, int *flags) {
+static INLINE int fp_compare(Format f, u64 a, u64 b, int how, int negate, int *flags) {
     Unpacked ua = unpack(f, a), ub = unpack(f, b);
     int nan = ua.class == CLASS_NAN || ub.class == CLASS_NAN;
     if ((ua.signalling | ub.signalling) || (nan && how != CMP_EQ)) {
@@ -235,7 +238,7 @@ static inline int fp_compare(Format f, u64 a, u64 b, int how, int negate, int *f
     return answer ^ negate;
 }
 
-static inline u32 fp_classify(Format f, u64 a) {
+static INLINE u32 fp_classify(Format f, u64 a) {
     Unpacked u = unpack(f, a);
     if (u.class == CLASS_NAN) return u.signalling ? 1 << 8 : 1 << 9;
     if (u.class == CLASS_INF) return u.sign ? 1 << 0 : 1 << 7;
@@ -245,7 +248,7 @@ static inline u32 fp_classify(Format f, u64 a) {
     return u.sign ? 1 << 2 : 1 << 5;
 }
 
-static inline u64 fp_convert(Format from, Format to, u64 a, int rm, int *flags) {
+static INLINE u64 fp_convert(Format from, Format to, u64 a, int rm, int *flags) {
     Unpacked u = unpack(from, a);
     if (u.class == CLASS_NAN) return nan_result(to, u.signalling, flags);
     if (u.class == CLASS_INF) return infinity(to, u.sign);
@@ -253,7 +256,7 @@ static inline u64 fp_convert(Format from, Format to, u64 a, int rm, int *flags) 
     return round_pack(to, u.sign, u.exp, u.sig, rm, flags);
 }
 
-static inline u64 fp_from_int(Format to, u32 bits, int is_unsigned, int rm, int *flags) {
+static INLINE u64 fp_from_int(Format to, u32 bits, int is_unsigned, int rm, int *flags) {
     int sign = !is_unsigned && (i32)bits < 0;
     u64 magnitude = sign ? (u32)(0u - bits) : bits;
     if (!magnitude) return 0;
@@ -262,7 +265,7 @@ static inline u64 fp_from_int(Format to, u32 bits, int is_unsigned, int rm, int 
 }
 
 /* Saturates; only the invalid flag is raised then. */
-static inline u32 fp_to_int(Format from, u64 a, int is_unsigned, int rm, int *flags) {
+static INLINE u32 fp_to_int(Format from, u64 a, int is_unsigned, int rm, int *flags) {
     Unpacked u = unpack(from, a);
     u32 most = is_unsigned ? ~0u : 0x7fffffffu, least = is_unsigned ? 0 : 0x80000000u;
     if (u.class == CLASS_ZERO) return 0;

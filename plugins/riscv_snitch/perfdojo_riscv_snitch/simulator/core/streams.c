@@ -10,24 +10,15 @@
 enum { REG_STATUS, REG_REPEAT, REG_BOUND, REG_STRIDE = 6, REG_INDIRECT = 10, REG_READ = 24, REG_WRITE = 28 };
 enum { BROADCAST = 31, MAX_REPEAT = 15, MAX_BOUND = (1 << 14) - 1, POINTER_MASK = (1 << 17) - 1 };
 
-/* Data of the old direction must be gone before the first access in the new one. */
-static bool flushing(const Mover *v) { return v->job.write != v->direction && v->credits < STREAM_FIFO; }
-
-bool mover_is_writing(const Mover *v) { return flushing(v) ? v->direction : v->job.write; }
-
 static bool has_address(const Mover *v) {
     return v->cut ? v->addresses.count > 0 : !v->job.done;
-}
-
-u32 mover_address(const Mover *v) {
-    return v->cut ? v->addresses.entry[v->addresses.head].address : v->job.pointer;
 }
 
 u32 mover_requests(const Machine *m) {
     u32 requests = 0;
     for (int k = 0; k < MOVERS; k++) {
         const Mover *v = &m->mover[k];
-        if (!has_address(v) || !v->credits || flushing(v)) continue;
+        if (!has_address(v) || !v->credits || mover_flushes(v)) continue;
         bool wanted = v->job.write ? v->fifo.count > 0 : v->fifo.count < STREAM_FIFO;
         requests |= (u32)wanted << k;
     }
@@ -119,7 +110,9 @@ static void write_register(Machine *m, Mover *v) {
 
 /* Whether this element is the job's last; sets the loop whose stride leads to the next one. */
 static bool last_element(const Mover *v, int *loop) {
-    for (int i = 0; i <= v->job.dims; i++)
+    *loop = 0;
+    if (v->index[0] != v->bound[0]) return false;
+    for (int i = 1; i <= v->job.dims; i++)
         if (v->index[i] != v->bound[i]) {
             *loop = i;
             return false;
