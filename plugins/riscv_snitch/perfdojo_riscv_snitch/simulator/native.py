@@ -110,10 +110,16 @@ def core() -> ctypes.CDLL:
 
 
 def sources() -> dict[str, str]:
-    """File name -> text of the core's C."""
+    """File name -> text of the core's C, as one unit.
+
+    The units of the core call one another in every cycle; compiled as one, the compiler inlines
+    across them with any toolchain, link-time optimisation or not.
+    """
     folder = resources.files(__package__).joinpath("core")
     files = sorted((f for f in folder.iterdir() if f.name.endswith((".c", ".h"))), key=lambda f: f.name)
-    return {f.name: f.read_text(encoding="utf-8") for f in files}
+    texts = {f.name.replace(".c", "_c.h"): f.read_text(encoding="utf-8") for f in files}
+    units = (name for name in texts if name.endswith("_c.h"))
+    return {**texts, "snitch.c": "".join(f'#include "{name}"\n' for name in units)}
 
 
 def _built(toolchain: Toolchain) -> Path:

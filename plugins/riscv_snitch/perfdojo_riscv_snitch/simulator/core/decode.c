@@ -286,12 +286,31 @@ static void decode_vector(Insn *i, u32 funct3, u32 funct7) {
     }
 }
 
+static u8 pipe_of(const Insn *i) {
+    switch (i->group) {
+    case GROUP_FMA: return PIPE_FMA;
+    case GROUP_NONCOMP: return PIPE_NONCOMP_S + i->dst;
+    case GROUP_CONV: return PIPE_CONV;
+    default: return PIPE_DOTP;
+    }
+}
+
+/* Additions and multiplications. */
+static u8 flops_of(const Insn *i) {
+    int lanes = i->vector ? 64 / FORMATS[i->dst].width : 1;
+    if (i->group == GROUP_DOTP) return i->op == FOP_DOTP ? 8 : i->op == FOP_EXVSUM ? 4 : (u8)lanes;
+    if (i->group != GROUP_FMA) return 0;
+    return (u8)(i->op >= FOP_FMADD ? 2 * lanes : lanes);
+}
+
 void find_operands(Insn *i) {
     i->source[0] = i->reads & FIELD_RS1 ? i->rs1 : NO_REGISTER;
     i->source[1] = i->reads & FIELD_RS2 ? i->rs2 : NO_REGISTER;
     i->source[2] = i->reads & FIELD_RS3 ? i->rs3 : i->old_rd ? i->rd : NO_REGISTER;
     i->fp_wait = i->writes ? 1u << i->rd : 0;
     i->streams = 0;
+    i->pipe = pipe_of(i);
+    i->flops = i->unit == UNIT_FPU ? flops_of(i) : 0;
     for (int k = 0; k < 3; k++) {
         if (i->source[k] == NO_REGISTER) continue;
         i->fp_wait |= 1u << i->source[k];

@@ -42,6 +42,9 @@ enum FpOp {
 /* The FPU's blocks, in the order of its output arbiter. */
 enum Group { GROUP_FMA, GROUP_DIV, GROUP_NONCOMP, GROUP_CONV, GROUP_DOTP };
 
+/* Pipelines: multiply-add, compare and move for each format, conversion, dot product. */
+enum { PIPE_FMA, PIPE_NONCOMP_S, PIPE_NONCOMP_D, PIPE_NONCOMP_H, PIPE_CONV, PIPE_DOTP, PIPES };
+
 /* Where an instruction goes in the FP subsystem: through the ring of the sequencer, or past it. */
 enum Path { PATH_BUFFERED, PATH_DIRECT };
 
@@ -58,7 +61,7 @@ typedef struct Insn {
     u8 is_signed;  /* loads */
     u8 writes_rd;  /* the issuing instruction uses the integer write port */
     u8 uses_imm;   /* second operand of an ALU instruction */
-    u8 path, group;
+    u8 path, group, pipe, flops;
     u8 src, dst;   /* formats */
     u8 rm;
     u8 reads, writes; /* FP fields read; FIELD_RD in `writes` if rd is an FP register */
@@ -76,7 +79,7 @@ enum { NO_REGISTER = 32, STREAM_REGISTERS = 3 };
 /* UNIT_ILLEGAL where the core would trap. */
 Insn decode(u32 raw);
 
-/* Derive source, streams and fp_wait from the register fields. */
+/* Derive source, streams and fp_wait from the register fields, pipe and flops from the rest. */
 void find_operands(Insn *insn);
 
 #endif

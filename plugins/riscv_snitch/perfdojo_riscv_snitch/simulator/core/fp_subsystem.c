@@ -16,8 +16,8 @@ static bool arbitrate_retirement(Machine *m, const Result *fp) {
     Muldiv *d = &m->muldiv;
     u32 which = arbiter_requests(&d->output, (u32)d->product_valid | (u32)d->quotient_valid << 1);
     u32 wants = (fp ? RETIRE_FP : 0) | (which ? RETIRE_MULDIV : 0) | (m->config_responding ? RETIRE_CONFIG : 0);
-    wants = arbiter_requests(&m->retire_arbiter, wants);
     if (!wants) return false;
+    wants = arbiter_requests(&m->retire_arbiter, wants);
     bool room = !QUEUE_FULL(m->retire);
     u32 chosen = 1u << arbiter_pick(wants, m->retire_arbiter.pointer, 3);
     arbiter_settle(&m->retire_arbiter, wants, room, true);
@@ -72,26 +72,24 @@ static int output_of_group(const Machine *m, int group, u32 formats) {
     }
 }
 
-/* Move results on into free stages; those at the end that were not taken hold up the rest. */
+/* Move results on into free stages; one at the end that was not taken holds up the rest. */
 static void advance_pipe(Machine *m, int k) {
     Pipe *p = &m->pipe[k];
-    u32 bit = 1u << k, valid = 0;
-    for (int s = 2; s > p->first; s--) {
-        if (!p->stage[s].valid && p->stage[s - 1].valid) {
-            p->stage[s] = p->stage[s - 1];
-            p->stage[s - 1].valid = 0;
-        }
-        valid |= p->stage[s].valid;
+    u32 bit = 1u << k;
+    if (!(p->valid >> OUTPUT & 1)) {
+        p->base = (p->base + STAGES - 1) % STAGES;
+        p->valid = (u8)(p->valid << 1);
+    } else if (!(p->valid >> 1 & 1) && p->valid & 1) {
+        *pipe_stage(p, 1) = *pipe_stage(p, 0);
+        p->valid ^= 3;
     }
-    m->outputs = (u8)(p->stage[2].valid ? m->outputs | bit : m->outputs & ~bit);
-    if (p->stage[p->first].valid)
-        m->pipes_full |= bit;
-    else if (!valid)
-        m->pipes_busy &= ~bit;
+    m->outputs = (u8)((m->outputs & ~bit) | (p->valid >> OUTPUT) << k);
+    m->pipes_full |= (u8)((p->valid >> p->first & 1) << k);
+    if (!p->valid) m->pipes_busy &= (u8)~bit;
 }
 
 static void output_done(Machine *m, Result *r, int pipe, u32 groups, u32 formats) {
-    r->valid = 0;
+    m->pipe[pipe].valid &= (u8)~(1u << OUTPUT);
     if (!r->to_int) write_fp(m, r->rd, r->value);
     m->fcsr |= r->flags;
     m->progress = m->cycle;
@@ -108,7 +106,7 @@ void fpu_output(Machine *m) {
                  (out >> PIPE_CONV & 1) << GROUP_CONV | (out >> PIPE_DOTP & 1) << GROUP_DOTP;
     if (groups) {
         chosen = output_of_group(m, arbiter_pick(groups, m->output_arbiter.pointer, 3), formats);
-        r = &m->pipe[chosen].stage[2];
+        r = pipe_stage(&m->pipe[chosen], OUTPUT);
     }
     m->fp_write_busy = r && !r->to_int;
     bool granted = arbitrate_retirement(m, r && r->to_int ? r : NULL);
@@ -145,22 +143,6 @@ static bool operands(Machine *m, const Insn *i, u32 pc, u64 *value) {
     return true;
 }
 
-static int pipe_of(const Insn *i) {
-    switch (i->group) {
-    case GROUP_FMA: return PIPE_FMA;
-    case GROUP_NONCOMP: return PIPE_NONCOMP_S + i->dst;
-    case GROUP_CONV: return PIPE_CONV;
-    default: return PIPE_DOTP;
-    }
-}
-
-static u32 flops_of(const Insn *i) {
-    u32 lanes = i->vector ? 64u / (u32)FORMATS[i->dst].width : 1;
-    if (i->group == GROUP_DOTP) return i->op == FOP_DOTP ? 8 : i->op == FOP_EXVSUM ? 4 : lanes;
-    if (i->group != GROUP_FMA) return 0;
-    return i->op >= FOP_FMADD ? 2 * lanes : lanes;
-}
-
 static void start(Machine *m, const Insn *i, const Offload *o, const u64 *value) {
     int rm = i->rm == DYN ? (int)(m->fcsr >> 5 & 7) : i->rm, flags = 0;
     if (rm > RMM && i->group != GROUP_NONCOMP) {
@@ -168,20 +150,19 @@ static void start(Machine *m, const Insn *i, const Offload *o, const u64 *value)
         return;
     }
     bool from_int = i->op == FOP_I2F || i->op == FOP_FROM_INT_BITS;
-    int k = pipe_of(i);
-    Pipe *p = &m->pipe[k];
-    Result *r = &p->stage[p->first];
+    Pipe *p = &m->pipe[i->pipe];
+    Result *r = pipe_stage(p, p->first);
     r->value = fpu_execute(i, from_int ? o->a : value[0], value[1], value[2], rm, &flags);
     r->pc = o->pc;
-    r->valid = 1;
     r->flags = (u8)flags;
     r->rd = i->rd;
     r->to_int = i->to_int;
     r->to_stream = !i->to_int && is_stream(m, i->rd);
-    m->pipes_busy |= (u8)(1u << k);
-    if (p->first == 2) m->outputs |= (u8)(1u << k);
+    p->valid |= (u8)(1u << p->first);
+    m->pipes_busy |= (u8)(1u << i->pipe);
+    if (p->first == OUTPUT) m->outputs |= (u8)(1u << i->pipe);
     m->state->counters[COUNT_FPU]++;
-    m->state->counters[COUNT_FLOPS] += flops_of(i);
+    m->state->counters[COUNT_FLOPS] += i->flops;
 }
 
 static bool memory_room(const Machine *m, bool store) {
@@ -207,7 +188,7 @@ static void switch_streams(Machine *m, const Insn *i) {
 static int obstacle(Machine *m, const Insn *i, u32 pc, u64 *value) {
     if (m->fp_pending_was & i->fp_wait) return STALL_FP_DEPENDENCY;
     if (!operands(m, i, pc, value)) return STALL_FP_STREAM;
-    if (i->unit == UNIT_FPU) return m->pipes_full >> pipe_of(i) & 1 ? STALL_FP_PIPELINE : 0;
+    if (i->unit == UNIT_FPU) return m->pipes_full >> i->pipe & 1 ? STALL_FP_PIPELINE : 0;
     bool memory = i->unit == UNIT_FP_LOAD || i->unit == UNIT_FP_STORE;
     return memory && !memory_room(m, i->unit == UNIT_FP_STORE) ? STALL_FP_MEMORY : 0;
 }

@@ -42,7 +42,7 @@ static void latch(Machine *m) {
     m->fp_pending_was = m->fp_pending;
     for (int k = 0; k < MOVERS; k++) {
         m->mover[k].fifo.was = m->mover[k].fifo.count;
-        m->mover[k].addresses.was = m->mover[k].addresses.count;
+        m->mover[k].generated_was = m->mover[k].generated;
     }
 }
 
@@ -100,7 +100,7 @@ static void set_up(Machine *m, const SnitchProgram *program, SnitchState *state)
     m->reservation = 1;
     /* The state that start-up code leaves: its last FPU instruction is a move to the core. */
     m->output_arbiter.pointer = GROUP_NONCOMP;
-    for (int k = 0; k < PIPES; k++) m->pipe[k].first = 3 - depth[k];
+    for (int k = 0; k < PIPES; k++) m->pipe[k].first = STAGES - depth[k];
     for (int k = 0; k < MOVERS; k++) {
         Mover *v = &m->mover[k];
         v->job.done = v->shadow.done = 1;

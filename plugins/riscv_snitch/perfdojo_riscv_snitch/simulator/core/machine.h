@@ -68,16 +68,20 @@ typedef struct Retire { /* an offloaded instruction's result for the integer reg
 typedef struct Result { /* a value in a pipeline of the FPU */
     u64 value;
     u32 pc;
-    u8 valid, flags, rd, to_int, to_stream;
+    u8 flags, rd, to_int, to_stream;
 } Result;
 
+/* A pipeline of up to three stages; the last is the output. Stage k is entry[(base + k) % 3], so
+ * that moving everything on by one stage turns the base. */
+enum { STAGES = 3, OUTPUT = STAGES - 1 };
 typedef struct Pipe {
-    Result stage[3]; /* the last `depth` are used; stage[2] is the output */
-    u8 first;        /* index of the first stage */
+    Result entry[STAGES];
+    u8 base;
+    u8 valid; /* stages that hold a result, as a mask */
+    u8 first; /* the stage that an instruction enters */
 } Pipe;
 
-/* Pipelines: multiply-add, compare and move for each format, conversion, dot product. */
-enum { PIPE_FMA, PIPE_NONCOMP_S, PIPE_NONCOMP_D, PIPE_NONCOMP_H, PIPE_CONV, PIPE_DOTP, PIPES };
+static inline Result *pipe_stage(Pipe *p, int stage) { return &p->entry[(p->base + stage) % STAGES]; }
 
 typedef struct Loop {
     u16 max_iter, iter;
@@ -101,9 +105,11 @@ typedef struct Mover {
     Job job, shadow;
     u32 stride[LOOPS], bound[LOOPS], next_stride[LOOPS], next_bound[LOOPS];
     u32 index[LOOPS];
+    u64 left;        /* elements of the job that have not been accessed */
+    u64 ungenerated; /* elements whose address has not left the generator, if `cut` */
+    u8 cut;          /* has a register behind the address generator, of two entries ... */
+    u8 generated, generated_was; /* ... of which so many are full */
     u8 repeat, next_repeat, repeated;
-    u8 last_in_flight;
-    u8 cut;       /* has a register behind its address generator */
     u8 direction; /* of the last access: 1 write */
     u8 credits;
     u8 dirty;     /* the shadow registers differ from the active ones */
@@ -111,13 +117,6 @@ typedef struct Mover {
     u64 response, next_response;
     u32 job_pc;   /* of the instruction that started the last job */
     QUEUE(u64, STREAM_FIFO) fifo;
-    struct {
-        struct {
-            u32 address;
-            u8 last;
-        } entry[SPILL_DEPTH];
-        u8 head, count, was;
-    } addresses;
 } Mover;
 
 typedef struct Caq {
@@ -176,7 +175,8 @@ typedef struct Machine {
 
     /* Streams */
     Mover mover[MOVERS];
-    u8 configure; /* movers that a configuration write addresses in this cycle */
+    u8 movers_busy; /* movers with a job, a response or a new configuration */
+    u8 configure;   /* movers that a configuration write addresses in this cycle */
     u8 configure_register;
     u32 configure_value, configure_pc;
 
@@ -188,7 +188,7 @@ typedef struct Machine {
     u32 atomic_bank;  /* busy with an atomic access ... */
     u64 atomic_until; /* ... until this cycle */
     u32 reservation; /* address of a load-reserved, 1 if none */
-    u8 granted[MOVERS];
+    u8 granted; /* movers, in this cycle */
 
     u8 failed;
 } Machine;
@@ -196,6 +196,7 @@ typedef struct Machine {
 /* Arbitration over up to eight requesters: a tree in which the pointer's bits break ties. */
 static inline int arbiter_pick(u32 requests, u32 pointer, int levels) {
     int base = 0;
+    if (!(requests & (requests - 1))) return __builtin_ctz(requests);
     for (int level = levels - 1; level >= 0; level--) {
         u32 half = 1u << level, mask = (1u << half) - 1;
         u32 low = requests >> base & mask, high = requests >> (base + (int)half) & mask;
@@ -245,10 +246,6 @@ static inline bool mover_flushes(const Mover *v) {
 }
 
 static inline bool mover_is_writing(const Mover *v) { return mover_flushes(v) ? v->direction : v->job.write; }
-
-static inline u32 mover_address(const Mover *v) {
-    return v->cut ? v->addresses.entry[v->addresses.head].address : v->job.pointer;
-}
 
 /* sequencer.c */
 bool sequencer_has_work(const Sequencer *q);

@@ -27,13 +27,11 @@ bool memory_check(Machine *m, u32 address, int size, bool write, u32 pc) {
 static u32 grant_banks(Machine *m, u32 wanted, const u32 *bank) {
     u32 granted = 0;
     for (u32 left = wanted; left;) {
-        int first = __builtin_ctz(left);
-        u32 rivals = 0;
-        for (int port = first; port < PORTS; port++)
-            if (left >> port & 1 && bank[port] == bank[first]) rivals |= 1u << port;
+        u32 b = bank[__builtin_ctz(left)];
+        u32 rivals = left & ((bank[0] == b) | (u32)(bank[1] == b) << 1 | (u32)(bank[2] == b) << 2);
         left &= ~rivals;
-        if (m->cycle < m->atomic_until && bank[first] == m->atomic_bank) continue;
-        u8 *pointer = &m->bank_pointer[bank[first]];
+        if (m->cycle < m->atomic_until && b == m->atomic_bank) continue;
+        u8 *pointer = &m->bank_pointer[b];
         granted |= 1u << arbiter_pick(rivals, *pointer, 2);
         *pointer = arbiter_next(rivals, *pointer);
     }
@@ -99,7 +97,7 @@ static void do_access(Machine *m, const Access *a) {
 
 static void serve_mover(Machine *m, int k) {
     Mover *v = &m->mover[k];
-    u8 *where = at(m, mover_address(v));
+    u8 *where = at(m, v->job.pointer);
     u64 data = 0;
     if (v->job.write)
         memcpy(where, &QUEUE_HEAD(v->fifo), 8);
@@ -135,7 +133,7 @@ void memory_step(Machine *m) {
     u32 port_requests = arbiter_requests(&m->port_arbiter, (movers & 1) | (u32)presented << 1);
     bool for_access = port_requests && arbiter_pick(port_requests, m->port_arbiter.pointer, 1);
     for (u32 left = movers; left; left &= left - 1)
-        bank[__builtin_ctz(left)] = bank_of(mover_address(&m->mover[__builtin_ctz(left)]));
+        bank[__builtin_ctz(left)] = bank_of(m->mover[__builtin_ctz(left)].job.pointer);
     if (for_access) bank[0] = bank_of(access->address);
 
     u32 granted = grant_banks(m, movers | (u32)for_access, bank);

@@ -10,13 +10,12 @@
 enum { REG_STATUS, REG_REPEAT, REG_BOUND, REG_STRIDE = 6, REG_INDIRECT = 10, REG_READ = 24, REG_WRITE = 28 };
 enum { BROADCAST = 31, MAX_REPEAT = 15, MAX_BOUND = (1 << 14) - 1, POINTER_MASK = (1 << 17) - 1 };
 
-static bool has_address(const Mover *v) {
-    return v->cut ? v->addresses.count > 0 : !v->job.done;
-}
+static bool has_address(const Mover *v) { return v->cut ? v->generated : !v->job.done; }
 
 u32 mover_requests(const Machine *m) {
     u32 requests = 0;
-    for (int k = 0; k < MOVERS; k++) {
+    for (u32 left = m->movers_busy; left; left &= left - 1) {
+        int k = __builtin_ctz(left);
         const Mover *v = &m->mover[k];
         if (!has_address(v) || !v->credits || mover_flushes(v)) continue;
         bool wanted = v->job.write ? v->fifo.count > 0 : v->fifo.count < STREAM_FIFO;
@@ -27,7 +26,7 @@ u32 mover_requests(const Machine *m) {
 
 void mover_granted(Machine *m, int k, u64 data) {
     Mover *v = &m->mover[k];
-    m->granted[k] = 1;
+    m->granted |= (u8)(1u << k);
     v->direction = v->job.write;
     v->credits--;
     if (v->job.write) QUEUE_POP(v->fifo);
@@ -108,96 +107,70 @@ static void write_register(Machine *m, Mover *v) {
     v->dirty = 1;
 }
 
-/* Whether this element is the job's last; sets the loop whose stride leads to the next one. */
-static bool last_element(const Mover *v, int *loop) {
-    *loop = 0;
-    if (v->index[0] != v->bound[0]) return false;
-    for (int i = 1; i <= v->job.dims; i++)
-        if (v->index[i] != v->bound[i]) {
-            *loop = i;
-            return false;
-        }
-    *loop = LOOPS - 1;
-    return true;
-}
-
-static void next_element(Mover *v, int loop, bool last) {
-    for (int i = 0; i < loop; i++) v->index[i] = 0;
-    if (last)
-        v->index[loop] = 0;
-    else
-        v->index[loop]++;
+/* On to the next element: the loop that does not end here steps, those within it start again. */
+static void next_element(Machine *m, Mover *v) {
+    int loop = 0;
+    while (v->index[loop] == v->bound[loop] && loop < v->job.dims) v->index[loop++] = 0;
+    v->index[loop]++;
     v->job.pointer += v->stride[loop];
-}
-
-static void check_pointer(Machine *m, const Mover *v) {
     if (v->job.pointer - TCDM_BASE >= TCDM_SIZE) fail(m, ERROR_STREAM_RANGE, v->job_pc, v->job.pointer);
 }
 
 static void generate(Machine *m, Mover *v, bool granted) {
-    int loop = 0;
-    if (!v->cut) {
-        if (!granted) return;
-        bool last = last_element(v, &loop);
-        next_element(v, loop, last);
-        if (last)
+    if (granted) {
+        v->generated -= v->cut;
+        if (--v->left)
+            next_element(m, v);
+        else
             v->job.done = 1;
-        else
-            check_pointer(m, v);
-        return;
     }
-    bool was_last = granted && v->addresses.entry[v->addresses.head].last;
-    if (granted) QUEUE_POP(v->addresses);
-    if (!v->last_in_flight && v->addresses.was < SPILL_DEPTH) {
-        bool last = last_element(v, &loop);
-        u8 slot = (v->addresses.head + v->addresses.count++) % SPILL_DEPTH;
-        v->addresses.entry[slot].address = v->job.pointer;
-        v->addresses.entry[slot].last = last;
-        next_element(v, loop, last);
-        if (last)
-            v->last_in_flight = 1;
-        else
-            check_pointer(m, v);
+    if (v->ungenerated && v->generated_was < SPILL_DEPTH) v->ungenerated--, v->generated++;
+}
+
+static void begin(Mover *v) {
+    v->left = 1;
+    for (int i = 0; i < LOOPS; i++) {
+        v->index[i] = 0;
+        if (i <= v->job.dims) v->left *= v->bound[i] + 1;
     }
-    if (was_last) v->job.done = 1;
+    v->ungenerated = v->cut ? v->left : 0;
 }
 
 /* What waits in the shadow registers becomes active. */
 static void adopt(Mover *v) {
     for (int i = 0; i < LOOPS; i++) v->stride[i] = v->next_stride[i], v->bound[i] = v->next_bound[i];
     v->repeat = v->next_repeat;
-    v->last_in_flight = 0;
-    if (!v->shadow.done) v->job = v->shadow;
-    v->shadow.done = 1;
     v->dirty = 0;
+    if (v->shadow.done) return;
+    v->job = v->shadow;
+    v->shadow.done = 1;
+    begin(v);
 }
 
-static void take_response(Mover *v, bool writing) {
-    if (writing)
+static void take_response(Mover *v) {
+    if (v->respond_write)
         v->credits++;
     else
         QUEUE_PUSH(v->fifo, v->response);
 }
 
-void streams_step(Machine *m) {
-    for (int k = 0; k < MOVERS; k++) {
-        Mover *v = &m->mover[k];
-        bool granted = m->granted[k], idle = v->job.done && !v->dirty && !(m->configure >> k & 1);
-        if (v->respond) {
-            take_response(v, v->respond_write);
-            v->respond = 0;
-        }
-        if (granted) {
-            v->respond = 1;
-            v->respond_write = v->direction;
-            v->response = v->next_response;
-            m->granted[k] = 0;
-        }
-        if (idle && !granted) continue;
-        bool was_done = v->job.done;
-        if (!was_done) generate(m, v, granted);
-        if (m->configure >> k & 1) write_register(m, v);
-        if (was_done) adopt(v);
+static void step(Machine *m, int k) {
+    Mover *v = &m->mover[k];
+    bool granted = m->granted >> k & 1, was_done = v->job.done;
+    if (v->respond) take_response(v);
+    v->respond = granted;
+    if (granted) {
+        v->respond_write = v->direction;
+        v->response = v->next_response;
     }
-    m->configure = 0;
+    if (!was_done) generate(m, v, granted);
+    if (m->configure >> k & 1) write_register(m, v);
+    if (was_done && v->dirty) adopt(v);
+    if (v->job.done && !v->dirty && !v->respond) m->movers_busy &= (u8)~(1u << k);
+}
+
+void streams_step(Machine *m) {
+    m->movers_busy |= m->configure;
+    for (u32 left = m->movers_busy; left; left &= left - 1) step(m, __builtin_ctz(left));
+    m->configure = m->granted = 0;
 }
