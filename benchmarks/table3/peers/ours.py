@@ -1,4 +1,4 @@
-"""Our library as a user calls it from Python: a loaded kernel, an output of the caller's, a thread count."""
+"""Our library as a user calls it from Python: a kernel bound to its arrays, as two of the peers' are."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Library:
         return {}
 
     def _call(self, function: Any, inputs: list[Array], out: Callable[[], Array]) -> Call:
-        y, threads = out(), self._threads
-        return lambda: function(*inputs, out=y, threads=threads)
+        call: Call = function.bind(*inputs, out=out(), threads=self._threads)
+        return call
 
 
 def _fits(kernel: Any, operator: Operator) -> bool:
