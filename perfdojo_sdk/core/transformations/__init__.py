@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from perfdojo_sdk.core.transformation import Transformation
 from perfdojo_sdk.core.transformations.annotate import AnnotateScope
+from perfdojo_sdk.core.transformations.collapse import CollapseScopes
+from perfdojo_sdk.core.transformations.conditions import DropCondition, DropUnreached, SplitWithCondition
 from perfdojo_sdk.core.transformations.ranges import SplitRange
 from perfdojo_sdk.core.transformations.reductions import SplitReduction
 from perfdojo_sdk.core.transformations.scopes import (
@@ -42,6 +44,10 @@ GENERIC: Mapping[str, Transformation] = {
         SetLocation(),
         SplitReduction(),
         SplitRange(),
+        SplitWithCondition(),
+        DropCondition(),
+        DropUnreached(),
+        CollapseScopes(),
     )
 }
 
