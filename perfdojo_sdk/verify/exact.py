@@ -38,9 +38,10 @@ PRIME = 4611686018427377339
 RECIPROCAL = "x/y = x*(1/y)"
 IDEMPOTENT_MAX = "max(x,x) = x"
 IDEMPOTENT_MIN = "min(x,x) = x"
+SQUARES = "sum((x-c)^2) = sum((x-m)^2) + n*(m-c)^2"
 
 #: The laws that a model can be asked to satisfy beyond those that always hold.
-LAWS = (RECIPROCAL, IDEMPOTENT_MAX, IDEMPOTENT_MIN)
+LAWS = (RECIPROCAL, IDEMPOTENT_MAX, IDEMPOTENT_MIN, SQUARES)
 
 
 class OutsideModel(ProgramError):

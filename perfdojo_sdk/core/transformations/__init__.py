@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from perfdojo_sdk.core.transformation import Transformation
 from perfdojo_sdk.core.transformations.annotate import AnnotateScope
+from perfdojo_sdk.core.transformations.inlining import InlineDefinition, RemoveDead
+from perfdojo_sdk.core.transformations.laws import RebaseSquares
 from perfdojo_sdk.core.transformations.reductions import SplitReduction
 from perfdojo_sdk.core.transformations.scopes import (
     FissionScope,
@@ -40,6 +42,9 @@ GENERIC: Mapping[str, Transformation] = {
         ReorderDims(),
         SetLocation(),
         SplitReduction(),
+        InlineDefinition(),
+        RemoveDead(),
+        RebaseSquares(),
     )
 }
 

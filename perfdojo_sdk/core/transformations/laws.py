@@ -1,0 +1,318 @@
+"""Moves that use an algebraic law: they let a reduction start before its last operand is known.
+
+The maximum of a row or the mean of a channel is known only once all elements have been read, and
+what depends on it would read them again. Each law here replaces that operand by one of a block
+(its own maximum, its own mean) and makes up for the difference afterwards, once a block:
+
+* exp(x - m) = exp(x - q) * exp(q - m), for any q;
+* a*c + b*c = (a + b)*c, for a factor that all terms of a sum share;
+* the sum of (x - c)^2 over n elements is that of (x - m)^2, m being their mean, plus n*(m - c)^2
+  (the parallel axis theorem; Chan, Golub and LeVeque, 1979, combine variances of parts with it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.expression import IDENTITY, Access, Expression, Index, Literal, Operation, Read
+from perfdojo_sdk.core.program import Buffer, Dimension, Program, Statement, fresh
+from perfdojo_sdk.core.reaching import (
+    Reduction,
+    Spot,
+    change_between,
+    disturbance,
+    matching_instance,
+    reduction,
+    spot,
+)
+from perfdojo_sdk.core.transformation import (
+    Correction,
+    Definition,
+    Kind,
+    Move,
+    Parameter,
+    Refusal,
+    Relation,
+    Requirement,
+    Site,
+    Transformation,
+)
+from perfdojo_sdk.core.transformations.inlining import well_formed
+from perfdojo_sdk.core.transformations.reductions import one_chain, with_statement
+from perfdojo_sdk.core.transformations.scopes import scopes
+
+SQUARES_LAW = "sum((x-c)^2) = sum((x-m)^2) + n*(m-c)^2"
+
+# -- the reduction of an array over the same elements ----------------------------------------------
+
+
+def _reduction(site: Site) -> Reduction:
+    found: Reduction = site.scratch["reduction"]
+    return found
+
+
+def _instance(site: Site) -> tuple[Index, ...]:
+    """The instance of the reduction's step that combines the element."""
+    found: tuple[Index, ...] = site.scratch["instance"]
+    return found
+
+
+def _find_reduction(site: Site, array: str, operation: str, element: Access, reader: Spot) -> bool:
+    """Look for the reduction of the element into the array; whether there is one."""
+    found = reduction(site.program, array, operation, element.array, reader)
+    if found is None:
+        return False
+    value = found.step.statement.value
+    assert isinstance(value, Read)
+    instance = matching_instance(value.access.subscripts, found.step, element.subscripts, reader)
+    if instance is None:
+        return False
+    site.scratch["reduction"], site.scratch["instance"] = found, instance
+    return True
+
+
+def _result(site: Site) -> Access:
+    """The cell of the reduction that the element took part in."""
+    target = _reduction(site).step.statement.target
+    return target.substitute(_instance(site).__getitem__)
+
+
+def _changed_since(site: Site, element: Access) -> Refusal | None:
+    found = _reduction(site)
+    if element.array in site.program.inputs:
+        return None
+    value = found.step.statement.value
+    assert isinstance(value, Read)
+    write = change_between(site.program, value.access, found.step, element, found.reader)
+    if write is None:
+        return None
+    return Refusal.of(write.statement.id, write.access.text, element=element.text, write=write.access.text)
+
+
+# -- rebase_squares --------------------------------------------------------------------------------
+
+
+class _Squares(NamedTuple):
+    """``target += (element - centre) * (element - centre)`` in a perfect nest."""
+
+    spot: Spot
+    element: Read
+    centre: Read
+
+    @property
+    def statement(self) -> Statement:
+        return self.spot.statement
+
+
+def _difference(statement: Statement) -> Operation | None:
+    """The difference that the statement adds the square of."""
+    value = statement.value
+    if statement.accumulate != "add" or not isinstance(value, Operation) or value.name != "mul":
+        return None
+    first, second = value.arguments
+    if first != second or not isinstance(first, Operation) or first.name != "sub":
+        return None
+    return first if all(isinstance(a, Read) for a in first.arguments) else None
+
+
+def _sums_squares(site: Site) -> Refusal | Kind:
+    _, statement = one_chain(site.scope)
+    difference = _difference(statement) if statement else None
+    refusal = Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
+    if statement is None or difference is None:
+        return refusal
+    element, centre = difference.arguments
+    assert isinstance(element, Read) and isinstance(centre, Read)
+    buffer_of = site.program.buffer_of
+    target = buffer_of[statement.target.array]
+    invariant = max((*centre.access.levels, *statement.target.levels), default=-1) < site.level
+    if not invariant or target in (buffer_of[element.access.array], buffer_of[centre.access.array]):
+        return refusal
+    site.scratch["squares"] = _Squares(spot(site.program, statement.id), element, centre)
+    return Kind.DECLARED_LAW
+
+
+def _squares(site: Site) -> _Squares:
+    found: _Squares = site.scratch["squares"]
+    return found
+
+
+def _has_sum(site: Site) -> Refusal | None:
+    squares, array = _squares(site), site.move["sum"]
+    element = squares.element.access
+    if _find_reduction(site, array, "add", element, squares.spot) and all(
+        level < site.level for level in _result(site).levels
+    ):
+        return None
+    return Refusal.of(squares.statement.id, element.text, array=array, element=element.text)
+
+
+def _same_elements(site: Site) -> Refusal | None:
+    """The iterators that the sum runs over are those of the nest, one to one."""
+    found, instance, squares = _reduction(site), _instance(site), _squares(site)
+    inner = range(site.level, squares.spot.depth)
+    over = {instance[level]: found.step.sizes[level] for level in found.reduced}
+    wanted = {Index.level(level): squares.spot.sizes[level] for level in inner}
+    if over == wanted and len(found.reduced) == len(inner):
+        return None
+    return Refusal.of(found.step.statement.id, "", array=site.move["sum"])
+
+
+def _only_the_sum(site: Site) -> Refusal | None:
+    write = disturbance(site.program, _reduction(site), IDENTITY["add"])
+    if write is None:
+        return None
+    return Refusal.of(write.statement.id, write.access.text, array=site.move["sum"], write=write.access.text)
+
+
+def _squares_unchanged(site: Site) -> Refusal | None:
+    return _changed_since(site, _squares(site).element.access)
+
+
+class RebaseSquares(Transformation):
+    """Sum squares of differences from the elements' own mean, and make up for the other centre.
+
+    ``sum`` holds the sum of the elements; their mean is sum / n. The nest then needs nothing but its
+    elements, and what depends on the other centre is one statement behind it.
+
+    before:
+        4
+        | t[{0}] = 0
+        | 8 t[{0}] += x[{0},{1}]
+        | q[{0}] = 0
+        | 8 q[{0}] += (x[{0},{1}] - c[{0}]) * (x[{0},{1}] - c[{0}])
+        | y[{0}] = q[{0}] + t[{0}]
+    after: rebase_squares(s2, sum=t)
+        4
+        | t[{0}] = 0
+        | 8 t[{0}] += x[{0},{1}]
+        | q[{0}] = 0
+        | t_m[{0}] = t[{0}] / 8
+        | 8 q[{0}] += (x[{0},{1}] - t_m[{0}]) * (x[{0},{1}] - t_m[{0}])
+        | q[{0}] += (t_m[{0}] - c[{0}]) * (t_m[{0}] - c[{0}]) * 8
+        | y[{0}] = q[{0}] + t[{0}]
+    """
+
+    name = "rebase_squares"
+    place = "scope"
+    parameters = (Parameter("sum", str, "the array that holds the sum of the same elements"),)
+    requirements = (
+        Requirement(
+            "PD-T281",
+            "the scope is no sum of squared differences from one value",
+            "{head} is not a perfect nest around one q += (x - c) * (x - c) whose q and c are the same "
+            "in all iterations",
+            "bring the sum into this form with inline_definition, factor_reduction and fission_scope",
+            _sums_squares,
+            law=SQUARES_LAW,
+        ),
+        Requirement(
+            "PD-T282",
+            "the array holds no sum of these elements",
+            "no statement before it adds {element} to one element of {array}",
+            "name an array into which the elements were added, or split both reductions alike",
+            _has_sum,
+        ),
+        Requirement(
+            "PD-T283",
+            "the sum runs over other elements",
+            "{array} is the sum over more or fewer elements than the scope has",
+            "split both reductions alike with split_reduction",
+            _same_elements,
+            semantic=True,
+        ),
+        Requirement(
+            "PD-T284",
+            "the array holds something else besides the sum",
+            "{write} makes {array} differ from the sum that starts at 0",
+            "give the other value an array of its own",
+            _only_the_sum,
+            semantic=True,
+        ),
+        Requirement(
+            "PD-T285",
+            "the elements may have changed since they were summed",
+            "{write} may change {element} in between",
+            "move that write out from between the two",
+            _squares_unchanged,
+            semantic=True,
+        ),
+        Requirement(
+            "PD-T286",
+            "the target does not allow the new accesses",
+            "{what}",
+            "play the move before annotating scopes and setting locations",
+            lambda site: well_formed(site, _rebased_squares(site)),
+        ),
+    )
+
+    def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
+        for _, scope in scopes(program):
+            _, statement = one_chain(scope)
+            difference = _difference(statement) if statement else None
+            if difference is None:
+                continue
+            for array in _sums_of(program, difference.arguments[0]):
+                yield Move(self.name, scope.id, (("sum", array),))
+
+    def rewrite(self, site: Site) -> Program:
+        return _rebased_squares(site)
+
+    def relation(self, site: Site, result: Program) -> Relation:
+        name = _mean_name(site)
+        taken = site.program.paths
+        return {
+            fresh(f"{name}.c", taken): Definition(),
+            fresh(f"{name}.fix", taken): Correction(_squares(site).statement.id),
+        }
+
+
+def _sums_of(program: Program, element: Expression) -> Iterator[str]:
+    """Arrays into which elements of the same array are added."""
+    assert isinstance(element, Read)
+    found = dict.fromkeys(
+        leaf.statement.target.array
+        for node in program.body
+        for leaf in node.leaves
+        if leaf.statement.accumulate == "add"
+        and isinstance(leaf.statement.value, Read)
+        and leaf.statement.value.access.array == element.access.array
+    )
+    yield from found
+
+
+def _mean_name(site: Site) -> str:
+    return fresh(f"{site.move['sum']}_m", site.program.names)
+
+
+def _rebased_squares(site: Site) -> Program:
+    squares, total, name = _squares(site), _result(site), _mean_name(site)
+    statement, dtype, taken = squares.statement, squares.statement.dtype, site.program.paths
+    count = 1
+    for size in squares.spot.sizes[site.level :]:
+        count *= size
+    dims = total.levels
+    buffer = Buffer(
+        name,
+        dtype,
+        tuple([Dimension(site.outer_sizes[level]) for level in dims]),
+        site.dialect.default_location,
+        (name,),
+    )
+    mean = Read(Access(name, tuple([Index.level(level) for level in dims])), dtype)
+    number = Literal(float(count), dtype)
+    value = Operation("div", (Read(total, dtype), number), dtype)
+    define = Statement(mean.access, value, None, dtype, fresh(f"{name}.c", taken))
+    inner = replace(statement, value=_square(squares.element, mean))
+    fix = Operation("mul", (_square(mean, squares.centre), number), dtype)
+    correct = Statement(statement.target, fix, "add", dtype, fresh(f"{name}.fix", taken))
+    nodes = (define, with_statement(site.scope, inner), correct)
+    return site.program.with_new_buffer(buffer).replaced(site.path, nodes)
+
+
+def _square(left: Read, right: Read) -> Operation:
+    difference = Operation("sub", (left, right), left.dtype)
+    return Operation("mul", (difference, difference), left.dtype)
