@@ -68,6 +68,7 @@ REGISTER = "r f32 [4] reg\n4:u r[{0}] = x[{0}]\n4:u y[{0}] = r[{0}]"
 ACC_REGISTER = "r f32 [1] reg\nr[0] = 0\n4:u r[0] += x[{0}]\ny[0] = r[0]"
 HUGE = "65536 65536\n| 64 y[{0},{1},{2}] = x[{0},{1},{2}]"
 
+MAXIMUM = "q[0] = -inf\n8 q[0] max= x[{0}]"
 SUMMED = "4\n| t[{0}] = 0\n| 8 t[{0}] += x[{0},{1}]"
 SQUARED = """4
 | q[{0}] = 0
@@ -224,6 +225,41 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
     "PD-T286": (
         "t f32 [4] stack\n" + SUMMED.replace("4", "4:p", 1) + "\n| r[{0}] = t[{0}]\n"
         + SQUARED.replace(" + t[{0}]", ""), "", [], "rebase_squares(s3, sum=t)",
+    ),
+    "PD-T291": ("8 s[0] = 0\n8 s[0] += x[{0}]", "", [], "factor_reduction(s1)"),
+    "PD-T292": (
+        "s[0] = 1\n8 s[0] += s[0] * c[0] * x[{0}]\ny[0] = s[0]", "", [], "factor_reduction(s0)",
+    ),
+    "PD-T293": (
+        "s[0] = 0\n8 s[0] += x[{0}] * c[0]\ns[0] *= 2\ny[0] = s[0]", "", [], "factor_reduction(s0)",
+    ),
+    "PD-T301": (f"{MAXIMUM}\n8 y[{{0}}] = exp(x[{{0}}] - q[0])", "", [], "rebase_exponent(c2, maximum=q)"),
+    "PD-T302": (
+        f"{MAXIMUM.replace('-inf', '0')}\n8 y[{{0}}] = exp(x[{{0}}] - m[0]) + q[0]", "", [],
+        "rebase_exponent(c2, maximum=q)",
+    ),
+    "PD-T303": (
+        "8 a[{0}] = x[{0}]\n" + MAXIMUM.replace("max= x", "max= a")
+        + "\n8 a[{0}] = x[{0}] * 2\n8 y[{0}] = exp(a[{0}] - m[0]) + q[0]", "", [],
+        "rebase_exponent(c4, maximum=q)",
+    ),
+    "PD-T304": (
+        "q f32 [4] reg\n4:u\n| q[{0}] = -inf\n| 8 q[{0}] max= x[{0},{1}]\n"
+        "4 8 y[{0},{1}] = exp(x[{0},{1}] - m[{0}])\n4:u z[{0}] = q[{0}]", "", [],
+        "rebase_exponent(c2, maximum=q)",
+    ),
+    "PD-T311": (
+        "4 y[{0}] = x[{0}] + 1\n4 z[{0}] = x[{0}]", "", [], "stage_expression(c0, before=s1, term=0)",
+    ),
+    "PD-T312": ("4 y[{0}] = x[{0}] + 1", "", [], "stage_expression(c0, before=c0, term=1)"),
+    "PD-T313": (
+        "t[0] = 0\n8\n| t[0] += x[{0}]\n| y[{0}] = t[0] * 2", "", [],
+        "stage_expression(c2, before=s0, term=0)",
+    ),
+    "PD-T314": ("4:v y[{0}] = x[{0}] + 1", "", [], "stage_expression(c0, before=c0, term=0)"),
+    "PD-T315": (HUGE.replace("= x", "= 1 / x"), "", [], "stage_expression(c0, before=s0, term=0)"),
+    "PD-T316": (
+        REGISTER.replace("= r", "= 2 * r"), "", [], "stage_expression(c1, before=s1, term=0)",
     ),
     "PD-T244": (HUGE.replace("= x", "= 1 / x"), "", [], "stage_reciprocal(s0, array=x)"),
 }  # fmt: skip

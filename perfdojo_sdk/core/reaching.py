@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from perfdojo_sdk.core.dependence import may_meet
 from perfdojo_sdk.core.expression import Access, Index, Literal, Read
-from perfdojo_sdk.core.program import Buffer, Occurrence, Path, Program, Scope, Statement
+from perfdojo_sdk.core.program import Buffer, Occurrence, Path, Program, Statement
 from perfdojo_sdk.core.validate import common_depth
 
 
@@ -220,8 +220,8 @@ def disturbance(program: Program, found: Reduction, identity: float) -> Occurren
     first, last = writes
     value, zeroed = start.statement.value, start.statement.target
     both = shared(start, step)
-    covers = both >= common and matching_instance(zeroed.subscripts, start, target.subscripts, step)
-    if not covers or not isinstance(value, Literal) or value.value != identity:
+    zero = matching_instance(zeroed.subscripts, start, target.subscripts, step)
+    if both < common or zero is None or not isinstance(value, Literal) or value.value != identity:
         return first
     for level in range(common, both):
         for sign in "<>":

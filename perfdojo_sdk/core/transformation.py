@@ -100,9 +100,14 @@ class PartialCombine:
 
 @dataclass(frozen=True)
 class ScaledCombine:
-    """A new accumulation ``whole += partial * factor``: the factor of every term of ``statement``."""
+    """A new accumulation ``whole += partial * factor``: a factor that all terms of ``statement`` had.
+
+    It stands right after the scopes that it does not share with ``statement``.
+    """
 
     statement: str
+    factors: tuple[int, ...]
+    """Which factors of the old product, counted from the left."""
 
 
 @dataclass(frozen=True)

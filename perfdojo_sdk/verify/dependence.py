@@ -41,7 +41,15 @@ from perfdojo_sdk.core.transformation import (
 )
 from perfdojo_sdk.verify.flow import Mode
 from perfdojo_sdk.verify.instances import Place, ProgramSets
-from perfdojo_sdk.verify.laws import SQUARES, check_squares
+from perfdojo_sdk.verify.laws import (
+    EXPONENT,
+    FACTOR,
+    SQUARES,
+    Group,
+    check_factor,
+    check_flow_of_parts,
+    check_squares,
+)
 from perfdojo_sdk.verify.races import check_races, check_written
 from perfdojo_sdk.verify.sets import Refuted, Session, isl, sample, writers
 from perfdojo_sdk.verify.tracing import Origins, Tracer
@@ -214,6 +222,32 @@ def _beneath(reader: str, term: _Term) -> _Term:
     return term._replace(arguments=tuple(_beneath(reader, a) for a in term.arguments))
 
 
+def _factors(term: _Term) -> list[_Term]:
+    """The factors of a product, from the left."""
+    if term.head[:2] == ("operation", "mul"):
+        return [f for a in term.arguments for f in _factors(a)]
+    return [term]
+
+
+def _rebased(new: ProgramSets, old: _Term, term: _Term) -> list[tuple[_Term, _Term]]:
+    """(x, x') and (m, m') where old is exp(x - m) and term is exp(x' - q) * exp(q - m')."""
+    if term.head[:2] != ("operation", "mul"):
+        return []
+    differences = [t.arguments[0] for t in (old, *term.arguments) if t.head[:2] == ("operation", "exp")]
+    if len(differences) != 3 or any(d.head[:2] != ("operation", "sub") for d in differences):
+        return []
+    before, first, second = differences
+    middle = [first.arguments[1], second.arguments[0]]
+    if any(len(t.path) != 1 for t in middle):
+        return []
+    # Reads of one element by one instance.
+    left, right = (new.leaf(t.path[0]) for t in middle)
+    same = left == right and middle[0].path[0].rpartition("_")[0] == middle[1].path[0].rpartition("_")[0]
+    if not same:
+        return []
+    return [(before.arguments[0], first.arguments[0]), (before.arguments[1], second.arguments[1])]
+
+
 def _scales(value: Expression) -> bool:
     """Whether the value is an element times something."""
     return isinstance(value, Operation) and value.name == "mul" and isinstance(value.arguments[0], Read)
@@ -345,9 +379,9 @@ class _Step:
     def _pairs(self, tracer: Tracer) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
         """Old readers, and the new readers to follow to the same value."""
         fixes = {
-            origin.statement: self.new.places[statement]
+            origin.statement: (self.new.places[statement], origin)
             for statement, origin in self.origins.relation.items()
-            if isinstance(origin, Correction)
+            if isinstance(origin, (Correction, ScaledCombine))
         }
         for name, origin in self.origins.instances.items():
             place, old = self.new.by_name[name], self.old.places[origin.statement]
@@ -357,8 +391,13 @@ class _Step:
             if place.statement.dtype != old.statement.dtype:
                 raise Refuted(f"{described} has another dtype than {was}")
             if place.statement.id in fixes:
-                self._need(SQUARES, described)
-                yield from check_squares(tracer, old, place, fixes.pop(place.statement.id))
+                fix, law = fixes.pop(place.statement.id)
+                if isinstance(law, Correction):
+                    self._need(SQUARES, described)
+                    yield from check_squares(tracer, old, place, fix)
+                else:
+                    self._need(FACTOR, described)
+                    yield from self._factored(tracer, old, place, fix, law.factors)
                 continue
             inlined = frozenset(self.old.places[d].name for d in origin.inlined if d in self.old.places)
             before = _term(old.name, old.statement.value, partial(_undefined, self.old, inlined))
@@ -369,8 +408,27 @@ class _Step:
             yield from (pair for pair in found if pair is not None)
         for array in self.new.program.outputs:
             yield (f"F_{array}",), (f"F_{array}",)
-        for statement, fix in fixes.items():
+        for statement, (fix, _) in fixes.items():
             raise Refuted(f"{self.new.describe(fix.statement.id)} corrects {statement}, which is not there")
+
+    def _factored(
+        self, tracer: Tracer, old: Place, place: Place, combine: Place, moved: tuple[int, ...]
+    ) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+        """Pairs of readers of the factors that stayed; those that moved behind the sum are compared."""
+        group = Group(tracer, place, combine)
+        check_flow_of_parts(group)
+        before = _factors(_term(old.name, old.statement.value, _leaf))
+        kept = [term for k, term in enumerate(before) if k not in moved]
+        gone = [term for k, term in enumerate(before) if k in moved]
+        after = _factors(_term(place.name, place.statement.value, partial(_defined, tracer)))
+        scale = _factors(_term(combine.name, combine.statement.value, _leaf).arguments[1])
+        found = [pair for a, b in zip(kept, after, strict=False) for pair in self._match(a, b)]
+        scaled = [pair for a, b in zip(gone, scale, strict=False) for pair in self._match(a, b)]
+        if None in (*found, *scaled) or (len(kept), len(gone)) != (len(after), len(scale)):
+            raise Refuted(f"{self.new.describe(place.statement.id)} and its factor are another product")
+        for one, other in filter(None, scaled):
+            check_factor(group, one[0], other[0])
+        yield from filter(None, found)
 
     def _need(self, law: str, described: str) -> None:
         if law not in self.laws:
@@ -384,6 +442,10 @@ class _Step:
             if old.path:
                 yield old.path, new.path
             for a, b in zip(old.arguments, new.arguments, strict=True):
+                yield from self._match(a, b)
+            return
+        if EXPONENT in self.laws and (parts := _rebased(self.new, old, new)):
+            for a, b in parts:
                 yield from self._match(a, b)
             return
         divides = old.head[:2] == ("operation", "div") and new.head == ("operation", "mul", old.head[2])

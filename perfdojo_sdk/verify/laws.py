@@ -15,6 +15,8 @@ from perfdojo_sdk.verify.instances import Place
 from perfdojo_sdk.verify.sets import Refuted, isl, iterators, with_writers, writers
 from perfdojo_sdk.verify.tracing import Tracer, other_operations
 
+EXPONENT = "exp(a)*exp(b) = exp(a+b)"
+FACTOR = "a*c + b*c = (a+b)*c"
 SQUARES = "sum((x-c)^2) = sum((x-m)^2) + n*(m-c)^2"
 
 Pairs: TypeAlias = list[tuple[tuple[str, ...], tuple[str, ...]]]
@@ -67,6 +69,33 @@ class Group:
         )
         if not mine.is_equal(self.map.apply_range(theirs)):
             raise Refuted(f"{self.tell(self.whole)}: the cell is changed otherwise in between")
+
+
+# -- factors ---------------------------------------------------------------------------------------
+
+
+def check_flow_of_parts(group: Group) -> None:
+    """The group's terms reach the statement that scales them, all of them, and nothing else does."""
+    new, term, whole = group.new, group.term.name, group.whole.name
+    for reader in new.flow_of:
+        if reader.endswith("_t"):
+            continue
+        seen = new.seen(reader, "terms")
+        if reader != f"{whole}_0":
+            if term in writers(seen):
+                raise Refuted(f"{new.reader_text(reader)} and sees terms that lack a factor")
+            continue
+        entered = group.tracer.enter(reader).apply_range(seen)
+        others = writers(seen) - {term} - group.tracer.starts
+        if others or not with_writers(entered, {term}).is_equal(group.map.reverse()):
+            raise Refuted(f"{group.tell(group.whole)} does not scale the sum of {group.tell(group.term)}")
+
+
+def check_factor(group: Group, old_reader: str, whole_reader: str) -> None:
+    """The factor behind the sum is, for every term of the group, the one that the term had."""
+    known = group.tracer.old.seen(old_reader, group.tracer.mode)
+    number = int(whole_reader.rpartition("_")[2])
+    group.tracer.equal(old_reader, f"{group.term.name}_0", group.as_reader(0, number), known)
 
 
 # -- squares ---------------------------------------------------------------------------------------

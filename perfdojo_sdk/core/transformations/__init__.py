@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from perfdojo_sdk.core.transformation import Transformation
 from perfdojo_sdk.core.transformations.annotate import AnnotateScope
-from perfdojo_sdk.core.transformations.inlining import InlineDefinition, RemoveDead
-from perfdojo_sdk.core.transformations.laws import RebaseSquares
+from perfdojo_sdk.core.transformations.inlining import InlineDefinition, RemoveDead, StageExpression
+from perfdojo_sdk.core.transformations.laws import FactorReduction, RebaseExponent, RebaseSquares
 from perfdojo_sdk.core.transformations.reductions import SplitReduction
 from perfdojo_sdk.core.transformations.scopes import (
     FissionScope,
@@ -44,6 +44,9 @@ GENERIC: Mapping[str, Transformation] = {
         SplitReduction(),
         InlineDefinition(),
         RemoveDead(),
+        StageExpression(),
+        FactorReduction(),
+        RebaseExponent(),
         RebaseSquares(),
     )
 }

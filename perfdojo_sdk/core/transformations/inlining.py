@@ -6,10 +6,21 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.expression import Access, Expression, Read, Renumbering, map_expression
-from perfdojo_sdk.core.program import Node, Program, Scope, Statement
+from perfdojo_sdk.core.expression import (
+    Access,
+    Cast,
+    Expression,
+    Index,
+    IndexValue,
+    Operation,
+    Read,
+    Renumbering,
+    map_expression,
+)
+from perfdojo_sdk.core.program import Buffer, Dimension, Node, Path, Program, Scope, Statement, fresh
 from perfdojo_sdk.core.reaching import Spot, change_between, matching_instance, one_instance_each, shared
 from perfdojo_sdk.core.transformation import (
+    Definition,
     Instance,
     Move,
     Parameter,
@@ -21,6 +32,7 @@ from perfdojo_sdk.core.transformation import (
     Transformation,
 )
 from perfdojo_sdk.core.transformations.scopes import levels
+from perfdojo_sdk.core.transformations.staging import MAX_STAGED_CELLS, Form
 from perfdojo_sdk.core.transformations.storage import temporaries, words_only
 from perfdojo_sdk.core.validate import violations
 
@@ -232,6 +244,206 @@ class InlineDefinition(Transformation):
     def relation(self, site: Site, result: Program) -> Relation:
         definition, mine = _definition(site).statement.id, site.statement.id
         return {mine: Instance(mine, levels(site.level), inlined=(definition,))}
+
+
+# -- stage_expression ------------------------------------------------------------------------------
+
+
+def value_levels(value: Expression) -> frozenset[int]:
+    """The levels whose iterators a value depends on."""
+    if isinstance(value, IndexValue):
+        return frozenset(value.index.coefficients)
+    if isinstance(value, Read):
+        return frozenset(value.access.levels)
+    return frozenset(level for argument in _arguments(value) for level in value_levels(argument))
+
+
+def _arguments(value: Expression) -> tuple[Expression, ...]:
+    if isinstance(value, Operation):
+        return value.arguments
+    return (value.argument,) if isinstance(value, Cast) else ()
+
+
+def terms(value: Expression) -> tuple[Expression, ...]:
+    """The operations and casts of a value, each before its own arguments."""
+    inner = tuple([t for argument in _arguments(value) for t in terms(argument)])
+    return (value, *inner) if _arguments(value) else inner
+
+
+def substitute(value: Expression, old: Expression, new: Expression) -> Expression:
+    """The value with every ``old`` in it replaced."""
+    if value == old:
+        return new
+    if isinstance(value, Operation):
+        return replace(value, arguments=tuple([substitute(a, old, new) for a in value.arguments]))
+    if isinstance(value, Cast):
+        return replace(value, argument=substitute(value.argument, old, new))
+    return value
+
+
+def _around(site: Site) -> Refusal | None:
+    """Where the value will be computed: in front of the statement or of a scope around it."""
+    for depth in range(1, len(site.path) + 1):
+        if site.program.node(site.path[:depth]).id == site.move["before"]:
+            site.scratch["before"] = site.path[:depth]
+            return None
+    return Refusal.of(site.statement.id, "", before=site.move["before"])
+
+
+def _term_exists(site: Site) -> Refusal | None:
+    found = terms(site.statement.value)
+    if not 0 <= site.move["term"] < len(found):
+        return Refusal.of(site.statement.id, "", term=site.move["term"], count=len(found))
+    site.scratch["value"] = found[site.move["term"]]
+    return None
+
+
+def _before(site: Site) -> Path:
+    path: Path = site.scratch["before"]
+    return path
+
+
+def _value(site: Site) -> Expression:
+    value: Expression = site.scratch["value"]
+    return value
+
+
+def _operands_not_written(site: Site) -> Refusal | None:
+    """Inside the scope, nothing writes what the value is made of."""
+    node, buffer_of = site.program.node(_before(site)), site.program.buffer_of
+    if isinstance(node, Statement):
+        return None
+    operands = {buffer_of[read.array].name for read in _value(site).reads}
+    for touches in node.touches.values():
+        for touch in touches:
+            if touch.writes and buffer_of[touch.access.array].name in operands:
+                return Refusal.of(touch.statement.id, touch.access.text, write=touch.access.text)
+    return None
+
+
+def _room_for_a_statement(site: Site) -> Refusal | None:
+    above = site.program.ancestors(_before(site))
+    if above and site.dialect.is_lockstep(above[-1].suffix):
+        return Refusal.of(above[-1].id, above[-1].head, head=above[-1].head)
+    return None
+
+
+def _staged_form(site: Site) -> Form:
+    """Every iterator of the value as a dimension."""
+    used = [Index.level(level) for level in sorted(value_levels(_value(site)))]
+    return Form.of(Access("", tuple(used)), len(_before(site)) - 1, site.outer_sizes)
+
+
+def _stage_bounded(site: Site) -> Refusal | None:
+    cells = 1
+    for level in value_levels(_value(site)):
+        cells *= site.outer_sizes[level]
+    if cells <= MAX_STAGED_CELLS:
+        return None
+    return Refusal.of(site.statement.id, "", cells=cells, most=MAX_STAGED_CELLS)
+
+
+def _named(site: Site) -> Program:
+    value, form, path = _value(site), _staged_form(site), _before(site)
+    program, statement = site.program, site.statement
+    name = fresh(f"{statement.target.array}_v", program.names)
+    sizes = (*(site.outer_sizes[level] for level in form.outer), *form.sizes)
+    buffer = Buffer(
+        name, value.dtype, tuple(map(Dimension, sizes)), site.dialect.default_location, (name,)
+    )
+    used = sorted(value_levels(value))
+    compact = {level: form.element[k] for k, level in enumerate(used)}
+    forms = [compact.get(level, Index.level(level)) for level in range(len(site.outer_sizes))]
+    inside = value.renumbered(Renumbering(forms))
+    define = Statement(Access(name, form.element), inside, None, value.dtype)
+    read = Read(Access(name, tuple([Index.level(level) for level in used])), value.dtype)
+    changed = replace(statement, value=substitute(statement.value, value, read))
+    result = program.with_new_buffer(buffer).replaced(site.path, (changed,))
+    return result.replaced(path, (form.nest(define, name, program.paths), result.node(path)))
+
+
+class StageExpression(Transformation):
+    """Give a part of a value a buffer of its own, computed before the statement or a scope around it.
+
+    ``term`` counts the operations of the value from 0, each before its own arguments. Before a scope
+    whose iterator the term does not use, it is computed once instead of in every iteration.
+
+    before:
+        4 8 y[{0},{1}] = x[{0},{1}] * exp(c[{0}] + 1)
+    after: stage_expression(c0, before=s1, term=1)
+        4
+        | y_v[{0}] = exp(c[{0}] + 1)
+        | 8 y[{0},{1}] = x[{0},{1}] * y_v[{0}]
+    """
+
+    name = "stage_expression"
+    place = "statement"
+    parameters = (
+        Parameter("before", str, "id of the statement, or of a scope around it, to compute the term before"),
+        Parameter("term", int, "which operation of the value, from 0"),
+    )
+    requirements = (
+        Requirement(
+            "PD-T311",
+            "the place to compute the value is not around the statement",
+            "{before} is neither the statement nor a scope around it",
+            "name the statement or a scope that it stands in",
+            _around,
+        ),
+        Requirement(
+            "PD-T312",
+            "there is no such operation",
+            "the value has {count} operations, counted from 0; {term} is none of them",
+            "count the operations from 0, each before its own arguments",
+            _term_exists,
+        ),
+        Requirement(
+            "PD-T313",
+            "the scope writes an operand",
+            "{write} changes it after the value would have been computed",
+            "compute the value before an inner scope or the statement",
+            _operands_not_written,
+            semantic=True,
+        ),
+        Requirement(
+            "PD-T314",
+            "a lockstep scope holds one statement",
+            "{head} cannot take a second statement",
+            "compute the value before the lockstep scope",
+            _room_for_a_statement,
+        ),
+        Requirement(
+            "PD-T315",
+            "the new buffer is too large",
+            "it would take {cells} cells, {most} are allowed",
+            "compute the value before an inner scope that needs fewer iterators",
+            _stage_bounded,
+        ),
+        Requirement(
+            "PD-T316",
+            "the target does not allow the new accesses",
+            "{what}",
+            "play the move before annotating scopes and setting locations",
+            lambda site: well_formed(site, _named(site)),
+        ),
+    )
+
+    def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
+        for path, node in program.walk():
+            if isinstance(node, Statement):
+                for term in range(len(terms(node.value))):
+                    for before in (node.id, *[scope.id for scope in program.ancestors(path)]):
+                        yield Move(self.name, node.id, (("before", before), ("term", term)))
+
+    def rewrite(self, site: Site) -> Program:
+        return _named(site)
+
+    def relation(self, site: Site, result: Program) -> Relation:
+        return {
+            node.id: Definition()
+            for _, node in result.walk()
+            if isinstance(node, Statement) and node.id not in site.program.paths
+        }
 
 
 # -- remove_dead -----------------------------------------------------------------------------------

@@ -17,7 +17,16 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.expression import IDENTITY, Access, Expression, Index, Literal, Operation, Read
+from perfdojo_sdk.core.expression import (
+    IDENTITY,
+    Access,
+    Cast,
+    Expression,
+    Index,
+    Literal,
+    Operation,
+    Read,
+)
 from perfdojo_sdk.core.program import Buffer, Dimension, Program, Statement, fresh
 from perfdojo_sdk.core.reaching import (
     Reduction,
@@ -34,16 +43,20 @@ from perfdojo_sdk.core.transformation import (
     Kind,
     Move,
     Parameter,
+    PartialStart,
     Refusal,
     Relation,
     Requirement,
+    ScaledCombine,
     Site,
     Transformation,
 )
-from perfdojo_sdk.core.transformations.inlining import well_formed
+from perfdojo_sdk.core.transformations.inlining import here, substitute, value_levels, well_formed
 from perfdojo_sdk.core.transformations.reductions import one_chain, with_statement
 from perfdojo_sdk.core.transformations.scopes import scopes
 
+EXPONENT_LAW = "exp(a)*exp(b) = exp(a+b)"
+FACTOR_LAW = "a*c + b*c = (a+b)*c"
 SQUARES_LAW = "sum((x-c)^2) = sum((x-m)^2) + n*(m-c)^2"
 
 # -- the reduction of an array over the same elements ----------------------------------------------
@@ -255,7 +268,7 @@ class RebaseSquares(Transformation):
             difference = _difference(statement) if statement else None
             if difference is None:
                 continue
-            for array in _sums_of(program, difference.arguments[0]):
+            for array in _reduced(program, "add", {r.array for r in difference.reads}):
                 yield Move(self.name, scope.id, (("sum", array),))
 
     def rewrite(self, site: Site) -> Program:
@@ -270,16 +283,15 @@ class RebaseSquares(Transformation):
         }
 
 
-def _sums_of(program: Program, element: Expression) -> Iterator[str]:
-    """Arrays into which elements of the same array are added."""
-    assert isinstance(element, Read)
+def _reduced(program: Program, operation: str, elements: set[str]) -> Iterator[str]:
+    """Arrays that accumulate elements of one of these arrays."""
     found = dict.fromkeys(
         leaf.statement.target.array
         for node in program.body
         for leaf in node.leaves
-        if leaf.statement.accumulate == "add"
+        if leaf.statement.accumulate == operation
         and isinstance(leaf.statement.value, Read)
-        and leaf.statement.value.access.array == element.access.array
+        and leaf.statement.value.access.array in elements
     )
     yield from found
 
@@ -316,3 +328,265 @@ def _rebased_squares(site: Site) -> Program:
 def _square(left: Read, right: Read) -> Operation:
     difference = Operation("sub", (left, right), left.dtype)
     return Operation("mul", (difference, difference), left.dtype)
+
+
+# -- factor_reduction ------------------------------------------------------------------------------
+
+
+def factors(value: Expression) -> tuple[Expression, ...]:
+    """The factors of a product, from the left; a single one where the value is no product."""
+    if isinstance(value, Operation) and value.name == "mul":
+        return tuple([f for a in value.arguments for f in factors(a)])
+    return (value,)
+
+
+def product(parts: list[Expression]) -> Expression:
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = Operation("mul", (whole, part), whole.dtype)
+    return whole
+
+
+def _sums_products(site: Site) -> Refusal | Kind:
+    _, statement = one_chain(site.scope)
+    refusal = Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
+    if statement is None or statement.accumulate != "add":
+        return refusal
+    parts = factors(statement.value)
+    fixed = [k for k, part in enumerate(parts) if max(value_levels(part), default=-1) < site.level]
+    target = max(statement.target.levels, default=-1)
+    if target >= site.level or not fixed or len(fixed) == len(parts):
+        return refusal
+    site.scratch["statement"], site.scratch["fixed"] = statement, tuple(fixed)
+    return Kind.DECLARED_LAW
+
+
+def _only_added(site: Site) -> Refusal | None:
+    """The sum is neither read by its own terms nor part of another kind of accumulation."""
+    statement: Statement = site.scratch["statement"]
+    buffer = site.program.buffer_of[statement.target.array]
+    for read in statement.reads:
+        if site.program.buffer_of[read.array] is buffer:
+            return Refusal.of(statement.id, read.text, target=statement.target.text, other=read.text)
+    return None
+
+
+def _one_operation(site: Site) -> Refusal | None:
+    statement: Statement = site.scratch["statement"]
+    buffer = site.program.buffer_of[statement.target.array]
+    for o in site.program.occurrences[buffer.name]:
+        if o.writes and o.statement.accumulate not in (None, "add"):
+            return Refusal.of(o.statement.id, o.access.text, other=o.statement.text)
+    return None
+
+
+def _factored(site: Site) -> Program:
+    statement: Statement = site.scratch["statement"]
+    fixed, taken = site.scratch["fixed"], site.program.paths
+    name, dtype = _factored_name(site), statement.dtype
+    used = {*statement.target.levels, *value_levels(statement.value)}
+    dims = sorted([level for level in used if level < site.level])
+    sizes = tuple([Dimension(site.outer_sizes[level]) for level in dims])
+    buffer = Buffer(name, dtype, sizes, site.dialect.default_location, (name,))
+    partial = Access(name, tuple([Index.level(level) for level in dims]))
+    parts = factors(statement.value)
+    start = Statement(partial, Literal(IDENTITY["add"], dtype), None, dtype, fresh(f"{name}.in", taken))
+    value = product([p for k, p in enumerate(parts) if k not in fixed])
+    inner = replace(statement, target=partial, value=value)
+    scaled = Operation("mul", (Read(partial, dtype), product([parts[k] for k in fixed])), dtype)
+    combine = Statement(statement.target, scaled, "add", dtype, fresh(f"{name}.out", taken))
+    nodes = (start, with_statement(site.scope, inner), combine)
+    return site.program.with_new_buffer(buffer).replaced(site.path, nodes)
+
+
+def _factored_name(site: Site) -> str:
+    statement: Statement = site.scratch["statement"]
+    return fresh(f"{statement.target.array}_f", site.program.names)
+
+
+class FactorReduction(Transformation):
+    """Add terms up first and multiply once by the factors that all of them share.
+
+    before:
+        4
+        | s[{0}] = 0
+        | 8 s[{0}] += x[{0},{1}] * c[{0}]
+    after: factor_reduction(s1)
+        4
+        | s[{0}] = 0
+        | s_f[{0}] = 0
+        | 8 s_f[{0}] += x[{0},{1}]
+        | s[{0}] += s_f[{0}] * c[{0}]
+    """
+
+    name = "factor_reduction"
+    place = "scope"
+    requirements = (
+        Requirement(
+            "PD-T291",
+            "the scope is no sum of products with a common factor",
+            "{head} is not a perfect nest around one s += a * c whose s and c are the same in all iterations",
+            "separate the sum with fission_scope, or name a scope further in",
+            _sums_products,
+            law=FACTOR_LAW,
+        ),
+        Requirement(
+            "PD-T292",
+            "the terms depend on the sum",
+            "{other} reads what is being added to {target}",
+            "keep the order",
+            _only_added,
+            semantic=True,
+        ),
+        Requirement(
+            "PD-T293",
+            "the result is accumulated in other ways too",
+            "{other} is of another kind, so the order of the two counts",
+            "give the sum an array of its own with stage_write",
+            _one_operation,
+        ),
+    )
+
+    def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
+        for _, scope in scopes(program):
+            _, statement = one_chain(scope)
+            if statement and statement.accumulate == "add" and len(factors(statement.value)) > 1:
+                yield Move(self.name, scope.id)
+
+    def rewrite(self, site: Site) -> Program:
+        return _factored(site)
+
+    def relation(self, site: Site, result: Program) -> Relation:
+        name, taken = _factored_name(site), site.program.paths
+        statement: Statement = site.scratch["statement"]
+        return {
+            fresh(f"{name}.in", taken): PartialStart(),
+            fresh(f"{name}.out", taken): ScaledCombine(statement.id, site.scratch["fixed"]),
+        }
+
+
+# -- rebase_exponent -------------------------------------------------------------------------------
+
+
+def _exponentials(value: Expression) -> Iterator[Operation]:
+    """Every ``exp(x - m)`` of an element x in a value."""
+    if isinstance(value, Operation):
+        for argument in value.arguments:
+            yield from _exponentials(argument)
+            inner = argument
+            if value.name == "exp" and isinstance(inner, Operation) and inner.name == "sub":
+                if isinstance(inner.arguments[0], Read):
+                    yield value
+    elif isinstance(value, Cast):
+        yield from _exponentials(value.argument)
+
+
+def _has_maximum(site: Site) -> Refusal | Kind:
+    array, reader = site.move["maximum"], here(site)
+    for found in _exponentials(reader.statement.value):
+        element, other = _exponent(found)
+        if isinstance(other, Read) and other.access.array == array:
+            continue
+        if _find_reduction(site, array, "max", element.access, reader):
+            site.scratch["exponential"] = found
+            return Kind.DECLARED_LAW
+    return Refusal.of(reader.statement.id, "", array=array)
+
+
+def _exponent(exponential: Operation) -> tuple[Read, Expression]:
+    """x and m of exp(x - m)."""
+    difference = exponential.arguments[0]
+    assert isinstance(difference, Operation)
+    element, other = difference.arguments
+    assert isinstance(element, Read)
+    return element, other
+
+
+def _only_the_maximum(site: Site) -> Refusal | None:
+    write = disturbance(site.program, _reduction(site), IDENTITY["max"])
+    if write is None:
+        return None
+    words = {"array": site.move["maximum"], "write": write.access.text}
+    return Refusal.of(write.statement.id, write.access.text, **words)
+
+
+def _maximised_unchanged(site: Site) -> Refusal | None:
+    element, _ = _exponent(site.scratch["exponential"])
+    return _changed_since(site, element.access)
+
+
+def _rebased_exponent(site: Site) -> Statement:
+    found: Operation = site.scratch["exponential"]
+    element, other = _exponent(found)
+    dtype = found.dtype
+    middle = Read(_result(site), dtype)
+
+    def exponential(a: Expression, b: Expression) -> Operation:
+        return Operation("exp", (Operation("sub", (a, b), dtype),), dtype)
+
+    rebased = Operation("mul", (exponential(element, middle), exponential(middle, other)), dtype)
+    return replace(site.statement, value=substitute(site.statement.value, found, rebased))
+
+
+class RebaseExponent(Transformation):
+    """Take the exponential relative to a maximum that is known already: exp(x-m) = exp(x-q)*exp(q-m).
+
+    ``maximum`` holds the largest of a block of elements that x belongs to, so x - q is never
+    positive. Where all elements of a block are -inf, the result is NaN.
+
+    before:
+        4
+        | q[{0}] = -inf
+        | 8 q[{0}] max= x[{0},{1}]
+        | 8 y[{0},{1}] = exp(x[{0},{1}] - m[0]) + q[{0}]
+    after: rebase_exponent(c2, maximum=q)
+        4
+        | q[{0}] = -inf
+        | 8 q[{0}] max= x[{0},{1}]
+        | 8 y[{0},{1}] = exp(x[{0},{1}] - q[{0}]) * exp(q[{0}] - m[0]) + q[{0}]
+    """
+
+    name = "rebase_exponent"
+    place = "statement"
+    parameters = (Parameter("maximum", str, "the array that holds the maximum of a block"),)
+    requirements = (
+        Requirement(
+            "PD-T301",
+            "the array holds no maximum over a block with this element",
+            "no exp(x - m) stands here whose x a statement before it took into {array} with max=",
+            "name an array that x was taken into with max=, other than m itself",
+            _has_maximum,
+            law=EXPONENT_LAW,
+        ),
+        Requirement(
+            "PD-T302",
+            "the array holds something else besides the maximum",
+            "because of {write}, x may exceed {array} so far that exp overflows",
+            "give the other value an array of its own",
+            _only_the_maximum,
+        ),
+        Requirement(
+            "PD-T303",
+            "the elements may have changed since the maximum was taken",
+            "{write} may change {element} in between, and exp of the difference may overflow",
+            "move that write out from between the two",
+            _maximised_unchanged,
+        ),
+        Requirement(
+            "PD-T304",
+            "the target does not allow the new accesses",
+            "{what}",
+            "play the move before annotating scopes and setting locations",
+            lambda site: well_formed(site, site.program.replaced(site.path, (_rebased_exponent(site),))),
+        ),
+    )
+
+    def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
+        for _, node in program.walk():
+            if isinstance(node, Statement):
+                elements = {_exponent(e)[0].access.array for e in _exponentials(node.value)}
+                for array in _reduced(program, "max", elements) if elements else ():
+                    yield Move(self.name, node.id, (("maximum", array),))
+
+    def rewrite(self, site: Site) -> Program:
+        return site.program.replaced(site.path, (_rebased_exponent(site),))
