@@ -38,7 +38,7 @@ class _Writer:
 
     def write(self, statements: int) -> Program:
         nests = (self.elementwise, self.elementwise, self.reduction, self.reduction, self.update,
-                 self.window, self.scalar, self.pair, self.overwrite, self.statistic)  # fmt: skip
+                 self.window, self.scalar, self.pair, self.overwrite, *[self.statistic] * 3)  # fmt: skip
         while self.count < statements:
             self.rng.choice(nests)()
         outputs = [self.locals[-1], *(a for a in self.locals[:-1] if self.rng.random() < 0.25)]
