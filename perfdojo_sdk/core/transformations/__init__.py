@@ -8,6 +8,7 @@ from perfdojo_sdk.core.transformation import Transformation
 from perfdojo_sdk.core.transformations.annotate import AnnotateScope
 from perfdojo_sdk.core.transformations.inlining import InlineDefinition, RemoveDead, StageExpression
 from perfdojo_sdk.core.transformations.laws import FactorReduction, RebaseExponent, RebaseSquares
+from perfdojo_sdk.core.transformations.ranges import SplitRange
 from perfdojo_sdk.core.transformations.reductions import SplitReduction
 from perfdojo_sdk.core.transformations.scopes import (
     FissionScope,
@@ -48,6 +49,7 @@ GENERIC: Mapping[str, Transformation] = {
         FactorReduction(),
         RebaseExponent(),
         RebaseSquares(),
+        SplitRange(),
     )
 }
 
