@@ -306,7 +306,26 @@ def test_build_library_then_bench(cli: Cli, tmp_path: Path) -> None:
 def test_bench_and_show_a_game(cli: Cli) -> None:
     timed = cli("bench", "toy_scale[64]", "--json", plugins="toy").data
     assert timed["median_s"] > 0 and timed["provenance"] == "measured"
-    assert "pd_toy_scale(" in cli("show", "toy_scale[64]", "--as", "source", plugins="toy").out
+    assert "pd_toy_scale(" in cli("show", "toy_scale[64]", "--as", "code", plugins="toy").out
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--as", "math"), "m[i]   = max  x[i,j]          i < 8"),
+        (("--as", "math", "--format", "latex"), r"s_{i} &= \sum_{0 \le j < 16} e_{i,j}"),
+        (("--as", "graph"), "<svg xmlns="),
+        (("--as", "graph", "--format", "dot"), 'digraph "softmax" {'),
+        (("--as", "code"), "int pd_softmax(const float *restrict x"),
+    ],
+)
+def test_show_the_faces_of_a_program(cli: Cli, options: tuple[str, ...], words: str) -> None:
+    assert words in cli("show", SMALL, *options).out
+
+
+def test_a_face_has_its_own_formats(cli: Cli) -> None:
+    outcome = cli("show", SMALL, "--as", "math", "--format", "svg")
+    assert outcome.code == 2 and "unicode, latex" in outcome.err
 
 
 def test_verify(cli: Cli) -> None:
