@@ -21,6 +21,8 @@ COMMANDS: Mapping[str, str] = {
     "moves": "list the legal moves, or all of them with the reason for refusing",
     "apply": "play a move and save the game",
     "undo": "take one move out of a saved game and keep the later ones",
+    "redo": "put back what `undo` took out of a saved game",
+    "insert": "play a move in the middle of a saved game and keep the later ones",
     "replay": "play a saved game again from its initial program",
     "explain": "say why a move is or is not legal, or what an error code means",
     "targets": "list the targets, and which of them this machine can run",
