@@ -43,23 +43,24 @@ class SaveError(DojoError):
     """A saved game cannot be read or written."""
 
 
+class SavedTaken(Strict):
+    """A move that was taken out, with its number before."""
+
+    number: Annotated[int, Field(strict=True, ge=0, lt=MAX_MOVES)]
+    move: SavedMove
+
+
 class SavedUndone(Strict):
     """The file form of :class:`Undone`."""
 
-    positions: tuple[Annotated[int, Field(strict=True, ge=0, lt=MAX_MOVES)], ...] = Field(
-        max_length=MAX_MOVES
-    )
-    moves: tuple[SavedMove, ...] = Field(max_length=MAX_MOVES)
+    taken: tuple[SavedTaken, ...] = Field(min_length=1, max_length=MAX_MOVES)
 
     @staticmethod
     def of(undone: Undone) -> dict[str, object]:
-        return {
-            "positions": [position for position, _ in undone.moves],
-            "moves": [move.as_json() for _, move in undone.moves],
-        }
+        return {"taken": [{"number": n, "move": move.as_json()} for n, move in undone.moves]}
 
     def undone(self) -> Undone:
-        return Undone(tuple(zip(self.positions, (move.move() for move in self.moves))))
+        return Undone(tuple((each.number, each.move.move()) for each in self.taken))
 
 
 class SavedGame(Strict):

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT, Dialect
 from perfdojo_sdk.core.errors import Place, ProgramError, closest
@@ -41,6 +41,9 @@ from perfdojo_sdk.core.validate import Violation, violations
 MAX_CHARACTERS = 1_000_000
 MAX_LINES = 10_000
 MAX_NAME = 64
+#: Most operations one inside the other; a sum of n terms is n - 1 of them. Everything that walks an
+#: expression may call itself that often.
+MAX_HEIGHT = 128
 MAX_NUMBER = 2**31 - 1
 MAX_CELLS = 2**40
 
@@ -266,6 +269,22 @@ def _dimensions(line: _Line, dialect: Dialect) -> tuple[Dimension, ...]:
     return tuple(dimensions)
 
 
+def _height(value: Expression) -> int:
+    """How many operations of a value are one inside the other, found without recursion."""
+    level: list[Any] = [value]
+    height = 0
+    while level:
+        level = [
+            child
+            for node in level
+            for part in vars(node).values()
+            for child in (part if isinstance(part, tuple) else (part,))
+            if isinstance(child, Expression)
+        ]
+        height += bool(level)
+    return height
+
+
 class _Tree:
     """The indented part. Ids number scopes (``s0`` ...) and statements (``c0`` ...) in order."""
 
@@ -356,6 +375,8 @@ class _Tree:
         else:
             line.expect("=")
         value = self._sum(line, depth, dtype)
+        if _height(value) > MAX_HEIGHT:
+            line.fail("PD-P003", f"an expression nests deeper than {MAX_HEIGHT} operations", 1)
         return Statement(target, value, accumulate, dtype, identifier)
 
     def _access(self, line: _Line, depth: int) -> Access:
