@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,7 +18,17 @@ import pytest
 from snippets import DIALECT, RULES
 
 from perfdojo_sdk.core.domains import FLOAT64
-from perfdojo_sdk.core.expression import IDENTITY, Access, Expression, IndexValue, Literal, Operation, Read
+from perfdojo_sdk.core.expression import (
+    IDENTITY,
+    Access,
+    Cast,
+    Expression,
+    Index,
+    IndexValue,
+    Literal,
+    Operation,
+    Read,
+)
 from perfdojo_sdk.core.interpreter import flat_address, interpret
 from perfdojo_sdk.core.program import Buffer, Dimension, Program, Scope, Statement
 from perfdojo_sdk.core.text import parse
@@ -49,25 +59,6 @@ def golden(name: str, text: str) -> None:
 # -- mathematics: evaluated as it is written, it gives what the interpreter gives ------------------
 
 
-def divide(a: float, b: float) -> float:
-    if b:
-        return a / b
-    return math.copysign(math.inf, a) * math.copysign(1, b) if a and not math.isnan(a) else math.nan
-
-
-OPERATIONS: Mapping[str, Callable[..., float]] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
-    "div": divide,
-    "max": lambda a, b: math.nan if math.isnan(a) or math.isnan(b) else max(a, b),
-    "min": lambda a, b: math.nan if math.isnan(a) or math.isnan(b) else min(a, b),
-    "neg": lambda a: -a,
-    "abs": abs,
-    "exp": lambda a: math.inf if a > 709.7 else math.exp(a),
-}
-
-
 class Evaluator:
     """Reads equations in order, as a person would with paper and pencil."""
 
@@ -84,15 +75,26 @@ class Evaluator:
 
     def value(self, value: Expression) -> float:
         if isinstance(value, Literal):
-            return float(value.value)
+            return FLOAT64.literal(value.value, value.dtype)
         if isinstance(value, IndexValue):
             depth = max(self.at, default=-1) + 1
-            return float(value.index.evaluate([self.at.get(l, 0) for l in range(depth)]))
+            form = value.index.evaluate([self.at.get(l, 0) for l in range(depth)])
+            return FLOAT64.index_value(value.dtype)(form)
         if isinstance(value, Read):
             cells, where = self.place(value.access)
             return cells[where]
+        if isinstance(value, Cast):
+            return FLOAT64.cast(value.argument.dtype, value.dtype)(self.value(value.argument))
         assert isinstance(value, Operation)
-        return OPERATIONS[value.name](*(self.value(a) for a in value.arguments))
+        if value.name == "select":
+            condition, one, other = value.arguments
+            return self.value(one if self.value(condition) else other)
+        function = FLOAT64.operation(value.name, value.operand_dtype)
+        return function(*(self.value(a) for a in value.arguments))
+
+    def holds(self, guard: tuple[Index, ...]) -> bool:
+        depth = max(self.at, default=-1) + 1
+        return all(f.evaluate([self.at.get(l, 0) for l in range(depth)]) >= 0 for f in guard)
 
     def run(self, items: tuple[Item, ...]) -> None:
         for item in items:
@@ -106,7 +108,11 @@ class Evaluator:
     def equation(self, item: Equation) -> None:
         outer, last = (item.loops[:-1], item.loops[-1:]) if item.together else (item.loops, ())
         for _ in self.all(outer):
-            found = [(*self.place(item.target), self.right(item)) for _ in self.all(last)]
+            found = [
+                (*self.place(item.target), self.right(item))
+                for _ in self.all(last)
+                if item.over or self.holds(item.guard)
+            ]
             for cells, where, value in found:
                 cells[where] = value
 
@@ -114,8 +120,10 @@ class Evaluator:
         if item.operation is None:
             return self.value(item.value)
         total = self.value(item.start) if item.start else IDENTITY[item.operation]
+        combine = FLOAT64.operation(item.operation, item.value.dtype)
         for _ in self.all(item.over):
-            total = OPERATIONS[item.operation](total, self.value(item.value))
+            if self.holds(item.guard):
+                total = combine(total, self.value(item.value))
         return total
 
     def all(self, loops: tuple[Loop, ...]) -> Any:
@@ -236,11 +244,22 @@ def test_brackets_stand_where_the_tree_needs_them() -> None:
         "x[{0}] * -2": "x[i] \u00b7 \u22122",
         "-(-2)": "\u2212\u22122",
         "index({0}*3-7) * x[7-{0}]": "(3i\u22127) \u00b7 x[\u2212i+7]",
+        "select(x[{0}] < 0, -x[{0}], 1) * 2": "(\u2212x[i] if [x[i] < 0] else 1) \u00b7 2",
+        "floor(x[{0}%4]) + x[{0}//2*2]": "\u230ax[(i mod 4)]\u230b + x[2\u230ai/2\u230b]",
+        "f32(x[{0}] >= 1) + x[({0}+1)//3]": "f32([x[i] \u2265 1]) + x[\u230a(i+1)/3\u230b]",
         "sqrt(abs(max(x[{0}], {0})))": "\u221a(|max(x[i], i)|)",
     }
     for value, expected in values.items():
         program = parse(f"kernel f(x) -> y\nx f32 [8] heap\ny f32 [8] heap\n\n8 y[{{0}}] = {value}\n")
         assert f"y[i] = {expected}   i < 8" in unicode_math(program), value
+
+
+def test_conditions_stand_where_they_bind() -> None:
+    head = "kernel f(x) -> y\nx f32 [8] heap\ny f32 [8] heap\n\n8 y[{0}] = 0\n"
+    alone = unicode_math(parse(head + "8 y[{0}] = x[{0}] if {0} >= 2 and {0} <= 5\n"))
+    assert "y[i] \u2190 x[i]   i < 8, i \u2265 2, i \u2264 5" in alone
+    below = latex_math(parse(head + "8 3 y[{0}] += x[{0}+{1}-1] if {0}+{1} >= 1 and {0}+{1} <= 8\n"))
+    assert r"y_{i} &= \sum_{0 \le j < 3,\ i+j \ge 1,\ i+j \le 8} x_{i+j-1} && 0 \le i < 8" in below
 
 
 def test_letters_of_iterators_are_no_names_of_arrays() -> None:
@@ -276,7 +295,7 @@ def test_the_faces_know_every_field_of_a_node() -> None:
         node: {f.name for f in dataclasses.fields(node)} for node in (Statement, Scope, Buffer, Dimension)
     }
     assert fields == {
-        Statement: {"target", "value", "accumulate", "dtype", "id"},
+        Statement: {"target", "value", "accumulate", "dtype", "id", "guard"},
         Scope: {"size", "body", "suffix", "id"},
         Buffer: {"name", "dtype", "dimensions", "location", "arrays"},
         Dimension: {"size", "suffix"},

@@ -29,7 +29,8 @@ class Loop(NamedTuple):
 class Equation:
     """``target = start (operation) OPERATION over ``over`` of value``, for all values of ``loops``.
 
-    Without an operation it is ``target = value``. ``start`` None is the operation's identity.
+    Without an operation it is ``target = value``. ``start`` None is the operation's identity. Where a
+    form of ``guard`` is negative, a term is left out; the whole equation, when ``over`` is empty.
     """
 
     target: Access
@@ -40,6 +41,7 @@ class Equation:
     start: Expression | None = None
     defines: bool = True
     """Whether the target's cells had no value before, so that ``=`` says it all."""
+    guard: tuple[Index, ...] = ()
     together: bool = False
     """Whether all values of the last loop are worked out before any is stored, and that matters."""
 
@@ -134,13 +136,14 @@ class _Reader:
         target, operation = statement.target, statement.accumulate
         reads_itself = self._reads(statement.value, target)
         together = lockstep and reads_itself
+        guard = statement.guard
         if operation is None:
-            return Equation(target, statement.value, loops, together=together)
+            return Equation(target, statement.value, loops, guard=guard, together=together)
         old = Read(target, statement.dtype)
         free, over = self._partition(target, loops)
         if reads_itself or not self._distinct(target, free):
             free, over = loops, ()
-        return Equation(target, statement.value, free, operation, over, old, together=together)
+        return Equation(target, statement.value, free, operation, over, old, guard=guard, together=together)
 
     @staticmethod
     def _partition(target: Access, loops: tuple[Loop, ...]) -> tuple[tuple[Loop, ...], tuple[Loop, ...]]:
@@ -166,6 +169,8 @@ class _Reader:
         """``first``, a plain equation that starts exactly the cells of ``equation``, put into it."""
         if not isinstance(first, Equation) or first.operation or self._reads(first.value, first.target):
             return None
+        if first.guard or (equation.guard and not equation.over):
+            return None
         if self._reads(equation.value, equation.target):
             return None
         renumbering = _correspondence(first, equation)
@@ -185,8 +190,9 @@ class _Reader:
         told: set[int] = set()
         sizes = dict(loops)
         for k in buffer.materialised:
-            own = [(abs(c), l) for l, c in target.subscripts[k].terms if l in sizes]
-            if _mixed_radix(own, sizes):
+            form = target.subscripts[k]
+            own = [(abs(c), l) for l, c in form.terms if l in sizes]
+            if not form.quotients and _mixed_radix(own, sizes):
                 told |= {level for _, level in own}
         return told >= set(sizes)
 

@@ -8,11 +8,21 @@ kind of node is legible at once and beautiful after one line here.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from perfdojo_sdk.core.expression import Access, Cast, Expression, IndexValue, Literal, Operation, Read
+from perfdojo_sdk.core.expression import (
+    Access,
+    Cast,
+    Expression,
+    Index,
+    IndexValue,
+    Literal,
+    Operation,
+    Quotient,
+    Read,
+)
 from perfdojo_sdk.core.program import Program
 
 #: What binds weakest to strongest; an argument that binds weaker than its place needs brackets.
@@ -43,6 +53,12 @@ class Notation:
     """A function and its arguments."""
     word: Callable[[str], str]
     minus: str
+    quotient: str
+    """A dividend over a divisor, rounded down; ``remainder``: what it leaves."""
+    remainder: str
+    least: str
+    """At least; ``most``: at most."""
+    most: str
 
     @property
     def signs(self) -> frozenset[str]:
@@ -71,12 +87,21 @@ def _infix(signs: Mapping[str, str]) -> dict[str, Form]:
     return {name: Form(f"{{0}} {signs[name]} {{1}}", *_INFIX[name][1:]) for name in signs}
 
 
+def _truth(signs: Mapping[str, str]) -> dict[str, Form]:
+    """Comparisons as values, in Iverson's brackets: 1 where they hold, else 0."""
+    return {name: Form(f"[{{0}} {sign} {{1}}]") for name, sign in signs.items()}
+
+
 UNICODE = Notation(
     forms={
         **_infix({"add": "+", "sub": "\u2212", "mul": "\u00b7", "div": "/"}),
         "neg": Form("\u2212{0}", SIGN, (SIGN,)),
         "abs": Form("|{0}|"),
         "sqrt": Form("\u221a({0})"),
+        "floor": Form("\u230a{0}\u230b"),
+        "ceil": Form("\u2308{0}\u2309"),
+        **_truth({"lt": "<", "le": "\u2264", "gt": ">", "ge": "\u2265", "eq": "=", "ne": "\u2260"}),
+        "select": Form("{1} if {0} else {2}", LOOSE, (SUM, SUM, SUM)),
     },
     big={"add": "\u2211", "mul": "\u220f", "max": "max", "min": "min"},
     access="{0}[{1}]",
@@ -86,6 +111,10 @@ UNICODE = Notation(
     call="{0}({1})",
     word=lambda word: word,
     minus="\u2212",
+    quotient="\u230a{0}/{1}\u230b",
+    remainder="({0} mod {1})",
+    least="\u2265",
+    most="\u2264",
 )
 
 LATEX = Notation(
@@ -98,6 +127,10 @@ LATEX = Notation(
         "exp": Form("e^{{{0}}}", SIGN),
         "max": Form(r"\max\left({0}, {1}\right)"),
         "min": Form(r"\min\left({0}, {1}\right)"),
+        "floor": Form(r"\lfloor {0} \rfloor"),
+        "ceil": Form(r"\lceil {0} \rceil"),
+        **_truth({"lt": "<", "le": r"\le", "gt": ">", "ge": r"\ge", "eq": "=", "ne": r"\ne"}),
+        "select": Form(r"\begin{{cases}} {1} & \text{{if }} {0} \\ {2} & \text{{otherwise}} \end{{cases}}"),
     },
     big={"add": r"\sum", "mul": r"\prod", "max": r"\max", "min": r"\min"},
     access="{0}_{{{1}}}",
@@ -107,6 +140,10 @@ LATEX = Notation(
     call=r"{0}\left({1}\right)",
     word=_latex_word,
     minus="-",
+    quotient=r"\lfloor {0}/{1} \rfloor",
+    remainder=r"({0} \bmod {1})",
+    least=r"\ge",
+    most=r"\le",
 )
 
 
@@ -127,19 +164,42 @@ class Writer:
             return self.letters[level]
         return f"i_{{{level}}}" if self.notation is LATEX else f"i{level}"
 
-    def index(self, text: str) -> str:
-        """An index from its text: ``{0}*16+{1}`` is 16i+j. Knows no more of it than iterators and ``*``."""
-        times = self.notation.times
+    def index(self, form: Index) -> str:
+        """A form of the iterators: ``{0}*16+{1}`` is 16i+j."""
+        parts = [self._term(self.letter(level), c) for level, c in form.terms]
+        parts += [self._term(self._quotient(quotient), c) for quotient, c in form.quotients]
+        if form.constant or not parts:
+            parts.append(f"{form.constant:+d}".replace("-", self.notation.minus))
+        return "".join(parts).removeprefix("+")
 
-        def iterator(found: re.Match[str]) -> str:
-            factor = f"{found[2]}{times}" if found[2] else ""
-            return factor + self.letter(int(found[1]))
+    def _term(self, text: str, coefficient: int) -> str:
+        factor = "" if abs(coefficient) == 1 else f"{abs(coefficient)}{self.notation.times}"
+        return f"{self.notation.minus if coefficient < 0 else '+'}{factor}{text}"
 
-        written = re.sub(r"\{(\d+)\}(?:\*(\d+))?", iterator, text).replace("-", self.notation.minus)
-        return written.replace("%", r" \bmod " if self.notation is LATEX else " mod ")
+    def _quotient(self, quotient: Quotient) -> str:
+        simple = len(quotient.dividend.terms) == 1 and quotient.dividend.text.startswith("{")
+        dividend = self.index(quotient.dividend)
+        if not (simple and dividend.isalnum()):
+            dividend = self.notation.brackets.format(dividend)
+        form = self.notation.remainder if quotient.remainder else self.notation.quotient
+        return form.format(dividend, quotient.divisor)
+
+    def conditions(self, guard: Sequence[Index]) -> list[str]:
+        """Forms that must not be negative, as comparisons with a constant on the right."""
+        return [self._condition(form) for form in guard]
+
+    def _condition(self, form: Index) -> str:
+        coefficients = [c for _, c in (*form.terms, *form.quotients)]
+        if coefficients and max(coefficients) < 0:
+            turned = Index().plus(form, -1)
+            return f"{self.index(turned.plus(Index(-turned.constant)))} {self.notation.most} {form.constant}"
+        least = f"{-form.constant}".replace("-", self.notation.minus)
+        return f"{self.index(form.plus(Index(-form.constant)))} {self.notation.least} {least}"
 
     def access(self, access: Access) -> str:
-        subscripts = ",".join(self.index(s.text) for s in access.subscripts)
+        if not access.subscripts:
+            return self.notation.word(access.array)
+        subscripts = ",".join(self.index(s) for s in access.subscripts)
         return self.notation.access.format(self.notation.word(access.array), subscripts)
 
     def expression(self, value: Expression, needs: int = LOOSE) -> str:
@@ -166,8 +226,8 @@ def _literal(writer: Writer, value: Literal) -> _Written:
 
 
 def _index_value(writer: Writer, value: IndexValue) -> _Written:
-    plain = re.fullmatch(r"\{\d+\}", value.index.text)
-    return writer.index(value.index.text), ATOM if plain else LOOSE
+    text = writer.index(value.index)
+    return text, ATOM if text.isalnum() else LOOSE
 
 
 def _read(writer: Writer, value: Read) -> _Written:
