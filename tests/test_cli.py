@@ -22,6 +22,7 @@ from perfdojo_sdk.core.errors import DojoError, MoveError, ProgramError
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Rules
 from perfdojo_sdk.core.transformations import GENERIC
+from perfdojo_sdk.hookspecs.types import Failure
 from perfdojo_sdk.store.records import LegResult, Verification
 
 Cli = Callable[..., Outcome]
@@ -326,6 +327,30 @@ def test_show_the_faces_of_a_program(cli: Cli, options: tuple[str, ...], words: 
 def test_a_face_has_its_own_formats(cli: Cli) -> None:
     outcome = cli("show", SMALL, "--as", "math", "--format", "svg")
     assert outcome.code == 2 and "unicode, latex" in outcome.err
+
+
+def test_replay_prints_the_time_after_each_move(cli: Cli) -> None:
+    moves = ("split_scope(s0, factor=8)", "annotate_scope(s0.i, suffix=u)")
+    cli("apply", "toy_scale[64]", *moves, "-o", "game.json", plugins="toy")
+    timed = cli("replay", "game.json", "--time", "--json", plugins="toy")
+    timings = timed.data["timings"]
+    assert len(timings) == 3 and all(t["median_s"] > 0 and t["calls"] > 1 for t in timings)
+    assert {(t["provenance"], t["threads"]) for t in timings} == {("measured", 1)}
+    assert "[2/2] annotate_scope(s0.i, suffix=u): " in timed.err
+
+    printed = cli("replay", "game.json", "--time", plugins="toy").out
+    assert "initial program" in printed and ", 1 thread, measured on " in printed
+    assert "timings" not in cli("replay", "game.json", "--json", plugins="toy").data
+    assert cli("replay", "game.json", "--time", plugins="paper").code == 3
+
+
+def test_replay_says_why_there_is_no_time(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    cli("apply", "toy_scale[64]", "split_scope(s0, factor=8)", "-o", "game.json", plugins="toy")
+    failed = Failure("compile", "too hard")
+    monkeypatch.setattr("perfdojo_sdk.measure.native_runner.NativeRunner.compile", lambda *_: failed)
+    outcome = cli("replay", "game.json", "--time", "--json", plugins="toy")
+    assert outcome.code == 0
+    assert [(t["median_s"], t["failure"]) for t in outcome.data["timings"]] == [(None, "compile: too hard")] * 2
 
 
 def test_verify(cli: Cli) -> None:
