@@ -64,13 +64,22 @@ def test_redo_restores_trace_and_program(seed: int, length: int, data: st.DataOb
     same(now, trace)
 
 
+#: Random programs seldom hold a condition that never holds.
+RARE = """
+8 y[{0}] = x[{0}] * 2
+8 y[{0}] = 3 if {0} >= 8
+4 z[{0}] = y[{0}] + y[{0}+4]
+"""
+
+
 @pytest.mark.parametrize("name", GENERIC)
 def test_every_kind_of_move_comes_back(name: str) -> None:
     """With moves before it and after it, each transformation taken out and put back."""
     found = 0
-    for seed in range(40):
+    for seed in range(120):
         rng = Random(seed)
-        trace = random_walk(rng, random_program(rng, 3), RULES, 3)
+        root = random_program(rng, 4) if seed % 8 else program(RARE)
+        trace = random_walk(rng, root, RULES, rng.randrange(5))
         step = random_step(rng, trace.program, RULES, only=name)
         if step is None:
             continue
@@ -82,7 +91,7 @@ def test_every_kind_of_move_comes_back(name: str) -> None:
         shorter, undone, dropped = undo(trace, RULES, position)
         accounted(trace, shorter, position, dropped)
         same(redo(shorter, RULES, undone), trace)
-        if found == 6:
+        if found == 5:
             break
     assert found >= 3
 

@@ -30,7 +30,7 @@ class Equation:
     """``target = start (operation) OPERATION over ``over`` of value``, for all values of ``loops``.
 
     Without an operation it is ``target = value``. ``start`` None is the operation's identity. Where a
-    form of ``guard`` is negative, a term is left out; the whole equation, when ``over`` is empty.
+    form of ``guard`` is negative the equation is left out, where one of ``terms`` is, that term.
     """
 
     target: Access
@@ -42,6 +42,7 @@ class Equation:
     defines: bool = True
     """Whether the target's cells had no value before, so that ``=`` says it all."""
     guard: tuple[Index, ...] = ()
+    terms: tuple[Index, ...] = ()
     together: bool = False
     """Whether all values of the last loop are worked out before any is stored, and that matters."""
 
@@ -93,6 +94,10 @@ def shared_dimensions(program: Program) -> Iterator[tuple[str, int]]:
                 yield from ((array, k) for array in buffer.arrays)
 
 
+_Sizes: TypeAlias = tuple[int, ...]
+"""Sizes of the scopes around a place, outermost first."""
+
+
 class _Reader:
     """Reads a tree; ``program`` tells which arrays lie in one buffer."""
 
@@ -100,50 +105,60 @@ class _Reader:
         self.program, self.dialect = program, dialect
 
     def read(self) -> tuple[Item, ...]:
-        return tuple(self._marked(self._items(self.program.body, 0), (), []))
+        return tuple(self._marked(self._items(self.program.body, ()), (), []))
 
     # -- the tree ------------------------------------------------------------------------------
 
-    def _items(self, nodes: Sequence[Node], level: int) -> list[Item]:
+    def _items(self, nodes: Sequence[Node], sizes: _Sizes) -> list[Item]:
         found: list[Item] = []
         for node in nodes:
-            item = self._item(node, level)
+            item = self._item(node, sizes)
             if isinstance(item, Equation) and item.updates:
                 self._absorb_start(found, item)
             else:
                 found.append(item)
         return found
 
-    def _item(self, node: Node, level: int) -> Item:
+    def _item(self, node: Node, sizes: _Sizes) -> Item:
         loops: list[Loop] = []
         lockstep = False
         while isinstance(node, Scope):
-            loops.append(Loop(level, node.size))
+            loops.append(Loop(len(sizes), node.size))
+            sizes = (*sizes, node.size)
             suffix = self.dialect.suffixes.get(node.suffix)
             lockstep = suffix is not None and suffix.order == "lockstep"
-            level += 1
             if len(node.body) > 1:
-                body = self._items(node.body, level)
+                body = self._items(node.body, sizes)
                 if len(body) == 1 and isinstance(body[0], Equation):
                     return replace(body[0], loops=(*loops, *body[0].loops))
                 return Repeat(tuple(loops), tuple(body))
             node = node.body[0]
         if isinstance(node, Statement):
-            return self._equation(node, tuple(loops), lockstep)
-        return Verbatim(node, level)
+            return self._equation(node, tuple(loops), sizes, lockstep)
+        return Verbatim(node, len(sizes))
 
-    def _equation(self, statement: Statement, loops: tuple[Loop, ...], lockstep: bool) -> Equation:
-        target, operation = statement.target, statement.accumulate
+    def _equation(
+        self, statement: Statement, loops: tuple[Loop, ...], sizes: _Sizes, lockstep: bool
+    ) -> Equation:
+        target, operation, guard = statement.target, statement.accumulate, statement.guard
         reads_itself = self._reads(statement.value, target)
         together = lockstep and reads_itself
-        guard = statement.guard
         if operation is None:
             return Equation(target, statement.value, loops, guard=guard, together=together)
         old = Read(target, statement.dtype)
         free, over = self._partition(target, loops)
-        if reads_itself or not self._distinct(target, free):
+        if reads_itself or not self._distinct(target, free) or not self._inside(target, sizes):
             free, over = loops, ()
-        return Equation(target, statement.value, free, operation, over, old, guard=guard, together=together)
+        summed = {loop.level for loop in over}
+        terms = tuple(form for form in guard if form.levels & summed)
+        guard = tuple(form for form in guard if not form.levels & summed)
+        return Equation(target, statement.value, free, operation, over, old, True, guard, terms, together)
+
+    def _inside(self, target: Access, sizes: _Sizes) -> bool:
+        """Whether the target is a cell for all iterations, those that a condition leaves out included."""
+        shape = self.program.buffer_of[target.array].shape
+        ranges = (form.bounds(sizes) for form in target.subscripts)
+        return all(low >= 0 and high < size for (low, high), size in zip(ranges, shape))
 
     @staticmethod
     def _partition(target: Access, loops: tuple[Loop, ...]) -> tuple[tuple[Loop, ...], tuple[Loop, ...]]:
@@ -169,7 +184,7 @@ class _Reader:
         """``first``, a plain equation that starts exactly the cells of ``equation``, put into it."""
         if not isinstance(first, Equation) or first.operation or self._reads(first.value, first.target):
             return None
-        if first.guard or (equation.guard and not equation.over):
+        if first.guard or equation.guard:
             return None
         if self._reads(equation.value, equation.target):
             return None

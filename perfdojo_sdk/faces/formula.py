@@ -72,7 +72,7 @@ def _right(writer: Writer, equation: Equation, ranges: _Ranges) -> Right:
     start_needs, value_needs = _NEEDS.get(operation, (PRODUCT, PRODUCT))
     bracketed = operation not in writer.notation.signs
     operator = writer.notation.big.get(operation, operation) if equation.over else ""
-    over = ranges(writer, equation.over, equation.guard) if equation.over else ""
+    over = ranges(writer, equation.over, equation.terms) if equation.over else ""
     value = writer.expression(equation.value, 0 if bracketed and not operator else value_needs)
     if start is None:
         return Right("", operator, over, value)
@@ -112,7 +112,7 @@ def _unicode_equations(writer: Writer, group: list[Equation], indent: str) -> It
     right_width = max((len(top) for top, _ in rights), default=0)
     for equation, left, (top, below) in zip(group, lefts, rights):
         sign = "=" if equation.defines else "\u2190"
-        ranges = _ranges(writer, equation.loops, _outside(equation))
+        ranges = _ranges(writer, equation.loops, equation.guard)
         ranges += ", at once" if equation.together else ""
         yield f"{indent}{left:{left_width}} {sign} {top:{right_width}}   {ranges}".rstrip()
         if below:
@@ -129,11 +129,6 @@ def _stacked(right: Right) -> tuple[str, str]:
     return top, " " * len(right.before) + f"{ranges:^{width}}".rstrip()
 
 
-def _outside(equation: Equation) -> tuple[Index, ...]:
-    """The conditions that stand with the equation and not below a big operator."""
-    return () if equation.over else equation.guard
-
-
 def _ranges(writer: Writer, loops: Sequence[Loop], guard: Sequence[Index] = ()) -> str:
     ranges = [f"{writer.letter(loop.level)} < {loop.size}" for loop in loops]
     return ", ".join([*ranges, *writer.conditions(guard)])
@@ -148,7 +143,7 @@ def _latex_rows(writer: Writer, item: Item, depth: int) -> Iterator[str]:
         sign = "=" if item.defines else r"\leftarrow"
         right = _right(writer, item, _latex_ranges)
         operator = f"{right.operator}_{{{right.over}}} " if right.operator else ""
-        ranges = _latex_ranges(writer, item.loops, _outside(item))
+        ranges = _latex_ranges(writer, item.loops, item.guard)
         where = f" && {ranges}" if ranges else ""
         where += r"\text{, at once}" if item.together else ""
         value = f"{right.before}{operator}{right.after}{right.closing}"
