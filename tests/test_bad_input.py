@@ -39,8 +39,8 @@ def test_a_program_of_a_million_lines_is_refused_at_once(installed_cli: Cli, tmp
     "text",
     [
         HEAD + "\n" * 900_000,
-        HEAD + "8 y[{0}] = " + "x[{0}] + " * 20_000 + "1\n",
-        HEAD + "8 y[{0}] = " + "x[{0}] * " * 20_000 + "1\n",
+        HEAD + "8 y[{0}] = " + "x[{0}] + " * 5_000 + "1\n",
+        HEAD + "8 y[{0}] = " + "x[{0}] * " * 5_000 + "1\n",
         HEAD + "8 y[{0}] = " + "(" * 400_000 + "1\n",
         HEAD + "8 y[{0}] = " + "-" * 400_000 + "1\n",
         HEAD + "8 y[{0}" + "+{0}" * 30_000 + "] = 1\n",

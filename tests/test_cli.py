@@ -204,7 +204,7 @@ def test_undo_reports_the_moves_that_lost_their_place(cli: Cli) -> None:
     outcome = cli("undo", "game.json", "0", "--json")
     assert outcome.data["program"] == cli("show", SMALL).out
     assert [d["reason"]["code"] for d in outcome.data["dropped"]] == ["PD-T001"]
-    assert "dropped split_scope(s0.i, factor=2)" in outcome.err
+    assert "dropped move 1, split_scope(s0.i, factor=2): " in outcome.err
 
 
 def test_a_refused_move_saves_nothing(cli: Cli, tmp_path: Path) -> None:

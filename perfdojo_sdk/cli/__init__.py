@@ -110,7 +110,7 @@ def _system_error(error: OSError) -> DojoError:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     where = f": {error.filename}" if error.filename is not None else ""
     what = f"the operating system refused: {error.strerror or error}{where}"
-    return DojoError("PD-S001", what, hint="check free space, permissions and limits; --debug shows where")
+    return DojoError("PD-E001", what, hint="check free space, permissions and limits; --debug shows where")
 
 
 def _run(name: str, words: list[str]) -> NoReturn:
