@@ -19,10 +19,12 @@ from perfdojo_sdk.testing.programs import random_program
 from perfdojo_sdk.testing.shrink import shrink, still
 from perfdojo_sdk.testing.walks import random_step
 from perfdojo_sdk.verify.dependence import verify_dependence, verify_races
-from perfdojo_sdk.verify.exact import verify_exact
+from perfdojo_sdk.verify.exact import ExactWalk, verify_exact
 
 #: Moves between two looks by the dear legs.
 EVERY = 100
+#: Moves between two looks at the printed text.
+EVERY_TEXT = 10
 
 Numeric = Callable[[Trace], str]
 """Leg 2 for a target: what is wrong with the compiled end of a trace, or nothing."""
@@ -56,6 +58,7 @@ def fuzz(seed: int, rules: Rules, length: int, numeric: Numeric | None = None) -
     """A walk of ``length`` moves over a random program of six statements or more."""
     rng, report = Random(seed), FuzzReport(seed)
     trace = Trace(random_program(rng, 6))
+    walk = ExactWalk(trace.root, rules.dialect)
     report.statements = sum(isinstance(node, Statement) for _, node in trace.root.walk())
     for number in range(1, length + 1):
         step = random_step(rng, trace.program, rules)
@@ -63,7 +66,9 @@ def fuzz(seed: int, rules: Rules, length: int, numeric: Numeric | None = None) -
             break
         trace = Trace(trace.root, (*trace.steps, step))
         report.moves[step.move.transformation] += 1
-        problem = _after_move(step, rules, seed, report)
+        problem = _after_move(walk, step, rules, seed, report)
+        if not problem and number % EVERY_TEXT == 0 and parse(step.after.text, rules.dialect) != step.after:
+            problem = "text", "the printed program parses to another one"
         if not problem and number % EVERY == 0:
             problem = _now_and_then(trace, rules, numeric, report)
         if problem:
@@ -77,15 +82,15 @@ def fuzz(seed: int, rules: Rules, length: int, numeric: Numeric | None = None) -
     return report
 
 
-def _after_move(step: Step, rules: Rules, seed: int, report: FuzzReport) -> tuple[str, str] | None:
+def _after_move(
+    walk: ExactWalk, step: Step, rules: Rules, seed: int, report: FuzzReport
+) -> tuple[str, str] | None:
     """Leg and problem, if the move is wrong."""
     report.by_leg["exact"] += 1
     broken = next(violations(step.after, rules.dialect), None)
     if broken is not None:
         return "language", broken.what
-    if parse(step.after.text, rules.dialect) != step.after:
-        return "text", "the printed program parses to another one"
-    exact = verify_exact(step.before, step.after, step.legal.laws, rules.dialect, seed, models=1)
+    exact = walk.check(step, seed)
     return None if exact.ok else ("exact", exact.problem)
 
 
@@ -135,6 +140,7 @@ def shrunk(failure: FuzzFailure, rules: Rules) -> FuzzFailure:
 
 def _refuted(step: Step, rules: Rules) -> tuple[str, str] | None:
     report = FuzzReport(0)
-    return _after_move(step, rules, 0, report) or _now_and_then(
+    walk = ExactWalk(step.before, rules.dialect)
+    return _after_move(walk, step, rules, 0, report) or _now_and_then(
         Trace(step.before, (step,)), rules, None, report
     )
