@@ -619,6 +619,23 @@ def test_fused_and_contracted_softmax() -> None:
     assert proved(report)
 
 
+def test_a_write_under_a_condition_with_quotients_is_not_overlooked() -> None:
+    """isl's flow through a schedule tree loses the second write of t[1,0,0] here."""
+    text = """kernel k(x) -> t
+x f32 [4] heap
+t f32 [2,6,6] heap
+
+3 2 12
+| t[{2}//6,{0}*2+{1},{2}%6] = x[0]
+| t[{2}//6,{0}*2+{1},{2}%6] = 2 if {0}*2+{1}+{2}%6 <= 0 and {2}%6 <= 3
+"""
+    split = text.replace("3 2 12", "3 2 2 6").replace("{2}//6", "{2}").replace("{2}%6", "{3}")
+    whole, apart = parse(text), parse(split)
+    pairs = (Index.level(0), Index.level(1), Index.of({2: 6, 3: 1}))
+    relation = {c: Instance(c, pairs) for c in ("c0", "c1")}
+    assert proved(verify_dependence(whole, apart, relation, CORE_DIALECT, Kind.EXACT))
+
+
 def test_a_lying_step_is_named() -> None:
     trace = walk(SOFTMAX, 1, 3)
     last = trace.steps[-1].after

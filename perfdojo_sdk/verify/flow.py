@@ -110,14 +110,26 @@ class Flow:
         sinks = self._accesses("read", "own") if len(self.operations) > 1 else self._accesses("read")
         access = isl.UnionAccessInfo.from_sink(sinks)
         access = access.set_must_source(self._accesses("write")).set_may_source(self._accesses("add"))
-        dependence = access.set_schedule(self._schedule).compute_flow().get_may_dependence()
+        dependence = self._in_order(access).compute_flow().get_may_dependence()
         return by_reader(dependence.reverse())
 
     @cached_property
     def _ordered(self) -> isl.UnionFlow:
         access = isl.UnionAccessInfo.from_sink(self._accesses("read", "own"))
         access = access.set_must_source(self._accesses("write", "add"))
-        return access.set_schedule(self._schedule).compute_flow()
+        return self._in_order(access).compute_flow()
+
+    def _in_order(self, access: isl.UnionAccessInfo) -> isl.UnionAccessInfo:
+        """The accesses with the order in which they happen.
+
+        With quotients about, isl finds the flow through a schedule as one map; through a schedule tree,
+        which is quicker, it has been seen to overlook a write.
+        """
+        cells = [touch.cell for leaf in self.leaves for touch in leaf.touches]
+        conditions = [leaf.domain.conditions for leaf in self.leaves]
+        if any("floor" in form or "mod" in form for forms in (*cells, *conditions) for form in forms):
+            return access.set_schedule_map(self._schedule.get_map())
+        return access.set_schedule(self._schedule)
 
     def _accesses(self, *roles: Role) -> isl.UnionMap:
         wanted = [
