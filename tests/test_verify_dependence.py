@@ -619,6 +619,21 @@ def test_fused_and_contracted_softmax() -> None:
     assert proved(report)
 
 
+def test_an_accumulation_under_a_condition_with_quotients_is_not_overlooked() -> None:
+    """isl's own flow loses the accumulation onto t[0,2] here."""
+    text = """kernel k(x) -> t
+x f32 [3] heap
+t f32 [6,3] heap
+
+18
+| t[{0}%6,{0}//6] = 1
+| t[{0}%6,{0}//6] += x[{0}//6] if {0}%6+{0}//6 >= 1
+"""
+    split = text.replace("18", "3 6").replace("{0}//6", "#").replace("{0}%6", "{1}").replace("#", "{0}")
+    relation = {c: Instance(c, (Index.of({0: 6, 1: 1}),)) for c in ("c0", "c1")}
+    assert proved(verify_dependence(parse(text), parse(split), relation, CORE_DIALECT, Kind.EXACT))
+
+
 def test_a_write_under_a_condition_with_quotients_is_not_overlooked() -> None:
     """isl's flow through a schedule tree loses the second write of t[1,0,0] here."""
     text = """kernel k(x) -> t

@@ -120,9 +120,7 @@ class Session:
             least = isl.Set.universe(isl.Space.set_alloc(self.context, 0, 1))
             least = least.lower_bound_val(isl.dim_type.set, 0, isl.Val.zero(self.context))
             box = box.intersect(at.intersect_range(least).domain())
-        # Where quotients are equal to one value only, isl's flow must be told so: it overlooks writes
-        # otherwise (tests/test_verify_dependence.py has the case).
-        return box.detect_equalities() if domain.conditions else box
+        return box
 
     def affine(self, source: str, depth: int, target: str, forms: Iterable[str]) -> isl.Map:
         """``{ source[i0, ..., i(depth-1)] -> target[forms] }``; an empty target has no name."""
