@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from perfdojo_sdk.core.program import Node, Program, Statement
 from perfdojo_sdk.core.transformations.scopes import divisors
 from perfdojo_sdk.core.transformations.storage import temporaries
 from perfdojo_sdk.core.validate import BYTES
-from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.search.play import Play
 
 
-def exceeds_caches(root: Program, target: Target) -> bool:
-    """Whether the data is so large that nothing of it would stay in the caches."""
-    last = max((c.bytes for c in target.capabilities.caches.values()), default=0)
-    data = sum(b.cells * BYTES[b.dtype] for b in root.buffers if root.interface.intersection(b.arrays))
-    return data > last
+def data_bytes(root: Program) -> int:
+    """Bytes of the kernel's inputs and outputs."""
+    return sum(b.cells * BYTES[b.dtype] for b in root.buffers if root.interface.intersection(b.arrays))
 
 
 def split(play: Play, place: str, factor: int) -> list[str]:
@@ -52,10 +51,9 @@ def _copies(node: Node) -> int:
     return max(_copies(c) for c in node.body) * (node.size if node.suffix == "u" else 1)
 
 
-def settle_buffers(play: Play) -> None:
-    """The nearest location that takes each temporary."""
+def settle_buffers(play: Play, wishes: Mapping[str, str]) -> None:
+    """The location that a plan wishes for a temporary, or else the nearest one that takes it."""
     for buffer in temporaries(play.program):
-        windows = [w for w, mark in (("nt", "_w"), ("ahead", "_r")) if buffer.name.endswith(mark)]
-        for location in (*windows, "reg", "stack"):
+        for location in (wishes.get(buffer.name, "reg"), "reg", "stack"):
             if play.may("set_location", buffer.name, location=location):
                 break
