@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from perfdojo_sdk.core.transformation import Transformation
 from perfdojo_sdk.core.transformations.annotate import AnnotateScope
+from perfdojo_sdk.core.transformations.inlining import InlineDefinition, RemoveDead, StageExpression
+from perfdojo_sdk.core.transformations.laws import FactorReduction, RebaseExponent, RebaseSquares
 from perfdojo_sdk.core.transformations.ranges import SplitRange
 from perfdojo_sdk.core.transformations.reductions import SplitReduction
 from perfdojo_sdk.core.transformations.scopes import (
@@ -42,6 +44,12 @@ GENERIC: Mapping[str, Transformation] = {
         SetLocation(),
         SplitReduction(),
         SplitRange(),
+        InlineDefinition(),
+        RemoveDead(),
+        StageExpression(),
+        FactorReduction(),
+        RebaseExponent(),
+        RebaseSquares(),
     )
 }
 
