@@ -3,9 +3,9 @@
 A program is a sequence of nests. Each nest writes one array that did not exist before, or works
 on one that did: element-wise with broadcast, shifted, reversed and transposed reads, reductions
 with the initial value in the same nest or in one before, updates in place, overlapping windows,
-overwritten temporaries, statistics of rows; and with the whole language also selections, statements under conditions,
-padded windows, integers and quotients in subscripts. Everything that is read has been written as a
-whole before.
+overwritten temporaries, statistics of rows; and with the whole language also selections, statements
+under conditions, padded windows, integers and quotients in subscripts. Everything that is read has
+been written as a whole before.
 """
 
 from __future__ import annotations

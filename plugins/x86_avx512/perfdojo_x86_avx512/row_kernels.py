@@ -6,24 +6,48 @@
    partial result for each lane of a block.
 4. Loops over the same part of a row are brought together.
 5. Memory is asked for what comes next, and for the lines that will be written.
+6. Rows are shared out among threads; where there are few of them, parts of rows are.
+
+Where figures cannot tell which of two ways is faster, both are played, and the builder measures.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
 
+from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.expression import Access, Operation, Read
-from perfdojo_sdk.core.program import Scope, Statement
+from perfdojo_sdk.core.program import Program, Scope, Statement
+from perfdojo_sdk.core.transformation import Rules
 from perfdojo_sdk.core.transformations.storage import temporaries
-from perfdojo_sdk.core.validate import BYTES
+from perfdojo_sdk.core.validate import common_depth
 from perfdojo_sdk.hookspecs.types import Target
-from perfdojo_sdk.search.passes import fuse
+from perfdojo_sdk.search.passes import contract, fuse
 from perfdojo_sdk.search.play import Play
-from perfdojo_x86_avx512.steps import largest_divisor, split, use_lanes
+from perfdojo_x86_avx512.row_statistics import compute_again, sum_and_squares_together
+from perfdojo_x86_avx512.steps import (
+    SHARES,
+    data_bytes,
+    join_distant,
+    largest_divisor,
+    perfect_nest,
+    share_out,
+    split,
+    use_lanes,
+    write_out,
+)
 
 #: Independent vectors that a reduction keeps in flight: latency times throughput of an addition.
 CHAINS = 4
+
+#: Seconds that starting the threads and waiting for the last one costs.
+THREADS_COST = 15e-6
+
+#: Statements that take about as long as starting the threads.
+WORTH_SHARING = 50_000
 
 #: Vectors with idle lanes cost as much as full ones; from this share of wasted work on, rows are cut.
 MOST_WASTE = 1.15
@@ -41,18 +65,68 @@ class Windows:
     """For what goes out."""
 
 
-def stream_rows(play: Play, target: Target, windows: Windows) -> Mapping[str, str]:
-    """Play the plan. Returns the locations that the windows want; they fit once loops are written out."""
-    lanes = target.capabilities.lanes
+def play_rows(root: Program, rules: Rules, target: Target) -> list[Play]:
+    """One game for each way that may be the fastest; which one is, depends on more than figures tell."""
+    plays: list[Play] = []
+    for threads in worth_threads(root, target):
+        for windows in memory_ways(root, target):
+            play = Play(root, rules)
+            stream_rows(play, target, windows, threads)
+            if all(play.program != other.program for other in plays):
+                plays.append(play)
+    return plays
+
+
+def memory_ways(root: Program, target: Target) -> Iterator[Windows]:
+    """Data that stays in a core's own cache needs no windows; stores past the caches may pay beyond them."""
+    data = data_bytes(root)
+    caches = target.capabilities.caches.values()
+    if data <= max((c.bytes for c in caches if not c.shared), default=0):
+        yield Windows()
+        return
+    yield Windows("soon", "ahead", "claim")
+    if data > max((c.bytes for c in caches), default=0):
+        yield Windows("soon", "ahead", "nt")
+
+
+def worth_threads(root: Program, target: Target) -> tuple[bool, ...]:
+    """Whether to use threads: no where moving the data costs less than starting them, both where near it."""
+    capabilities, data = target.capabilities, data_bytes(root)
+    speeds = [c.read_gbs for c in capabilities.caches.values() if data <= c.bytes]
+    if not speeds and capabilities.memory:
+        speeds = [capabilities.memory.copy_gbs]
+    seconds = data / max(speeds, default=1) / 1e9
+    if seconds < 2 * THREADS_COST:
+        return (False,)
+    return (True,) if seconds > 8 * THREADS_COST else (True, False)
+
+
+def stream_rows(play: Play, target: Target, windows: Windows, threads: bool) -> None:
+    """The plan."""
+    capabilities = target.capabilities
+    fuse(play, depth=0)
     rows_outermost(play)
     fuse(play, depth=0)
+    compute_again(play)
+    if row_bytes(play) > capabilities.caches["L2"].bytes // 2:
+        block = capabilities.caches["L1"].bytes // 2 // BYTES["f32"]
+        sum_and_squares_together(play, block, threads and play.scopes()[0].size < SHARES)
+        fuse(play)
     reciprocals(play)
     for scope in play.innermost():
-        for part in cut_row(play, scope.id, lanes):
-            widen(play, part, lanes)
+        for part in cut_row(play, scope.id, capabilities.lanes):
+            widen(play, part, capabilities.lanes)
     use_lanes(play)
     gather(play)
-    return dict(open_windows(play, target, windows))
+    wishes = dict(open_windows(play, target, windows))
+    contract(play)
+    use_lanes(play)
+    write_out(play, copies=capabilities.vector_registers)
+    if threads:
+        for scope in [node.id for node in play.program.body if isinstance(node, Scope)]:
+            share_out(play, scope, WORTH_SHARING)
+    for buffer, location in wishes.items():
+        play.may("set_location", buffer, location=location)
 
 
 # -- rows ------------------------------------------------------------------------------------------
@@ -68,18 +142,6 @@ def rows_outermost(play: Play) -> None:
             for above in reversed(nest[position:level]):
                 if not play.may("swap_scopes", above):
                     return
-
-
-def perfect_nest(play: Play, place: str) -> tuple[list[str], Statement | None]:
-    """Scopes that hold nothing but each other, and the one statement in the innermost."""
-    nest, node = [place], play.scope(place)
-    while len(node.body) == 1:
-        child = node.body[0]
-        if isinstance(child, Statement):
-            return nest, child
-        nest.append(child.id)
-        node = child
-    return nest, None
 
 
 def reciprocals(play: Play) -> None:
@@ -109,6 +171,13 @@ def _operations(value: object) -> list[Operation]:
     if not isinstance(value, Operation):
         return []
     return [value, *(inner for a in value.arguments for inner in _operations(a))]
+
+
+def row_bytes(play: Play) -> int:
+    """Bytes of the largest input that one iteration of the outermost loop works on."""
+    rows = next((node.size for node in play.program.body if isinstance(node, Scope)), 1)
+    sizes = [play.program.buffer_of[a].cells * BYTES["f32"] for a in play.program.inputs]
+    return max(sizes, default=0) // rows
 
 
 # -- vectors ---------------------------------------------------------------------------------------
@@ -181,21 +250,8 @@ def _gather_once(play: Play, tried: set[tuple[str, str]]) -> bool:
             for second in loops[k + 1 :]:
                 if first.size == second.size and (first.id, second.id) not in tried:
                     tried.add((first.id, second.id))
-                    if _join_distant(play, first.id, second.id):
+                    if join_distant(play, first.id, second.id):
                         return True
-    return False
-
-
-def _join_distant(play: Play, first: str, second: str) -> bool:
-    kept = play.trace
-    paths = play.program.paths
-    for _ in range(paths[second][-1] - paths[first][-1] - 1):
-        if not play.may("reorder_statements", first):
-            play.trace = kept
-            return False
-    if play.may("join_scopes", first):
-        return True
-    play.trace = kept
     return False
 
 
@@ -207,12 +263,13 @@ def open_windows(play: Play, target: Target, windows: Windows) -> Iterator[tuple
     near = target.capabilities.caches["L2"].bytes // 2
     for array in play.program.inputs:
         for loops in _passes(play, array):
-            rows = play.around(loops[0])[0].size
-            stays = play.program.buffer_of[array].cells // rows * BYTES["f32"] <= near
-            if len(loops) > 1 and stays:
+            warm = [b for a, b in pairwise(loops) if bytes_between(play, array, a, b) <= near]
+            if warm and warm == loops[1:] and _common_depth(play, *loops[:2]) == 1:
+                # The row stays near: the last pass over it has time to ask for the next row.
                 yield from _staged(play, "stage_read", loops[-1], array, windows.again)
-            else:
-                for loop in loops:
+                continue
+            for loop in loops:
+                if loop not in warm:
                     yield from _staged(play, "stage_read", loop, array, windows.once)
     for scope in play.innermost():
         statement = scope.body[-1]
@@ -234,6 +291,16 @@ def _passes(play: Play, array: str) -> Iterator[list[str]]:
                     if scope.id not in parts.setdefault(part, []):
                         parts[part].append(scope.id)
     yield from parts.values()
+
+
+def bytes_between(play: Play, array: str, one: str, other: str) -> int:
+    """Bytes of the array that are read between two loops reading the same element of it."""
+    shared = play.around(one)[: _common_depth(play, one, other)]
+    return play.program.buffer_of[array].cells * BYTES["f32"] // prod(s.size for s in shared)
+
+
+def _common_depth(play: Play, one: str, other: str) -> int:
+    return common_depth([play.program.paths[one], play.program.paths[other]])
 
 
 def _staged(play: Play, move: str, place: str, array: str, location: str) -> Iterator[tuple[str, str]]:
