@@ -210,6 +210,12 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
     "PD-T258": (
         "8 t[{0}] = x[{0}*2]\n8:v y[{0}] = t[{0}]", "", [], "inline_definition(c1, array=t)",
     ),
+    "PD-T259": (
+        "8 t[{0}] = x[{0}]\n8 y[{0}] = t[{0}]".replace("x[{0}]", "x[{0}] if {0} <= 5", 1), "", [],
+        "inline_definition(c1, array=t)",
+    ),
+    "PD-T277": ("8 y[{0}] = 0\n8 y[{0}] = x[{0}] + 1 if {0} >= 2", "", [],
+                "stage_expression(c1, before=c1, term=0)"),
     "PD-T261": ("4 y[{0}] = x[{0}]", "", [], "remove_dead(y)"),
     "PD-T262": ("4 t[{0}] = x[{0}]\n4 y[{0}] = t[{0}]", "", [], "remove_dead(t)"),
     "PD-T281": (
@@ -240,32 +246,32 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
     "PD-T293": (
         "s[0] = 0\n8 s[0] += x[{0}] * c[0]\ns[0] *= 2\ny[0] = s[0]", "", [], "factor_reduction(s0)",
     ),
-    "PD-T301": (f"{MAXIMUM}\n8 y[{{0}}] = exp(x[{{0}}] - q[0])", "", [], "rebase_exponent(c2, maximum=q)"),
-    "PD-T302": (
+    "PD-T296": (f"{MAXIMUM}\n8 y[{{0}}] = exp(x[{{0}}] - q[0])", "", [], "rebase_exponent(c2, maximum=q)"),
+    "PD-T297": (
         f"{MAXIMUM.replace('-inf', '0')}\n8 y[{{0}}] = exp(x[{{0}}] - m[0]) + q[0]", "", [],
         "rebase_exponent(c2, maximum=q)",
     ),
-    "PD-T303": (
+    "PD-T298": (
         "8 a[{0}] = x[{0}]\n" + MAXIMUM.replace("max= x", "max= a")
         + "\n8 a[{0}] = x[{0}] * 2\n8 y[{0}] = exp(a[{0}] - m[0]) + q[0]", "", [],
         "rebase_exponent(c4, maximum=q)",
     ),
-    "PD-T304": (
+    "PD-T299": (
         "q f32 [4] reg\n4:u\n| q[{0}] = -inf\n| 8 q[{0}] max= x[{0},{1}]\n"
         "4 8 y[{0},{1}] = exp(x[{0},{1}] - m[{0}])\n4:u z[{0}] = q[{0}]", "", [],
         "rebase_exponent(c2, maximum=q)",
     ),
-    "PD-T311": (
+    "PD-T271": (
         "4 y[{0}] = x[{0}] + 1\n4 z[{0}] = x[{0}]", "", [], "stage_expression(c0, before=s1, term=0)",
     ),
-    "PD-T312": ("4 y[{0}] = x[{0}] + 1", "", [], "stage_expression(c0, before=c0, term=1)"),
-    "PD-T313": (
+    "PD-T272": ("4 y[{0}] = x[{0}] + 1", "", [], "stage_expression(c0, before=c0, term=1)"),
+    "PD-T273": (
         "t[0] = 0\n8\n| t[0] += x[{0}]\n| y[{0}] = t[0] * 2", "", [],
         "stage_expression(c2, before=s0, term=0)",
     ),
-    "PD-T314": ("4:v y[{0}] = x[{0}] + 1", "", [], "stage_expression(c0, before=c0, term=0)"),
-    "PD-T315": (HUGE.replace("= x", "= 1 / x"), "", [], "stage_expression(c0, before=s0, term=0)"),
-    "PD-T316": (
+    "PD-T274": ("4:v y[{0}] = x[{0}] + 1", "", [], "stage_expression(c0, before=c0, term=0)"),
+    "PD-T275": (HUGE.replace("= x", "= 1 / x"), "", [], "stage_expression(c0, before=s0, term=0)"),
+    "PD-T276": (
         REGISTER.replace("= r", "= 2 * r"), "", [], "stage_expression(c1, before=s1, term=0)",
     ),
     "PD-T244": (HUGE.replace("= x", "= 1 / x"), "", [], "stage_reciprocal(s0, array=x)"),
@@ -279,6 +285,16 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
         "t f32 [4] stack\n4:p\n| t[{0}] = x[{0}]\n| y[{0}] = t[{0}]", "", [], "split_range(s0, at=2)",
     ),
     "PD-T305": ("9 y[{0}] = x[{0}]\n8:v y[{0}+1] = y[{0}]", "", [], "split_range(s1, at=4)"),
+    "PD-T401": ("10 y[{0}] = x[{0}]", "", [], "split_with_condition(s0, factor=10)"),
+    "PD-T402": ("10 y[{0}] = x[{0}]", "", [], "split_with_condition(s0, factor=5)"),
+    "PD-T403": ("10:v y[{0}] = x[{0}]", "", [], "split_with_condition(s0, factor=4)"),
+    "PD-T404": ("10 y[{0}] = x[{0}//5]", "", [], "split_with_condition(s0, factor=4)"),
+    "PD-T411": (CONDITION, "", [], "drop_condition(c1)"),
+    "PD-T421": (CONDITION, "", [], "drop_unreached(c1)"),
+    "PD-T422": ("8 y[{0}] = x[{0}] if {0} >= 8", "", [], "drop_unreached(c0)"),
+    "PD-T431": ("4\n| 8 y[{0},{1}] = x[{1}]\n| z[{0}] = 1", "", [], "collapse_scopes(s0)"),
+    "PD-T432": ("4 8:v y[{0},{1}] = x[{1}]", "", [], "collapse_scopes(s0)"),
+    "PD-T433": ("65536 65536 y[{0},{1}] = x[{1}]", "", [], "collapse_scopes(s0)"),
 }  # fmt: skip
 
 

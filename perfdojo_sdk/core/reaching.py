@@ -59,6 +59,8 @@ def matching_instance(
     the same iteration. None when the subscripts do not determine it, or when it may lie outside
     the scopes of ``first``.
     """
+    if any(form.quotients for form in (*written, *read)):
+        return None
     common = shared(first, second)
     known = {level: Index.level(level) for level in range(common)}
     todo = list(range(len(written)))
@@ -221,7 +223,9 @@ def disturbance(program: Program, found: Reduction, identity: float) -> Occurren
     value, zeroed = start.statement.value, start.statement.target
     both = shared(start, step)
     zero = matching_instance(zeroed.subscripts, start, target.subscripts, step)
-    if both < common or zero is None or not isinstance(value, Literal) or value.value != identity:
+    if start.statement.guard or step.statement.guard or both < common or zero is None:
+        return first
+    if not isinstance(value, Literal) or value.value != identity:
         return first
     for level in range(common, both):
         for sign in "<>":

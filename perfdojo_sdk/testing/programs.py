@@ -45,7 +45,7 @@ class _Writer:
 
     def write(self, statements: int) -> Program:
         nests = (self.elementwise, self.elementwise, self.reduction, self.reduction, self.update,
-                 self.window, self.scalar, self.pair, self.overwrite, self.statistic)  # fmt: skip
+                 self.window, self.scalar, self.pair, self.overwrite, *[self.statistic] * 3)  # fmt: skip
         if self.whole_language:
             nests += (self.conditional, self.padded, self.integer)
         while self.count < statements:

@@ -30,6 +30,8 @@ class Group:
         self.tracer, self.term, self.whole = tracer, term, whole
         self.session, self.new = tracer.session, tracer.new
         self.depth = len(whole.sizes)
+        if term.statement.guard or whole.statement.guard:
+            raise Refuted(f"{self.tell(term)} or {self.tell(whole)} stands under a condition")
         if term.sizes[: self.depth] != whole.sizes or len(term.sizes) <= self.depth:
             raise Refuted(f"{self.tell(whole)} does not stand around groups of {self.tell(term)}")
         to_whole = self.session.affine(term.name, len(term.sizes), whole.name, iterators(self.depth))

@@ -84,6 +84,11 @@ def _written_once(site: Site) -> Refusal | None:
     return None
 
 
+def _always_written(site: Site) -> Refusal | None:
+    definition = _definition(site).statement
+    return Refusal.of(definition.id, "if", write=definition.text) if definition.guard else None
+
+
 def _one_dtype(site: Site) -> Refusal | None:
     mine, theirs = site.statement.dtype, _definition(site).statement.dtype
     if mine == theirs:
@@ -186,6 +191,14 @@ class InlineDefinition(Transformation):
             semantic=True,
         ),
         Requirement(
+            "PD-T259",
+            "the definition stands under a condition",
+            "{write} does not write every element",
+            "split the scopes so that the condition goes away",
+            _always_written,
+            semantic=True,
+        ),
+        Requirement(
             "PD-T253",
             "the subscripts do not tell which instance wrote the element",
             "{read} cannot be solved for the iterators of {write}",
@@ -252,7 +265,7 @@ class InlineDefinition(Transformation):
 def value_levels(value: Expression) -> frozenset[int]:
     """The levels whose iterators a value depends on."""
     if isinstance(value, IndexValue):
-        return frozenset(value.index.coefficients)
+        return value.index.levels
     if isinstance(value, Read):
         return frozenset(value.access.levels)
     return frozenset(level for argument in _arguments(value) for level in value_levels(argument))
@@ -306,6 +319,11 @@ def _before(site: Site) -> Path:
 def _value(site: Site) -> Expression:
     value: Expression = site.scratch["value"]
     return value
+
+
+def _unconditional(site: Site) -> Refusal | None:
+    statement = site.statement
+    return Refusal.of(statement.id, "if", statement=statement.text) if statement.guard else None
 
 
 def _operands_not_written(site: Site) -> Refusal | None:
@@ -384,21 +402,21 @@ class StageExpression(Transformation):
     )
     requirements = (
         Requirement(
-            "PD-T311",
+            "PD-T271",
             "the place to compute the value is not around the statement",
             "{before} is neither the statement nor a scope around it",
             "name the statement or a scope that it stands in",
             _around,
         ),
         Requirement(
-            "PD-T312",
+            "PD-T272",
             "there is no such operation",
             "the value has {count} operations, counted from 0; {term} is none of them",
             "count the operations from 0, each before its own arguments",
             _term_exists,
         ),
         Requirement(
-            "PD-T313",
+            "PD-T273",
             "the scope writes an operand",
             "{write} changes it after the value would have been computed",
             "compute the value before an inner scope or the statement",
@@ -406,21 +424,28 @@ class StageExpression(Transformation):
             semantic=True,
         ),
         Requirement(
-            "PD-T314",
+            "PD-T277",
+            "the statement stands under a condition",
+            "{statement} needs its operands only sometimes, and they may not exist otherwise",
+            "split the scopes so that the condition goes away",
+            _unconditional,
+        ),
+        Requirement(
+            "PD-T274",
             "a lockstep scope holds one statement",
             "{head} cannot take a second statement",
             "compute the value before the lockstep scope",
             _room_for_a_statement,
         ),
         Requirement(
-            "PD-T315",
+            "PD-T275",
             "the new buffer is too large",
             "it would take {cells} cells, {most} are allowed",
             "compute the value before an inner scope that needs fewer iterators",
             _stage_bounded,
         ),
         Requirement(
-            "PD-T316",
+            "PD-T276",
             "the target does not allow the new accesses",
             "{what}",
             "play the move before annotating scopes and setting locations",

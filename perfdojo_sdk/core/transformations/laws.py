@@ -135,7 +135,7 @@ def _sums_squares(site: Site) -> Refusal | Kind:
     _, statement = one_chain(site.scope)
     difference = _difference(statement) if statement else None
     refusal = Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
-    if statement is None or difference is None:
+    if statement is None or statement.guard or difference is None:
         return refusal
     element, centre = difference.arguments
     assert isinstance(element, Read) and isinstance(centre, Read)
@@ -350,7 +350,7 @@ def product(parts: list[Expression]) -> Expression:
 def _sums_products(site: Site) -> Refusal | Kind:
     _, statement = one_chain(site.scope)
     refusal = Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
-    if statement is None or statement.accumulate != "add":
+    if statement is None or statement.guard or statement.accumulate != "add":
         return refusal
     parts = factors(statement.value)
     fixed = [k for k, part in enumerate(parts) if max(value_levels(part), default=-1) < site.level]
@@ -551,7 +551,7 @@ class RebaseExponent(Transformation):
     parameters = (Parameter("maximum", str, "the array that holds the maximum of a block"),)
     requirements = (
         Requirement(
-            "PD-T301",
+            "PD-T296",
             "the array holds no maximum over a block with this element",
             "no exp(x - m) stands here whose x a statement before it took into {array} with max=",
             "name an array that x was taken into with max=, other than m itself",
@@ -559,21 +559,21 @@ class RebaseExponent(Transformation):
             law=EXPONENT_LAW,
         ),
         Requirement(
-            "PD-T302",
+            "PD-T297",
             "the array holds something else besides the maximum",
             "because of {write}, x may exceed {array} so far that exp overflows",
             "give the other value an array of its own",
             _only_the_maximum,
         ),
         Requirement(
-            "PD-T303",
+            "PD-T298",
             "the elements may have changed since the maximum was taken",
             "{write} may change {element} in between, and exp of the difference may overflow",
             "move that write out from between the two",
             _maximised_unchanged,
         ),
         Requirement(
-            "PD-T304",
+            "PD-T299",
             "the target does not allow the new accesses",
             "{what}",
             "play the move before annotating scopes and setting locations",
