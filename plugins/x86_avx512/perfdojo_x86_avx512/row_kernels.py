@@ -46,9 +46,6 @@ CHAINS = 4
 #: Seconds that starting the threads and waiting for the last one costs.
 THREADS_COST = 15e-6
 
-#: Statements that take about as long as starting the threads.
-WORTH_SHARING = 50_000
-
 #: Vectors with idle lanes cost as much as full ones; from this share of wasted work on, rows are cut.
 MOST_WASTE = 1.15
 
@@ -123,8 +120,9 @@ def stream_rows(play: Play, target: Target, windows: Windows, threads: bool) -> 
     use_lanes(play)
     write_out(play, copies=capabilities.vector_registers)
     if threads:
+        speed = capabilities.memory.copy_gbs if capabilities.memory else 1
         for scope in [node.id for node in play.program.body if isinstance(node, Scope)]:
-            share_out(play, scope, WORTH_SHARING)
+            share_out(play, scope, THREADS_COST * speed * 1e9 / BYTES["f32"])
     for buffer, location in wishes.items():
         play.may("set_location", buffer, location=location)
 
