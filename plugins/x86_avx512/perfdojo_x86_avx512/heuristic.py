@@ -13,33 +13,35 @@ from perfdojo_sdk.core.transformation import Rules, Trace
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.search.passes import contract, fuse, parallelise
 from perfdojo_sdk.search.play import Play
-from perfdojo_x86_avx512.contractions import find_contraction, tile_for_registers
+from perfdojo_x86_avx512.contractions import play_contractions
 from perfdojo_x86_avx512.row_kernels import stream_rows
 from perfdojo_x86_avx512.steps import exceeds_caches, settle_buffers, use_lanes, write_out
 
 
 def heuristic(root: Program, rules: Rules, target: Target) -> tuple[Trace, ...]:
-    """One game; where outputs exceed the caches, one with streaming stores and one without.
+    """One game for each of the few ways between which only a measurement decides."""
+    plays = play_contractions(root, rules, target) or play_rows(root, rules, target)
+    for play in plays:
+        settle_buffers(play)
+    return tuple(play.trace for play in plays)
 
-    Which of the two is faster depends on more than bandwidths, so a measurement decides.
+
+def play_rows(root: Program, rules: Rules, target: Target) -> list[Play]:
+    """Where outputs exceed the caches, one game with streaming stores and one without.
+
+    Which of the two is faster depends on more than bandwidths.
     """
     ways = (True, False) if exceeds_caches(root, target) else (False,)
-    return tuple(play_as_expert(root, rules, target, streaming) for streaming in ways)
+    return [_play_rows(Play(root, rules), target, streaming) for streaming in ways]
 
 
-def play_as_expert(root: Program, rules: Rules, target: Target, streaming: bool) -> Trace:
-    play = Play(root, rules)
+def _play_rows(play: Play, target: Target, streaming: bool) -> Play:
     fuse(play, depth=0)
-    contraction = find_contraction(play.program)
-    if contraction is not None:
-        tile_for_registers(play, contraction, target)
-    else:
-        stream_rows(play, target, streaming)
+    stream_rows(play, target, streaming)
     contract(play)
     use_lanes(play)
     write_out(play, copies=target.capabilities.vector_registers)
     for node in play.program.body:
         if isinstance(node, Scope):
             parallelise(play, node.id)
-    settle_buffers(play)
-    return play.trace
+    return play
