@@ -30,7 +30,7 @@ from perfdojo_x86_avx512.tiles import Piece, Tiling, best_tiling
 SCATTER = 2.0
 
 #: A plan that costs so much more than the best one may still be the faster one.
-NEARLY = 1.25
+NEARLY = 1.1
 
 #: Iterations that threads can share without one of them waiting for long.
 ENOUGH = 8
@@ -180,6 +180,8 @@ def _plan(program: Program, nest: Nest, row: int, lane: int, target: Target) -> 
     )
     steps = nest.products[0].steps
     cost = steps * tiling.cost * prod(sizes[l] for l in others)
+    if any(_walks_far(program, a) for a, _ in filter(None, operands)):
+        cost *= 2
     if scattered:
         cost += SCATTER * prod(sizes)
     if must_pack:
@@ -198,6 +200,11 @@ def _operands(product: Product, row: int, lane: int) -> tuple[Access, Access] | 
 def _cells_differ(access: Access) -> bool:
     """Whether packing makes no cell twice: each subscript is one iterator."""
     return all(len(s.terms) <= 1 for s in access.subscripts)
+
+
+def _walks_far(program: Program, access: Access) -> bool:
+    """Whether the steps of the reduction leave most of each cache line that they fetch unused."""
+    return lane_stride(program.buffer_of[access.array], access.subscripts, access.levels[-1]) > 1
 
 
 def _outputs(program: Program, nest: Nest) -> Iterator[Access]:
