@@ -277,11 +277,11 @@ class _Step:
 
     def _check_covered(self, old: Place, places: list[Place]) -> None:
         described = self.old.describe(old.statement.id)
-        if [self.origins.same(p) and p.sizes == old.sizes for p in places] == [True]:
+        if [self.origins.same(p) and p.domain == old.domain for p in places] == [True]:
             return
-        wanted = self.session.set([self.session.box(old.name, old.sizes)])
+        wanted = self.session.set([self.session.instances(old.name, old.domain)])
         claimed = self.session.map(
-            self.origins.image(p).intersect_domain(self.session.box(p.name, p.sizes)) for p in places
+            self.origins.image(p).intersect_domain(self.session.instances(p.name, p.domain)) for p in places
         )
         got = claimed.range()
         if not wanted.is_subset(got):

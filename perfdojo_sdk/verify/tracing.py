@@ -20,6 +20,7 @@ from perfdojo_sdk.core.transformation import (
 from perfdojo_sdk.verify.flow import Mode
 from perfdojo_sdk.verify.instances import Place, ProgramSets
 from perfdojo_sdk.verify.sets import (
+    Domain,
     Refuted,
     coordinates,
     form,
@@ -217,12 +218,12 @@ class Tracer:
     def _readers(self, old: str, new: str) -> isl.UnionMap:
         """New instances of a reader -> the old ones; several statements may share an old one's."""
         if new.startswith("F_"):
-            shape = self.new.program.buffer_of[new[2:]].shape
-            image = self.session.identity(new, old, len(shape))
+            domain = Domain(self.new.program.buffer_of[new[2:]].shape)
+            image = self.session.identity(new, old, domain.depth)
         else:
             place = self.new.by_name[new.rpartition("_")[0]]
-            shape, image = place.sizes, self.origins.image(place, new, old)
-        return self.session.map([image.intersect_domain(self.session.box(new, shape))])
+            domain, image = place.domain, self.origins.image(place, new, old)
+        return self.session.map([image.intersect_domain(self.session.instances(new, domain))])
 
     def _tell(self, seen: isl.UnionSet) -> str:
         """One of the writes, in words."""
