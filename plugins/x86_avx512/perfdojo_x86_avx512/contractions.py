@@ -23,7 +23,7 @@ from perfdojo_sdk.core.validate import BYTES, lane_stride
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.search.passes import contract, fuse
 from perfdojo_sdk.search.play import Play
-from perfdojo_x86_avx512.steps import split, use_lanes, write_out
+from perfdojo_x86_avx512.steps import largest_divisor, split, use_lanes, write_out
 from perfdojo_x86_avx512.tiles import Piece, Tiling, best_tiling
 
 #: What moving one number to or from a strided place costs, in multiply-adds of vectors.
@@ -51,6 +51,8 @@ class Product:
     other: Access
     steps: int
     """Iterations of the reduction."""
+    last: int
+    """Iterations of its innermost loop."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ def _products(scope: Scope) -> list[Product] | None:
         assert isinstance(value, Operation)
         if not all(isinstance(a, Read) for a in value.arguments):
             return None
-        found.append(Product(leaf.statement.target, *value.reads, prod(leaf.sizes)))
+        found.append(Product(leaf.statement.target, *value.reads, prod(leaf.sizes), leaf.sizes[-1]))
     return found
 
 
@@ -153,11 +155,16 @@ def _stands_behind_a_sum(play: Play, place: str) -> bool:
 
 
 def plans(program: Program, nest: Nest, target: Target) -> list[Plan]:
-    """Every way to lay rows and lanes over the loops that beats sums of one number, best first."""
+    """The best way to lay rows and lanes over the loops, and the best with other lanes if it is near.
+
+    None where each sum alone, with lanes along the reduction, costs less.
+    """
     ways = permutations(range(len(nest.loops)), 2)
     found = [plan for row, lane in ways if (plan := _plan(program, nest, row, lane, target))]
-    alone = _cost_of_dots(program, nest, target)
-    return sorted((p for p in found if p.cost <= alone), key=lambda p: (p.cost, -p.row))
+    found.sort(key=lambda plan: (plan.cost, -plan.row))
+    best_of_lane = {plan.lane: plan for plan in reversed(found)}
+    most = min([_cost_of_dots(program, nest, target), *(NEARLY * plan.cost for plan in found[:1])])
+    return [plan for plan in found if plan is best_of_lane[plan.lane] and plan.cost <= most][:2]
 
 
 def _plan(program: Program, nest: Nest, row: int, lane: int, target: Target) -> Plan | None:
@@ -223,8 +230,8 @@ def _cost_of_dots(program: Program, nest: Nest, target: Target) -> float:
         strides = [
             lane_stride(program.buffer_of[a.array], a.subscripts, level) for a in (product.one, product.other)
         ]
-        share = 2 / lanes if all(stride in (0, 1) for stride in strides) else 1
-        cost += share * product.steps * prod(nest.sizes)
+        width = min(lanes, product.last) if all(stride in (0, 1) for stride in strides) else 1
+        cost += 2 / max(width, 2) * product.steps * prod(nest.sizes)
     return cost
 
 
@@ -242,15 +249,13 @@ def play_contractions(root: Program, rules: Rules, target: Target) -> list[Play]
     if nest is None:
         return []
     plays = []
-    known = plans(start.program, nest, target)
-    for plan in known:
-        if plan.cost <= NEARLY * known[0].cost:
-            play = Play(root, rules)
-            play.trace = start.trace
-            play_contraction(play, nest, plan, target)
-            map_to_hardware(play, target)
-            plays.append(play)
-    return plays[:2]
+    for plan in plans(start.program, nest, target):
+        play = Play(root, rules)
+        play.trace = start.trace
+        play_contraction(play, nest, plan, target)
+        map_to_hardware(play, target)
+        plays.append(play)
+    return plays
 
 
 def map_to_hardware(play: Play, target: Target) -> None:
@@ -306,12 +311,12 @@ class _Panel:
         self.tile_depth = 1 + len(vectors)
         for vector in reversed(vectors):
             move_inward(play, vector, len(inner))
-        tiles = [tile for head in self._block_reduction(inner[0]) for tile in self._tile_rows(head)]
-        if len(panels) > 1:
-            tiles = panels[:1]
-        elif self.plan.inside and not self.blocked:
-            tiles = inner[:1]
-        self._pack(tiles)
+        heads = self._block_reduction(inner[0])
+        tiles = [tile for head in heads for tile in self._tile_rows(head)]
+        if len(panels) > 1 and len(heads) == 1:
+            self._pack(panels[:1])
+        else:
+            self._pack(heads if self.plan.inside else tiles)
 
     def _block_reduction(self, head: str) -> list[str]:
         """Cut the reduction where a panel outgrows half of the second cache.
@@ -324,14 +329,16 @@ class _Panel:
         (total,) = (child for child in body if isinstance(child, Scope))
         panel_row = self.piece.wide * self.piece.width * BYTES["f32"] * len(self.plan.columns)
         most = self.second_cache // 2 // panel_row // prod(total.leaves[0].sizes[1:])
-        self.blocked = 1 <= most < total.size
+        again = prod(play.scope(loop).size for loop in chain(play, head)[: len(self.plan.inside) + 1])
+        self.blocked = 1 <= most < total.size and again > self.plan.tiling.high
         if not self.blocked:
             return [head]
         start = head
         for node in reversed(body[1:]):
             top = separate(play, node.id, start)
             head = top if node is total else head
-        step = -(-total.size // -(-total.size // most))
+        even = largest_divisor(total.size, most)
+        step = even if 2 * even >= most else -(-total.size // -(-total.size // most))
         main, *rest = cut_off_rest(play, total.id, step)
         heads = [separate(play, part, head) for part in rest]
         block, *_ = split(play, main, step)
