@@ -87,6 +87,10 @@ class Statement:
     def named(self, identifier: str) -> Statement:
         return Statement(self.target, self.value, self.accumulate, self.dtype, identifier, self.guard)
 
+    def with_guard(self, guard: tuple[Index, ...]) -> Statement:
+        """The same statement under another condition."""
+        return Statement(self.target, self.value, self.accumulate, self.dtype, self.id, guard)
+
     def with_parts(self, target: Access, value: Expression) -> Statement:
         """The same statement with another target and value."""
         return Statement(target, value, self.accumulate, self.dtype, self.id, self.guard)
