@@ -240,12 +240,15 @@ class _Writer:
     # -- nests of the whole language -----------------------------------------------------------
 
     def condition(self, loops: list[tuple[int, int]]) -> str:
-        """One or two conditions on the iterators; not always met, not always missed."""
+        """One or two conditions on the iterators; most of them neither always nor never hold."""
         parts = []
+        if self.rng.random() < 0.15:
+            level, n = self.rng.choice(loops)
+            return self.rng.choice((f"{{{level}}} >= {n}", f"{{{level}}} <= {n}"))
         for level, n in self.rng.sample(loops, min(len(loops), self.rng.randint(1, 2))):
             other, _ = self.rng.choice(loops)
             left = f"{{{level}}}" if self.rng.random() < 0.6 else f"{{{level}}}+{{{other}}}"
-            parts.append(f"{left} {self.rng.choice(('>=', '<='))} {self.rng.randrange(n)}")
+            parts.append(f"{left} {self.rng.choice(('>=', '<='))} {self.rng.randrange(n + 1)}")
         return " and ".join(parts)
 
     def conditional(self) -> None:
