@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import permutations
 from math import prod
 
+from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import Access, Operation, Read
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Rules
@@ -252,7 +253,10 @@ def play_contractions(root: Program, rules: Rules, target: Target) -> list[Play]
     for plan in plans(start.program, nest, target):
         play = Play(root, rules)
         play.trace = start.trace
-        play_contraction(play, nest, plan, target)
+        try:
+            play_contraction(play, nest, plan, target)
+        except MoveError:  # such as for an operand that is read in several forms
+            continue
         map_to_hardware(play, target)
         plays.append(play)
     return plays
@@ -261,24 +265,23 @@ def play_contractions(root: Program, rules: Rules, target: Target) -> list[Play]
 def map_to_hardware(play: Play, target: Target) -> None:
     """Registers hold the tiles, lanes the vectors; threads share the outermost tiles that are enough."""
     for buffer in temporaries(play.program):
-        if "remove_dead" in play.rules.transformations:
-            play.may("remove_dead", buffer.name)
+        play.may("remove_dead", buffer.name)
     contract(play)
     use_lanes(play)
     write_out(play, target.capabilities.vector_registers, outermost=True)
     for node in play.program.body:
-        share_out(play, node)
+        if not share_out(play, node, ENOUGH):
+            share_out(play, node, 2)
 
 
-def share_out(play: Play, node: Node) -> bool:
-    """Give the outermost scope with enough iterations to the threads; say whether there was one."""
+def share_out(play: Play, node: Node, least: int) -> bool:
+    """Give the outermost scopes of at least so many iterations to the threads; say whether there were any."""
     if not isinstance(node, Scope) or node.suffix:
         return False
-    enough = node.size >= ENOUGH and play.may("annotate_scope", node.id, suffix="p")
-    if enough:
+    if node.size >= least and play.may("annotate_scope", node.id, suffix="p"):
         return True
-    shared = [share_out(play, child) for child in node.body]
-    return any(shared) or (node.size > 1 and play.may("annotate_scope", node.id, suffix="p"))
+    shared = [share_out(play, child, least) for child in node.body]
+    return any(shared)
 
 
 def play_contraction(play: Play, nest: Nest, plan: Plan, target: Target) -> None:
