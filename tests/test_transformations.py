@@ -78,12 +78,18 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
     "PD-T112": ("4 8:v y[{0},{1}] = x[{1}]", "", [], "swap_scopes(s0)"),
     "PD-T113": ("9 9 y[{0},{1}] = x[{0},{1}]\n8 8 y[{0}+1,{1}] = y[{0},{1}+1]", "", [], "swap_scopes(s2)"),
     "PD-T114": ("19 y[{0}] = 0\n4 8:p y[{0}-{1}+7] = x[{0},{1}]", "", [], "swap_scopes(s1)"),
+    "PD-T115": (
+        "4:p 2\n| t[{0},{1}] = x[{0},{1}]\n| y[{0},{1}] = t[{0},0]", "", [], "swap_scopes(s0)",
+    ),
     "PD-T121": ("4 t[{0}] = 1\ny[0] = t[0]", "", [], "join_scopes(s0)"),
     "PD-T122": ("4 t[{0}] = 1\n2 y[{0}] = t[{0}]", "", [], "join_scopes(s0)"),
     "PD-T123": ("y[0] = 0\n4:p t[{0}] = x[{0}]\n4 y[0] += t[{0}]", "", [], "join_scopes(s0)"),
     "PD-T124": ("4:v t[{0}] = 1\n4:v y[{0}] = t[{0}]", "", [], "join_scopes(s0)"),
     "PD-T125": ("4 t[{0}] = x[{0}]\n4 y[{0}] = t[3-{0}]", "", [], "join_scopes(s0)"),
     "PD-T126": ("5 t[{0}] = 0\n4:p t[{0}+1] = x[{0}]\n4:p y[{0}] = t[{0}]", "", [], "join_scopes(s1)"),
+    "PD-T127": (
+        "2\n| 4:p t[{0}+{1}*2] = x[{0},{1}]\n| 4:p y[{0},{1}] = t[{1}*2]", "", [], "join_scopes(s1)",
+    ),
     "PD-T131": ("4\n| t[{0}] = 1\n| y[{0}] = t[{0}]", "", [], "fission_scope(c0)"),
     "PD-T132": (
         "4\n| t[{0}] = x[{0}]\n| y[{0}] = t[{0}]", "", ["reuse_dims(t, dim=0)"], "fission_scope(c1)",
@@ -200,6 +206,11 @@ def test_every_reason_has_a_refusal_test() -> None:
     codes = [r.code for t in GENERIC.values() for r in t.requirements]
     assert len(codes) == len(set(codes)), "codes are unique"
     assert set(codes) == set(REFUSALS)
+
+
+def test_a_private_copy_does_not_last_through_outer_iterations() -> None:
+    start = program("2 4\n| t[{0}+{1}*2] = x[{0},{1}]\n| y[{0},{1}] = t[{1}*2]")
+    assert refusal(start, "annotate_scope(s1, suffix=p)") == "PD-T155"
 
 
 def test_kind_depends_on_the_place() -> None:

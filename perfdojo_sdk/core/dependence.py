@@ -187,17 +187,20 @@ def home_depth(program: Program, occurrences: Sequence[Occurrence], lockstep: se
     return depth
 
 
-def leaking_level(buffer: Buffer, occurrences: Sequence[Occurrence], depth: int) -> int | None:
+def leaking_level(
+    buffer: Buffer, occurrences: Sequence[Occurrence], depth: int, start: int = 0
+) -> int | None:
     """The outermost level through which a value may pass from one iteration to another, or None.
 
-    The buffer lives inside ``depth`` scopes. At each of these levels either no cell is touched by
+    All accesses stand inside the same ``depth`` scopes; across the levels before ``start``, nothing
+    passes for another reason. At each of these levels either no cell is touched by
     two different iterations, or the cells do not depend on the level at all. When that holds
     everywhere, all iterations that touch a cell do exactly the same with it; the first of them
     can only read what it wrote itself, since a program never reads an unwritten cell; so each
     iteration reads only what it wrote itself.
     """
-    kept = ""
-    for level in range(depth):
+    kept = "=" * start
+    for level in range(start, depth):
         if all(
             level not in o.access.subscripts[k].coefficients
             for o in occurrences
