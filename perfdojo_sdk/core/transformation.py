@@ -82,6 +82,16 @@ class Instance:
 
 
 @dataclass(frozen=True)
+class Joined:
+    """The new statement is ``first`` while the iterator at ``level`` is below ``at``, then ``second``."""
+
+    level: int
+    at: int
+    first: Instance
+    second: Instance
+
+
+@dataclass(frozen=True)
 class Definition:
     """A new plain assignment; whoever reads its target sees its value (a copy, when it is a read)."""
 
@@ -96,7 +106,7 @@ class PartialCombine:
     """A new accumulation of a partial result into the whole."""
 
 
-Origin: TypeAlias = Instance | Definition | PartialStart | PartialCombine
+Origin: TypeAlias = Instance | Joined | Definition | PartialStart | PartialCombine
 
 Relation: TypeAlias = Mapping[str, Origin]
 """New statement id -> origin. An id that is absent is the old statement with the same iterators."""

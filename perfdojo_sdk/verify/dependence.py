@@ -29,6 +29,7 @@ from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import (
     Definition,
     Instance,
+    Joined,
     Kind,
     PartialCombine,
     PartialStart,
@@ -40,7 +41,7 @@ from perfdojo_sdk.verify.flow import Mode
 from perfdojo_sdk.verify.instances import Place, ProgramSets
 from perfdojo_sdk.verify.races import check_races, check_written
 from perfdojo_sdk.verify.sets import Refuted, Session, isl, sample, writers
-from perfdojo_sdk.verify.tracing import Origins, Tracer
+from perfdojo_sdk.verify.tracing import Origins, Piece, Tracer
 
 RECIPROCAL = "x/y = x*(1/y)"
 
@@ -254,6 +255,7 @@ class _Step:
                 PartialStart: node.accumulate is None and isinstance(node.value, Literal),
                 PartialCombine: node.accumulate is not None and isinstance(node.value, Read),
                 Instance: True,
+                Joined: True,
             }
             if not shape[type(origin)]:
                 raise Refuted(f"{self.new.describe(statement)} is no {type(origin).__name__}")
@@ -263,25 +265,31 @@ class _Step:
                 )
 
     def _check_instances(self) -> None:
-        claims: dict[str, list[Place]] = {statement: [] for statement in self.old.places}
-        for name, origin in self.origins.instances.items():
+        claims: dict[str, list[tuple[Place, Piece]]] = {statement: [] for statement in self.old.places}
+        for name, pieces in self.origins.instances.items():
             place = self.new.by_name[name]
-            described = self.new.describe(place.statement.id)
-            if origin.statement not in claims:
-                raise Refuted(f"{described}: the old program has no statement {origin.statement}")
-            if len(origin.iterators) != len(self.old.places[origin.statement].sizes):
-                raise Refuted(f"{described}: the relation gives {len(origin.iterators)} old iterators")
-            claims[origin.statement].append(place)
-        for statement, places in claims.items():
-            self._check_covered(self.old.places[statement], places)
+            for piece in pieces:
+                self._check_named(place, piece)
+                claims[piece.origin.statement].append((place, piece))
+        for statement, claimed in claims.items():
+            self._check_covered(self.old.places[statement], claimed)
 
-    def _check_covered(self, old: Place, places: list[Place]) -> None:
+    def _check_named(self, place: Place, piece: Piece) -> None:
+        """The relation speaks of what exists."""
+        origin, described = piece.origin, self.new.describe(place.statement.id)
+        if origin.statement not in self.old.places:
+            raise Refuted(f"{described}: the old program has no statement {origin.statement}")
+        if len(origin.iterators) != len(self.old.places[origin.statement].sizes):
+            raise Refuted(f"{described}: the relation gives {len(origin.iterators)} old iterators")
+
+    def _check_covered(self, old: Place, claims: list[tuple[Place, Piece]]) -> None:
         described = self.old.describe(old.statement.id)
-        if [self.origins.same(p) and p.sizes == old.sizes for p in places] == [True]:
+        if [self.origins.same(p) and p.sizes == old.sizes for p, _ in claims] == [True]:
             return
         wanted = self.session.set([self.session.box(old.name, old.sizes)])
         claimed = self.session.map(
-            self.origins.image(p).intersect_domain(self.session.box(p.name, p.sizes)) for p in places
+            self.origins.image(place, piece).intersect_domain(self.session.box(place.name, place.sizes))
+            for place, piece in claims
         )
         got = claimed.range()
         if not wanted.is_subset(got):
@@ -298,21 +306,27 @@ class _Step:
 
     def _pairs(self, tracer: Tracer) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Old reader, and the new readers to follow to the same value."""
-        for name, origin in self.origins.instances.items():
-            place, old = self.new.by_name[name], self.old.places[origin.statement]
-            described, was = self.new.describe(place.statement.id), self.old.describe(origin.statement)
-            if place.statement.accumulate != old.statement.accumulate:
-                raise Refuted(f"{described} accumulates another way than {was}")
-            if place.statement.dtype != old.statement.dtype:
-                raise Refuted(f"{described} has another dtype than {was}")
-            before = _term(old.name, old.statement.value, _leaf)
-            after = _term(name, place.statement.value, partial(_defined, tracer))
-            found = list(self._match(before, after))
-            if None in found:
-                raise Refuted(f"{described} computes another value than {was}")
-            yield from (pair for pair in found if pair is not None)
+        for name, pieces in self.origins.instances.items():
+            for piece in pieces:
+                yield from self._leaf_pairs(tracer, name, piece.origin)
         for array in self.new.program.outputs:
             yield f"F_{array}", (f"F_{array}",)
+
+    def _leaf_pairs(
+        self, tracer: Tracer, name: str, origin: Instance
+    ) -> Iterator[tuple[str, tuple[str, ...]]]:
+        place, old = self.new.by_name[name], self.old.places[origin.statement]
+        described, was = self.new.describe(place.statement.id), self.old.describe(origin.statement)
+        if place.statement.accumulate != old.statement.accumulate:
+            raise Refuted(f"{described} accumulates another way than {was}")
+        if place.statement.dtype != old.statement.dtype:
+            raise Refuted(f"{described} has another dtype than {was}")
+        before = _term(old.name, old.statement.value, _leaf)
+        after = _term(name, place.statement.value, partial(_defined, tracer))
+        found = list(self._match(before, after))
+        if None in found:
+            raise Refuted(f"{described} computes another value than {was}")
+        yield from (pair for pair in found if pair is not None)
 
     def _match(self, old: _Term, new: _Term) -> Iterator[tuple[str, tuple[str, ...]] | None]:
         """Pairs of leaves; None where the terms differ."""

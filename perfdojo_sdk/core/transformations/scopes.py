@@ -303,14 +303,15 @@ class SwapScopes(Transformation):
 # -- join_scopes -----------------------------------------------------------------------------------
 
 
-def _next_scope(site: Site) -> Scope | None:
+def next_scope(site: Site) -> Scope | None:
+    """The sibling right after the site's scope, when it is a scope."""
     siblings, k = site.program.siblings(site.path), site.path[-1] + 1
     after = siblings[k] if k < len(siblings) else None
     return after if isinstance(after, Scope) else None
 
 
 def _has_next_scope(site: Site) -> Refusal | None:
-    after = _next_scope(site)
+    after = next_scope(site)
     if after is not None:
         site.scratch["next"] = after
         return None
@@ -454,7 +455,7 @@ class JoinScopes(Transformation):
                 yield Move(self.name, scope.id)
 
     def rewrite(self, site: Site) -> Program:
-        after = _next_scope(site)
+        after = next_scope(site)
         assert after is not None
         joined = site.scope.with_body(site.scope.body + after.body)
         return site.program.replaced(site.path, (joined,), consumed=2)
