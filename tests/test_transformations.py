@@ -66,6 +66,7 @@ def test_figure_6_of_the_paper() -> None:
 SUM = "y[0] = 0\n8 16 y[0] += x[{0}*16+{1}]"
 REGISTER = "r f32 [4] reg\n4:u r[{0}] = x[{0}]\n4:u y[{0}] = r[{0}]"
 ACC_REGISTER = "r f32 [1] reg\nr[0] = 0\n4:u r[0] += x[{0}]\ny[0] = r[0]"
+CONDITION = "8 t[{0}] = 0\n8 t[{0}] = x[{0}] if {0} >= 2\n8 y[{0}] = t[{0}]"
 LONG = "2\n" + "| y[{0}] = x[{0}]\n" * 600
 HUGE = "65536 65536\n| 64 y[{0},{1},{2}] = x[{0},{1},{2}]"
 
@@ -116,12 +117,14 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
     "PD-T159": ("8 y[{0}] = x[{0}*2]", "", [], "annotate_scope(s0, suffix=v)"),
     "PD-T160": ("9 y[{0}] = 0\n8 y[{0}+1] = y[{0}]", "", [], "annotate_scope(s1, suffix=v)"),
     "PD-T161": ("8 y[0] = x[{0}]", "", [], "annotate_scope(s0, suffix=v)"),
+    "PD-T162": ("8 y[{0}] = 0\n8 y[{0}] = x[{0}] if {0} >= 2", "", [], "annotate_scope(s1, suffix=v)"),
     "PD-T171": ("8\n| a[{0}] = x[{0}]\n| b[{0}] = x[7-{0}]", "", [], "stage_read(s0, array=x)"),
     "PD-T172": (
         "t[0] = 0\n8\n| t[0] += x[{0}]\n| y[{0}] = t[0]", "", [], "stage_read(s0, array=t)",
     ),
     "PD-T173": (REGISTER, "", [], "stage_read(s1, array=r)"),
     "PD-T174": (HUGE, "", [], "stage_read(s0, array=x)"),
+    "PD-T175": (CONDITION, "", [], "stage_read(s1, array=x)"),
     "PD-T181": ("8 y[{0}] = x[{0}]", "", [], "stage_accumulator(s0, array=x)"),
     "PD-T182": (
         "t[0] = 0\n8\n| t[0] += x[{0}]\n| y[{0}] = t[0]", "", [], "stage_accumulator(s0, array=t)",
@@ -134,6 +137,7 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
         "65536 65536 64 y[{0},{1},{2}] = 0\n65536 65536 64 y[{0},{1},{2}] += x[{2}]", "", [],
         "stage_accumulator(s3, array=y)",
     ),
+    "PD-T186": ("4 y[{0}] = 0\n4 8 y[{0}] += x[{1}] if {1} >= 2", "", [], "stage_accumulator(s1, array=y)"),
     "PD-T191": ("8 y[{0}] = x[{0}]", "", [], "stage_write(s0, array=x)"),
     "PD-T192": (
         "4\n| y[{0}] = x[{0}]\n| y[7-{0}] = x[{0}]", "", [], "stage_write(s0, array=y)",
@@ -144,6 +148,7 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
     "PD-T194": ("y[0] = 0\n8 y[0] += x[{0}]", "", [], "stage_write(s0, array=y)"),
     "PD-T195": (REGISTER, "", [], "stage_write(s0, array=r)"),
     "PD-T196": (HUGE, "", [], "stage_write(s0, array=y)"),
+    "PD-T197": (CONDITION, "", [], "stage_write(s1, array=t)"),
     "PD-T201": ("8 y[{0}] = x[{0}]", "", [], "reuse_dims(y, dim=0)"),
     "PD-T202": (
         "t f32 [4:N] heap\n4\n| t[{0}] = x[{0}]\n| y[{0}] = t[{0}]", "", [], "reuse_dims(t, dim=0)",
@@ -167,6 +172,7 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
         "9 t[{0}] = 1\n8 t[8] += x[{0}] * t[{0}+1]", "", [], "split_reduction(s1, lane=s1)",
     ),
     "PD-T234": (ACC_REGISTER.replace("4:u r", "4 r"), "", [], "split_reduction(s0, lane=s0)"),
+    "PD-T235": ("y[0] = 0\n8 y[0] += x[{0}] if {0} >= 2", "", [], "split_reduction(s0, lane=s0)"),
     "PD-T241": ("8 y[{0}] = x[{0}] * s[0]", "", [], "stage_reciprocal(s0, array=s)"),
     "PD-T242": (
         "s[0] = 1\n8\n| y[{0}] = x[{0}] / s[0]\n| s[0] += x[{0}]", "", [], "stage_reciprocal(s0, array=s)",
@@ -175,6 +181,7 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
         "r f32 [1] reg\nr[0] = x[0]\n4:u y[{0}] = x[{0}] / r[0]", "", [], "stage_reciprocal(s0, array=r)",
     ),
     "PD-T244": (HUGE.replace("= x", "= 1 / x"), "", [], "stage_reciprocal(s0, array=x)"),
+    "PD-T245": ("8 y[{0}] = 0\n8 y[{0}] = 2 / x[{0}] if {0} >= 2", "", [], "stage_reciprocal(s1, array=x)"),
     "PD-T301": ("10 y[{0}] = x[{0}]", "", [], "split_range(s0, at=10)"),
     "PD-T302": (LONG, "", [], "split_range(s0, at=1)"),
     "PD-T303": (

@@ -14,9 +14,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.expression import Index
 from perfdojo_sdk.core.program import Buffer, Path, Program, Scope
-from perfdojo_sdk.core.validate import BYTES, common_depth
+from perfdojo_sdk.core.validate import common_depth
 
 ALIGNMENT = 64
 """Bytes; a slice of the workspace starts at a multiple of it."""

@@ -188,6 +188,7 @@ def _entry(found: Found) -> KernelEntry:
     return KernelEntry(
         name=kernel.name,
         operator=kernel.operator,
+        alias=kernel.alias or None,
         sizes=dict(kernel.sizes),
         symbol=kernel.symbol,
         workspace_symbol=f"{kernel.symbol}_workspace_bytes",

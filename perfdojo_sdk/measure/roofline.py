@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from math import prod
 
+from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.expression import Expression, Operation
 from perfdojo_sdk.core.program import Program
-from perfdojo_sdk.core.validate import BYTES
 from perfdojo_sdk.hookspecs.types import Bound, CacheLevel, Capabilities, MachineFigures, MemoryFigures
 from perfdojo_sdk.measure.machine import Calibration, machine
 

@@ -284,11 +284,11 @@ class _Step:
 
     def _check_covered(self, old: Place, claims: list[tuple[Place, Piece]]) -> None:
         described = self.old.describe(old.statement.id)
-        if [self.origins.same(p) and p.sizes == old.sizes for p, _ in claims] == [True]:
+        if [self.origins.same(p) and p.domain == old.domain for p, _ in claims] == [True]:
             return
-        wanted = self.session.set([self.session.box(old.name, old.sizes)])
+        wanted = self.session.set([self.session.instances(old.name, old.domain)])
         claimed = self.session.map(
-            self.origins.image(place, piece).intersect_domain(self.session.box(place.name, place.sizes))
+            self.origins.image(place, piece).intersect_domain(self.session.instances(place.name, place.domain))
             for place, piece in claims
         )
         got = claimed.range()

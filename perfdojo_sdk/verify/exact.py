@@ -25,9 +25,9 @@ from hashlib import blake2b
 from typing import Any, NoReturn, TypeAlias
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT, Dialect
-from perfdojo_sdk.core.domains import integer_bounds, integer_operation, wrap
+from perfdojo_sdk.core.domains import COMPARISONS, integer_operation
+from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, integer_bounds, wrap
 from perfdojo_sdk.core.errors import ProgramError, VerificationError, closest
-from perfdojo_sdk.core.expression import FLOAT_DTYPES
 from perfdojo_sdk.core.interpreter import FORWARD, Interpreter, Schedule, schedules, unravel
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Trace
@@ -152,6 +152,9 @@ class RandomModel:
     def operation(self, name: str, dtype: str) -> Callable[..., Element]:
         if dtype not in FLOAT_DTYPES:
             return integer_operation(name, dtype)
+        if name in COMPARISONS:
+            compared = self.opaque(f"{name} {dtype}")
+            return lambda a, b: compared(a, b) & 1
         if name in _RING:
             return _RING[name]
         if name == "div":
@@ -166,6 +169,8 @@ class RandomModel:
             return lambda value: value
         if source in FLOAT_DTYPES:
             rounding = self.opaque(f"cast {source} {target}")
+            if target == "bool":
+                return lambda value: rounding(value) & 1
             return rounding if target in FLOAT_DTYPES else lambda value: wrap(rounding(value), target)
         if target in FLOAT_DTYPES:
             return lambda value: value % PRIME

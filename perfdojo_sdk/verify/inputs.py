@@ -146,7 +146,7 @@ def _magnitude(program: Program, largest: int) -> float:
         sizes = tuple(s.size for s in program.ancestors(path))
         value, inner = _expression_magnitude(node.value, program, size, sizes)
         buffer = program.buffer_of[node.target.array]
-        used = {level for k in buffer.materialised for level, _ in node.target.subscripts[k].terms}
+        used = {level for k in buffer.materialised for level in node.target.subscripts[k].levels}
         trips = prod(s for level, s in enumerate(sizes) if level not in used)
         if node.accumulate == "add":
             value = size[buffer.name] + trips * value

@@ -22,6 +22,7 @@ from perfdojo_sdk.core.transformation import (
 from perfdojo_sdk.verify.flow import Mode
 from perfdojo_sdk.verify.instances import Place, ProgramSets
 from perfdojo_sdk.verify.sets import (
+    Domain,
     Refuted,
     coordinates,
     form,
@@ -36,8 +37,8 @@ class Piece(NamedTuple):
     """A new statement, or a part of its iterations, is an old one."""
 
     origin: Instance
-    cut: tuple[int, int, int] | None = None
-    """Level, first and last iteration there; None: all iterations."""
+    conditions: tuple[str, ...] = ()
+    """Which part: these forms are at least 0, as isl text."""
 
 
 class Origins:
@@ -59,24 +60,17 @@ class Origins:
     @cached_property
     def instances(self) -> dict[str, tuple[Piece, ...]]:
         """Name of a new statement -> the old ones that it computes."""
-        found = {p.name: _pieces(self.origin(p), p.sizes) for p in self.new.places.values()}
+        found = {p.name: _pieces(self.origin(p)) for p in self.new.places.values()}
         return {name: pieces for name, pieces in found.items() if pieces}
 
     def image(self, place: Place, piece: Piece, source: str = "", target: str = "") -> isl.Map:
         """Instances of a new statement (or of its reader ``source``) -> the old ones."""
         source, target = source or place.name, target or self.old.places[piece.origin.statement].name
         found = self.session.affine(source, len(place.sizes), target, map(form, piece.origin.iterators))
-        return found if piece.cut is None else found.intersect_domain(self.domain(place, piece, source))
-
-    def domain(self, place: Place, piece: Piece, source: str = "") -> isl.Set:
-        """The iterations of a new statement (or of its reader ``source``) that the piece is about."""
-        found = self.session.box(source or place.name, place.sizes)
-        if piece.cut is None:
+        if not piece.conditions:
             return found
-        level, *ends = piece.cut
-        first, last = (isl.Val.int_from_si(self.session.context, end) for end in ends)
-        found = found.lower_bound_val(isl.dim_type.set, level, first)
-        return found.upper_bound_val(isl.dim_type.set, level, last)
+        part = self.session.instances(source, Domain(place.sizes, piece.conditions))
+        return found.intersect_domain(part)
 
     @cached_property
     def images(self) -> isl.UnionMap:
@@ -98,13 +92,12 @@ class Origins:
         return frozenset(self.instances) | {"V"} | {f"I_{array}" for array in self.new.program.inputs}
 
 
-def _pieces(origin: Origin, sizes: tuple[int, ...]) -> tuple[Piece, ...]:
+def _pieces(origin: Origin) -> tuple[Piece, ...]:
     if isinstance(origin, Instance):
         return (Piece(origin),)
     if isinstance(origin, Joined):
         level, at = origin.level, origin.at
-        last = sizes[level] - 1
-        return Piece(origin.first, (level, 0, at - 1)), Piece(origin.second, (level, at, last))
+        return Piece(origin.first, (f"{at - 1} - i{level}",)), Piece(origin.second, (f"i{level} - {at}",))
     return ()
 
 
@@ -251,13 +244,14 @@ class Tracer:
     def _readers(self, old: str, new: str) -> isl.UnionMap:
         """New instances of a reader -> the old ones; several statements may share an old one's."""
         if new.startswith("F_"):
-            shape = self.new.program.buffer_of[new[2:]].shape
-            image = self.session.identity(new, old, len(shape))
-            return self.session.map([image.intersect_domain(self.session.box(new, shape))])
+            domain = Domain(self.new.program.buffer_of[new[2:]].shape)
+            image = self.session.identity(new, old, domain.depth)
+            return self.session.map([image.intersect_domain(self.session.instances(new, domain))])
         name, owner = new.rpartition("_")[0], old.rpartition("_")[0]
         place = self.new.by_name[name]
+        domain = self.session.instances(new, place.domain)
         return self.session.map(
-            self.origins.image(place, piece, new, old).intersect_domain(self.session.box(new, place.sizes))
+            self.origins.image(place, piece, new, old).intersect_domain(domain)
             for piece in self.origins.instances[name]
             if self.old.places[piece.origin.statement].name == owner
         )

@@ -75,6 +75,11 @@ def _addressable(site: Site) -> Refusal | None:
     return Refusal.of(statement.id, statement.target.text, buffer=buffer.name, location=buffer.location)
 
 
+def _unguarded(site: Site) -> Refusal | None:
+    statement: Statement = site.scratch["statement"]
+    return Refusal.of(statement.id, "if", statement=statement.text) if statement.guard else None
+
+
 class SplitReduction(Transformation):
     """Give each iteration of one scope of a reduction a partial result of its own (rfactor).
 
@@ -120,6 +125,13 @@ class SplitReduction(Transformation):
             "{buffer} lives in {location}; loops cannot run over it",
             "split the reduction before setting the location",
             _addressable,
+        ),
+        Requirement(
+            "PD-T235",
+            "the accumulation stands under a condition",
+            "{statement}: a result that it never touches would be read for the combination",
+            "split the scopes so that the condition goes away",
+            _unguarded,
         ),
     )
 
