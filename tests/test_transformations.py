@@ -206,6 +206,39 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
     "PD-T316": (
         "9 y[{0}] = x[{0}]\n4:v y[{0}+1] = y[{0}]\n4:v y[{0}+5] = y[{0}+4]", "", [], "join_ranges(s1)",
     ),
+    "PD-T321": ("4 8 y[{0},{1}] = x[{0},{1}]", "", [], "pad_dim(y, dim=1, size=16)"),
+    "PD-T322": (
+        "t f32 [4:N] heap\n4\n| t[{0}] = x[{0}]\n| y[{0}] = t[{0}]", "", [], "pad_dim(t, dim=0, size=8)",
+    ),
+    "PD-T323": ("4 t[{0}] = x[{0}]\n4 y[{0}] = t[{0}]", "", [], "pad_dim(t, dim=0, size=4)"),
+    "PD-T324": ("4:v t[{0},0] = x[{0}]\n4:v y[{0}] = t[{0},0]", "", [], "pad_dim(t, dim=1, size=2)"),
+    "PD-T325": (
+        "t f32 [4] stack\n4 t[{0}] = x[{0}]\n4 y[{0}] = t[{0}]", "", [], "pad_dim(t, dim=0, size=20000)",
+    ),
+    "PD-T331": ("4 t[{0}] = x[{0}]\n4 y[{0}] = t[{0}]", "", [], "share_storage(t, other=y)"),
+    "PD-T332": (
+        "4 t[{0}] = x[{0}]\n2 u[{0}] = t[{0}]\n2 y[{0}] = u[{0}]", "", [], "share_storage(t, other=u)",
+    ),
+    "PD-T333": (
+        "4 t[{0}] = x[{0}]\n4 u[{0}] = t[3-{0}]\n4 y[{0}] = u[{0}]", "", [], "share_storage(t, other=u)",
+    ),
+    "PD-T334": (
+        "t f32 [1] heap\nu f32 [1] heap\nu[0] = x[0]\nz[0] = u[0]\n4:p\n| t[0] = x[{0}]\n| y[{0}] = t[0]",
+        "", [], "share_storage(t, other=u)",
+    ),
+    "PD-T335": (
+        f"{REGISTER}\n4 t[{{0}}] = x[{{0}}]\n4 z[{{0}}] = t[{{0}}]", "", [], "share_storage(r, other=t)",
+    ),
+    "PD-T341": ("4 t[{0}] = x[{0}]\n4 y[{0}] = t[{0}]", "", [], "unshare_storage(t, array=t)"),
+    "PD-T342": (
+        "t f32 [4] heap -> a, b\n4 a[{0}] = x[{0}]\n4 z[{0}] = a[{0}]\n2 b[{0}] = x[{0}+1]\n"
+        "4 y[{0}] = b[{0}]", "", [],
+        "unshare_storage(t, array=a)",
+    ),
+    "PD-T343": (
+        "t f32 [4] heap -> a, b\n4 a[{0}] = x[{0}]\n4 b[{0}] = x[3-{0}]\n4 y[{0}] = a[{0}]\n"
+        "4 z[{0}] = b[{0}]", "", [], "unshare_storage(t, array=a)",
+    ),
 }  # fmt: skip
 
 

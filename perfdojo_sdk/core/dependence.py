@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import gcd
 from typing import NamedTuple
 
+from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Access, Index, Quotient
 from perfdojo_sdk.core.program import Buffer, Node, Occurrence, Program, Scope, Touch
 from perfdojo_sdk.core.validate import common_depth
@@ -211,6 +212,34 @@ def is_reduction(a: Touch, b: Touch) -> bool:
     """Both touches are the targets of one kind of accumulation: they commute."""
     operation = a.statement.accumulate
     return a.writes and b.writes and operation is not None and operation == b.statement.accumulate
+
+
+def may_run_before(
+    program: Program, buffer: Buffer, first: Occurrence, second: Occurrence, start: int, dialect: Dialect
+) -> bool:
+    """Whether ``first`` may touch a cell before ``second`` touches the same one.
+
+    Both as if their arrays were in ``buffer``, in equal iterations of the levels before ``start``.
+    """
+
+    def meet(directions: Directions) -> bool:
+        return may_meet(buffer, first.access, first.sizes, second.access, second.sizes, directions)
+
+    shared = common_depth([first.path, second.path])
+    orders = [dialect.order(s.suffix) for s in program.ancestors(first.path)[:shared]]
+    if first.path == second.path and first.writes and not second.writes:
+        # Its reads come first, those of all lanes included; then only another iteration can be meant.
+        before = False
+    elif first.path == second.path and orders[-1:] == ["lockstep"]:
+        before = meet("=" * (shared - 1) + "*")
+    else:
+        before = first.path <= second.path and meet("=" * shared)
+    return before or any(
+        meet("=" * level + sign)
+        for level in range(start, shared)
+        if orders[level] != "lockstep"
+        for sign in ("<>" if orders[level] == "parallel" else "<")
+    )
 
 
 # -- privacy ---------------------------------------------------------------------------------------

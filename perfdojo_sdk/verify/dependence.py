@@ -287,8 +287,9 @@ class _Step:
         if [self.origins.same(p) and p.domain == old.domain for p, _ in claims] == [True]:
             return
         wanted = self.session.set([self.session.instances(old.name, old.domain)])
+        instances = self.session.instances
         claimed = self.session.map(
-            self.origins.image(place, piece).intersect_domain(self.session.instances(place.name, place.domain))
+            self.origins.image(place, piece).intersect_domain(instances(place.name, place.domain))
             for place, piece in claims
         )
         got = claimed.range()

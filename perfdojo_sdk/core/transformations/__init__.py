@@ -15,13 +15,14 @@ from perfdojo_sdk.core.transformations.scopes import (
     SplitScope,
     SwapScopes,
 )
+from perfdojo_sdk.core.transformations.sharing import ShareStorage, UnshareStorage
 from perfdojo_sdk.core.transformations.staging import (
     StageAccumulator,
     StageRead,
     StageReciprocal,
     StageWrite,
 )
-from perfdojo_sdk.core.transformations.storage import ReorderDims, ReuseDims, SetLocation
+from perfdojo_sdk.core.transformations.storage import PadDim, ReorderDims, ReuseDims, SetLocation
 
 #: Name -> transformation; every target has these.
 GENERIC: Mapping[str, Transformation] = {
@@ -43,6 +44,9 @@ GENERIC: Mapping[str, Transformation] = {
         SplitReduction(),
         SplitRange(),
         JoinRanges(),
+        PadDim(),
+        ShareStorage(),
+        UnshareStorage(),
     )
 }
 
