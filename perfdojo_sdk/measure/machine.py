@@ -205,8 +205,8 @@ def _load(file: Path) -> Calibration | None:
         stored["cache_read_gbs"] = tuple(float(v) for v in stored["cache_read_gbs"])
         calibration = Calibration(**stored)
         numbers = [getattr(calibration, f.name) for f in fields(calibration) if f.type == "float"]
-        sound = all(isinstance(n, (int, float)) and n > 0 for n in numbers)
-    except (OSError, ValueError, TypeError, KeyError):
+        sound = all(isinstance(n, (int, float)) and 0 < n < float("inf") for n in numbers)
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
     return calibration if sound else None
 
