@@ -14,9 +14,9 @@ enum { RETIRE_FP = 1 << 0, RETIRE_MULDIV = 1 << 1, RETIRE_CONFIG = 1 << 4 };
 /* One result for the integer core in a cycle, from FPU, multiplier or stream configuration. */
 static bool arbitrate_retirement(Machine *m, const Result *fp) {
     Muldiv *d = &m->muldiv;
+    if (!fp && !m->config_responding && !d->product_valid && !d->quotient_valid) return false;
     u32 which = arbiter_requests(&d->output, (u32)d->product_valid | (u32)d->quotient_valid << 1);
     u32 wants = (fp ? RETIRE_FP : 0) | (which ? RETIRE_MULDIV : 0) | (m->config_responding ? RETIRE_CONFIG : 0);
-    if (!wants) return false;
     wants = arbiter_requests(&m->retire_arbiter, wants);
     bool room = !QUEUE_FULL(m->retire);
     u32 chosen = 1u << arbiter_pick(wants, m->retire_arbiter.pointer, 3);
