@@ -77,7 +77,7 @@ static void advance_pipe(Machine *m, int k) {
     Pipe *p = &m->pipe[k];
     u32 bit = 1u << k;
     if (!(p->valid >> OUTPUT & 1)) {
-        p->base = (p->base + STAGES - 1) % STAGES;
+        p->base = (p->base + PIPE_ENTRIES - 1) % PIPE_ENTRIES;
         p->valid = (u8)(p->valid << 1);
     } else if (!(p->valid >> 1 & 1) && p->valid & 1) {
         *pipe_stage(p, 1) = *pipe_stage(p, 0);
@@ -136,7 +136,7 @@ static bool operands(Machine *m, const Insn *i, u32 pc, u64 *value) {
     for (int k = 0; k < 3; k++) value[k] = m->f[i->source[k]];
     if (!m->streams_on || !i->streams) return true;
     for (int k = 0; k < 3; k++) {
-        if (!is_stream(m, i->source[k]) || stream_read(m, i->source[k], pc, &value[k])) continue;
+        if (i->source[k] >= MOVERS || stream_read(m, i->source[k], pc, &value[k])) continue;
         m->stuck = STUCK_STREAM_READ, m->stuck_pc = pc;
         return false;
     }
