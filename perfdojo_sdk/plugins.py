@@ -362,15 +362,17 @@ class Plugins:
                     self._report(problem)
 
     def _collect_operators(self) -> None:
-        """On a duplicate the first plugin keeps the name."""
+        """On a duplicate the first plugin keeps the name. Named sizes are names like any other."""
         owner: dict[str, str] = {}
         for plugin in self.loaded:
             for operator in self._collect(plugin, "perfdojo_operators", Operator):
-                name = operator.name
-                if name in owner:
-                    self._duplicate(plugin, "perfdojo_operators", "operator", name, owner[name])
-                else:
-                    self.operators[name], owner[name] = operator, plugin.name
+                claims = (operator.name, *operator.names)
+                taken = next((name for name in claims if name in owner), None)
+                if taken is not None:
+                    self._duplicate(plugin, "perfdojo_operators", "operator", taken, owner[taken])
+                    continue
+                self.operators[operator.name] = operator
+                owner.update(dict.fromkeys(claims, plugin.name))
 
     def _duplicate(self, plugin: Plugin, hook: str, what: str, name: str, owner: str) -> None:
         cause = f"{what} {name} already comes from plugin {owner}, {plugin.name} claims it too"

@@ -46,6 +46,8 @@ class LocationFile(Strict):
     constant_subscripts: bool = False
     copy_out_only: bool = False
     fetch_ahead: bool = False
+    lead_bytes: int = Field(0, ge=0)
+    past_caches: bool = False
     max_bytes: int | None = None
 
 
@@ -173,6 +175,17 @@ class Operator:
     """Takes the sizes in the order of ``parameters`` and returns a program named ``name``."""
     defaults: tuple[tuple[int, ...], ...] = ()
     """Sizes that a selection without sizes stands for."""
+    names: tuple[str, ...] = ()
+    """A name for each of ``defaults``, where there are several that people speak of: ``layernorm1``."""
+
+    def __post_init__(self) -> None:
+        if self.names and len(self.names) != len(self.defaults):
+            raise ValueError(f"{self.name} has {len(self.defaults)} defaults and {len(self.names)} names")
+
+    @property
+    def named(self) -> Mapping[str, tuple[int, ...]]:
+        """Name -> default sizes."""
+        return dict(zip(self.names, self.defaults, strict=bool(self.names)))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import perfdojo_sdk
-from perfdojo_sdk.codegen.c import C_TYPES
+from perfdojo_sdk.codegen.c_values import C_TYPES
 from perfdojo_sdk.codegen.names import c_name
 from perfdojo_sdk.core.errors import VerificationError
 from perfdojo_sdk.game import write_atomically
@@ -188,6 +188,7 @@ def _entry(found: Found) -> KernelEntry:
     return KernelEntry(
         name=kernel.name,
         operator=kernel.operator,
+        alias=kernel.alias or None,
         sizes=dict(kernel.sizes),
         symbol=kernel.symbol,
         workspace_symbol=f"{kernel.symbol}_workspace_bytes",

@@ -15,7 +15,7 @@ def check_written(sets: ProgramSets) -> None:
     """:class:`Refuted` where a statement or the caller reads a cell that nothing wrote before."""
     for flow in sets.flows.values():
         if not flow.unwritten.is_empty():
-            point = flow.unwritten.sample_point()
+            point = flow.unwritten.lexmin().sample_point()
             reader = sets.reader_text(tuple_name(point))
             raise Refuted(f"{reader} at {coordinates(point)}: nothing was written there before")
 
@@ -65,7 +65,8 @@ def _check_parallel(sets: ProgramSets, scope: Scope, level: int, inside: list[Pl
 def _touched_by(sets: ProgramSets, place: Place, access: Access, level: int) -> isl.UnionMap:
     session, depth = sets.session, len(place.sizes)
     key = [*iterators(level), *sets.cell(access)]
-    cells = session.affine(place.name, depth, "C", key).intersect_domain(session.box(place.name, place.sizes))
+    cells = session.affine(place.name, depth, "C", key)
+    cells = cells.intersect_domain(session.instances(place.name, place.domain))
     iterations = session.affine(place.name, depth, "", [iterators(depth)[level]])
     return session.map([cells.reverse().apply_range(iterations)])
 
