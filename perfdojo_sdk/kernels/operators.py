@@ -7,10 +7,7 @@ sizes are those of the paper's Table 3.
 
 from __future__ import annotations
 
-from perfdojo_sdk.hookspecs import API_VERSION, hookimpl
 from perfdojo_sdk.hookspecs.types import Operator, OperatorParameter
-
-PERFDOJO_API = API_VERSION
 
 #: Added to a variance or mean square before its square root.
 EPSILON = "1e-05"
@@ -186,8 +183,3 @@ y f32 [<rows>] heap
 )
 
 OPERATORS = (SOFTMAX, MATMUL, LAYERNORM, RMSNORM, ADD, MUL, RELU, REDUCEMEAN)
-
-
-@hookimpl
-def perfdojo_operators() -> tuple[Operator, ...]:
-    return OPERATORS
