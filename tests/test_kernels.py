@@ -25,7 +25,8 @@ from perfdojo_sdk.kernels.selection import SelectionError, default_selection, in
 BY_NAME: Mapping[str, Operator] = {o.name: o for o in OPERATORS}
 Arrays = list[np.ndarray[Any, Any]]
 
-SMALL = {"matmul": (3, 4, 5)}
+#: Parameters -> small sizes that tell the axes apart.
+SMALL = {1: (3,), 2: (3, 5), 3: (3, 4, 5), 4: (2, 3, 4, 5)}
 
 
 def softmax(x: Any) -> Any:
@@ -37,6 +38,15 @@ def layernorm(x: Any, w: Any, b: Any) -> Any:
     return (x - x.mean(axis=1, keepdims=True)) / np.sqrt(x.var(axis=1, keepdims=True) + 1e-5) * w + b
 
 
+def channels(values: Any) -> Any:
+    return values.reshape(1, -1, 1, 1)
+
+
+def batchnorm(x: Any, w: Any, b: Any) -> Any:
+    mean, variance = x.mean((0, 2, 3), keepdims=True), x.var((0, 2, 3), keepdims=True)
+    return (x - mean) / np.sqrt(variance + 1e-5) * channels(w) + channels(b)
+
+
 MEANING: Mapping[str, Callable[..., Any]] = {
     "softmax": softmax,
     "matmul": lambda a, b: a @ b,
@@ -46,12 +56,14 @@ MEANING: Mapping[str, Callable[..., Any]] = {
     "mul": lambda a, b: a * b,
     "relu": lambda x: np.maximum(x, 0),
     "reducemean": lambda x: x.mean(axis=1),
+    "relu_ffn": lambda x, s, b: np.maximum(x * channels(s) + channels(b), 0),
+    "batchnorm": batchnorm,
 }
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda o: o.name)
 def test_the_initial_program_computes_the_operator(operator: Operator) -> None:
-    kernel = instantiate(operator, SMALL.get(operator.name, (3, 5)))
+    kernel = instantiate(operator, SMALL[len(operator.parameters)])
     rng = np.random.default_rng(0)
     inputs = [rng.standard_normal(i.shape) for i in kernel.inputs]
     given = {i.name: list(map(float, a.ravel())) for i, a in zip(kernel.inputs, inputs, strict=True)}
@@ -65,7 +77,7 @@ def test_the_initial_program_computes_the_operator(operator: Operator) -> None:
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda o: o.name)
 def test_it_is_a_valid_program_at_awkward_sizes(operator: Operator) -> None:
     count = len(operator.parameters)
-    for sizes in ([1] * count, [7, 13, 17][:count], *operator.defaults):
+    for sizes in ([1] * count, [7, 13, 17, 3][:count], *operator.defaults):
         program = instantiate(operator, sizes).program
         assert parse(program.text) == program
         assert list(violations(program, CORE_DIALECT)) == []
@@ -98,6 +110,9 @@ def test_the_defaults_are_the_papers() -> None:
         "mul_6x14336_f32",
         "relu_4096x4096_f32",
         "reducemean_4096x4096_f32",
+        "relu_ffn_8x64x112x112_f32",
+        "batchnorm_8x3x2048x2048_f32",
+        "batchnorm_8x64x300x300_f32",
     }
 
 
@@ -114,12 +129,25 @@ def names(selection: str | list[str]) -> list[str]:
         ("softmax[1024,777]", ["softmax_1024x777_f32"]),
         ("softmax[cols=3,rows=2] , matmul[m=2,n=3,k=4]", ["softmax_2x3_f32", "matmul_2x3x4_f32"]),
         ("layernorm", ["layernorm_16384x1024_f32", "layernorm_4096x4096_f32"]),
+        ("layernorm1 batchnorm2", ["layernorm_16384x1024_f32", "batchnorm_8x64x300x300_f32"]),
+        ("layernorm1[100,77]", ["layernorm_100x77_f32"]),
+        ("layernorm1 layernorm[16384,1024]", ["layernorm_16384x1024_f32"]),
         (["add[ 1 , 2 ]", "relu[3,4]"], ["add_1x2_f32", "relu_3x4_f32"]),
         ("add[1,2] add[1,2],", ["add_1x2_f32"]),
     ],
 )
 def test_selections(selection: str | list[str], expected: list[str]) -> None:
     assert names(selection) == expected
+
+
+def test_a_kernel_of_a_named_size_knows_the_name_however_it_was_asked_for() -> None:
+    aliases = [k.alias for k in select("layernorm[16384,1024] layernorm2 layernorm1[100,77] add", BY_NAME)]
+    assert aliases == ["layernorm1", "layernorm2", "", ""]
+
+
+def test_an_operator_names_all_of_its_default_sizes_or_none() -> None:
+    with pytest.raises(ValueError, match="2 defaults and 1 names"):
+        Operator("mine", "Nothing.", (OperatorParameter("size", "elements"),), str, ((1,), (2,)), ("mine1",))
 
 
 def test_a_kernel_has_symbol_and_interface() -> None:
@@ -135,6 +163,7 @@ def test_a_kernel_has_symbol_and_interface() -> None:
     ("selection", "words"),
     [
         ("sofmax", "did you mean softmax"),
+        ("layernorn2", "did you mean layernorm2"),
         ("softmax[1]", "takes 2 sizes, 1 are given"),
         ("softmax[1,2,3]", "takes 2 sizes, 3 are given"),
         ("softmax[]", "is not a size"),

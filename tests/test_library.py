@@ -157,6 +157,11 @@ def test_what_the_pass_found_enters_the_library(paper: Paper, tmp_path: Path) ->
     assert result.failed == () and read_manifest(tmp_path) == result.manifest
 
 
+def test_a_kernel_of_a_named_size_says_so(paper: Paper, tmp_path: Path) -> None:
+    kernels = [entry(build(paper, tmp_path, kernels=k)) for k in ("layernorm1", "layernorm1[4,8]")]
+    assert [(k.operator, k.alias) for k in kernels] == [("layernorm", "layernorm1"), ("layernorm", None)]
+
+
 def test_the_files_are_those_that_the_manifest_lists(paper: Paper, tmp_path: Path) -> None:
     result = build(paper, tmp_path, "relu[4,8] add[2,3]")
     assert result.manifest
@@ -611,6 +616,16 @@ def edit(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
 def test_a_copied_library_works(copy: Path) -> None:
     x = random(3, 5)
     np.testing.assert_allclose(load_library(str(copy)).softmax(x), softmax(x), rtol=1e-5)
+
+
+def test_the_name_of_a_size_leads_to_its_kernel(copy: Path) -> None:
+    edit(copy, lambda m: m["kernels"][0].update(alias="softmax1"))
+    library = load_library(copy)
+    x, other = random(8, 12), random(3, 5)
+    np.testing.assert_array_equal(library.softmax1(x), library.softmax(x))
+    assert "softmax1" in dir(library) and len(library.softmax.kernels) == 2
+    with pytest.raises(ArgumentValueError, match="softmax1 has no kernel for"):
+        library.softmax1(other)
 
 
 def test_a_folder_without_a_library(tmp_path: Path) -> None:

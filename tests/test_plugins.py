@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -263,6 +264,15 @@ def test_a_duplicate_operator_keeps_the_first() -> None:
     guest = plugin("guest", operators=lambda: [SOFTMAX])
     plugins = load_plugins(extra=[guest])
     assert "softmax already comes from plugin perfdojo_sdk" in only_problem(plugins).cause
+
+
+def test_the_name_of_a_size_is_taken_like_an_operators() -> None:
+    from perfdojo_sdk.kernels.operators import SOFTMAX
+
+    guest = plugin("guest", operators=lambda: [replace(SOFTMAX, name="layernorm1")])
+    plugins = load_plugins(extra=[guest])
+    assert "layernorm1 already comes from plugin perfdojo_sdk" in only_problem(plugins).cause
+    assert "layernorm1" not in plugins.operators
 
 
 # -- entry points ----------------------------------------------------------------------------------

@@ -66,6 +66,7 @@ def test_figure_6_of_the_paper() -> None:
 SUM = "y[0] = 0\n8 16 y[0] += x[{0}*16+{1}]"
 REGISTER = "r f32 [4] reg\n4:u r[{0}] = x[{0}]\n4:u y[{0}] = r[{0}]"
 ACC_REGISTER = "r f32 [1] reg\nr[0] = 0\n4:u r[0] += x[{0}]\ny[0] = r[0]"
+LONG = "2\n" + "| y[{0}] = x[{0}]\n" * 600
 HUGE = "65536 65536\n| 64 y[{0},{1},{2}] = x[{0},{1},{2}]"
 
 #: code -> (tree, further outputs, moves played first, the refused move)
@@ -168,6 +169,15 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
         "r f32 [1] reg\nr[0] = x[0]\n4:u y[{0}] = x[{0}] / r[0]", "", [], "stage_reciprocal(s0, array=r)",
     ),
     "PD-T244": (HUGE.replace("= x", "= 1 / x"), "", [], "stage_reciprocal(s0, array=x)"),
+    "PD-T301": ("10 y[{0}] = x[{0}]", "", [], "split_range(s0, at=10)"),
+    "PD-T302": (LONG, "", [], "split_range(s0, at=1)"),
+    "PD-T303": (
+        "4:p\n| 2 t[{0}+{1}] = x[{0},{1}]\n| y[{0}] = t[{0}]", "", [], "split_range(s0, at=2)",
+    ),
+    "PD-T304": (
+        "t f32 [4] stack\n4:p\n| t[{0}] = x[{0}]\n| y[{0}] = t[{0}]", "", [], "split_range(s0, at=2)",
+    ),
+    "PD-T305": ("9 y[{0}] = x[{0}]\n8:v y[{0}+1] = y[{0}]", "", [], "split_range(s1, at=4)"),
 }  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from perfdojo_sdk.cli.console import Json, emit, table
-from perfdojo_sdk.cli.sources import SavedGameArgument
+from perfdojo_sdk.cli.sources import SavedGameArgument, plugins_for
 
 
 def command(
@@ -17,9 +17,8 @@ def command(
 ) -> None:
     """Play a saved game again from its initial program, checking every move, and print the result."""
     from perfdojo_sdk.game import Game
-    from perfdojo_sdk.plugins import load_plugins
 
-    game = Game.load(load_plugins(), source)
+    game = Game.load(plugins_for(str(source), ""), source)
     steps = game.trace.steps
     rows = [(n, step.move.text, step.legal.kind.label) for n, step in enumerate(steps)]
     lines = [table(("move", "text", "kind"), rows), ""] if rows else []

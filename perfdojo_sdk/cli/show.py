@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from perfdojo_sdk.cli.console import Json, emit
-from perfdojo_sdk.cli.sources import SourceArgument, TargetOption, open_game
+from perfdojo_sdk.cli.sources import SourceArgument, TargetOption, open_game, plugins_for
 from perfdojo_sdk.core.transformation import line_numbers
 
 
@@ -25,9 +25,7 @@ def command(
     as_json: Json = False,
 ) -> None:
     """Print a program, a kernel, or a saved game as it stands."""
-    from perfdojo_sdk.plugins import load_plugins
-
-    plugins = load_plugins()
+    plugins = plugins_for(source, target)
     game = open_game(plugins, source, target)
     program = game.program
     text = game.show(ids)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from perfdojo_sdk.cli.console import Json, emit, progress
-from perfdojo_sdk.cli.sources import OutputOption, SavedGameArgument
+from perfdojo_sdk.cli.sources import OutputOption, SavedGameArgument, plugins_for
 
 
 def command(
@@ -23,9 +23,8 @@ def command(
     Moves that no longer apply are named with the reason. With --output the game is saved.
     """
     from perfdojo_sdk.game import Game
-    from perfdojo_sdk.plugins import load_plugins
 
-    game, dropped = Game.load(load_plugins(), source).undo(number)
+    game, dropped = Game.load(plugins_for(str(source), ""), source).undo(number)
     for each in dropped:
         progress(f"dropped {each.move.text}: {each.reason.what}")
     if output:

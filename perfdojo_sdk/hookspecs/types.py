@@ -173,6 +173,17 @@ class Operator:
     """Takes the sizes in the order of ``parameters`` and returns a program named ``name``."""
     defaults: tuple[tuple[int, ...], ...] = ()
     """Sizes that a selection without sizes stands for."""
+    names: tuple[str, ...] = ()
+    """A name for each of ``defaults``, where there are several that people speak of: ``layernorm1``."""
+
+    def __post_init__(self) -> None:
+        if self.names and len(self.names) != len(self.defaults):
+            raise ValueError(f"{self.name} has {len(self.defaults)} defaults and {len(self.names)} names")
+
+    @property
+    def named(self) -> Mapping[str, tuple[int, ...]]:
+        """Name -> default sizes."""
+        return dict(zip(self.names, self.defaults, strict=bool(self.names)))
 
 
 @dataclass(frozen=True)

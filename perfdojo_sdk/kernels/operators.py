@@ -1,41 +1,23 @@
 """The built-in operators: from sizes to the program that a person would write first.
 
 Every builder gives the *initial* form: one nest per statement, nothing fused, nothing reused, in
-the order of the formula. All of them are registered by the hook that a vendor's are. The default
-sizes are those of the paper's Table 3.
+the order of the formula. All of them are registered by the hook that a vendor's are. Here stand
+those that memory bounds; ``contractions.py`` holds the others. The default sizes are those of the
+paper's Table 3.
 """
 
 from __future__ import annotations
 
-from perfdojo_sdk.hookspecs.types import Operator, OperatorParameter
+from perfdojo_sdk.kernels.contractions import CONTRACTIONS
+from perfdojo_sdk.kernels.templates import operator
 
 #: Added to a variance or mean square before its square root.
 EPSILON = "1e-05"
 
-
-def _operator(text: str, doc: str, sizes: dict[str, str], *defaults: tuple[int, ...]) -> Operator:
-    """An operator whose text has a ``<size>`` for each of its parameters."""
-    parameters = tuple(OperatorParameter(name, meaning) for name, meaning in sizes.items())
-    name = text.split()[1].partition("(")[0]
-    return Operator(name, doc, parameters, _Template(text, tuple(sizes)), defaults)
-
-
-class _Template:
-    """A builder that fills sizes into a text. A class, so that operators pickle."""
-
-    def __init__(self, text: str, names: tuple[str, ...]) -> None:
-        self.text, self.names = text, names
-
-    def __call__(self, *sizes: int) -> str:
-        text = self.text
-        for name, size in zip(self.names, sizes, strict=True):
-            text = text.replace(f"<{name}>", str(size))
-        return text
-
-
 _MATRIX = {"rows": "number of rows", "cols": "elements of a row"}
+_IMAGES = {"n": "images", "c": "channels", "h": "rows of an image", "w": "columns of an image"}
 
-SOFTMAX = _operator(
+SOFTMAX = operator(
     """\
 kernel softmax(x) -> y
 x f32 [<rows>,<cols>] heap
@@ -58,23 +40,7 @@ y f32 [<rows>,<cols>] heap
     (24576, 512),
 )
 
-MATMUL = _operator(
-    """\
-kernel matmul(a, b) -> c
-a f32 [<m>,<k>] heap
-b f32 [<k>,<n>] heap
-c f32 [<m>,<n>] heap
-
-<m> <n>
-| c[{0},{1}] = 0
-| <k> c[{0},{1}] += a[{0},{2}] * b[{2},{1}]
-""",
-    "c = a b, the product of an m x k and a k x n matrix.",
-    {"m": "rows of a and c", "n": "columns of b and c", "k": "columns of a, rows of b"},
-    (768, 1024, 1024),
-)
-
-LAYERNORM = _operator(
+LAYERNORM = operator(
     f"""\
 kernel layernorm(x, w, b) -> y
 x f32 [<rows>,<cols>] heap
@@ -100,11 +66,11 @@ y f32 [<rows>,<cols>] heap
 """,
     "y = (x - mean) / sqrt(variance + 1e-5) * w + b, mean and variance along each row.",
     _MATRIX,
-    (16384, 1024),
-    (4096, 4096),
+    layernorm1=(16384, 1024),
+    layernorm2=(4096, 4096),
 )
 
-RMSNORM = _operator(
+RMSNORM = operator(
     f"""\
 kernel rmsnorm(x, w) -> y
 x f32 [<rows>,<cols>] heap
@@ -124,7 +90,7 @@ y f32 [<rows>,<cols>] heap
     (3072, 4096),
 )
 
-ADD = _operator(
+ADD = operator(
     """\
 kernel add(a, b) -> y
 a f32 [<rows>,<cols>] heap
@@ -138,7 +104,7 @@ y f32 [<rows>,<cols>] heap
     (3072, 4096),
 )
 
-MUL = _operator(
+MUL = operator(
     """\
 kernel mul(a, b) -> y
 a f32 [<rows>,<cols>] heap
@@ -152,7 +118,7 @@ y f32 [<rows>,<cols>] heap
     (6, 14336),
 )
 
-RELU = _operator(
+RELU = operator(
     """\
 kernel relu(x) -> y
 x f32 [<rows>,<cols>] heap
@@ -165,7 +131,7 @@ y f32 [<rows>,<cols>] heap
     (4096, 4096),
 )
 
-REDUCEMEAN = _operator(
+REDUCEMEAN = operator(
     """\
 kernel reducemean(x) -> y
 x f32 [<rows>,<cols>] heap
@@ -182,4 +148,60 @@ y f32 [<rows>] heap
     (4096, 4096),
 )
 
-OPERATORS = (SOFTMAX, MATMUL, LAYERNORM, RMSNORM, ADD, MUL, RELU, REDUCEMEAN)
+RELU_FFN = operator(
+    """\
+kernel relu_ffn(x, s, b) -> y
+x f32 [<n>,<c>,<h>,<w>] heap
+s f32 [<c>] heap
+b f32 [<c>] heap
+y f32 [<n>,<c>,<h>,<w>] heap
+
+<n> <c> <h> <w> y[{0},{1},{2},{3}] = max(x[{0},{1},{2},{3}] * s[{1}] + b[{1}], 0)
+""",
+    "y = max(x * s + b, 0) with a scale and a shift for each channel; NaN stays NaN.",
+    _IMAGES,
+    (8, 64, 112, 112),
+)
+
+BATCHNORM = operator(
+    f"""\
+kernel batchnorm(x, w, b) -> y
+x f32 [<n>,<c>,<h>,<w>] heap
+w f32 [<c>] heap
+b f32 [<c>] heap
+t f32 [<c>] heap
+u f32 [<c>] heap
+d f32 [<n>,<c>,<h>,<w>] heap
+q f32 [<c>] heap
+r f32 [<c>] heap
+y f32 [<n>,<c>,<h>,<w>] heap
+
+<c>
+| t[{{0}}] = 0
+| <n> <h> <w> t[{{0}}] += x[{{1}},{{0}},{{2}},{{3}}]
+<c> u[{{0}}] = t[{{0}}] / <n*h*w>
+<n> <c> <h> <w> d[{{0}},{{1}},{{2}},{{3}}] = x[{{0}},{{1}},{{2}},{{3}}] - u[{{1}}]
+<c>
+| q[{{0}}] = 0
+| <n> <h> <w> q[{{0}}] += d[{{1}},{{0}},{{2}},{{3}}] * d[{{1}},{{0}},{{2}},{{3}}]
+<c> r[{{0}}] = sqrt(q[{{0}}] / <n*h*w> + {EPSILON})
+<n> <c> <h> <w> y[{{0}},{{1}},{{2}},{{3}}] = d[{{0}},{{1}},{{2}},{{3}}] / r[{{1}}] * w[{{1}}] + b[{{1}}]
+""",
+    "y = (x - mean) / sqrt(variance + 1e-5) * w + b, mean and variance of each channel over the batch.",
+    _IMAGES,
+    batchnorm1=(8, 3, 2048, 2048),
+    batchnorm2=(8, 64, 300, 300),
+)
+
+OPERATORS = (
+    SOFTMAX,
+    LAYERNORM,
+    RMSNORM,
+    BATCHNORM,
+    ADD,
+    MUL,
+    RELU,
+    RELU_FFN,
+    REDUCEMEAN,
+    *CONTRACTIONS,
+)

@@ -1,7 +1,8 @@
 """Which kernels to build: ``softmax matmul[m=64,n=64,k=64] my_kernel.dojo``, read with suspicion.
 
-An item is an operator's name (all its default sizes), a name with sizes in brackets (by position
-or by name), or the path of a ``.dojo`` file. Blanks, or commas outside brackets, separate items.
+An item is an operator's name (all its default sizes), the name of one of its sizes
+(``layernorm1``), either with sizes in brackets (by position or by name), or the path of a
+``.dojo`` file. Blanks, or commas outside brackets, separate items.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ class Kernel:
     """The initial program."""
     sizes: tuple[tuple[str, int], ...] = ()
     """Parameters of the operator; empty for a program from a file."""
+    alias: str = ""
+    """What the operator calls these sizes, such as ``layernorm1``; empty when it has no name for them."""
 
     @property
     def symbol(self) -> str:
@@ -75,7 +78,8 @@ def instantiate(operator: Operator, sizes: Sequence[int], dialect: Dialect = COR
     program = _build(operator, sizes, dialect)
     name = f"{operator.name}_{'x'.join(map(str, sizes))}_{_dtype(program)}"
     named = tuple(zip((p.name for p in operator.parameters), sizes, strict=True))
-    return Kernel(name, operator.name, program, named)
+    alias = next((alias for alias, known in operator.named.items() if known == tuple(sizes)), "")
+    return Kernel(name, operator.name, program, named, alias)
 
 
 def _build(operator: Operator, sizes: Sequence[int], dialect: Dialect) -> Program:
@@ -168,17 +172,21 @@ def _refuse_ambiguous(kernels: Iterable[Kernel]) -> None:
 
 
 def _kernels(text: str, operators: Mapping[str, Operator], dialect: Dialect) -> Iterator[Kernel]:
+    by_size = {name: operator for operator in operators.values() for name in operator.names}
     for name, sizes in _items(text):
         if name.endswith(".dojo"):
             if sizes is not None:
                 raise SelectionError("PD-K001", f"{name} is a file and takes no sizes")
             yield read_file(Path(name), dialect)
             continue
-        operator = operators.get(name)
+        operator = operators.get(name) or by_size.get(name)
         if operator is None:
-            hint = closest(name, list(operators))
+            hint = closest(name, [*operators, *by_size])
             raise SelectionError("PD-K008", f"unknown kernel {_shown(name)}", hint=hint)
-        wanted = operator.defaults if sizes is None else (_sizes(operator, sizes),)
+        if sizes is not None:
+            wanted: Sequence[tuple[int, ...]] = (_sizes(operator, sizes),)
+        else:
+            wanted = operator.defaults if name == operator.name else (operator.named[name],)
         if not wanted:
             what = f"{name} has no default sizes"
             raise SelectionError("PD-K002", what, hint=f"write {usage(operator)}")

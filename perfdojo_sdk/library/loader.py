@@ -1,8 +1,9 @@
 """Use a library from Python: ``load_library(DIR).softmax(x, out=y)``.
 
-An operator's name leads to its kernels; the inputs' shapes and dtypes choose among them. Calls
-go through ctypes, which releases the interpreter's lock, and share nothing but code: several
-Python threads may call at once.
+An operator's name leads to its kernels; the inputs' shapes and dtypes choose among them. Where an
+operator has a name for one of its sizes (``layernorm1``), that leads to the one kernel. Calls go
+through ctypes, which releases the interpreter's lock, and share nothing but code: several Python
+threads may call at once.
 """
 
 from __future__ import annotations
@@ -84,7 +85,9 @@ class Library:
         self.directory, self.manifest = directory, manifest
         groups: dict[str, list[_Function]] = {}
         for entry in manifest.kernels:
-            groups.setdefault(entry.operator, []).append(_Function(entry, code))
+            function = _Function(entry, code)
+            for name in {entry.operator, entry.alias or entry.operator}:
+                groups.setdefault(name, []).append(function)
         self._operators = {name: Operator(name, functions) for name, functions in groups.items()}
 
     def __getattr__(self, name: str) -> Operator:

@@ -86,6 +86,8 @@ class KernelEntry(Strict):
 
     name: Identifier
     operator: Identifier
+    alias: Identifier | None = None
+    """What the operator calls these sizes, such as ``layernorm1``."""
     sizes: dict[Name, Size]
     symbol: Identifier
     """The C function; the header declares it."""

@@ -165,6 +165,7 @@ def _entry(found: Found, home: PackagedFile) -> KernelEntry:
     return KernelEntry(
         name=kernel.name,
         operator=kernel.operator,
+        alias=kernel.alias or None,
         sizes=dict(kernel.sizes),
         symbol=kernel.symbol,
         workspace_symbol=f"{kernel.symbol}_workspace_bytes",

@@ -130,15 +130,20 @@ class HookCalls:
         return [item for item in items if isinstance(item, kind)]
 
     def collect_named(self, hook: str, kind: Any) -> Iterator[tuple[Plugin, Any]]:
-        """What all plugins contribute under names; of two with one name the first stays."""
+        """What all plugins contribute under names; of two with one name the first stays.
+
+        The names that an operator gives to its sizes are names like any other.
+        """
         owners: dict[str, str] = {}
         for plugin in self.loaded:
             for item in self.collect(plugin, hook, kind):
-                if item.name in owners:
-                    self.duplicate(plugin, hook, kind.__name__.lower(), item.name, owners[item.name])
-                else:
-                    owners[item.name] = plugin.name
-                    yield plugin, item
+                claims = (item.name, *getattr(item, "names", ()))
+                taken = next((name for name in claims if name in owners), None)
+                if taken is not None:
+                    self.duplicate(plugin, hook, kind.__name__.lower(), taken, owners[taken])
+                    continue
+                owners.update(dict.fromkeys(claims, plugin.name))
+                yield plugin, item
 
     def duplicate(self, plugin: Plugin, hook: str, what: str, name: str, owner: str) -> None:
         cause = f"{what} {name} already comes from plugin {owner}, {plugin.name} claims it too"

@@ -75,24 +75,30 @@ def parallelise(play: Play, place: str) -> bool:
 
 
 def vectorise(play: Play, place: str) -> str | None:
-    """Split an innermost scope to the widest vector that divides it and use the lanes.
+    """Use the lanes for an innermost scope: split it to the widest vector that divides its size, or,
+    where full vectors and a masked tail are fewer, to those.
 
-    Returns the id of the lockstep scope, or None when the scope cannot be vectorised.
+    Returns the id of the lockstep scope (that of the full vectors), or None when the scope cannot be
+    vectorised; the program is then as it was.
     """
     suffix = next((s.name for s in play.rules.dialect.suffixes.values() if s.order == "lockstep"), None)
     scope = play.scope(place)
     if suffix is None or len(scope.body) != 1 or not isinstance(scope.body[0], Statement):
         return None
-    lanes = play.rules.dialect.lanes.get(scope.body[0].dtype, 1)
-    if scope.size <= lanes:
-        return place if play.may("annotate_scope", place, suffix=suffix) else None
-    widths = [d for d in divisors(scope.size) if d <= lanes]
-    if not widths:
-        return None
-    kept = play.trace
-    play.must("split_scope", place, factor=widths[-1])
-    inner = play.scope(f"{place}.o").body[0]
-    if play.may("annotate_scope", inner.id, suffix=suffix):
-        return inner.id
+    lanes, size, tail = play.rules.dialect.lanes.get(scope.body[0].dtype, 1), scope.size, None
+    kept, path = play.trace, play.program.paths[place]
+    width = max(d for d in (1, *divisors(size), size) if d <= lanes)
+    if -(-size // lanes) < size // width:
+        play.must("split_range", place, at=size // lanes * lanes)
+        main, tail = play.program.siblings(path)[path[-1] : path[-1] + 2]
+        place, size, width = main.id, size // lanes * lanes, lanes
+    if width < size:
+        play.must("split_scope", place, factor=width)
+        outer = play.program.node(path)
+        assert isinstance(outer, Scope)
+        place = outer.body[0].id
+    ends = (place,) if tail is None else (place, tail.id)
+    if width > 1 and all(play.may("annotate_scope", end, suffix=suffix) for end in ends):
+        return place
     play.trace = kept
     return None

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from perfdojo_sdk.core.transformation import Transformation
 from perfdojo_sdk.core.transformations.annotate import AnnotateScope
+from perfdojo_sdk.core.transformations.ranges import SplitRange
 from perfdojo_sdk.core.transformations.reductions import SplitReduction
 from perfdojo_sdk.core.transformations.scopes import (
     FissionScope,
@@ -40,6 +41,7 @@ GENERIC: Mapping[str, Transformation] = {
         ReorderDims(),
         SetLocation(),
         SplitReduction(),
+        SplitRange(),
     )
 }
 
