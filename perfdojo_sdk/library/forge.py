@@ -226,9 +226,7 @@ class Forge:
                 notes.append(f"{attempt.label} is left out: {reason}")
         raise Rejected("; ".join(dict.fromkeys(reasons)))
 
-    def _search(
-        self, kernel: Kernel, initial: _Attempt, notes: list[str], watch: Watch
-    ) -> list[_Attempt]:
+    def _search(self, kernel: Kernel, initial: _Attempt, notes: list[str], watch: Watch) -> list[_Attempt]:
         """Let the strategy play, and keep the fastest few of its games."""
         if self.strategy.name == HEURISTIC and self.expert is None:
             notes.append(f"the initial program is kept: no pass for target {self.target.name}")
