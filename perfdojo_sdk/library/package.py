@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -50,11 +50,10 @@ def package(forge: Forge, kernels: Sequence[Found], directory: Path) -> Manifest
             raise VerificationError("PD-L021", what, why=reason)
     files = _sources(forge.target.name, kernels, packed) + list(made.files)
     artefacts = _artefacts(files)
+    manifest = _manifest(forge, made.toolchain, artefacts, kernels, homes)
     stale = _listed(directory) - {a.path for a in artefacts}
     for file in files:
         write_atomically(directory / file.path, file.content)
-    entries = tuple(_entry(found, homes[found.kernel.name]) for found in kernels)
-    manifest = _manifest(forge, made.toolchain, artefacts, entries)
     write_atomically(directory / FILE, manifest.model_dump_json(indent=2) + "\n")
     for path in stale:
         (directory / path).unlink(missing_ok=True)
@@ -141,8 +140,16 @@ def _listed(directory: Path) -> set[str]:
 
 
 def _manifest(
-    forge: Forge, toolchain: str, artefacts: tuple[Artefact, ...], entries: tuple[KernelEntry, ...]
+    forge: Forge,
+    toolchain: str,
+    artefacts: tuple[Artefact, ...],
+    kernels: Sequence[Found],
+    homes: Mapping[str, PackagedFile],
 ) -> Manifest:
+    try:
+        entries = tuple(_entry(found, homes[found.kernel.name]) for found in kernels)
+    except ValidationError as error:  # a code generator described an interface that is none
+        raise _unpackable("the SDK", first_error(error)) from None
     return Manifest(
         sdk_version=perfdojo_sdk.__version__,
         target=forge.target.name,
