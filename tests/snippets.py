@@ -60,7 +60,7 @@ def _survey(body: list[str]) -> tuple[dict[str, list[int]], set[str], set[str]]:
         here = [int(s.split(":")[0]) for s in sizes.group().split()]
         outer = [n for level in stack[:bars] for n in level]
         stack = [*stack[:bars], here]
-        rest = text[sizes.end() :]
+        rest = text[sizes.end() :].partition(" if ")[0]
         if not rest:
             continue
         loops = outer + here

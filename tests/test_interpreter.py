@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from perfdojo_sdk.core.domains import FLOAT64, integer_operation, rounded, wrap
+from perfdojo_sdk.core.domains import FLOAT64, integer_operation, rounded
+from perfdojo_sdk.core.dtypes import wrap
 from perfdojo_sdk.core.errors import ProgramError
 from perfdojo_sdk.core.interpreter import (
     FORWARD,

@@ -439,6 +439,26 @@ def test_out_is_written_and_returned(library: Library) -> None:
     np.testing.assert_allclose(y, softmax(x), rtol=1e-5)
 
 
+def test_a_bound_call_reads_and_writes_the_arrays_that_it_was_given(library: Library) -> None:
+    x, y = random(8, 12), np.full((8, 12), np.nan, np.float32)
+    run = library.softmax.bind(x, out=y, threads=1)
+    assert np.isnan(y).all() and run() is y
+    np.testing.assert_allclose(y, softmax(x), rtol=1e-5)
+    x *= 2
+    run()
+    np.testing.assert_allclose(y, softmax(x), rtol=1e-5)
+    with pytest.raises(ArgumentValueError, match="overlap"):
+        library.softmax.bind(x, out=x)
+
+
+def test_a_bound_call_keeps_its_arrays(library: Library) -> None:
+    x = random(6)
+    run = library.twin.bind(x.copy())
+    y, z = run()
+    np.testing.assert_array_equal(y, x + 1)
+    assert run()[1] is z
+
+
 def test_several_outputs(library: Library) -> None:
     x = random(6)
     y, z = library.twin(x)

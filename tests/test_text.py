@@ -11,7 +11,7 @@ from snippets import DIALECT, RULES
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT
 from perfdojo_sdk.core.errors import ProgramError
-from perfdojo_sdk.core.expression import Cast, Literal, Operation
+from perfdojo_sdk.core.expression import Access, Cast, Index, Literal, Operation, Quotient, Read
 from perfdojo_sdk.core.program import Scope, Statement
 from perfdojo_sdk.core.text import MAX_CHARACTERS, MAX_LINES, parse
 from perfdojo_sdk.testing.programs import random_program
@@ -50,25 +50,75 @@ def test_printed_programs_parse_to_themselves(seed: int, statements: int, moves:
 
 
 VALUES = st.floats(allow_nan=False).map(lambda v: Literal(v, "f64"))
+READS = st.just(Read(Access("x", (Index(),)), "f64"))
+
+
+def forms() -> st.SearchStrategy[Index]:
+    """Subscripts that are never negative, with quotients of quotients."""
+    term = st.tuples(st.integers(0, 2), st.integers(1, 9)).map(lambda t: Index.of({t[0]: t[1]}))
+
+    def extend(inner: st.SearchStrategy[Index]) -> st.SearchStrategy[Index]:
+        total = st.tuples(inner, inner, st.integers(1, 4), st.integers(0, 9))
+        quotient = st.tuples(inner, st.integers(1, 9), st.booleans())
+        return total.map(lambda t: t[0].plus(t[1], t[2]).plus(Index(t[3]))) | quotient.map(
+            lambda t: Quotient.of(*t)
+        )
+
+    return st.recursive(term, extend, max_leaves=6)
 
 
 def expressions() -> st.SearchStrategy[object]:
+    """Values of f64: arithmetic, functions, and selections by comparisons."""
+
     def extend(inner: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
         binary = st.tuples(st.sampled_from(["add", "sub", "mul", "div", "max", "min"]), inner, inner)
-        unary = st.tuples(st.sampled_from(["neg", "abs", "sqrt", "exp"]), inner)
-        return binary.map(lambda t: Operation(t[0], (t[1], t[2]), "f64")) | unary.map(
-            lambda t: Operation(t[0], (t[1],), "f64")
+        unary = st.tuples(st.sampled_from(["neg", "abs", "sqrt", "exp", "log", "erf", "floor"]), inner)
+        sign = st.sampled_from(["lt", "le", "gt", "ge", "eq", "ne"])
+        # One side has a dtype of its own: two literals would be compared as integers.
+        compared = st.tuples(sign, READS, inner).map(lambda t: Operation(t[0], (t[1], t[2]), "bool"))
+        both = st.tuples(st.sampled_from(["and", "xor", "ne"]), compared, compared)
+        condition = compared | both.map(lambda t: Operation(t[0], (t[1], t[2]), "bool"))
+        chosen = st.tuples(condition, inner, inner).map(lambda t: Operation("select", t, "f64"))
+        return (
+            binary.map(lambda t: Operation(t[0], (t[1], t[2]), "f64"))
+            | unary.map(lambda t: Operation(t[0], (t[1],), "f64"))
+            | chosen
         )
 
-    return st.recursive(VALUES, extend, max_leaves=12)
+    return st.recursive(VALUES | READS, extend, max_leaves=12)
 
 
 @given(expressions())
 @settings(max_examples=200, deadline=None)
 def test_precedence_round_trips(value: object) -> None:
-    text = f"kernel k() -> y\ny f64 [1] heap\n\ny[0] = {value.text}\n"  # type: ignore[attr-defined]
-    statement = parse(text).body[0]
-    assert isinstance(statement, Statement) and statement.value == value
+    head = "kernel k(x) -> y\nx f64 [1] heap\ny f64 [1] heap\n\n"
+    statement = parse(f"{head}y[0] = {value.text}\n").body[0]  # type: ignore[attr-defined]
+    assert isinstance(statement, Statement)
+    assert statement.value == value
+
+
+@given(forms(), st.tuples(*[st.integers(0, 6)] * 3))
+@settings(max_examples=300, deadline=None)
+def test_subscripts_round_trip_and_keep_their_bounds(form: Index, point: tuple[int, ...]) -> None:
+    size = form.bounds((7, 7, 7))[1] + 1
+    head = f"kernel k() -> y\ny i64 [{size}] heap\n\n{size} y[{{0}}] = 0\n"
+    program = parse(f"{head}7 7 7 y[{form.text}] = index({form.text}) if {form.text} <= {size}\n")
+    assert parse(program.text) == program
+    (leaf,) = program.body[1].leaves
+    assert leaf.statement.target.subscripts == (form,)
+    low, high = form.bounds((7, 7, 7))
+    assert low <= form.evaluate(point) <= high
+
+
+@given(forms(), st.integers(1, 9), st.booleans(), st.tuples(*[st.integers(0, 6)] * 3))
+@settings(max_examples=300, deadline=None)
+def test_quotients_are_simplified_without_changing_a_value(
+    form: Index, divisor: int, remainder: bool, point: tuple[int, ...]
+) -> None:
+    value = form.evaluate(point)
+    expected = value % divisor if remainder else value // divisor
+    assert Quotient.of(form, divisor, remainder).evaluate(point) == expected
+    assert Quotient.of(form, divisor, remainder, (7, 7, 7)).evaluate(point) == expected
 
 
 def test_every_node_carries_its_dtype() -> None:
@@ -140,6 +190,16 @@ WRONG = [
     ("kernel k(x) -> y\nx f32 [8:N] heap\ny f32 [8] heap\n8 y[{0}] = x[{0}]", "PD-P011", 1, 10),
     ("kernel k(x) -> y\nx f32 [8] stack\ny f32 [8] heap\n8 y[{0}] = x[{0}]", "PD-P011", 1, 10),
     (HEAD + "32:v y[0] = x[0]", "PD-P015", 5, 1),
+    (HEAD + "8 y[{0}] = x[{0}] if {0}", "PD-P002", 5, 25),
+    (HEAD + "8 y[{0}] = x[{0}+1] if {0} <= 7", "PD-P012", 5, 12),
+    (HEAD + "8 y[{0}] = 1\n8:v y[{0}] = x[{0}] if {0} >= 4", "PD-P015", 6, 1),
+    (HEAD + "8 y[{0}] = index((3-{0})//2)", "PD-P016", 5, 1),
+    (HEAD + "8 y[{0}//0] = 1", "PD-P003", 5, 10),
+    (HEAD + "8 y[{0}] = x[{0}] < 2", "PD-P010", 5, 19),
+    (HEAD + "8 y[{0}] = select(x[{0}], 1, 2)", "PD-P010", 5, 19),
+    (HEAD + "8 y[{0}] = shl(x[{0}], 1)", "PD-P010", 5, 12),
+    ("kernel k(x) -> y\nx i8 [8] heap\ny i8 [8] heap\n8 y[{0}] = 128", "PD-P010", 4, 12),
+    ("kernel k(x) -> y\nx i8 [8] heap\ny i8 [8] heap\n8 y[{0}] = sqrt(x[{0}])", "PD-P010", 4, 12),
     ("a\n" * (MAX_LINES + 1), "PD-P003", None, None),
     (" " * (MAX_CHARACTERS + 1), "PD-P003", None, None),
 ]
@@ -157,7 +217,7 @@ def test_errors_say_where(text: str, code: str, line: int | None, column: int | 
         assert "^" in error.render()
 
 
-@given(st.text(alphabet="kernl(x)->y 0123456789{}[]|:uvpfheap32+-*/=.,\n#", max_size=200))
+@given(st.text(alphabet="kernl(x)->y 0123456789{}[]|:uvpfheap32+-*/%<!=.,\n#if", max_size=200))
 @settings(max_examples=300, deadline=None)
 def test_noise_is_refused_not_crashed_on(noise: str) -> None:
     for text in (noise, HEAD + noise):

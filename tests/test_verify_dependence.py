@@ -642,9 +642,9 @@ def test_moves_without_their_semantic_reasons_are_caught(name: str) -> None:
     move_class, caught = GENERIC[name], 0
     for reason in (r for r in move_class.requirements if r.semantic):
         mutant = move_class.without(reason.code)
-        for seed in range(3):
+        for seed in range(8):
             for root in (SOFTMAX, MATMUL):
-                program = walk(root, seed, 3).program
+                program = walk(root, seed, 5).program
                 for move in islice(mutant.candidates(program, CORE_DIALECT), 40):
                     caught += _caught(mutant, reason.code, program, move)
     assert caught > 0

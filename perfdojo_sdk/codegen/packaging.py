@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from perfdojo_sdk.codegen.c import C_TYPES
+from perfdojo_sdk.codegen.c_values import C_TYPES
 from perfdojo_sdk.codegen.names import c_name
 from perfdojo_sdk.hookspecs.services import Packable, Package, PackagedFile
 from perfdojo_sdk.hookspecs.types import ArraySpec, Failure, KernelSource, Runner

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import gcd
 from typing import NamedTuple
 
-from perfdojo_sdk.core.expression import Access, Index
+from perfdojo_sdk.core.expression import Access, Index, Quotient
 from perfdojo_sdk.core.program import Buffer, Node, Occurrence, Program, Scope, Touch
 from perfdojo_sdk.core.validate import common_depth
 
@@ -55,7 +55,30 @@ def may_meet(
             first.subscripts[k], first_sizes, second.subscripts[k], second_sizes, directions
         ):
             return False
-    return True
+    return all(
+        _may_be_equal(one, first_sizes, other, second_sizes, directions)
+        for one, other in _same_dividends(buffer, first, second)
+    )
+
+
+def _same_dividends(buffer: Buffer, first: Access, second: Access) -> Iterator[tuple[Index, Index]]:
+    """Dividends that are equal when the subscripts are: ``a//n == b//n`` and ``a%n == b%n`` mean a == b."""
+    if not any(first.subscripts[k].quotients for k in buffer.materialised):
+        return
+    split = {
+        (one.divisor, one.remainder, one.dividend, other.dividend)
+        for k in buffer.materialised
+        if (one := _lone_quotient(first.subscripts[k])) and (other := _lone_quotient(second.subscripts[k]))
+        if (one.divisor, one.remainder) == (other.divisor, other.remainder)
+    }
+    for divisor, remainder, one_dividend, other_dividend in split:
+        if remainder and (divisor, False, one_dividend, other_dividend) in split:
+            yield one_dividend, other_dividend
+
+
+def _lone_quotient(form: Index) -> Quotient | None:
+    alone = not form.terms and not form.constant and len(form.quotients) == 1
+    return form.quotients[0][0] if alone and form.quotients[0][1] == 1 else None
 
 
 def _may_be_equal(
@@ -69,6 +92,9 @@ def _may_be_equal(
     offset = first.constant - second.constant
     low = high = offset
     step = 0
+    if first.quotients or second.quotients:
+        least, most, step = _quotient_range(first, first_sizes, second, second_sizes, directions)
+        low, high = low + least, high + most
     theirs = second.coefficients
     for level, a in first.terms:
         if level < shared and level in theirs:
@@ -100,6 +126,32 @@ def _may_be_equal(
     if low > 0 or high < 0:
         return False
     return offset % step == 0 if step else offset == 0
+
+
+def _quotient_range(
+    first: Index,
+    first_sizes: Sequence[int],
+    second: Index,
+    second_sizes: Sequence[int],
+    directions: Directions,
+) -> tuple[int, int, int]:
+    """Range and common divisor of the difference of the quotients.
+
+    A quotient is a number of its own in its range, except where both sides have the same one, of
+    iterators that are the same for both: there it cancels.
+    """
+    fixed = {level for level, sign in enumerate(directions) if sign == "="}
+    ours, theirs = dict(first.quotients), dict(second.quotients)
+    for quotient in list(ours):
+        if quotient in theirs and quotient.dividend.levels <= fixed:
+            ours[quotient] -= theirs.pop(quotient)
+    low = high = step = 0
+    parts = [(q, c, first_sizes) for q, c in ours.items()]
+    parts += [(q, -c, second_sizes) for q, c in theirs.items()]
+    for quotient, coefficient, sizes in parts:
+        ends = [coefficient * end for end in quotient.bounds(sizes)]
+        low, high, step = low + min(ends), high + max(ends), gcd(step, coefficient)
+    return low, high, step
 
 
 def _range(a: int, b: int, sign: str, top: int) -> tuple[int, int]:
@@ -191,18 +243,14 @@ def leaking_level(buffer: Buffer, occurrences: Sequence[Occurrence], depth: int)
     """The outermost level through which a value may pass from one iteration to another, or None.
 
     The buffer lives inside ``depth`` scopes. At each of these levels either no cell is touched by
-    two different iterations, or the cells do not depend on the level at all. When that holds
+    two different iterations, or cells and guards do not depend on the level at all. When that holds
     everywhere, all iterations that touch a cell do exactly the same with it; the first of them
     can only read what it wrote itself, since a program never reads an unwritten cell; so each
     iteration reads only what it wrote itself.
     """
     kept = ""
     for level in range(depth):
-        if all(
-            level not in o.access.subscripts[k].coefficients
-            for o in occurrences
-            for k in buffer.materialised
-        ):
+        if not any(_depends_on(o, buffer, level) for o in occurrences):
             kept += "*"
             continue
         for sign in "<>":
@@ -215,3 +263,9 @@ def leaking_level(buffer: Buffer, occurrences: Sequence[Occurrence], depth: int)
                         return level
         kept += "="
     return None
+
+
+def _depends_on(o: Occurrence, buffer: Buffer, level: int) -> bool:
+    """Whether the cell, or that it is touched at all, depends on the level's iterator."""
+    forms = [*(o.access.subscripts[k] for k in buffer.materialised), *o.statement.guard]
+    return any(level in form.levels for form in forms)

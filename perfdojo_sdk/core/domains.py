@@ -12,8 +12,9 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
+from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, bits, integer_bounds, wrap
 from perfdojo_sdk.core.errors import ProgramError
-from perfdojo_sdk.core.expression import FLOAT_DTYPES
+from perfdojo_sdk.core.expression import OPERATIONS
 
 Value = TypeVar("Value")
 
@@ -31,27 +32,14 @@ class Domain(Protocol[Value]):
         ...
 
     def operation(self, name: str, dtype: str) -> Callable[..., Value]:
-        """The function behind a name of :data:`~perfdojo_sdk.core.program.OPERATIONS`."""
+        """The function behind a name of :data:`~perfdojo_sdk.core.expression.OPERATIONS`.
+
+        ``dtype`` is that of the operands. A comparison gives 1 or 0 in every domain; ``select`` is
+        never asked for.
+        """
         ...
 
     def cast(self, source: str, target: str) -> Callable[[Value], Value]: ...
-
-
-def wrap(value: int, dtype: str) -> int:
-    """The value of an integer dtype that ``value`` wraps to; of bool, whether it is not zero."""
-    if dtype == "bool":
-        return int(value != 0)
-    bits = int(dtype[1:])
-    offset = 0 if dtype.startswith("u") else 1 << (bits - 1)
-    return (value + offset) % (1 << bits) - offset
-
-
-def integer_bounds(dtype: str) -> tuple[int, int]:
-    """Smallest and largest value of an integer dtype or bool."""
-    if dtype == "bool":
-        return 0, 1
-    bits = int(dtype[1:])
-    return (0, (1 << bits) - 1) if dtype.startswith("u") else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
 
 
 def _truncated_division(a: int, b: int) -> int:
@@ -65,19 +53,50 @@ _INTEGER: Mapping[str, Callable[..., int]] = {
     "sub": operator.sub,
     "mul": operator.mul,
     "div": _truncated_division,
+    "rem": lambda a, b: a - b * _truncated_division(a, b),
     "max": max,
     "min": min,
     "neg": operator.neg,
     "abs": abs,
+    "and": operator.and_,
+    "or": operator.or_,
+    "xor": operator.xor,
+}
+
+COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+    "eq": operator.eq,
+    "ne": operator.ne,
 }
 
 
 def integer_operation(name: str, dtype: str) -> Callable[..., int]:
     """Integers behave alike in every domain: exact, wrapping, division truncates."""
-    function = _INTEGER.get(name)
-    if function is None:
+    if dtype not in OPERATIONS[name].dtypes:
         raise ProgramError("PD-V003", f"{name} has no meaning for {dtype}", hint="convert to a float first")
+    if name in COMPARISONS:
+        compare = COMPARISONS[name]
+        return lambda a, b: int(compare(a, b))
+    if name == "not":
+        return (lambda a: 1 - a) if dtype == "bool" else (lambda a: wrap(~a, dtype))
+    if name in ("shl", "shr"):
+        return _shift(name, dtype)
+    function = _INTEGER[name]
     return lambda *arguments: wrap(function(*arguments), dtype)
+
+
+def _shift(name: str, dtype: str) -> Callable[[int, int], int]:
+    """``shr`` of a signed number keeps its sign."""
+
+    def shifted(a: int, count: int) -> int:
+        if not 0 <= count < bits(dtype):
+            raise ProgramError("PD-V003", f"{dtype} is shifted by {count}, it has {bits(dtype)} bits")
+        return wrap(a << count, dtype) if name == "shl" else a >> count
+
+    return shifted
 
 
 def rounded(value: float, dtype: str) -> float:
@@ -110,6 +129,15 @@ def _float_exp(a: float) -> float:
         return math.inf
 
 
+def _float_log(a: float) -> float:
+    return math.log(a) if a > 0.0 else -math.inf if a == 0.0 else math.nan
+
+
+def _integral(function: Callable[[float], int]) -> Callable[[float], float]:
+    """A rounding function that hands infinities and NaN on and keeps the sign of zero."""
+    return lambda a: math.copysign(float(function(a)), a) if math.isfinite(a) else a
+
+
 _FLOAT: Mapping[str, Callable[..., float]] = {
     "add": operator.add,
     "sub": operator.sub,
@@ -121,6 +149,13 @@ _FLOAT: Mapping[str, Callable[..., float]] = {
     "abs": abs,
     "sqrt": lambda a: math.sqrt(a) if a >= 0.0 else math.nan,
     "exp": _float_exp,
+    "log": _float_log,
+    "tanh": math.tanh,
+    "erf": math.erf,
+    "floor": _integral(math.floor),
+    "ceil": _integral(math.ceil),
+    "round": _integral(round),  # to the nearest, ties to even
+    "trunc": _integral(math.trunc),
 }
 
 
@@ -147,7 +182,12 @@ class Float64:
         return float if dtype in FLOAT_DTYPES else lambda value: wrap(value, dtype)
 
     def operation(self, name: str, dtype: str) -> Callable[..., float]:
-        return _FLOAT[name] if dtype in FLOAT_DTYPES else integer_operation(name, dtype)
+        if dtype not in FLOAT_DTYPES:
+            return integer_operation(name, dtype)
+        if name in COMPARISONS:
+            compare = COMPARISONS[name]
+            return lambda a, b: int(compare(a, b))
+        return _FLOAT[name]
 
     def cast(self, source: str, target: str) -> Callable[[Any], float]:
         if target in FLOAT_DTYPES:
@@ -157,4 +197,29 @@ class Float64:
         return lambda value: wrap(value, target)
 
 
+class Rounding(Float64):
+    """IEEE arithmetic in each value's own dtype: the result of every operation is rounded to it.
+
+    Operations run in double precision first. For f32, f16 and bf16 that is exact for ``+ - * /`` and
+    ``sqrt``, since the double has more than twice their digits.
+    """
+
+    def index_value(self, dtype: str) -> Callable[[int], float]:
+        if dtype in FLOAT_DTYPES:
+            return lambda value: rounded(float(value), dtype)
+        return super().index_value(dtype)
+
+    def operation(self, name: str, dtype: str) -> Callable[..., float]:
+        function = super().operation(name, dtype)
+        if dtype not in FLOAT_DTYPES or name in COMPARISONS:
+            return function
+        return lambda *arguments: rounded(function(*arguments), dtype)
+
+    def cast(self, source: str, target: str) -> Callable[[Any], float]:
+        if target in FLOAT_DTYPES:
+            return lambda value: rounded(float(value), target)
+        return super().cast(source, target)
+
+
 FLOAT64 = Float64()
+ROUNDING = Rounding()

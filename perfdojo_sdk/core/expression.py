@@ -7,39 +7,65 @@ Every node carries its dtype, and conversions are explicit.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
+from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, INTEGER_DTYPES
 from perfdojo_sdk.core.frozen import frozen, lazy
 
-FLOAT_DTYPES = ("f64", "f32", "f16", "bf16")
-INTEGER_DTYPES = ("i64", "i32", "i16", "i8", "u32", "u16", "u8")
-DTYPES = (*FLOAT_DTYPES, *INTEGER_DTYPES, "bool")
+#: What iterators and literals are compared as when nothing else says so.
+INDEX_DTYPE = "i64"
 
 #: Most scopes around a statement.
 MAX_DEPTH = 64
 
-#: Operations of expressions: name -> number of arguments.
-OPERATIONS: Mapping[str, int] = {
-    "add": 2,
-    "sub": 2,
-    "mul": 2,
-    "div": 2,
-    "max": 2,
-    "min": 2,
-    "neg": 1,
-    "abs": 1,
-    "sqrt": 1,
-    "exp": 1,
+
+@dataclass(frozen=True)
+class Signature:
+    """What an operation takes and gives."""
+
+    arguments: int
+    dtypes: tuple[str, ...]
+    """Dtypes that its operands may have; all operands have the same one."""
+    compares: bool = False
+    """The result is bool, whatever the operands are."""
+    chooses: bool = False
+    """The first argument is a bool that chooses between the operands."""
+
+
+_NUMBERS = (*FLOAT_DTYPES, *INTEGER_DTYPES)
+_BITS = (*INTEGER_DTYPES, "bool")
+_ALL = (*_NUMBERS, "bool")
+
+#: Operations of expressions.
+OPERATIONS: Mapping[str, Signature] = {
+    **dict.fromkeys(("add", "sub", "mul", "div"), Signature(2, _NUMBERS)),
+    "rem": Signature(2, INTEGER_DTYPES),
+    **dict.fromkeys(("max", "min"), Signature(2, _ALL)),
+    **dict.fromkeys(("neg", "abs"), Signature(1, _NUMBERS)),
+    **dict.fromkeys(("sqrt", "exp", "log", "tanh", "erf"), Signature(1, FLOAT_DTYPES)),
+    **dict.fromkeys(("floor", "ceil", "round", "trunc"), Signature(1, FLOAT_DTYPES)),
+    **dict.fromkeys(("and", "or", "xor"), Signature(2, _BITS)),
+    "not": Signature(1, _BITS),
+    **dict.fromkeys(("shl", "shr"), Signature(2, INTEGER_DTYPES)),
+    **dict.fromkeys(("lt", "le", "gt", "ge", "eq", "ne"), Signature(2, _ALL, compares=True)),
+    "select": Signature(3, _ALL, chooses=True),
 }
 
 #: Binary operations written between their arguments: name -> (sign, precedence).
 INFIX: Mapping[str, tuple[str, int]] = {
-    "add": ("+", 0),
-    "sub": ("-", 0),
-    "mul": ("*", 1),
-    "div": ("/", 1),
+    "lt": ("<", 0),
+    "le": ("<=", 0),
+    "gt": (">", 0),
+    "ge": (">=", 0),
+    "eq": ("==", 0),
+    "ne": ("!=", 0),
+    "add": ("+", 1),
+    "sub": ("-", 1),
+    "mul": ("*", 2),
+    "div": ("/", 2),
 }
-_UNARY, _ATOM = 2, 3
+COMPARISON, _UNARY, _ATOM = 0, 3, 4
 
 #: How a statement may combine its value with the cell it writes: operation -> the sign in text.
 ACCUMULATIONS: Mapping[str, str] = {"add": "+=", "mul": "*=", "max": "max=", "min": "min="}
@@ -53,20 +79,86 @@ IDENTITY: Mapping[str, float] = {
 }
 
 
+# -- subscripts ------------------------------------------------------------------------------------
+
+
+@frozen
+class Quotient:
+    """``dividend // divisor``, or ``dividend % divisor``; a dividend is never negative."""
+
+    dividend: Index
+    divisor: int
+    remainder: bool = False
+
+    @lazy
+    def text(self) -> str:
+        form = self.dividend
+        bare = not form.constant and not form.quotients and [c for _, c in form.terms] == [1]
+        dividend = form.text if bare else f"({form.text})"
+        return f"{dividend}{'%' if self.remainder else '//'}{self.divisor}"
+
+    @staticmethod
+    def of(dividend: Index, divisor: int, remainder: bool, sizes: Sequence[int] | None = None) -> Index:
+        """The form of ``dividend // divisor`` or ``dividend % divisor``, simplified.
+
+        Whole multiples of the divisor leave the dividend as long as what stays is evidently not
+        negative. ``sizes`` (of the scopes around) bound what stays more closely, if they are given.
+        """
+        whole = {l: c for l, c in dividend.terms if c % divisor == 0}
+        rest = Index.of(
+            {l: c for l, c in dividend.terms if l not in whole},
+            dividend.constant % divisor,
+            dividend.quotients,
+        )
+        if rest.least < 0:
+            whole, rest = {}, dividend
+        quotient = Index.of(
+            {l: c // divisor for l, c in whole.items()}, (dividend.constant - rest.constant) // divisor
+        )
+        most = rest.most if sizes is None else rest.bounds(sizes)[1]
+        if most is not None and most < divisor and rest.least >= 0:
+            return rest if remainder else quotient
+        stays = Index.of({}, 0, ((Quotient(rest, divisor, remainder), 1),))
+        return stays if remainder else quotient.plus(stays)
+
+    def bounds(self, sizes: Sequence[int]) -> tuple[int, int]:
+        """A range that holds every value when ``{l}`` runs over ``0 .. sizes[l] - 1``."""
+        low, high = self.dividend.bounds(sizes)
+        if not self.remainder:
+            return low // self.divisor, high // self.divisor
+        if low // self.divisor == high // self.divisor:
+            return low % self.divisor, high % self.divisor
+        return 0, self.divisor - 1
+
+
+Quotients: TypeAlias = tuple[tuple[Quotient, int], ...]
+
+
 @frozen
 class Index:
-    """An affine form ``constant + sum(coefficient * {level})``; terms ascend by level, none is 0."""
+    """A form ``constant + sum(coefficient * {level}) + sum(coefficient * quotient)``.
+
+    Terms ascend by level, quotients by their text; no coefficient is 0. Nearly all forms are affine
+    and have no quotients.
+    """
 
     constant: int = 0
     terms: tuple[tuple[int, int], ...] = ()
+    quotients: Quotients = ()
 
     @staticmethod
-    def of(coefficients: Mapping[int, int], constant: int = 0) -> Index:
-        """The form with these coefficients; equal forms are one object as a rule.
+    def of(coefficients: Mapping[int, int], constant: int = 0, quotients: Quotients = ()) -> Index:
+        """The form with these coefficients; equal affine forms are one object as a rule.
 
         Moves make the same few forms again and again; what a form has worked out (its text, its
         coefficients) is then there already.
         """
+        if quotients:
+            found, whole = _collected(quotients)
+            if whole is not None:
+                return whole.plus(Index.of(coefficients, constant, found))
+            terms = tuple(sorted([item for item in coefficients.items() if item[1]]))
+            return Index(constant, terms, found)
         terms = tuple(sorted([item for item in coefficients.items() if item[1]]))
         known = _FORMS.get((constant, terms))
         if known is None:
@@ -81,38 +173,71 @@ class Index:
 
     @lazy
     def coefficients(self) -> Mapping[int, int]:
+        """Level -> its coefficient in the affine part."""
         return dict(self.terms)
 
     @lazy
+    def levels(self) -> frozenset[int]:
+        """Every level that the form depends on, inside quotients too."""
+        inside = [q.dividend.levels for q, _ in self.quotients]
+        return frozenset(self.coefficients).union(*inside)
+
+    @lazy
+    def highest(self) -> int:
+        """The innermost of :attr:`levels`; -1 for a constant."""
+        return max(self.levels, default=-1) if self.quotients else self.terms[-1][0] if self.terms else -1
+
+    @lazy
     def text(self) -> str:
-        parts = []
-        for level, coefficient in self.terms:
-            sign = "-" if coefficient < 0 else "+"
-            factor = "" if abs(coefficient) == 1 else f"*{abs(coefficient)}"
-            parts.append(f"{sign}{{{level}}}{factor}")
+        parts = [_term(f"{{{level}}}", coefficient) for level, coefficient in self.terms]
+        parts += [_term(quotient.text, coefficient) for quotient, coefficient in self.quotients]
         if self.constant or not parts:
             parts.append(f"{self.constant:+d}")
         return "".join(parts).removeprefix("+")
 
-    def substitute(self, levels: Callable[[int], Index]) -> Index:
-        """Replace every iterator ``{l}`` by the form ``levels(l)``."""
-        if len(self.terms) == 1:
+    def plus(self, other: Index, factor: int = 1) -> Index:
+        """The form plus ``factor`` times another."""
+        total = dict(self.terms)
+        for level, coefficient in other.terms:
+            total[level] = total.get(level, 0) + factor * coefficient
+        added = tuple([(q, factor * c) for q, c in other.quotients])
+        return Index.of(total, self.constant + factor * other.constant, self.quotients + added)
+
+    def substitute(self, levels: Callable[[int], Index], sizes: Sequence[int] | None = None) -> Index:
+        """Replace every iterator ``{l}`` by the form ``levels(l)``.
+
+        ``sizes``, of the scopes around the new form, help to simplify its quotients.
+        """
+        if len(self.terms) == 1 and not self.quotients:
             level, coefficient = self.terms[0]
             if coefficient == 1 and not self.constant:
                 return levels(level)
-        constant, total = self.constant, dict[int, int]()
+        constant, total, quotients = self.constant, dict[int, int](), Quotients()
         for level, coefficient in self.terms:
             form = levels(level)
             constant += coefficient * form.constant
             for inner, inner_coefficient in form.terms:
                 total[inner] = total.get(inner, 0) + coefficient * inner_coefficient
-        return Index.of(total, constant)
+            if form.quotients:
+                quotients += tuple([(q, coefficient * c) for q, c in form.quotients])
+        made = Index.of(total, constant, quotients)
+        for old, coefficient in self.quotients:
+            dividend = old.dividend.substitute(levels, sizes)
+            made = made.plus(Quotient.of(dividend, old.divisor, old.remainder, sizes), coefficient)
+        return made
 
-    def evaluate(self, iterators: list[int] | tuple[int, ...]) -> int:
-        return self.constant + sum(c * iterators[l] for l, c in self.terms)
+    def evaluate(self, iterators: Sequence[int]) -> int:
+        value = self.constant + sum(c * iterators[l] for l, c in self.terms)
+        for quotient, coefficient in self.quotients:
+            whole, rest = divmod(quotient.dividend.evaluate(iterators), quotient.divisor)
+            value += coefficient * (rest if quotient.remainder else whole)
+        return value
 
-    def bounds(self, sizes: tuple[int, ...]) -> tuple[int, int]:
-        """Smallest and largest value when ``{l}`` runs over ``0 .. sizes[l] - 1`` (both are met)."""
+    def bounds(self, sizes: Sequence[int]) -> tuple[int, int]:
+        """A range that holds every value when ``{l}`` runs over ``0 .. sizes[l] - 1``.
+
+        Both ends are met when the form is affine.
+        """
         low = high = self.constant
         for level, coefficient in self.terms:
             reach = coefficient * (sizes[level] - 1)
@@ -120,7 +245,44 @@ class Index:
                 low += reach
             else:
                 high += reach
+        for quotient, coefficient in self.quotients:
+            ends = [coefficient * end for end in quotient.bounds(sizes)]
+            low, high = low + min(ends), high + max(ends)
         return low, high
+
+    @lazy
+    def least(self) -> float:
+        """A lower bound whatever the sizes are; -inf where there is none."""
+        if any(c < 0 for _, c in self.terms) or any(c < 0 for _, c in self.quotients):
+            return float("-inf")
+        return self.constant
+
+    @lazy
+    def most(self) -> int | None:
+        """An upper bound whatever the sizes are, or None."""
+        if any(c > 0 for _, c in self.terms) or any(c > 0 and not q.remainder for q, c in self.quotients):
+            return None
+        return self.constant + sum(c * (q.divisor - 1) for q, c in self.quotients if c > 0)
+
+
+def _term(text: str, coefficient: int) -> str:
+    factor = "" if abs(coefficient) == 1 else f"*{abs(coefficient)}"
+    return f"{'-' if coefficient < 0 else '+'}{text}{factor}"
+
+
+def _collected(quotients: Quotients) -> tuple[Quotients, Index | None]:
+    """Equal quotients as one, in the order of their text; and the dividends that are whole again, since
+    ``e//n*n + e%n`` is ``e``."""
+    total: dict[Quotient, int] = {}
+    for quotient, coefficient in quotients:
+        total[quotient] = total.get(quotient, 0) + coefficient
+    whole = None
+    for rest in [q for q in total if q.remainder]:
+        quotient = Quotient(rest.dividend, rest.divisor)
+        if total[rest] and total.get(quotient) == total[rest] * rest.divisor:
+            whole = (whole or Index()).plus(rest.dividend, total[rest])
+            total[rest] = total[quotient] = 0
+    return tuple(sorted([i for i in total.items() if i[1]], key=lambda item: item[0].text)), whole
 
 
 _FORMS: dict[tuple[int, tuple[tuple[int, int], ...]], Index] = {}
@@ -129,6 +291,21 @@ _MOST_FORMS = 100_000
 #: ``{0}``, ``{1}`` ...: made once, since every move asks for them.
 LEVELS = tuple(Index(0, ((level, 1),)) for level in range(4 * MAX_DEPTH))
 
+
+def guard_text(guard: Sequence[Index]) -> str:
+    """Conditions ``form >= 0`` as text: the iterators on the left, the constant on the right."""
+    return " and ".join([_condition(form) for form in guard])
+
+
+def _condition(form: Index) -> str:
+    coefficients = [c for _, c in (*form.terms, *form.quotients)]
+    if coefficients and max(coefficients) < 0:
+        turned = Index().plus(form, -1)
+        return f"{Index(0, turned.terms, turned.quotients).text} <= {form.constant}"
+    return f"{Index(0, form.terms, form.quotients).text} >= {-form.constant}"
+
+
+# -- values ----------------------------------------------------------------------------------------
 
 @frozen
 class Access:
@@ -150,7 +327,7 @@ class Access:
     @lazy
     def levels(self) -> tuple[int, ...]:
         """The levels whose iterators appear, ascending."""
-        return tuple(sorted({level for s in self.subscripts for level, _ in s.terms}))
+        return tuple(sorted({level for s in self.subscripts for level in s.levels}))
 
 
 @frozen
@@ -180,17 +357,18 @@ class Literal:
 
 @frozen
 class IndexValue:
-    """An affine form of the iterators used as a value ("index as value" of the paper's Table 2)."""
+    """A form of the iterators used as a value ("index as value" of the paper's Table 2)."""
 
     index: Index
     dtype: str
 
-    precedence: ClassVar[int] = 3
+    precedence: ClassVar[int] = _ATOM
 
     @lazy
     def text(self) -> str:
-        plain = self.index.constant == 0 and [c for _, c in self.index.terms] == [1]
-        return self.index.text if plain else f"index({self.index.text})"
+        form = self.index
+        plain = not form.constant and not form.quotients and [c for _, c in form.terms] == [1]
+        return form.text if plain else f"index({form.text})"
 
     def renumbered(self, by: Renumbering) -> IndexValue:
         return IndexValue(by(self.index), self.dtype)
@@ -205,7 +383,7 @@ class Read:
     access: Access
     dtype: str
 
-    precedence: ClassVar[int] = 3
+    precedence: ClassVar[int] = _ATOM
 
     @property
     def text(self) -> str:
@@ -221,7 +399,7 @@ class Read:
 
 @frozen
 class Operation:
-    """An operation of :data:`OPERATIONS` on arguments of its own dtype."""
+    """An operation of :data:`OPERATIONS`; ``dtype`` is the result's."""
 
     name: str
     arguments: tuple[Expression, ...]
@@ -231,12 +409,19 @@ class Operation:
     def precedence(self) -> int:
         return INFIX[self.name][1] if self.name in INFIX else _UNARY if self.name == "neg" else _ATOM
 
+    @property
+    def operand_dtype(self) -> str:
+        """The dtype that the operands share; the condition of a selection is no operand."""
+        return self.arguments[-1].dtype
+
     @lazy
     def text(self) -> str:
         if self.name in INFIX:
             sign, level = INFIX[self.name]
             left, right = self.arguments
-            before = left.text if left.precedence >= level else f"({left.text})"
+            # Comparisons do not chain: both sides of one bind closer.
+            least = level + (level == COMPARISON)
+            before = left.text if left.precedence >= least else f"({left.text})"
             after = right.text if right.precedence > level else f"({right.text})"
             return f"{before} {sign} {after}"
         if self.name == "neg":
@@ -261,7 +446,7 @@ class Cast:
     argument: Expression
     dtype: str
 
-    precedence: ClassVar[int] = 3
+    precedence: ClassVar[int] = _ATOM
 
     @lazy
     def text(self) -> str:
@@ -297,7 +482,7 @@ class Renumbering:
         self.known: dict[int, Index] = {}
 
     def __call__(self, index: Index) -> Index:
-        if not index.terms or index.terms[-1][0] < self.start:
+        if index.highest < self.start:
             return index
         found = self.known.get(id(index))
         if found is None:

@@ -25,7 +25,17 @@ from typing import Literal as OneOf
 from perfdojo_sdk.core.dialect import CORE_DIALECT, Dialect
 from perfdojo_sdk.core.domains import Domain, Value
 from perfdojo_sdk.core.errors import ProgramError
-from perfdojo_sdk.core.expression import Access, Cast, Expression, Index, IndexValue, Literal, Operation, Read
+from perfdojo_sdk.core.expression import (
+    OPERATIONS,
+    Access,
+    Cast,
+    Expression,
+    Index,
+    IndexValue,
+    Literal,
+    Operation,
+    Read,
+)
 from perfdojo_sdk.core.program import Buffer, Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.validate import common_depth, violations
 
@@ -123,20 +133,11 @@ class _Code:
     sites: tuple[_Site, ...]
 
 
-def flat_address(buffer: Buffer, access: Access) -> Index:
-    """The cell's number, row-major over the materialised dimensions, as a form of the levels."""
-    constant, coefficients, stride = 0, dict[int, int](), 1
-    for k in reversed(buffer.materialised):
-        subscript = access.subscripts[k]
-        constant += stride * subscript.constant
-        for level, coefficient in subscript.terms:
-            coefficients[level] = coefficients.get(level, 0) + stride * coefficient
-        stride *= buffer.dimensions[k].size
-    return Index.of(coefficients, constant)
-
-
 def _python(index: Index) -> str:
     terms = [f"i{level}*{c}" if c != 1 else f"i{level}" for level, c in index.terms]
+    for quotient, c in index.quotients:
+        sign = "%" if quotient.remainder else "//"
+        terms.append(f"({_python(quotient.dividend)}){sign}{quotient.divisor}*{c}")
     if index.constant or not terms:
         terms.append(str(index.constant))
     return "+".join(terms)
@@ -266,6 +267,13 @@ class _Emitter:
     # -- statements
 
     def statement(self, statement: Statement) -> None:
+        if statement.guard:
+            with self.block(f"if {_condition(statement)}:"):
+                self.unguarded(statement)
+        else:
+            self.unguarded(statement)
+
+    def unguarded(self, statement: Statement) -> None:
         self.step_before_load(statement)
         value = self.value(statement.value, statement)
         if statement.accumulate:
@@ -275,8 +283,15 @@ class _Emitter:
 
     def lockstep(self, statement: Statement, level: int, size: int) -> None:
         """All lanes load, then all store: in no order, so reversed schedules store backward."""
-        address = flat_address(self.buffer(statement.target), statement.target)
-        horizontal = statement.accumulate and level not in address.coefficients
+        if statement.guard:
+            with self.block(f"if {_condition(statement)}:"):
+                self.all_lanes(statement, level, size)
+        else:
+            self.all_lanes(statement, level, size)
+
+    def all_lanes(self, statement: Statement, level: int, size: int) -> None:
+        address = self.buffer(statement.target).address(statement.target.subscripts)
+        horizontal = statement.accumulate and level not in address.levels
         self.step_before_load(statement)
         self.line("lanes = []")
         with self.loop(level, f"range({size})"):
@@ -325,7 +340,7 @@ class _Emitter:
 
     def cell(self, access: Access) -> tuple[str, str]:
         buffer = self.buffer(access)
-        return f"b{self.number[buffer.name]}", _python(flat_address(buffer, access))
+        return f"b{self.number[buffer.name]}", _python(buffer.address(access.subscripts))
 
     def operation(self, name: str, dtype: str) -> str:
         return self.bind(f"{name}_{dtype}", lambda domain: domain.operation(name, dtype))
@@ -346,8 +361,15 @@ class _Emitter:
             convert = self.bind(f"cast_{source}_{target}", lambda domain: domain.cast(source, target))
             return self.temporary(f"{convert}({self.value(value.argument, statement)})")
         assert isinstance(value, Operation)
+        if OPERATIONS[value.name].chooses:
+            condition, one, other = [self.value(a, statement) for a in value.arguments]
+            return self.temporary(f"{one} if {condition} else {other}")
         arguments = ", ".join([self.value(a, statement) for a in value.arguments])
-        return self.temporary(f"{self.operation(value.name, value.dtype)}({arguments})")
+        return self.temporary(f"{self.operation(value.name, value.operand_dtype)}({arguments})")
+
+
+def _condition(statement: Statement) -> str:
+    return " and ".join([f"{_python(form)} >= 0" for form in statement.guard])
 
 
 def owner(program: Program, buffer: Buffer, dialect: Dialect) -> Path | None:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import NamedTuple, TypeAlias
 
-from perfdojo_sdk.core.expression import ACCUMULATIONS, Access, Expression, Renumbering
+from perfdojo_sdk.core.expression import ACCUMULATIONS, Access, Expression, Index, Renumbering, guard_text
 from perfdojo_sdk.core.frozen import frozen, lazy
 
 
@@ -44,13 +44,17 @@ Touches: TypeAlias = Mapping[str, tuple[Touch, ...]]
 
 @frozen
 class Statement:
-    """``target = value``, or ``target accumulate= value``. The dtype is the target's."""
+    """``target = value``, or ``target accumulate= value``. The dtype is the target's.
+
+    Where a form of ``guard`` is negative, the statement does nothing.
+    """
 
     target: Access
     value: Expression
     accumulate: str | None = None
     dtype: str = "f32"
     id: str = field(default="", compare=False)
+    guard: tuple[Index, ...] = ()
 
     @lazy
     def reads(self) -> tuple[Access, ...]:
@@ -60,7 +64,8 @@ class Statement:
     @lazy
     def text(self) -> str:
         sign = ACCUMULATIONS[self.accumulate] if self.accumulate else "="
-        return f"{self.target.text} {sign} {self.value.text}"
+        condition = f" if {guard_text(self.guard)}" if self.guard else ""
+        return f"{self.target.text} {sign} {self.value.text}{condition}"
 
     @lazy
     def lines(self) -> tuple[str, ...]:
@@ -80,7 +85,15 @@ class Statement:
         return found
 
     def named(self, identifier: str) -> Statement:
-        return Statement(self.target, self.value, self.accumulate, self.dtype, identifier)
+        return Statement(self.target, self.value, self.accumulate, self.dtype, identifier, self.guard)
+
+    def with_guard(self, guard: tuple[Index, ...]) -> Statement:
+        """The same statement under another condition."""
+        return Statement(self.target, self.value, self.accumulate, self.dtype, self.id, guard)
+
+    def with_parts(self, target: Access, value: Expression) -> Statement:
+        """The same statement with another target and value."""
+        return Statement(target, value, self.accumulate, self.dtype, self.id, self.guard)
 
     def renumbered(self, by: Renumbering) -> Statement:
         return Statement(
@@ -89,6 +102,7 @@ class Statement:
             self.accumulate,
             self.dtype,
             self.id,
+            tuple([by(form) for form in self.guard]) if self.guard else (),
         )
 
 
@@ -182,6 +196,14 @@ class Buffer:
     def materialised(self) -> tuple[int, ...]:
         """Positions of the dimensions that exist in memory."""
         return tuple(k for k, d in enumerate(self.dimensions) if d.materialised)
+
+    def address(self, subscripts: tuple[Index, ...]) -> Index:
+        """The cell's number, row-major over the materialised dimensions, as a form of the levels."""
+        address, stride = Index(), 1
+        for k in reversed(self.materialised):
+            address = address.plus(subscripts[k], stride)
+            stride *= self.dimensions[k].size
+        return address
 
     @lazy
     def cells(self) -> int:

@@ -15,140 +15,20 @@ A scope with several children ends its line; the children follow, one bar deeper
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT, Dialect
-from perfdojo_sdk.core.errors import Place, ProgramError, closest
-from perfdojo_sdk.core.expression import (
-    ACCUMULATIONS,
-    DTYPES,
-    FLOAT_DTYPES,
-    MAX_DEPTH,
-    OPERATIONS,
-    Access,
-    Cast,
-    Expression,
-    Index,
-    IndexValue,
-    Literal,
-    Operation,
-    Read,
-)
+from perfdojo_sdk.core.dtypes import DTYPES
+from perfdojo_sdk.core.errors import ProgramError, closest
+from perfdojo_sdk.core.expression import MAX_DEPTH
 from perfdojo_sdk.core.program import Buffer, Dimension, Node, Program, Scope, Statement
+from perfdojo_sdk.core.statement_text import StatementParser
+from perfdojo_sdk.core.tokens import Line
 from perfdojo_sdk.core.validate import Violation, violations
 
 MAX_CHARACTERS = 1_000_000
 MAX_LINES = 10_000
-MAX_NAME = 64
-MAX_NUMBER = 2**31 - 1
 MAX_CELLS = 2**40
-
-#: Words that an expression or declaration gives a meaning of its own.
-RESERVED = frozenset(OPERATIONS) | frozenset(DTYPES) | {"inf", "index", "kernel"}
-
-_TOKEN = re.compile(
-    r"(?P<space>[ \t]+)"
-    r"|(?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)"
-    r"|(?P<accumulate>[A-Za-z_]\w*=(?!=)|[+*]=)"
-    r"|(?P<name>[A-Za-z_]\w*)"
-    r"|(?P<sign>->|[-+*/=()\[\]{},:|])",
-    re.ASCII,
-)
-_SIGN_TO_ACCUMULATION = {sign: name for name, sign in ACCUMULATIONS.items()}
-
-
-class Token(NamedTuple):
-    kind: str
-    text: str
-    column: int
-
-
-class _Line:
-    """The tokens of one line, read from left to right."""
-
-    def __init__(self, number: int, source: str, file: str) -> None:
-        self.number, self.source, self.file = number, source, file
-        self.tokens = list(self._scan(source.partition("#")[0]))
-        self.next = 0
-        self.depth = 0
-
-    def _scan(self, text: str) -> Iterator[Token]:
-        position = 0
-        while position < len(text):
-            match = _TOKEN.match(text, position)
-            if not match:
-                self.fail("PD-P001", f"unexpected character {text[position]!r}", position + 1)
-            if match.lastgroup != "space":
-                assert match.lastgroup
-                yield Token(match.lastgroup, match.group(), position + 1)
-            position = match.end()
-
-    def fail(
-        self, code: str, what: str, column: int | None = None, length: int = 1, hint: str = ""
-    ) -> NoReturn:
-        if column is None:
-            token = self.peek()
-            column = token.column if token else len(self.source.rstrip()) + 1
-            length = len(token.text) if token else 1
-        raise ProgramError(
-            code, what, place=Place(self.number, column, self.source, length, self.file), hint=hint
-        )
-
-    def peek(self, ahead: int = 0) -> Token | None:
-        at = self.next + ahead
-        return self.tokens[at] if at < len(self.tokens) else None
-
-    def at(self, text: str) -> bool:
-        token = self.peek()
-        return token is not None and token.text == text
-
-    def accept(self, text: str) -> bool:
-        if self.at(text):
-            self.next += 1
-            return True
-        return False
-
-    def expect(self, text: str) -> None:
-        if not self.accept(text):
-            found = self.peek()
-            self.fail("PD-P002", f"expected {text!r}, found {found.text if found else 'end of line'!r}")
-
-    def take(self, kind: str, what: str) -> Token:
-        token = self.peek()
-        if token is None or token.kind != kind:
-            self.fail("PD-P002", f"expected {what}, found {token.text if token else 'end of line'!r}")
-        self.next += 1
-        return token
-
-    def integer(self, what: str) -> int:
-        token = self.take("number", what)
-        if not token.text.isdigit():
-            self.fail("PD-P002", f"expected {what}, found {token.text!r}", token.column, len(token.text))
-        value = int(token.text) if len(token.text) < 12 else MAX_NUMBER + 1
-        if value > MAX_NUMBER:
-            self.fail("PD-P003", f"{what} exceeds {MAX_NUMBER}", token.column, len(token.text))
-        return value
-
-    def name(self, what: str, reserved: frozenset[str] = RESERVED) -> str:
-        token = self.take("name", what)
-        if len(token.text) > MAX_NAME:
-            too_long = f"{what} is longer than {MAX_NAME} characters"
-            self.fail("PD-P003", too_long, token.column, len(token.text))
-        if token.text in reserved:
-            taken = f"{token.text!r} is reserved and cannot be {what}"
-            self.fail("PD-P004", taken, token.column, len(token.text))
-        return token.text
-
-    def end(self) -> None:
-        token = self.peek()
-        if token:
-            self.fail("PD-P002", f"unexpected {token.text!r} after the end of the line's meaning")
-
-    def nested(self) -> None:
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            self.fail("PD-P003", f"expression nests deeper than {MAX_DEPTH}")
 
 
 def parse(text: str, dialect: Dialect = CORE_DIALECT, file: str = "") -> Program:
@@ -160,7 +40,7 @@ def parse(text: str, dialect: Dialect = CORE_DIALECT, file: str = "") -> Program
     sources = text.splitlines()
     if len(sources) > MAX_LINES:
         raise ProgramError("PD-P003", f"the text has more than {MAX_LINES} lines", hint="a kernel is a page")
-    lines = [line for n, s in enumerate(sources, 1) if (line := _Line(n, s, file)).tokens]
+    lines = [line for n, s in enumerate(sources, 1) if (line := Line(n, s, file)).tokens]
     if not lines:
         raise ProgramError("PD-P005", "the text holds no program", hint="start with: kernel NAME(x) -> y")
     name, inputs, outputs = _header(lines[0])
@@ -176,7 +56,7 @@ def parse(text: str, dialect: Dialect = CORE_DIALECT, file: str = "") -> Program
     return program
 
 
-def _report(violation: Violation, header: _Line, tree: _Tree) -> NoReturn:
+def _report(violation: Violation, header: Line, tree: _Tree) -> NoReturn:
     line = tree.line_of.get(violation.node, header)
     column = 1
     if violation.name:
@@ -185,7 +65,7 @@ def _report(violation: Violation, header: _Line, tree: _Tree) -> NoReturn:
     line.fail(violation.code, violation.what, column, len(violation.name) or 1, violation.hint)
 
 
-def _header(line: _Line) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+def _header(line: Line) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     if not line.accept("kernel"):
         line.fail("PD-P005", "the first line must be the interface", hint="kernel NAME(x, ...) -> y, ...")
     # A kernel may be called add: its name never stands in an expression.
@@ -205,12 +85,12 @@ def _header(line: _Line) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     return name, tuple(inputs), tuple(outputs)
 
 
-def _is_declaration(line: _Line) -> bool:
+def _is_declaration(line: Line) -> bool:
     first, second = line.peek(), line.peek(1)
     return bool(first and second and first.kind == "name" and second.kind == "name")
 
 
-def _declarations(lines: list[_Line], dialect: Dialect) -> tuple[Buffer, ...]:
+def _declarations(lines: list[Line], dialect: Dialect) -> tuple[Buffer, ...]:
     buffers: list[Buffer] = []
     taken: set[str] = set()
     for line in lines:
@@ -241,7 +121,7 @@ def _declarations(lines: list[_Line], dialect: Dialect) -> tuple[Buffer, ...]:
     return tuple(buffers)
 
 
-def _dimensions(line: _Line, dialect: Dialect) -> tuple[Dimension, ...]:
+def _dimensions(line: Line, dialect: Dialect) -> tuple[Dimension, ...]:
     line.expect("[")
     dimensions: list[Dimension] = []
     cells = 1
@@ -272,11 +152,11 @@ class _Tree:
     def __init__(self, buffers: tuple[Buffer, ...], dialect: Dialect) -> None:
         self.dialect = dialect
         self.dtype_of = {array: b.dtype for b in buffers for array in b.arrays}
-        self.shape_of = {array: b.shape for b in buffers for array in b.arrays}
-        self.line_of: dict[str, _Line] = {}
+        self.rank_of = {array: len(b.dimensions) for b in buffers for array in b.arrays}
+        self.line_of: dict[str, Line] = {}
         self.scopes = self.statements = 0
 
-    def parse(self, lines: list[_Line], header: _Line) -> tuple[Node, ...]:
+    def parse(self, lines: list[Line], header: Line) -> tuple[Node, ...]:
         if not lines:
             header.fail("PD-P005", "the kernel has no statements", 1, len(header.source.rstrip()))
         body, rest = self._children(lines, 0, 0)
@@ -284,7 +164,7 @@ class _Tree:
             rest[0].fail("PD-P008", "this line is deeper than any scope above it")
         return body
 
-    def _children(self, lines: list[_Line], bars: int, level: int) -> tuple[tuple[Node, ...], list[_Line]]:
+    def _children(self, lines: list[Line], bars: int, level: int) -> tuple[tuple[Node, ...], list[Line]]:
         """The lines that start with exactly ``bars`` bars, up to the first with fewer."""
         nodes: list[Node] = []
         while lines and self._bars(lines[0]) == bars:
@@ -293,13 +173,13 @@ class _Tree:
         return tuple(nodes), lines
 
     @staticmethod
-    def _bars(line: _Line) -> int:
+    def _bars(line: Line) -> int:
         count = 0
         while count < len(line.tokens) and line.tokens[count].text == "|":
             count += 1
         return count
 
-    def _node(self, lines: list[_Line], bars: int, level: int) -> tuple[Node, list[_Line]]:
+    def _node(self, lines: list[Line], bars: int, level: int) -> tuple[Node, list[Line]]:
         line, rest = lines[0], lines[1:]
         line.next = bars
         chain: list[tuple[int, str, str]] = []
@@ -332,7 +212,7 @@ class _Tree:
             raise AssertionError("a line yields one node")
         return body[0], rest
 
-    def _suffix(self, line: _Line) -> str:
+    def _suffix(self, line: Line) -> str:
         suffix = line.take("name", "a scope suffix").text
         if suffix not in self.dialect.suffixes:
             line.next -= 1
@@ -340,189 +220,8 @@ class _Tree:
             line.fail("PD-P006", f"unknown scope suffix {suffix!r}", hint=hint)
         return suffix
 
-    def _statement(self, line: _Line, depth: int) -> Statement:
+    def _statement(self, line: Line, depth: int) -> Statement:
         identifier = f"c{self.statements}"
         self.statements += 1
         self.line_of[identifier] = line
-        target = self._access(line, depth)
-        dtype = self.dtype_of[target.array]
-        accumulate = None
-        token = line.peek()
-        if token and token.kind == "accumulate":
-            if token.text not in _SIGN_TO_ACCUMULATION:
-                line.fail("PD-P002", f"unknown accumulation {token.text!r}", hint="+=, *=, max= or min=")
-            accumulate = _SIGN_TO_ACCUMULATION[token.text]
-            line.next += 1
-        else:
-            line.expect("=")
-        value = self._sum(line, depth, dtype)
-        return Statement(target, value, accumulate, dtype, identifier)
-
-    def _access(self, line: _Line, depth: int) -> Access:
-        token = line.peek()
-        name = line.name("an array")
-        if name not in self.dtype_of:
-            assert token
-            hint = closest(name, list(self.dtype_of))
-            line.fail("PD-P009", f"undeclared array {name!r}", token.column, len(name), hint)
-        line.expect("[")
-        subscripts: list[Index] = []
-        while not line.accept("]"):
-            if subscripts:
-                line.expect(",")
-            subscripts.append(self._index(line, depth))
-        if len(subscripts) != len(self.shape_of[name]):
-            assert token
-            line.fail(
-                "PD-P009",
-                f"{name} has {len(self.shape_of[name])} dimensions, {len(subscripts)} subscripts are given",
-                token.column,
-                len(name),
-            )
-        return Access(name, tuple(subscripts))
-
-    def _index(self, line: _Line, depth: int) -> Index:
-        constant, coefficients = 0, dict[int, int]()
-        sign = -1 if line.accept("-") else 1
-        while True:
-            token = line.peek()
-            if token and token.text == "{":
-                level = self._level(line, depth)
-                factor = line.integer("a coefficient") if line.accept("*") else 1
-                coefficients[level] = coefficients.get(level, 0) + sign * factor
-            else:
-                value = line.integer("a subscript")
-                if line.accept("*"):
-                    level = self._level(line, depth)
-                    coefficients[level] = coefficients.get(level, 0) + sign * value
-                else:
-                    constant += sign * value
-            if line.accept("+"):
-                sign = 1
-            elif line.accept("-"):
-                sign = -1
-            else:
-                return Index.of(coefficients, constant)
-
-    def _level(self, line: _Line, depth: int) -> int:
-        line.expect("{")
-        level = line.integer("a level")
-        if level >= depth:
-            line.next -= 1
-            line.fail("PD-P009", f"iterator {{{level}}} inside {depth} scopes", hint="{0} is the outermost")
-        line.expect("}")
-        return level
-
-    # -- expressions: sum > product > unary > atom --------------------------------------------
-
-    def _sum(self, line: _Line, depth: int, dtype: str) -> Expression:
-        value = self._product(line, depth, dtype)
-        while line.at("+") or line.at("-"):
-            name = "add" if line.accept("+") else "sub"
-            line.next += name == "sub"
-            value = Operation(name, (value, self._product(line, depth, dtype)), dtype)
-        return value
-
-    def _product(self, line: _Line, depth: int, dtype: str) -> Expression:
-        value = self._unary(line, depth, dtype)
-        while line.at("*") or line.at("/"):
-            name = "mul" if line.accept("*") else "div"
-            line.next += name == "div"
-            value = Operation(name, (value, self._unary(line, depth, dtype)), dtype)
-        return value
-
-    def _unary(self, line: _Line, depth: int, dtype: str) -> Expression:
-        if not line.at("-"):
-            return self._atom(line, depth, dtype)
-        line.next += 1
-        token = line.peek()
-        if token and (token.kind == "number" or token.text == "inf"):
-            return self._literal(line, dtype, -1)
-        line.nested()
-        value = Operation("neg", (self._unary(line, depth, dtype),), dtype)
-        line.depth -= 1
-        return value
-
-    def _literal(self, line: _Line, dtype: str, sign: int) -> Literal:
-        token = line.peek()
-        assert token
-        if dtype in FLOAT_DTYPES:
-            line.next += 1
-            value = sign * float(token.text)
-            if token.text != "inf" and abs(value) == float("inf"):
-                line.fail("PD-P003", "a number beyond the range of floats", token.column, len(token.text))
-            return Literal(value, dtype)
-        if token.text == "inf":
-            line.fail("PD-P010", f"inf is no value of {dtype}")
-        return Literal(sign * line.integer("an integer"), dtype)
-
-    def _atom(self, line: _Line, depth: int, dtype: str) -> Expression:
-        token = line.peek()
-        if token is None:
-            line.fail("PD-P002", "expected a value, found end of line")
-        if token.kind == "number" or token.text == "inf":
-            return self._literal(line, dtype, 1)
-        if token.text == "{":
-            return IndexValue(Index.level(self._level(line, depth)), dtype)
-        line.nested()
-        value = self._compound(line, depth, dtype, token)
-        line.depth -= 1
-        return value
-
-    def _compound(self, line: _Line, depth: int, dtype: str, token: Token) -> Expression:
-        if line.accept("("):
-            value = self._sum(line, depth, dtype)
-            line.expect(")")
-            return value
-        if token.text == "index":
-            line.next += 1
-            line.expect("(")
-            index = self._index(line, depth)
-            line.expect(")")
-            return IndexValue(index, dtype)
-        if token.text in DTYPES:
-            return self._cast(line, depth, dtype, token)
-        if token.text in OPERATIONS:
-            return self._call(line, depth, dtype, token)
-        access = self._access(line, depth)
-        found = self.dtype_of[access.array]
-        if found != dtype:
-            line.fail(
-                "PD-P010",
-                f"{access.array} is {found} where {dtype} is needed",
-                token.column,
-                len(token.text),
-                f"write the conversion: {dtype}({access.text})",
-            )
-        return Read(access, dtype)
-
-    def _cast(self, line: _Line, depth: int, dtype: str, token: Token) -> Expression:
-        """``f32(x[..])``: the argument's dtype is that of the first array in it."""
-        if token.text != dtype:
-            line.fail("PD-P010", f"a conversion to {token.text} where {dtype} is needed")
-        line.next += 1
-        line.expect("(")
-        source = next(
-            (self.dtype_of[t.text] for t in line.tokens[line.next :] if t.text in self.dtype_of), None
-        )
-        if source is None:
-            line.fail("PD-P010", "a conversion needs an array to take the source dtype from")
-        value = Cast(self._sum(line, depth, source), dtype)
-        line.expect(")")
-        return value
-
-    def _call(self, line: _Line, depth: int, dtype: str, token: Token) -> Expression:
-        line.next += 1
-        line.expect("(")
-        arguments = [self._sum(line, depth, dtype)]
-        while line.accept(","):
-            arguments.append(self._sum(line, depth, dtype))
-        line.expect(")")
-        if len(arguments) != OPERATIONS[token.text]:
-            line.fail(
-                "PD-P002",
-                f"{token.text} takes {OPERATIONS[token.text]} arguments, {len(arguments)} are given",
-                token.column,
-                len(token.text),
-            )
-        return Operation(token.text, tuple(arguments), dtype)
+        return StatementParser(line, depth, self.dtype_of, self.rank_of).statement(identifier)

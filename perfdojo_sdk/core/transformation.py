@@ -80,6 +80,8 @@ class Instance:
 
     statement: str
     iterators: tuple[Index, ...]
+    inlined: tuple[str, ...] = ()
+    """Old definitions whose value now stands where the old statement read what they wrote."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,37 @@ class PartialCombine:
     """A new accumulation of a partial result into the whole."""
 
 
-Origin: TypeAlias = Instance | Definition | PartialStart | PartialCombine
+@dataclass(frozen=True)
+class ScaledCombine:
+    """A new accumulation ``whole += partial * factor``: a factor that all terms of ``statement`` had.
+
+    It stands right after the scopes that it does not share with ``statement``.
+    """
+
+    statement: str
+    factors: tuple[int, ...]
+    """Which factors of the old product, counted from the left."""
+
+
+@dataclass(frozen=True)
+class Correction:
+    """A new accumulation that makes up for another centre of squares: ``whole += n * (m - c)^2``.
+
+    It stands right after the scopes that it does not share with ``statement``, the accumulation
+    of the squares; one instance corrects the ``n`` instances inside these scopes.
+    """
+
+    statement: str
+
+
+@dataclass(frozen=True)
+class Removed:
+    """An old statement, under its old id, that is gone because nothing read what it wrote."""
+
+
+Origin: TypeAlias = (
+    Instance | Definition | PartialStart | PartialCombine | ScaledCombine | Correction | Removed
+)
 
 Relation: TypeAlias = Mapping[str, Origin]
 """New statement id -> origin. An id that is absent is the old statement with the same iterators."""

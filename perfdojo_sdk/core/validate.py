@@ -10,7 +10,18 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.expression import Index, Read
+from perfdojo_sdk.core.dtypes import BYTES, INTEGER_DTYPES, integer_bounds
+from perfdojo_sdk.core.expression import (
+    INDEX_DTYPE,
+    OPERATIONS,
+    Cast,
+    Expression,
+    Index,
+    IndexValue,
+    Literal,
+    Operation,
+    Read,
+)
 from perfdojo_sdk.core.program import Buffer, Occurrence, Program, Scope, Statement
 
 
@@ -33,6 +44,7 @@ def violations(program: Program, dialect: Dialect) -> Iterator[Violation]:
         yield from _order(program, buffer, occurrences)
         yield from location_violations(program, buffer, dialect)
     yield from _scopes(program, dialect)
+    yield from _values(program)
 
 
 def _interface(program: Program, dialect: Dialect) -> Iterator[Violation]:
@@ -53,9 +65,10 @@ def _interface(program: Program, dialect: Dialect) -> Iterator[Violation]:
 
 
 def _bounds(buffer: Buffer, occurrences: tuple[Occurrence, ...]) -> Iterator[Violation]:
+    """Every subscript stays inside its dimension wherever the statement's guard holds."""
     for o in occurrences:
         for subscript, size in zip(o.access.subscripts, buffer.shape, strict=True):
-            low, high = subscript.bounds(o.sizes)
+            low, high = guarded_bounds(subscript, o.statement.guard, o.sizes)
             if low < 0 or high >= size:
                 yield Violation(
                     "PD-P012",
@@ -64,6 +77,26 @@ def _bounds(buffer: Buffer, occurrences: tuple[Occurrence, ...]) -> Iterator[Vio
                     o.statement.id,
                     o.access.array,
                 )
+
+
+def guarded_bounds(form: Index, guard: tuple[Index, ...], sizes: tuple[int, ...]) -> tuple[int, int]:
+    """A range of ``form`` over the iterations in which each form of ``guard`` is at least 0.
+
+    One condition is used at a time, so many times as the form has more of its first iterator.
+    """
+    low, high = form.bounds(sizes)
+    for condition in guard:
+        times = _times(form, condition)
+        low = max(low, form.plus(condition, -times).bounds(sizes)[0])
+        high = min(high, form.plus(condition, times).bounds(sizes)[1])
+    return low, high
+
+
+def _times(form: Index, condition: Index) -> int:
+    for level, coefficient in condition.terms:
+        if level in form.coefficients:
+            return max(1, abs(form.coefficients[level] // coefficient))
+    return 1
 
 
 def _order(program: Program, buffer: Buffer, occurrences: tuple[Occurrence, ...]) -> Iterator[Violation]:
@@ -104,7 +137,7 @@ def location_violations(program: Program, buffer: Buffer, dialect: Dialect) -> I
         if location.constant_subscripts:
             scopes = program.ancestors(o.path)
             for k in buffer.materialised:
-                for level, _ in o.access.subscripts[k].terms:
+                for level in sorted(o.access.subscripts[k].levels):
                     if not _is_constant(scopes[level], dialect):
                         yield Violation(
                             "PD-P014",
@@ -160,12 +193,6 @@ def common_depth(paths: list[tuple[int, ...]]) -> int:
     return depth
 
 
-BYTES = {
-    "f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "i16": 2, "i8": 1,
-    "u32": 4, "u16": 2, "u8": 1, "bool": 1,
-}  # fmt: skip
-
-
 def _scopes(program: Program, dialect: Dialect) -> Iterator[Violation]:
     for path, node in program.walk():
         if not isinstance(node, Scope):
@@ -203,6 +230,12 @@ def _lockstep(program: Program, scope: Scope, path: tuple[int, ...], dialect: Di
     if scope.size > lanes:
         what = f"{scope.head}: the target has {lanes} lanes of {statement.dtype}"
         yield Violation("PD-P015", what, scope.id)
+    if any(level in form.levels for form in statement.guard):
+        what = f"the condition of a statement cannot differ from lane to lane of {scope.head}"
+        yield Violation("PD-P015", what, statement.id)
+    if any(level in q.dividend.levels for i in index_values(statement.value) for q, _ in i.index.quotients):
+        what = f"lanes of {scope.head} cannot count by // or %"
+        yield Violation("PD-P015", what, statement.id)
     for access in (*statement.reads, statement.target):
         if lane_stride(program.buffer_of[access.array], access.subscripts, level) not in (0, 1):
             yield Violation(
@@ -213,10 +246,100 @@ def _lockstep(program: Program, scope: Scope, path: tuple[int, ...], dialect: Di
             )
 
 
-def lane_stride(buffer: Buffer, subscripts: tuple[Index, ...], level: int) -> int:
-    """Distance in cells between neighbouring iterations of ``level``."""
-    stride, width = 0, 1
-    for k in reversed(buffer.materialised):
-        stride += width * subscripts[k].coefficients.get(level, 0)
-        width *= buffer.dimensions[k].size
-    return stride
+def lane_stride(buffer: Buffer, subscripts: tuple[Index, ...], level: int) -> int | None:
+    """Distance in cells between neighbouring iterations of ``level``; None when it is not the same
+    for all of them (a quotient depends on the level)."""
+    address = buffer.address(subscripts)
+    if any(level in quotient.dividend.levels for quotient, _ in address.quotients):
+        return None
+    return address.coefficients.get(level, 0)
+
+
+# -- values ----------------------------------------------------------------------------------------
+
+
+def _values(program: Program) -> Iterator[Violation]:
+    """Dtypes meet in casts only, and nothing negative is divided in a subscript."""
+    for path, node in program.walk():
+        if not isinstance(node, Statement):
+            continue
+        sizes = tuple([scope.size for scope in program.ancestors(path)])
+        forms = [*node.guard, *node.target.subscripts]
+        forms += [form for access in node.reads for form in access.subscripts]
+        forms += [value.index for value in index_values(node.value)]
+        for form in forms:
+            if form.quotients and (bad := _negative_dividend(form, sizes)) is not None:
+                what = f"{bad.text} may be negative and is divided"
+                yield Violation("PD-P016", what, node.id, hint="add a multiple of the divisor")
+        if node.value.dtype != node.dtype or program.buffer_of[node.target.array].dtype != node.dtype:
+            what = f"{node.target.array} is {node.dtype}, the value is {node.value.dtype}"
+            yield Violation("PD-P010", what, node.id, hint="write the conversion")
+        if node.accumulate and node.dtype not in OPERATIONS[node.accumulate].dtypes:
+            yield Violation("PD-P010", f"{node.dtype} does not accumulate by {node.accumulate}", node.id)
+        for what in _ill_typed(program, node.value):
+            yield Violation("PD-P010", what, node.id, hint="write the conversion")
+
+
+def _negative_dividend(form: Index, sizes: tuple[int, ...]) -> Index | None:
+    for quotient, _ in form.quotients:
+        inner = _negative_dividend(quotient.dividend, sizes)
+        if inner is not None:
+            return inner
+        if quotient.dividend.bounds(sizes)[0] < 0:
+            return quotient.dividend
+    return None
+
+
+def index_values(value: Expression) -> Iterator[IndexValue]:
+    """The iterators used as values in an expression."""
+    if isinstance(value, IndexValue):
+        yield value
+    elif isinstance(value, Operation):
+        for argument in value.arguments:
+            yield from index_values(argument)
+    elif isinstance(value, Cast):
+        yield from index_values(value.argument)
+
+
+def _ill_typed(program: Program, value: Expression) -> Iterator[str]:
+    if isinstance(value, Read):
+        found = program.buffer_of[value.access.array].dtype
+        if found != value.dtype:
+            yield f"{value.text} is {found}, not {value.dtype}"
+    elif isinstance(value, Literal):
+        if value.dtype in INTEGER_RANGES and not _in_range(value):
+            yield f"{value.text} is no value of {value.dtype}"
+    elif isinstance(value, Cast):
+        yield from _ill_typed(program, value.argument)
+    elif isinstance(value, Operation):
+        signature = OPERATIONS[value.name]
+        operands = value.arguments[1:] if signature.chooses else value.arguments
+        kinds = {a.dtype for a in operands}
+        if signature.chooses and value.arguments[0].dtype != "bool":
+            yield f"{value.text}: the condition is {value.arguments[0].dtype}, not bool"
+        if len(kinds) > 1 or not kinds.issubset(signature.dtypes):
+            yield f"{value.text}: {value.name} does not take {' and '.join(sorted(kinds))}"
+        if signature.compares and kinds != {INDEX_DTYPE} and not any(has_dtype(a) for a in operands):
+            yield f"{value.text} compares numbers that take no dtype from an array or a conversion"
+        result = "bool" if signature.compares else operands[0].dtype
+        if result != value.dtype:
+            yield f"{value.text} is {result}, not {value.dtype}"
+        for argument in value.arguments:
+            yield from _ill_typed(program, argument)
+
+
+def has_dtype(value: Expression) -> bool:
+    """Whether the text of a value alone says its dtype; a literal or iterator takes its neighbour's."""
+    if isinstance(value, Operation):
+        signature = OPERATIONS[value.name]
+        operands = value.arguments[1:] if signature.chooses else value.arguments
+        return signature.compares or any(has_dtype(a) for a in operands)
+    return isinstance(value, Read | Cast)
+
+
+def _in_range(value: Literal) -> bool:
+    low, high = INTEGER_RANGES[value.dtype]
+    return isinstance(value.value, int) and low <= value.value <= high
+
+
+INTEGER_RANGES = {dtype: integer_bounds(dtype) for dtype in (*INTEGER_DTYPES, "bool")}

@@ -16,7 +16,8 @@ from pathlib import Path
 from perfdojo_sdk.core.dialect import CORE_DIALECT, Dialect
 from perfdojo_sdk.core.errors import DojoError, NothingFoundError, ProgramError, closest
 from perfdojo_sdk.core.program import Program
-from perfdojo_sdk.core.text import MAX_CHARACTERS, MAX_NUMBER, parse
+from perfdojo_sdk.core.text import MAX_CHARACTERS, parse
+from perfdojo_sdk.core.tokens import MAX_NUMBER
 from perfdojo_sdk.hookspecs.types import ArraySpec, Operator
 
 MAX_SELECTION = 10_000

@@ -36,6 +36,11 @@ class ArgumentValueError(DojoError, ValueError):
     """An array of the wrong shape, with gaps, read-only, or overlapping another one."""
 
 
+def dtype_name(dtype: np.dtype[Any]) -> str:
+    """A program's name for ``dtype`` in any byte order; NumPy's own where programs have none."""
+    return DTYPES.get(dtype.newbyteorder("=")) or str(dtype)
+
+
 def view(value: Any, name: str) -> Array:
     """``value`` as an array over the same memory."""
     if isinstance(value, np.ndarray):

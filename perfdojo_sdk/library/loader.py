@@ -17,13 +17,13 @@ from typing import Any
 
 from perfdojo_sdk.core.errors import DojoError, closest
 from perfdojo_sdk.library.arrays import (
-    DTYPES,
     NUMPY,
     ArgumentTypeError,
     ArgumentValueError,
     Array,
     aligned_empty,
     check_layout,
+    dtype_name,
     refuse_overlap,
     thread_count,
     view,
@@ -130,17 +130,34 @@ class Operator:
         by default each Python thread keeps its own.
         Errors: :class:`ArgumentTypeError` (a TypeError), :class:`ArgumentValueError` (a ValueError).
         """
+        return self._bound(inputs, out, threads, workspace, own=False)()
+
+    def bind(
+        self, *inputs: Any, out: Any = None, threads: int | None = None, workspace: Any = None
+    ) -> BoundCall:
+        """Check the arguments once, for calls without arguments: ``run = operator.bind(x, out=y); run()``.
+
+        For small kernels, which cost less than the checks. The arrays are held, not copied: every
+        call reads what is in them by then and writes the same output. Unless given, the workspace is
+        the bound call's own, so bound calls of several Python threads may run at once, one such
+        call may not. Arguments and errors: as of the operator itself.
+        """
+        return self._bound(inputs, out, threads, workspace, own=True)
+
+    def _bound(
+        self, inputs: Sequence[Any], out: Any, threads: int | None, workspace: Any, own: bool
+    ) -> BoundCall:
         count = thread_count(threads)
         function = self._function(inputs)
         arrays = function.inputs(inputs)
         outputs = function.outputs(out)
+        if own and workspace is None:
+            workspace = aligned_empty((function.workspace_bytes(count),), "uint8")
         scratch = function.workspace(workspace, count)
         refuse_overlap(outputs, [*arrays, *scratch])
-        function.call([a for _, a in (*arrays, *outputs)], scratch, count)
-        if out is not None:
-            return out
         made = tuple(a for _, a in outputs)
-        return made[0] if len(made) == 1 else made
+        result = out if out is not None else made[0] if len(made) == 1 else made
+        return BoundCall(function, [*(a for _, a in arrays), *made], [a for _, a in scratch], count, result)
 
     def workspace_bytes(self, *inputs: Any, threads: int | None = None) -> int:
         """Bytes of workspace for inputs like these."""
@@ -153,7 +170,7 @@ class Operator:
             what = f"{self.name} takes {len(names)} inputs ({expected}), {len(inputs)} are given"
             raise ArgumentTypeError("PD-L011", what)
         views = [view(value, i.name) for value, i in zip(inputs, names, strict=True)]
-        key = tuple((v.shape, DTYPES.get(v.dtype.newbyteorder("="), str(v.dtype))) for v in views)
+        key = tuple((v.shape, dtype_name(v.dtype)) for v in views)
         function = self._functions.get(key)
         if function is not None:
             return function
@@ -215,7 +232,7 @@ class _Function:
         name = f"out ({spec.name})"
         array = writable_view(value, name)
         expected = f"expected {_shown(spec.shape, spec.dtype)}"
-        if DTYPES.get(array.dtype.newbyteorder("=")) != spec.dtype:
+        if dtype_name(array.dtype) != spec.dtype:
             raise ArgumentTypeError("PD-L011", f"{name} is {array.dtype}, {expected}")
         if array.shape != spec.shape:
             raise ArgumentValueError("PD-L011", f"{name} has shape {array.shape}, {expected}")
@@ -239,11 +256,38 @@ class _Function:
             raise ArgumentValueError("PD-L016", what, hint="leave it out: the library keeps its own")
         return [("workspace", array)]
 
-    def call(self, arrays: Sequence[Array], scratch: Sequence[tuple[str, Array]], threads: int) -> None:
-        place = (scratch[0][1].ctypes.data, scratch[0][1].nbytes) if scratch else (None, 0)
-        status = self._run(*(a.ctypes.data for a in arrays), *place, threads)
+    @property
+    def run(self) -> Any:
+        """The function in C: pointers to the arrays, workspace, its bytes, threads; zero is success."""
+        return self._run
+
+
+class BoundCall:
+    """A kernel with its arguments; see :meth:`Operator.bind`."""
+
+    def __init__(
+        self,
+        function: _Function,
+        arrays: Sequence[Array],
+        scratch: Sequence[Array],
+        threads: int,
+        result: Any,
+    ) -> None:
+        self.name = function.entry.name
+        self._run, self._result = function.run, result
+        self._held = (*arrays, *scratch)  # the pointers below do not keep them
+        place = (scratch[0].ctypes.data, scratch[0].nbytes) if scratch else (None, 0)
+        self._arguments = (*(a.ctypes.data for a in arrays), *place, threads)
+
+    def __call__(self) -> Any:
+        """Compute; returns the output."""
+        status = self._run(*self._arguments)
         if status:
-            raise LibraryError("PD-L009", f"{self.entry.name} failed with status {status}")
+            raise LibraryError("PD-L009", f"{self.name} failed with status {status}")
+        return self._result
+
+    def __repr__(self) -> str:
+        return f"<{self.name}, bound>"
 
 
 _thread = threading.local()

@@ -12,9 +12,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, ValidationError
 
+from perfdojo_sdk.core.dtypes import DTYPES
 from perfdojo_sdk.core.errors import DojoError
-from perfdojo_sdk.core.expression import DTYPES
-from perfdojo_sdk.core.text import MAX_NUMBER
+from perfdojo_sdk.core.tokens import MAX_NUMBER
 from perfdojo_sdk.game import first_error
 from perfdojo_sdk.hookspecs.types import ArraySpec
 from perfdojo_sdk.store.records import Figure, RooflineBound, Timing, Verification, sha256

@@ -9,21 +9,26 @@ from __future__ import annotations
 
 from math import prod
 
+from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.expression import Expression, Operation
 from perfdojo_sdk.core.program import Program
-from perfdojo_sdk.core.validate import BYTES
 from perfdojo_sdk.hookspecs.types import Bound, CacheLevel, Capabilities, MachineFigures, MemoryFigures
 from perfdojo_sdk.measure.machine import Calibration, machine
 
 
 def roofline(program: Program, threads: int, figures: MachineFigures) -> Bound | None:
     """The bound for an *initial* program on ``threads`` threads; None without figures of memory."""
-    if figures.memory is None:
-        return None
     read = sum(_bytes(program, name) for name in program.inputs)
     written = sum(_bytes(program, name) for name in program.outputs)
+    return bound(read, written, _operations(program), threads, figures)
+
+
+def bound(read: int, written: int, operations: int, threads: int, figures: MachineFigures) -> Bound | None:
+    """The bound for ``read`` and ``written`` bytes and as many additions and multiplications in f32."""
+    if figures.memory is None:
+        return None
     traffic, where = _traffic(read, written, threads, figures, figures.memory)
-    arithmetic = _operations(program) / (figures.peak_gflops.get("f32", float("inf")) * threads * 1e9)
+    arithmetic = operations / (figures.peak_gflops.get("f32", float("inf")) * threads * 1e9)
     if arithmetic > traffic:
         peak = figures.peak_gflops["f32"] * threads
         return Bound(arithmetic, f"{peak:.4g} GFLOP/s", "estimated", figures.calibrated)

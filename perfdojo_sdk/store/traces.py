@@ -14,7 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import DojoError, MoveError, closest
 from perfdojo_sdk.core.program import Program
-from perfdojo_sdk.core.text import MAX_CHARACTERS, MAX_NUMBER, parse
+from perfdojo_sdk.core.text import MAX_CHARACTERS, parse
+from perfdojo_sdk.core.tokens import MAX_NUMBER
 from perfdojo_sdk.core.transformation import Move, Rules, Trace
 
 MAX_MOVES = 10_000

@@ -3,7 +3,9 @@
 A program is a sequence of nests. Each nest writes one array that did not exist before, or works
 on one that did: element-wise with broadcast, shifted, reversed and transposed reads, reductions
 with the initial value in the same nest or in one before, updates in place, overlapping windows,
-overwritten temporaries. Everything that is read has been written as a whole before.
+overwritten temporaries, statistics of rows; and with the whole language also selections, statements
+under conditions, padded windows, integers and quotients in subscripts. Everything that is read has
+been written as a whole before.
 """
 
 from __future__ import annotations
@@ -16,14 +18,19 @@ from perfdojo_sdk.core.text import parse
 EXTENTS = (2, 3, 4, 6, 8)
 
 
-def random_program(rng: Random, statements: int = 6) -> Program:
-    """A program with at least ``statements`` statements, float32 throughout."""
-    return _Writer(rng).write(statements)
+def random_program(rng: Random, statements: int = 6, whole_language: bool = True) -> Program:
+    """A program with at least ``statements`` statements.
+
+    Without the whole language: float32 throughout, affine subscripts, no conditions.
+    """
+    return _Writer(rng, whole_language).write(statements)
 
 
 class _Writer:
-    def __init__(self, rng: Random) -> None:
-        self.rng = rng
+    def __init__(self, rng: Random, whole_language: bool) -> None:
+        self.rng, self.whole_language = rng, whole_language
+        self.integers: dict[str, tuple[int, ...]] = {}
+        """Arrays of i32 with their shapes; they stay inside the program."""
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.inputs: list[str] = []
         self.locals: list[str] = []
@@ -38,7 +45,9 @@ class _Writer:
 
     def write(self, statements: int) -> Program:
         nests = (self.elementwise, self.elementwise, self.reduction, self.reduction, self.update,
-                 self.window, self.scalar, self.pair, self.overwrite)  # fmt: skip
+                 self.window, self.scalar, self.pair, self.overwrite, *[self.statistic] * 3)  # fmt: skip
+        if self.whole_language:
+            nests += (self.conditional, self.padded, self.integer)
         while self.count < statements:
             self.rng.choice(nests)()
         outputs = [self.locals[-1], *(a for a in self.locals[:-1] if self.rng.random() < 0.25)]
@@ -46,6 +55,7 @@ class _Writer:
         buffers = [
             f"{name} f32 [{','.join(map(str, shape))}] heap" for name, shape in self.shapes.items()
         ]
+        buffers += [f"{n} i32 [{','.join(map(str, shape))}] heap" for n, shape in self.integers.items()]
         return parse("\n".join([header, *buffers, "", *self.lines]))
 
     # -- pieces --------------------------------------------------------------------------------
@@ -73,6 +83,8 @@ class _Writer:
         exact = [f for f in fitting if f[1] == size]
         if exact and rng.random() < 0.8:
             level, n = rng.choice(exact)
+        if self.whole_language and rng.random() < 0.12:
+            return self.quotient(size, loops)
         choice = rng.random()
         if choice < 0.15:
             return f"{rng.randint(n - 1, size - 1)}-{{{level}}}"
@@ -83,6 +95,25 @@ class _Writer:
                 if other != level and n + m - 1 <= size:
                     return f"{{{level}}}+{{{other}}}"
         return f"{{{level}}}"
+
+    def quotient(self, size: int, loops: list[tuple[int, int]]) -> str:
+        """A subscript within ``0 .. size - 1`` that divides an iterator, or two of them as one."""
+        rng = self.rng
+        (level, n), (other, m) = rng.choice(loops), rng.choice(loops)
+        dividend, count = f"{{{level}}}", n
+        if rng.random() < 0.4:
+            dividend, count = f"({{{level}}}*{m}+{{{other}}})", n * m
+        divisor = -(-count // size)
+        if divisor > 1 and rng.random() < 0.5:
+            return f"{dividend}//{divisor}"
+        return f"{dividend}%{rng.randint(1, size)}"
+
+    def comparison(self, loops: list[tuple[int, int]], avoid: str) -> str:
+        sign = self.rng.choice(("<", "<=", ">", ">=", "==", "!="))
+        if loops and self.rng.random() < 0.6:
+            level, n = self.rng.choice(loops)
+            return f"{{{level}}} {sign} {self.rng.randrange(n + 1)}"
+        return f"{self.read(loops, avoid)} {sign} {self.read(loops, avoid)}"
 
     def read(self, loops: list[tuple[int, int]], avoid: str = "") -> str:
         names = [n for n in self.shapes if n != avoid]
@@ -99,6 +130,9 @@ class _Writer:
         if choice < 0.47 and loops:
             return f"{{{rng.choice(loops)[0]}}}"
         left = self.value(loops, avoid, depth + 1)
+        if self.whole_language and choice < 0.51:
+            right = self.value(loops, avoid, depth + 1)
+            return f"select({self.comparison(loops, avoid)}, {left}, {right})"
         if choice < 0.55:
             return f"{rng.choice(('exp', 'abs', '-'))}({left})"
         right = self.value(loops, avoid, depth + 1)
@@ -175,6 +209,22 @@ class _Writer:
         self.line(f"{size} {name}[{{0}}] = 0")
         self.line(f"{n} {k} {name}[{{0}}+{{1}}] {self.rng.choice(('+=', 'max='))} {value}", 2)
 
+    def statistic(self) -> None:
+        """Rows summed and then squares summed around a value, or a maximum and then exponentials."""
+        rng = self.rng
+        n, k = rng.choice(self.extents), rng.choice(self.extents)
+        loops = self.loops((n, k))
+        element = self.new((n, k))
+        self.line(f"{n} {k} {self.at(element, loops)} = {self.value(loops, avoid=element)}")
+        first, second = self.new((n,)), self.new((n,))
+        exponential = rng.random() < 0.5
+        start, sign = ("-inf", "max=") if exponential else ("0", "+=")
+        self.line(f"{n}\n| {first}[{{0}}] = {start}\n| {k} {first}[{{0}}] {sign} {element}[{{0}},{{1}}]")
+        difference = f"({element}[{{0}},{{1}}] - {self.read(loops[:1], avoid=second)})"
+        factor = self.read(loops[:1], avoid=second)
+        term = f"exp{difference} * {factor}" if exponential else f"{difference} * {difference}"
+        self.line(f"{n}\n| {second}[{{0}}] = 0\n| {k} {second}[{{0}}] += {term}", 4)
+
     def pair(self) -> None:
         """A temporary used inside one iteration, contracted already or not."""
         shape = self.shape(1, 2)
@@ -186,3 +236,58 @@ class _Writer:
         second = self.value(loops, avoid=temporary)
         result = self.new(shape)
         self.line(f"| {self.at(result, loops)} = {self.at(temporary, loops)} + {second}", 2)
+
+    # -- nests of the whole language -----------------------------------------------------------
+
+    def condition(self, loops: list[tuple[int, int]]) -> str:
+        """One or two conditions on the iterators; not always met, not always missed."""
+        parts = []
+        for level, n in self.rng.sample(loops, min(len(loops), self.rng.randint(1, 2))):
+            other, _ = self.rng.choice(loops)
+            left = f"{{{level}}}" if self.rng.random() < 0.6 else f"{{{level}}}+{{{other}}}"
+            parts.append(f"{left} {self.rng.choice(('>=', '<='))} {self.rng.randrange(n)}")
+        return " and ".join(parts)
+
+    def conditional(self) -> None:
+        """An array written as a whole, then again where a condition holds."""
+        shape = self.shape()
+        loops = self.loops(shape)
+        start, again = self.value(loops), self.value(loops)
+        target = self.at(self.new(shape), loops)
+        together = self.rng.random() < 0.5
+        sign = self.rng.choice(("=", "+=", "max="))
+        if together:
+            self.line(self.head(shape).rstrip())
+            self.line(f"| {target} = {start}")
+            self.line(f"| {target} {sign} {again} if {self.condition(loops)}", 2)
+        else:
+            self.line(f"{self.head(shape)}{target} = {start}")
+            self.line(f"{self.head(shape)}{target} {sign} {again} if {self.condition(loops)}", 2)
+
+    def padded(self) -> None:
+        """A window over an array with one element of padding on either side."""
+        names = [(a, s) for a, s in self.shapes.items() if len(s) == 1]
+        if not names:
+            return self.window()
+        source, (n,) = self.rng.choice(names)
+        name = self.new((n,))
+        sign, start = self.rng.choice((("+=", "0"), ("max=", "-inf")))
+        self.line(f"{n} {name}[{{0}}] = {start}")
+        inside = f"{{0}}+{{1}} >= 1 and {{0}}+{{1}} <= {n}"
+        self.line(f"{n} 3 {name}[{{0}}] {sign} {source}[{{0}}+{{1}}-1] if {inside}", 2)
+
+    def integer(self) -> None:
+        """Integers made of floats, worked on bit by bit, and turned back."""
+        shape = self.shape(1, 2)
+        loops = self.loops(shape)
+        name = f"k{len(self.integers)}"
+        value = f"{self.read(loops)} + {self.value(loops)}"
+        self.integers[name] = shape
+        here = self.at(name, loops)
+        work = self.rng.choice(
+            (f"{here} + {{0}}", f"and({here}, 255)", f"xor({here}, shl({here}, 3))", f"max({here}, -{{0}})",
+             f"{here} / 3 - rem({here}, 5)", f"select({here} < 0, -{here}, shr({here}, 1))")
+        )  # fmt: skip
+        self.line(f"{self.head(shape)}{here} = i32(round({value}))")
+        result = self.new(shape)
+        self.line(f"{self.head(shape)}{self.at(result, loops)} = f32({work})", 2)

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Literal as OneOf
 from typing import NamedTuple, TypeAlias
 
-from perfdojo_sdk.verify.sets import Session, by_reader, isl, iterators
+from perfdojo_sdk.verify.sets import Domain, Session, by_reader, isl, iterators
 
 Role: TypeAlias = OneOf["read", "own", "write", "add"]
 """``own``: an accumulation reads what it adds onto."""
@@ -36,7 +36,7 @@ class Leaf(NamedTuple):
     """A statement with its accesses to one buffer."""
 
     statement: str
-    sizes: tuple[int, ...]
+    domain: Domain
     accumulate: str | None
     """The operation, when the statement accumulates onto this buffer."""
     touches: tuple[Touch, ...]
@@ -55,7 +55,7 @@ class Final(NamedTuple):
     """The caller reads an output when all is done."""
 
     name: str
-    shape: tuple[int, ...]
+    domain: Domain
     cell: tuple[str, ...]
 
 
@@ -121,7 +121,7 @@ class Flow:
 
     def _accesses(self, *roles: Role) -> isl.UnionMap:
         wanted = [
-            (touch.name, leaf.sizes, touch.cell)
+            (touch.name, leaf.domain, touch.cell)
             for leaf in self.leaves
             for touch in leaf.touches
             if touch.role in roles
@@ -129,15 +129,17 @@ class Flow:
         if self.final and "read" in roles:
             wanted.append(self.final)
         return self.session.map(
-            self.session.affine(name, len(sizes), "B", cell).intersect_domain(self.session.box(name, sizes))
-            for name, sizes, cell in wanted
+            self.session.affine(name, domain.depth, "B", cell).intersect_domain(
+                self.session.instances(name, domain)
+            )
+            for name, domain, cell in wanted
         )
 
     @cached_property
     def _schedule(self) -> isl.Schedule:
         parts = [_schedule(self.session, nest) for nest in self.nests]
         if self.final:
-            cells = self.session.box(self.final.name, self.final.shape)
+            cells = self.session.instances(self.final.name, self.final.domain)
             parts.append(isl.Schedule.from_domain(self.session.set([cells])))
         return _sequence(parts)
 
@@ -177,7 +179,7 @@ def _phases(leaf: Leaf) -> list[tuple[Touch, ...]]:
 
 
 def _together(session: Session, leaf: Leaf, touches: tuple[Touch, ...]) -> isl.Schedule:
-    return isl.Schedule.from_domain(session.set(session.box(t.name, leaf.sizes) for t in touches))
+    return isl.Schedule.from_domain(session.set(session.instances(t.name, leaf.domain) for t in touches))
 
 
 def _repeated(
@@ -185,7 +187,7 @@ def _repeated(
 ) -> isl.Schedule:
     """``body`` for every iteration of the scope at ``level``, one after the other."""
     order = session.map(
-        session.affine(touch.name, len(leaf.sizes), "", [iterators(level + 1)[level]])
+        session.affine(touch.name, leaf.domain.depth, "", [iterators(level + 1)[level]])
         for leaf, touches in inside
         for touch in touches
     )

@@ -15,7 +15,7 @@ from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Access, Cast, Expression, IndexValue, Operation, Read
 from perfdojo_sdk.core.program import Buffer, Node, Path, Program, Scope, Statement
 from perfdojo_sdk.verify.flow import Final, Flow, Leaf, Loop, Mode, Nest, Role, Touch, flow
-from perfdojo_sdk.verify.sets import Refuted, Session, form, isl
+from perfdojo_sdk.verify.sets import Domain, Refuted, Session, form, isl
 
 
 class Place(NamedTuple):
@@ -26,12 +26,13 @@ class Place(NamedTuple):
     sizes: tuple[int, ...]
     path: Path
     scopes: tuple[Scope, ...]
+    domain: Domain
 
 
 class Direct(NamedTuple):
     """A leaf whose value no statement writes: an input's cell, or an integer."""
 
-    sizes: tuple[int, ...]
+    domain: Domain
     target: str
     forms: tuple[str, ...]
 
@@ -64,7 +65,8 @@ class ProgramSets:
                 sizes = tuple(s.size for s in scopes)
                 if node.id in self.places:
                     raise Refuted(f"two statements carry the id {node.id}")
-                self.places[node.id] = Place(node, self.session.name(node.id), sizes, path, scopes)
+                domain = Domain(sizes, tuple(map(form, node.guard)))
+                self.places[node.id] = Place(node, self.session.name(node.id), sizes, path, scopes, domain)
             elif self.dialect.is_lockstep(node.suffix):
                 if len(node.body) != 1 or not isinstance(node.body[0], Statement):
                     raise Refuted(f"lockstep scope {node.head} holds more than one statement")
@@ -91,7 +93,7 @@ class ProgramSets:
         buffer = self.program.buffer_of[place.statement.target.array]
         level, subscripts = len(place.sizes) - 1, place.statement.target.subscripts
         return place.sizes[level] > 1 and not any(
-            level in subscripts[k].coefficients for k in buffer.materialised
+            level in subscripts[k].levels for k in buffer.materialised
         )
 
     # -- cells ---------------------------------------------------------------------------------
@@ -140,7 +142,7 @@ class ProgramSets:
             if isinstance(node, Statement):
                 place = self.places[node.id]
                 for name, touches in self._touches[node.id].items():
-                    leaf = Leaf(place.name, place.sizes, _accumulates(touches, node), touches)
+                    leaf = Leaf(place.name, place.domain, _accumulates(touches, node), touches)
                     found.setdefault(name, []).append(leaf)
             else:
                 lockstep = self.dialect.is_lockstep(node.suffix)
@@ -171,7 +173,7 @@ class ProgramSets:
         for array in buffer.arrays:
             if array in self.program.outputs:
                 cell = tuple(f"i{k}" for k in buffer.materialised)
-                return Final(f"F_{array}", buffer.shape, cell)
+                return Final(f"F_{array}", Domain(buffer.shape), cell)
         return None
 
     @cached_property
@@ -189,22 +191,22 @@ class ProgramSets:
     def direct(self) -> Mapping[str, Direct]:
         """What the readers of inputs and iterators see."""
         found = {}
-        for statement, name, sizes, *_ in self.places.values():
+        for statement, name, *_, domain in self.places.values():
             for k, leaf in enumerate(expression_leaves(statement.value)):
                 if isinstance(leaf, IndexValue):
-                    found[f"{name}_{k}"] = Direct(sizes, "V", (form(leaf.index),))
+                    found[f"{name}_{k}"] = Direct(domain, "V", (form(leaf.index),))
                 elif leaf.access.array in self.program.inputs:
                     cell = tuple(map(form, leaf.access.subscripts))
-                    found[f"{name}_{k}"] = Direct(sizes, f"I_{leaf.access.array}", cell)
+                    found[f"{name}_{k}"] = Direct(domain, f"I_{leaf.access.array}", cell)
         return found
 
     def seen(self, reader: str, mode: Mode) -> isl.UnionMap:
         """The writes, input cells or integers that a reader sees."""
         if reader not in self.direct:
             return self.flow_of[reader].seen(reader, mode)
-        sizes, target, forms = self.direct[reader]
-        relation = self.session.affine(reader, len(sizes), target, forms)
-        return self.session.map([relation.intersect_domain(self.session.box(reader, sizes))])
+        domain, target, forms = self.direct[reader]
+        relation = self.session.affine(reader, domain.depth, target, forms)
+        return self.session.map([relation.intersect_domain(self.session.instances(reader, domain))])
 
     def reader_text(self, reader: str) -> str:
         """The access behind a reader's name, for messages."""
@@ -214,8 +216,12 @@ class ProgramSets:
         statement = self.by_name[name].statement
         if leaf == "t":
             return f"{self.describe(statement.id)} adds onto {statement.target.text}"
-        node = list(expression_leaves(statement.value))[int(leaf)]
-        return f"{self.describe(statement.id)} reads {node.text}"
+        return f"{self.describe(statement.id)} reads {self.leaf(reader).text}"
+
+    def leaf(self, reader: str) -> Read | IndexValue:
+        """The leaf of an expression that a reader's name stands for."""
+        name, _, number = reader.rpartition("_")
+        return list(expression_leaves(self.by_name[name].statement.value))[int(number)]
 
 
 def _accumulates(touches: tuple[Touch, ...], statement: Statement) -> str | None:

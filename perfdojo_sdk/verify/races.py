@@ -65,7 +65,8 @@ def _check_parallel(sets: ProgramSets, scope: Scope, level: int, inside: list[Pl
 def _touched_by(sets: ProgramSets, place: Place, access: Access, level: int) -> isl.UnionMap:
     session, depth = sets.session, len(place.sizes)
     key = [*iterators(level), *sets.cell(access)]
-    cells = session.affine(place.name, depth, "C", key).intersect_domain(session.box(place.name, place.sizes))
+    cells = session.affine(place.name, depth, "C", key)
+    cells = cells.intersect_domain(session.instances(place.name, place.domain))
     iterations = session.affine(place.name, depth, "", [iterators(depth)[level]])
     return session.map([cells.reverse().apply_range(iterations)])
 

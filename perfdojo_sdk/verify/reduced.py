@@ -18,9 +18,9 @@ from typing import TypeAlias
 
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import Index
-from perfdojo_sdk.core.program import Buffer, Node, Path, Program, Scope
+from perfdojo_sdk.core.program import Buffer, Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Rules, Trace
-from perfdojo_sdk.core.validate import violations
+from perfdojo_sdk.core.validate import index_values, violations
 
 Place: TypeAlias = Path | tuple[str, int]
 """Where a size stands: a scope's path, or a buffer's name and a dimension's position."""
@@ -74,13 +74,14 @@ def extents(root: Program) -> list[Extent]:
     groups = _Groups(sizes)
     pinned: list[Place] = []
     for place, subscript, path, writes in _subscripts(root):
-        scopes = [path[: level + 1] for level, _ in subscript.terms]
-        if scopes and subscript == Index.level(subscript.terms[0][0]):
+        scopes = [path[: level + 1] for level in sorted(subscript.levels)]
+        if scopes and subscript == Index.level(subscript.highest):
             groups.join(place, scopes[0])
         else:
             # Any other form says nothing of the dimension's size; and where it is written, fewer
             # iterations would leave cells unwritten.
             pinned += [place, *(scopes if writes else [])]
+    pinned += _counted(root)
     fixed = {groups.leader(place) for place in pinned}
     found = []
     for leader, places in groups.members().items():
@@ -103,6 +104,22 @@ def _subscripts(root: Program) -> Iterator[tuple[Place, Index, Path, bool]]:
         for occurrence in occurrences:
             for k, subscript in enumerate(occurrence.access.subscripts):
                 yield (name, k), subscript, occurrence.path, occurrence.writes
+
+
+def _counted(root: Program) -> Iterator[Path]:
+    """Scopes whose iterators take part in conditions or quotients: there a size is also a number."""
+    for path, node in root.walk():
+        if isinstance(node, Statement):
+            forms = [q.dividend for form in _forms(node) for q, _ in form.quotients]
+            for form in (*node.guard, *forms):
+                yield from (path[: level + 1] for level in form.levels)
+
+
+def _forms(statement: Statement) -> Iterator[Index]:
+    yield from statement.guard
+    for access in (statement.target, *statement.reads):
+        yield from access.subscripts
+    yield from (value.index for value in index_values(statement.value))
 
 
 class _Groups:

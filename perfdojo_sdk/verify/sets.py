@@ -11,7 +11,7 @@ tuples are parsed; both are remembered for the session.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.core.expression import Index
@@ -29,6 +29,7 @@ MAX_OPERATIONS = 20_000_000
 
 __all__ = [
     "MAX_OPERATIONS",
+    "Domain",
     "Refuted",
     "Session",
     "by_reader",
@@ -45,6 +46,18 @@ __all__ = [
 ]
 
 T = TypeVar("T", "isl.UnionMap", "isl.UnionSet")
+
+
+class Domain(NamedTuple):
+    """Which instances a statement has: iterators of these sizes, where every condition is at least 0."""
+
+    sizes: tuple[int, ...]
+    conditions: tuple[str, ...] = ()
+    """Forms of ``i0``, ``i1`` ... as isl text."""
+
+    @property
+    def depth(self) -> int:
+        return len(self.sizes)
 
 
 class Refuted(Exception):
@@ -99,6 +112,16 @@ class Session:
             self._boxes[sizes] = found
         return found.set_tuple_name(name)
 
+    def instances(self, name: str, domain: Domain) -> isl.Set:
+        """``{ name[i0, ...] }`` within the domain."""
+        box = self.box(name, domain.sizes)
+        for condition in domain.conditions:
+            at = self.affine(name, domain.depth, "", [condition])
+            least = isl.Set.universe(isl.Space.set_alloc(self.context, 0, 1))
+            least = least.lower_bound_val(isl.dim_type.set, 0, isl.Val.zero(self.context))
+            box = box.intersect(at.intersect_range(least).domain())
+        return box
+
     def affine(self, source: str, depth: int, target: str, forms: Iterable[str]) -> isl.Map:
         """``{ source[i0, ..., i(depth-1)] -> target[forms] }``; an empty target has no name."""
         text = f"{source}[{','.join(iterators(depth))}] -> {target}[{','.join(forms)}]"
@@ -131,8 +154,13 @@ def iterators(depth: int) -> list[str]:
 
 
 def form(index: Index) -> str:
-    """An affine form of the levels as isl text."""
-    return str(index.constant) + "".join(f"{c:+d}*i{level}" for level, c in index.terms)
+    """A form of the levels as isl text."""
+    text = str(index.constant) + "".join(f"{c:+d}*i{level}" for level, c in index.terms)
+    for quotient, c in index.quotients:
+        dividend, divisor = form(quotient.dividend), quotient.divisor
+        part = f"(({dividend}) mod {divisor})" if quotient.remainder else f"floor(({dividend})/{divisor})"
+        text += f"{c:+d}*{part}"
+    return text
 
 
 # -- relations that lead from readers to writers ---------------------------------------------------

@@ -18,7 +18,7 @@ from perfdojo_sdk.core.transformation import (
     Transformation,
 )
 from perfdojo_sdk.core.transformations.scopes import refuse_conflict, scopes
-from perfdojo_sdk.core.validate import lane_stride
+from perfdojo_sdk.core.validate import index_values, lane_stride
 
 
 def _suffix(site: Site) -> ScopeSuffix:
@@ -172,7 +172,20 @@ def _neighbours(site: Site) -> Refusal | None:
     for access in (*statement.reads, statement.target):
         stride = lane_stride(site.program.buffer_of[access.array], access.subscripts, site.level)
         if stride not in (0, 1):
-            return Refusal.of(statement.id, access.text, access=access.text, stride=stride)
+            words = "an uneven number of" if stride is None else stride
+            return Refusal.of(statement.id, access.text, access=access.text, stride=words)
+    return None
+
+
+def _same_for_all_lanes(site: Site) -> Refusal | None:
+    """Conditions hold for all lanes or for none; a quotient used as a value does not count lanes."""
+    if not _lanes(site):
+        return None
+    statement = _only(site)
+    quotients = [q.dividend for v in index_values(statement.value) for q, _ in v.index.quotients]
+    for form in (*statement.guard, *quotients):
+        if site.level in form.levels:
+            return Refusal.of(statement.id, form.text, form=form.text)
     return None
 
 
@@ -299,6 +312,13 @@ class AnnotateScope(Transformation):
             "vectorise another scope",
             _lanes_write_apart,
             semantic=True,
+        ),
+        Requirement(
+            "PD-T162",
+            "lanes would not do the same",
+            "{form} is a condition or a quotient that differs from lane to lane",
+            "split the scope where the condition changes",
+            _same_for_all_lanes,
         ),
     )
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 
 from perfdojo_sdk.core.dependence import may_meet
 from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
 from perfdojo_sdk.core.errors import MoveError, closest
 from perfdojo_sdk.core.expression import (
-    FLOAT_DTYPES,
     Access,
     Cast,
     Expression,
@@ -198,6 +198,21 @@ def _is_written(site: Site) -> Refusal | None:
     return Refusal.of(site.scope.id, site.scope.head, array=_array(site))
 
 
+def _unguarded(site: Site) -> Refusal | None:
+    """The copy nests run over all iterations, the statements only where their conditions hold."""
+    for touch in _inside(site):
+        if touch.statement.guard:
+            return Refusal.of(touch.statement.id, "if", statement=touch.statement.text)
+    return None
+
+
+_CONDITIONAL = (
+    "the array is used under a condition",
+    "{statement} does not touch it in every iteration, the copy would",
+    "split the scopes so that the condition goes away, or stage elsewhere",
+    _unguarded,
+)
+
 _ARRAY = Parameter("array", str, "the array whose slice is staged")
 
 _TOO_LARGE = (
@@ -283,6 +298,7 @@ class StageRead(Transformation):
         ),
         Requirement("PD-T173", *_NAMED_CELLS),
         Requirement("PD-T174", *_TOO_LARGE),
+        Requirement("PD-T175", *_CONDITIONAL),
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
@@ -312,8 +328,7 @@ class StageRead(Transformation):
 
 
 def _with_reads(statement: Statement, change: Callable[[Expression], Expression]) -> Statement:
-    value = map_expression(statement.value, change)
-    return Statement(statement.target, value, statement.accumulate, statement.dtype, statement.id)
+    return statement.with_parts(statement.target, map_expression(statement.value, change))
 
 
 # -- stage_accumulator -----------------------------------------------------------------------------
@@ -373,6 +388,7 @@ class StageAccumulator(Transformation):
         ),
         Requirement("PD-T184", *_NAMED_CELLS),
         Requirement("PD-T185", *_TOO_LARGE),
+        Requirement("PD-T186", *_CONDITIONAL),
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
@@ -501,6 +517,7 @@ class StageWrite(Transformation):
         ),
         Requirement("PD-T195", *_NAMED_CELLS),
         Requirement("PD-T196", *_TOO_LARGE),
+        Requirement("PD-T197", *_CONDITIONAL, semantic=True),
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
@@ -587,6 +604,7 @@ class StageReciprocal(Transformation):
         ),
         Requirement("PD-T243", *_NAMED_CELLS),
         Requirement("PD-T244", *_TOO_LARGE),
+        Requirement("PD-T245", *_CONDITIONAL),
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:

@@ -8,7 +8,7 @@ from perfdojo_sdk.core.dependence import home_depth, leaking_level
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import MoveError, closest
 from perfdojo_sdk.core.expression import Access, Read, map_expression
-from perfdojo_sdk.core.program import Buffer, Dimension, Node, Program, Scope, Statement
+from perfdojo_sdk.core.program import Buffer, Dimension, Node, Program, Scope
 from perfdojo_sdk.core.transformation import (
     Move,
     Parameter,
@@ -70,7 +70,7 @@ def _one_index_at_a_time(site: Site) -> Refusal | None:
     occurrences = site.program.occurrences[site.storage.name]
     for o in occurrences:
         subscript = o.access.subscripts[k]
-        if subscript != occurrences[0].access.subscripts[k] or any(l >= home for l, _ in subscript.terms):
+        if subscript != occurrences[0].access.subscripts[k] or subscript.highest >= home:
             return Refusal.of(o.statement.id, o.access.text, buffer=site.storage.name, access=o.access.text)
     return None
 
@@ -249,7 +249,7 @@ def _map_accesses(node: Node, arrays: frozenset[str], change: Callable[[Access],
     value = map_expression(
         node.value, lambda e: Read(access(e.access), e.dtype) if isinstance(e, Read) else e
     )
-    return Statement(access(node.target), value, node.accumulate, node.dtype, node.id)
+    return node.with_parts(access(node.target), value)
 
 
 # -- set_location ----------------------------------------------------------------------------------

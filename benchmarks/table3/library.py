@@ -1,0 +1,46 @@
+"""Our side of the race: which kernels to build for the table, and the library with them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from perfdojo_sdk.hookspecs.types import Operator as Builder
+from perfdojo_sdk.kernels.selection import instantiate
+
+from .operators import Operator
+
+
+def names(operator: Operator) -> tuple[str, ...]:
+    """Names under which there may be kernels: one of the operator's own, or one for all its shapes."""
+    return operator.name, operator.family
+
+
+def selection(builders: Mapping[str, Builder], operators: Sequence[Operator]) -> list[str]:
+    """Those of ``operators`` that there is a builder for, as ``build-library --kernels`` wants them."""
+    found = (_selected(builders, operator) for operator in operators)
+    return [item for item in found if item]
+
+
+def _selected(builders: Mapping[str, Builder], operator: Operator) -> str:
+    """``layernorm[4096,4096]`` for layernorm2; empty when no builder has the operator's shapes."""
+    wanted = tuple((shape, "f32") for shape in operator.inputs)
+    for name in names(operator):
+        builder = builders.get(name)
+        for sizes in builder.defaults if builder else ():
+            assert builder is not None
+            if tuple((i.shape, i.dtype) for i in instantiate(builder, sizes).inputs) == wanted:
+                return f"{name}[{','.join(map(str, sizes))}]"
+    return ""
+
+
+def build(directory: Path, kernels: Sequence[str], threads: int) -> str:
+    """The library for ``threads`` threads; what an earlier run has built is taken from its records."""
+    command = [sys.executable, "-m", "perfdojo_sdk.cli", "build-library", "--kernels", " ".join(kernels)]
+    command += ["--threads", str(threads), "--output", str(directory)]
+    status = subprocess.run(command, stdout=subprocess.DEVNULL).returncode
+    if status not in (0, 4):  # 4: some kernel is left out, the others are there
+        raise SystemExit("the library cannot be built; see above")
+    return str(directory)

@@ -1,0 +1,38 @@
+"""The types of values: names, sizes and ranges.
+
+Dtypes meet only in explicit casts, so nothing here says how two of them combine.
+"""
+
+from __future__ import annotations
+
+FLOAT_DTYPES = ("f64", "f32", "f16", "bf16")
+INTEGER_DTYPES = ("i64", "i32", "i16", "i8", "u32", "u16", "u8")
+DTYPES = (*FLOAT_DTYPES, *INTEGER_DTYPES, "bool")
+
+#: Bytes of one element.
+BYTES = {
+    "f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "i16": 2, "i8": 1,
+    "u32": 4, "u16": 2, "u8": 1, "bool": 1,
+}  # fmt: skip
+
+
+def bits(dtype: str) -> int:
+    """Width of an integer dtype."""
+    return 8 * BYTES[dtype]
+
+
+def integer_bounds(dtype: str) -> tuple[int, int]:
+    """Smallest and largest value of an integer dtype or bool."""
+    if dtype == "bool":
+        return 0, 1
+    if dtype.startswith("u"):
+        return 0, (1 << bits(dtype)) - 1
+    return -(1 << (bits(dtype) - 1)), (1 << (bits(dtype) - 1)) - 1
+
+
+def wrap(value: int, dtype: str) -> int:
+    """The value of an integer dtype that ``value`` wraps to; of bool, whether it is not zero."""
+    if dtype == "bool":
+        return int(value != 0)
+    offset = 0 if dtype.startswith("u") else 1 << (bits(dtype) - 1)
+    return (value + offset) % (1 << bits(dtype)) - offset

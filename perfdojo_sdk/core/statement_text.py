@@ -1,0 +1,315 @@
+"""Parse one statement: ``target = value if condition``.
+
+A value is read twice: the first pass gives a tree without dtypes, the second gives each node the
+dtype that its place asks for. A literal or an iterator takes it from its neighbours, an array has its
+own, and where the two differ the statement is refused: conversions are explicit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from perfdojo_sdk.core.dtypes import DTYPES, FLOAT_DTYPES, integer_bounds
+from perfdojo_sdk.core.errors import closest
+from perfdojo_sdk.core.expression import (
+    ACCUMULATIONS,
+    INDEX_DTYPE,
+    INFIX,
+    OPERATIONS,
+    Access,
+    Cast,
+    Expression,
+    Index,
+    IndexValue,
+    Literal,
+    Operation,
+    Quotient,
+    Read,
+)
+from perfdojo_sdk.core.program import Statement
+from perfdojo_sdk.core.tokens import Line, Token
+
+_SIGN_TO_ACCUMULATION = {sign: name for name, sign in ACCUMULATIONS.items()}
+_SIGN_TO_INFIX = {sign: (name, level) for name, (sign, level) in INFIX.items()}
+_LOOSEST, _TIGHTEST = 0, max(level for _, level in INFIX.values())
+
+
+@dataclass(frozen=True)
+class _Value:
+    """A value without dtypes. ``leaf`` is what an atom holds; a number keeps its token and sign."""
+
+    token: Token
+    leaf: Access | Index | None = None
+    sign: int = 0
+    """1 or -1 for a number, else 0."""
+    name: str = ""
+    """An operation, or the dtype of a conversion."""
+    arguments: tuple[_Value, ...] = ()
+
+
+class StatementParser:
+    """Reads the statement of one line that stands inside ``depth`` scopes."""
+
+    def __init__(
+        self, line: Line, depth: int, dtype_of: Mapping[str, str], rank_of: Mapping[str, int]
+    ) -> None:
+        self.line, self.depth = line, depth
+        self.dtype_of, self.rank_of = dtype_of, rank_of
+
+    def statement(self, identifier: str) -> Statement:
+        line = self.line
+        target = self.access()
+        dtype = self.dtype_of[target.array]
+        accumulate = None
+        token = line.peek()
+        if token and token.kind == "accumulate":
+            if token.text not in _SIGN_TO_ACCUMULATION:
+                line.fail("PD-P002", f"unknown accumulation {token.text!r}", hint="+=, *=, max= or min=")
+            accumulate = _SIGN_TO_ACCUMULATION[token.text]
+            line.next += 1
+        else:
+            line.expect("=")
+        value = self.typed(self.infix(_LOOSEST), dtype)
+        guard = self.guard() if line.accept("if") else ()
+        return Statement(target, value, accumulate, dtype, identifier, guard)
+
+    # -- subscripts and conditions -----------------------------------------------------------------
+
+    def access(self) -> Access:
+        line = self.line
+        token = line.peek()
+        name = line.name("an array")
+        if name not in self.dtype_of:
+            assert token
+            hint = closest(name, list(self.dtype_of))
+            line.fail("PD-P009", f"undeclared array {name!r}", token.column, len(name), hint)
+        line.expect("[")
+        subscripts: list[Index] = []
+        while not line.accept("]"):
+            if subscripts:
+                line.expect(",")
+            subscripts.append(self.index())
+        if len(subscripts) != self.rank_of[name]:
+            assert token
+            line.fail(
+                "PD-P009",
+                f"{name} has {self.rank_of[name]} dimensions, {len(subscripts)} subscripts are given",
+                token.column,
+                len(name),
+            )
+        return Access(name, tuple(subscripts))
+
+    def index(self) -> Index:
+        """A sum of constants, iterators and quotients, each with a constant factor."""
+        form = Index()
+        sign = -1 if self.line.accept("-") else 1
+        while True:
+            form = form.plus(self._term(), sign)
+            if self.line.accept("+"):
+                sign = 1
+            elif self.line.accept("-"):
+                sign = -1
+            else:
+                return form
+
+    def _term(self) -> Index:
+        line = self.line
+        token = line.peek()
+        if token and token.text in ("{", "("):
+            form = self._quotient()
+            factor = line.integer("a coefficient") if line.accept("*") else 1
+            return Index().plus(form, factor)
+        value = line.integer("a subscript")
+        return Index().plus(self._quotient(), value) if line.accept("*") else Index(value)
+
+    def _quotient(self) -> Index:
+        line = self.line
+        if line.accept("("):
+            line.nested()
+            form = self.index()
+            line.depth -= 1
+            line.expect(")")
+        else:
+            form = Index.level(self._level())
+        while line.at("//") or line.at("%"):
+            remainder = line.accept("%")
+            line.next += not remainder
+            divisor = line.integer("a divisor")
+            if divisor < 1:
+                line.next -= 1
+                line.fail("PD-P003", "a divisor is at least 1")
+            form = Quotient.of(form, divisor, remainder)
+        return form
+
+    def _level(self) -> int:
+        line = self.line
+        line.expect("{")
+        level = line.integer("a level")
+        if level >= self.depth:
+            line.next -= 1
+            what = f"iterator {{{level}}} inside {self.depth} scopes"
+            line.fail("PD-P009", what, hint="{0} is the outermost")
+        line.expect("}")
+        return level
+
+    def guard(self) -> tuple[Index, ...]:
+        """Conditions on iterators, joined by ``and``, as forms that must not be negative."""
+        forms = list(self._condition())
+        while self.line.accept("and"):
+            forms += self._condition()
+        return tuple(forms)
+
+    def _condition(self) -> tuple[Index, ...]:
+        left = self.index()
+        for sign, factor, offset in ((">=", 1, 0), (">", 1, -1), ("<=", -1, 0), ("<", -1, -1)):
+            if self.line.accept(sign):
+                difference = left.plus(self.index(), -1)
+                return (Index(offset).plus(difference, factor),)
+        self.line.fail("PD-P002", "expected a comparison: <, <=, > or >=")
+
+    # -- values, first pass: comparison > sum > product > unary > atom -------------------------------
+
+    def infix(self, level: int) -> _Value:
+        if level > _TIGHTEST:
+            return self._unary()
+        value = self.infix(level + 1)
+        while (token := self.line.peek()) and _SIGN_TO_INFIX.get(token.text, ("", -1))[1] == level:
+            self.line.next += 1
+            name = _SIGN_TO_INFIX[token.text][0]
+            value = _Value(token, name=name, arguments=(value, self.infix(level + 1)))
+            if level == _LOOSEST:
+                break
+        return value
+
+    def _unary(self) -> _Value:
+        line = self.line
+        token = line.peek()
+        if token is None or token.text != "-":
+            return self._atom()
+        line.next += 1
+        following = line.peek()
+        if following and (following.kind == "number" or following.text == "inf"):
+            line.next += 1
+            return _Value(following, sign=-1)
+        line.nested()
+        value = _Value(token, name="neg", arguments=(self._unary(),))
+        line.depth -= 1
+        return value
+
+    def _atom(self) -> _Value:
+        line = self.line
+        token = line.peek()
+        if token is None:
+            line.fail("PD-P002", "expected a value, found end of line")
+        if token.kind == "number" or token.text == "inf":
+            line.next += 1
+            return _Value(token, sign=1)
+        if token.text == "{":
+            return _Value(token, Index.level(self._level()))
+        line.nested()
+        value = self._compound(token)
+        line.depth -= 1
+        return value
+
+    def _compound(self, token: Token) -> _Value:
+        line = self.line
+        if line.accept("("):
+            value = self.infix(_LOOSEST)
+            line.expect(")")
+            return value
+        if token.text == "index":
+            line.next += 1
+            line.expect("(")
+            index = self.index()
+            line.expect(")")
+            return _Value(token, index)
+        if token.text in DTYPES or token.text in OPERATIONS:
+            return self._call(token)
+        return _Value(token, self.access())
+
+    def _call(self, token: Token) -> _Value:
+        line = self.line
+        line.next += 1
+        line.expect("(")
+        arguments = [self.infix(_LOOSEST)]
+        while line.accept(","):
+            arguments.append(self.infix(_LOOSEST))
+        line.expect(")")
+        wanted = 1 if token.text in DTYPES else OPERATIONS[token.text].arguments
+        if len(arguments) != wanted:
+            what = f"{token.text} takes {wanted} arguments, {len(arguments)} are given"
+            line.fail("PD-P002", what, token.column, len(token.text))
+        return _Value(token, name=token.text, arguments=tuple(arguments))
+
+    # -- values, second pass: dtypes -----------------------------------------------------------------
+
+    def dtype(self, value: _Value) -> str | None:
+        """The dtype that a value has by itself; None when it takes its neighbours'."""
+        if isinstance(value.leaf, Access):
+            return self.dtype_of[value.leaf.array]
+        if value.name in DTYPES:
+            return value.name
+        if not value.name:
+            return None
+        signature = OPERATIONS[value.name]
+        if signature.compares:
+            return "bool"
+        operands = value.arguments[1:] if signature.chooses else value.arguments
+        return next((found for a in operands if (found := self.dtype(a))), None)
+
+    def typed(self, value: _Value, dtype: str) -> Expression:
+        """``value`` where one of ``dtype`` is needed."""
+        if value.sign:
+            return self._literal(value, dtype)
+        if isinstance(value.leaf, Index):
+            return IndexValue(value.leaf, dtype)
+        if isinstance(value.leaf, Access):
+            self._agree(value, dtype, value.leaf.text)
+            return Read(value.leaf, dtype)
+        if value.name in DTYPES:
+            self._agree(value, dtype, f"{value.name}(...)")
+            source = self.dtype(value.arguments[0]) or INDEX_DTYPE
+            return Cast(self.typed(value.arguments[0], source), dtype)
+        return self._operation(value, dtype)
+
+    def _operation(self, value: _Value, dtype: str) -> Operation:
+        signature = OPERATIONS[value.name]
+        first: tuple[Expression, ...] = ()
+        operands, kind = value.arguments, dtype
+        if signature.compares:
+            self._agree(value, dtype, f"a comparison {value.token.text}")
+            kind = next((found for a in operands if (found := self.dtype(a))), None) or INDEX_DTYPE
+        if signature.chooses:
+            first, operands = (self.typed(operands[0], "bool"),), operands[1:]
+        if kind not in signature.dtypes:
+            what = f"{value.name} has no meaning for {kind}"
+            self.line.fail("PD-P010", what, value.token.column, len(value.token.text))
+        typed = tuple([self.typed(a, kind) for a in operands])
+        return Operation(value.name, (*first, *typed), dtype)
+
+    def _agree(self, value: _Value, dtype: str, text: str) -> None:
+        found = self.dtype(value)
+        if found != dtype:
+            self.line.fail(
+                "PD-P010",
+                f"{text} is {found} where {dtype} is needed",
+                value.token.column,
+                len(value.token.text),
+                f"write the conversion: {dtype}({text})",
+            )
+
+    def _literal(self, value: _Value, dtype: str) -> Literal:
+        token, line = value.token, self.line
+        if dtype in FLOAT_DTYPES:
+            number = value.sign * float(token.text)
+            if token.text != "inf" and abs(number) == float("inf"):
+                line.fail("PD-P003", "a number beyond the range of floats", token.column, len(token.text))
+            return Literal(number, dtype)
+        if not token.text.isdigit():
+            line.fail("PD-P010", f"{token.text} is no value of {dtype}", token.column, len(token.text))
+        low, high = integer_bounds(dtype)
+        whole = value.sign * int(token.text) if len(token.text) < 30 else high + 1
+        if not low <= whole <= high:
+            line.fail("PD-P010", f"{token.text} is no value of {dtype}", token.column, len(token.text))
+        return Literal(whole, dtype)

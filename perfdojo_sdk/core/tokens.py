@@ -1,0 +1,119 @@
+"""The tokens of one line of program text, and errors that point at them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple, NoReturn
+
+from perfdojo_sdk.core.dtypes import DTYPES
+from perfdojo_sdk.core.errors import Place, ProgramError
+from perfdojo_sdk.core.expression import MAX_DEPTH, OPERATIONS
+
+MAX_NAME = 64
+MAX_NUMBER = 2**31 - 1
+
+#: Words that an expression or declaration gives a meaning of its own.
+RESERVED = frozenset(OPERATIONS) | frozenset(DTYPES) | {"inf", "index", "kernel", "if"}
+
+_TOKEN = re.compile(
+    r"(?P<space>[ \t]+)"
+    r"|(?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)"
+    r"|(?P<accumulate>[A-Za-z_]\w*=(?!=)|[+*]=)"
+    r"|(?P<name>[A-Za-z_]\w*)"
+    r"|(?P<sign>->|//|[<>=!]=|[-+*/%<>=()\[\]{},:|])",
+    re.ASCII,
+)
+
+
+class Token(NamedTuple):
+    kind: str
+    text: str
+    column: int
+
+
+class Line:
+    """The tokens of one line, read from left to right."""
+
+    def __init__(self, number: int, source: str, file: str) -> None:
+        self.number, self.source, self.file = number, source, file
+        self.tokens = list(self._scan(source.partition("#")[0]))
+        self.next = 0
+        self.depth = 0
+
+    def _scan(self, text: str) -> Iterator[Token]:
+        position = 0
+        while position < len(text):
+            match = _TOKEN.match(text, position)
+            if not match:
+                self.fail("PD-P001", f"unexpected character {text[position]!r}", position + 1)
+            if match.lastgroup != "space":
+                assert match.lastgroup
+                yield Token(match.lastgroup, match.group(), position + 1)
+            position = match.end()
+
+    def fail(
+        self, code: str, what: str, column: int | None = None, length: int = 1, hint: str = ""
+    ) -> NoReturn:
+        if column is None:
+            token = self.peek()
+            column = token.column if token else len(self.source.rstrip()) + 1
+            length = len(token.text) if token else 1
+        raise ProgramError(
+            code, what, place=Place(self.number, column, self.source, length, self.file), hint=hint
+        )
+
+    def peek(self, ahead: int = 0) -> Token | None:
+        at = self.next + ahead
+        return self.tokens[at] if at < len(self.tokens) else None
+
+    def at(self, text: str) -> bool:
+        token = self.peek()
+        return token is not None and token.text == text
+
+    def accept(self, text: str) -> bool:
+        if self.at(text):
+            self.next += 1
+            return True
+        return False
+
+    def expect(self, text: str) -> None:
+        if not self.accept(text):
+            found = self.peek()
+            self.fail("PD-P002", f"expected {text!r}, found {found.text if found else 'end of line'!r}")
+
+    def take(self, kind: str, what: str) -> Token:
+        token = self.peek()
+        if token is None or token.kind != kind:
+            self.fail("PD-P002", f"expected {what}, found {token.text if token else 'end of line'!r}")
+        self.next += 1
+        return token
+
+    def integer(self, what: str) -> int:
+        token = self.take("number", what)
+        if not token.text.isdigit():
+            self.fail("PD-P002", f"expected {what}, found {token.text!r}", token.column, len(token.text))
+        value = int(token.text) if len(token.text) < 12 else MAX_NUMBER + 1
+        if value > MAX_NUMBER:
+            self.fail("PD-P003", f"{what} exceeds {MAX_NUMBER}", token.column, len(token.text))
+        return value
+
+    def name(self, what: str, reserved: frozenset[str] = RESERVED) -> str:
+        token = self.take("name", what)
+        if len(token.text) > MAX_NAME:
+            too_long = f"{what} is longer than {MAX_NAME} characters"
+            self.fail("PD-P003", too_long, token.column, len(token.text))
+        if token.text in reserved:
+            taken = f"{token.text!r} is reserved and cannot be {what}"
+            self.fail("PD-P004", taken, token.column, len(token.text))
+        return token.text
+
+    def end(self) -> None:
+        token = self.peek()
+        if token:
+            self.fail("PD-P002", f"unexpected {token.text!r} after the end of the line's meaning")
+
+    def nested(self) -> None:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            self.fail("PD-P003", f"expression nests deeper than {MAX_DEPTH}")
