@@ -77,6 +77,14 @@ def test_a_plugin_registers_an_entry_point(path: Path) -> None:
     assert points
 
 
+@pytest.mark.parametrize("path", PROJECTS[1:], ids=lambda p: p.parent.name)
+def test_a_plugin_declares_the_targets_of_its_files(path: Path) -> None:
+    points = project(path)["entry-points"]["perfdojo_sdk.targets"]  # type: ignore[index]
+    assert set(points) == {file.stem for file in path.parent.glob("perfdojo_*/*.yaml")}
+    plugins = project(path)["entry-points"]["perfdojo_sdk.plugins"]  # type: ignore[index]
+    assert set(points.values()) <= set(plugins.values()), "a target is declared with its plugin's module"
+
+
 def test_no_file_names_a_package_index() -> None:
     for path in (ROOT / "Makefile", ROOT / ".ci/run", ROOT / "constraints.txt", *PROJECTS):
         text = path.read_text(encoding="utf-8")
