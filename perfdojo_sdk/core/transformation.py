@@ -84,6 +84,16 @@ class Instance:
 
 
 @dataclass(frozen=True)
+class Joined:
+    """The new statement is ``first`` while the iterator at ``level`` is below ``at``, then ``second``."""
+
+    level: int
+    at: int
+    first: Instance
+    second: Instance
+
+
+@dataclass(frozen=True)
 class Definition:
     """A new plain assignment; whoever reads its target sees its value (a copy, when it is a read)."""
 
@@ -127,7 +137,7 @@ class Removed:
 
 
 Origin: TypeAlias = (
-    Instance | Definition | PartialStart | PartialCombine | ScaledCombine | Correction | Removed
+    Instance | Joined | Definition | PartialStart | PartialCombine | ScaledCombine | Correction | Removed
 )
 
 Relation: TypeAlias = Mapping[str, Origin]
