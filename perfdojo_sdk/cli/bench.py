@@ -12,6 +12,7 @@ from perfdojo_sdk.cli.console import Json, emit, progress, seconds, table
 from perfdojo_sdk.cli.sources import TargetOption, compile_game, open_game, plugins_for
 
 if TYPE_CHECKING:
+    from perfdojo_sdk.game import Game
     from perfdojo_sdk.hookspecs.types import Artifact, Failure, Measurement, RunRequest
     from perfdojo_sdk.library.manifest import KernelEntry, Manifest
     from perfdojo_sdk.plugins import Plugins
@@ -39,19 +40,12 @@ def command(
 
 
 def _bench_game(plugins: Plugins, source: str, target: str, threads: int, as_json: bool) -> None:
-    from perfdojo_sdk.core.errors import UnavailableError
-    from perfdojo_sdk.hookspecs.types import Failure, RunRequest
+    from perfdojo_sdk.hookspecs.types import RunRequest
 
     game = open_game(plugins, source, target)
     plugins.require(game.target.name)
-    compiled = compile_game(plugins, game)
-    runner = plugins.observed_runner(game.target)
-    progress("timing")
-    measured = runner.run(compiled, RunRequest(threads=threads, repeats=100, want_outputs=False))
-    if isinstance(measured, Failure):
-        what = f"{game.program.name} did not run: {measured.reason}"
-        raise UnavailableError("PD-C007", what, why=measured.detail)
-    plugins.measurement_recorded(game.target, game.program.name, measured)
+    progress("compiling and timing")
+    measured = time_game(plugins, game, RunRequest(threads=threads, repeats=100, want_outputs=False))
     data = {
         "name": game.program.name,
         "target": game.target.name,
@@ -64,16 +58,37 @@ def _bench_game(plugins: Plugins, source: str, target: str, threads: int, as_jso
         "best_s": min(measured.seconds),
         "details": dict(measured.details),
     }
-    cache = "cold" if measured.cold else "warm"
     text = (
         f"{seconds(measured.median)} (median of {len(measured.seconds)} calls, best "
-        f"{seconds(min(measured.seconds))}), {cache} cache, {measured.threads} threads, "
-        f"{measured.provenance} on {measured.device}"
+        f"{seconds(min(measured.seconds))}), {circumstances(measured)}"
     )
     # Observers' figures have their name and a dot in front; how the runner went about it is for --json.
     observed = {name: value for name, value in sorted(measured.details.items()) if "." in name}
     text += "".join(f"\n{name}: {value:.4g}" for name, value in observed.items())
     emit(text, data, as_json)
+
+
+def time_game(plugins: Plugins, game: Game, request: RunRequest) -> Measurement:
+    """Compile the game's program and time it.
+
+    :class:`VerificationError` when it does not compile, :class:`UnavailableError` when it does not run.
+    """
+    from perfdojo_sdk.core.errors import UnavailableError
+    from perfdojo_sdk.hookspecs.types import Failure
+
+    measured = plugins.observed_runner(game.target).run(compile_game(plugins, game), request)
+    if isinstance(measured, Failure):
+        what = f"{game.program.name} did not run: {measured.reason}"
+        raise UnavailableError("PD-C007", what, why=measured.detail)
+    plugins.measurement_recorded(game.target, game.program.name, measured)
+    return measured
+
+
+def circumstances(measured: Measurement) -> str:
+    """Under which conditions a figure was obtained."""
+    cache = "cold" if measured.cold else "warm"
+    threads = f"{measured.threads} thread{'s' * (measured.threads != 1)}"
+    return f"{cache} cache, {threads}, {measured.provenance} on {measured.device}"
 
 
 def _bench_library(library: Path, only: str, as_json: bool) -> None:

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 
 from perfdojo_sdk.codegen.c import SUPPORT, CEmitter, Point, support_text
 from perfdojo_sdk.codegen.c_values import C_TYPES, c_index, c_operation
+from perfdojo_sdk.codegen.layout import ALIGNMENT
 from perfdojo_sdk.codegen.names import c_name
 from perfdojo_sdk.codegen.registers import Registers, assign, variable
-from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.dialect import Dialect, Location
 from perfdojo_sdk.core.expression import (
     IDENTITY,
     Access,
@@ -26,7 +27,7 @@ from perfdojo_sdk.core.expression import (
     Read,
 )
 from perfdojo_sdk.core.program import Buffer, Program, Scope, Statement
-from perfdojo_sdk.core.validate import is_copy, lane_stride
+from perfdojo_sdk.core.validate import BYTES, is_copy, lane_stride
 
 VECTOR_SUPPORT = (*SUPPORT, "pd_vector.h")
 """Headers of this package that kernels with vectors need."""
@@ -175,9 +176,10 @@ class Lanes:
             if self.count < registers.width:
                 text = f"pd_select_first_{kind}({self.count}, {text}, {name})"
             line(f"{name} = {text};")
-            self._fetch_ahead(statement)
+            self._fetch_source(statement)
             return
         place = f"&{self.emitter.cell(statement.target, self.base)}"
+        self._claim_target(statement)
         if self._partial(statement.dtype):
             line(f"pd_store_first_{kind}({place}, {self.count}, {text});")
         elif self._streams(statement):
@@ -186,27 +188,47 @@ class Lanes:
         else:
             line(f"pd_store_{kind}({place}, {text});")
 
-    def _fetch_ahead(self, statement: Statement) -> None:
-        """Prefetch what the next iteration of the outermost scope will copy into the location."""
-        program, locations = self.emitter.program, self.emitter.dialect.locations
-        location = locations[program.buffer_of[statement.target.array].location]
-        if not (location.fetch_ahead and is_copy(statement)):
+    def _fetch_source(self, statement: Statement) -> None:
+        """Prefetch what a later copy into the target's location will read."""
+        location = self._location(statement.target)
+        if not is_copy(statement) or self._named(statement.reads[0]):
             return
         (source,) = statement.reads
-        if program.buffer_of[source.array].name in self.emitter.registers or not source.levels:
-            return
-        outermost = source.levels[0]
-        if outermost < self.level:
+        if location.fetch_ahead and source.levels and source.levels[0] < self.level:
+            outermost = source.levels[0]
             step = {outermost: Index.of({outermost: 1}, 1)}
             following = source.substitute(lambda level: step.get(level) or Index.level(level))
             self.emitter.function.line(f"pd_prefetch(&{self.emitter.cell(following, self.base)});")
+        if location.lead_bytes and self._starts_a_line(source):
+            self._prefetch("pd_prefetch", source, location.lead_bytes)
+
+    def _claim_target(self, statement: Statement) -> None:
+        """Prefetch, for writing, what a later copy out of the source's location will write."""
+        if is_copy(statement) and self._starts_a_line(statement.target):
+            lead = self._location(statement.reads[0]).lead_bytes
+            if lead:
+                self._prefetch("pd_prefetch_write", statement.target, lead)
+
+    def _prefetch(self, function: str, access: Access, lead: int) -> None:
+        size = BYTES[self.emitter.program.buffer_of[access.array].dtype]
+        cell = self.emitter.cell(access, self.base)
+        self.emitter.function.line(f"{function}(&{cell} + {lead // size});")
+
+    def _starts_a_line(self, access: Access) -> bool:
+        """Whether no earlier vector asks for the same cache line, as far as the subscripts tell."""
+        start = self._start(access)
+        line = ALIGNMENT // BYTES[self.emitter.program.buffer_of[access.array].dtype]
+        steps_by_lines = all(coefficient % line == 0 for _, coefficient in start.terms)
+        return not steps_by_lines or start.constant % line == 0
+
+    def _location(self, access: Access) -> Location:
+        return self.emitter.dialect.locations[self.emitter.program.buffer_of[access.array].location]
+
+    def _named(self, access: Access) -> bool:
+        return self.emitter.program.buffer_of[access.array].name in self.emitter.registers
 
     def _streams(self, statement: Statement) -> bool:
-        """A copy out of a location that only allows copies out of it."""
-        if not is_copy(statement):
-            return False
-        source = self.emitter.program.buffer_of[statement.reads[0].array]
-        return self.emitter.dialect.locations[source.location].copy_out_only
+        return is_copy(statement) and self._location(statement.reads[0]).past_caches
 
     def _horizontal(self, statement: Statement, operation: str) -> None:
         kind = f"{statement.dtype}v"

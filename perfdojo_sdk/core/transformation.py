@@ -14,7 +14,7 @@ from enum import IntEnum
 from typing import Any, ClassVar, TypeAlias
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.errors import DojoError, MoveError, Place, closest
+from perfdojo_sdk.core.errors import MoveError, Place, closest
 from perfdojo_sdk.core.expression import Index
 from perfdojo_sdk.core.frozen import lazy
 from perfdojo_sdk.core.program import Buffer, Node, Path, Program, Scope, Statement
@@ -85,6 +85,16 @@ class Instance:
 
 
 @dataclass(frozen=True)
+class Joined:
+    """The new statement is ``first`` while the iterator at ``level`` is below ``at``, then ``second``."""
+
+    level: int
+    at: int
+    first: Instance
+    second: Instance
+
+
+@dataclass(frozen=True)
 class Definition:
     """A new plain assignment; whoever reads its target sees its value (a copy, when it is a read)."""
 
@@ -128,7 +138,7 @@ class Removed:
 
 
 Origin: TypeAlias = (
-    Instance | Definition | PartialStart | PartialCombine | ScaledCombine | Correction | Removed
+    Instance | Joined | Definition | PartialStart | PartialCombine | ScaledCombine | Correction | Removed
 )
 
 Relation: TypeAlias = Mapping[str, Origin]
@@ -483,14 +493,6 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Dropped:
-    """A move that an undo could not keep, and why."""
-
-    move: Move
-    reason: DojoError
-
-
-@dataclass(frozen=True)
 class Trace:
     """A game: the initial program and the steps played so far."""
 
@@ -524,20 +526,6 @@ class Trace:
         for move in moves:
             trace = trace.play(rules, move)
         return trace
-
-    def undo(self, rules: Rules, position: int) -> tuple[Trace, tuple[Dropped, ...]]:
-        """Take out move ``position`` (from 0) and keep every later one that still applies."""
-        if not 0 <= position < len(self.steps):
-            what = f"there is no move {position}; the trace has {len(self.steps)}"
-            raise MoveError("PD-T005", what, hint="moves count from 0")
-        trace = Trace(self.root, self.steps[:position])
-        dropped: list[Dropped] = []
-        for step in self.steps[position + 1 :]:
-            try:
-                trace = trace.play(rules, step.move)
-            except MoveError as error:
-                dropped.append(Dropped(step.move, error))
-        return trace, tuple(dropped)
 
     def as_json(self) -> dict[str, object]:
         return {

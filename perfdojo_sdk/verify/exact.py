@@ -30,7 +30,7 @@ from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, integer_bounds, wrap
 from perfdojo_sdk.core.errors import ProgramError, VerificationError, closest
 from perfdojo_sdk.core.interpreter import FORWARD, Interpreter, Schedule, schedules, unravel
 from perfdojo_sdk.core.program import Program
-from perfdojo_sdk.core.transformation import Trace
+from perfdojo_sdk.core.transformation import Step, Trace
 
 #: A safe prime: (PRIME - 1) / 2 is prime too.
 PRIME = 4611686018427377339
@@ -421,6 +421,20 @@ class ExactTraceReport:
             if not step.ok:
                 return f"step {number}: {step.problem}"
         return "" if self.end.ok else f"end against root: {self.end.problem}"
+
+
+class ExactWalk:
+    """Leg 1 beside a game that is being played: a program is run once, as the end of one move and the
+    start of the next."""
+
+    def __init__(self, root: Program, dialect: Dialect = CORE_DIALECT) -> None:
+        self._last, self._dialect = _Subject(root, dialect), dialect
+
+    def check(self, step: Step, seed: int = 0, models: int = 1) -> ExactReport:
+        """Compare a step with the program that the last one left; the walk goes on from its end."""
+        before = self._last if self._last.program is step.before else _Subject(step.before, self._dialect)
+        self._last = _Subject(step.after, self._dialect)
+        return _compare(before, self._last, step.legal.laws, seed, models)
 
 
 def verify_exact_trace(

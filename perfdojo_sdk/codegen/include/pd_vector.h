@@ -20,6 +20,8 @@
 
 /* Asks for the cache line at p, which need not exist. */
 #define pd_prefetch(p) __builtin_prefetch(p)
+/* The same for a line that will be written: no other core keeps a copy of it. */
+#define pd_prefetch_write(p) __builtin_prefetch(p, 1)
 
 #include "pd_scalar.h"
 

@@ -41,7 +41,7 @@ def run_error(code: str, what: str, pc: int, line: SourceLine | None, file: str,
     """An error of the instruction at ``pc``."""
     place = None
     if line is not None:
-        stripped = line.text.strip()
+        stripped = line.statement or line.text.strip()
         column = line.text.find(stripped) + 1
         place = Place(line.number, column, line.text, max(len(stripped), 1), file or "assembly")
     error = SnitchError(code, f"{what} (pc 0x{pc:08x})", place=place, why=why, hint=_HINTS[code])

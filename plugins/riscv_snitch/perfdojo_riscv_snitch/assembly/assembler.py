@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from perfdojo_riscv_snitch.assembly.encode import OperandError, encode
 from perfdojo_riscv_snitch.assembly.expressions import ExpressionError, UnknownSymbolError, evaluate, low12
@@ -273,7 +273,7 @@ class _Assembler:
             if item.section.is_code:
                 code += content
                 if item.mnemonic:
-                    lines[item.address] = item.line
+                    lines[item.address] = replace(item.line, statement=item.part)
             else:
                 data.append((item.address, content))
         if len(code) % 4:

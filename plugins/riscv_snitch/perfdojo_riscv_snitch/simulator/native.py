@@ -15,7 +15,7 @@ from perfdojo_sdk.hookspecs.types import Failure
 from perfdojo_sdk.measure.machine import cache_folder
 from perfdojo_sdk.measure.toolchain import Toolchain, find_toolchain
 
-_FLAGS = ("-O2", "-std=gnu11", "-fno-strict-aliasing")
+_FLAGS = ("-O3", "-march=native", "-std=gnu11")
 
 #: enum Counter of interface.h, in its order.
 COUNTERS = (

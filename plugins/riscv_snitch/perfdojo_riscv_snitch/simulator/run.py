@@ -205,7 +205,7 @@ def _trace(program: Program, state: NativeState) -> Iterator[TraceLine]:
         record: TraceRecord = state.trace[k]
         line = program.lines.get(record.pc)
         word = program.words[(record.pc - program.base) // 4]
-        text = line.text.split("#")[0].strip() if line else f".insn 0x{word:08x}"
+        text = line.statement if line else f".insn 0x{word:08x}"
         yield TraceLine(record.cycle, ("int", "fp")[record.source], record.pc, text, bool(record.repeated))
 
 

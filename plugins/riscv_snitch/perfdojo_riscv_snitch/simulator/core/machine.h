@@ -71,17 +71,17 @@ typedef struct Result { /* a value in a pipeline of the FPU */
     u8 flags, rd, to_int, to_stream;
 } Result;
 
-/* A pipeline of up to three stages; the last is the output. Stage k is entry[(base + k) % 3], so
- * that moving everything on by one stage turns the base. */
-enum { STAGES = 3, OUTPUT = STAGES - 1 };
+/* A pipeline of up to three stages; the last is the output. Stage k is entry[base + k], modulo the
+ * entries, so that moving everything on by one stage turns the base. */
+enum { STAGES = 3, OUTPUT = STAGES - 1, PIPE_ENTRIES = 4 };
 typedef struct Pipe {
-    Result entry[STAGES];
+    Result entry[PIPE_ENTRIES];
     u8 base;
     u8 valid; /* stages that hold a result, as a mask */
     u8 first; /* the stage that an instruction enters */
 } Pipe;
 
-static inline Result *pipe_stage(Pipe *p, int stage) { return &p->entry[(p->base + stage) % STAGES]; }
+static inline Result *pipe_stage(Pipe *p, int stage) { return &p->entry[(u32)(p->base + stage) % PIPE_ENTRIES]; }
 
 typedef struct Loop {
     u16 max_iter, iter;
