@@ -194,6 +194,16 @@ def test_a_game_of_the_first_schema_still_loads(tmp_path: Path) -> None:
     assert Game.load(plugins, path).trace == game.trace
 
 
+def test_what_was_undone_is_put_back_only_in_a_known_version(tmp_path: Path) -> None:
+    plugins = load_plugins(extra=[perfdojo_toy])
+    game, _ = Game.new(plugins, "toy", LOOP.text).apply(Move.of("toy/unroll_short", "s0")).undo(0)
+    path = tmp_path / "game.json"
+    game.save(path)
+    assert "4:u" in Game.load(plugins, path).redo().program.text
+    path.write_text(path.read_text().replace('"version": 1', '"version": 7'))
+    assert Game.load(plugins, path).undone == ()
+
+
 @pytest.mark.parametrize("package", ["a b", "-x", "../x", "x" * 200, 5])
 def test_a_package_in_a_trace_is_a_name(package: Any) -> None:
     with pytest.raises(ValueError):

@@ -46,7 +46,6 @@ def _bench_game(plugins: Plugins, source: str, target: str, threads: int, as_jso
     plugins.require(game.target.name)
     progress("compiling and timing")
     measured = time_game(plugins, game, RunRequest(threads=threads, repeats=100, want_outputs=False))
-    plugins.measurement_recorded(game.target, game.program.name, measured)
     data = {
         "name": game.program.name,
         "target": game.target.name,
@@ -81,6 +80,7 @@ def time_game(plugins: Plugins, game: Game, request: RunRequest) -> Measurement:
     if isinstance(measured, Failure):
         what = f"{game.program.name} did not run: {measured.reason}"
         raise UnavailableError("PD-C007", what, why=measured.detail)
+    plugins.measurement_recorded(game.target, game.program.name, measured)
     return measured
 
 
