@@ -40,7 +40,7 @@ class Worker:
     """What a contender holds between messages."""
 
     def __init__(self, contender: Contender) -> None:
-        self._contender = contender
+        self._contender, self.version = contender, contender.version
         self._operator: Operator | None = None
         self._variants: Mapping[str, Bind] = {}
         self._choice = ""
@@ -123,12 +123,9 @@ class Worker:
         assert self._operator is not None
         inner, samples = plan(self._seconds)
         self._calls[next(self._turns)]()
-        gc.collect()
-        gc.disable()
         faults = getrusage(RUSAGE_SELF).ru_minflt
         found = [self._sample(inner) for _ in range(samples)]
         faults = getrusage(RUSAGE_SELF).ru_minflt - faults
-        gc.enable()
         last = next(self._turns)
         worst = _checked(self._operator, self._calls[last](), self._expected[last])
         return {"seconds": found, "error": worst, "faults": faults / (inner * samples)}
@@ -184,7 +181,8 @@ def main() -> None:
         except Exception as problem:
             parent.send({"failure": f"{type(problem).__name__}: {problem}"})
             return
-        parent.send({"version": worker._contender.version})
+        parent.send({"version": worker.version})
+        gc.disable()  # a collection amid timed calls would be noise of our own
         while True:
             try:
                 message = parent.recv()
