@@ -1,7 +1,8 @@
 """A game: a program, the rules of a target, and the moves played so far.
 
-The one way to play for the command line, scripts and agents. A game is frozen: ``apply`` and
-``undo`` return a new one. A saved game is JSON: the target's name, the initial text, the moves.
+The one way to play for the command line, scripts and agents. A game is frozen: ``apply``, ``undo``
+and their like return a new one. A saved game is JSON: the target's name, the initial text, the moves,
+and what was undone and can be put back.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints, ValidationError
 
-from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.core import history
+from perfdojo_sdk.core.errors import DojoError, MoveError
+from perfdojo_sdk.core.history import Dropped, Undone
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import (
-    Dropped,
     Kind,
     Legal,
     Move,
@@ -32,7 +34,7 @@ from perfdojo_sdk.core.transformation import (
 )
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.plugins import Plugins
-from perfdojo_sdk.store.traces import SavedTrace, Strict
+from perfdojo_sdk.store.traces import MAX_MOVES, SavedMove, SavedTrace, Strict
 
 MAX_FILE_BYTES = 8 << 20
 
@@ -41,12 +43,33 @@ class SaveError(DojoError):
     """A saved game cannot be read or written."""
 
 
+class SavedTaken(Strict):
+    """A move that was taken out, with its number before."""
+
+    number: Annotated[int, Field(strict=True, ge=0, lt=MAX_MOVES)]
+    move: SavedMove
+
+
+class SavedUndone(Strict):
+    """The file form of :class:`Undone`."""
+
+    taken: tuple[SavedTaken, ...] = Field(min_length=1, max_length=MAX_MOVES)
+
+    @staticmethod
+    def of(undone: Undone) -> dict[str, object]:
+        return {"taken": [{"number": n, "move": move.as_json()} for n, move in undone.moves]}
+
+    def undone(self) -> Undone:
+        return Undone(tuple((each.number, each.move.move()) for each in self.taken))
+
+
 class SavedGame(Strict):
     """The file form of a game."""
 
     schema_version: Literal[1] = Field(1, alias="schema")
     target: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$", max_length=64)]
     trace: SavedTrace
+    undone: tuple[SavedUndone, ...] = Field((), max_length=MAX_MOVES)
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
@@ -58,6 +81,8 @@ class Game:
     target: Target
     rules: Rules = field(repr=False)
     trace: Trace = field(repr=False)
+    undone: tuple[Undone, ...] = field(default=(), repr=False)
+    """What was taken out since the last other move, the newest last."""
 
     @staticmethod
     def new(plugins: Plugins, target: str, program: Program | str) -> Game:
@@ -77,14 +102,18 @@ class Game:
         saved = read_saved(path)
         target = plugins.target(saved.target)
         rules = plugins.rules(target)
-        return Game(target, rules, saved.trace.replay(rules))
+        undone = tuple(each.undone() for each in saved.undone)
+        return Game(target, rules, saved.trace.replay(rules), undone)
 
     def save(self, path: Path) -> None:
         """Write the game; the file is complete or untouched."""
         write_atomically(path, json.dumps(self.as_json(), indent=2) + "\n")
 
     def as_json(self) -> dict[str, object]:
-        return {"schema": 1, "target": self.target.name, "trace": self.trace.as_json()}
+        data: dict[str, object] = {"schema": 1, "target": self.target.name, "trace": self.trace.as_json()}
+        if self.undone:
+            data["undone"] = [SavedUndone.of(each) for each in self.undone]
+        return data
 
     @property
     def program(self) -> Program:
@@ -122,12 +151,28 @@ class Game:
 
     def apply(self, move: Move) -> Game:
         """The game with one more move; :class:`MoveError` when it is not legal."""
-        return replace(self, trace=self.trace.play(self.rules, move))
+        return replace(self, trace=self.trace.play(self.rules, move), undone=())
 
     def undo(self, position: int) -> tuple[Game, tuple[Dropped, ...]]:
         """Take out move ``position`` (from 0), and the later moves that no longer apply without it."""
-        trace, dropped = self.trace.undo(self.rules, position)
-        return replace(self, trace=trace), dropped
+        trace, undone, dropped = history.undo(self.trace, self.rules, position)
+        return replace(self, trace=trace, undone=(*self.undone, undone)), dropped
+
+    def redo(self) -> Game:
+        """Put back what the last undo took out, dropped moves included: the game is as it was before.
+
+        :class:`MoveError` when nothing was undone, or another move was played since.
+        """
+        if not self.undone:
+            why = "nothing was undone since the last move that was played"
+            raise MoveError("PD-T009", "there is nothing to put back", why=why)
+        *before, last = self.undone
+        return replace(self, trace=history.redo(self.trace, self.rules, last), undone=tuple(before))
+
+    def insert(self, position: int, move: Move) -> tuple[Game, tuple[Dropped, ...]]:
+        """Play ``move`` before move ``position``; later moves that no longer apply are dropped."""
+        trace, dropped = history.insert(self.trace, self.rules, position, move)
+        return replace(self, trace=trace, undone=()), dropped
 
 
 def read_saved(path: Path) -> SavedGame:

@@ -19,3 +19,11 @@ class Outcome:
     @property
     def data(self) -> Any:
         return json.loads(self.out)
+
+
+def clear(outcome: Outcome, exit_code: int, *codes: str) -> None:
+    """An error that a person can use."""
+    assert "Traceback" not in outcome.err, outcome.err
+    assert outcome.code == exit_code, outcome
+    assert any(f"error[{code}]: " in outcome.err for code in codes), outcome.err
+    assert all(c.isprintable() or c == "\n" for c in outcome.err), repr(outcome.err)

@@ -22,6 +22,7 @@ from perfdojo_sdk.core.errors import DojoError, MoveError, ProgramError
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Rules
 from perfdojo_sdk.core.transformations import GENERIC
+from perfdojo_sdk.hookspecs.types import Failure
 from perfdojo_sdk.store.records import LegResult, Verification
 
 Cli = Callable[..., Outcome]
@@ -203,7 +204,7 @@ def test_undo_reports_the_moves_that_lost_their_place(cli: Cli) -> None:
     outcome = cli("undo", "game.json", "0", "--json")
     assert outcome.data["program"] == cli("show", SMALL).out
     assert [d["reason"]["code"] for d in outcome.data["dropped"]] == ["PD-T001"]
-    assert "dropped split_scope(s0.i, factor=2)" in outcome.err
+    assert "dropped move 1, split_scope(s0.i, factor=2): " in outcome.err
 
 
 def test_a_refused_move_saves_nothing(cli: Cli, tmp_path: Path) -> None:
@@ -306,7 +307,51 @@ def test_build_library_then_bench(cli: Cli, tmp_path: Path) -> None:
 def test_bench_and_show_a_game(cli: Cli) -> None:
     timed = cli("bench", "toy_scale[64]", "--json", plugins="toy").data
     assert timed["median_s"] > 0 and timed["provenance"] == "measured"
-    assert "pd_toy_scale(" in cli("show", "toy_scale[64]", "--as", "source", plugins="toy").out
+    assert "pd_toy_scale(" in cli("show", "toy_scale[64]", "--as", "code", plugins="toy").out
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--as", "math"), "m[i]   = max  x[i,j]          i < 8"),
+        (("--as", "math", "--format", "latex"), r"s_{i} &= \sum_{0 \le j < 16} e_{i,j}"),
+        (("--as", "graph"), "<svg xmlns="),
+        (("--as", "graph", "--format", "dot"), 'digraph "softmax" {'),
+        (("--as", "code"), "int pd_softmax(const float *restrict x"),
+    ],
+)
+def test_show_the_faces_of_a_program(cli: Cli, options: tuple[str, ...], words: str) -> None:
+    assert words in cli("show", SMALL, *options).out
+
+
+def test_a_face_has_its_own_formats(cli: Cli) -> None:
+    outcome = cli("show", SMALL, "--as", "math", "--format", "svg")
+    assert outcome.code == 2 and "unicode, latex" in outcome.err
+
+
+def test_replay_prints_the_time_after_each_move(cli: Cli) -> None:
+    moves = ("split_scope(s0, factor=8)", "annotate_scope(s0.i, suffix=u)")
+    cli("apply", "toy_scale[64]", *moves, "-o", "game.json", plugins="toy")
+    timed = cli("replay", "game.json", "--time", "--json", plugins="toy")
+    timings = timed.data["timings"]
+    assert len(timings) == 3 and all(t["median_s"] > 0 and t["calls"] > 1 for t in timings)
+    assert {(t["provenance"], t["threads"]) for t in timings} == {("measured", 1)}
+    assert "[2/2] annotate_scope(s0.i, suffix=u): " in timed.err
+
+    printed = cli("replay", "game.json", "--time", plugins="toy").out
+    assert "initial program" in printed and ", 1 thread, measured on " in printed
+    assert "timings" not in cli("replay", "game.json", "--json", plugins="toy").data
+    assert cli("replay", "game.json", "--time", plugins="paper").code == 3
+
+
+def test_replay_says_why_there_is_no_time(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    cli("apply", "toy_scale[64]", "split_scope(s0, factor=8)", "-o", "game.json", plugins="toy")
+    failed = Failure("compile", "too hard")
+    monkeypatch.setattr("perfdojo_sdk.measure.native_runner.NativeRunner.compile", lambda *_: failed)
+    outcome = cli("replay", "game.json", "--time", "--json", plugins="toy")
+    assert outcome.code == 0
+    found = [(t["median_s"], t["failure"]) for t in outcome.data["timings"]]
+    assert found == [(None, "compile: too hard")] * 2
 
 
 def test_verify(cli: Cli) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfdojo_sdk.codegen.c import CEmitter, Point, c_index, c_literal
+from perfdojo_sdk.codegen.c import CEmitter, Point
+from perfdojo_sdk.codegen.c_values import c_index, c_literal
 from perfdojo_sdk.codegen.layout import plan
 from perfdojo_sdk.codegen.names import c_name
 from perfdojo_sdk.core.dialect import CORE_DIALECT

@@ -6,7 +6,6 @@ agrees. Leg 3 looks at every third move and at the end of each walk.
 
 from __future__ import annotations
 
-from collections import Counter
 from random import Random
 
 import pytest
@@ -48,24 +47,10 @@ def test_random_walk_keeps_the_meaning(seed: int) -> None:
 def test_each_transformation_finds_places_in_random_programs(name: str) -> None:
     """Otherwise the walks above would prove nothing about it."""
     played = 0
-    for seed in range(30):
+    for seed in range(120):
         rng = Random(seed)
-        program = random_walk(rng, random_program(rng, 4), RULES, 4).program
+        program = random_walk(rng, random_program(rng, 4), RULES, rng.randrange(5)).program
         played += random_step(rng, program, RULES, only=name) is not None
-    assert played >= 3
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_undo_in_the_middle_replays_what_still_applies(seed: int) -> None:
-    rng = Random(seed)
-    trace = random_walk(rng, random_program(rng, 3), RULES, 8)
-    for position in range(len(trace.steps)):
-        shorter, dropped = trace.undo(RULES, position)
-        asked = trace.moves[:position] + trace.moves[position + 1 :]
-        assert Counter(asked) == Counter((*shorter.moves, *(d.move for d in dropped)))
-        in_order = iter(asked)
-        assert all(move in in_order for move in shorter.moves)
-        assert all(d.reason.code.startswith("PD-T") for d in dropped)
-        if position == len(trace.steps) - 1:
-            assert shorter.program == trace.steps[-1].before
-        assert verify_exact(trace.root, shorter.program, shorter.laws, DIALECT, models=1).ok
+        if played == 3:
+            return
+    pytest.fail(f"played {played} times")

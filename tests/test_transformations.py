@@ -70,6 +70,13 @@ CONDITION = "8 t[{0}] = 0\n8 t[{0}] = x[{0}] if {0} >= 2\n8 y[{0}] = t[{0}]"
 LONG = "2\n" + "| y[{0}] = x[{0}]\n" * 600
 HUGE = "65536 65536\n| 64 y[{0},{1},{2}] = x[{0},{1},{2}]"
 
+MAXIMUM = "q[0] = -inf\n8 q[0] max= x[{0}]"
+SUMMED = "4\n| t[{0}] = 0\n| 8 t[{0}] += x[{0},{1}]"
+SQUARED = """4
+| q[{0}] = 0
+| 8 q[{0}] += (x[{0},{1}] - c[{0}]) * (x[{0},{1}] - c[{0}])
+4 y[{0}] = q[{0}] + t[{0}]"""
+
 #: code -> (tree, further outputs, moves played first, the refused move)
 REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
     "PD-T101": ("16 y[{0}] = x[{0}]", "", [], "split_scope(s0, factor=16)"),
@@ -174,6 +181,99 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
     "PD-T243": (
         "r f32 [1] reg\nr[0] = x[0]\n4:u y[{0}] = x[{0}] / r[0]", "", [], "stage_reciprocal(s0, array=r)",
     ),
+    "PD-T251": ("t[0] = 0\n4 y[{0}] = x[{0}]\n4 z[{0}] = t[0]", "", [], "inline_definition(c1, array=t)"),
+    "PD-T252": (
+        "4 t[{0}] = x[{0}]\n2 t[{0}] = x[{0}] * 2\n4 y[{0}] = t[{0}]", "", [],
+        "inline_definition(c2, array=t)",
+    ),
+    "PD-T253": (
+        "4 6 t[{0}*6+{1}] = x[{0},{1}]\n3 8 y[{0},{1}] = t[{0}*8+{1}]", "", [],
+        "inline_definition(c1, array=t)",
+    ),
+    "PD-T254": (
+        "t f32 [7] heap\n4 4 t[3-{0}+{1}] = x[{0},{1}]\n4 y[{0}] = t[{0}]", "", [],
+        "inline_definition(c1, array=t)",
+    ),
+    "PD-T255": (
+        "4 a[{0}] = x[{0}]\n4\n| t[{0}] = a[{0}] * 2\n| a[{0}] = x[{0}] * 3\n4 y[{0}] = t[{0}] + a[{0}]",
+        "", [], "inline_definition(c3, array=t)",
+    ),
+    "PD-T256": (
+        "t f64 [4] heap\n4 t[{0}] = f64(x[{0}])\n4 y[{0}] = f32(t[{0}])", "", [],
+        "inline_definition(c1, array=t)",
+    ),
+    "PD-T257": (
+        "4 t[{0}] = x[{0}] * x[{0}] * x[{0}] * x[{0}] * x[{0}] * x[{0}]\n"
+        "4 y[{0}] = t[{0}] * t[{0}] * t[{0}] * t[{0}] * t[{0}] * t[{0}]", "", [],
+        "inline_definition(c1, array=t)",
+    ),
+    "PD-T258": (
+        "8 t[{0}] = x[{0}*2]\n8:v y[{0}] = t[{0}]", "", [], "inline_definition(c1, array=t)",
+    ),
+    "PD-T259": (
+        "8 t[{0}] = x[{0}]\n8 y[{0}] = t[{0}]".replace("x[{0}]", "x[{0}] if {0} <= 5", 1), "", [],
+        "inline_definition(c1, array=t)",
+    ),
+    "PD-T277": ("8 y[{0}] = 0\n8 y[{0}] = x[{0}] + 1 if {0} >= 2", "", [],
+                "stage_expression(c1, before=c1, term=0)"),
+    "PD-T261": ("4 y[{0}] = x[{0}]", "", [], "remove_dead(y)"),
+    "PD-T262": ("4 t[{0}] = x[{0}]\n4 y[{0}] = t[{0}]", "", [], "remove_dead(t)"),
+    "PD-T281": (
+        f"{SUMMED}\n| q[{{0}}] = 0\n| 8 q[{{0}}] += (x[{{0}},{{1}}] - c[{{0}}]) * x[{{0}},{{1}}]", "t", [],
+        "rebase_squares(s2, sum=t)",
+    ),
+    "PD-T282": (
+        f"{SUMMED}\n{SQUARED}", "", [], "rebase_squares(s3, sum=c)",
+    ),
+    "PD-T283": (
+        f"{SUMMED}\n{SQUARED}".replace("8 q", "4 q"), "", [], "rebase_squares(s3, sum=t)",
+    ),
+    "PD-T284": (
+        SUMMED.replace("= 0", "= 1") + "\n" + SQUARED, "", [], "rebase_squares(s3, sum=t)",
+    ),
+    "PD-T285": (
+        f"4 8 a[{{0}},{{1}}] = x[{{0}},{{1}}]\n{SUMMED}\n4 8 a[{{0}},{{1}}] = x[{{0}},{{1}}] * 2\n{SQUARED}"
+        .replace("+= x", "+= a").replace("(x[", "(a["), "", [], "rebase_squares(s7, sum=t)",
+    ),
+    "PD-T286": (
+        "t f32 [4] stack\n" + SUMMED.replace("4", "4:p", 1) + "\n| r[{0}] = t[{0}]\n"
+        + SQUARED.replace(" + t[{0}]", ""), "", [], "rebase_squares(s3, sum=t)",
+    ),
+    "PD-T291": ("8 s[0] = 0\n8 s[0] += x[{0}]", "", [], "factor_reduction(s1)"),
+    "PD-T292": (
+        "s[0] = 1\n8 s[0] += s[0] * c[0] * x[{0}]\ny[0] = s[0]", "", [], "factor_reduction(s0)",
+    ),
+    "PD-T293": (
+        "s[0] = 0\n8 s[0] += x[{0}] * c[0]\ns[0] *= 2\ny[0] = s[0]", "", [], "factor_reduction(s0)",
+    ),
+    "PD-T296": (f"{MAXIMUM}\n8 y[{{0}}] = exp(x[{{0}}] - q[0])", "", [], "rebase_exponent(c2, maximum=q)"),
+    "PD-T297": (
+        f"{MAXIMUM.replace('-inf', '0')}\n8 y[{{0}}] = exp(x[{{0}}] - m[0]) + q[0]", "", [],
+        "rebase_exponent(c2, maximum=q)",
+    ),
+    "PD-T298": (
+        "8 a[{0}] = x[{0}]\n" + MAXIMUM.replace("max= x", "max= a")
+        + "\n8 a[{0}] = x[{0}] * 2\n8 y[{0}] = exp(a[{0}] - m[0]) + q[0]", "", [],
+        "rebase_exponent(c4, maximum=q)",
+    ),
+    "PD-T299": (
+        "q f32 [4] reg\n4:u\n| q[{0}] = -inf\n| 8 q[{0}] max= x[{0},{1}]\n"
+        "4 8 y[{0},{1}] = exp(x[{0},{1}] - m[{0}])\n4:u z[{0}] = q[{0}]", "", [],
+        "rebase_exponent(c2, maximum=q)",
+    ),
+    "PD-T271": (
+        "4 y[{0}] = x[{0}] + 1\n4 z[{0}] = x[{0}]", "", [], "stage_expression(c0, before=s1, term=0)",
+    ),
+    "PD-T272": ("4 y[{0}] = x[{0}] + 1", "", [], "stage_expression(c0, before=c0, term=1)"),
+    "PD-T273": (
+        "t[0] = 0\n8\n| t[0] += x[{0}]\n| y[{0}] = t[0] * 2", "", [],
+        "stage_expression(c2, before=s0, term=0)",
+    ),
+    "PD-T274": ("4:v y[{0}] = x[{0}] + 1", "", [], "stage_expression(c0, before=c0, term=0)"),
+    "PD-T275": (HUGE.replace("= x", "= 1 / x"), "", [], "stage_expression(c0, before=s0, term=0)"),
+    "PD-T276": (
+        REGISTER.replace("= r", "= 2 * r"), "", [], "stage_expression(c1, before=s1, term=0)",
+    ),
     "PD-T244": (HUGE.replace("= x", "= 1 / x"), "", [], "stage_reciprocal(s0, array=x)"),
     "PD-T245": ("8 y[{0}] = 0\n8 y[{0}] = 2 / x[{0}] if {0} >= 2", "", [], "stage_reciprocal(s1, array=x)"),
     "PD-T301": ("10 y[{0}] = x[{0}]", "", [], "split_range(s0, at=10)"),
@@ -185,6 +285,16 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
         "t f32 [4] stack\n4:p\n| t[{0}] = x[{0}]\n| y[{0}] = t[{0}]", "", [], "split_range(s0, at=2)",
     ),
     "PD-T305": ("9 y[{0}] = x[{0}]\n8:v y[{0}+1] = y[{0}]", "", [], "split_range(s1, at=4)"),
+    "PD-T401": ("10 y[{0}] = x[{0}]", "", [], "split_with_condition(s0, factor=10)"),
+    "PD-T402": ("10 y[{0}] = x[{0}]", "", [], "split_with_condition(s0, factor=5)"),
+    "PD-T403": ("10:v y[{0}] = x[{0}]", "", [], "split_with_condition(s0, factor=4)"),
+    "PD-T404": ("10 y[{0}] = x[{0}//5]", "", [], "split_with_condition(s0, factor=4)"),
+    "PD-T411": (CONDITION, "", [], "drop_condition(c1)"),
+    "PD-T421": (CONDITION, "", [], "drop_unreached(c1)"),
+    "PD-T422": ("8 y[{0}] = x[{0}] if {0} >= 8", "", [], "drop_unreached(c0)"),
+    "PD-T431": ("4\n| 8 y[{0},{1}] = x[{1}]\n| z[{0}] = 1", "", [], "collapse_scopes(s0)"),
+    "PD-T432": ("4 8:v y[{0},{1}] = x[{1}]", "", [], "collapse_scopes(s0)"),
+    "PD-T433": ("65536 65536 y[{0},{1}] = x[{1}]", "", [], "collapse_scopes(s0)"),
 }  # fmt: skip
 
 

@@ -619,6 +619,38 @@ def test_fused_and_contracted_softmax() -> None:
     assert proved(report)
 
 
+def test_an_accumulation_under_a_condition_with_quotients_is_not_overlooked() -> None:
+    """isl's own flow loses the accumulation onto t[0,2] here."""
+    text = """kernel k(x) -> t
+x f32 [3] heap
+t f32 [6,3] heap
+
+18
+| t[{0}%6,{0}//6] = 1
+| t[{0}%6,{0}//6] += x[{0}//6] if {0}%6+{0}//6 >= 1
+"""
+    split = text.replace("18", "3 6").replace("{0}//6", "#").replace("{0}%6", "{1}").replace("#", "{0}")
+    relation = {c: Instance(c, (Index.of({0: 6, 1: 1}),)) for c in ("c0", "c1")}
+    assert proved(verify_dependence(parse(text), parse(split), relation, CORE_DIALECT, Kind.EXACT))
+
+
+def test_a_write_under_a_condition_with_quotients_is_not_overlooked() -> None:
+    """isl's flow through a schedule tree loses the second write of t[1,0,0] here."""
+    text = """kernel k(x) -> t
+x f32 [4] heap
+t f32 [2,6,6] heap
+
+3 2 12
+| t[{2}//6,{0}*2+{1},{2}%6] = x[0]
+| t[{2}//6,{0}*2+{1},{2}%6] = 2 if {0}*2+{1}+{2}%6 <= 0 and {2}%6 <= 3
+"""
+    split = text.replace("3 2 12", "3 2 2 6").replace("{2}//6", "{2}").replace("{2}%6", "{3}")
+    whole, apart = parse(text), parse(split)
+    pairs = (Index.level(0), Index.level(1), Index.of({2: 6, 3: 1}))
+    relation = {c: Instance(c, pairs) for c in ("c0", "c1")}
+    assert proved(verify_dependence(whole, apart, relation, CORE_DIALECT, Kind.EXACT))
+
+
 def test_a_lying_step_is_named() -> None:
     trace = walk(SOFTMAX, 1, 3)
     last = trace.steps[-1].after

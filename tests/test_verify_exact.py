@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from perfdojo_sdk.core.errors import VerificationError
-from perfdojo_sdk.core.interpreter import FORWARD, Interpreter, flat_address, owner
+from perfdojo_sdk.core.interpreter import FORWARD, Interpreter, owner
 from perfdojo_sdk.core.program import Path, Program, Scope
 from perfdojo_sdk.core.transformation import Move, Rules, Trace
 from perfdojo_sdk.core.transformations import GENERIC
@@ -280,7 +280,7 @@ def races(parallel: Program, path: Path) -> bool:
         touched: dict[tuple[object, ...], set[tuple[int, bool]]] = {}
         for o in parallel.occurrences[buffer.name]:
             if o.path[: len(path)] == path:
-                cell = flat_address(buffer, o.access)
+                cell = buffer.address(o.access.subscripts)
                 for iterators in product(*map(range, o.sizes)):
                     key = (iterators[:level], cell.evaluate(iterators))
                     touched.setdefault(key, set()).add((iterators[level], o.writes))

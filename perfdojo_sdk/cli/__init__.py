@@ -7,10 +7,16 @@ errors to stderr. Exit codes: 0 ok, 1 user error, 2 usage, 3 plugin or target un
 
 from __future__ import annotations
 
+import errno
+import io
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from perfdojo_sdk.core.errors import DojoError
 
 #: Command -> its line in the overview. The code is ``command`` in the module of the same name.
 COMMANDS: Mapping[str, str] = {
@@ -21,6 +27,8 @@ COMMANDS: Mapping[str, str] = {
     "moves": "list the legal moves, or all of them with the reason for refusing",
     "apply": "play a move and save the game",
     "undo": "take one move out of a saved game and keep the later ones",
+    "redo": "put back what `undo` took out of a saved game",
+    "insert": "play a move in the middle of a saved game and keep the later ones",
     "replay": "play a saved game again from its initial program",
     "explain": "say why a move is or is not legal, or what an error code means",
     "targets": "list the targets, and which of them this machine can run",
@@ -77,17 +85,32 @@ def _guarded(words: list[str], debug: bool) -> NoReturn:
     from perfdojo_sdk.cli.console import report
     from perfdojo_sdk.core.errors import DojoError
 
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may not know every character
     try:
         _run(words[0], words[1:])
-    except DojoError as error:
+    except (DojoError, OSError) as raised:
         if debug:
             raise
+        error = raised if isinstance(raised, DojoError) else _system_error(raised)
         report(error, as_json="--json" in words)
         sys.exit(error.exit_code)
     except SystemExit as leaving:
         if leaving.code == INTERRUPTED:
             print("\ninterrupted; the same command continues where it stopped", file=sys.stderr)
         raise
+
+
+def _system_error(error: OSError) -> DojoError:
+    """What the operating system refused: a full disk, no permission, no memory for a process."""
+    from perfdojo_sdk.core.errors import DojoError
+
+    if error.errno == errno.ENOSPC and error.filename is None:
+        # Perhaps our own output: what is left of it shall not fail again when Python ends.
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    where = f": {error.filename}" if error.filename is not None else ""
+    what = f"the operating system refused: {error.strerror or error}{where}"
+    return DojoError("PD-E001", what, hint="check free space, permissions and limits; --debug shows where")
 
 
 def _run(name: str, words: list[str]) -> NoReturn:

@@ -12,7 +12,8 @@ from perfdojo_sdk.cli.console import Json, emit, progress, seconds, table
 from perfdojo_sdk.cli.sources import TargetOption, compile_game, open_game
 
 if TYPE_CHECKING:
-    from perfdojo_sdk.hookspecs.types import Artifact, Runner, RunRequest
+    from perfdojo_sdk.game import Game
+    from perfdojo_sdk.hookspecs.types import Artifact, Measurement, Runner, RunRequest
     from perfdojo_sdk.library.manifest import KernelEntry, Manifest
     from perfdojo_sdk.plugins import Plugins
 
@@ -42,18 +43,12 @@ def command(
 
 
 def _bench_game(plugins: Plugins, source: str, target: str, threads: int, as_json: bool) -> None:
-    from perfdojo_sdk.core.errors import UnavailableError
-    from perfdojo_sdk.hookspecs.types import Failure, RunRequest
+    from perfdojo_sdk.hookspecs.types import RunRequest
 
     game = open_game(plugins, source, target)
     plugins.require(game.target.name)
-    compiled = compile_game(plugins, game)
-    runner = plugins.runner(game.target)
-    progress("timing")
-    measured = runner.run(compiled, RunRequest(threads=threads, repeats=100, want_outputs=False))
-    if isinstance(measured, Failure):
-        what = f"{game.program.name} did not run: {measured.reason}"
-        raise UnavailableError("PD-C007", what, why=measured.detail)
+    progress("compiling and timing")
+    measured = time_game(plugins, game, RunRequest(threads=threads, repeats=100, want_outputs=False))
     data = {
         "name": game.program.name,
         "target": game.target.name,
@@ -65,13 +60,33 @@ def _bench_game(plugins: Plugins, source: str, target: str, threads: int, as_jso
         "median_s": measured.median,
         "best_s": min(measured.seconds),
     }
-    cache = "cold" if measured.cold else "warm"
     text = (
         f"{seconds(measured.median)} (median of {len(measured.seconds)} calls, best "
-        f"{seconds(min(measured.seconds))}), {cache} cache, {measured.threads} threads, "
-        f"{measured.provenance} on {measured.device}"
+        f"{seconds(min(measured.seconds))}), {circumstances(measured)}"
     )
     emit(text, data, as_json)
+
+
+def time_game(plugins: Plugins, game: Game, request: RunRequest) -> Measurement:
+    """Compile the game's program and time it.
+
+    :class:`VerificationError` when it does not compile, :class:`UnavailableError` when it does not run.
+    """
+    from perfdojo_sdk.core.errors import UnavailableError
+    from perfdojo_sdk.hookspecs.types import Failure
+
+    measured = plugins.runner(game.target).run(compile_game(plugins, game), request)
+    if isinstance(measured, Failure):
+        what = f"{game.program.name} did not run: {measured.reason}"
+        raise UnavailableError("PD-C007", what, why=measured.detail)
+    return measured
+
+
+def circumstances(measured: Measurement) -> str:
+    """Under which conditions a figure was obtained."""
+    cache = "cold" if measured.cold else "warm"
+    threads = f"{measured.threads} thread{'s' * (measured.threads != 1)}"
+    return f"{cache} cache, {threads}, {measured.provenance} on {measured.device}"
 
 
 def _bench_library(plugins: Plugins, library: Path, only: str, as_json: bool) -> None:

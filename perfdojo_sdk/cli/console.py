@@ -16,7 +16,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 def emit(text: str, data: Any, as_json: bool) -> None:
     """Print a result: ``data`` as JSON when asked for, else ``text``."""
-    print(json.dumps(data, indent=2) if as_json else text.rstrip("\n"))
+    print(json.dumps(data, indent=2) if as_json else text.rstrip("\n"), flush=True)
 
 
 def progress(line: str) -> None:

@@ -1,9 +1,9 @@
-"""``show``: print a program."""
+"""``show``: print a program in one of its faces."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,34 +11,99 @@ from perfdojo_sdk.cli.console import Json, emit
 from perfdojo_sdk.cli.sources import SourceArgument, TargetOption, open_game
 from perfdojo_sdk.core.transformation import line_numbers
 
+if TYPE_CHECKING:
+    from perfdojo_sdk.game import Game
+    from perfdojo_sdk.plugins import Plugins
 
-class Form(StrEnum):
+
+class Face(StrEnum):
     text = "text"
+    math = "math"
+    graph = "graph"
+    code = "code"
+
+
+class Format(StrEnum):
+    text = "text"
+    unicode = "unicode"
+    latex = "latex"
+    svg = "svg"
+    dot = "dot"
     source = "source"
+
+
+#: What each face can be printed as, the default first.
+FORMATS = {
+    Face.text: (Format.text,),
+    Face.math: (Format.unicode, Format.latex),
+    Face.graph: (Format.svg, Format.dot),
+    Face.code: (Format.source,),
+}
 
 
 def command(
     source: SourceArgument,
     target: TargetOption = "",
-    form: Annotated[Form, typer.Option("--as", help="The program, or what the target compiles.")] = Form.text,
+    face: Annotated[Face, typer.Option("--as", help="The program, or another face of it.")] = Face.text,
+    form: Annotated[
+        Format | None,
+        typer.Option(
+            "--format", help="math: unicode, latex; graph: svg, dot (for Graphviz).", show_default=False
+        ),
+    ] = None,
     ids: Annotated[bool, typer.Option("--ids", help="Name the places that start on each line.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Print a program, a kernel, or a saved game as it stands."""
+    """Print a program, a kernel, or a saved game as it stands.
+
+    As text, as mathematics (what its tree computes), as a graph of the flow of data, or as the code
+    that its target compiles (plain C for a target that brings no code generator).
+    """
     from perfdojo_sdk.plugins import load_plugins
 
+    form = form or FORMATS[face][0]
+    if form not in FORMATS[face]:
+        raise typer.BadParameter(f"--as {face} has the formats {', '.join(FORMATS[face])}, not {form}")
     plugins = load_plugins()
     game = open_game(plugins, source, target)
-    program = game.program
-    text = game.show(ids)
-    if form is Form.source:
-        text = plugins.code_generator(game.target).generate(program, f"pd_{program.name}").code
+    text = _printed(plugins, game, form, ids)
     data = {
-        "name": program.name,
+        "name": game.program.name,
         "target": game.target.name,
-        "form": form.value,
+        "form": face.value,
+        "format": form.value,
         "text": text,
-        "lines": dict(line_numbers(program)),
+        "lines": dict(line_numbers(game.program)),
         "moves": [move.text for move in game.trace.moves],
     }
     emit(text, data, as_json)
+
+
+def _printed(plugins: Plugins, game: Game, form: Format, ids: bool) -> str:
+    from perfdojo_sdk.faces import drawing, formula, graph
+
+    program, dialect = game.program, game.rules.dialect
+    if form is Format.unicode:
+        return formula.unicode_math(program, dialect)
+    if form is Format.latex:
+        return formula.latex_math(program, dialect)
+    if form is Format.svg:
+        return drawing.svg(program)
+    if form is Format.dot:
+        return graph.dot(program)
+    if form is Format.source:
+        return _code(plugins, game)
+    return game.show(ids)
+
+
+def _code(plugins: Plugins, game: Game) -> str:
+    from perfdojo_sdk.core.errors import UnavailableError
+    from perfdojo_sdk.faces.code import code
+
+    try:
+        generator = plugins.code_generator(game.target)
+    except UnavailableError as error:
+        if error.code != "PD-G005":
+            raise
+        generator = None
+    return code(game.program, game.rules.dialect, generator)

@@ -78,10 +78,8 @@ def choose_target(plugins: Plugins, name: str) -> Target:
 
 def compile_game(plugins: Plugins, game: Game) -> Artifact:
     """The game's program, compiled for its target."""
-    from perfdojo_sdk.cli.console import progress
     from perfdojo_sdk.hookspecs.types import Failure
 
-    progress("compiling")
     source = plugins.code_generator(game.target).generate(game.program, f"pd_{game.program.name}")
     artifact = plugins.runner(game.target).compile(source)
     if isinstance(artifact, Failure):

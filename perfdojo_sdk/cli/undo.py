@@ -2,37 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from perfdojo_sdk.cli.console import Json, emit, progress
 from perfdojo_sdk.cli.sources import OutputOption, SavedGameArgument
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from perfdojo_sdk.core.history import Dropped
+    from perfdojo_sdk.game import Game
+
+NumberArgument = Annotated[int, typer.Argument(metavar="NUMBER", help="A move; `replay` prints the numbers.")]
+
 
 def command(
-    source: SavedGameArgument,
-    number: Annotated[
-        int, typer.Argument(metavar="NUMBER", help="The move to take out; `replay` prints the numbers.")
-    ],
-    output: OutputOption = None,
-    as_json: Json = False,
+    source: SavedGameArgument, number: NumberArgument, output: OutputOption = None, as_json: Json = False
 ) -> None:
     """Take move NUMBER out of a saved game and keep every later move that still applies.
 
-    Moves that no longer apply are named with the reason. With --output the game is saved.
+    Moves that no longer apply are named with the reason. With --output the game is saved; `redo` then
+    puts everything back.
     """
     from perfdojo_sdk.game import Game
     from perfdojo_sdk.plugins import load_plugins
 
     game, dropped = Game.load(load_plugins(), source).undo(number)
-    for each in dropped:
-        progress(f"dropped {each.move.text}: {each.reason.what}")
     if output:
         game.save(output)
-    data = {
+    emit(game.program.text, changed(game, dropped), as_json)
+
+
+def changed(game: Game, dropped: Sequence[Dropped]) -> dict[str, Any]:
+    """A game after a change, as data; what the change dropped is told at once."""
+    for each in dropped:
+        progress(f"dropped move {each.position}, {each.move.text}: {each.reason.what}")
+        if each.reason.why:
+            progress(f"   why: {each.reason.why}")
+    return {
         **game.as_json(),
         "program": game.program.text,
-        "dropped": [{"move": d.move.as_json(), "reason": d.reason.as_json()} for d in dropped],
+        "dropped": [
+            {"number": d.position, "move": d.move.as_json(), "reason": d.reason.as_json()} for d in dropped
+        ],
     }
-    emit(game.program.text, data, as_json)

@@ -55,6 +55,7 @@ def three_legs(plugins: Plugins, game: Game, threads: int, seed: int) -> Verific
     """Compile the game's program and put it through every leg."""
     from perfdojo_sdk.library.verification import verify
 
+    progress("compiling")
     artifact = compile_game(plugins, game)
     progress("verifying")
     accuracy = plugins.math_accuracy(game.target)

@@ -7,15 +7,16 @@ in C is decided in one method each (``visit_*``), and a plugin overrides that me
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import resources
 
-from perfdojo_sdk.codegen.layout import flat_index, plan, runs_parallel
+from perfdojo_sdk.codegen.c_values import C_TYPES, c_cast, c_condition, c_index, c_literal, c_operation
+from perfdojo_sdk.codegen.layout import plan, runs_parallel
 from perfdojo_sdk.codegen.names import c_name
 from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.core.expression import (
     INFIX,
@@ -32,10 +33,7 @@ from perfdojo_sdk.core.program import Buffer, Node, Path, Program, Scope, Statem
 from perfdojo_sdk.core.validate import lane_stride
 from perfdojo_sdk.hookspecs.types import ArraySpec, KernelSource
 
-C_TYPES: Mapping[str, str] = {"f32": "float"}
-"""dtype -> C type, for the dtypes that compile."""
-
-SUPPORT = ("pd_runtime.h", "pd_scalar.h", "pd_exp.h")
+SUPPORT = ("pd_runtime.h", "pd_scalar.h", "pd_exp.h", "pd_types.h")
 """Headers of this package that every emitted kernel includes, directly or through another one."""
 
 
@@ -133,7 +131,7 @@ class CEmitter:
                     "PD-C001",
                     f"{self.program.name}: {buffer.name} is {buffer.dtype}, which does not compile yet",
                     why=f"the C generator knows {', '.join(C_TYPES)}",
-                    hint="declare the buffer as f32",
+                    hint="declare the buffer as f32 or f64",
                 )
 
     def _specs(self, names: tuple[str, ...]) -> tuple[ArraySpec, ...]:
@@ -210,7 +208,7 @@ class CEmitter:
     def flat(self, access: Access, point: Point) -> Index:
         """The access's distance from the buffer's start, in cells, with known iterators put in."""
         buffer = self.program.buffer_of[access.array]
-        return point.fold(flat_index(buffer, access.subscripts))
+        return point.fold(buffer.address(access.subscripts))
 
     def cell(self, access: Access, point: Point) -> str:
         """The access as a C lvalue."""
@@ -224,7 +222,22 @@ class CEmitter:
             if isinstance(node, Scope):
                 self.visit_scope(node, point.inside(position))
             else:
-                self.visit_statement(node, point)
+                with self.where_guard_holds(node, point) as reached:
+                    if reached:
+                        self.visit_statement(node, point)
+
+    @contextmanager
+    def where_guard_holds(self, statement: Statement, point: Point) -> Iterator[bool]:
+        """A block under the statement's condition; no block where it is known. Whether it can hold."""
+        forms = [point.fold(form) for form in statement.guard]
+        open_forms = [form for form in forms if form.levels]
+        if any(form.constant < 0 for form in forms if not form.levels):
+            yield False
+        elif open_forms:
+            with self.function.block(f"if ({c_condition(open_forms)})"):
+                yield True
+        else:
+            yield True
 
     def visit_scope(self, scope: Scope, point: Point) -> None:
         """Emit a scope; ``point.path`` is its own path. The one place that looks at suffixes."""
@@ -237,7 +250,9 @@ class CEmitter:
         elif runs_parallel(scope, self.dialect) and not self.function.owner:
             self.visit_parallel(scope, point)
         elif suffix and suffix.order == "lockstep":
-            self.visit_lockstep(scope, point)
+            (statement,) = scope.body
+            assert isinstance(statement, Statement), "a lockstep scope holds one statement"
+            self.visit_lockstep(scope, statement, point)
         elif suffix and suffix.unrolled:
             self.visit_unrolled(scope, point)
         else:
@@ -256,10 +271,8 @@ class CEmitter:
         for value in range(scope.size):
             self.emit_nodes(scope.body, point.at(point.level - 1, value))
 
-    def visit_lockstep(self, scope: Scope, point: Point) -> None:
+    def visit_lockstep(self, scope: Scope, statement: Statement, point: Point) -> None:
         """All lanes load before any stores: through a small array, unless the order cannot matter."""
-        statement = scope.body[0]
-        assert isinstance(statement, Statement), "a lockstep scope holds one statement"
         target = self.program.buffer_of[statement.target.array]
         reads_target = any(self.program.buffer_of[r.array] is target for r in statement.reads)
         moving = lane_stride(target, statement.target.subscripts, point.level - 1) != 0
@@ -267,7 +280,9 @@ class CEmitter:
             self.visit_loop(scope, point)
             return
         i, kind = f"i{point.level - 1}", C_TYPES[statement.dtype]
-        with self.function.block(""):
+        with self.where_guard_holds(statement, point) as reached, self.function.block(""):
+            if not reached:
+                return
             self.function.line(f"{kind} pd_lanes[{scope.size}];")
             with self.function.block(f"for (int64_t {i} = 0; {i} < {scope.size}; {i}++)"):
                 self.function.line(f"pd_lanes[{i}] = {self.expression(self._combined(statement), point)};")
@@ -289,7 +304,7 @@ class CEmitter:
     def visit_statement(self, statement: Statement, point: Point) -> None:
         """Emit a scalar statement."""
         target = self.cell(statement.target, point)
-        if statement.accumulate in ("add", "mul"):
+        if statement.accumulate in ("add", "mul") and statement.dtype in FLOAT_DTYPES:
             sign = INFIX[statement.accumulate][0]
             self.function.line(f"{target} {sign}= {self.expression(statement.value, point)};")
         else:
@@ -359,25 +374,8 @@ class CEmitter:
         if isinstance(value, Read):
             return self.cell(value.access, point)
         if isinstance(value, Cast):
-            # Only one dtype compiles, so a conversion cannot change the value.
-            return f"({self.expression(value.argument, point)})"
-        return self.operation(value, [self.expression(a, point) for a in value.arguments], value.dtype)
-
-    def operation(self, value: Operation, arguments: list[str], kind: str) -> str:
-        """``value`` in C on emitted arguments; ``kind`` ends the names of functions."""
-        if value.name in INFIX:
-            sign, level = INFIX[value.name]
-            left, right = value.arguments
-            return f"{_wrap(left, arguments[0], level)} {sign} {_wrap(right, arguments[1], level + 1)}"
-        if value.name == "neg":
-            return f"-({arguments[0]})"
-        if value.name in ("max", "min"):
-            number = [isinstance(a, Literal) for a in value.arguments]
-            if any(number):
-                # A literal is never NaN; as the first operand it needs one instruction.
-                first, second = arguments if number[0] else reversed(arguments)
-                return f"pd_{value.name}_number_{kind}({first}, {second})"
-        return f"pd_{value.name}_{kind}({', '.join(arguments)})"
+            return c_cast(value, self.expression(value.argument, point))
+        return c_operation(value, [self.expression(a, point) for a in value.arguments])
 
 
 def levels_of(scope: Scope) -> frozenset[int]:
@@ -386,7 +384,7 @@ def levels_of(scope: Scope) -> frozenset[int]:
 
     def visit(value: Expression) -> None:
         if isinstance(value, IndexValue):
-            found.update(value.index.coefficients)
+            found.update(value.index.levels)
         elif isinstance(value, Operation):
             for argument in value.arguments:
                 visit(argument)
@@ -395,44 +393,8 @@ def levels_of(scope: Scope) -> frozenset[int]:
 
     for leaf in scope.leaves:
         visit(leaf.statement.value)
+        for form in leaf.statement.guard:
+            found.update(form.levels)
         for access in (leaf.statement.target, *leaf.statement.reads):
             found.update(access.levels)
     return frozenset(found)
-
-
-def _wrap(argument: Expression, text: str, least: int) -> str:
-    infix = isinstance(argument, Operation) and argument.name in INFIX
-    return f"({text})" if infix and argument.precedence < least else text
-
-
-def c_index(index: Index) -> str:
-    """An affine form as a C expression over ``int64_t i0, i1 ...``."""
-    parts: list[str] = []
-    for level, coefficient in index.terms:
-        factor = "" if abs(coefficient) == 1 else f"*{abs(coefficient)}"
-        parts.append(f"{'-' if coefficient < 0 else '+'} i{level}{factor}")
-    if index.constant or not parts:
-        parts.append(f"{'-' if index.constant < 0 else '+'} {abs(index.constant)}")
-    text = " ".join(parts)
-    return text.removeprefix("+ ") if text.startswith("+") else "-" + text.removeprefix("- ")
-
-
-def c_literal(value: Literal) -> str:
-    """A literal as C: the float32 nearest to it, or infinity beyond the largest one."""
-    number = to_f32(float(value.value))
-    if number in (float("inf"), float("-inf")):
-        return "PD_INF" if number > 0 else "-PD_INF"
-    short, exact = f"{number:.6g}", f"{number:.9g}"
-    text = short if to_f32(float(short)) == number else exact
-    return f"{text}f" if any(sign in text for sign in ".e") else f"{text}.0f"
-
-
-def to_f32(number: float) -> float:
-    """``number`` rounded to float32."""
-    try:
-        (rounded,) = struct.unpack("<f", struct.pack("<f", number))
-    except OverflowError:
-        return float("inf") if number > 0 else float("-inf")
-    return float(rounded)
-
-

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import BYTES
-from perfdojo_sdk.core.expression import Index
-from perfdojo_sdk.core.program import Buffer, Path, Program, Scope
+from perfdojo_sdk.core.program import Path, Program, Scope
 from perfdojo_sdk.core.validate import common_depth
 
 ALIGNMENT = 64
@@ -65,14 +64,3 @@ def _owner(program: Program, dialect: Dialect, paths: list[Path]) -> Path:
         if runs_parallel(scopes[level], dialect):
             return paths[0][: level + 1]
     return ()
-
-
-def flat_index(buffer: Buffer, subscripts: tuple[Index, ...]) -> Index:
-    """Distance of an access from the buffer's first cell, in cells, row-major."""
-    constant, coefficients, width = 0, dict[int, int](), 1
-    for k in reversed(buffer.materialised):
-        constant += width * subscripts[k].constant
-        for level, coefficient in subscripts[k].terms:
-            coefficients[level] = coefficients.get(level, 0) + width * coefficient
-        width *= buffer.dimensions[k].size
-    return Index.of(coefficients, constant)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perfdojo_sdk.codegen.layout import flat_index
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Index
 from perfdojo_sdk.core.program import Buffer, Occurrence, Program
@@ -58,9 +57,9 @@ def _width(buffer: Buffer, lanes: int) -> int:
 
 def _starts_a_vector(program: Program, buffer: Buffer, o: Occurrence, level: int, width: int) -> bool:
     """Whether the lanes of an access run over the first cells of one variable."""
-    start = flat_index(buffer, o.access.subscripts)
+    start = buffer.address(o.access.subscripts)
     others = [(l, c) for l, c in start.terms if l != level and o.sizes[l] > 1]
-    aligned = start.constant % width == 0 and all(c % width == 0 for _, c in others)
+    aligned = start.constant % width == 0 and all(c % width == 0 for _, c in others) and not start.quotients
     return aligned and o.sizes[level] <= width
 
 
@@ -83,6 +82,6 @@ def _names(buffer: Buffer, width: int, name: str, taken: set[str]) -> tuple[str,
 
 def variable(registers: Registers, cell: Index) -> tuple[str, int]:
     """The variable that holds a cell of known flat index, and the cell's position in it."""
-    assert not cell.terms, "the subscripts of a named cell are constants"
+    assert not cell.levels, "the subscripts of a named cell are constants"
     group, position = divmod(cell.constant, registers.width)
     return registers.names[group], position

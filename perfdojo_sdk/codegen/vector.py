@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perfdojo_sdk.codegen.c import C_TYPES, SUPPORT, CEmitter, Point, c_index, support_text
+from perfdojo_sdk.codegen.c import SUPPORT, CEmitter, Point, support_text
+from perfdojo_sdk.codegen.c_values import C_TYPES, c_index, c_operation
+from perfdojo_sdk.codegen.layout import ALIGNMENT
 from perfdojo_sdk.codegen.names import c_name
 from perfdojo_sdk.codegen.registers import Registers, assign, variable
-from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.dialect import Dialect, Location
 from perfdojo_sdk.core.expression import (
     IDENTITY,
     Access,
@@ -25,10 +27,21 @@ from perfdojo_sdk.core.expression import (
     Read,
 )
 from perfdojo_sdk.core.program import Buffer, Program, Scope, Statement
-from perfdojo_sdk.core.validate import is_copy, lane_stride
+from perfdojo_sdk.core.validate import BYTES, is_copy, lane_stride
 
 VECTOR_SUPPORT = (*SUPPORT, "pd_vector.h")
 """Headers of this package that kernels with vectors need."""
+
+#: The dtype whose vectors the headers define.
+VECTOR_DTYPE = "f32"
+
+#: Operations on it that have a vector form.
+VECTOR_OPERATIONS = frozenset(
+    ("add", "sub", "mul", "div", "max", "min", "neg", "abs", "sqrt", "exp", "select",
+     "log", "tanh", "erf", "floor", "ceil", "round", "trunc", "lt", "le", "gt", "ge", "eq", "ne")
+)  # fmt: skip
+
+_MASK_SIGNS = {"and": "&", "or": "|", "xor": "^"}
 
 _HORIZONTAL = {"add": "sum", "mul": "product", "max": "highest", "min": "lowest"}
 _IDENTITY_TEXT = {"add": "0.0f", "mul": "1.0f", "max": "-PD_INF", "min": "PD_INF"}
@@ -90,10 +103,10 @@ class VectorEmitter(CEmitter):
 
     # -- lockstep scopes -------------------------------------------------------------------------
 
-    def visit_lockstep(self, scope: Scope, point: Point) -> None:
-        (statement,) = scope.body
-        assert isinstance(statement, Statement), "a lockstep scope holds one statement"
-        Lanes(self, scope.size, point.level - 1, point).emit(statement)
+    def visit_lockstep(self, scope: Scope, statement: Statement, point: Point) -> None:
+        with self.where_guard_holds(statement, point) as reached:
+            if reached:
+                Lanes(self, scope.size, point.level - 1, point).emit(statement)
 
 
 class Lanes:
@@ -104,14 +117,45 @@ class Lanes:
         self.base = point.at(level, 0)
 
     def emit(self, statement: Statement) -> None:
-        """Emit ``statement`` for all lanes at once."""
-        if self._moves(statement.target):
+        """Emit ``statement`` for all lanes at once, or lane by lane where no vector does the work."""
+        if not self._fits_vectors(statement):
+            self._lane_by_lane(statement)
+        elif self._moves(statement.target):
             self._vector_statement(statement)
         elif statement.accumulate:
             self._horizontal(statement, statement.accumulate)
         else:
             # Every lane stores to the same cell, in order: the last one stays.
             self.emitter.visit_statement(statement, self.point.at(self.level, self.count - 1))
+
+    def _fits_vectors(self, statement: Statement) -> bool:
+        return statement.dtype == VECTOR_DTYPE and self._is_vector(statement.value)
+
+    def _is_vector(self, value: Expression) -> bool:
+        """Whether the value, or the mask of a comparison, can be computed for all lanes at once."""
+        if self._uniform(value):
+            return True
+        if isinstance(value, Operation):
+            known = value.operand_dtype == VECTOR_DTYPE and value.name in VECTOR_OPERATIONS
+            mask = value.dtype == "bool" and value.name in ("and", "or", "xor", "not")
+            return (known or mask) and all(map(self._is_vector, value.arguments))
+        return value.dtype == VECTOR_DTYPE and not isinstance(value, Cast)
+
+    def _lane_by_lane(self, statement: Statement) -> None:
+        """Each lane by itself: all of them load before any stores."""
+        f, kind = self.emitter.function, C_TYPES[statement.dtype]
+        at = [self.point.at(self.level, lane) for lane in range(self.count)]
+        if not self._moves(statement.target):
+            for point in at:
+                self.emitter.visit_statement(statement, point)
+            return
+        with f.block(""):
+            value = self.emitter._combined(statement)
+            f.line(f"{kind} pd_lanes[{self.count}];")
+            for lane, point in enumerate(at):
+                f.line(f"pd_lanes[{lane}] = {self.emitter.expression(value, point)};")
+            for lane, point in enumerate(at):
+                f.line(f"{self.emitter.cell(statement.target, point)} = pd_lanes[{lane}];")
 
     def _moves(self, access: Access) -> bool:
         return lane_stride(self.emitter.program.buffer_of[access.array], access.subscripts, self.level) != 0
@@ -132,9 +176,10 @@ class Lanes:
             if self.count < registers.width:
                 text = f"pd_select_first_{kind}({self.count}, {text}, {name})"
             line(f"{name} = {text};")
-            self._fetch_ahead(statement)
+            self._fetch_source(statement)
             return
         place = f"&{self.emitter.cell(statement.target, self.base)}"
+        self._claim_target(statement)
         if self._partial(statement.dtype):
             line(f"pd_store_first_{kind}({place}, {self.count}, {text});")
         elif self._streams(statement):
@@ -143,27 +188,47 @@ class Lanes:
         else:
             line(f"pd_store_{kind}({place}, {text});")
 
-    def _fetch_ahead(self, statement: Statement) -> None:
-        """Prefetch what the next iteration of the outermost scope will copy into the location."""
-        program, locations = self.emitter.program, self.emitter.dialect.locations
-        location = locations[program.buffer_of[statement.target.array].location]
-        if not (location.fetch_ahead and is_copy(statement)):
+    def _fetch_source(self, statement: Statement) -> None:
+        """Prefetch what a later copy into the target's location will read."""
+        location = self._location(statement.target)
+        if not is_copy(statement) or self._named(statement.reads[0]):
             return
         (source,) = statement.reads
-        if program.buffer_of[source.array].name in self.emitter.registers or not source.levels:
-            return
-        outermost = source.levels[0]
-        if outermost < self.level:
+        if location.fetch_ahead and source.levels and source.levels[0] < self.level:
+            outermost = source.levels[0]
             step = {outermost: Index.of({outermost: 1}, 1)}
             following = source.substitute(lambda level: step.get(level) or Index.level(level))
             self.emitter.function.line(f"pd_prefetch(&{self.emitter.cell(following, self.base)});")
+        if location.lead_bytes and self._starts_a_line(source):
+            self._prefetch("pd_prefetch", source, location.lead_bytes)
+
+    def _claim_target(self, statement: Statement) -> None:
+        """Prefetch, for writing, what a later copy out of the source's location will write."""
+        if is_copy(statement) and self._starts_a_line(statement.target):
+            lead = self._location(statement.reads[0]).lead_bytes
+            if lead:
+                self._prefetch("pd_prefetch_write", statement.target, lead)
+
+    def _prefetch(self, function: str, access: Access, lead: int) -> None:
+        size = BYTES[self.emitter.program.buffer_of[access.array].dtype]
+        cell = self.emitter.cell(access, self.base)
+        self.emitter.function.line(f"{function}(&{cell} + {lead // size});")
+
+    def _starts_a_line(self, access: Access) -> bool:
+        """Whether no earlier vector asks for the same cache line, as far as the subscripts tell."""
+        start = self._start(access)
+        line = ALIGNMENT // BYTES[self.emitter.program.buffer_of[access.array].dtype]
+        steps_by_lines = all(coefficient % line == 0 for _, coefficient in start.terms)
+        return not steps_by_lines or start.constant % line == 0
+
+    def _location(self, access: Access) -> Location:
+        return self.emitter.dialect.locations[self.emitter.program.buffer_of[access.array].location]
+
+    def _named(self, access: Access) -> bool:
+        return self.emitter.program.buffer_of[access.array].name in self.emitter.registers
 
     def _streams(self, statement: Statement) -> bool:
-        """A copy out of a location that only allows copies out of it."""
-        if not is_copy(statement):
-            return False
-        source = self.emitter.program.buffer_of[statement.reads[0].array]
-        return self.emitter.dialect.locations[source.location].copy_out_only
+        return is_copy(statement) and self._location(statement.reads[0]).past_caches
 
     def _horizontal(self, statement: Statement, operation: str) -> None:
         kind = f"{statement.dtype}v"
@@ -182,6 +247,8 @@ class Lanes:
 
     def vector(self, value: Expression) -> str:
         """An expression as a vector; what is the same in every lane is computed once."""
+        if value.dtype == "bool":
+            return self._mask(value)
         if self._uniform(value):
             return f"pd_splat_{value.dtype}v({self.emitter.expression(value, self.base)})"
         if isinstance(value, Read):
@@ -189,11 +256,21 @@ class Lanes:
         if isinstance(value, IndexValue):
             start = c_index(self.base.fold(value.index))
             return f"pd_iota_{value.dtype}v({start}, {value.index.coefficients[self.level]})"
-        if isinstance(value, Cast):
-            return f"({self.vector(value.argument)})"
         assert isinstance(value, Operation)
         arguments = [self._argument(value, a) for a in value.arguments]
-        return self.emitter.operation(value, arguments, f"{value.dtype}v")
+        if value.name == "select":
+            return f"pd_select_{value.dtype}v({', '.join(arguments)})"
+        return c_operation(value, arguments, f"{value.dtype}v")
+
+    def _mask(self, value: Expression) -> str:
+        """A bool in each lane: all bits set where it holds."""
+        if self._uniform(value):
+            return f"pd_mask_{VECTOR_DTYPE}v({self.emitter.expression(value, self.base)})"
+        assert isinstance(value, Operation)
+        arguments = [self.vector(a) for a in value.arguments]
+        if value.name in _MASK_SIGNS:
+            return f"({f' {_MASK_SIGNS[value.name]} '.join(arguments)})"
+        return f"(~{arguments[0]})" if value.name == "not" else f"({c_operation(value, arguments)})"
 
     def _argument(self, operation: Operation, argument: Expression) -> str:
         number = isinstance(argument, Literal)
@@ -206,7 +283,7 @@ class Lanes:
         if isinstance(value, Read):
             return not self._moves(value.access)
         if isinstance(value, IndexValue):
-            return self.level not in value.index.coefficients
+            return self.level not in value.index.levels
         if isinstance(value, Operation):
             return all(self._uniform(a) for a in value.arguments)
         return not isinstance(value, Cast) or self._uniform(value.argument)

@@ -46,6 +46,10 @@ class Location:
     fetch_ahead: bool = False
     """Filling it from memory also asks for what the next iteration of the outermost scope will fill
     it with: a prefetch, which changes no value."""
+    lead_bytes: int = 0
+    """Copying between it and memory also asks for the memory this many bytes further on; 0: no."""
+    past_caches: bool = False
+    """What is copied out of it to memory bypasses the caches."""
     max_bytes: int | None = None
 
 

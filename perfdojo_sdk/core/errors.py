@@ -8,6 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+#: Most characters of a line, and of a sentence, that an error shows.
+_MOST_SHOWN, _MOST_SAID = 120, 4000
+
+
+def printable(text: str) -> str:
+    """``text`` without what a terminal would obey: one question mark for each such character."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
 
 @dataclass(frozen=True)
 class Place:
@@ -22,9 +30,12 @@ class Place:
 
     def render(self) -> str:
         gutter = f"{self.line:4} | "
-        mark = "^" * max(1, min(self.length, len(self.source) - self.column + 1))
-        shown = f"{gutter}{self.source}\n{' ' * (len(gutter) + self.column - 1)}{mark}"
-        return f"  --> {self.file}:{self.line}:{self.column}\n{shown}" if self.file else shown
+        start = max(0, self.column - _MOST_SHOWN // 2) if len(self.source) > _MOST_SHOWN else 0
+        source = printable(self.source[start : start + _MOST_SHOWN])
+        column = self.column - start
+        mark = "^" * max(1, min(self.length, len(source) - column + 1))
+        shown = f"{gutter}{source}\n{' ' * (len(gutter) + column - 1)}{mark}"
+        return f"  --> {printable(self.file)}:{self.line}:{self.column}\n{shown}" if self.file else shown
 
 
 class DojoError(Exception):
@@ -47,18 +58,25 @@ class DojoError(Exception):
         return self.render()
 
     def render(self) -> str:
-        lines = [f"error[{self.code}]: {self.what}"]
+        lines = [f"error[{self.code}]: {_said(self.what)}"]
         if self.place:
             lines.append(self.place.render())
         if self.why:
-            lines.append(f"   why: {self.why}")
+            lines.append(f"   why: {_said(self.why)}")
         if self.hint:
-            lines.append(f"   try: {self.hint}")
+            lines.append(f"   try: {_said(self.hint)}")
         return "\n".join(lines)
 
     def as_json(self) -> dict[str, object]:
         place = self.place and {"line": self.place.line, "column": self.place.column}
         return {"code": self.code, "what": self.what, "place": place, "why": self.why, "try": self.hint}
+
+
+def _said(sentence: str) -> str:
+    """A sentence, of a bearable length; it may quote what nobody has checked."""
+    if len(sentence) > _MOST_SAID:
+        sentence = f"{sentence[:_MOST_SAID]} ..."
+    return "\n".join(printable(line.expandtabs()) for line in sentence.split("\n"))
 
 
 def _rebuild(

@@ -153,9 +153,13 @@ class Index:
         Moves make the same few forms again and again; what a form has worked out (its text, its
         coefficients) is then there already.
         """
-        terms = tuple(sorted([item for item in coefficients.items() if item[1]]))
         if quotients:
-            return Index(constant, terms, _collected(quotients))
+            found, whole = _collected(quotients)
+            if whole is not None:
+                return whole.plus(Index.of(coefficients, constant, found))
+            terms = tuple(sorted([item for item in coefficients.items() if item[1]]))
+            return Index(constant, terms, found)
+        terms = tuple(sorted([item for item in coefficients.items() if item[1]]))
         known = _FORMS.get((constant, terms))
         if known is None:
             if len(_FORMS) >= _MOST_FORMS:
@@ -266,12 +270,19 @@ def _term(text: str, coefficient: int) -> str:
     return f"{'-' if coefficient < 0 else '+'}{text}{factor}"
 
 
-def _collected(quotients: Quotients) -> Quotients:
-    """Equal quotients as one, in the order of their text."""
+def _collected(quotients: Quotients) -> tuple[Quotients, Index | None]:
+    """Equal quotients as one, in the order of their text; and the dividends that are whole again, since
+    ``e//n*n + e%n`` is ``e``."""
     total: dict[Quotient, int] = {}
     for quotient, coefficient in quotients:
         total[quotient] = total.get(quotient, 0) + coefficient
-    return tuple(sorted([i for i in total.items() if i[1]], key=lambda item: item[0].text))
+    whole = None
+    for rest in [q for q in total if q.remainder]:
+        quotient = Quotient(rest.dividend, rest.divisor)
+        if total[rest] and total.get(quotient) == total[rest] * rest.divisor:
+            whole = (whole or Index()).plus(rest.dividend, total[rest])
+            total[rest] = total[quotient] = 0
+    return tuple(sorted([i for i in total.items() if i[1]], key=lambda item: item[0].text)), whole
 
 
 _FORMS: dict[tuple[int, tuple[tuple[int, int], ...]], Index] = {}

@@ -133,15 +133,6 @@ class _Code:
     sites: tuple[_Site, ...]
 
 
-def flat_address(buffer: Buffer, access: Access) -> Index:
-    """The cell's number, row-major over the materialised dimensions, as a form of the levels."""
-    address, stride = Index(), 1
-    for k in reversed(buffer.materialised):
-        address = address.plus(access.subscripts[k], stride)
-        stride *= buffer.dimensions[k].size
-    return address
-
-
 def _python(index: Index) -> str:
     terms = [f"i{level}*{c}" if c != 1 else f"i{level}" for level, c in index.terms]
     for quotient, c in index.quotients:
@@ -299,7 +290,7 @@ class _Emitter:
             self.all_lanes(statement, level, size)
 
     def all_lanes(self, statement: Statement, level: int, size: int) -> None:
-        address = flat_address(self.buffer(statement.target), statement.target)
+        address = self.buffer(statement.target).address(statement.target.subscripts)
         horizontal = statement.accumulate and level not in address.levels
         self.step_before_load(statement)
         self.line("lanes = []")
@@ -349,7 +340,7 @@ class _Emitter:
 
     def cell(self, access: Access) -> tuple[str, str]:
         buffer = self.buffer(access)
-        return f"b{self.number[buffer.name]}", _python(flat_address(buffer, access))
+        return f"b{self.number[buffer.name]}", _python(buffer.address(access.subscripts))
 
     def operation(self, name: str, dtype: str) -> str:
         return self.bind(f"{name}_{dtype}", lambda domain: domain.operation(name, dtype))

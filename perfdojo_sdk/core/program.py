@@ -87,6 +87,10 @@ class Statement:
     def named(self, identifier: str) -> Statement:
         return Statement(self.target, self.value, self.accumulate, self.dtype, identifier, self.guard)
 
+    def with_guard(self, guard: tuple[Index, ...]) -> Statement:
+        """The same statement under another condition."""
+        return Statement(self.target, self.value, self.accumulate, self.dtype, self.id, guard)
+
     def with_parts(self, target: Access, value: Expression) -> Statement:
         """The same statement with another target and value."""
         return Statement(target, value, self.accumulate, self.dtype, self.id, self.guard)
@@ -192,6 +196,14 @@ class Buffer:
     def materialised(self) -> tuple[int, ...]:
         """Positions of the dimensions that exist in memory."""
         return tuple(k for k, d in enumerate(self.dimensions) if d.materialised)
+
+    def address(self, subscripts: tuple[Index, ...]) -> Index:
+        """The cell's number, row-major over the materialised dimensions, as a form of the levels."""
+        address, stride = Index(), 1
+        for k in reversed(self.materialised):
+            address = address.plus(subscripts[k], stride)
+            stride *= self.dimensions[k].size
+        return address
 
     @lazy
     def cells(self) -> int:

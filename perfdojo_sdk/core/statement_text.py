@@ -7,8 +7,9 @@ own, and where the two differ the statement is refused: conversions are explicit
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from perfdojo_sdk.core.dtypes import DTYPES, FLOAT_DTYPES, integer_bounds
 from perfdojo_sdk.core.errors import closest
@@ -16,6 +17,7 @@ from perfdojo_sdk.core.expression import (
     ACCUMULATIONS,
     INDEX_DTYPE,
     INFIX,
+    MAX_DEPTH,
     OPERATIONS,
     Access,
     Cast,
@@ -32,6 +34,13 @@ from perfdojo_sdk.core.tokens import Line, Token
 
 _SIGN_TO_ACCUMULATION = {sign: name for name, sign in ACCUMULATIONS.items()}
 _SIGN_TO_INFIX = {sign: (name, level) for name, (sign, level) in INFIX.items()}
+
+#: Most operations one inside the other; a sum of n terms is n - 1 of them. Everything that walks an
+#: expression may call itself that often.
+MAX_HEIGHT = 128
+
+Tree = TypeVar("Tree")
+
 _LOOSEST, _TIGHTEST = 0, max(level for _, level in INFIX.values())
 
 
@@ -46,6 +55,22 @@ class _Value:
     name: str = ""
     """An operation, or the dtype of a conversion."""
     arguments: tuple[_Value, ...] = ()
+
+
+def _operands(value: _Value) -> tuple[_Value, ...]:
+    return value.arguments
+
+
+def _dividends(form: Index) -> tuple[Index, ...]:
+    return tuple([quotient.dividend for quotient, _ in form.quotients])
+
+
+def _height(root: Tree, children: Callable[[Tree], tuple[Tree, ...]]) -> int:
+    """How many levels of ``children`` there are below ``root``, found without recursion."""
+    height, level = 0, children(root)
+    while level:
+        height, level = height + 1, tuple([child for node in level for child in children(node)])
+    return height
 
 
 class StatementParser:
@@ -70,7 +95,10 @@ class StatementParser:
             line.next += 1
         else:
             line.expect("=")
-        value = self.typed(self.infix(_LOOSEST), dtype)
+        read = self.infix(_LOOSEST)
+        if _height(read, _operands) > MAX_HEIGHT:
+            line.fail("PD-P003", f"more than {MAX_HEIGHT} operations stand one inside the other", 1)
+        value = self.typed(read, dtype)
         guard = self.guard() if line.accept("if") else ()
         return Statement(target, value, accumulate, dtype, identifier, guard)
 
@@ -140,6 +168,8 @@ class StatementParser:
                 line.next -= 1
                 line.fail("PD-P003", "a divisor is at least 1")
             form = Quotient.of(form, divisor, remainder)
+            if _height(form, _dividends) > MAX_DEPTH:
+                line.fail("PD-P003", f"more than {MAX_DEPTH} quotients stand one inside the other")
         return form
 
     def _level(self) -> int:

@@ -14,7 +14,7 @@ from enum import IntEnum
 from typing import Any, ClassVar, TypeAlias
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.errors import DojoError, MoveError, Place, closest
+from perfdojo_sdk.core.errors import MoveError, Place, closest
 from perfdojo_sdk.core.expression import Index
 from perfdojo_sdk.core.frozen import lazy
 from perfdojo_sdk.core.program import Buffer, Node, Path, Program, Scope, Statement
@@ -79,6 +79,8 @@ class Instance:
 
     statement: str
     iterators: tuple[Index, ...]
+    inlined: tuple[str, ...] = ()
+    """Old definitions whose value now stands where the old statement read what they wrote."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,37 @@ class PartialCombine:
     """A new accumulation of a partial result into the whole."""
 
 
-Origin: TypeAlias = Instance | Definition | PartialStart | PartialCombine
+@dataclass(frozen=True)
+class ScaledCombine:
+    """A new accumulation ``whole += partial * factor``: a factor that all terms of ``statement`` had.
+
+    It stands right after the scopes that it does not share with ``statement``.
+    """
+
+    statement: str
+    factors: tuple[int, ...]
+    """Which factors of the old product, counted from the left."""
+
+
+@dataclass(frozen=True)
+class Correction:
+    """A new accumulation that makes up for another centre of squares: ``whole += n * (m - c)^2``.
+
+    It stands right after the scopes that it does not share with ``statement``, the accumulation
+    of the squares; one instance corrects the ``n`` instances inside these scopes.
+    """
+
+    statement: str
+
+
+@dataclass(frozen=True)
+class Removed:
+    """An old statement, under its old id, that is gone because nothing read what it wrote."""
+
+
+Origin: TypeAlias = (
+    Instance | Definition | PartialStart | PartialCombine | ScaledCombine | Correction | Removed
+)
 
 Relation: TypeAlias = Mapping[str, Origin]
 """New statement id -> origin. An id that is absent is the old statement with the same iterators."""
@@ -433,14 +465,6 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Dropped:
-    """A move that an undo could not keep, and why."""
-
-    move: Move
-    reason: DojoError
-
-
-@dataclass(frozen=True)
 class Trace:
     """A game: the initial program and the steps played so far."""
 
@@ -474,20 +498,6 @@ class Trace:
         for move in moves:
             trace = trace.play(rules, move)
         return trace
-
-    def undo(self, rules: Rules, position: int) -> tuple[Trace, tuple[Dropped, ...]]:
-        """Take out move ``position`` (from 0) and keep every later one that still applies."""
-        if not 0 <= position < len(self.steps):
-            what = f"there is no move {position}; the trace has {len(self.steps)}"
-            raise MoveError("PD-T005", what, hint="moves count from 0")
-        trace = Trace(self.root, self.steps[:position])
-        dropped: list[Dropped] = []
-        for step in self.steps[position + 1 :]:
-            try:
-                trace = trace.play(rules, step.move)
-            except MoveError as error:
-                dropped.append(Dropped(step.move, error))
-        return trace, tuple(dropped)
 
     def as_json(self) -> dict[str, object]:
         return {

@@ -82,13 +82,21 @@ def _bounds(buffer: Buffer, occurrences: tuple[Occurrence, ...]) -> Iterator[Vio
 def guarded_bounds(form: Index, guard: tuple[Index, ...], sizes: tuple[int, ...]) -> tuple[int, int]:
     """A range of ``form`` over the iterations in which each form of ``guard`` is at least 0.
 
-    One condition is used at a time: ``form - g`` bounds the form from below, ``form + g`` from above.
+    One condition is used at a time, so many times as the form has more of its first iterator.
     """
     low, high = form.bounds(sizes)
     for condition in guard:
-        low = max(low, form.plus(condition, -1).bounds(sizes)[0])
-        high = min(high, form.plus(condition).bounds(sizes)[1])
+        times = _times(form, condition)
+        low = max(low, form.plus(condition, -times).bounds(sizes)[0])
+        high = min(high, form.plus(condition, times).bounds(sizes)[1])
     return low, high
+
+
+def _times(form: Index, condition: Index) -> int:
+    for level, coefficient in condition.terms:
+        if level in form.coefficients:
+            return max(1, abs(form.coefficients[level] // coefficient))
+    return 1
 
 
 def _order(program: Program, buffer: Buffer, occurrences: tuple[Occurrence, ...]) -> Iterator[Violation]:
@@ -241,13 +249,10 @@ def _lockstep(program: Program, scope: Scope, path: tuple[int, ...], dialect: Di
 def lane_stride(buffer: Buffer, subscripts: tuple[Index, ...], level: int) -> int | None:
     """Distance in cells between neighbouring iterations of ``level``; None when it is not the same
     for all of them (a quotient depends on the level)."""
-    stride, width = 0, 1
-    for k in reversed(buffer.materialised):
-        if subscripts[k].quotients and any(level in q.dividend.levels for q, _ in subscripts[k].quotients):
-            return None
-        stride += width * subscripts[k].coefficients.get(level, 0)
-        width *= buffer.dimensions[k].size
-    return stride
+    address = buffer.address(subscripts)
+    if any(level in quotient.dividend.levels for quotient, _ in address.quotients):
+        return None
+    return address.coefficients.get(level, 0)
 
 
 # -- values ----------------------------------------------------------------------------------------

@@ -46,6 +46,8 @@ class LocationFile(Strict):
     constant_subscripts: bool = False
     copy_out_only: bool = False
     fetch_ahead: bool = False
+    lead_bytes: int = Field(0, ge=0)
+    past_caches: bool = False
     max_bytes: int | None = None
 
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import perfdojo_sdk
-from perfdojo_sdk.codegen.c import C_TYPES
+from perfdojo_sdk.codegen.c_values import C_TYPES
 from perfdojo_sdk.codegen.names import c_name
 from perfdojo_sdk.core.errors import VerificationError
 from perfdojo_sdk.game import write_atomically

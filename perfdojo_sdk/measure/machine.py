@@ -28,7 +28,7 @@ _CPUS = Path("/sys/devices/system/cpu")
 _CPUINFO = Path("/proc/cpuinfo")
 _PROBE_TIMEOUT_S = 60.0
 #: Raise when the probe changes, so that old figures are measured again.
-_PROBE_VERSION = 3
+_PROBE_VERSION = 4
 _DEFAULT_CACHE_BYTES = 32 << 20
 
 
@@ -148,7 +148,7 @@ def calibrate(
 
     ``stream_store`` is a C expression in ``to`` and ``value`` that stores one vector past the caches;
     without one, ordinary stores stand in.
-    Read from the cache folder where they are; measured otherwise, in about two seconds.
+    Read from the cache folder where they are; measured otherwise, in about three seconds.
     UnavailableError without a working compiler or when the probe cannot run.
     """
     here, toolchain = machine(), find_toolchain()
@@ -205,8 +205,8 @@ def _load(file: Path) -> Calibration | None:
         stored["cache_read_gbs"] = tuple(float(v) for v in stored["cache_read_gbs"])
         calibration = Calibration(**stored)
         numbers = [getattr(calibration, f.name) for f in fields(calibration) if f.type == "float"]
-        sound = all(isinstance(n, (int, float)) and n > 0 for n in numbers)
-    except (OSError, ValueError, TypeError, KeyError):
+        sound = all(isinstance(n, (int, float)) and 0 < n < float("inf") for n in numbers)
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
     return calibration if sound else None
 
@@ -220,4 +220,4 @@ def _save(file: Path, calibration: Calibration) -> None:
             json.dump(asdict(calibration), out, indent=1)
         os.replace(part, file)
     except OSError:
-        return  # A read-only home costs two seconds next time, nothing else.
+        return  # A read-only home costs three seconds next time, nothing else.

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import fcntl
 import os
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measurement, RunRequest
@@ -81,11 +83,24 @@ class NativeRunner:
 @contextmanager
 def one_measurement_at_a_time() -> Iterator[None]:
     """Wait until no other process of this user times a kernel on this machine."""
-    folder = cache_folder()
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / "measuring.lock", "w") as lock:
+    lock = _lock_file()
+    try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(lock)
+
+
+def _lock_file() -> int:
+    """A file to lock: in the cache folder, or where temporary files go if that cannot be written."""
+    flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        folder = cache_folder()
+        folder.mkdir(parents=True, exist_ok=True)
+        return os.open(folder / "measuring.lock", flags, 0o600)
+    except OSError:
+        name = f"perfdojo-measuring-{os.getuid()}.lock"
+        return os.open(Path(tempfile.gettempdir(), name), flags, 0o600)
 
 
 @lru_cache

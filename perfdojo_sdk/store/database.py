@@ -13,7 +13,19 @@ from types import TracebackType
 from typing import Any
 
 from pydantic import ValidationError
-from sqlalchemy import Column, Index, Integer, MetaData, String, Table, Text, create_engine, event, insert
+from sqlalchemy import (
+    URL,
+    Column,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    create_engine,
+    event,
+    insert,
+)
 from sqlalchemy import select as sql_select
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.pool import NullPool
@@ -55,10 +67,12 @@ class Records:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError("PD-R001", f"cannot create {path.parent}", why=error.strerror or "") from error
-        self._engine = create_engine(f"sqlite:///{path}", poolclass=NullPool)
-        event.listen(self._engine, "connect", _settings)
+        # Not as text: a folder's name may hold what a URL gives a meaning.
+        self._engine = create_engine(URL.create("sqlite", database=str(path)), poolclass=NullPool)
         try:
             self._open()
+            # Only now: the settings are written into the file, which must be ours.
+            event.listen(self._engine, "connect", _settings)
         except OperationalError as error:
             raise self._unusable(error) from error
         except DBAPIError as error:

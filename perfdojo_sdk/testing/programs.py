@@ -3,9 +3,9 @@
 A program is a sequence of nests. Each nest writes one array that did not exist before, or works
 on one that did: element-wise with broadcast, shifted, reversed and transposed reads, reductions
 with the initial value in the same nest or in one before, updates in place, overlapping windows,
-overwritten temporaries; and with the whole language also selections, statements under conditions,
-padded windows, integers and quotients in subscripts. Everything that is read has been written as a
-whole before.
+overwritten temporaries, statistics of rows; and with the whole language also selections, statements
+under conditions, padded windows, integers and quotients in subscripts. Everything that is read has
+been written as a whole before.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _Writer:
 
     def write(self, statements: int) -> Program:
         nests = (self.elementwise, self.elementwise, self.reduction, self.reduction, self.update,
-                 self.window, self.scalar, self.pair, self.overwrite)  # fmt: skip
+                 self.window, self.scalar, self.pair, self.overwrite, *[self.statistic] * 3)  # fmt: skip
         if self.whole_language:
             nests += (self.conditional, self.padded, self.integer)
         while self.count < statements:
@@ -209,6 +209,22 @@ class _Writer:
         self.line(f"{size} {name}[{{0}}] = 0")
         self.line(f"{n} {k} {name}[{{0}}+{{1}}] {self.rng.choice(('+=', 'max='))} {value}", 2)
 
+    def statistic(self) -> None:
+        """Rows summed and then squares summed around a value, or a maximum and then exponentials."""
+        rng = self.rng
+        n, k = rng.choice(self.extents), rng.choice(self.extents)
+        loops = self.loops((n, k))
+        element = self.new((n, k))
+        self.line(f"{n} {k} {self.at(element, loops)} = {self.value(loops, avoid=element)}")
+        first, second = self.new((n,)), self.new((n,))
+        exponential = rng.random() < 0.5
+        start, sign = ("-inf", "max=") if exponential else ("0", "+=")
+        self.line(f"{n}\n| {first}[{{0}}] = {start}\n| {k} {first}[{{0}}] {sign} {element}[{{0}},{{1}}]")
+        difference = f"({element}[{{0}},{{1}}] - {self.read(loops[:1], avoid=second)})"
+        factor = self.read(loops[:1], avoid=second)
+        term = f"exp{difference} * {factor}" if exponential else f"{difference} * {difference}"
+        self.line(f"{n}\n| {second}[{{0}}] = 0\n| {k} {second}[{{0}}] += {term}", 4)
+
     def pair(self) -> None:
         """A temporary used inside one iteration, contracted already or not."""
         shape = self.shape(1, 2)
@@ -224,12 +240,15 @@ class _Writer:
     # -- nests of the whole language -----------------------------------------------------------
 
     def condition(self, loops: list[tuple[int, int]]) -> str:
-        """One or two conditions on the iterators; not always met, not always missed."""
+        """One or two conditions on the iterators; most of them neither always nor never hold."""
         parts = []
+        if self.rng.random() < 0.15:
+            level, n = self.rng.choice(loops)
+            return self.rng.choice((f"{{{level}}} >= {n}", f"{{{level}}} <= {n}"))
         for level, n in self.rng.sample(loops, min(len(loops), self.rng.randint(1, 2))):
             other, _ = self.rng.choice(loops)
             left = f"{{{level}}}" if self.rng.random() < 0.6 else f"{{{level}}}+{{{other}}}"
-            parts.append(f"{left} {self.rng.choice(('>=', '<='))} {self.rng.randrange(n)}")
+            parts.append(f"{left} {self.rng.choice(('>=', '<='))} {self.rng.randrange(n + 1)}")
         return " and ".join(parts)
 
     def conditional(self) -> None:

@@ -24,20 +24,32 @@ from typing import NamedTuple
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import VerificationError
-from perfdojo_sdk.core.expression import Cast, Expression, IndexValue, Literal, Read
+from perfdojo_sdk.core.expression import Cast, Expression, IndexValue, Literal, Operation, Read
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import (
+    Correction,
     Definition,
     Instance,
     Kind,
     PartialCombine,
     PartialStart,
     Relation,
+    Removed,
     Rules,
+    ScaledCombine,
     Trace,
 )
 from perfdojo_sdk.verify.flow import Mode
 from perfdojo_sdk.verify.instances import Place, ProgramSets
+from perfdojo_sdk.verify.laws import (
+    EXPONENT,
+    FACTOR,
+    SQUARES,
+    Group,
+    check_factor,
+    check_flow_of_parts,
+    check_squares,
+)
 from perfdojo_sdk.verify.races import check_races, check_written
 from perfdojo_sdk.verify.sets import Refuted, Session, isl, sample, writers
 from perfdojo_sdk.verify.tracing import Origins, Tracer
@@ -187,11 +199,58 @@ def _defined(
     return _term(name, tracer.new.by_name[name].statement.value, inner)
 
 
+def _undefined(
+    old: ProgramSets, definitions: frozenset[str], reader: str, node: Read | IndexValue
+) -> _Term:
+    """A leaf of an old statement; a read of an inlined definition becomes that definition's value."""
+    found = writers(old.seen(reader, "last")) if definitions else frozenset()
+    if not found & definitions:
+        return _leaf(reader, node)
+    if len(found) > 1:
+        raise Refuted(f"{old.reader_text(reader)}, which is only partly an inlined definition")
+    (name,) = found
+    statement = old.by_name[name].statement
+    if statement.accumulate:
+        raise Refuted(f"{old.describe(statement.id)} is no definition")
+    return _term(name, statement.value, lambda below, inner: _beneath(reader, _leaf(below, inner)))
+
+
 def _beneath(reader: str, term: _Term) -> _Term:
     """All leaves of a definition's value are reached through the ``reader`` of the definition."""
     if term.path:
         return term._replace(path=(reader, *term.path))
     return term._replace(arguments=tuple(_beneath(reader, a) for a in term.arguments))
+
+
+def _factors(term: _Term) -> list[_Term]:
+    """The factors of a product, from the left."""
+    if term.head[:2] == ("operation", "mul"):
+        return [f for a in term.arguments for f in _factors(a)]
+    return [term]
+
+
+def _rebased(new: ProgramSets, old: _Term, term: _Term) -> list[tuple[_Term, _Term]]:
+    """(x, x') and (m, m') where old is exp(x - m) and term is exp(x' - q) * exp(q - m')."""
+    if term.head[:2] != ("operation", "mul"):
+        return []
+    differences = [t.arguments[0] for t in (old, *term.arguments) if t.head[:2] == ("operation", "exp")]
+    if len(differences) != 3 or any(d.head[:2] != ("operation", "sub") for d in differences):
+        return []
+    before, first, second = differences
+    middle = [first.arguments[1], second.arguments[0]]
+    if any(len(t.path) != 1 for t in middle):
+        return []
+    # Reads of one element by one instance.
+    left, right = (new.leaf(t.path[0]) for t in middle)
+    same = left == right and middle[0].path[0].rpartition("_")[0] == middle[1].path[0].rpartition("_")[0]
+    if not same:
+        return []
+    return [(before.arguments[0], first.arguments[0]), (before.arguments[1], second.arguments[1])]
+
+
+def _scales(value: Expression) -> bool:
+    """Whether the value is an element times something."""
+    return isinstance(value, Operation) and value.name == "mul" and isinstance(value.arguments[0], Read)
 
 
 # -- one step --------------------------------------------------------------------------------------
@@ -203,7 +262,8 @@ class _Step:
     def __init__(self, origins: Origins, kind: Kind, laws: frozenset[str]) -> None:
         self.origins, self.kind, self.laws = origins, kind, laws
         self.session, self.old, self.new = origins.session, origins.old, origins.new
-        in_parts = any(isinstance(o, (PartialStart, PartialCombine)) for o in origins.relation.values())
+        parts = (PartialStart, PartialCombine, ScaledCombine, Correction)
+        in_parts = any(isinstance(o, parts) for o in origins.relation.values())
         # A move that uses a law may re-associate as well, but only by partial results of its own.
         self.ordered = kind is not Kind.REASSOCIATES and not (kind > Kind.REASSOCIATES and in_parts)
 
@@ -246,6 +306,9 @@ class _Step:
     def _check_origins(self) -> None:
         for statement, origin in self.origins.relation.items():
             place = self.new.places.get(statement)
+            if isinstance(origin, Removed):
+                self._check_removed(statement)
+                continue
             if place is None:
                 raise Refuted(f"the relation names {statement}, which the new program does not have")
             node = place.statement
@@ -253,17 +316,34 @@ class _Step:
                 Definition: node.accumulate is None,
                 PartialStart: node.accumulate is None and isinstance(node.value, Literal),
                 PartialCombine: node.accumulate is not None and isinstance(node.value, Read),
+                ScaledCombine: node.accumulate == "add" and _scales(node.value),
+                Correction: node.accumulate == "add",
                 Instance: True,
             }
             if not shape[type(origin)]:
                 raise Refuted(f"{self.new.describe(statement)} is no {type(origin).__name__}")
-            if self.ordered and isinstance(origin, (PartialStart, PartialCombine)):
+            if self.ordered and isinstance(origin, (PartialStart, PartialCombine, ScaledCombine, Correction)):
                 raise Refuted(
                     f"{self.new.describe(statement)} makes partial results, and the move is {self.kind.label}"
                 )
 
+    def _check_removed(self, statement: str) -> None:
+        """What is gone was read by nobody but what is gone too."""
+        if statement in self.new.places or statement not in self.old.places:
+            raise Refuted(f"{statement} is said to be removed and is not")
+        name = self.old.places[statement].name
+        for reader in self.old.flow_of:
+            owner = self.old.by_name.get(reader.rpartition("_")[0])
+            if owner and isinstance(self.origins.relation.get(owner.statement.id), Removed):
+                continue
+            if any(name in writers(self.old.seen(reader, mode)) for mode in ("last", "terms")):
+                raise Refuted(f"{self.old.reader_text(reader)}, which {self.old.describe(statement)} wrote")
+
     def _check_instances(self) -> None:
-        claims: dict[str, list[Place]] = {statement: [] for statement in self.old.places}
+        relation = self.origins.relation
+        claims: dict[str, list[Place]] = {
+            statement: [] for statement in self.old.places if not isinstance(relation.get(statement), Removed)
+        }
         for name, origin in self.origins.instances.items():
             place = self.new.by_name[name]
             described = self.new.describe(place.statement.id)
@@ -296,8 +376,13 @@ class _Step:
 
     # -- equal expressions ---------------------------------------------------------------------------
 
-    def _pairs(self, tracer: Tracer) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Old reader, and the new readers to follow to the same value."""
+    def _pairs(self, tracer: Tracer) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+        """Old readers, and the new readers to follow to the same value."""
+        fixes = {
+            origin.statement: (self.new.places[statement], origin)
+            for statement, origin in self.origins.relation.items()
+            if isinstance(origin, (Correction, ScaledCombine))
+        }
         for name, origin in self.origins.instances.items():
             place, old = self.new.by_name[name], self.old.places[origin.statement]
             described, was = self.new.describe(place.statement.id), self.old.describe(origin.statement)
@@ -305,21 +390,62 @@ class _Step:
                 raise Refuted(f"{described} accumulates another way than {was}")
             if place.statement.dtype != old.statement.dtype:
                 raise Refuted(f"{described} has another dtype than {was}")
-            before = _term(old.name, old.statement.value, _leaf)
+            if place.statement.id in fixes:
+                fix, law = fixes.pop(place.statement.id)
+                if isinstance(law, Correction):
+                    self._need(SQUARES, described)
+                    yield from check_squares(tracer, old, place, fix)
+                else:
+                    self._need(FACTOR, described)
+                    yield from self._factored(tracer, old, place, fix, law.factors)
+                continue
+            inlined = frozenset(self.old.places[d].name for d in origin.inlined if d in self.old.places)
+            before = _term(old.name, old.statement.value, partial(_undefined, self.old, inlined))
             after = _term(name, place.statement.value, partial(_defined, tracer))
             found = list(self._match(before, after))
             if None in found:
                 raise Refuted(f"{described} computes another value than {was}")
             yield from (pair for pair in found if pair is not None)
         for array in self.new.program.outputs:
-            yield f"F_{array}", (f"F_{array}",)
+            yield (f"F_{array}",), (f"F_{array}",)
+        for statement, (fix, _) in fixes.items():
+            raise Refuted(f"{self.new.describe(fix.statement.id)} corrects {statement}, which is not there")
 
-    def _match(self, old: _Term, new: _Term) -> Iterator[tuple[str, tuple[str, ...]] | None]:
+    def _factored(
+        self, tracer: Tracer, old: Place, place: Place, combine: Place, moved: tuple[int, ...]
+    ) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+        """Pairs of readers of the factors that stayed; those that moved behind the sum are compared."""
+        group = Group(tracer, place, combine)
+        check_flow_of_parts(group)
+        before = _factors(_term(old.name, old.statement.value, _leaf))
+        kept = [term for k, term in enumerate(before) if k not in moved]
+        gone = [term for k, term in enumerate(before) if k in moved]
+        after = _factors(_term(place.name, place.statement.value, partial(_defined, tracer)))
+        scale = _factors(_term(combine.name, combine.statement.value, _leaf).arguments[1])
+        found = [pair for a, b in zip(kept, after, strict=False) for pair in self._match(a, b)]
+        scaled = [pair for a, b in zip(gone, scale, strict=False) for pair in self._match(a, b)]
+        if None in (*found, *scaled) or (len(kept), len(gone)) != (len(after), len(scale)):
+            raise Refuted(f"{self.new.describe(place.statement.id)} and its factor are another product")
+        for one, other in filter(None, scaled):
+            check_factor(group, one[0], other[0])
+        yield from filter(None, found)
+
+    def _need(self, law: str, described: str) -> None:
+        if law not in self.laws:
+            raise Refuted(f"{described} needs a law that was not declared: {law}")
+
+    def _match(
+        self, old: _Term, new: _Term
+    ) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]] | None]:
         """Pairs of leaves; None where the terms differ."""
         if old.head == new.head and len(old.arguments) == len(new.arguments):
             if old.path:
-                yield old.path[0], new.path
+                yield old.path, new.path
             for a, b in zip(old.arguments, new.arguments, strict=True):
+                yield from self._match(a, b)
+            return
+        if EXPONENT in self.laws and (parts := _rebased(self.new, old, new)):
+            for a, b in parts:
                 yield from self._match(a, b)
             return
         divides = old.head[:2] == ("operation", "div") and new.head == ("operation", "mul", old.head[2])

@@ -30,17 +30,25 @@ from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, integer_bounds, wrap
 from perfdojo_sdk.core.errors import ProgramError, VerificationError, closest
 from perfdojo_sdk.core.interpreter import FORWARD, Interpreter, Schedule, schedules, unravel
 from perfdojo_sdk.core.program import Program
-from perfdojo_sdk.core.transformation import Trace
+from perfdojo_sdk.core.transformation import Step, Trace
 
 #: A safe prime: (PRIME - 1) / 2 is prime too.
 PRIME = 4611686018427377339
+#: The exponents of the squares modulo PRIME are residues modulo this prime.
+EXPONENTS = (PRIME - 1) // 2
 
 RECIPROCAL = "x/y = x*(1/y)"
 IDEMPOTENT_MAX = "max(x,x) = x"
 IDEMPOTENT_MIN = "min(x,x) = x"
+EXPONENT = "exp(a)*exp(b) = exp(a+b)"
+FACTOR = "a*c + b*c = (a+b)*c"
+SQUARES = "sum((x-c)^2) = sum((x-m)^2) + n*(m-c)^2"
+
+#: Laws that rounding breaks and every model has.
+RING_LAWS = (FACTOR, SQUARES)
 
 #: The laws that a model can be asked to satisfy beyond those that always hold.
-LAWS = (RECIPROCAL, IDEMPOTENT_MAX, IDEMPOTENT_MIN)
+LAWS = (RECIPROCAL, IDEMPOTENT_MAX, IDEMPOTENT_MIN, EXPONENT, *RING_LAWS)
 
 
 class OutsideModel(ProgramError):
@@ -87,45 +95,48 @@ def _outside(name: str, *operands: Element) -> NoReturn:
     raise OutsideModel("PD-V005", what, hint=hint)
 
 
-# The operands are residues almost always, so an infinity pays for being noticed.
+def _ring(modulus: int) -> Mapping[str, Callable[..., Element]]:
+    """Residues. The operands are residues almost always, so an infinity pays for being noticed."""
 
+    def add(a: Any, b: Any) -> Element:
+        try:
+            return (a + b) % modulus  # type: ignore[no-any-return]
+        except TypeError:
+            _outside("add", a, b)
 
-def _add(a: Any, b: Any) -> Element:
-    try:
-        return (a + b) % PRIME  # type: ignore[no-any-return]
-    except TypeError:
-        _outside("add", a, b)
+    def sub(a: Any, b: Any) -> Element:
+        try:
+            return (a - b) % modulus  # type: ignore[no-any-return]
+        except TypeError:
+            return a if isinstance(a, Infinity) and not isinstance(b, Infinity) else _outside("sub", a, b)
 
+    def mul(a: Any, b: Any) -> Element:
+        try:
+            return (a * b) % modulus  # type: ignore[no-any-return]
+        except TypeError:
+            _outside("mul", a, b)
 
-def _sub(a: Any, b: Any) -> Element:
-    try:
-        return (a - b) % PRIME  # type: ignore[no-any-return]
-    except TypeError:
-        return a if isinstance(a, Infinity) and not isinstance(b, Infinity) else _outside("sub", a, b)
+    def neg(a: Any) -> Element:
+        return _outside("neg", a) if isinstance(a, Infinity) else sub(Constant(0), a)
 
-
-def _mul(a: Any, b: Any) -> Element:
-    try:
-        return (a * b) % PRIME  # type: ignore[no-any-return]
-    except TypeError:
-        _outside("mul", a, b)
-
-
-def _neg(a: Any) -> Element:
-    return _outside("neg", a) if isinstance(a, Infinity) else _sub(Constant(0), a)
+    return {"add": add, "sub": sub, "mul": mul, "neg": neg}
 
 
 @lru_cache(maxsize=1024)
-def _inverse(a: int) -> Constant:
-    return Constant(pow(a, -1, PRIME))
+def _inverse(a: int, modulus: int) -> Constant:
+    return Constant(pow(a, -1, modulus))
 
 
 _CONSTANT = {Constant}
-_RING: Mapping[str, Callable[..., Element]] = {"add": _add, "sub": _sub, "mul": _mul, "neg": _neg}
 
 
 class RandomModel:
-    """One random algebraic model: a domain of the interpreter, fixed by seed and laws."""
+    """One random algebraic model: a domain of the interpreter, fixed by seed and laws.
+
+    Elements are residues modulo PRIME. Where exp turns sums into products, they are residues modulo
+    PRIME * EXPONENTS, that is pairs: exp takes the second part to a power modulo PRIME, and only the
+    first part of a result counts.
+    """
 
     def __init__(self, seed: int, laws: Iterable[str] = ()) -> None:
         """:class:`VerificationError` (PD-V006) for a law that no model is known for."""
@@ -133,6 +144,12 @@ class RandomModel:
         for law in sorted(self.laws.difference(LAWS)):
             what = f"no random model for the law {law!r}"
             raise VerificationError("PD-V006", what, hint=closest(law, list(LAWS)))
+        self.modulus = PRIME * EXPONENTS if EXPONENT in self.laws else PRIME
+        self.ring = _ring(self.modulus)
+
+    def significant(self, value: Element) -> Element:
+        """The part of a float that two equal results agree in."""
+        return value if isinstance(value, Infinity) or value < PRIME else value % PRIME
 
     # -- the domain
 
@@ -142,11 +159,11 @@ class RandomModel:
         if value in (float("-inf"), float("inf")):
             return Infinity.NEGATIVE if value < 0 else Infinity.POSITIVE
         exact = Fraction(value)
-        return Constant(exact.numerator * _inverse(exact.denominator) % PRIME)
+        return Constant(exact.numerator * _inverse(exact.denominator, self.modulus) % self.modulus)
 
     def index_value(self, dtype: str) -> Callable[[int], Element]:
         if dtype in FLOAT_DTYPES:
-            return lambda value: Constant(value % PRIME)
+            return lambda value: Constant(value % self.modulus)
         return lambda value: wrap(value, dtype)
 
     def operation(self, name: str, dtype: str) -> Callable[..., Element]:
@@ -155,8 +172,8 @@ class RandomModel:
         if name in COMPARISONS:
             compared = self.opaque(f"{name} {dtype}")
             return lambda a, b: compared(a, b) & 1
-        if name in _RING:
-            return _RING[name]
+        if name in self.ring:
+            return self.ring[name]
         if name == "div":
             return self._division(dtype)
         if name in ("max", "min"):
@@ -173,7 +190,7 @@ class RandomModel:
                 return lambda value: rounding(value) & 1
             return rounding if target in FLOAT_DTYPES else lambda value: wrap(rounding(value), target)
         if target in FLOAT_DTYPES:
-            return lambda value: value % PRIME
+            return lambda value: value % self.modulus
         return lambda value: wrap(value, target)
 
     # -- functions
@@ -187,8 +204,8 @@ class RandomModel:
             if Infinity in kinds:
                 _outside(name.split()[0], *arguments)
             state = start.copy()
-            state.update(repr(arguments).encode())
-            value = int.from_bytes(state.digest(), "little") % PRIME
+            state.update(repr([a % PRIME for a in arguments]).encode())  # type: ignore[operator]
+            value = int.from_bytes(state.digest(), "little") % self.modulus
             return Constant(value) if kinds == _CONSTANT else value
 
         return function
@@ -196,12 +213,12 @@ class RandomModel:
     def _division(self, dtype: str) -> Callable[[Element, Element], Element]:
         opaque = self.opaque(f"div {dtype}")
         reciprocal = self.opaque(f"reciprocal {dtype}")
-        by_reciprocal = RECIPROCAL in self.laws
+        by_reciprocal, mul, modulus = RECIPROCAL in self.laws, self.ring["mul"], self.modulus
 
         def divide(a: Element, b: Element) -> Element:
             if type(b) is Constant and b:
-                return _mul(a, _inverse(b))
-            return _mul(a, reciprocal(b)) if by_reciprocal else opaque(a, b)
+                return mul(a, _inverse(b, modulus))
+            return mul(a, reciprocal(b)) if by_reciprocal else opaque(a, b)
 
         return divide
 
@@ -211,12 +228,22 @@ class RandomModel:
         def exp(a: Element) -> Element:
             return Constant(0) if a is Infinity.NEGATIVE else opaque(a)
 
-        return exp
+        def power(a: Element) -> Element:
+            """``base**a`` modulo PRIME, and anything modulo EXPONENTS, put together (Chinese remainders)."""
+            if isinstance(a, Infinity):
+                return exp(a)
+            first, second = pow(base, a % EXPONENTS, PRIME), int(opaque(a)) % EXPONENTS  # type: ignore[arg-type]
+            value = second + EXPONENTS * ((first - second) * inverse % PRIME)
+            return Constant(value) if type(a) is Constant else int(value)
+
+        base, inverse = pow(int(opaque(Constant(1))), 2, PRIME), pow(EXPONENTS, -1, PRIME)  # type: ignore[arg-type]
+        return power if EXPONENT in self.laws else exp
 
     def _extremum(self, name: str) -> Callable[[Element, Element], Element]:
         """``e + u + v + k*u*v`` with u = a - e, v = b - e: multiplication in disguise."""
         identity = Infinity.NEGATIVE if name == "max" else Infinity.POSITIVE
-        opaque = self.opaque(name)
+        opaque, modulus, significant = self.opaque(name), self.modulus, self.significant
+        extreme = max if name == "max" else min
         e, k = opaque(Constant(0)), opaque(Constant(1)) or Constant(1)
 
         def other(a: Element, b: Element) -> Element:
@@ -227,12 +254,12 @@ class RandomModel:
                 u, v = a - e, b - e
             except TypeError:
                 return other(a, b)
-            return (u + v + u * v * k + e) % PRIME  # type: ignore[no-any-return]
+            return (u + v + u * v * k + e) % modulus  # type: ignore[no-any-return]
 
         def choose(a: Element, b: Element) -> Element:
             if isinstance(a, Infinity) or isinstance(b, Infinity):
                 return other(a, b)
-            chosen = max(a, b) if name == "max" else min(a, b)
+            chosen = extreme(a, b, key=significant)
             return Constant(chosen) if type(a) is type(b) is Constant else int(chosen)
 
         return choose if f"{name}(x,x) = x" in self.laws else combine
@@ -246,7 +273,7 @@ class RandomModel:
             buffer, source = program.buffer_of[name], random.Random(f"{self.seed} {name}")
             cells = range(buffer.cells)
             if buffer.dtype in FLOAT_DTYPES:
-                given[name] = [source.getrandbits(62) % PRIME for _ in cells]
+                given[name] = [source.getrandbits(128) % self.modulus for _ in cells]
             else:
                 low, high = integer_bounds(buffer.dtype)
                 given[name] = [source.randint(low, high) for _ in cells]
@@ -354,7 +381,7 @@ def _compare(
             except ProgramError as error:
                 problem = f"the transformed program ({schedule.text} schedule): {error.what}"
                 return ExactReport(False, count, names, problem=problem)
-            mismatch = _mismatch(program, expected, found, schedule, model.seed)
+            mismatch = _mismatch(program, expected, found, schedule, model)
             if mismatch:
                 return ExactReport(False, count, names, mismatch, mismatch.text)
     return ExactReport(True, models, names)
@@ -365,13 +392,14 @@ def _mismatch(
     expected: Mapping[str, list[Element]],
     found: Mapping[str, list[Element]],
     schedule: Schedule,
-    seed: int,
+    model: RandomModel,
 ) -> Mismatch | None:
     for output in program.outputs:
+        floats = program.buffer_of[output].dtype in FLOAT_DTYPES
         for cell, (a, b) in enumerate(zip(expected[output], found[output], strict=True)):
-            if a != b:
+            if a != b and not (floats and model.significant(a) == model.significant(b)):
                 index = unravel(cell, program.buffer_of[output].shape)
-                return Mismatch(output, index, schedule, seed)
+                return Mismatch(output, index, schedule, model.seed)
     return None
 
 
@@ -393,6 +421,20 @@ class ExactTraceReport:
             if not step.ok:
                 return f"step {number}: {step.problem}"
         return "" if self.end.ok else f"end against root: {self.end.problem}"
+
+
+class ExactWalk:
+    """Leg 1 beside a game that is being played: a program is run once, as the end of one move and the
+    start of the next."""
+
+    def __init__(self, root: Program, dialect: Dialect = CORE_DIALECT) -> None:
+        self._last, self._dialect = _Subject(root, dialect), dialect
+
+    def check(self, step: Step, seed: int = 0, models: int = 1) -> ExactReport:
+        """Compare a step with the program that the last one left; the walk goes on from its end."""
+        before = self._last if self._last.program is step.before else _Subject(step.before, self._dialect)
+        self._last = _Subject(step.after, self._dialect)
+        return _compare(before, self._last, step.legal.laws, seed, models)
 
 
 def verify_exact_trace(

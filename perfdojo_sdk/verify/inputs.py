@@ -1,7 +1,8 @@
 """Inputs that make a kernel show its faults: one drawing per class.
 
 Plain numbers, sums that cancel, magnitudes near overflow, denormals, scattered infinities, NaNs
-and zeros, and small integers on which additions and multiplications are exact in any order.
+and zeros, and small integers on which additions and multiplications are exact in any order. Arrays of
+integers hold small numbers, or in the classes of extremes their dtype's whole range.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, bits, integer_bounds
 from perfdojo_sdk.core.expression import Expression, IndexValue, Literal, Operation, Read
 from perfdojo_sdk.core.program import Program, Statement
 
@@ -35,15 +37,34 @@ def draw(name: str, program: Program, seed: int, largest: int = 1) -> dict[str, 
     rng = np.random.default_rng([seed, *name.encode()])
     drawn = {}
     for array in program.inputs:
-        shape = program.buffer_of[array].shape
+        shape, dtype = program.buffer_of[array].shape, program.buffer_of[array].dtype
+        if dtype not in FLOAT_DTYPES:
+            drawn[array] = _whole_numbers(rng, shape, dtype, name)
+            continue
         if name in ("random", INTEGERS):
             values = _random(rng, shape) if name == "random" else _integers(rng, shape, largest)
         else:
             # Of a large array, a block of rows is drawn and repeated: drawing would cost more than
             # everything that is done with it.
             values = np.resize(_DRAWINGS[name](rng, _block(shape)), shape)
-        drawn[array] = values.astype(np.float32, copy=False)
+        drawn[array] = values.astype(_FLOAT_TYPES[dtype], copy=False)
     return drawn
+
+
+_FLOAT_TYPES = {"f32": np.float32, "f64": np.float64}
+_WHOLE_TYPES = {"i": "int", "u": "uint"}
+
+
+def _whole_numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: str, name: str) -> Array:
+    """No zeros, since a program may divide by them; of bool, both values."""
+    low, high = integer_bounds(dtype)
+    if dtype == "bool":
+        return rng.integers(0, 2, shape, dtype=np.uint8)
+    if name not in ("huge", "special"):
+        low, high = max(low, -100), min(high, 100)
+    kind = np.dtype(f"{_WHOLE_TYPES[dtype[0]]}{bits(dtype)}")
+    values = rng.integers(low, high, shape, dtype=kind, endpoint=True)
+    return np.where(values == 0, kind.type(1), values)
 
 
 def _block(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -112,6 +133,8 @@ def integer_range(program: Program) -> tuple[int, str]:
     for _, node in program.walk():
         if isinstance(node, Statement) and (why := _not_polynomial(node.value)):
             return 0, why
+    if other := {b.dtype for b in program.buffers} - {"f32"}:
+        return 0, f"it uses {', '.join(sorted(other))}"
     for largest in _RANGES:
         if _magnitude(program, largest) < EXACT_INTEGERS:
             return largest, ""

@@ -216,8 +216,12 @@ class ProgramSets:
         statement = self.by_name[name].statement
         if leaf == "t":
             return f"{self.describe(statement.id)} adds onto {statement.target.text}"
-        node = list(expression_leaves(statement.value))[int(leaf)]
-        return f"{self.describe(statement.id)} reads {node.text}"
+        return f"{self.describe(statement.id)} reads {self.leaf(reader).text}"
+
+    def leaf(self, reader: str) -> Read | IndexValue:
+        """The leaf of an expression that a reader's name stands for."""
+        name, _, number = reader.rpartition("_")
+        return list(expression_leaves(self.by_name[name].statement.value))[int(number)]
 
 
 def _accumulates(touches: tuple[Touch, ...], statement: Statement) -> str | None:

@@ -277,16 +277,23 @@ class _References:
             source = reference(
                 program, kind, self.accuracy, self.dialect, batch=batch, rows=rows, any_order=rows > 0
             )
-            self.compiled[key] = _compiled(source.symbol, source.inputs, source.outputs, source.code)
+            support = tuple(sorted(source.support.items()))
+            self.compiled[key] = _compiled(source.symbol, source.inputs, source.outputs, source.code, support)
         return self.compiled[key]
 
 
 @lru_cache(64)
 def _compiled(
-    symbol: str, inputs: tuple[ArraySpec, ...], outputs: tuple[ArraySpec, ...], code: str
+    symbol: str,
+    inputs: tuple[ArraySpec, ...],
+    outputs: tuple[ArraySpec, ...],
+    code: str,
+    support: tuple[tuple[str, str], ...],
 ) -> Artifact:
     """A reference, compiled once for all the candidates that are compared with it."""
-    made = NativeRunner(_REFERENCE_FLAGS).compile(KernelSource(symbol, inputs, outputs, code))
+    made = NativeRunner(_REFERENCE_FLAGS).compile(
+        KernelSource(symbol, inputs, outputs, code, support=dict(support))
+    )
     if isinstance(made, Failure):
         raise VerificationError("PD-V021", "the float64 reference does not compile", why=made.detail)
     return made
@@ -325,9 +332,15 @@ def _equal(got: Array, expected: _Expected, _: bool) -> tuple[float, Array]:
 def _near(got: Array, expected: _Expected, nan_may_differ: bool) -> tuple[float, Array]:
     """Largest error over its bound, and which elements are wrong."""
     value = expected.value
-    # The references themselves round, 2^-29 of what the kernel may.
+    if not np.issubdtype(got.dtype, np.floating):
+        # Integers are exact, unless a float decided about them that was not certain.
+        wrong = (expected.bound == 0) & (got.astype(np.int64) != value)
+        return float(wrong.any()), wrong
+    # The references themselves round: in double, 2^-29 of what a kernel of f32 may. The bound of f64
+    # takes its own rounding into account.
+    slack = 2.0**-45 if got.dtype == np.float32 else 0.0
     with np.errstate(all="ignore"):
-        bound = expected.bound * (1 + 1e-6) + np.abs(value) * 2.0**-45
+        bound = expected.bound * (1 + 1e-6) + np.abs(value) * slack
         distance = np.abs(got.astype(np.float64) - value)
     numbers = np.isfinite(expected.bound) & np.isfinite(value) & np.isfinite(expected.own_value)
     wrong = numbers & ~(distance <= bound)
@@ -344,7 +357,7 @@ def _class_allowed(got: Array, expected: _Expected, at: Array, nan_may_differ: b
 
     def kind(array: Array) -> Array:
         with np.errstate(over="ignore", invalid="ignore"):
-            picked = array.reshape(-1)[at].astype(np.float32)
+            picked = array.reshape(-1)[at].astype(got.dtype)
             return np.where(np.isnan(picked), 2, np.where(np.isinf(picked), np.sign(picked), 0)).astype(
                 np.int8
             )

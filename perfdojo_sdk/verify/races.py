@@ -15,7 +15,7 @@ def check_written(sets: ProgramSets) -> None:
     """:class:`Refuted` where a statement or the caller reads a cell that nothing wrote before."""
     for flow in sets.flows.values():
         if not flow.unwritten.is_empty():
-            point = flow.unwritten.sample_point()
+            point = flow.unwritten.lexmin().sample_point()
             reader = sets.reader_text(tuple_name(point))
             raise Refuted(f"{reader} at {coordinates(point)}: nothing was written there before")
 

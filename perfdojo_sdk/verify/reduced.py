@@ -148,7 +148,7 @@ class _Groups:
 
 def _replayed(reduced: Trace, trace: Trace, rules: Rules, extent: Extent, size: int) -> Trace | None:
     """``reduced`` with one more extent set to ``size``; None where that is another game."""
-    root = _resized(reduced.root, extent, size)
+    root = resized(reduced.root, extent, size)
     if next(violations(root, rules.dialect), None) is not None:
         return None
     try:
@@ -170,7 +170,8 @@ def _skeleton(program: Program) -> list[tuple[object, ...]]:
     ]
 
 
-def _resized(root: Program, extent: Extent, size: int) -> Program:
+def resized(root: Program, extent: Extent, size: int) -> Program:
+    """``root`` with every place of an extent set to ``size``."""
     def storage(buffer: Buffer) -> Buffer:
         kept = enumerate(buffer.dimensions)
         shrunk = [replace(d, size=size) if (buffer.name, k) in extent.places else d for k, d in kept]

@@ -1,32 +1,66 @@
 """A second opinion in C: programs run literally, in a number type that knows more than a float.
 
 The emitter here shares nothing with the one that makes kernels: scopes are plain loops in order,
-buffers are flat arrays, every operation is a function of one type ``num``. What a ``num`` is
-comes from a prelude. ``WIDE`` computes the meaning: the value in double, and beside it what plain
-single precision gives. ``BOUNDED`` adds a bound on the distance between the exact value and what
-any legal compilation of the same order may compute, contracted to fused multiply-adds or not.
+buffers are flat arrays, every operation is a function of one type for each dtype (``num_f32``,
+``num_f64``; ``whole`` for integers and bool). What such a number is comes from a header of
+``include/``. ``WIDE`` computes the meaning: the value in a wider type, and beside it what plain
+arithmetic of the dtype gives. ``BOUNDED`` adds a bound on the distance between the exact value and
+what any legal compilation of the same order may compute, contracted to fused multiply-adds or not.
 
 The bound is the running error bound of the textbooks (Higham, Accuracy and Stability of Numerical
-Algorithms, section 3.3): an operation adds ``u |result|``, u = 2^-24, half of the smallest
-denormal where it may underflow, and passes its arguments' errors on.
+Algorithms, section 3.3): an operation adds ``u |result|``, u = 2^-24 for f32, half of the smallest
+denormal where it may underflow, and passes its arguments' errors on. A bound of 0 says that the value
+is certain, which an infinity or a NaN can be, too. An infinite bound says that the computation may
+overflow, lose its sign or turn into a NaN, so that only classes can be compared; for an integer, that
+it was made from a float whose error may have changed it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from importlib import resources
 from math import prod
 
 from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, integer_bounds
 from perfdojo_sdk.core.errors import VerificationError
-from perfdojo_sdk.core.expression import Access, Expression, Index, IndexValue, Literal, Operation, Read
-from perfdojo_sdk.core.program import Buffer, Node, Program, Scope, Statement
+from perfdojo_sdk.core.expression import (
+    OPERATIONS,
+    Access,
+    Cast,
+    Expression,
+    Index,
+    IndexValue,
+    Literal,
+    Operation,
+    Read,
+)
+from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.hookspecs.types import ArraySpec, KernelSource
-from perfdojo_sdk.verify.reference_types import BOUNDED, PRELUDES, WIDE
-
-__all__ = ["BOUNDED", "WIDE", "Rows", "outermost_rows", "reference"]
 
 SYMBOL = "pd_reference"
+WIDE, BOUNDED = "wide", "bounded"
+
+_FLOATS: Mapping[str, Mapping[str, str]] = {
+    "f32": {
+        "F": "float", "W": "double", "WIDE_(name)": "name", "FLAT_(name)": "name##f", "F_MAX": "FLT_MAX",
+        "W_MAX": "DBL_MAX", "U": "0x1p-24", "ETA": "0x1p-150", "EXACT_INTEGERS": "0x1p24", "BITS": "uint32_t",
+    },
+    # Where long double is no wider than double, the value rounds as much as the kernel does.
+    "f64": {
+        "F": "double", "W": "long double", "WIDE_(name)": "name##l", "FLAT_(name)": "name",
+        "F_MAX": "DBL_MAX", "W_MAX": "LDBL_MAX", "ETA": "0x1p-1075L",
+        "U": "(LDBL_MANT_DIG > 53 ? 0x1p-53L : 0x1p-52L)",
+        "EXACT_INTEGERS": "0x1p53", "BITS": "uint64_t",
+    },
+}  # fmt: skip
+_FUNCTIONS = ("exp", "log", "tanh", "erf")
+
+_C_TYPES: Mapping[str, str] = {
+    "f64": "double", "f32": "float", "i64": "int64_t", "i32": "int32_t", "i16": "int16_t", "i8": "int8_t",
+    "u32": "uint32_t", "u16": "uint16_t", "u8": "uint8_t", "bool": "uint8_t",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -75,9 +109,9 @@ def reference(
     Every array has ``batch`` as its first dimension: so many runs in one call. Inputs are those
     of the program; with ``rows`` also ``pd_rows`` (i32): so many of the outermost iterations,
     ascending, are run, and outputs hold these rows only (ValueError if rows depend on each
-    other). Outputs are, for each output ``y``, ``y_v`` (f64) and ``y_f`` (f32, plain single
-    precision), with BOUNDED also ``y_e`` (f32, rounded up); and ``pd_peak``, the largest finite
-    value ever stored. ``accuracy`` gives a function's error in ulp, 0.5 if absent. With
+    other). Outputs are, for each output ``y``, ``y_v`` (f64; i64 for integers) and ``y_f`` (plain
+    arithmetic of its dtype), with BOUNDED also ``y_e`` (rounded up); and ``pd_peak``, the largest
+    finite value ever stored. ``accuracy`` gives a function's error in ulp, 0.5 if absent. With
     ``any_order`` the bound holds for every order of every reduction.
     """
     return _Emitter(program, kind, accuracy, dialect, batch, rows, any_order).source()
@@ -100,17 +134,19 @@ class _Emitter:
         if rows and not self.split:
             raise ValueError(f"the rows of {program.name} depend on each other")
         self.summed = _summed_buffers(program) if any_order else {}
-        if unsupported := {b.dtype for b in program.buffers} - {"f32"}:
+        if unsupported := {b.dtype for b in program.buffers} - _C_TYPES.keys():
+            known = ", ".join(_C_TYPES)
             raise VerificationError(
                 "PD-V020",
-                f"{program.name} uses {', '.join(sorted(unsupported))}, the numeric check knows f32",
+                f"{program.name} uses {', '.join(sorted(unsupported))}, the numeric check knows {known}",
             )
 
     # -- the interface ---------------------------------------------------------------------
 
     def source(self) -> KernelSource:
         shapes = {a: b.shape for a, b in self.program.buffer_of.items()}
-        inputs = [ArraySpec(name, shapes[name], "f32") for name in self.program.inputs]
+        dtypes = {a: b.dtype for a, b in self.program.buffer_of.items()}
+        inputs = [ArraySpec(name, shapes[name], dtypes[name]) for name in self.program.inputs]
         if self.rows:
             inputs.append(ArraySpec("pd_rows", (self.rows,), "i32"))
         outputs = []
@@ -118,36 +154,55 @@ class _Emitter:
             shape = list(shapes[name])
             if self.split:
                 shape[self.split.dimension[name]] = self.rows
-            outputs += [ArraySpec(f"{name}_{part}", tuple(shape), dtype) for part, dtype in self.parts()]
+            parts = self.parts(dtypes[name])
+            outputs += [ArraySpec(f"{name}_{part}", tuple(shape), dtype) for part, dtype in parts]
         outputs.append(ArraySpec("pd_peak", (), "f64"))
         code = "\n".join(self.file(inputs, outputs)) + "\n"
-        return KernelSource(SYMBOL, self.batched(inputs), self.batched(outputs), code)
+        return KernelSource(SYMBOL, self.batched(inputs), self.batched(outputs), code, support=_headers())
 
     def batched(self, specs: list[ArraySpec]) -> tuple[ArraySpec, ...]:
         return tuple(replace(s, shape=(self.batch, *s.shape)) for s in specs)
 
-    def parts(self) -> list[tuple[str, str]]:
-        return [("v", "f64"), ("f", "f32")] + ([("e", "f32")] if self.kind == BOUNDED else [])
+    def parts(self, dtype: str) -> list[tuple[str, str]]:
+        """Suffix and dtype of the arrays that stand for one output."""
+        plain = dtype if dtype in FLOAT_DTYPES else "i64"
+        found = [("v", "f64" if dtype in FLOAT_DTYPES else "i64"), ("f", plain)]
+        bound = [("e", dtype if dtype in FLOAT_DTYPES else "f32")]
+        return found + (bound if self.kind == BOUNDED else [])
+
+    def prelude(self) -> Iterator[str]:
+        """The number types of the dtypes that the program uses."""
+        yield '#include "reference_whole.h"'
+        used = {b.dtype for b in self.program.buffers} | _cast_dtypes(self.program)
+        for dtype in sorted(used & _FLOATS.keys()):
+            macros = {"DTYPE": dtype, **_FLOATS[dtype]}
+            macros |= {f"{f.upper()}_ULP": repr(float(self.accuracy.get(f, 0.5))) for f in _FUNCTIONS}
+            for macro, text in macros.items():
+                yield f"#undef {macro.partition('(')[0]}"
+                yield f"#define {macro} {text}"
+            yield f'#include "reference_{self.kind}.h"'
+        if used >= _FLOATS.keys():
+            yield f'#include "reference_convert_{self.kind}.h"'
 
     def file(self, inputs: list[ArraySpec], outputs: list[ArraySpec]) -> Iterator[str]:
-        yield PRELUDES[self.kind].replace("@EXP_ULP@", repr(float(self.accuracy.get("exp", 0.5))))
-        c_type = {"f32": "float", "f64": "double", "i32": "int"}
+        yield from self.prelude()
         # The program's own names may be words of C: everything of the program carries a prefix.
-        parameters = [f"const {c_type[s.dtype]} *restrict {_name(s.name)}" for s in inputs]
-        parameters += [f"{c_type[s.dtype]} *restrict {_name(s.name)}" for s in outputs]
+        parameters = [f"const {_C_TYPES[s.dtype]} *restrict {_name(s.name)}" for s in inputs]
+        parameters += [f"{_C_TYPES[s.dtype]} *restrict {_name(s.name)}" for s in outputs]
         yield f"static int run_one({', '.join(parameters)})"
         yield "{"
         yield "    double peak = 0;"
         own = [b for b in self.program.buffers if not set(b.arrays) & set(self.program.inputs)]
         for buffer in own:
-            yield f"    cell *restrict b_{buffer.name} = cells({buffer.cells}L);"
+            kind = _cell(buffer.dtype)
+            yield f"    {kind} *restrict b_{buffer.name} = cells({buffer.cells}L * sizeof({kind}));"
             yield f"    if (!b_{buffer.name}) return 1;"
         for node in self.program.body:
             yield from self.node(node, [], 1)
         for name in self.program.outputs:
             yield from self.copy_out(name)
         for buffer in own:
-            yield f"    release(b_{buffer.name}, {buffer.cells}L);"
+            yield f"    release(b_{buffer.name}, {buffer.cells}L * sizeof({_cell(buffer.dtype)}));"
         yield f"    *{_name('pd_peak')} = peak;"
         yield "    return 0;"
         yield "}"
@@ -170,9 +225,11 @@ class _Emitter:
         yield f"    for (long o = 0; o < {prod(buffer.shape[:axis])}; o++)"
         yield f"    for (long r = 0; r < {rows}; r++)"
         yield f"    for (long k = 0; k < {inner}; k++) {{"
-        yield f"        const cell *c = &b_{buffer.name}[(o * {size} + {row}) * {inner} + k];"
-        for part, _ in self.parts():
-            yield f"        {_name(f'{name}_{part}')}[(o * {rows} + r) * {inner} + k] = c->{part};"
+        yield f"        const long at = (o * {size} + {row}) * {inner} + k;"
+        yield f"        const {_cell(buffer.dtype)} *c = &b_{buffer.name}[at];"
+        for part, _ in self.parts(buffer.dtype):
+            to = f"{_name(f'{name}_{part}')}[(o * {rows} + r) * {inner} + k]"
+            yield f"        {to} = {_part(part, buffer.dtype)};"
         yield "    }"
 
     # -- the tree --------------------------------------------------------------------------
@@ -194,24 +251,28 @@ class _Emitter:
 
     def statement(self, statement: Statement, scopes: list[Scope]) -> Iterator[str]:
         buffer = self.program.buffer_of[statement.target.array]
-        value = self.expression(statement.value)
-        yield "{"
-        yield f"    cell *c = &b_{buffer.name}[{_address(buffer, statement.target)}];"
-        yield f"    num x = {value};"
+        dtype, value = statement.dtype, self.expression(statement.value)
+        yield f"if ({_condition(statement)}) {{" if statement.guard else "{"
+        address = buffer.address(statement.target.subscripts)
+        yield f"    {_cell(dtype)} *c = &b_{buffer.name}[{_form(address)}];"
+        yield f"    {_number(dtype)} x = {value};"
         if statement.accumulate:
-            yield f"    num a = load(*c);{self.anchor(statement, scopes)}"
+            yield f"    {_number(dtype)} a = {_load(dtype, '*c')};{self.anchor(statement, scopes)}"
             yield f"    x = {self.accumulation(statement, scopes)};"
-        elif buffer.name in self.summed:
-            yield f"    x = num_anchor(x, {self.summed[buffer.name]});"
-        yield "    *c = store(x);"
-        yield "    if (fabs(x.v) > peak && finite_(x.v)) peak = fabs(x.v);"
+        elif buffer.name in self.summed and dtype in FLOAT_DTYPES:
+            yield f"    x = num_anchor_{dtype}(x, {self.summed[buffer.name]});"
+        yield f"    *c = {f'store_{dtype}(x)' if dtype in FLOAT_DTYPES else 'x'};"
+        finite = f"finite__{dtype}(x.v) && " if dtype in FLOAT_DTYPES else ""
+        yield f"    if ({finite}fabs((double)x.v) > peak) peak = fabs((double)x.v);"
         yield "}"
 
     def accumulation(self, statement: Statement, scopes: list[Scope]) -> str:
+        if statement.dtype not in FLOAT_DTYPES:
+            return f"wrap_{statement.dtype}(whole_{statement.accumulate}(a, x))"
         terms = self.terms(statement, scopes)
         if statement.accumulate == "add" and terms > 1:
-            return f"num_sum(a, x, {terms})"
-        return f"num_{statement.accumulate}(a, x)"
+            return f"num_sum_{statement.dtype}(a, x, {terms})"
+        return f"num_{statement.accumulate}_{statement.dtype}(a, x)"
 
     def terms(self, statement: Statement, scopes: list[Scope]) -> int:
         """How many terms the target machine may add in an order of its own; 1: in program order."""
@@ -220,30 +281,41 @@ class _Emitter:
         innermost = scopes[-1] if scopes else None
         if innermost is None or not self.dialect.is_lockstep(innermost.suffix):
             return 1
-        carried, _ = _flat(self.program.buffer_of[statement.target.array], statement.target)
-        return 1 if carried.get(len(scopes) - 1) else innermost.size
+        address = self.program.buffer_of[statement.target.array].address(statement.target.subscripts)
+        return 1 if len(scopes) - 1 in address.levels else innermost.size
 
     def anchor(self, statement: Statement, scopes: list[Scope]) -> str:
         """A horizontal sum may add the old value anywhere among its lanes."""
         terms = self.terms(statement, scopes)
-        if self.any_order or statement.accumulate != "add" or terms == 1:
+        sums = statement.accumulate == "add" and statement.dtype in FLOAT_DTYPES
+        if self.any_order or not sums or terms == 1:
             return ""
-        return f" if (i{len(scopes) - 1} == 0) a = num_anchor(a, {terms + 1});"
+        return f" if (i{len(scopes) - 1} == 0) a = num_anchor_{statement.dtype}(a, {terms + 1});"
 
     def expression(self, value: Expression) -> str:
         if isinstance(value, Literal):
-            return f"literal({_literal(value)})"
+            return _literal(value)
         if isinstance(value, IndexValue):
-            return f"integer({_affine(dict(value.index.terms), value.index.constant)})"
+            form = _form(value.index)
+            if value.dtype in FLOAT_DTYPES:
+                return f"integer_{value.dtype}({form})"
+            return f"wrap_{value.dtype}(whole_of({form}))"
         if isinstance(value, Read):
             return self.read(value.access)
-        if isinstance(value, Operation):
-            name = (
-                "mul_exact" if value.name == "mul" and all(map(self.exact, value.arguments)) else value.name
-            )
-            return f"num_{name}({', '.join(self.expression(a) for a in value.arguments)})"
-        # f32 is the only dtype here, and a cast to one's own dtype changes nothing.
-        return self.expression(value.argument)
+        if isinstance(value, Cast):
+            return _cast(value, self.expression(value.argument))
+        return self.operation(value)
+
+    def operation(self, value: Operation) -> str:
+        dtype, arguments = value.operand_dtype, [self.expression(a) for a in value.arguments]
+        listed = ", ".join(arguments)
+        if dtype in FLOAT_DTYPES:
+            exact = value.name == "mul" and all(map(self.exact, value.arguments))
+            return f"num_{value.name}{'_exact' if exact else ''}_{dtype}({listed})"
+        name = "flip" if value.name == "not" and dtype == "bool" else value.name
+        if OPERATIONS[value.name].compares or OPERATIONS[value.name].chooses:
+            return f"whole_{name}({listed})"
+        return f"wrap_{dtype}(whole_{name}({listed}))"
 
     def exact(self, value: Expression) -> bool:
         return isinstance(value, Literal) or (
@@ -252,10 +324,11 @@ class _Emitter:
 
     def read(self, access: Access) -> str:
         buffer = self.program.buffer_of[access.array]
-        at = _address(buffer, access)
-        if access.array in self.program.inputs:
-            return f"literal({_name(access.array)}[{at}])"
-        return f"load(b_{buffer.name}[{at}])"
+        at = _form(buffer.address(access.subscripts))
+        if access.array not in self.program.inputs:
+            return _load(buffer.dtype, f"b_{buffer.name}[{at}]")
+        given = f"{_name(access.array)}[{at}]"
+        return f"literal_{buffer.dtype}({given})" if buffer.dtype in FLOAT_DTYPES else f"whole_of({given})"
 
 
 def _summed_buffers(program: Program) -> dict[str, int]:
@@ -265,38 +338,88 @@ def _summed_buffers(program: Program) -> dict[str, int]:
         if not isinstance(node, Statement) or node.accumulate != "add":
             continue
         buffer = program.buffer_of[node.target.array]
-        carried, _ = _flat(buffer, node.target)
-        trips = prod(s.size for level, s in enumerate(program.ancestors(path)) if not carried.get(level))
+        carried = buffer.address(node.target.subscripts).levels
+        trips = prod(s.size for level, s in enumerate(program.ancestors(path)) if level not in carried)
         terms[buffer.name] = terms.get(buffer.name, 1) + trips
     return terms
 
 
-def _flat(buffer: Buffer, access: Access) -> tuple[dict[int, int], int]:
-    """The address in cells as an affine form: level -> coefficient, and the constant."""
-    terms, constant, stride = dict[int, int](), 0, 1
-    for k in reversed(buffer.materialised):
-        subscript = access.subscripts[k]
-        constant += stride * subscript.constant
-        for level, coefficient in subscript.terms:
-            terms[level] = terms.get(level, 0) + stride * coefficient
-        stride *= buffer.dimensions[k].size
-    return terms, constant
+def _cast_dtypes(program: Program) -> set[str]:
+    """Dtypes of values that stand in no buffer."""
+
+    def visit(value: Expression) -> Iterator[str]:
+        yield value.dtype
+        inside = value.arguments if isinstance(value, Operation) else ()
+        for argument in (value.argument,) if isinstance(value, Cast) else inside:
+            yield from visit(argument)
+
+    statements = [node for _, node in program.walk() if isinstance(node, Statement)]
+    return {dtype for statement in statements for dtype in visit(statement.value)}
 
 
-def _address(buffer: Buffer, access: Access) -> str:
-    return _affine(*_flat(buffer, access))
+def _headers() -> Mapping[str, str]:
+    folder = resources.files("perfdojo_sdk.verify").joinpath("include")
+    return {file.name: file.read_text(encoding="utf-8") for file in folder.iterdir()}
 
 
-def _affine(terms: Mapping[int, int], constant: int) -> str:
-    parts = [f"i{level} * {coefficient}L" for level, coefficient in sorted(terms.items()) if coefficient]
-    return " + ".join([*parts, f"{constant}L"])
+def _cell(dtype: str) -> str:
+    return f"cell_{dtype}" if dtype in FLOAT_DTYPES else "whole"
+
+
+def _number(dtype: str) -> str:
+    return f"num_{dtype}" if dtype in FLOAT_DTYPES else "whole"
+
+
+def _load(dtype: str, cell: str) -> str:
+    return f"load_{dtype}({cell})" if dtype in FLOAT_DTYPES else cell
+
+
+def _part(part: str, dtype: str) -> str:
+    """A part of the cell ``c`` as an output holds it; the value of f64 is rounded to a double there."""
+    if dtype in FLOAT_DTYPES:
+        rounded = part == "e" and dtype == "f64"
+        return "c->e + 0x1.01p-53 * fabs((double)c->v)" if rounded else f"c->{part}"
+    return "c->unsure ? INFINITY : 0" if part == "e" else "c->v"
+
+
+def _cast(value: Cast, argument: str) -> str:
+    source, target = value.argument.dtype, value.dtype
+    if source == target:
+        return argument
+    if target in FLOAT_DTYPES:
+        function = f"convert_{source}" if source in FLOAT_DTYPES else "from_whole"
+        return f"{function}_{target}({argument})"
+    if source not in FLOAT_DTYPES:
+        return f"wrap_{target}({argument})"
+    if target == "bool":
+        return f"to_bool_{source}({argument})"
+    least, most = map(_integer, integer_bounds(target))
+    return f"to_whole_{source}({argument}, {least}, {most})"
+
+
+def _condition(statement: Statement) -> str:
+    return " && ".join(f"{_form(form)} >= 0" for form in statement.guard)
+
+
+def _form(index: Index) -> str:
+    parts = [f"i{level} * {coefficient}L" for level, coefficient in index.terms]
+    for quotient, coefficient in index.quotients:
+        sign = "%" if quotient.remainder else "/"
+        parts.append(f"({_form(quotient.dividend)}) {sign} {quotient.divisor}L * {coefficient}L")
+    return " + ".join([*parts, f"{index.constant}L"])
 
 
 def _literal(literal: Literal) -> str:
+    if literal.dtype not in FLOAT_DTYPES:
+        return f"whole_of({_integer(int(literal.value))})"
     value = float(literal.value)
     if value in (float("inf"), float("-inf")):
-        return "INFINITY" if value > 0 else "-INFINITY"
-    return f"(float){value!r}"
+        return f"literal_{literal.dtype}({'' if value > 0 else '-'}INFINITY)"
+    return f"literal_{literal.dtype}(({_C_TYPES[literal.dtype]}){value!r})"
+
+
+def _integer(value: int) -> str:
+    return "INT64_MIN" if value == -(2**63) else f"INT64_C({value})"
 
 
 def _name(array: str) -> str:

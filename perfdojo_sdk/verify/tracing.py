@@ -10,12 +10,14 @@ from functools import cached_property
 
 from perfdojo_sdk.core.expression import IDENTITY, Index, Literal, Read
 from perfdojo_sdk.core.transformation import (
+    Correction,
     Definition,
     Instance,
     Origin,
     PartialCombine,
     PartialStart,
     Relation,
+    ScaledCombine,
 )
 from perfdojo_sdk.verify.flow import Mode
 from perfdojo_sdk.verify.instances import Place, ProgramSets
@@ -81,7 +83,8 @@ class Tracer:
     """The flow of the new program with copies and partial results looked through.
 
     A *conduit* is a new statement that only passes values on: a copy, or the combination of a
-    partial result. ``passed`` leads from its instances to the old statements' values behind them.
+    partial result (what a read of it by leaf 0 sees). ``passed`` leads from its instances to the old
+    statements' values behind them. A correction adds no value of the old program.
     """
 
     def __init__(self, origins: Origins, mode: Mode) -> None:
@@ -90,12 +93,15 @@ class Tracer:
         passes = {
             p.name: origins.origin(p)
             for p in self.new.places.values()
-            if isinstance(p.statement.value, Read)
+            if isinstance(p.statement.value, Read) or isinstance(origins.origin(p), ScaledCombine)
         }
-        self.combines = {n for n, o in passes.items() if isinstance(o, PartialCombine)}
+        self.combines = {n for n, o in passes.items() if isinstance(o, (PartialCombine, ScaledCombine))}
         self.conduits = self.combines | {n for n, o in passes.items() if isinstance(o, Definition)}
         self.starts = {
             p.name for p in self.new.places.values() if isinstance(origins.origin(p), PartialStart)
+        }
+        self.corrections = {
+            p.name for p in self.new.places.values() if isinstance(origins.origin(p), Correction)
         }
         self.definitions = {
             p.name
@@ -109,7 +115,7 @@ class Tracer:
         """Conduit instance -> the writes that the read of the conduit sees."""
         found = self.session.map()
         for name in sorted(self.conduits):
-            found = found.union(self._enter(f"{name}_0").apply_range(self.new.seen(f"{name}_0", self.mode)))
+            found = found.union(self.enter(f"{name}_0").apply_range(self.new.seen(f"{name}_0", self.mode)))
         return found
 
     @cached_property
@@ -119,7 +125,7 @@ class Tracer:
         onward = with_writers(behind, self.conduits)
         # The start of a partial result adds nothing. (Elsewhere than behind a combination its
         # absence shows: the read has lost its first write.)
-        ends = with_writers(behind, writers(behind) - self.conduits - self.starts)
+        ends = with_writers(behind, writers(behind) - self.conduits - self.starts - self.corrections)
         found, chain = ends, onward
         for _ in range(len(self.conduits) + 1):
             if chain.is_empty():
@@ -139,28 +145,28 @@ class Tracer:
     def _look(self, reader: str) -> isl.UnionMap:
         direct = self.new.seen(reader, self.mode)
         names = writers(direct)
-        if not names & self.conduits:
+        if not names & (self.conduits | self.corrections):
             return direct
         through = with_writers(direct, self.conduits).apply_range(self.passed)
-        return with_writers(direct, names - self.conduits).union(through)
+        return with_writers(direct, names - self.conduits - self.corrections).union(through)
 
     def follow(self, path: tuple[str, ...]) -> isl.UnionMap:
         """First reader of the path -> what the last one sees, from definition to definition."""
         found = self.seen(path[0])
         for reader in path[1:]:
-            found = found.apply_range(self._enter(reader)).apply_range(self.seen(reader))
+            found = found.apply_range(self.enter(reader)).apply_range(self.seen(reader))
         return found
 
-    def _enter(self, reader: str) -> isl.UnionMap:
+    def enter(self, reader: str) -> isl.UnionMap:
         """Instances of a statement -> the same instances as a reader."""
         name = reader.rpartition("_")[0]
         return self.session.map([self.session.identity(name, reader, len(self.new.by_name[name].sizes))])
 
     # -- comparison --------------------------------------------------------------------------------
 
-    def compare(self, old: str, path: tuple[str, ...]) -> None:
-        """The old reader and the new one must see the same writes."""
-        if path == (old,) and self._untouched(old):
+    def compare(self, old: tuple[str, ...], path: tuple[str, ...]) -> None:
+        """Following the old readers and the new ones must lead to the same writes."""
+        if path == old and len(old) == 1 and self._untouched(old[0]):
             return
         found = self.follow(path)
         strange = writers(found) - self.origins.sources
@@ -168,13 +174,19 @@ class Tracer:
             where = self.new.describe(self.session.id_of[min(strange)])
             what = self.new.reader_text(path[0])
             raise Refuted(f"{what} and sees {where}, which is no value of the old program")
-        self._equal(old, path[0], found, self.old.seen(old, self.mode))
+        known = self.old.seen(old[0], self.mode)
+        for reader in old[1:]:
+            name = reader.rpartition("_")[0]
+            enter = self.session.identity(name, reader, len(self.old.by_name[name].sizes))
+            known = known.apply_range(self.session.map([enter]))
+            known = known.apply_range(self.old.seen(reader, self.mode))
+        self.equal(old[0], path[0], found, known)
 
     def compare_targets(self) -> None:
         """Each accumulation must add onto the same value."""
         for name, origin in self.origins.instances.items():
             if self.new.by_name[name].statement.accumulate:
-                self.compare(f"{self.old.places[origin.statement].name}_t", (f"{name}_t",))
+                self.compare((f"{self.old.places[origin.statement].name}_t",), (f"{name}_t",))
 
     def compare_mixed(self) -> None:
         """Where += meets max= on a cell, their order counts although that among equals does not."""
@@ -184,9 +196,9 @@ class Tracer:
             if not any(flow and len(flow.operations) > 1 for flow in flows):
                 continue
             mine = place.statement.accumulate
-            found = _other_operations(self.new, self.seen(f"{name}_t"), mine)
-            known = _other_operations(self.old, self.old.seen(f"{old}_t", self.mode), mine)
-            self._equal(f"{old}_t", f"{name}_t", found, known)
+            found = other_operations(self.new, self.seen(f"{name}_t"), mine)
+            known = other_operations(self.old, self.old.seen(f"{old}_t", self.mode), mine)
+            self.equal(f"{old}_t", f"{name}_t", found, known)
 
     def _untouched(self, reader: str) -> bool:
         """Whether the very nest that the reader belongs to is in both programs."""
@@ -200,7 +212,7 @@ class Tracer:
         unchanged = all(origins.same(self.new.by_name[name]) for name in flow.statements)
         return unchanged and flow is self.old.flow_of.get(reader)
 
-    def _equal(self, old: str, new: str, found: isl.UnionMap, known: isl.UnionMap) -> None:
+    def equal(self, old: str, new: str, found: isl.UnionMap, known: isl.UnionMap) -> None:
         readers = self._readers(old, new)
         mapped = found.apply_range(self.origins.images).apply_domain(readers)
         known = known.intersect_domain(readers.range())
@@ -290,7 +302,7 @@ class Tracer:
             raise Refuted(f"{self.new.describe(name)} at {coordinates(point)} is combined more than once")
 
 
-def _other_operations(sets: ProgramSets, seen: isl.UnionMap, mine: str | None) -> isl.UnionMap:
+def other_operations(sets: ProgramSets, seen: isl.UnionMap, mine: str | None) -> isl.UnionMap:
     def other(name: str) -> bool:
         place = sets.by_name.get(name)
         return place is not None and place.statement.accumulate not in (None, mine)

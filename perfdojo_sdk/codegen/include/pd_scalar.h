@@ -1,8 +1,8 @@
-/* Scalar functions of emitted kernels: the meaning of max, min and exp in plain C. */
+/* Scalar functions of f32: the meaning of max, min and exp in plain C. */
 #ifndef PD_SCALAR_H
 #define PD_SCALAR_H
 
-#include "pd_runtime.h"
+#include "pd_types.h"
 
 /* max and min give NaN when either operand is NaN. If a is NaN, so is a + b; written like this, compilers
  * emit one max and a branch that is never taken. Pass an accumulator as b. */

@@ -20,6 +20,8 @@
 
 /* Asks for the cache line at p, which need not exist. */
 #define pd_prefetch(p) __builtin_prefetch(p)
+/* The same for a line that will be written: no other core keeps a copy of it. */
+#define pd_prefetch_write(p) __builtin_prefetch(p, 1)
 
 #include "pd_scalar.h"
 
@@ -28,6 +30,33 @@
 #include "pd_exp.h"
 #undef PD_T
 #undef PD_F
+
+/* A mask holds all bits of a lane or none, as comparisons of vectors give it. */
+typedef int32_t pd_maskv __attribute__((vector_size(4 * PD_LANES_F32)));
+
+PD_INLINE pd_maskv pd_mask_f32v(int holds) { return holds ? ~(pd_maskv){0} : (pd_maskv){0}; }
+
+PD_INLINE pd_f32v pd_select_f32v(pd_maskv where, pd_f32v a, pd_f32v b)
+{
+    return (pd_f32v)((where & (pd_maskv)a) | (~where & (pd_maskv)b));
+}
+
+/* Functions that have no vector form of their own: lane by lane. */
+#define PD_LANE_BY_LANE(name) \
+    PD_INLINE pd_f32v pd_##name##_f32v(pd_f32v v) \
+    { \
+        for (int lane = 0; lane < PD_LANES_F32; lane++) \
+            v[lane] = pd_##name##_f32(v[lane]); \
+        return v; \
+    }
+
+PD_LANE_BY_LANE(log)
+PD_LANE_BY_LANE(tanh)
+PD_LANE_BY_LANE(erf)
+PD_LANE_BY_LANE(floor)
+PD_LANE_BY_LANE(ceil)
+PD_LANE_BY_LANE(round)
+PD_LANE_BY_LANE(trunc)
 
 /* start, start + step, ... each rounded to the nearest float */
 PD_INLINE pd_f32v pd_iota_f32v(int64_t start, int64_t step)

@@ -6,6 +6,10 @@ from collections.abc import Mapping
 
 from perfdojo_sdk.core.transformation import Transformation
 from perfdojo_sdk.core.transformations.annotate import AnnotateScope
+from perfdojo_sdk.core.transformations.collapse import CollapseScopes
+from perfdojo_sdk.core.transformations.conditions import DropCondition, DropUnreached, SplitWithCondition
+from perfdojo_sdk.core.transformations.inlining import InlineDefinition, RemoveDead, StageExpression
+from perfdojo_sdk.core.transformations.laws import FactorReduction, RebaseExponent, RebaseSquares
 from perfdojo_sdk.core.transformations.ranges import SplitRange
 from perfdojo_sdk.core.transformations.reductions import SplitReduction
 from perfdojo_sdk.core.transformations.scopes import (
@@ -41,7 +45,17 @@ GENERIC: Mapping[str, Transformation] = {
         ReorderDims(),
         SetLocation(),
         SplitReduction(),
+        InlineDefinition(),
+        RemoveDead(),
+        StageExpression(),
+        FactorReduction(),
+        RebaseExponent(),
+        RebaseSquares(),
         SplitRange(),
+        SplitWithCondition(),
+        DropCondition(),
+        DropUnreached(),
+        CollapseScopes(),
     )
 }
 

@@ -23,7 +23,7 @@ from perfdojo_sdk.core.transformation import (
 from perfdojo_sdk.core.transformations.scopes import scopes
 
 
-def _chain(scope: Scope) -> tuple[list[Scope], Statement | None]:
+def one_chain(scope: Scope) -> tuple[list[Scope], Statement | None]:
     """The perfect nest that starts at ``scope`` and the one statement in it."""
     found = [scope]
     while len(found[-1].body) == 1:
@@ -35,7 +35,7 @@ def _chain(scope: Scope) -> tuple[list[Scope], Statement | None]:
 
 
 def _one_accumulation(site: Site) -> Refusal | None:
-    nest, statement = _chain(site.scope)
+    nest, statement = one_chain(site.scope)
     if statement is None or statement.accumulate is None:
         return Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
     site.scratch["nest"], site.scratch["statement"] = nest, statement
@@ -137,7 +137,7 @@ class SplitReduction(Transformation):
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
         for path, scope in scopes(program):
-            nest, statement = _chain(scope)
+            nest, statement = one_chain(scope)
             if statement is None or statement.accumulate is None:
                 continue
             used = statement.target.levels
@@ -174,7 +174,7 @@ class SplitReduction(Transformation):
         taken = site.program.paths
         nodes = (
             _nest(start, inner_sizes, f"{name}.in", taken),
-            _with_statement(site.scope, replace(statement, target=partial)),
+            with_statement(site.scope, replace(statement, target=partial)),
             _nest(combine, inner_sizes, f"{name}.out", taken),
         )
         return site.program.with_new_buffer(buffer).replaced(site.path, nodes)
@@ -197,7 +197,7 @@ def _nest(statement: Statement, sizes: list[int], name: str, taken: object) -> N
     return node
 
 
-def _with_statement(node: Node, statement: Statement) -> Node:
+def with_statement(node: Node, statement: Statement) -> Node:
     if isinstance(node, Statement):
         return statement
-    return node.with_body((_with_statement(node.body[0], statement),))
+    return node.with_body((with_statement(node.body[0], statement),))

@@ -24,7 +24,7 @@ def test_compiled_walk_is_within_its_bound(target_name: str, seed: int) -> None:
     if lacking:
         pytest.skip(f"this processor lacks {', '.join(sorted(lacking))}")
     rules, rng = plugins.rules(target), Random(seed)
-    trace = random_walk(rng, random_program(rng, rng.randint(2, 5), whole_language=False), rules, 14)
+    trace = random_walk(rng, random_program(rng, rng.randint(2, 5)), rules, 14)
     source = plugins.code_generator(target).generate(trace.program, "pd_walk")
     runner = plugins.runner(target)
     artifact = runner.compile(source)

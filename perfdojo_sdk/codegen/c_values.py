@@ -1,0 +1,134 @@
+"""How values of the language are spelled in C: types, literals, subscripts, conversions, operations.
+
+Floats use C's operators; integers call a function for each operation, since theirs wrap and C's do
+not. A name such as ``pd_max_i32`` says the operation and the dtype of its operands.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+
+from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
+from perfdojo_sdk.core.expression import (
+    COMPARISON,
+    INFIX,
+    OPERATIONS,
+    Cast,
+    Expression,
+    Index,
+    Literal,
+    Operation,
+)
+
+C_TYPES: Mapping[str, str] = {
+    "f32": "float",
+    "f64": "double",
+    "i64": "int64_t",
+    "i32": "int32_t",
+    "i16": "int16_t",
+    "i8": "int8_t",
+    "u32": "uint32_t",
+    "u16": "uint16_t",
+    "u8": "uint8_t",
+    "bool": "uint8_t",
+}
+"""dtype -> C type, for the dtypes that compile."""
+
+
+def c_operation(value: Operation, arguments: Sequence[str], kind: str = "") -> str:
+    """``value`` in C on emitted arguments; ``kind`` ends the names of functions (the operands' dtype)."""
+    kind = kind or value.operand_dtype
+    signature = OPERATIONS[value.name]
+    if signature.chooses:
+        condition, one, other = arguments
+        return f"({condition} ? {one} : {other})"
+    if value.name in INFIX and (signature.compares or value.operand_dtype in FLOAT_DTYPES):
+        sign, level = INFIX[value.name]
+        left, right = value.arguments
+        before = _wrap(left, arguments[0], level + (level == COMPARISON))
+        return f"{before} {sign} {_wrap(right, arguments[1], level + 1)}"
+    if value.name == "neg" and value.dtype in FLOAT_DTYPES:
+        return f"-({arguments[0]})"
+    if value.name in ("max", "min") and value.dtype in FLOAT_DTYPES:
+        number = [isinstance(a, Literal) for a in value.arguments]
+        if any(number):
+            # A literal is never NaN; as the first operand it needs one instruction.
+            first, second = arguments if number[0] else reversed(arguments)
+            return f"pd_{value.name}_number_{kind}({first}, {second})"
+    return f"pd_{value.name}_{kind}({', '.join(arguments)})"
+
+
+def c_cast(value: Cast, argument: str) -> str:
+    source, target = value.argument.dtype, value.dtype
+    if source == target:
+        return f"({argument})"
+    if target == "bool":
+        return f"(({argument}) != 0)"
+    if source in FLOAT_DTYPES and target not in FLOAT_DTYPES:
+        return f"pd_{target}_from_{source}({argument})"
+    return f"({C_TYPES[target]})({argument})"
+
+
+def _wrap(argument: Expression, text: str, least: int) -> str:
+    infix = isinstance(argument, Operation) and argument.name in INFIX
+    return f"({text})" if infix and argument.precedence < least else text
+
+
+def c_index(index: Index) -> str:
+    """A form as a C expression over ``int64_t i0, i1 ...``; no dividend is negative."""
+    parts = [_term(f"i{level}", coefficient) for level, coefficient in index.terms]
+    for quotient, coefficient in index.quotients:
+        sign = "%" if quotient.remainder else "/"
+        dividend = c_index(quotient.dividend)
+        if " " in dividend or "*" in dividend:
+            dividend = f"({dividend})"
+        text = f"{dividend}{sign}{quotient.divisor}"
+        parts.append(_term(text if abs(coefficient) == 1 else f"({text})", coefficient))
+    if index.constant or not parts:
+        parts.append(f"{'-' if index.constant < 0 else '+'} {abs(index.constant)}")
+    text = " ".join(parts)
+    return text.removeprefix("+ ") if text.startswith("+") else "-" + text.removeprefix("- ")
+
+
+def _term(text: str, coefficient: int) -> str:
+    factor = "" if abs(coefficient) == 1 else f"*{abs(coefficient)}"
+    return f"{'-' if coefficient < 0 else '+'} {text}{factor}"
+
+
+def c_condition(guard: Sequence[Index]) -> str:
+    """Conditions ``form >= 0`` as C."""
+    return " && ".join(f"{c_index(form)} >= 0" for form in guard)
+
+
+def c_literal(value: Literal) -> str:
+    """A literal as C; of f32 the float nearest to it, or infinity beyond the largest one."""
+    if value.dtype not in FLOAT_DTYPES:
+        return _c_integer(int(value.value), value.dtype)
+    number = float(value.value) if value.dtype == "f64" else to_f32(float(value.value))
+    if number in (float("inf"), float("-inf")):
+        return "PD_INF" if number > 0 else "-PD_INF"
+    if value.dtype == "f64":
+        text = repr(number)
+        return text if any(sign in text for sign in ".e") else f"{text}.0"
+    short, exact = f"{number:.6g}", f"{number:.9g}"
+    text = short if to_f32(float(short)) == number else exact
+    return f"{text}f" if any(sign in text for sign in ".e") else f"{text}.0f"
+
+
+def _c_integer(value: int, dtype: str) -> str:
+    if dtype == "i64":
+        # The smallest number of all has no literal in C.
+        return "INT64_MIN" if value == -(2**63) else f"INT64_C({value})"
+    if dtype == "u32":
+        return f"{value}u"
+    return "INT32_MIN" if value == -(2**31) else str(value)
+
+
+def to_f32(number: float) -> float:
+    """``number`` rounded to float32."""
+    try:
+        (rounded,) = struct.unpack("<f", struct.pack("<f", number))
+    except OverflowError:
+        return float("inf") if number > 0 else float("-inf")
+    return float(rounded)

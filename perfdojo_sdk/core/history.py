@@ -1,0 +1,142 @@
+"""Change the middle of a game: take a move out, put it back, put another one in.
+
+Later moves are played again, each with its check. A place is a name, and moves make names; where a
+move is gone, another one may make its name anew for something else. So a later move is kept only if
+every name that it uses still comes from the move that it came from before. What is not kept is
+reported with the reason, and stays known: putting the move back brings it back too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from perfdojo_sdk.core.errors import DojoError, MoveError
+from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.transformation import Move, Rules, Trace
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """A move that a change could not keep, and why."""
+
+    move: Move
+    reason: DojoError
+    position: int
+    """Its number in the trace before the change."""
+
+
+@dataclass(frozen=True)
+class Undone:
+    """What an undo took out of a trace: positions in the trace as it was, ascending, and moves."""
+
+    moves: tuple[tuple[int, Move], ...]
+
+
+def undo(trace: Trace, rules: Rules, position: int) -> tuple[Trace, Undone, tuple[Dropped, ...]]:
+    """Take out move ``position`` (from 0) and keep every later one that still applies.
+
+    :class:`MoveError` when there is no such move. The trace with :func:`redo` of what was undone is
+    the given one, exactly.
+    """
+    if not 0 <= position < len(trace.steps):
+        raise _no_such_move(position, len(trace.steps))
+    gone = trace.steps[position].move
+    why = f"move {position}, {gone.text}, is gone"
+    start = Trace(trace.root, trace.steps[:position])
+    result, dropped = _Replay(trace, rules, why).play(start, range(position), position + 1)
+    undone = Undone(((position, gone), *((d.position, d.move) for d in dropped)))
+    return result, undone, dropped
+
+
+def redo(trace: Trace, rules: Rules, undone: Undone) -> Trace:
+    """Put back what :func:`undo` took out of the trace that it made of it.
+
+    :class:`MoveError` when a move does not apply: ``trace`` is then another one.
+    """
+    back = dict(undone.moves)
+    kept = iter(trace.moves)
+    count = len(trace.steps) + len(back)
+    if sorted(back) != [n for n, _ in undone.moves] or any(not 0 <= n < count for n in back):
+        raise MoveError("PD-T008", "what was undone does not fit into the trace", hint=_EDITED)
+    first = min(back, default=count)
+    moves = [back[n] if n in back else next(kept) for n in range(count)]
+    return Trace(trace.root, trace.steps[:first]).play_all(rules, moves[first:])
+
+
+def insert(trace: Trace, rules: Rules, position: int, move: Move) -> tuple[Trace, tuple[Dropped, ...]]:
+    """Play ``move`` before move ``position`` and keep every later one that still applies.
+
+    :class:`MoveError` when there is no such place in the trace, or ``move`` is not legal there.
+    """
+    if not 0 <= position <= len(trace.steps):
+        raise _no_such_move(position, len(trace.steps))
+    start = Trace(trace.root, trace.steps[:position]).play(rules, move)
+    why = f"{move.text} comes before it now"
+    return _Replay(trace, rules, why).play(start, [*range(position), _INSERTED], position)
+
+
+_EDITED = "undo and redo belong together; a file that was edited by hand has to be undone again"
+_ROOT, _INSERTED = -1, -2
+
+
+def _no_such_move(position: int, count: int) -> MoveError:
+    what = f"there is no move {position}; the trace has {count}"
+    return MoveError("PD-T005", what, hint="moves count from 0")
+
+
+class _Replay:
+    """Plays the later moves of ``trace`` again, as long as their names mean what they meant."""
+
+    def __init__(self, trace: Trace, rules: Rules, why: str) -> None:
+        self.trace, self.rules, self.why = trace, rules, why
+
+    def play(self, start: Trace, labels: Iterable[int], first: int) -> tuple[Trace, tuple[Dropped, ...]]:
+        """Go on from ``start``, whose steps are the trace's moves ``labels``, with move ``first``."""
+        before = _makers(self.trace, range(len(self.trace.steps)))
+        now = _last(_makers(start, labels))
+        result, dropped = start, list[Dropped]()
+        for position, made in enumerate(before):
+            if position < first or position == len(self.trace.steps):
+                continue
+            move = self.trace.steps[position].move
+            try:
+                self._check_names(move, made, now)
+                result = result.play(self.rules, move)
+            except MoveError as error:
+                dropped.append(Dropped(move, error, position))
+            else:
+                now = _after(now, result.program, position)
+        return result, tuple(dropped)
+
+    def _check_names(self, move: Move, before: Mapping[str, int], now: Mapping[str, int]) -> None:
+        """:class:`MoveError` when a name exists, and comes from another move than it did."""
+        for name in (move.place, *(value for _, value in move.parameters)):
+            if isinstance(name, str) and name in now and before.get(name, now[name]) != now[name]:
+                what = f"{move.text} would act on another {name}"
+                made = "the initial program" if before[name] == _ROOT else f"move {before[name]}"
+                why = f"{name} came from {made}, and comes from elsewhere since {self.why}"
+                raise MoveError("PD-T007", what, why=why, hint="play it again by hand where it belongs")
+
+
+def _makers(trace: Trace, labels: Iterable[int]) -> Iterator[Mapping[str, int]]:
+    """Before each step, and after the last: name -> label of the step that made it."""
+    made: Mapping[str, int] = dict.fromkeys(_names(trace.root), _ROOT)
+    yield made
+    for step, label in zip(trace.steps, labels):
+        made = _after(made, step.after, label)
+        yield made
+
+
+def _after(made: Mapping[str, int], program: Program, label: int) -> Mapping[str, int]:
+    return {name: made.get(name, label) for name in _names(program)}
+
+
+def _last(makers: Iterator[Mapping[str, int]]) -> Mapping[str, int]:
+    *_, last = makers
+    return last
+
+
+def _names(program: Program) -> set[str]:
+    """Everything that a move can name: scopes, statements, buffers and arrays."""
+    return {*program.paths, *program.names}

@@ -1,0 +1,234 @@
+"""Which instance wrote the value that a read sees, and whether a value is still there later.
+
+Both questions are asked of two statements, the first of which stands before the second. What
+orders them are the scopes that both stand in: within one iteration of these, everything inside
+the child that holds the first is done before the child that holds the second begins, and only
+these two and the children between them run in the meantime.
+
+Every answer is cautious: what cannot be worked out from the subscripts is None, or a change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from perfdojo_sdk.core.dependence import may_meet
+from perfdojo_sdk.core.expression import Access, Index, Literal, Read
+from perfdojo_sdk.core.program import Buffer, Occurrence, Path, Program, Statement
+from perfdojo_sdk.core.validate import common_depth
+
+
+class Spot(NamedTuple):
+    """A statement and what is around it."""
+
+    statement: Statement
+    path: Path
+    sizes: tuple[int, ...]
+    """Sizes of all scopes around the statement, outermost first."""
+
+    @property
+    def depth(self) -> int:
+        return len(self.sizes)
+
+
+def spot(program: Program, identifier: str) -> Spot:
+    """The statement with this id."""
+    path = program.paths[identifier]
+    statement = program.node(path)
+    assert isinstance(statement, Statement)
+    return Spot(statement, path, tuple([s.size for s in program.ancestors(path)]))
+
+
+def spots(program: Program) -> list[Spot]:
+    """Every statement, in program order."""
+    return [spot(program, n.id) for _, n in program.walk() if isinstance(n, Statement)]
+
+
+def shared(first: Spot, second: Spot) -> int:
+    """Number of scopes that both stand in."""
+    return common_depth([first.path, second.path])
+
+
+def matching_instance(
+    written: Sequence[Index], first: Spot, read: Sequence[Index], second: Spot
+) -> tuple[Index, ...] | None:
+    """The instance of ``first`` whose subscripts ``written`` equal ``read`` of ``second``.
+
+    One form of the second's levels for each level of the first; the scopes that both stand in have
+    the same iteration. None when the subscripts do not determine it, or when it may lie outside
+    the scopes of ``first``.
+    """
+    if any(form.quotients for form in (*written, *read)):
+        return None
+    common = shared(first, second)
+    known = {level: Index.level(level) for level in range(common)}
+    todo = list(range(len(written)))
+    while todo:
+        # The subscript with the fewest unknowns decides most.
+        k = min(todo, key=lambda k: sum(level not in known for level, _ in written[k].terms))
+        todo.remove(k)
+        known |= _solve(written[k], read[k], known)
+    if len(known) < first.depth:
+        return None
+    found = tuple([known[level] for level in range(first.depth)])
+    if any(w.substitute(found.__getitem__) != r for w, r in zip(written, read, strict=True)):
+        return None
+    for form, size in zip(found[common:], first.sizes[common:], strict=True):
+        low, high = form.bounds(second.sizes)
+        if low < 0 or high >= size:
+            return None
+    return found
+
+
+def _solve(written: Index, read: Index, known: dict[int, Index]) -> dict[int, Index]:
+    """Forms for the unknown levels of one subscript: a number in a mixed radix, digit by digit.
+
+    Only a proposal: whoever asks has to put it in.
+    """
+    unknown = sorted(
+        [(c, level) for level, c in written.terms if level not in known], key=lambda t: -abs(t[0])
+    )
+    rest, constant = dict(read.coefficients), read.constant - written.constant
+    for level, coefficient in written.terms:
+        if level in known:
+            constant -= coefficient * known[level].constant
+            for inner, c in known[level].terms:
+                rest[inner] = rest.get(inner, 0) - coefficient * c
+    found = {}
+    for weight, level in unknown:
+        digit = {inner: c // weight for inner, c in rest.items() if c % weight == 0}
+        rest = {inner: c for inner, c in rest.items() if c % weight}
+        quotient = constant // weight
+        constant -= quotient * weight
+        found[level] = Index.of(digit, quotient)
+    return found
+
+
+def one_instance_each(buffer: Buffer, access: Access, at: Spot, levels: Iterable[int]) -> bool:
+    """Whether instances of ``at`` that differ in one of ``levels`` touch different cells.
+
+    ``levels`` ascend and go on to the innermost one, less those that no subscript uses.
+    """
+    for level in levels:
+        directions = "=" * level + "<"
+        if may_meet(buffer, access, at.sizes, access, at.sizes, directions):
+            return False
+    return True
+
+
+def change_between(
+    program: Program, access: Access, first: Spot, later: Access, second: Spot
+) -> Occurrence | None:
+    """A write that may change a cell after ``first`` reads it and before ``second`` does.
+
+    ``access`` is the cell in the levels of ``first``, ``later`` the same cell in those of ``second``;
+    their shared scopes have the same iteration.
+    """
+    buffer, common = program.buffer_of[access.array], shared(first, second)
+    start, end = first.path[common], second.path[common]
+    for write in program.occurrences[buffer.name]:
+        if not write.writes or write.path[:common] != first.path[:common]:
+            continue
+        at = write.path[common]
+        if at == start:
+            changes = _may_follow(buffer, write, access, first, common)
+        elif at == end:
+            changes = _may_precede(buffer, write, later, second, common)
+        else:
+            changes = start < at < end and may_meet(
+                buffer, write.access, write.sizes, later, second.sizes, "=" * common
+            )
+        if changes:
+            return write
+    return None
+
+
+def _may_follow(buffer: Buffer, write: Occurrence, access: Access, first: Spot, common: int) -> bool:
+    """Whether the write may touch the cell after this instance of ``first`` has read it."""
+    both = common_depth([write.path, first.path])
+    orders = ["=" * level + ">" for level in range(common, both)]
+    if write.path >= first.path:
+        orders.append("=" * both)
+    return any(may_meet(buffer, write.access, write.sizes, access, first.sizes, o) for o in orders)
+
+
+def _may_precede(buffer: Buffer, write: Occurrence, access: Access, second: Spot, common: int) -> bool:
+    """Whether the write may touch the cell before this instance of ``second`` reads it."""
+    both = common_depth([write.path, second.path])
+    orders = ["=" * level + "<" for level in range(common, both)]
+    if write.path < second.path:
+        orders.append("=" * both)
+    return any(may_meet(buffer, write.access, write.sizes, access, second.sizes, o) for o in orders)
+
+
+class Reduction(NamedTuple):
+    """An array that ``start`` sets and into which ``step`` then combines elements of another array."""
+
+    start: Spot
+    step: Spot
+    reader: Spot
+    """Who will read the result."""
+
+    @property
+    def common(self) -> int:
+        """Number of scopes that the reader shares with the step."""
+        return shared(self.step, self.reader)
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """Levels below the shared scopes that say which cell."""
+        return tuple([l for l in self.step.statement.target.levels if l >= self.common])
+
+    @property
+    def reduced(self) -> tuple[int, ...]:
+        """Levels below the shared scopes over which one cell is combined."""
+        used = self.step.statement.target.levels
+        return tuple([l for l in range(self.common, self.step.depth) if l not in used])
+
+
+def reduction(
+    program: Program, array: str, operation: str, element: str, reader: Spot
+) -> Reduction | None:
+    """The last reduction of ``element`` into ``array`` before ``reader``, by its shape alone."""
+    buffer = program.buffer_of.get(array)
+    writes = [o for o in program.occurrences[buffer.name] if o.writes] if buffer else []
+    steps = [
+        o
+        for o in writes
+        if o.statement.accumulate == operation
+        and isinstance(o.statement.value, Read)
+        and o.statement.value.access.array == element
+        and o.path < reader.path
+    ]
+    starts = [o for o in writes if not o.statement.accumulate and steps and o.path < steps[-1].path]
+    if not starts:
+        return None
+    start, step = starts[-1], steps[-1]
+    return Reduction(
+        Spot(start.statement, start.path, start.sizes), Spot(step.statement, step.path, step.sizes), reader
+    )
+
+
+def disturbance(program: Program, found: Reduction, identity: float) -> Occurrence | None:
+    """A write because of which a cell may hold something else than the reduction, seen by its reader."""
+    start, step, common = found.start, found.step, found.common
+    target = step.statement.target
+    buffer = program.buffer_of[target.array]
+    writes = [o for o in program.occurrences[buffer.name] if o.writes]
+    for o in writes:
+        if o.statement.id not in (start.statement.id, step.statement.id):
+            return o
+    first, last = writes
+    value, zeroed = start.statement.value, start.statement.target
+    both = shared(start, step)
+    zero = matching_instance(zeroed.subscripts, start, target.subscripts, step)
+    if start.statement.guard or step.statement.guard or both < common or zero is None:
+        return first
+    if not isinstance(value, Literal) or value.value != identity:
+        return first
+    for level in range(common, both):
+        for sign in "<>":
+            if may_meet(buffer, zeroed, start.sizes, target, step.sizes, "=" * level + sign):
+                return first
+    return None if one_instance_each(buffer, target, step, found.kept) else last

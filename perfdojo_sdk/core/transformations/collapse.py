@@ -1,0 +1,113 @@
+"""Make one scope of two: the inverse of a split, for any two scopes in a perfect nest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.expression import Index, Quotient, Renumbering
+from perfdojo_sdk.core.program import Program, Scope, fresh
+from perfdojo_sdk.core.transformation import (
+    Instance,
+    Move,
+    Refusal,
+    Relation,
+    Requirement,
+    Site,
+    Transformation,
+)
+from perfdojo_sdk.core.transformations.scopes import levels, scopes, shifted, statements_below
+
+#: Most iterations of one scope, as the parser has it.
+MAX_SIZE = 2**31 - 1
+
+
+def _inner(site: Site) -> Scope:
+    inner = site.scope.body[0]
+    assert isinstance(inner, Scope)
+    return inner
+
+
+def _perfect_nest(site: Site) -> Refusal | None:
+    body = site.scope.body
+    if len(body) == 1 and isinstance(body[0], Scope):
+        return None
+    return Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
+
+
+def _both_plain(site: Site) -> Refusal | None:
+    for scope in (site.scope, _inner(site)):
+        if scope.suffix:
+            return Refusal.of(scope.id, scope.head, head=scope.head)
+    return None
+
+
+def _size_bounded(site: Site) -> Refusal | None:
+    size = site.scope.size * _inner(site).size
+    return None if size <= MAX_SIZE else Refusal.of(site.scope.id, site.scope.head, size=size, most=MAX_SIZE)
+
+
+class CollapseScopes(Transformation):
+    """Run a scope and the only scope inside it as one scope over all pairs of iterations.
+
+    before:
+        4 8 y[{0},{1}] = x[{1}]
+    after: collapse_scopes(s0)
+        32 y[{0}//8,{0}%8] = x[{0}%8]
+    """
+
+    name = "collapse_scopes"
+    place = "scope"
+    requirements = (
+        Requirement(
+            "PD-T431",
+            "the scopes are not perfectly nested",
+            "{head} holds something else than exactly one scope",
+            "separate its children with fission_scope first",
+            _perfect_nest,
+        ),
+        Requirement(
+            "PD-T432",
+            "a scope already has a suffix",
+            "{head} is already mapped to the hardware",
+            "collapse first, then annotate",
+            _both_plain,
+        ),
+        Requirement(
+            "PD-T433",
+            "too many iterations",
+            "one scope of {size} iterations, {most} are allowed",
+            "collapse inner scopes only",
+            _size_bounded,
+        ),
+    )
+
+    def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
+        for _, scope in scopes(program):
+            inner = scope.body[0]
+            if len(scope.body) == 1 and isinstance(inner, Scope) and not (scope.suffix or inner.suffix):
+                yield Move(self.name, scope.id)
+
+    def rewrite(self, site: Site) -> Program:
+        outer, inner, level = site.scope, _inner(site), site.level
+        by = Renumbering((*levels(level), *_pair(site), *shifted(level + 2, -1)), level)
+        body = tuple([child.renumbered(by) for child in inner.body])
+        name = fresh(f"{outer.id}.{inner.id}", site.program.paths)
+        return site.program.replaced(site.path, (Scope(outer.size * inner.size, body, "", name),))
+
+    def relation(self, site: Site, result: Program) -> Relation:
+        level = site.level
+        return {
+            statement.id: Instance(
+                statement.id, (*levels(level), *_pair(site), *levels(depth - level - 2, level + 1))
+            )
+            for statement, depth in statements_below(site.scope, level)
+        }
+
+
+def _pair(site: Site) -> tuple[Index, Index]:
+    """The two old iterators as forms of the new one."""
+    one, size = Index.level(site.level), _inner(site).size
+    if size == 1:
+        return one, Index()
+    return Quotient.of(one, size, remainder=False), Quotient.of(one, size, remainder=True)

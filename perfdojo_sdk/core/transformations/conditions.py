@@ -1,0 +1,261 @@
+"""Moves about conditions: make one where a size does not divide, drop one that decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.expression import Index, Renumbering
+from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement, fresh
+from perfdojo_sdk.core.transformation import (
+    Instance,
+    Move,
+    Parameter,
+    Refusal,
+    Relation,
+    Requirement,
+    Site,
+    Transformation,
+)
+from perfdojo_sdk.core.transformations.scopes import levels, scopes, shifted, statements_below
+from perfdojo_sdk.core.validate import guarded_bounds
+
+# -- split_with_condition --------------------------------------------------------------------------
+
+
+def _factor_in_range(site: Site) -> Refusal | None:
+    size, factor = site.scope.size, site.move["factor"]
+    if 1 < factor < size:
+        return None
+    return Refusal.of(site.scope.id, site.scope.head, size=size, factor=factor)
+
+
+def _factor_leaves_a_rest(site: Site) -> Refusal | None:
+    size, factor = site.scope.size, site.move["factor"]
+    if size % factor:
+        return None
+    return Refusal.of(site.scope.id, site.scope.head, size=size, factor=factor)
+
+
+def _plain(site: Site) -> Refusal | None:
+    if not site.scope.suffix:
+        return None
+    return Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
+
+
+def _stays_inside(site: Site) -> Refusal | None:
+    """Every subscript is shown to stay inside its dimension wherever the condition holds."""
+    program, sizes = site.program, site.outer_sizes
+    nest = _split(site)
+    for leaf in nest.leaves:
+        statement, around = leaf.statement, (*sizes, *leaf.sizes)
+        for access in (statement.target, *statement.reads):
+            shape = program.buffer_of[access.array].shape
+            for subscript, size in zip(access.subscripts, shape, strict=True):
+                low, high = guarded_bounds(subscript, statement.guard, around)
+                if low < 0 or high >= size:
+                    return Refusal.of(site.scope.id, site.scope.head, access=access.text)
+    return None
+
+
+def _split(site: Site) -> Scope:
+    """The two scopes with the condition on every statement inside."""
+    if "nest" in site.scratch:
+        made: Scope = site.scratch["nest"]
+        return made
+    scope, level, factor = site.scope, site.level, site.move["factor"]
+    position = Index.of({level: factor, level + 1: 1})
+    by = Renumbering((*levels(level), position, *shifted(level + 1, 1)), level)
+    condition = Index(scope.size - 1).plus(position, -1)
+    guarded = tuple([_with_condition(child.renumbered(by), condition) for child in scope.body])
+    taken = site.program.paths
+    inner = Scope(factor, guarded, "", fresh(f"{scope.id}.i", taken))
+    count = -(-scope.size // factor)
+    found = site.scratch["nest"] = Scope(count, (inner,), "", fresh(f"{scope.id}.o", taken))
+    return found
+
+
+def _with_condition(node: Node, condition: Index) -> Node:
+    if isinstance(node, Scope):
+        return node.with_body(tuple([_with_condition(child, condition) for child in node.body]))
+    return node.with_guard((*node.guard, condition))
+
+
+class SplitWithCondition(Transformation):
+    """Split a scope whose size the factor does not divide; what lies beyond the size is not done.
+
+    before:
+        10 y[{0}] = x[{0}]
+    after: split_with_condition(s0, factor=4)
+        3 4 y[{0}*4+{1}] = x[{0}*4+{1}] if {0}*4+{1} <= 9
+    """
+
+    name = "split_with_condition"
+    place = "scope"
+    parameters = (Parameter("factor", int, "iterations of the inner scope"),)
+    requirements = (
+        Requirement(
+            "PD-T401",
+            "the factor is not between 1 and the size",
+            "a scope of {size} iterations has no inner scope of {factor}",
+            "use a factor larger than 1 and smaller than the size",
+            _factor_in_range,
+        ),
+        Requirement(
+            "PD-T402",
+            "the factor divides the size",
+            "{factor} divides {size}: no condition is needed",
+            "use split_scope",
+            _factor_leaves_a_rest,
+        ),
+        Requirement(
+            "PD-T403",
+            "the scope already has a suffix",
+            "{head} is already mapped to the hardware",
+            "split first, then annotate",
+            _plain,
+        ),
+        Requirement(
+            "PD-T404",
+            "a subscript cannot be shown to stay inside its array",
+            "{access} is used in more iterations than there are, and the condition does not bound it",
+            "use split_range, which leaves the iterations as they are",
+            _stays_inside,
+        ),
+    )
+
+    def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
+        factors = sorted({*dialect.lanes.values(), 4})
+        for _, scope in scopes(program):
+            for factor in factors if not scope.suffix else ():
+                if 1 < factor < scope.size and scope.size % factor:
+                    yield Move(self.name, scope.id, (("factor", factor),))
+
+    def rewrite(self, site: Site) -> Program:
+        return site.program.replaced(site.path, (_split(site),))
+
+    def relation(self, site: Site, result: Program) -> Relation:
+        level, factor = site.level, site.move["factor"]
+        position = Index.of({level: factor, level + 1: 1})
+        return {
+            statement.id: Instance(
+                statement.id, (*levels(level), position, *levels(depth - level - 1, level + 2))
+            )
+            for statement, depth in statements_below(site.scope, level)
+        }
+
+
+# -- drop_condition, drop_unreached ----------------------------------------------------------------
+
+
+def _decided(site: Site, holds: Callable[[int, int], bool]) -> tuple[Index, ...]:
+    """The comparisons of the statement's condition whose range over all iterations ``holds``."""
+    sizes = site.outer_sizes
+    return tuple(form for form in site.statement.guard if holds(*form.bounds(sizes)))
+
+
+def _always(low: int, high: int) -> bool:
+    return low >= 0
+
+
+def _never(low: int, high: int) -> bool:
+    return high < 0
+
+
+def _something_always_holds(site: Site) -> Refusal | None:
+    if _decided(site, _always):
+        return None
+    return Refusal.of(site.statement.id, "if", statement=site.statement.text)
+
+
+class DropCondition(Transformation):
+    """Drop the comparisons of a condition that hold in every iteration.
+
+    before:
+        8 y[{0}] = x[{0}] if {0} <= 7
+    after: drop_condition(c0)
+        8 y[{0}] = x[{0}]
+    """
+
+    name = "drop_condition"
+    place = "statement"
+    requirements = (
+        Requirement(
+            "PD-T411",
+            "no part of the condition always holds",
+            "{statement}: each comparison fails in some iteration, or there is none",
+            "split the scope where the condition changes, with split_range",
+            _something_always_holds,
+            semantic=True,
+        ),
+    )
+
+    def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
+        return _guarded(self.name, program)
+
+    def rewrite(self, site: Site) -> Program:
+        statement, dropped = site.statement, set(_decided(site, _always)) or set(site.statement.guard)
+        kept = tuple(form for form in statement.guard if form not in dropped)
+        return site.program.replaced(site.path, (statement.with_guard(kept),))
+
+
+def _something_never_holds(site: Site) -> Refusal | None:
+    if _decided(site, _never):
+        return None
+    return Refusal.of(site.statement.id, "if", statement=site.statement.text)
+
+
+def _something_is_left(site: Site) -> Refusal | None:
+    if len(_emptied(site.program, site.path)) > 1 or len(site.program.body) > 1:
+        return None
+    return Refusal.of(site.statement.id)
+
+
+def _emptied(program: Program, path: Path) -> Path:
+    """The outermost node that holds nothing but the statement at ``path``."""
+    while len(path) > 1 and len(program.siblings(path)) == 1:
+        path = path[:-1]
+    return path
+
+
+class DropUnreached(Transformation):
+    """Drop a statement whose condition holds in no iteration, with scopes that hold nothing else.
+
+    before:
+        8 y[{0}] = x[{0}]
+        8 y[{0}] = 0 if {0} >= 8
+    after: drop_unreached(c1)
+        8 y[{0}] = x[{0}]
+    """
+
+    name = "drop_unreached"
+    place = "statement"
+    requirements = (
+        Requirement(
+            "PD-T421",
+            "the statement is reached",
+            "{statement}: no comparison fails in every iteration",
+            "split the scope where the condition changes, with split_range",
+            _something_never_holds,
+            semantic=True,
+        ),
+        Requirement(
+            "PD-T422",
+            "nothing would be left",
+            "it is the only statement of the program",
+            "keep it",
+            _something_is_left,
+        ),
+    )
+
+    def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
+        return _guarded(self.name, program)
+
+    def rewrite(self, site: Site) -> Program:
+        return site.program.replaced(_emptied(site.program, site.path), ())
+
+
+def _guarded(name: str, program: Program) -> Iterator[Move]:
+    for _, node in program.walk():
+        if isinstance(node, Statement) and node.guard:
+            yield Move(name, node.id)

@@ -1,0 +1,553 @@
+"""Moves between a value that is kept and a value that is computed where it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.expression import (
+    Access,
+    Cast,
+    Expression,
+    Index,
+    IndexValue,
+    Operation,
+    Read,
+    Renumbering,
+    map_expression,
+)
+from perfdojo_sdk.core.program import Buffer, Dimension, Node, Path, Program, Scope, Statement, fresh
+from perfdojo_sdk.core.reaching import Spot, change_between, matching_instance, one_instance_each, shared
+from perfdojo_sdk.core.transformation import (
+    Definition,
+    Instance,
+    Move,
+    Parameter,
+    Refusal,
+    Relation,
+    Removed,
+    Requirement,
+    Site,
+    Transformation,
+)
+from perfdojo_sdk.core.transformations.scopes import levels
+from perfdojo_sdk.core.transformations.staging import MAX_STAGED_CELLS, Form
+from perfdojo_sdk.core.transformations.storage import temporaries, words_only
+from perfdojo_sdk.core.validate import violations
+
+#: Most elements that a statement may read once a definition has been put in.
+MAX_READS = 32
+
+
+def here(site: Site) -> Spot:
+    """The place of a move on a statement."""
+    return Spot(site.statement, site.path, site.outer_sizes)
+
+
+def well_formed(site: Site, result: Program) -> Refusal | None:
+    """Whether the target's locations and lanes allow the new accesses."""
+    problem = next(violations(result, site.dialect), None)
+    return Refusal.of(site.move.place, "", what=problem.what) if problem else None
+
+
+# -- inline_definition -----------------------------------------------------------------------------
+
+
+def _reads_defined(site: Site) -> Refusal | None:
+    array, program, reader = site.move["array"], site.program, here(site)
+    buffer = program.buffer_of.get(array)
+    site.scratch["reads"] = tuple(dict.fromkeys(r for r in reader.statement.reads if r.array == array))
+    writes = [
+        o
+        for o in (program.occurrences[buffer.name] if buffer else ())
+        if o.writes and o.path < reader.path and o.access.array == array
+    ]
+    plain = [o for o in writes if not o.statement.accumulate]
+    if not plain or not site.scratch["reads"]:
+        return Refusal.of(reader.statement.id, reader.statement.text, array=array)
+    site.scratch["definition"] = Spot(plain[-1].statement, plain[-1].path, plain[-1].sizes)
+    return None
+
+
+def _definition(site: Site) -> Spot:
+    found: Spot = site.scratch["definition"]
+    return found
+
+
+def _written_once(site: Site) -> Refusal | None:
+    definition = _definition(site).statement
+    buffer = site.program.buffer_of[definition.target.array]
+    for o in site.program.occurrences[buffer.name]:
+        if o.writes and o.statement.id != definition.id:
+            return Refusal.of(o.statement.id, o.access.text, array=site.move["array"], write=o.access.text)
+    return None
+
+
+def _always_written(site: Site) -> Refusal | None:
+    definition = _definition(site).statement
+    return Refusal.of(definition.id, "if", write=definition.text) if definition.guard else None
+
+
+def _one_dtype(site: Site) -> Refusal | None:
+    mine, theirs = site.statement.dtype, _definition(site).statement.dtype
+    if mine == theirs:
+        return None
+    return Refusal.of(site.statement.id, "", mine=mine, theirs=theirs)
+
+
+def _instance_known(site: Site) -> Refusal | None:
+    definition, reader = _definition(site), here(site)
+    target = definition.statement.target
+    buffer = site.program.buffer_of[target.array]
+    written = [target.subscripts[k] for k in buffer.materialised]
+    found: dict[Access, tuple[object, ...]] = {}
+    for read in site.scratch["reads"]:
+        wanted = [read.subscripts[k] for k in buffer.materialised]
+        instance = matching_instance(written, definition, wanted, reader)
+        if instance is None:
+            return Refusal.of(site.statement.id, read.text, read=read.text, write=target.text)
+        found[read] = instance
+    site.scratch["instances"] = found
+    return None
+
+
+def _written_by_one(site: Site) -> Refusal | None:
+    definition, reader = _definition(site), here(site)
+    target = definition.statement.target
+    inner = range(shared(definition, reader), definition.depth)
+    if one_instance_each(site.program.buffer_of[target.array], target, definition, inner):
+        return None
+    return Refusal.of(definition.statement.id, target.text, write=target.text)
+
+
+def _operands_unchanged(site: Site) -> Refusal | None:
+    definition, reader = _definition(site), here(site)
+    for instance in site.scratch["instances"].values():
+        for operand in definition.statement.reads:
+            if operand.array in site.program.inputs:
+                continue
+            later = operand.substitute(instance.__getitem__)
+            write = change_between(site.program, operand, definition, later, reader)
+            if write:
+                return Refusal.of(
+                    write.statement.id, write.access.text, operand=operand.text, write=write.access.text
+                )
+    return None
+
+
+def _inlined(site: Site) -> Statement:
+    definition, instances = _definition(site).statement, site.scratch["instances"]
+
+    def value(e: Expression) -> Expression:
+        if not isinstance(e, Read) or e.access not in instances:
+            return e
+        return definition.value.renumbered(Renumbering(instances[e.access]))
+
+    return replace(site.statement, value=map_expression(site.statement.value, value))
+
+
+def _readable(site: Site) -> Refusal | None:
+    count = len(_inlined(site).reads)
+    if count <= MAX_READS:
+        return None
+    return Refusal.of(site.statement.id, "", count=count, most=MAX_READS)
+
+
+def _inlining_fits(site: Site) -> Refusal | None:
+    return well_formed(site, site.program.replaced(site.path, (_inlined(site),)))
+
+
+class InlineDefinition(Transformation):
+    """Compute a value again where it is read, instead of reading the array that keeps it.
+
+    Once nothing reads the array any more, remove_dead takes it away.
+
+    before:
+        8 t[{0}] = exp(x[{0}])
+        4 2 y[{0},{1}] = t[{0}*2+{1}] + 1
+    after: inline_definition(c1, array=t)
+        8 t[{0}] = exp(x[{0}])
+        4 2 y[{0},{1}] = exp(x[{0}*2+{1}]) + 1
+    """
+
+    name = "inline_definition"
+    place = "statement"
+    parameters = (Parameter("array", str, "the array whose elements are computed instead of read"),)
+    requirements = (
+        Requirement(
+            "PD-T251",
+            "the statement reads no such definition",
+            "no element of {array} is read here that a plain statement before it writes",
+            "name an array that the statement reads and the kernel writes",
+            _reads_defined,
+        ),
+        Requirement(
+            "PD-T252",
+            "the array is written in more than one place",
+            "{write} writes {array} too, so the value is not that of one statement",
+            "give the other value an array of its own",
+            _written_once,
+            semantic=True,
+        ),
+        Requirement(
+            "PD-T259",
+            "the definition stands under a condition",
+            "{write} does not write every element",
+            "split the scopes so that the condition goes away",
+            _always_written,
+            semantic=True,
+        ),
+        Requirement(
+            "PD-T253",
+            "the subscripts do not tell which instance wrote the element",
+            "{read} cannot be solved for the iterators of {write}",
+            "bring both statements into one nest with join_scopes first",
+            _instance_known,
+        ),
+        Requirement(
+            "PD-T254",
+            "several instances write one element",
+            "{write} is written by more than one iteration, and only the last one counts",
+            "keep the array",
+            _written_by_one,
+            semantic=True,
+        ),
+        Requirement(
+            "PD-T255",
+            "an operand may have changed when the element is read",
+            "{write} may change {operand} between the definition and the read",
+            "keep the array, or move the write behind the read",
+            _operands_unchanged,
+            semantic=True,
+        ),
+        Requirement(
+            "PD-T256",
+            "the dtypes differ",
+            "the statement computes in {mine}, the definition in {theirs}",
+            "keep the array",
+            _one_dtype,
+        ),
+        Requirement(
+            "PD-T257",
+            "the statement would become too long",
+            "it would read {count} elements, {most} are allowed",
+            "keep the array",
+            _readable,
+        ),
+        Requirement(
+            "PD-T258",
+            "the target does not allow the new accesses",
+            "{what}",
+            "inline before annotating scopes and setting locations",
+            _inlining_fits,
+        ),
+    )
+
+    def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
+        for _, node in program.walk():
+            if isinstance(node, Statement):
+                for array in dict.fromkeys(r.array for r in node.reads):
+                    if array not in program.inputs:
+                        yield Move(self.name, node.id, (("array", array),))
+
+    def rewrite(self, site: Site) -> Program:
+        return site.program.replaced(site.path, (_inlined(site),))
+
+    def relation(self, site: Site, result: Program) -> Relation:
+        definition, mine = _definition(site).statement.id, site.statement.id
+        return {mine: Instance(mine, levels(site.level), inlined=(definition,))}
+
+
+# -- stage_expression ------------------------------------------------------------------------------
+
+
+def value_levels(value: Expression) -> frozenset[int]:
+    """The levels whose iterators a value depends on."""
+    if isinstance(value, IndexValue):
+        return value.index.levels
+    if isinstance(value, Read):
+        return frozenset(value.access.levels)
+    return frozenset(level for argument in _arguments(value) for level in value_levels(argument))
+
+
+def _arguments(value: Expression) -> tuple[Expression, ...]:
+    if isinstance(value, Operation):
+        return value.arguments
+    return (value.argument,) if isinstance(value, Cast) else ()
+
+
+def terms(value: Expression) -> tuple[Expression, ...]:
+    """The operations and casts of a value, each before its own arguments."""
+    inner = tuple([t for argument in _arguments(value) for t in terms(argument)])
+    return (value, *inner) if _arguments(value) else inner
+
+
+def substitute(value: Expression, old: Expression, new: Expression) -> Expression:
+    """The value with every ``old`` in it replaced."""
+    if value == old:
+        return new
+    if isinstance(value, Operation):
+        return replace(value, arguments=tuple([substitute(a, old, new) for a in value.arguments]))
+    if isinstance(value, Cast):
+        return replace(value, argument=substitute(value.argument, old, new))
+    return value
+
+
+def _around(site: Site) -> Refusal | None:
+    """Where the value will be computed: in front of the statement or of a scope around it."""
+    for depth in range(1, len(site.path) + 1):
+        if site.program.node(site.path[:depth]).id == site.move["before"]:
+            site.scratch["before"] = site.path[:depth]
+            return None
+    return Refusal.of(site.statement.id, "", before=site.move["before"])
+
+
+def _term_exists(site: Site) -> Refusal | None:
+    found = terms(site.statement.value)
+    if not 0 <= site.move["term"] < len(found):
+        return Refusal.of(site.statement.id, "", term=site.move["term"], count=len(found))
+    site.scratch["value"] = found[site.move["term"]]
+    return None
+
+
+def _before(site: Site) -> Path:
+    path: Path = site.scratch["before"]
+    return path
+
+
+def _value(site: Site) -> Expression:
+    value: Expression = site.scratch["value"]
+    return value
+
+
+def _unconditional(site: Site) -> Refusal | None:
+    statement = site.statement
+    return Refusal.of(statement.id, "if", statement=statement.text) if statement.guard else None
+
+
+def _operands_not_written(site: Site) -> Refusal | None:
+    """Inside the scope, nothing writes what the value is made of."""
+    node, buffer_of = site.program.node(_before(site)), site.program.buffer_of
+    if isinstance(node, Statement):
+        return None
+    operands = {buffer_of[read.array].name for read in _value(site).reads}
+    for touches in node.touches.values():
+        for touch in touches:
+            if touch.writes and buffer_of[touch.access.array].name in operands:
+                return Refusal.of(touch.statement.id, touch.access.text, write=touch.access.text)
+    return None
+
+
+def _room_for_a_statement(site: Site) -> Refusal | None:
+    above = site.program.ancestors(_before(site))
+    if above and site.dialect.is_lockstep(above[-1].suffix):
+        return Refusal.of(above[-1].id, above[-1].head, head=above[-1].head)
+    return None
+
+
+def _staged_form(site: Site) -> Form:
+    """Every iterator of the value as a dimension."""
+    used = [Index.level(level) for level in sorted(value_levels(_value(site)))]
+    return Form.of(Access("", tuple(used)), len(_before(site)) - 1, site.outer_sizes)
+
+
+def _stage_bounded(site: Site) -> Refusal | None:
+    cells = 1
+    for level in value_levels(_value(site)):
+        cells *= site.outer_sizes[level]
+    if cells <= MAX_STAGED_CELLS:
+        return None
+    return Refusal.of(site.statement.id, "", cells=cells, most=MAX_STAGED_CELLS)
+
+
+def _named(site: Site) -> Program:
+    value, form, path = _value(site), _staged_form(site), _before(site)
+    program, statement = site.program, site.statement
+    name = fresh(f"{statement.target.array}_v", program.names)
+    sizes = (*(site.outer_sizes[level] for level in form.outer), *form.sizes)
+    buffer = Buffer(
+        name, value.dtype, tuple(map(Dimension, sizes)), site.dialect.default_location, (name,)
+    )
+    used = sorted(value_levels(value))
+    compact = {level: form.element[k] for k, level in enumerate(used)}
+    forms = [compact.get(level, Index.level(level)) for level in range(len(site.outer_sizes))]
+    inside = value.renumbered(Renumbering(forms))
+    define = Statement(Access(name, form.element), inside, None, value.dtype)
+    read = Read(Access(name, tuple([Index.level(level) for level in used])), value.dtype)
+    changed = replace(statement, value=substitute(statement.value, value, read))
+    result = program.with_new_buffer(buffer).replaced(site.path, (changed,))
+    return result.replaced(path, (form.nest(define, name, program.paths), result.node(path)))
+
+
+class StageExpression(Transformation):
+    """Give a part of a value a buffer of its own, computed before the statement or a scope around it.
+
+    ``term`` counts the operations of the value from 0, each before its own arguments. Before a scope
+    whose iterator the term does not use, it is computed once instead of in every iteration.
+
+    before:
+        4 8 y[{0},{1}] = x[{0},{1}] * exp(c[{0}] + 1)
+    after: stage_expression(c0, before=s1, term=1)
+        4
+        | y_v[{0}] = exp(c[{0}] + 1)
+        | 8 y[{0},{1}] = x[{0},{1}] * y_v[{0}]
+    """
+
+    name = "stage_expression"
+    place = "statement"
+    parameters = (
+        Parameter("before", str, "id of the statement, or of a scope around it, to compute the term before"),
+        Parameter("term", int, "which operation of the value, from 0"),
+    )
+    requirements = (
+        Requirement(
+            "PD-T271",
+            "the place to compute the value is not around the statement",
+            "{before} is neither the statement nor a scope around it",
+            "name the statement or a scope that it stands in",
+            _around,
+        ),
+        Requirement(
+            "PD-T272",
+            "there is no such operation",
+            "the value has {count} operations, counted from 0; {term} is none of them",
+            "count the operations from 0, each before its own arguments",
+            _term_exists,
+        ),
+        Requirement(
+            "PD-T273",
+            "the scope writes an operand",
+            "{write} changes it after the value would have been computed",
+            "compute the value before an inner scope or the statement",
+            _operands_not_written,
+            semantic=True,
+        ),
+        Requirement(
+            "PD-T277",
+            "the statement stands under a condition",
+            "{statement} needs its operands only sometimes, and they may not exist otherwise",
+            "split the scopes so that the condition goes away",
+            _unconditional,
+        ),
+        Requirement(
+            "PD-T274",
+            "a lockstep scope holds one statement",
+            "{head} cannot take a second statement",
+            "compute the value before the lockstep scope",
+            _room_for_a_statement,
+        ),
+        Requirement(
+            "PD-T275",
+            "the new buffer is too large",
+            "it would take {cells} cells, {most} are allowed",
+            "compute the value before an inner scope that needs fewer iterators",
+            _stage_bounded,
+        ),
+        Requirement(
+            "PD-T276",
+            "the target does not allow the new accesses",
+            "{what}",
+            "play the move before annotating scopes and setting locations",
+            lambda site: well_formed(site, _named(site)),
+        ),
+    )
+
+    def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
+        for path, node in program.walk():
+            if isinstance(node, Statement):
+                for term in range(len(terms(node.value))):
+                    for before in (node.id, *[scope.id for scope in program.ancestors(path)]):
+                        yield Move(self.name, node.id, (("before", before), ("term", term)))
+
+    def rewrite(self, site: Site) -> Program:
+        return _named(site)
+
+    def relation(self, site: Site, result: Program) -> Relation:
+        return {
+            node.id: Definition()
+            for _, node in result.walk()
+            if isinstance(node, Statement) and node.id not in site.program.paths
+        }
+
+
+# -- remove_dead -----------------------------------------------------------------------------------
+
+
+def _not_returned(site: Site) -> Refusal | None:
+    buffer = site.storage
+    if not site.program.interface.intersection(buffer.arrays):
+        return None
+    return Refusal.of(words_only(site), buffer=buffer.name)
+
+
+def _not_read(site: Site) -> Refusal | None:
+    """Statements that write the buffer may read it: they go too."""
+    for o in site.program.occurrences[site.storage.name]:
+        if not o.writes and o.statement.target.array not in site.storage.arrays:
+            return Refusal.of(o.statement.id, o.access.text, read=o.access.text, buffer=site.storage.name)
+    return None
+
+
+def _without(nodes: tuple[Node, ...], arrays: frozenset[str]) -> tuple[Node, ...]:
+    """The nodes less the statements that write the arrays and the scopes that this empties."""
+    kept: list[Node] = []
+    for node in nodes:
+        if arrays.isdisjoint(node.touches):
+            kept.append(node)
+        elif isinstance(node, Scope):
+            body = _without(node.body, arrays)
+            kept += [node.with_body(body)] if body else []
+        elif node.target.array not in arrays:
+            kept.append(node)
+    return tuple(kept)
+
+
+class RemoveDead(Transformation):
+    """Remove a buffer that nothing reads, with the statements that write it.
+
+    before:
+        8
+        | t[{0}] = exp(x[{0}])
+        | y[{0}] = t[{0}] + 1
+    after: inline_definition(c1, array=t), remove_dead(t)
+        8 y[{0}] = exp(x[{0}]) + 1
+    """
+
+    name = "remove_dead"
+    place = "buffer"
+    requirements = (
+        Requirement(
+            "PD-T261",
+            "the caller owns the buffer",
+            "{buffer} is part of the kernel's interface",
+            "keep it",
+            _not_returned,
+        ),
+        Requirement(
+            "PD-T262",
+            "the buffer is read",
+            "{read} needs what {buffer} holds",
+            "replace the reads with inline_definition first",
+            _not_read,
+            semantic=True,
+        ),
+    )
+
+    def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
+        return (Move(self.name, buffer.name) for buffer in temporaries(program))
+
+    def rewrite(self, site: Site) -> Program:
+        program, arrays = site.program, frozenset(site.storage.arrays)
+        body = _without(program.body, arrays)
+        used = any(not arrays.isdisjoint(node.touches) for node in body)
+        kept = tuple([b for b in program.buffers if used or b.name != site.storage.name])
+        return Program(program.name, program.inputs, program.outputs, kept, body)
+
+    def relation(self, site: Site, result: Program) -> Relation:
+        gone = {i for i in site.program.paths if i not in result.paths}
+        return {
+            node.id: Removed()
+            for _, node in site.program.walk()
+            if isinstance(node, Statement) and node.id in gone
+        }

@@ -1,0 +1,592 @@
+"""Moves that use an algebraic law: they let a reduction start before its last operand is known.
+
+The maximum of a row or the mean of a channel is known only once all elements have been read, and
+what depends on it would read them again. Each law here replaces that operand by one of a block
+(its own maximum, its own mean) and makes up for the difference afterwards, once a block:
+
+* exp(x - m) = exp(x - q) * exp(q - m), for any q;
+* a*c + b*c = (a + b)*c, for a factor that all terms of a sum share;
+* the sum of (x - c)^2 over n elements is that of (x - m)^2, m being their mean, plus n*(m - c)^2
+  (the parallel axis theorem; Chan, Golub and LeVeque, 1979, combine variances of parts with it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.expression import (
+    IDENTITY,
+    Access,
+    Cast,
+    Expression,
+    Index,
+    Literal,
+    Operation,
+    Read,
+)
+from perfdojo_sdk.core.program import Buffer, Dimension, Program, Statement, fresh
+from perfdojo_sdk.core.reaching import (
+    Reduction,
+    Spot,
+    change_between,
+    disturbance,
+    matching_instance,
+    reduction,
+    spot,
+)
+from perfdojo_sdk.core.transformation import (
+    Correction,
+    Definition,
+    Kind,
+    Move,
+    Parameter,
+    PartialStart,
+    Refusal,
+    Relation,
+    Requirement,
+    ScaledCombine,
+    Site,
+    Transformation,
+)
+from perfdojo_sdk.core.transformations.inlining import here, substitute, value_levels, well_formed
+from perfdojo_sdk.core.transformations.reductions import one_chain, with_statement
+from perfdojo_sdk.core.transformations.scopes import scopes
+
+EXPONENT_LAW = "exp(a)*exp(b) = exp(a+b)"
+FACTOR_LAW = "a*c + b*c = (a+b)*c"
+SQUARES_LAW = "sum((x-c)^2) = sum((x-m)^2) + n*(m-c)^2"
+
+# -- the reduction of an array over the same elements ----------------------------------------------
+
+
+def _reduction(site: Site) -> Reduction:
+    found: Reduction = site.scratch["reduction"]
+    return found
+
+
+def _instance(site: Site) -> tuple[Index, ...]:
+    """The instance of the reduction's step that combines the element."""
+    found: tuple[Index, ...] = site.scratch["instance"]
+    return found
+
+
+def _find_reduction(site: Site, array: str, operation: str, element: Access, reader: Spot) -> bool:
+    """Look for the reduction of the element into the array; whether there is one."""
+    found = reduction(site.program, array, operation, element.array, reader)
+    if found is None:
+        return False
+    value = found.step.statement.value
+    assert isinstance(value, Read)
+    instance = matching_instance(value.access.subscripts, found.step, element.subscripts, reader)
+    if instance is None:
+        return False
+    site.scratch["reduction"], site.scratch["instance"] = found, instance
+    return True
+
+
+def _result(site: Site) -> Access:
+    """The cell of the reduction that the element took part in."""
+    target = _reduction(site).step.statement.target
+    return target.substitute(_instance(site).__getitem__)
+
+
+def _changed_since(site: Site, element: Access) -> Refusal | None:
+    found = _reduction(site)
+    if element.array in site.program.inputs:
+        return None
+    value = found.step.statement.value
+    assert isinstance(value, Read)
+    write = change_between(site.program, value.access, found.step, element, found.reader)
+    if write is None:
+        return None
+    return Refusal.of(write.statement.id, write.access.text, element=element.text, write=write.access.text)
+
+
+# -- rebase_squares --------------------------------------------------------------------------------
+
+
+class _Squares(NamedTuple):
+    """``target += (element - centre) * (element - centre)`` in a perfect nest."""
+
+    spot: Spot
+    element: Read
+    centre: Read
+
+    @property
+    def statement(self) -> Statement:
+        return self.spot.statement
+
+
+def _difference(statement: Statement) -> Operation | None:
+    """The difference that the statement adds the square of."""
+    value = statement.value
+    if statement.accumulate != "add" or not isinstance(value, Operation) or value.name != "mul":
+        return None
+    first, second = value.arguments
+    if first != second or not isinstance(first, Operation) or first.name != "sub":
+        return None
+    return first if all(isinstance(a, Read) for a in first.arguments) else None
+
+
+def _sums_squares(site: Site) -> Refusal | Kind:
+    _, statement = one_chain(site.scope)
+    difference = _difference(statement) if statement else None
+    refusal = Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
+    if statement is None or statement.guard or difference is None:
+        return refusal
+    element, centre = difference.arguments
+    assert isinstance(element, Read) and isinstance(centre, Read)
+    buffer_of = site.program.buffer_of
+    target = buffer_of[statement.target.array]
+    invariant = max((*centre.access.levels, *statement.target.levels), default=-1) < site.level
+    if not invariant or target in (buffer_of[element.access.array], buffer_of[centre.access.array]):
+        return refusal
+    site.scratch["squares"] = _Squares(spot(site.program, statement.id), element, centre)
+    return Kind.DECLARED_LAW
+
+
+def _squares(site: Site) -> _Squares:
+    found: _Squares = site.scratch["squares"]
+    return found
+
+
+def _has_sum(site: Site) -> Refusal | None:
+    squares, array = _squares(site), site.move["sum"]
+    element = squares.element.access
+    if _find_reduction(site, array, "add", element, squares.spot) and all(
+        level < site.level for level in _result(site).levels
+    ):
+        return None
+    return Refusal.of(squares.statement.id, element.text, array=array, element=element.text)
+
+
+def _same_elements(site: Site) -> Refusal | None:
+    """The iterators that the sum runs over are those of the nest, one to one."""
+    found, instance, squares = _reduction(site), _instance(site), _squares(site)
+    inner = range(site.level, squares.spot.depth)
+    over = {instance[level]: found.step.sizes[level] for level in found.reduced}
+    wanted = {Index.level(level): squares.spot.sizes[level] for level in inner}
+    if over == wanted and len(found.reduced) == len(inner):
+        return None
+    return Refusal.of(found.step.statement.id, "", array=site.move["sum"])
+
+
+def _only_the_sum(site: Site) -> Refusal | None:
+    write = disturbance(site.program, _reduction(site), IDENTITY["add"])
+    if write is None:
+        return None
+    return Refusal.of(write.statement.id, write.access.text, array=site.move["sum"], write=write.access.text)
+
+
+def _squares_unchanged(site: Site) -> Refusal | None:
+    return _changed_since(site, _squares(site).element.access)
+
+
+class RebaseSquares(Transformation):
+    """Sum squares of differences from the elements' own mean, and make up for the other centre.
+
+    ``sum`` holds the sum of the elements; their mean is sum / n. The nest then needs nothing but its
+    elements, and what depends on the other centre is one statement behind it.
+
+    before:
+        4
+        | t[{0}] = 0
+        | 8 t[{0}] += x[{0},{1}]
+        | q[{0}] = 0
+        | 8 q[{0}] += (x[{0},{1}] - c[{0}]) * (x[{0},{1}] - c[{0}])
+        | y[{0}] = q[{0}] + t[{0}]
+    after: rebase_squares(s2, sum=t)
+        4
+        | t[{0}] = 0
+        | 8 t[{0}] += x[{0},{1}]
+        | q[{0}] = 0
+        | t_m[{0}] = t[{0}] / 8
+        | 8 q[{0}] += (x[{0},{1}] - t_m[{0}]) * (x[{0},{1}] - t_m[{0}])
+        | q[{0}] += (t_m[{0}] - c[{0}]) * (t_m[{0}] - c[{0}]) * 8
+        | y[{0}] = q[{0}] + t[{0}]
+    """
+
+    name = "rebase_squares"
+    place = "scope"
+    parameters = (Parameter("sum", str, "the array that holds the sum of the same elements"),)
+    requirements = (
+        Requirement(
+            "PD-T281",
+            "the scope is no sum of squared differences from one value",
+            "{head} is not a perfect nest around one q += (x - c) * (x - c) whose q and c are the same "
+            "in all iterations",
+            "bring the sum into this form with inline_definition, factor_reduction and fission_scope",
+            _sums_squares,
+            law=SQUARES_LAW,
+        ),
+        Requirement(
+            "PD-T282",
+            "the array holds no sum of these elements",
+            "no statement before it adds {element} to one element of {array}",
+            "name an array into which the elements were added, or split both reductions alike",
+            _has_sum,
+        ),
+        Requirement(
+            "PD-T283",
+            "the sum runs over other elements",
+            "{array} is the sum over more or fewer elements than the scope has",
+            "split both reductions alike with split_reduction",
+            _same_elements,
+            semantic=True,
+        ),
+        Requirement(
+            "PD-T284",
+            "the array holds something else besides the sum",
+            "{write} makes {array} differ from the sum that starts at 0",
+            "give the other value an array of its own",
+            _only_the_sum,
+            semantic=True,
+        ),
+        Requirement(
+            "PD-T285",
+            "the elements may have changed since they were summed",
+            "{write} may change {element} in between",
+            "move that write out from between the two",
+            _squares_unchanged,
+            semantic=True,
+        ),
+        Requirement(
+            "PD-T286",
+            "the target does not allow the new accesses",
+            "{what}",
+            "play the move before annotating scopes and setting locations",
+            lambda site: well_formed(site, _rebased_squares(site)),
+        ),
+    )
+
+    def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
+        for _, scope in scopes(program):
+            _, statement = one_chain(scope)
+            difference = _difference(statement) if statement else None
+            if difference is None:
+                continue
+            for array in _reduced(program, "add", {r.array for r in difference.reads}):
+                yield Move(self.name, scope.id, (("sum", array),))
+
+    def rewrite(self, site: Site) -> Program:
+        return _rebased_squares(site)
+
+    def relation(self, site: Site, result: Program) -> Relation:
+        name = _mean_name(site)
+        taken = site.program.paths
+        return {
+            fresh(f"{name}.c", taken): Definition(),
+            fresh(f"{name}.fix", taken): Correction(_squares(site).statement.id),
+        }
+
+
+def _reduced(program: Program, operation: str, elements: set[str]) -> Iterator[str]:
+    """Arrays that accumulate elements of one of these arrays."""
+    found = dict.fromkeys(
+        leaf.statement.target.array
+        for node in program.body
+        for leaf in node.leaves
+        if leaf.statement.accumulate == operation
+        and isinstance(leaf.statement.value, Read)
+        and leaf.statement.value.access.array in elements
+    )
+    yield from found
+
+
+def _mean_name(site: Site) -> str:
+    return fresh(f"{site.move['sum']}_m", site.program.names)
+
+
+def _rebased_squares(site: Site) -> Program:
+    squares, total, name = _squares(site), _result(site), _mean_name(site)
+    statement, dtype, taken = squares.statement, squares.statement.dtype, site.program.paths
+    count = 1
+    for size in squares.spot.sizes[site.level :]:
+        count *= size
+    dims = total.levels
+    buffer = Buffer(
+        name,
+        dtype,
+        tuple([Dimension(site.outer_sizes[level]) for level in dims]),
+        site.dialect.default_location,
+        (name,),
+    )
+    mean = Read(Access(name, tuple([Index.level(level) for level in dims])), dtype)
+    number = Literal(float(count), dtype)
+    value = Operation("div", (Read(total, dtype), number), dtype)
+    define = Statement(mean.access, value, None, dtype, fresh(f"{name}.c", taken))
+    inner = replace(statement, value=_square(squares.element, mean))
+    fix = Operation("mul", (_square(mean, squares.centre), number), dtype)
+    correct = Statement(statement.target, fix, "add", dtype, fresh(f"{name}.fix", taken))
+    nodes = (define, with_statement(site.scope, inner), correct)
+    return site.program.with_new_buffer(buffer).replaced(site.path, nodes)
+
+
+def _square(left: Read, right: Read) -> Operation:
+    difference = Operation("sub", (left, right), left.dtype)
+    return Operation("mul", (difference, difference), left.dtype)
+
+
+# -- factor_reduction ------------------------------------------------------------------------------
+
+
+def factors(value: Expression) -> tuple[Expression, ...]:
+    """The factors of a product, from the left; a single one where the value is no product."""
+    if isinstance(value, Operation) and value.name == "mul":
+        return tuple([f for a in value.arguments for f in factors(a)])
+    return (value,)
+
+
+def product(parts: list[Expression]) -> Expression:
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = Operation("mul", (whole, part), whole.dtype)
+    return whole
+
+
+def _sums_products(site: Site) -> Refusal | Kind:
+    _, statement = one_chain(site.scope)
+    refusal = Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
+    if statement is None or statement.guard or statement.accumulate != "add":
+        return refusal
+    parts = factors(statement.value)
+    fixed = [k for k, part in enumerate(parts) if max(value_levels(part), default=-1) < site.level]
+    target = max(statement.target.levels, default=-1)
+    if target >= site.level or not fixed or len(fixed) == len(parts):
+        return refusal
+    site.scratch["statement"], site.scratch["fixed"] = statement, tuple(fixed)
+    return Kind.DECLARED_LAW
+
+
+def _only_added(site: Site) -> Refusal | None:
+    """The sum is neither read by its own terms nor part of another kind of accumulation."""
+    statement: Statement = site.scratch["statement"]
+    buffer = site.program.buffer_of[statement.target.array]
+    for read in statement.reads:
+        if site.program.buffer_of[read.array] is buffer:
+            return Refusal.of(statement.id, read.text, target=statement.target.text, other=read.text)
+    return None
+
+
+def _one_operation(site: Site) -> Refusal | None:
+    statement: Statement = site.scratch["statement"]
+    buffer = site.program.buffer_of[statement.target.array]
+    for o in site.program.occurrences[buffer.name]:
+        if o.writes and o.statement.accumulate not in (None, "add"):
+            return Refusal.of(o.statement.id, o.access.text, other=o.statement.text)
+    return None
+
+
+def _factored(site: Site) -> Program:
+    statement: Statement = site.scratch["statement"]
+    fixed, taken = site.scratch["fixed"], site.program.paths
+    name, dtype = _factored_name(site), statement.dtype
+    used = {*statement.target.levels, *value_levels(statement.value)}
+    dims = sorted([level for level in used if level < site.level])
+    sizes = tuple([Dimension(site.outer_sizes[level]) for level in dims])
+    buffer = Buffer(name, dtype, sizes, site.dialect.default_location, (name,))
+    partial = Access(name, tuple([Index.level(level) for level in dims]))
+    parts = factors(statement.value)
+    start = Statement(partial, Literal(IDENTITY["add"], dtype), None, dtype, fresh(f"{name}.in", taken))
+    value = product([p for k, p in enumerate(parts) if k not in fixed])
+    inner = replace(statement, target=partial, value=value)
+    scaled = Operation("mul", (Read(partial, dtype), product([parts[k] for k in fixed])), dtype)
+    combine = Statement(statement.target, scaled, "add", dtype, fresh(f"{name}.out", taken))
+    nodes = (start, with_statement(site.scope, inner), combine)
+    return site.program.with_new_buffer(buffer).replaced(site.path, nodes)
+
+
+def _factored_name(site: Site) -> str:
+    statement: Statement = site.scratch["statement"]
+    return fresh(f"{statement.target.array}_f", site.program.names)
+
+
+class FactorReduction(Transformation):
+    """Add terms up first and multiply once by the factors that all of them share.
+
+    before:
+        4
+        | s[{0}] = 0
+        | 8 s[{0}] += x[{0},{1}] * c[{0}]
+    after: factor_reduction(s1)
+        4
+        | s[{0}] = 0
+        | s_f[{0}] = 0
+        | 8 s_f[{0}] += x[{0},{1}]
+        | s[{0}] += s_f[{0}] * c[{0}]
+    """
+
+    name = "factor_reduction"
+    place = "scope"
+    requirements = (
+        Requirement(
+            "PD-T291",
+            "the scope is no sum of products with a common factor",
+            "{head} is not a perfect nest around one s += a * c whose s and c are the same in all iterations",
+            "separate the sum with fission_scope, or name a scope further in",
+            _sums_products,
+            law=FACTOR_LAW,
+        ),
+        Requirement(
+            "PD-T292",
+            "the terms depend on the sum",
+            "{other} reads what is being added to {target}",
+            "keep the order",
+            _only_added,
+            semantic=True,
+        ),
+        Requirement(
+            "PD-T293",
+            "the result is accumulated in other ways too",
+            "{other} is of another kind, so the order of the two counts",
+            "give the sum an array of its own with stage_write",
+            _one_operation,
+        ),
+    )
+
+    def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
+        for _, scope in scopes(program):
+            _, statement = one_chain(scope)
+            if statement and statement.accumulate == "add" and len(factors(statement.value)) > 1:
+                yield Move(self.name, scope.id)
+
+    def rewrite(self, site: Site) -> Program:
+        return _factored(site)
+
+    def relation(self, site: Site, result: Program) -> Relation:
+        name, taken = _factored_name(site), site.program.paths
+        statement: Statement = site.scratch["statement"]
+        return {
+            fresh(f"{name}.in", taken): PartialStart(),
+            fresh(f"{name}.out", taken): ScaledCombine(statement.id, site.scratch["fixed"]),
+        }
+
+
+# -- rebase_exponent -------------------------------------------------------------------------------
+
+
+def _exponentials(value: Expression) -> Iterator[Operation]:
+    """Every ``exp(x - m)`` of an element x in a value."""
+    if isinstance(value, Operation):
+        for argument in value.arguments:
+            yield from _exponentials(argument)
+            inner = argument
+            if value.name == "exp" and isinstance(inner, Operation) and inner.name == "sub":
+                if isinstance(inner.arguments[0], Read):
+                    yield value
+    elif isinstance(value, Cast):
+        yield from _exponentials(value.argument)
+
+
+def _has_maximum(site: Site) -> Refusal | Kind:
+    array, reader = site.move["maximum"], here(site)
+    for found in _exponentials(reader.statement.value):
+        element, other = _exponent(found)
+        if isinstance(other, Read) and other.access.array == array:
+            continue
+        if _find_reduction(site, array, "max", element.access, reader):
+            site.scratch["exponential"] = found
+            return Kind.DECLARED_LAW
+    return Refusal.of(reader.statement.id, "", array=array)
+
+
+def _exponent(exponential: Operation) -> tuple[Read, Expression]:
+    """x and m of exp(x - m)."""
+    difference = exponential.arguments[0]
+    assert isinstance(difference, Operation)
+    element, other = difference.arguments
+    assert isinstance(element, Read)
+    return element, other
+
+
+def _only_the_maximum(site: Site) -> Refusal | None:
+    write = disturbance(site.program, _reduction(site), IDENTITY["max"])
+    if write is None:
+        return None
+    words = {"array": site.move["maximum"], "write": write.access.text}
+    return Refusal.of(write.statement.id, write.access.text, **words)
+
+
+def _maximised_unchanged(site: Site) -> Refusal | None:
+    element, _ = _exponent(site.scratch["exponential"])
+    return _changed_since(site, element.access)
+
+
+def _rebased_exponent(site: Site) -> Statement:
+    found: Operation = site.scratch["exponential"]
+    element, other = _exponent(found)
+    dtype = found.dtype
+    middle = Read(_result(site), dtype)
+
+    def exponential(a: Expression, b: Expression) -> Operation:
+        return Operation("exp", (Operation("sub", (a, b), dtype),), dtype)
+
+    rebased = Operation("mul", (exponential(element, middle), exponential(middle, other)), dtype)
+    return replace(site.statement, value=substitute(site.statement.value, found, rebased))
+
+
+class RebaseExponent(Transformation):
+    """Take the exponential relative to a maximum that is known already: exp(x-m) = exp(x-q)*exp(q-m).
+
+    ``maximum`` holds the largest of a block of elements that x belongs to, so x - q is never
+    positive. Where all elements of a block are -inf, the result is NaN.
+
+    before:
+        4
+        | q[{0}] = -inf
+        | 8 q[{0}] max= x[{0},{1}]
+        | 8 y[{0},{1}] = exp(x[{0},{1}] - m[0]) + q[{0}]
+    after: rebase_exponent(c2, maximum=q)
+        4
+        | q[{0}] = -inf
+        | 8 q[{0}] max= x[{0},{1}]
+        | 8 y[{0},{1}] = exp(x[{0},{1}] - q[{0}]) * exp(q[{0}] - m[0]) + q[{0}]
+    """
+
+    name = "rebase_exponent"
+    place = "statement"
+    parameters = (Parameter("maximum", str, "the array that holds the maximum of a block"),)
+    requirements = (
+        Requirement(
+            "PD-T296",
+            "the array holds no maximum over a block with this element",
+            "no exp(x - m) stands here whose x a statement before it took into {array} with max=",
+            "name an array that x was taken into with max=, other than m itself",
+            _has_maximum,
+            law=EXPONENT_LAW,
+        ),
+        Requirement(
+            "PD-T297",
+            "the array holds something else besides the maximum",
+            "because of {write}, x may exceed {array} so far that exp overflows",
+            "give the other value an array of its own",
+            _only_the_maximum,
+        ),
+        Requirement(
+            "PD-T298",
+            "the elements may have changed since the maximum was taken",
+            "{write} may change {element} in between, and exp of the difference may overflow",
+            "move that write out from between the two",
+            _maximised_unchanged,
+        ),
+        Requirement(
+            "PD-T299",
+            "the target does not allow the new accesses",
+            "{what}",
+            "play the move before annotating scopes and setting locations",
+            lambda site: well_formed(site, site.program.replaced(site.path, (_rebased_exponent(site),))),
+        ),
+    )
+
+    def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
+        for _, node in program.walk():
+            if isinstance(node, Statement):
+                elements = {_exponent(e)[0].access.array for e in _exponentials(node.value)}
+                for array in _reduced(program, "max", elements) if elements else ():
+                    yield Move(self.name, node.id, (("maximum", array),))
+
+    def rewrite(self, site: Site) -> Program:
+        return site.program.replaced(site.path, (_rebased_exponent(site),))

@@ -1,0 +1,96 @@
+"""Make a failing program small: a person shall see at a glance what is wrong.
+
+Greedy: take a statement away, or halve a size wherever it stands, as long as the failure stays. What is
+left is a program of the language, so it can be kept as a test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.core.program import Buffer, Node, Program, Scope, Statement
+from perfdojo_sdk.core.validate import violations
+from perfdojo_sdk.verify.reduced import extents, resized
+
+
+def shrink(program: Program, fails: Callable[[Program], bool], dialect: Dialect) -> Program:
+    """The smallest program found that still ``fails``; ``fails(program)`` must hold."""
+    shrunk = True
+    while shrunk:
+        shrunk = False
+        for smaller in _smaller(program, dialect):
+            if fails(smaller):
+                program, shrunk = smaller, True
+                break
+    return program
+
+
+def _smaller(program: Program, dialect: Dialect) -> Iterator[Program]:
+    """Well-formed programs that have less of something, those that have least first."""
+    for _, node in program.walk():
+        less = _without(program, node)
+        if less is not None and next(violations(less, dialect), None) is None:
+            yield less
+    for extent in extents(program):
+        for size in (1, 2, extent.size // 2):
+            if 0 < size < extent.size:
+                less = resized(program, extent, size)
+                if next(violations(less, dialect), None) is None:
+                    yield less
+
+
+def _without(program: Program, gone: Node) -> Program | None:
+    """The program without one node, what only it touched, and scopes that held nothing else.
+
+    What is read and no longer written becomes an input.
+    """
+
+    def keep(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+        kept: list[Node] = []
+        for node in nodes:
+            if node is gone:
+                continue
+            if isinstance(node, Scope):
+                body = keep(node.body)
+                if body:
+                    kept.append(node if body == node.body else node.with_body(body))
+            else:
+                kept.append(node)
+        return tuple(kept)
+
+    body = keep(program.body)
+    statements = [leaf.statement for node in body for leaf in node.leaves]
+    written = {s.target.array for s in statements}
+    used = written | {read.array for s in statements for read in s.reads}
+    outputs = tuple(a for a in program.outputs if a in written) or _last_written(statements, program)
+    buffers = tuple(b for b in program.buffers if used.intersection(b.arrays))
+    inputs = tuple(a for a in (*program.inputs, *program.buffer_of) if a in used - written - set(outputs))
+    inputs = tuple(dict.fromkeys(inputs))
+    return Program(program.name, inputs, outputs, buffers, body) if body and outputs else None
+
+
+def _last_written(statements: list[Statement], program: Program) -> tuple[str, ...]:
+    """An output when none is left: the last array written that may be one."""
+    for statement in reversed(statements):
+        buffer = program.buffer_of[statement.target.array]
+        if _may_be_output(buffer):
+            return (statement.target.array,)
+    return ()
+
+
+def _may_be_output(buffer: Buffer) -> bool:
+    return len(buffer.arrays) == 1 and len(buffer.materialised) == len(buffer.dimensions)
+
+
+def still(check: Callable[[Program], bool]) -> Callable[[Program], bool]:
+    """``check`` for :func:`shrink`: an error of the program is another failure than the one looked for."""
+
+    def fails(program: Program) -> bool:
+        try:
+            return check(program)
+        except DojoError:
+            return False
+
+    return fails

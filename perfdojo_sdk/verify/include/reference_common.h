@@ -1,0 +1,35 @@
+/* What both kinds of reference need: see reference_float.h. */
+#ifndef REFERENCE_COMMON_H
+#define REFERENCE_COMMON_H
+
+#define _GNU_SOURCE
+#include <float.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define RARE __attribute__((noinline, cold, unused)) static
+#define PASTE_(a, b) a##_##b
+#define PASTE(a, b) PASTE_(a, b)
+
+/* An integer or bool. `unsure`: it came from a float whose error may have changed it. */
+typedef struct { int64_t v; int unsure; } whole;
+
+static inline whole whole_of(int64_t v) { return (whole){v, 0}; }
+static inline whole unsure_if(int64_t v, int unsure) { return (whole){v, unsure}; }
+
+/* Zeroed storage in large pages: touching hundreds of megabytes for the first time is dear. */
+static inline void *cells(size_t bytes)
+{
+    void *found = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (found == MAP_FAILED) return 0;
+    madvise(found, bytes, MADV_HUGEPAGE);
+    return found;
+}
+
+static inline void release(void *c, size_t bytes) { munmap(c, bytes); }
+
+#endif

@@ -1,0 +1,55 @@
+/* Integers of the language: computed in 64 bits, then wrapped to their width. */
+#ifndef REFERENCE_WHOLE_H
+#define REFERENCE_WHOLE_H
+
+#include "reference_common.h"
+
+#define WRAP(name, type) \
+    static inline whole wrap_##name(whole a) { return (whole){(type)a.v, a.unsure}; }
+WRAP(i64, int64_t) WRAP(i32, int32_t) WRAP(i16, int16_t) WRAP(i8, int8_t)
+WRAP(u32, uint32_t) WRAP(u16, uint16_t) WRAP(u8, uint8_t)
+static inline whole wrap_bool(whole a) { return (whole){a.v != 0, a.unsure}; }
+
+#define BINARY(name, value) \
+    static inline whole whole_##name(whole a, whole b) { return (whole){(value), a.unsure | b.unsure}; }
+BINARY(add, (int64_t)((uint64_t)a.v + (uint64_t)b.v))
+BINARY(sub, (int64_t)((uint64_t)a.v - (uint64_t)b.v))
+BINARY(mul, (int64_t)((uint64_t)a.v * (uint64_t)b.v))
+BINARY(max, a.v > b.v ? a.v : b.v)
+BINARY(min, a.v < b.v ? a.v : b.v)
+BINARY(and, a.v & b.v)
+BINARY(or, a.v | b.v)
+BINARY(xor, a.v ^ b.v)
+BINARY(shl, (int64_t)((uint64_t)a.v << (b.v & 63)))
+BINARY(shr, a.v >> (b.v & 63))
+BINARY(lt, a.v < b.v)
+BINARY(le, a.v <= b.v)
+BINARY(gt, a.v > b.v)
+BINARY(ge, a.v >= b.v)
+BINARY(eq, a.v == b.v)
+BINARY(ne, a.v != b.v)
+
+/* A division by zero is an error of the program; an unsure divisor may be another one. */
+static inline whole whole_div(whole a, whole b)
+{
+    int64_t v = b.v == 0 ? 0 : b.v == -1 ? (int64_t)(0 - (uint64_t)a.v) : a.v / b.v;
+    return (whole){v, a.unsure | b.unsure};
+}
+
+static inline whole whole_rem(whole a, whole b)
+{
+    return (whole){b.v == 0 || b.v == -1 ? 0 : a.v % b.v, a.unsure | b.unsure};
+}
+
+static inline whole whole_neg(whole a) { return (whole){(int64_t)(0 - (uint64_t)a.v), a.unsure}; }
+static inline whole whole_abs(whole a) { return a.v < 0 ? whole_neg(a) : a; }
+static inline whole whole_not(whole a) { return (whole){~a.v, a.unsure}; }
+static inline whole whole_flip(whole a) { return (whole){!a.v, a.unsure}; }
+
+static inline whole whole_select(whole where, whole a, whole b)
+{
+    whole chosen = where.v ? a : b;
+    return (whole){chosen.v, chosen.unsure | (where.unsure && (a.v != b.v || a.unsure || b.unsure))};
+}
+
+#endif

@@ -1,0 +1,79 @@
+"""Read a statically linked 32-bit little-endian RISC-V ELF file."""
+
+from __future__ import annotations
+
+import struct
+
+from perfdojo_riscv_snitch.errors import SnitchError
+from perfdojo_riscv_snitch.program import CODE_BASE, TCDM_BASE, TCDM_BYTES, Program
+
+_MAGIC = b"\x7fELF"
+_RISCV = 243
+_EXECUTABLE = 2
+_LOAD = 1
+_SYMBOL_TABLE = 2
+_CODE_BYTES = 1 << 24
+
+
+def is_elf(content: bytes) -> bool:
+    return content[:4] == _MAGIC
+
+
+def load_elf(content: bytes, file: str = "") -> Program:
+    """Code and initial memory of an executable. SnitchError (PD-S012) if it is not one for this core."""
+    try:
+        return _load(content, file)
+    except struct.error:
+        raise _bad("the file is cut off", file) from None
+
+
+def _bad(why: str, file: str) -> SnitchError:
+    return SnitchError(
+        "PD-S012",
+        f"{file or 'the file'} is not a program for this core",
+        why=why,
+        hint="link for rv32imafd, code at 0x80000000, data in TCDM at 0x10000000",
+    )
+
+
+def _load(content: bytes, file: str) -> Program:
+    header = struct.unpack_from("<16sHHIIIIIHHHHHH", content)
+    ident, kind, machine, _, entry, program_at, section_at = header[:7]
+    if ident[4:6] != b"\x01\x01" or machine != _RISCV or kind != _EXECUTABLE:
+        raise _bad("it must be a 32-bit little-endian RISC-V executable", file)
+    code, data = bytearray(), []
+    for k in range(header[10]):
+        part = struct.unpack_from("<8I", content, program_at + k * header[9])
+        kind, offset, address, _, held, size = part[:6]
+        if kind != _LOAD or not size:
+            continue
+        piece = content[offset : offset + held] + bytes(max(size - held, 0))
+        if CODE_BASE <= address and address + size <= CODE_BASE + _CODE_BYTES:
+            start = address - CODE_BASE
+            code.extend(bytes(max(start + size - len(code), 0)))
+            code[start : start + size] = piece
+        elif TCDM_BASE <= address and address + size <= TCDM_BASE + TCDM_BYTES:
+            data.append((address, piece))
+        else:
+            raise _bad(f"a segment lies at 0x{address:08x}, which is neither code nor TCDM", file)
+    code.extend(bytes(-len(code) % 4))
+    words = struct.unpack(f"<{len(code) // 4}I", bytes(code))
+    symbols = _symbols(content, section_at, header[11], header[12])
+    return Program(words, CODE_BASE, entry, tuple(data), symbols, {}, file)
+
+
+def _symbols(content: bytes, at: int, size: int, count: int) -> dict[str, int]:
+    if not at:
+        return {}
+    sections = [struct.unpack_from("<10I", content, at + k * size) for k in range(count)]
+    found: dict[str, int] = {}
+    for section in sections:
+        if section[1] != _SYMBOL_TABLE:
+            continue
+        names = sections[section[6]][4]
+        for offset in range(section[4], section[4] + section[5], 16):
+            name, value = struct.unpack_from("<II", content, offset)
+            text = content[names + name : content.index(b"\0", names + name)].decode("ascii", "replace")
+            if text:
+                found[text] = value
+    return found

@@ -1,0 +1,155 @@
+"""The compiled core: built from the C beside this file on first use, kept by the hash of its source."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import tempfile
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+from perfdojo_sdk.core.errors import UnavailableError
+from perfdojo_sdk.hookspecs.types import Failure
+from perfdojo_sdk.measure.machine import cache_folder
+from perfdojo_sdk.measure.toolchain import Toolchain, find_toolchain
+
+_FLAGS = ("-O2", "-std=gnu11", "-fno-strict-aliasing")
+
+#: enum Counter of interface.h, in its order.
+COUNTERS = (
+    "cycles",
+    "instructions",
+    "fpu_instructions",
+    "fp_memory_instructions",
+    "flops",
+    "core_load",
+    "core_fp_result",
+    "core_muldiv",
+    "core_offload_full",
+    "core_consistency",
+    "core_memory",
+    "core_fence",
+    "fp_idle",
+    "fp_dependency",
+    "fp_stream",
+    "fp_pipeline",
+    "fp_memory",
+    "conflict_core",
+    "conflict_mover0",
+    "conflict_mover1",
+    "conflict_mover2",
+)
+
+_Counters = ctypes.c_uint64 * len(COUNTERS)
+
+
+class TraceRecord(ctypes.Structure):
+    """struct TraceRecord of interface.h."""
+
+    _fields_ = [
+        ("cycle", ctypes.c_uint64),
+        ("value", ctypes.c_uint64),
+        ("pc", ctypes.c_uint32),
+        ("source", ctypes.c_uint8),
+        ("reg", ctypes.c_uint8),
+        ("repeated", ctypes.c_uint8),
+        ("spare", ctypes.c_uint8),
+    ]
+
+
+class NativeProgram(ctypes.Structure):
+    """struct SnitchProgram of interface.h."""
+
+    _fields_ = [
+        ("code", ctypes.POINTER(ctypes.c_uint32)),
+        ("words", ctypes.c_uint32),
+        ("base", ctypes.c_uint32),
+        ("entry", ctypes.c_uint32),
+        ("tracing", ctypes.c_uint32),
+        ("max_cycles", ctypes.c_uint64),
+    ]
+
+
+class NativeState(ctypes.Structure):
+    """struct SnitchState of interface.h."""
+
+    _fields_ = [
+        ("memory", ctypes.c_void_p),
+        ("x", ctypes.c_uint32 * 32),
+        ("f", ctypes.c_uint64 * 32),
+        ("fcsr", ctypes.c_uint32),
+        ("error", ctypes.c_uint32),
+        ("error_pc", ctypes.c_uint32),
+        ("error_detail", ctypes.c_uint32),
+        ("error_cycle", ctypes.c_uint64),
+        ("instructions", ctypes.c_uint64),
+        ("cycle_reads", ctypes.c_uint64),
+        ("first_read", ctypes.c_uint64),
+        ("second_read", ctypes.c_uint64),
+        ("counters", _Counters),
+        ("at_first_read", _Counters),
+        ("at_second_read", _Counters),
+        ("trace", ctypes.POINTER(TraceRecord)),
+        ("trace_length", ctypes.c_uint64),
+        ("trace_room", ctypes.c_uint64),
+    ]
+
+
+@cache
+def core() -> ctypes.CDLL:
+    """The compiled core. UnavailableError without a C compiler (PD-M001) or if it fails (PD-M002)."""
+    toolchain = find_toolchain()
+    library = ctypes.CDLL(str(_built(toolchain)))
+    library.snitch_run.argtypes = [ctypes.POINTER(NativeProgram), ctypes.POINTER(NativeState)]
+    library.snitch_run.restype = ctypes.c_int
+    library.snitch_free_trace.argtypes = [ctypes.POINTER(NativeState)]
+    library.snitch_free_trace.restype = None
+    return library
+
+
+def sources() -> dict[str, str]:
+    """File name -> text of the core's C, as one unit.
+
+    The units of the core call one another in every cycle; compiled as one, the compiler inlines
+    across them with any toolchain, link-time optimisation or not.
+    """
+    folder = resources.files(__package__).joinpath("core")
+    files = sorted((f for f in folder.iterdir() if f.name.endswith((".c", ".h"))), key=lambda f: f.name)
+    texts = {f.name.replace(".c", "_c.h"): f.read_text(encoding="utf-8") for f in files}
+    units = (name for name in texts if name.endswith("_c.h"))
+    return {**texts, "snitch.c": "".join(f'#include "{name}"\n' for name in units)}
+
+
+def _built(toolchain: Toolchain) -> Path:
+    """The shared object, compiled unless the cache has it."""
+    texts = sources()
+    key = repr((texts, toolchain.describe(_FLAGS), os.uname().machine))
+    file = cache_folder() / f"snitch-core-{hashlib.sha256(key.encode()).hexdigest()[:16]}.so"
+    if file.is_file():
+        return file
+    compiled = toolchain.compile(texts, _FLAGS)
+    if isinstance(compiled, Failure):
+        raise UnavailableError(
+            "PD-M002",
+            "the simulator's core does not compile",
+            why=compiled.detail,
+            hint="set PERFDOJO_CC to a gcc or clang",
+        )
+    return _store(compiled.content, file)
+
+
+def _store(content: bytes, file: Path) -> Path:
+    """Write in one step, so that another process never loads half a file."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        folder = file.parent
+    except OSError:
+        folder = Path(tempfile.mkdtemp(prefix="perfdojo-"))
+    handle, name = tempfile.mkstemp(dir=folder, suffix=".part")
+    with os.fdopen(handle, "wb") as stream:
+        stream.write(content)
+    target = folder / file.name
+    os.replace(name, target)
+    return target

@@ -1,0 +1,260 @@
+"""Run a program on the compiled core and say what happened."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from perfdojo_riscv_snitch.assembly import assemble
+from perfdojo_riscv_snitch.assembly.registers import FLOAT, FLOAT_NAMES, INTEGER, INTEGER_NAMES
+from perfdojo_riscv_snitch.elf import is_elf, load_elf
+from perfdojo_riscv_snitch.errors import SnitchError, run_error
+from perfdojo_riscv_snitch.program import TCDM_BASE, TCDM_BYTES, Program
+from perfdojo_riscv_snitch.simulator.native import (
+    COUNTERS,
+    NativeProgram,
+    NativeState,
+    TraceRecord,
+    core,
+)
+
+DEFAULT_MAX_CYCLES = 100_000_000
+
+_CORE_STALLS = COUNTERS[5:12]
+_FP_STALLS = COUNTERS[12:17]
+_CONFLICTS = COUNTERS[17:21]
+
+
+@dataclass(frozen=True)
+class TraceLine:
+    """One instruction that was issued."""
+
+    cycle: int
+    unit: str
+    """``int`` or ``fp``."""
+    pc: int
+    text: str
+    repeated: bool = False
+    """Issued again by a FREP loop."""
+
+    def __str__(self) -> str:
+        mark = "*" if self.repeated else " "
+        return f"{self.cycle:8} {self.unit:3} {self.pc:08x}{mark} {self.text}"
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """What a program did. Counts are those between the first two reads of mcycle, if there are two."""
+
+    cycles: int
+    """Between the first two reads of mcycle; of the whole run where there are not two."""
+    total_cycles: int
+    """From the first instruction until everything that was started had ended."""
+    instructions: int
+    """Issued by the integer core, those that it hands to the FP side included."""
+    fpu_instructions: int
+    """Issued to the FPU's pipelines, repetitions by FREP included."""
+    fp_memory_instructions: int
+    flops: int
+    core_stalls: Mapping[str, int]
+    """Why the integer core did not issue -> cycles."""
+    fp_stalls: Mapping[str, int]
+    """Why the FP side did not issue -> cycles."""
+    conflicts: Mapping[str, int]
+    """Memory port -> cycles in which a request had to wait for a bank or the shared port."""
+    registers: Mapping[str, int]
+    """Integer registers at the end, as unsigned numbers, by their ABI names."""
+    fp_registers: Mapping[str, int]
+    """FP registers at the end, as 64 bits, by their ABI names."""
+    fcsr: int
+    memory: bytes = field(repr=False)
+    """TCDM at the end."""
+    symbols: Mapping[str, int] = field(default_factory=dict, repr=False)
+    trace: tuple[TraceLine, ...] = field(default=(), repr=False)
+
+    @property
+    def fpu_utilisation(self) -> float:
+        """FPU instructions a cycle."""
+        return self.fpu_instructions / self.cycles if self.cycles else 0.0
+
+    @property
+    def stalls(self) -> dict[str, int]:
+        """All reasons that occurred, integer core and FP side."""
+        return {name: n for name, n in {**self.core_stalls, **self.fp_stalls, **self.conflicts}.items() if n}
+
+    def read(self, address: int, count: int) -> bytes:
+        """``count`` bytes of TCDM at ``address``."""
+        start = address - TCDM_BASE
+        if not 0 <= start <= TCDM_BYTES - count:
+            raise ValueError(f"0x{address:x} is not in TCDM")
+        return self.memory[start : start + count]
+
+    def as_json(self) -> dict[str, object]:
+        """All but memory and trace, for machines to read."""
+        return {
+            "cycles": self.cycles,
+            "total_cycles": self.total_cycles,
+            "instructions": self.instructions,
+            "fpu_instructions": self.fpu_instructions,
+            "fp_memory_instructions": self.fp_memory_instructions,
+            "flops": self.flops,
+            "fpu_utilisation": self.fpu_utilisation,
+            "core_stalls": dict(self.core_stalls),
+            "fp_stalls": dict(self.fp_stalls),
+            "conflicts": dict(self.conflicts),
+            "registers": dict(self.registers),
+            "fp_registers": {name: f"{bits:016x}" for name, bits in self.fp_registers.items()},
+            "fcsr": self.fcsr,
+        }
+
+
+def load(program: str | Path | Program) -> Program:
+    """A program from assembly text, an assembly file or an ELF file. SnitchError; OSError."""
+    if isinstance(program, Program):
+        return program
+    if isinstance(program, str) and ("\n" in program or not Path(program).is_file()):
+        return assemble(program)
+    content = Path(program).read_bytes()
+    if is_elf(content):
+        return load_elf(content, str(program))
+    return assemble(content.decode("utf-8", "replace"), str(program))
+
+
+def simulate(
+    program: str | Path | Program,
+    *,
+    memory: Mapping[int, bytes] | None = None,
+    registers: Mapping[str, int] | None = None,
+    max_cycles: int = DEFAULT_MAX_CYCLES,
+    trace: bool = False,
+) -> Simulation:
+    """Run ``program`` from its entry to the first ``ecall`` and until all that it started is done.
+
+    ``program`` is assembly text, the path of an assembly or ELF file, or a loaded program. Code is at
+    0x80000000, TCDM of 128 KiB at 0x10000000; ``memory`` (address -> content) and ``registers``
+    (integer or FP register -> bits) are set before the start, all else is zero but ``sp``, which is
+    the end of TCDM. SnitchError with the pc and the line for whatever the program does wrong;
+    UnavailableError without a C compiler.
+    """
+    loaded = load(program)
+    state, content = _initial_state(loaded, memory or {}, registers or {})
+    code = (ctypes.c_uint32 * max(len(loaded.words), 1))(*loaded.words)
+    native = NativeProgram(code, len(loaded.words), loaded.base, loaded.entry, trace, max_cycles)
+    library = core()
+    error = library.snitch_run(ctypes.byref(native), ctypes.byref(state))
+    try:
+        if error:
+            raise explain(loaded, state)
+        lines = tuple(_trace(loaded, state)) if trace else ()
+    finally:
+        library.snitch_free_trace(ctypes.byref(state))
+    return _result(loaded, state, bytes(content), lines)
+
+
+def _initial_state(
+    program: Program, memory: Mapping[int, bytes], registers: Mapping[str, int]
+) -> tuple[NativeState, ctypes.Array[ctypes.c_char]]:
+    content = ctypes.create_string_buffer(TCDM_BYTES)
+    state = NativeState()
+    state.memory = ctypes.addressof(content)
+    for address, piece in (*program.data, *memory.items()):
+        start = address - TCDM_BASE
+        if not 0 <= start <= TCDM_BYTES - len(piece):
+            raise ValueError(f"{len(piece)} bytes at 0x{address:x} are not in TCDM")
+        ctypes.memmove(ctypes.addressof(content) + start, bytes(piece), len(piece))
+    state.x[INTEGER["sp"]] = TCDM_BASE + TCDM_BYTES
+    for name, bits in registers.items():
+        if name in INTEGER:
+            state.x[INTEGER[name]] = bits & 0xFFFFFFFF
+        else:
+            state.f[FLOAT[name]] = bits & 0xFFFFFFFFFFFFFFFF
+    return state, content
+
+
+def _result(program: Program, state: NativeState, memory: bytes, lines: tuple[TraceLine, ...]) -> Simulation:
+    counters = dict(zip(COUNTERS, state.counters))
+    total = counters["cycles"]
+    cycles = total
+    if state.cycle_reads >= 2:
+        before, after = state.at_first_read, state.at_second_read
+        counters = {name: after[k] - before[k] for k, name in enumerate(COUNTERS)}
+        cycles = state.second_read - state.first_read
+    return Simulation(
+        cycles,
+        total,
+        counters["instructions"],
+        counters["fpu_instructions"],
+        counters["fp_memory_instructions"],
+        counters["flops"],
+        {name: counters[name] for name in _CORE_STALLS},
+        {name: counters[name] for name in _FP_STALLS},
+        {name: counters[name] for name in _CONFLICTS},
+        dict(zip(INTEGER_NAMES, state.x)),
+        dict(zip(FLOAT_NAMES, state.f)),
+        state.fcsr,
+        memory,
+        program.symbols,
+        lines,
+    )
+
+
+def _trace(program: Program, state: NativeState) -> Iterator[TraceLine]:
+    for k in range(state.trace_length):
+        record: TraceRecord = state.trace[k]
+        line = program.lines.get(record.pc)
+        word = program.words[(record.pc - program.base) // 4]
+        text = line.text.split("#")[0].strip() if line else f".insn 0x{word:08x}"
+        yield TraceLine(record.cycle, ("int", "fp")[record.source], record.pc, text, bool(record.repeated))
+
+
+#: enum Error of interface.h -> code, and what to say of the detail.
+_ERRORS = {
+    1: ("PD-S001", "illegal instruction 0x{0:08x}"),
+    2: ("PD-S002", "no code at 0x{0:08x}"),
+    3: ("PD-S003", "misaligned address 0x{0:08x}"),
+    4: ("PD-S004", "address 0x{0:08x} is outside of TCDM"),
+    5: ("PD-S005", "no ecall within the limit of cycles"),
+    6: ("PD-S006", "deadlock"),
+    7: ("PD-S007", "stream register ft{0} is used against the direction of its job"),
+    8: ("PD-S007", "no stream register 0x{0:x}"),
+    9: ("PD-S007", "a stream register cannot hold 0x{0:x}"),
+    10: ("PD-S004", "the stream's address 0x{0:08x} is outside of TCDM"),
+    11: ("PD-S008", "an instruction that bypasses the sequencer within a FREP body"),
+    12: ("PD-S008", "FREP loops nested more than two deep"),
+    13: ("PD-S008", "a FREP body of {0} instructions; the sequencer holds 32"),
+    14: ("PD-S009", "ebreak"),
+    15: ("PD-S001", "the rounding mode {0} in frm is reserved"),
+    16: ("PD-S010", "out of memory"),
+}
+_STUCK = {
+    0: "nothing is known to be missing",
+    1: "an instruction reads a stream that has no data left and no job",
+    2: "a value for a write stream finds no job, or more values were written than the job takes",
+    3: "a FREP body is shorter than its loop says",
+    4: "a stream is configured while its next job is already waiting",
+}
+_DEADLOCK = 6
+
+
+def explain(program: Program, state: NativeState) -> SnitchError:
+    """The error that ended a run."""
+    code, what = _ERRORS[state.error]
+    why = f"in cycle {state.error_cycle}"
+    if state.error == _DEADLOCK:
+        why = f"{_STUCK[state.error_detail]}; {why}"
+    pc = state.error_pc
+    return run_error(code, what.format(state.error_detail), pc, program.lines.get(pc), program.file, why)
+
+
+class Simulator:
+    """The simulator as an object, for a command or a runner that knows it by this shape only."""
+
+    name = "riscv_snitch"
+
+    def simulate(
+        self, program: str | Path, *, trace: bool = False, max_cycles: int = DEFAULT_MAX_CYCLES
+    ) -> Simulation:
+        """Run assembly text, or the file at a path. DojoError; OSError."""
+        return simulate(program, trace=trace, max_cycles=max_cycles)

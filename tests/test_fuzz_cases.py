@@ -1,0 +1,64 @@
+"""What fuzzing found and what finds it: kept failures stay mended, and failures shrink."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from snippets import DIALECT, RULES, program
+
+from perfdojo_sdk.core.text import parse
+from perfdojo_sdk.core.transformation import Move, Rejection, Step
+from perfdojo_sdk.testing.fuzzing import FuzzFailure, fuzz, shrunk
+from perfdojo_sdk.testing.shrink import shrink
+from perfdojo_sdk.testing.walks import mutants
+from perfdojo_sdk.verify.dependence import verify_dependence, verify_races
+from perfdojo_sdk.verify.exact import verify_exact
+
+CASES = sorted((Path(__file__).parent / "fuzz_cases").glob("*.json"))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda path: path.stem)
+def test_kept_failures_stay_mended(case: Path) -> None:
+    """The move is refused now, or right."""
+    found = json.loads(case.read_text(encoding="utf-8"))
+    saved, root = found["move"], parse(found["root"], DIALECT)
+    move = Move.of(saved["transformation"], saved["place"], saved["version"], **saved["parameters"])
+    step = RULES.attempt(root, move)
+    if isinstance(step, Rejection):
+        return
+    relation = RULES.relation(step)
+    assert verify_exact(root, step.after, step.legal.laws, DIALECT).ok
+    assert verify_dependence(root, step.after, relation, DIALECT, step.legal.kind, step.legal.laws).ok
+    assert verify_races(step.after, DIALECT).ok
+
+
+def test_a_walk_counts_what_it_does() -> None:
+    report = fuzz(3, RULES, 12)
+    assert report.failure is None and sum(report.moves.values()) == 12
+    assert report.statements >= 6 and report.by_leg["exact"] == 12 and report.by_leg["dependence"] == 1
+
+
+def test_a_failure_shrinks_to_what_matters() -> None:
+    """join_scopes without its dependence test, found on a program with much else in it."""
+    start = program(
+        """
+        8 a[{0}] = x[{0}] * 2
+        8 t[{0}] = a[{0}] + 1
+        8 y[{0}] = t[7-{0}] + 3
+        8 6 z[{0},{1}] = y[{0}] * w[{1}]
+        """
+    )
+    rules = next(m.rules for m in mutants(RULES) if m.requirement.code == "PD-T125")
+    step = rules.attempt(start, Move.of("join_scopes", "s1"))
+    assert isinstance(step, Step)
+    failure = FuzzFailure("exact", "", start, step.move, step.after)
+    small = shrunk(failure, rules)
+    assert small.leg == "exact" and small.problem
+    assert len([1 for node in small.before.body for _ in node.leaves]) == 2
+
+
+def test_shrinking_keeps_the_language() -> None:
+    start = program("4 t[{0}] = x[{0}]\n4 u[{0}] = t[{0}]\n4 y[{0}] = u[{0}]")
+    assert shrink(start, lambda p: True, DIALECT).text.count("=") == 1

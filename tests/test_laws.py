@@ -1,0 +1,207 @@
+"""Moves under declared laws: blocked single-pass forms are reached, and no law is used in silence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from snippets import DIALECT, RULES, move, program, tree
+
+from perfdojo_sdk.core.program import Node, Program, Scope, Statement
+from perfdojo_sdk.core.text import parse
+from perfdojo_sdk.core.transformation import Kind, Trace
+from perfdojo_sdk.verify.dependence import verify_dependence, verify_dependence_trace
+from perfdojo_sdk.verify.exact import RING_LAWS, verify_exact, verify_exact_trace
+
+BATCH_NORM = """
+3
+| t[{0}] = 0
+| 4 2 8 t[{0}] += x[{1},{0},{2},{3}]
+3 u[{0}] = t[{0}] / 64
+4 3 2 8 d[{0},{1},{2},{3}] = x[{0},{1},{2},{3}] - u[{1}]
+3
+| q[{0}] = 0
+| 4 2 8 q[{0}] += d[{1},{0},{2},{3}] * d[{1},{0},{2},{3}]
+3 r[{0}] = sqrt(q[{0}] / 64 + 1e-05)
+4 3 2 8 y[{0},{1},{2},{3}] = d[{0},{1},{2},{3}] / r[{1}] * w[{1}] + b[{1}]
+"""
+
+BATCH_NORM_MOVES = """
+inline_definition(c5, array=d)
+inline_definition(c7, array=d)
+remove_dead(d)
+split_reduction(s1, lane=s1)
+split_reduction(s1, lane=s2)
+split_reduction(s10, lane=s10)
+split_reduction(s10, lane=s11)
+rebase_squares(s12, sum=t_p_p)
+fission_scope(t_p_p_m.fix)
+fission_scope(s11.t_p_p_m.fix)
+join_scopes(t_p_p.in.0)
+join_scopes(t_p_p.in.1)
+join_scopes(q_p_p.in.0)
+join_scopes(q_p_p.in.1)
+join_scopes(s0)
+join_scopes(s0)
+reorder_statements(q_p.in.0)
+reorder_statements(c4)
+reorder_statements(c2)
+reorder_statements(t_p.out.0)
+reorder_statements(t_p_p.out.0)
+join_scopes(t_p_p.in.0)
+join_scopes(t_p_p.in.1)
+"""
+
+#: x is read once for the sum and the squares (each row of it, from a near cache, twice) ...
+BATCH_NORM_BLOCKED = """
+3
+| t[{0}] = 0
+| 4 t_p[{0},{1}] = 0
+| 4 2
+| | t_p_p[{0},{1},{2}] = 0
+| | 8 t_p_p[{0},{1},{2}] += x[{1},{0},{2},{3}]
+| | q_p_p[{0},{1},{2}] = 0
+| | t_p_p_m[{0},{1},{2}] = t_p_p[{0},{1},{2}] / 8
+| | 8 q_p_p[{0},{1},{2}] += (x[{1},{0},{2},{3}] - t_p_p_m[{0},{1},{2}]) * (x[{1},{0},{2},{3}] - t_p_p_m[{0},{1},{2}])
+| 4 2 t_p[{0},{1}] += t_p_p[{0},{1},{2}]
+| 4 t[{0}] += t_p[{0},{1}]
+| u[{0}] = t[{0}] / 64
+| q[{0}] = 0
+| 4 q_p[{0},{1}] = 0
+| 4 2 q_p_p[{0},{1},{2}] += (t_p_p_m[{0},{1},{2}] - u[{0}]) * (t_p_p_m[{0},{1},{2}] - u[{0}]) * 8
+| 4 2 q_p[{0},{1}] += q_p_p[{0},{1},{2}]
+| 4 q[{0}] += q_p[{0},{1}]
+3 r[{0}] = sqrt(q[{0}] / 64 + 1e-05)
+4 3 2 8 y[{0},{1},{2},{3}] = (x[{0},{1},{2},{3}] - u[{1}]) / r[{1}] * w[{1}] + b[{1}]
+"""  # noqa: E501
+
+
+SOFTMAX = """
+8
+| m[{0}] = -inf
+| 16 m[{0}] max= x[{0},{1}]
+8 16 e[{0},{1}] = exp(x[{0},{1}] - m[{0}])
+8
+| s[{0}] = 0
+| 16 s[{0}] += e[{0},{1}]
+8 16 y[{0},{1}] = e[{0},{1}] / s[{0}]
+"""
+
+SOFTMAX_MOVES = """
+inline_definition(c4, array=e)
+inline_definition(c5, array=e)
+remove_dead(e)
+split_scope(s1, factor=4)
+split_scope(s5, factor=4)
+split_reduction(s1.o, lane=s1.o)
+split_reduction(s5.o, lane=s5.o)
+rebase_exponent(c4, maximum=m_p)
+factor_reduction(s5.i)
+fission_scope(s_p_f.out)
+join_scopes(s0)
+join_scopes(m_p.in.0)
+reorder_statements(s_p.in.0)
+reorder_statements(c3)
+reorder_statements(m_p.out.0)
+join_scopes(m_p.in.0)
+join_scopes(s_p.in.0)
+"""
+
+#: One pass over x for both the maximum and the sum, another one for y.
+SOFTMAX_BLOCKED = """
+8
+| m[{0}] = -inf
+| 4
+| | m_p[{0},{1}] = -inf
+| | 4 m_p[{0},{1}] max= x[{0},{1}*4+{2}]
+| | s_p_f[{0},{1}] = 0
+| | 4 s_p_f[{0},{1}] += exp(x[{0},{1}*4+{2}] - m_p[{0},{1}])
+| 4 m[{0}] max= m_p[{0},{1}]
+| s[{0}] = 0
+| 4
+| | s_p[{0},{1}] = 0
+| | s_p[{0},{1}] += s_p_f[{0},{1}] * exp(m_p[{0},{1}] - m[{0}])
+| 4 s[{0}] += s_p[{0},{1}]
+8 16 y[{0},{1}] = exp(x[{0},{1}] - m[{0}]) / s[{0}]
+"""
+
+
+def game(start: Program, moves: str) -> Trace:
+    return Trace(start).play_all(RULES, [move(line) for line in moves.split("\n") if line])
+
+
+def proved(trace: Trace) -> bool:
+    exact = verify_exact_trace(trace, DIALECT, models=1)
+    assert exact.ok, exact.problem
+    report = verify_dependence_trace(trace, RULES)
+    assert report.ok, report.problem
+    return True
+
+
+def test_blocked_single_pass_variance() -> None:
+    trace = game(program(BATCH_NORM), BATCH_NORM_MOVES)
+    assert tree(trace.program) == BATCH_NORM_BLOCKED.strip()
+    assert trace.kind is Kind.DECLARED_LAW
+    assert trace.laws == {"sum((x-c)^2) = sum((x-m)^2) + n*(m-c)^2"}
+    assert proved(trace)
+
+
+def test_blocked_single_pass_softmax() -> None:
+    trace = game(program(SOFTMAX), SOFTMAX_MOVES)
+    assert tree(trace.program) == SOFTMAX_BLOCKED.strip()
+    assert trace.laws == {"exp(a)*exp(b) = exp(a+b)", "a*c + b*c = (a+b)*c"}
+    assert proved(trace)
+
+
+@pytest.mark.parametrize(
+    ("start", "moves"),
+    [(BATCH_NORM, BATCH_NORM_MOVES), (SOFTMAX, SOFTMAX_MOVES)],
+    ids=["batchnorm", "softmax"],
+)
+def test_a_law_in_silence_is_caught(start: str, moves: str) -> None:
+    """The step that uses a law, said to use none, is refuted: by leg 3, and by leg 1 if no ring has it."""
+    trace = game(program(start), moves)
+    for step in trace.steps:
+        if step.legal.laws:
+            relation, kind = RULES.relation(step), step.legal.kind
+            assert not verify_dependence(step.before, step.after, relation, DIALECT, kind).ok
+            exact = verify_exact(step.before, step.after, (), DIALECT)
+            assert exact.ok == step.legal.laws.issubset(RING_LAWS)
+
+
+WRONG = [
+    (BATCH_NORM, BATCH_NORM_MOVES, "/ 8", "/ 4"),
+    (BATCH_NORM, BATCH_NORM_MOVES, "* 8", "* 4"),
+    (BATCH_NORM, BATCH_NORM_MOVES, "t_p_p_m[{0},{1},{2}] - u[{0}]", "t_p_p_m[{0},{1},{2}] - u[0]"),
+    (SOFTMAX, SOFTMAX_MOVES, "exp(m_p[{0},{1}] - m[{0}])", "exp(m_p[{0},0] - m[{0}])"),
+]
+
+
+@pytest.mark.parametrize(("start", "moves", "right", "wrong"), WRONG)
+def test_a_damaged_use_of_a_law_is_caught(start: str, moves: str, right: str, wrong: str) -> None:
+    """Each step that brings the text, with the text damaged: no leg lets it pass."""
+    trace = game(program(start), moves)
+    for step in trace.steps:
+        if step.legal.laws and right in step.after.text and right not in step.before.text:
+            damaged = _like(step.after, step.after.text.replace(right, wrong))
+            laws = step.legal.laws
+            assert not verify_exact(step.before, damaged, laws, DIALECT).ok
+            relation = RULES.relation(step)
+            report = verify_dependence(step.before, damaged, relation, DIALECT, step.legal.kind, laws)
+            assert not report.ok
+            return
+    pytest.fail("no step brings the text")
+
+
+def _like(program: Program, text: str) -> Program:
+    """The program with this text and the ids of ``program``."""
+
+    def named(new: Node, old: Node) -> Node:
+        if isinstance(new, Statement):
+            return new.named(old.id)
+        assert isinstance(old, Scope)
+        body = tuple(named(a, b) for a, b in zip(new.body, old.body, strict=True))
+        return replace(new, body=body, id=old.id)
+
+    parsed = parse(text, DIALECT)
+    return parsed.with_body(tuple(named(a, b) for a, b in zip(parsed.body, program.body, strict=True)))
