@@ -5,14 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from pathlib import Path
 
-from perfdojo_sdk.core.errors import DojoError
 from perfdojo_riscv_snitch.simulator import Simulation, Simulator
 from perfdojo_riscv_snitch.simulator.run import DEFAULT_MAX_CYCLES
+from perfdojo_sdk.core.errors import DojoError
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The exit code: 0, 1 for an error of the program, 2 for wrong usage, 3 without a compiler."""
+    """The exit code: 0, else that of the error; 2 for wrong usage."""
     parser = argparse.ArgumentParser("python -m perfdojo_riscv_snitch", description=__doc__)
     parser.add_argument("program", help="an assembly file or an ELF file")
     parser.add_argument("--trace", action="store_true", help="every instruction with its cycle")
@@ -20,7 +21,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--max-cycles", type=int, default=DEFAULT_MAX_CYCLES, help="give up after so many")
     options = parser.parse_args(arguments)
     try:
-        result = Simulator().simulate(options.program, trace=options.trace, max_cycles=options.max_cycles)
+        result = Simulator().simulate(
+            Path(options.program), trace=options.trace, max_cycles=options.max_cycles
+        )
     except DojoError as error:
         print(json.dumps(error.as_json()) if options.json else error.render(), file=sys.stderr)
         return error.exit_code

@@ -23,12 +23,9 @@ def reference(name: str) -> Any:
         return json.load(stream)
 
 
-def close_to(cycles: int, wanted: int) -> bool:
-    """Within one cycle or one in a hundred, whichever is more."""
-    return abs(cycles - wanted) <= max(1, wanted / 100)
-
-
-def apply_fp(instruction: str, operands: Sequence[tuple[int, int, int]], returns: str = "D") -> list[tuple[int, int]]:
+def apply_fp(
+    instruction: str, operands: Sequence[tuple[int, int, int]], returns: str = "D"
+) -> list[tuple[int, int]]:
     """(result, flags) of ``instruction`` on fa0, fa1, fa2 = operands; the result is in fa3 or, if
     ``returns`` is ``d``, in t0. Operands and results are 64 bits; one that is an integer is in t1."""
     store = "fsd fa3, 0(a1)" if returns == "D" else "sw t0, 0(a1)"
@@ -70,9 +67,11 @@ def elf_of(program: Program, data_bytes: int = 4096) -> bytes:
     at = 0x1000
     headers, body = b"", b""
     for address, piece, rights in segments:
-        headers += struct.pack("<8I", 1, at + len(body), address, address, len(piece), len(piece), rights, 0x1000)
+        size = len(piece)
+        headers += struct.pack("<8I", 1, at + len(body), address, address, size, size, rights, 0x1000)
         body += piece + bytes(-len(piece) % 0x1000)
     ident = b"\x7fELF\x01\x01\x01" + bytes(9)
-    flags_rvd = 0x4
-    top = struct.pack("<16sHHIIIIIHHHHHH", ident, 2, 243, 1, program.entry, 52, 0, flags_rvd, 52, 32, 2, 40, 0, 0)
+    double_abi = 0x4
+    sizes = (52, 32, len(segments), 40, 0, 0)
+    top = struct.pack("<16sHHIIIIIHHHHHH", ident, 2, 243, 1, program.entry, 52, 0, double_abi, *sizes)
     return (top + headers).ljust(0x1000, b"\0") + body

@@ -9,10 +9,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import soft_model as model
+from perfdojo_riscv_snitch.simulator import simulate
 from snitch_support import TCDM, apply_fp
 from soft_model import FORMATS, HALF, MODES, SINGLE, Format
-
-from perfdojo_riscv_snitch.simulator import simulate
 
 COUNT = 60
 FLAGS = model.NX | model.UF | model.OF | model.NV
@@ -99,7 +98,11 @@ def test_conversions_to_and_from_integers(form: Format, mode: str) -> None:
         got = apply_fp(f"fcvt.{name}.{form.name} t0, fa0, {mode}", boxed(form, rows), "d")
         for (a, _, _), (bits, flags) in zip(rows, got):
             assert (bits & 0xFFFFFFFF, flags) == model.to_integer(form, a, signed, mode), f"{a:x}"
-        numbers = [rng.getrandbits(32) >> rng.randrange(32) for _ in range(COUNT)] + [0, 1 << 31, (1 << 32) - 1]
+        numbers = [rng.getrandbits(32) >> rng.randrange(32) for _ in range(COUNT)] + [
+            0,
+            1 << 31,
+            (1 << 32) - 1,
+        ]
         got = apply_fp(f"fcvt.{form.name}.{name} fa3, t1, {mode}", [(n, 0, 0) for n in numbers])
         for n, (bits, flags) in zip(numbers, got):
             number = n - (1 << 32) if signed and n >> 31 else n
@@ -117,16 +120,24 @@ def less(form: Format, a: int, b: int) -> bool:
 @pytest.mark.parametrize("form", FORMATS, ids=lambda f: f.name)
 def test_minimum_maximum_and_comparisons(form: Format) -> None:
     rows = triples(form, f"cmp{form.name}")
-    rows += [(a, a, 0) for a, _, _ in rows[:20]] + [(0, 1 << (form.width - 1), 0), (1 << (form.width - 1), 0, 0)]
+    rows += [(a, a, 0) for a, _, _ in rows[:20]] + [
+        (0, 1 << (form.width - 1), 0),
+        (1 << (form.width - 1), 0, 0),
+    ]
     results = {
         name: apply_fp(f"{name}.{form.name} fa3, fa0, fa1", boxed(form, rows)) for name in ("fmin", "fmax")
-    } | {name: apply_fp(f"{name}.{form.name} t0, fa0, fa1", boxed(form, rows), "d") for name in ("feq", "flt", "fle")}
+    } | {
+        name: apply_fp(f"{name}.{form.name} t0, fa0, fa1", boxed(form, rows), "d")
+        for name in ("feq", "flt", "fle")
+    }
     for k, (a, b, _) in enumerate(rows):
         nans = form.is_nan(a), form.is_nan(b)
         invalid = model.NV if form.is_signalling(a) or form.is_signalling(b) else 0
         for name in ("fmin", "fmax"):
             first = less(form, a, b) == (name == "fmin")
-            wanted = form.nan if all(nans) else b if nans[0] else a if nans[1] else a if first or a == b else b
+            wanted = (
+                form.nan if all(nans) else b if nans[0] else a if nans[1] else a if first or a == b else b
+            )
             assert results[name][k] == (form.box(wanted), invalid), f"{name} {a:x} {b:x}"
         ordered = not any(nans)
         below = ordered and not any(map(form.is_infinite, (a, b))) and form.value(a) < form.value(b)
@@ -196,7 +207,8 @@ def packed_rows(form: Format, seed: str) -> list[tuple[int, int, int]]:
     rng = random.Random(seed)
     count = 64 // form.width
     return [
-        tuple(joined(form, [interesting(form, rng) for _ in range(count)]) for _ in range(3)) for _ in range(COUNT)
+        tuple(joined(form, [interesting(form, rng) for _ in range(count)]) for _ in range(3))
+        for _ in range(COUNT)
     ]
 
 
@@ -256,7 +268,14 @@ def test_packing_widening_and_comparing() -> None:
     halves = [(exact(HALF, [1, -2, 3, 4]), exact(HALF, [1, 5, -3, 4]), 0)]
     assert apply_fp("vfcvt.s.h fa3, fa0", halves)[0][0] == exact(SINGLE, [1, -2])
     assert apply_fp("vfcvtu.s.h fa3, fa0", halves)[0][0] == exact(SINGLE, [3, 4])
-    for name, mask in dict(vfeq=0b1001, vfne=0b0110, vflt=0b0010, vfge=0b1101, vfle=0b1011, vfgt=0b0100).items():
+    for name, mask in {
+        "vfeq": 0b1001,
+        "vfne": 0b0110,
+        "vflt": 0b0010,
+        "vfge": 0b1101,
+        "vfle": 0b1011,
+        "vfgt": 0b0100,
+    }.items():
         assert apply_fp(f"{name}.h t0, fa0, fa1", halves, "d")[0][0] == mask, name
 
 

@@ -6,14 +6,17 @@ import struct
 from typing import Any
 
 import pytest
-from snitch_support import FP_FENCE, TCDM, reference
-
 from perfdojo_riscv_snitch.simulator import simulate
+from snitch_support import FP_FENCE, TCDM, reference
 
 TIMING = reference("snitch_timing")["vectors"]
 PROGRAMS = reference("snitch_programs")["programs"]
-INTEGER = "t1 t2 t3 t4 t5 a0 a1 a2 a3".split()
-FLOAT = "fa0 fa1 fa2 fa3 fa4 fa5 fa6 fa7 ft3 ft4 ft5 ft6 ft7 fs0 fs1 fs2 fs3".split()
+INTEGER = ["t1", "t2", "t3", "t4", "t5", "a0", "a1", "a2", "a3"]
+FLOAT = [
+    *(f"fa{k}" for k in range(8)),
+    *(f"ft{k}" for k in range(3, 8)),
+    *(f"fs{k}" for k in range(4)),
+]
 INITIAL = b"".join(struct.pack("<d", ((37 * k + 11) % 101 - 50) / 8) for k in range(3840))
 
 

@@ -213,7 +213,7 @@ static bool issue_fp(Machine *m, const Insn *i, const Offload *o, bool repeated)
         start_memory(m, i, o, value[1], repeated);
     for (; streams; streams &= streams - 1) stream_pop(m, __builtin_ctz(streams));
     if (i->writes) m->fp_pending |= 1u << i->rd;
-    if (m->program->tracing) trace(m, TRACE_FP, o->pc, 0, repeated);
+    if (m->program->tracing) trace(m, TRACE_FP, o->pc, repeated);
     return true;
 }
 

@@ -187,8 +187,8 @@ typedef struct Machine {
     u8 bank_pointer[BANKS];
     u32 atomic_bank;  /* busy with an atomic access ... */
     u64 atomic_until; /* ... until this cycle */
-    u32 reservation; /* address of a load-reserved, 1 if none */
-    u8 granted; /* movers, in this cycle */
+    u32 reservation;  /* address of a load-reserved, 1 if none */
+    u8 granted;       /* movers, in this cycle */
 
     u8 failed;
 } Machine;
@@ -224,12 +224,12 @@ static inline void count_event(Machine *m, int counter) { m->state->counters[cou
 /* Stop with an error that names the instruction at `pc`. */
 void fail(Machine *m, int code, u32 pc, u32 detail);
 
-void trace(Machine *m, int source, u32 pc, u64 value, int repeated);
+void trace(Machine *m, int source, u32 pc, int repeated);
 
 /* memory.c */
 void memory_step(Machine *m);
 void memory_respond(Machine *m);
-bool memory_check(Machine *m, u32 address, int size, bool write, u32 pc);
+bool memory_check(Machine *m, u32 address, int size, u32 pc);
 
 /* streams.c */
 u32 mover_requests(const Machine *m);

@@ -10,8 +10,7 @@ static u32 bank_of(u32 address) { return address >> 3 & (BANKS - 1); }
 
 static u8 *at(Machine *m, u32 address) { return m->memory + (address - TCDM_BASE); }
 
-bool memory_check(Machine *m, u32 address, int size, bool write, u32 pc) {
-    (void)write;
+bool memory_check(Machine *m, u32 address, int size, u32 pc) {
     if (address & ((1u << size) - 1)) {
         fail(m, ERROR_MISALIGNED, pc, address);
         return false;

@@ -7,7 +7,7 @@
  */
 #include "machine.h"
 
-enum { REG_STATUS, REG_REPEAT, REG_BOUND, REG_STRIDE = 6, REG_INDIRECT = 10, REG_READ = 24, REG_WRITE = 28 };
+enum { REG_STATUS, REG_REPEAT, REG_BOUND, REG_STRIDE = 6, REG_READ = 24, REG_WRITE = 28 };
 enum { BROADCAST = 31, MAX_REPEAT = 15, MAX_BOUND = (1 << 14) - 1, POINTER_MASK = (1 << 17) - 1 };
 
 static bool has_address(const Mover *v) { return v->cut ? v->generated : !v->job.done; }
