@@ -274,9 +274,16 @@ def map_to_hardware(play: Play, target: Target) -> None:
     contract(play)
     use_lanes(play)
     write_out(play, target.capabilities.vector_registers, outermost=True)
-    flops = target.capabilities.peak_gflops.get("f32", 1) * 1e9
-    for scope in [node.id for node in play.program.body if isinstance(node, Scope)]:
-        share_out(play, scope, THREADS_COST * flops / 2)
+    for scope in [node for node in play.program.body if isinstance(node, Scope)]:
+        share_out(play, scope.id, THREADS_COST * _statements_per_second(scope, target))
+
+
+def _statements_per_second(scope: Scope, target: Target) -> float:
+    """Of sums at the peak of the arithmetic; of copies at the speed of memory."""
+    capabilities, dtype = target.capabilities, scope.leaves[0].statement.dtype
+    if any(leaf.statement.accumulate for leaf in scope.leaves):
+        return capabilities.peak_gflops.get(dtype, 1) * 1e9 / 2
+    return capabilities.memory.copy_gbs * 1e9 / BYTES[dtype] if capabilities.memory else 0
 
 
 def play_contraction(play: Play, nest: Nest, plan: Plan, target: Target) -> None:
