@@ -232,12 +232,12 @@ def line_numbers(program: Program) -> Mapping[str, int]:
             at = line if len(node.body) == 1 else line + 1
             for child in node.body:
                 visit(child, at)
-                at += len(child.lines)
+                at += child.text.count("\n") + 1
 
     line = 3 + len(program.buffers)
     for node in program.body:
         visit(node, line)
-        line += len(node.lines)
+        line += node.text.count("\n") + 1
     return numbers
 
 
