@@ -38,7 +38,10 @@ def program(tree: str, outputs: str = "", name: str = "test") -> Program:
     declared = {line.split()[0]: line for line in lines if _DECLARATION.match(line)}
     body = [line for line in lines if not _DECLARATION.match(line) and line]
     shapes, written, read_last = _survey(body)
+    shared = {a.strip() for line in declared.values() for a in line.partition("->")[2].split(",")}
     for array, shape in shapes.items():
+        if array in shared:
+            continue
         declared.setdefault(array, f"{array} f32 [{','.join(map(str, shape))}] heap")
     inputs = [a for a in shapes if a not in written]
     results = [a for a in shapes if a in written and (a in outputs.split() or a not in read_last)]

@@ -47,7 +47,7 @@ def test_random_walk_keeps_the_meaning(seed: int) -> None:
 def test_each_transformation_finds_places_in_random_programs(name: str) -> None:
     """Otherwise the walks above would prove nothing about it."""
     played = 0
-    for seed in range(120):
+    for seed in range(240):
         rng = Random(seed)
         program = random_walk(rng, random_program(rng, 4), RULES, rng.randrange(5)).program
         played += random_step(rng, program, RULES, only=name) is not None

@@ -138,7 +138,7 @@ def test_deep_nests_run_under_every_schedule() -> None:
 
 
 def test_a_long_expression() -> None:
-    assert unary(" + ".join(["x[{0}]"] * 250), 1.0) == [250.0]
+    assert unary(" + ".join(["x[{0}]"] * 120), 1.0) == [120.0]
 
 
 # -- cells -----------------------------------------------------------------------------------------

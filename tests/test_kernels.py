@@ -26,7 +26,7 @@ BY_NAME: Mapping[str, Operator] = {o.name: o for o in OPERATORS}
 Arrays = list[np.ndarray[Any, Any]]
 
 #: Parameters -> small sizes that tell the axes apart.
-SMALL = {1: (3,), 2: (3, 5), 3: (3, 4, 5), 4: (2, 3, 4, 5)}
+SMALL = {1: (3,), 2: (3, 5), 3: (3, 4, 5), 4: (2, 3, 4, 5), 6: (2, 3, 5, 7, 4, 3)}
 
 
 def softmax(x: Any) -> Any:
@@ -47,6 +47,11 @@ def batchnorm(x: Any, w: Any, b: Any) -> Any:
     return (x - mean) / np.sqrt(variance + 1e-5) * channels(w) + channels(b)
 
 
+def convolution(x: Any, f: Any) -> Any:
+    windows = np.lib.stride_tricks.sliding_window_view(x, f.shape[2:], axis=(2, 3))
+    return np.einsum("nchwij,ocij->nohw", windows, f)
+
+
 MEANING: Mapping[str, Callable[..., Any]] = {
     "softmax": softmax,
     "matmul": lambda a, b: a @ b,
@@ -58,6 +63,9 @@ MEANING: Mapping[str, Callable[..., Any]] = {
     "reducemean": lambda x: x.mean(axis=1),
     "relu_ffn": lambda x, s, b: np.maximum(x * channels(s) + channels(b), 0),
     "batchnorm": batchnorm,
+    "bmm": lambda a, b: a @ b,
+    "conv2d": convolution,
+    "swiglu": lambda x, v, w: x @ v / (1 + np.exp(-(x @ v))) * (x @ w),
 }
 
 
@@ -77,7 +85,7 @@ def test_the_initial_program_computes_the_operator(operator: Operator) -> None:
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda o: o.name)
 def test_it_is_a_valid_program_at_awkward_sizes(operator: Operator) -> None:
     count = len(operator.parameters)
-    for sizes in ([1] * count, [7, 13, 17, 3][:count], *operator.defaults):
+    for sizes in ([1] * count, [7, 13, 17, 11, 3, 5][:count], *operator.defaults):
         program = instantiate(operator, sizes).program
         assert parse(program.text) == program
         assert list(violations(program, CORE_DIALECT)) == []
@@ -113,6 +121,10 @@ def test_the_defaults_are_the_papers() -> None:
         "relu_ffn_8x64x112x112_f32",
         "batchnorm_8x3x2048x2048_f32",
         "batchnorm_8x64x300x300_f32",
+        "bmm_192x256x256x128_f32",
+        "conv2d_8x3x512x512x10x5_f32",
+        "conv2d_8x64x56x56x64x3_f32",
+        "swiglu_256x448x4096_f32",
     }
 
 
@@ -171,6 +183,7 @@ def test_a_kernel_has_symbol_and_interface() -> None:
         ("softmax[-1,2]", "is not a size"),
         ("softmax[0,2]", "rows is 0"),
         ("softmax[9999999999,2]", "rows is 9999999999"),
+        ("conv2d[1,1,4,4,1,5]", "h-r+1 is 0 for n=1, c=1, h=4, w=4, o=1, r=5"),
         ("softmax[2147483647,2147483647]", "a buffer has at most"),
         ("softmax[rows=1]", "cols is missing"),
         ("softmax[rows=1,2]", "not both"),

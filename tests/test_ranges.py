@@ -72,6 +72,28 @@ def test_parallel_iterations_keep_to_themselves() -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "10 y[{0}] = x[{0}] * {0}",
+        "10:p\n| t[{0}] = x[{0}]\n| y[{0}] = t[{0}]",
+        "3 10\n| a[{1}] = x[{0},{1}]\n| 4 y[{0},{1},{2}] = a[{1}] + {2}",
+        "10:v y[{0}] = x[{0}]",
+    ],
+)
+def test_joining_takes_a_split_back(text: str) -> None:
+    start = program(text)
+    scope = next(n.id for _, n in start.walk() if getattr(n, "size", 0) == 10)
+    parts, _ = verified(start, f"split_range({scope}, at=8)")
+    after, kind = verified(parts, f"join_ranges({scope}.a)")
+    assert after == start and kind is Kind.EXACT
+
+
+def test_joining_lanes_of_a_reduction_re_associates() -> None:
+    start = program("y[0] = 1\n4:v y[0] += x[{0}]\n3:v y[0] += x[{0}+4]")
+    assert verified(start, "join_ranges(s0)")[1] is Kind.REASSOCIATES
+
+
+@pytest.mark.parametrize(
     ("size", "widths", "offered"),
     [
         (1, [16], []),

@@ -48,7 +48,7 @@ SMALL = {
     "matmul": Operator("matmul", "matmul", ((5, 6), (6, 7)), (5, 7), 420),
     "bmm": Operator("bmm", "bmm", ((3, 5, 6), (3, 6, 7)), (3, 5, 7), 1260),
     "swiglu": Operator("swiglu", "swiglu", ((5, 6), (6, 7), (6, 7)), (5, 7), 840),
-    "conv": Operator("conv", "conv", ((2, 3, 6, 7), (4, 3, 3, 3)), (2, 4, 4, 5), 8640),
+    "conv2d": Operator("conv2d", "conv2d", ((2, 3, 6, 7), (4, 3, 3, 3)), (2, 4, 4, 5), 8640),
 }
 
 
@@ -79,7 +79,7 @@ FULL: dict[str, Callable[..., Array]] = {
     "matmul": lambda a, b: a @ b,
     "bmm": lambda a, b: np.einsum("tik,tkj->tij", a, b),
     "swiglu": lambda x, a, b: (x @ a) / (1 + np.exp(-(x @ a))) * (x @ b),
-    "conv": convolution,
+    "conv2d": convolution,
 }
 
 

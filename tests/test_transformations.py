@@ -86,12 +86,18 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
     "PD-T112": ("4 8:v y[{0},{1}] = x[{1}]", "", [], "swap_scopes(s0)"),
     "PD-T113": ("9 9 y[{0},{1}] = x[{0},{1}]\n8 8 y[{0}+1,{1}] = y[{0},{1}+1]", "", [], "swap_scopes(s2)"),
     "PD-T114": ("19 y[{0}] = 0\n4 8:p y[{0}-{1}+7] = x[{0},{1}]", "", [], "swap_scopes(s1)"),
+    "PD-T115": (
+        "4:p 2\n| t[{0},{1}] = x[{0},{1}]\n| y[{0},{1}] = t[{0},0]", "", [], "swap_scopes(s0)",
+    ),
     "PD-T121": ("4 t[{0}] = 1\ny[0] = t[0]", "", [], "join_scopes(s0)"),
     "PD-T122": ("4 t[{0}] = 1\n2 y[{0}] = t[{0}]", "", [], "join_scopes(s0)"),
     "PD-T123": ("y[0] = 0\n4:p t[{0}] = x[{0}]\n4 y[0] += t[{0}]", "", [], "join_scopes(s0)"),
     "PD-T124": ("4:v t[{0}] = 1\n4:v y[{0}] = t[{0}]", "", [], "join_scopes(s0)"),
     "PD-T125": ("4 t[{0}] = x[{0}]\n4 y[{0}] = t[3-{0}]", "", [], "join_scopes(s0)"),
     "PD-T126": ("5 t[{0}] = 0\n4:p t[{0}+1] = x[{0}]\n4:p y[{0}] = t[{0}]", "", [], "join_scopes(s1)"),
+    "PD-T127": (
+        "2\n| 4:p t[{0}+{1}*2] = x[{0},{1}]\n| 4:p y[{0},{1}] = t[{1}*2]", "", [], "join_scopes(s1)",
+    ),
     "PD-T131": ("4\n| t[{0}] = 1\n| y[{0}] = t[{0}]", "", [], "fission_scope(c0)"),
     "PD-T132": (
         "4\n| t[{0}] = x[{0}]\n| y[{0}] = t[{0}]", "", ["reuse_dims(t, dim=0)"], "fission_scope(c1)",
@@ -285,6 +291,54 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
         "t f32 [4] stack\n4:p\n| t[{0}] = x[{0}]\n| y[{0}] = t[{0}]", "", [], "split_range(s0, at=2)",
     ),
     "PD-T305": ("9 y[{0}] = x[{0}]\n8:v y[{0}+1] = y[{0}]", "", [], "split_range(s1, at=4)"),
+    "PD-T311": ("4 y[{0}] = x[{0}]\n4:u y[{0}+4] = x[{0}+4]", "", [], "join_ranges(s0)"),
+    "PD-T312": ("4 y[{0}] = x[{0}]\n4 y[{0}+4] = x[7-{0}]", "", [], "join_ranges(s0)"),
+    "PD-T313": ("16:v y[{0}] = x[{0}]\n2:v y[{0}+16] = x[{0}+16]", "", [], "join_ranges(s0)"),
+    "PD-T314": (
+        "4 t[{0}] = x[{0}]\n4:p t[{0}+4] = t[{0}]\n4:p t[{0}+8] = t[{0}+4]\n12 y[{0}] = t[{0}]", "", [],
+        "join_ranges(s1)",
+    ),
+    "PD-T315": (
+        "2\n| 2:p\n| | t[{0}+{1}*2] = x[{0},{1}]\n| | y[{0},{1}] = t[{1}*2]\n"
+        "| 2:p\n| | t[{0}+{1}*2+4] = x[{0},{1}+2]\n| | y[{0},{1}+2] = t[{1}*2+4]", "", [],
+        "join_ranges(s1)",
+    ),
+    "PD-T316": (
+        "9 y[{0}] = x[{0}]\n4:v y[{0}+1] = y[{0}]\n4:v y[{0}+5] = y[{0}+4]", "", [], "join_ranges(s1)",
+    ),
+    "PD-T321": ("4 8 y[{0},{1}] = x[{0},{1}]", "", [], "pad_dim(y, dim=1, size=16)"),
+    "PD-T322": (
+        "t f32 [4:N] heap\n4\n| t[{0}] = x[{0}]\n| y[{0}] = t[{0}]", "", [], "pad_dim(t, dim=0, size=8)",
+    ),
+    "PD-T323": ("4 t[{0}] = x[{0}]\n4 y[{0}] = t[{0}]", "", [], "pad_dim(t, dim=0, size=4)"),
+    "PD-T324": ("4:v t[{0},0] = x[{0}]\n4:v y[{0}] = t[{0},0]", "", [], "pad_dim(t, dim=1, size=2)"),
+    "PD-T325": (
+        "t f32 [4] stack\n4 t[{0}] = x[{0}]\n4 y[{0}] = t[{0}]", "", [], "pad_dim(t, dim=0, size=20000)",
+    ),
+    "PD-T331": ("4 t[{0}] = x[{0}]\n4 y[{0}] = t[{0}]", "", [], "share_storage(t, other=y)"),
+    "PD-T332": (
+        "4 t[{0}] = x[{0}]\n2 u[{0}] = t[{0}]\n2 y[{0}] = u[{0}]", "", [], "share_storage(t, other=u)",
+    ),
+    "PD-T333": (
+        "4 t[{0}] = x[{0}]\n4 u[{0}] = t[3-{0}]\n4 y[{0}] = u[{0}]", "", [], "share_storage(t, other=u)",
+    ),
+    "PD-T334": (
+        "t f32 [1] heap\nu f32 [1] heap\nu[0] = x[0]\nz[0] = u[0]\n4:p\n| t[0] = x[{0}]\n| y[{0}] = t[0]",
+        "", [], "share_storage(t, other=u)",
+    ),
+    "PD-T335": (
+        f"{REGISTER}\n4 t[{{0}}] = x[{{0}}]\n4 z[{{0}}] = t[{{0}}]", "", [], "share_storage(r, other=t)",
+    ),
+    "PD-T341": ("4 t[{0}] = x[{0}]\n4 y[{0}] = t[{0}]", "", [], "unshare_storage(t, array=t)"),
+    "PD-T342": (
+        "t f32 [4] heap -> a, b\n4 a[{0}] = x[{0}]\n4 z[{0}] = a[{0}]\n2 b[{0}] = x[{0}+1]\n"
+        "4 y[{0}] = b[{0}]", "", [],
+        "unshare_storage(t, array=a)",
+    ),
+    "PD-T343": (
+        "t f32 [4] heap -> a, b\n4 a[{0}] = x[{0}]\n4 b[{0}] = x[3-{0}]\n4 y[{0}] = a[{0}]\n"
+        "4 z[{0}] = b[{0}]", "", [], "unshare_storage(t, array=a)",
+    ),
     "PD-T401": ("10 y[{0}] = x[{0}]", "", [], "split_with_condition(s0, factor=10)"),
     "PD-T402": ("10 y[{0}] = x[{0}]", "", [], "split_with_condition(s0, factor=5)"),
     "PD-T403": ("10:v y[{0}] = x[{0}]", "", [], "split_with_condition(s0, factor=4)"),
@@ -317,6 +371,11 @@ def test_every_reason_has_a_refusal_test() -> None:
     codes = [r.code for t in GENERIC.values() for r in t.requirements]
     assert len(codes) == len(set(codes)), "codes are unique"
     assert set(codes) == set(REFUSALS)
+
+
+def test_a_private_copy_does_not_last_through_outer_iterations() -> None:
+    start = program("2 4\n| t[{0}+{1}*2] = x[{0},{1}]\n| y[{0},{1}] = t[{1}*2]")
+    assert refusal(start, "annotate_scope(s1, suffix=p)") == "PD-T155"
 
 
 def test_kind_depends_on_the_place() -> None:

@@ -203,7 +203,7 @@ _REFERENCES: dict[str, Callable[[list[Array], _Where], Array]] = {
     "matmul": lambda inputs, where: _products(*inputs, where),
     "bmm": lambda inputs, where: _products(*inputs, where),
     "swiglu": _swiglu,
-    "conv": _conv,
+    "conv2d": _conv,
 }
 
 
@@ -227,7 +227,7 @@ def _product(name: str, a: Shape, b: Shape) -> Operator:
 
 def _conv_operator(name: str, x: Shape, w: Shape) -> Operator:
     output = (x[0], w[0], x[2] - w[2] + 1, x[3] - w[3] + 1)
-    return Operator(name, "conv", (x, w), output, 2 * prod(output) * prod(w[1:]))
+    return Operator(name, "conv2d", (x, w), output, 2 * prod(output) * prod(w[1:]))
 
 
 OPERATORS = {

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import gcd
 from typing import NamedTuple
 
+from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Access, Index, Quotient
 from perfdojo_sdk.core.program import Buffer, Node, Occurrence, Program, Scope, Touch
 from perfdojo_sdk.core.validate import common_depth
@@ -213,6 +214,34 @@ def is_reduction(a: Touch, b: Touch) -> bool:
     return a.writes and b.writes and operation is not None and operation == b.statement.accumulate
 
 
+def may_run_before(
+    program: Program, buffer: Buffer, first: Occurrence, second: Occurrence, start: int, dialect: Dialect
+) -> bool:
+    """Whether ``first`` may touch a cell before ``second`` touches the same one.
+
+    Both as if their arrays were in ``buffer``, in equal iterations of the levels before ``start``.
+    """
+
+    def meet(directions: Directions) -> bool:
+        return may_meet(buffer, first.access, first.sizes, second.access, second.sizes, directions)
+
+    shared = common_depth([first.path, second.path])
+    orders = [dialect.order(s.suffix) for s in program.ancestors(first.path)[:shared]]
+    if first.path == second.path and first.writes and not second.writes:
+        # Its reads come first, those of all lanes included; then only another iteration can be meant.
+        before = False
+    elif first.path == second.path and orders[-1:] == ["lockstep"]:
+        before = meet("=" * (shared - 1) + "*")
+    else:
+        before = first.path <= second.path and meet("=" * shared)
+    return before or any(
+        meet("=" * level + sign)
+        for level in range(start, shared)
+        if orders[level] != "lockstep"
+        for sign in ("<>" if orders[level] == "parallel" else "<")
+    )
+
+
 # -- privacy ---------------------------------------------------------------------------------------
 
 
@@ -239,17 +268,20 @@ def home_depth(program: Program, occurrences: Sequence[Occurrence], lockstep: se
     return depth
 
 
-def leaking_level(buffer: Buffer, occurrences: Sequence[Occurrence], depth: int) -> int | None:
+def leaking_level(
+    buffer: Buffer, occurrences: Sequence[Occurrence], depth: int, start: int = 0
+) -> int | None:
     """The outermost level through which a value may pass from one iteration to another, or None.
 
-    The buffer lives inside ``depth`` scopes. At each of these levels either no cell is touched by
-    two different iterations, or cells and guards do not depend on the level at all. When that holds
+    All accesses stand inside the same ``depth`` scopes; across the levels before ``start``, nothing
+    passes for another reason. At each of these levels either no cell is touched by two different
+    iterations, or cells and guards do not depend on the level at all. When that holds
     everywhere, all iterations that touch a cell do exactly the same with it; the first of them
     can only read what it wrote itself, since a program never reads an unwritten cell; so each
     iteration reads only what it wrote itself.
     """
-    kept = ""
-    for level in range(depth):
+    kept = "=" * start
+    for level in range(start, depth):
         if not any(_depends_on(o, buffer, level) for o in occurrences):
             kept += "*"
             continue

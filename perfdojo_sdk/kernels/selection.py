@@ -88,6 +88,8 @@ def _build(operator: Operator, sizes: Sequence[int], dialect: Dialect) -> Progra
     hint = f"report it to the plugin that brings {operator.name}"
     try:
         text = operator.build(*sizes)
+    except DojoError:
+        raise
     except Exception as error:
         what = f"operator {operator.name} failed to build its program"
         raise ProgramError("PD-K004", what, why=f"{type(error).__name__}: {error}", hint=hint) from error

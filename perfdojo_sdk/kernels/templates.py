@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from math import prod
 
+from perfdojo_sdk.core.errors import ProgramError
 from perfdojo_sdk.hookspecs.types import Operator, OperatorParameter
 
 _FORMULA = re.compile(r"<([a-z0-9+*-]+)>")
@@ -40,8 +41,13 @@ class Template:
 
 
 def _value(formula: str, sizes: Mapping[str, int]) -> int:
+    """The value of a formula; ProgramError PD-K003 when it is no size, as for a filter beyond its image."""
     total = 0
     for sign, product in _TERM.findall(formula):
         factors = (int(f) if f.isdigit() else sizes[f] for f in product.split("*"))
         total += prod(factors) * (-1 if sign == "-" else 1)
+    if total < 1:
+        given = ", ".join(f"{name}={size}" for name, size in sizes.items())
+        what = f"{formula} is {total} for {given}"
+        raise ProgramError("PD-K003", what, hint="choose sizes that fit together")
     return total

@@ -4,8 +4,8 @@ A program is a sequence of nests. Each nest writes one array that did not exist 
 on one that did: element-wise with broadcast, shifted, reversed and transposed reads, reductions
 with the initial value in the same nest or in one before, updates in place, overlapping windows,
 overwritten temporaries, statistics of rows; and with the whole language also selections, statements
-under conditions, padded windows, integers and quotients in subscripts. Everything that is read has
-been written as a whole before.
+under conditions, padded windows, integers and quotients in subscripts. Some temporaries share a
+buffer. Everything that is read has been written as a whole before.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ class _Writer:
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.inputs: list[str] = []
         self.locals: list[str] = []
+        self.steps: list[tuple[list[str], tuple[int, ...]]] = []
+        """Arrays of one buffer, each made from the one before, and their shape; nothing else reads them."""
         self.lines: list[str] = []
         self.count = 0
         extents = rng.sample(EXTENTS, 3)
@@ -45,7 +47,8 @@ class _Writer:
 
     def write(self, statements: int) -> Program:
         nests = (self.elementwise, self.elementwise, self.reduction, self.reduction, self.update,
-                 self.window, self.scalar, self.pair, self.overwrite, *[self.statistic] * 3)  # fmt: skip
+                 self.window, self.scalar, self.pair, self.overwrite, self.in_place,
+                 *[self.statistic] * 3)  # fmt: skip
         if self.whole_language:
             nests += (self.conditional, self.padded, self.integer)
         while self.count < statements:
@@ -53,10 +56,26 @@ class _Writer:
         outputs = [self.locals[-1], *(a for a in self.locals[:-1] if self.rng.random() < 0.25)]
         header = f"kernel random({', '.join(self.inputs)}) -> {', '.join(outputs)}"
         buffers = [
-            f"{name} f32 [{','.join(map(str, shape))}] heap" for name, shape in self.shapes.items()
+            f"{names[0]} f32 [{','.join(map(str, shape))}] heap"
+            + (f" -> {', '.join(names)}" if len(names) > 1 else "")
+            for names, shape in self.storage(outputs)
         ]
         buffers += [f"{n} i32 [{','.join(map(str, shape))}] heap" for n, shape in self.integers.items()]
         return parse("\n".join([header, *buffers, "", *self.lines]))
+
+    def storage(self, outputs: list[str]) -> list[tuple[list[str], tuple[int, ...]]]:
+        """The arrays of each buffer, and its shape; now and then, temporaries of one shape alias each other.
+
+        Arrays that start at infinity stay alone: whoever finds it in their place would compute nonsense.
+        """
+        groups = {name: [name] for name in self.shapes}
+        infinite = {line.split("[")[0].split()[-1] for line in self.lines if line.endswith("inf")}
+        own = [name for name in self.locals if name not in outputs and name not in infinite]
+        for k, name in enumerate(own):
+            alike = [o for o in own[:k] if o in groups and self.shapes[o] == self.shapes[name]]
+            if alike and self.rng.random() < 0.3:
+                groups[self.rng.choice(alike)] += groups.pop(name)
+        return [(names, self.shapes[names[0]]) for names in groups.values()] + self.steps
 
     # -- pieces --------------------------------------------------------------------------------
 
@@ -208,6 +227,18 @@ class _Writer:
         name = self.new((size,))
         self.line(f"{size} {name}[{{0}}] = 0")
         self.line(f"{n} {k} {name}[{{0}}+{{1}}] {self.rng.choice(('+=', 'max='))} {value}", 2)
+
+    def in_place(self) -> None:
+        """Two steps of element-wise work, the second in the place of the first."""
+        shape = self.shape(1, 2)
+        loops, head = self.loops(shape), self.head(shape)
+        values = [self.value(loops) for _ in range(2)]
+        result = self.new(shape)
+        first, second = names = [f"{result}_{k}" for k in "ab"]
+        self.line(f"{head}{self.at(first, loops)} = {values[0]}", 1)
+        self.line(f"{head}{self.at(second, loops)} = {self.at(first, loops)} * {values[1]}", 1)
+        self.line(f"{head}{self.at(result, loops)} = {self.at(second, loops)}", 1)
+        self.steps.append((names, shape))
 
     def statistic(self) -> None:
         """Rows summed and then squares summed around a value, or a maximum and then exponentials."""

@@ -17,7 +17,7 @@ parallel scopes. Sources: value-based flow is Feautrier's (1991), as computed by
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -30,6 +30,7 @@ from perfdojo_sdk.core.transformation import (
     Correction,
     Definition,
     Instance,
+    Joined,
     Kind,
     PartialCombine,
     PartialStart,
@@ -52,7 +53,7 @@ from perfdojo_sdk.verify.laws import (
 )
 from perfdojo_sdk.verify.races import check_races, check_written
 from perfdojo_sdk.verify.sets import Refuted, Session, isl, sample, writers
-from perfdojo_sdk.verify.tracing import Origins, Tracer
+from perfdojo_sdk.verify.tracing import Origins, Piece, Tracer
 
 RECIPROCAL = "x/y = x*(1/y)"
 
@@ -319,6 +320,7 @@ class _Step:
                 ScaledCombine: node.accumulate == "add" and _scales(node.value),
                 Correction: node.accumulate == "add",
                 Instance: True,
+                Joined: True,
             }
             if not shape[type(origin)]:
                 raise Refuted(f"{self.new.describe(statement)} is no {type(origin).__name__}")
@@ -341,27 +343,34 @@ class _Step:
 
     def _check_instances(self) -> None:
         relation = self.origins.relation
-        claims: dict[str, list[Place]] = {
+        claims: dict[str, list[tuple[Place, Piece]]] = {
             statement: [] for statement in self.old.places if not isinstance(relation.get(statement), Removed)
         }
-        for name, origin in self.origins.instances.items():
+        for name, pieces in self.origins.instances.items():
             place = self.new.by_name[name]
-            described = self.new.describe(place.statement.id)
-            if origin.statement not in claims:
-                raise Refuted(f"{described}: the old program has no statement {origin.statement}")
-            if len(origin.iterators) != len(self.old.places[origin.statement].sizes):
-                raise Refuted(f"{described}: the relation gives {len(origin.iterators)} old iterators")
-            claims[origin.statement].append(place)
-        for statement, places in claims.items():
-            self._check_covered(self.old.places[statement], places)
+            for piece in pieces:
+                self._check_named(place, piece, claims.keys())
+                claims[piece.origin.statement].append((place, piece))
+        for statement, claimed in claims.items():
+            self._check_covered(self.old.places[statement], claimed)
 
-    def _check_covered(self, old: Place, places: list[Place]) -> None:
+    def _check_named(self, place: Place, piece: Piece, known: Collection[str]) -> None:
+        """The relation speaks of what exists."""
+        origin, described = piece.origin, self.new.describe(place.statement.id)
+        if origin.statement not in known:
+            raise Refuted(f"{described}: the old program has no statement {origin.statement}")
+        if len(origin.iterators) != len(self.old.places[origin.statement].sizes):
+            raise Refuted(f"{described}: the relation gives {len(origin.iterators)} old iterators")
+
+    def _check_covered(self, old: Place, claims: list[tuple[Place, Piece]]) -> None:
         described = self.old.describe(old.statement.id)
-        if [self.origins.same(p) and p.domain == old.domain for p in places] == [True]:
+        if [self.origins.same(p) and p.domain == old.domain for p, _ in claims] == [True]:
             return
         wanted = self.session.set([self.session.instances(old.name, old.domain)])
+        instances = self.session.instances
         claimed = self.session.map(
-            self.origins.image(p).intersect_domain(self.session.instances(p.name, p.domain)) for p in places
+            self.origins.image(place, piece).intersect_domain(instances(place.name, place.domain))
+            for place, piece in claims
         )
         got = claimed.range()
         if not wanted.is_subset(got):
@@ -383,33 +392,45 @@ class _Step:
             for statement, origin in self.origins.relation.items()
             if isinstance(origin, (Correction, ScaledCombine))
         }
-        for name, origin in self.origins.instances.items():
-            place, old = self.new.by_name[name], self.old.places[origin.statement]
-            described, was = self.new.describe(place.statement.id), self.old.describe(origin.statement)
-            if place.statement.accumulate != old.statement.accumulate:
-                raise Refuted(f"{described} accumulates another way than {was}")
-            if place.statement.dtype != old.statement.dtype:
-                raise Refuted(f"{described} has another dtype than {was}")
-            if place.statement.id in fixes:
-                fix, law = fixes.pop(place.statement.id)
-                if isinstance(law, Correction):
-                    self._need(SQUARES, described)
-                    yield from check_squares(tracer, old, place, fix)
-                else:
-                    self._need(FACTOR, described)
-                    yield from self._factored(tracer, old, place, fix, law.factors)
-                continue
-            inlined = frozenset(self.old.places[d].name for d in origin.inlined if d in self.old.places)
-            before = _term(old.name, old.statement.value, partial(_undefined, self.old, inlined))
-            after = _term(name, place.statement.value, partial(_defined, tracer))
-            found = list(self._match(before, after))
-            if None in found:
-                raise Refuted(f"{described} computes another value than {was}")
-            yield from (pair for pair in found if pair is not None)
+        for name, pieces in self.origins.instances.items():
+            fix = fixes.pop(self.new.by_name[name].statement.id, None)
+            for piece in pieces:
+                yield from self._leaf_pairs(tracer, name, piece.origin, fix)
         for array in self.new.program.outputs:
             yield (f"F_{array}",), (f"F_{array}",)
         for statement, (fix, _) in fixes.items():
             raise Refuted(f"{self.new.describe(fix.statement.id)} corrects {statement}, which is not there")
+
+    def _leaf_pairs(
+        self,
+        tracer: Tracer,
+        name: str,
+        origin: Instance,
+        fix: tuple[Place, Correction | ScaledCombine] | None,
+    ) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+        """Those of one new statement and the old one that it is; ``fix`` follows where a law is used."""
+        place, old = self.new.by_name[name], self.old.places[origin.statement]
+        described, was = self.new.describe(place.statement.id), self.old.describe(origin.statement)
+        if place.statement.accumulate != old.statement.accumulate:
+            raise Refuted(f"{described} accumulates another way than {was}")
+        if place.statement.dtype != old.statement.dtype:
+            raise Refuted(f"{described} has another dtype than {was}")
+        if fix is not None:
+            behind, law = fix
+            if isinstance(law, Correction):
+                self._need(SQUARES, described)
+                yield from check_squares(tracer, old, place, behind)
+            else:
+                self._need(FACTOR, described)
+                yield from self._factored(tracer, old, place, behind, law.factors)
+            return
+        inlined = frozenset(self.old.places[d].name for d in origin.inlined if d in self.old.places)
+        before = _term(old.name, old.statement.value, partial(_undefined, self.old, inlined))
+        after = _term(name, place.statement.value, partial(_defined, tracer))
+        found = list(self._match(before, after))
+        if None in found:
+            raise Refuted(f"{described} computes another value than {was}")
+        yield from (pair for pair in found if pair is not None)
 
     def _factored(
         self, tracer: Tracer, old: Place, place: Place, combine: Place, moved: tuple[int, ...]

@@ -1,7 +1,7 @@
 """A program seen as statement instances, the cells they touch, and the values they see.
 
 A cell is (buffer, materialised subscripts); where the accesses of a buffer have a parallel scope in
-common, every iteration of it owns a copy, so its iterator is part of the cell.
+common, every iteration of it owns a copy, so its iterator and those above it are part of the cell.
 """
 
 from __future__ import annotations
@@ -100,7 +100,11 @@ class ProgramSets:
 
     @cached_property
     def _home(self) -> Mapping[str, tuple[int, ...]]:
-        """Buffer -> the levels of the parallel scopes whose every iteration owns a copy."""
+        """Buffer -> the levels that tell its copies apart.
+
+        Every iteration of a parallel scope owns one, and every time that the scope runs, a new one:
+        so these are the levels down to that of the innermost parallel scope around all accesses.
+        """
         around: dict[str, tuple[tuple[int, ...], tuple[Scope, ...]]] = {}
         for place in self.places.values():
             arrays = {place.statement.target.array, *(r.array for r in place.statement.reads)}
@@ -108,10 +112,11 @@ class ProgramSets:
                 path, scopes = around.get(name, (place.path[:-1], place.scopes))
                 depth = _common(path, place.path[:-1])
                 around[name] = path[:depth], scopes[:depth]
-        return {
-            name: tuple(l for l, scope in enumerate(scopes) if self.dialect.is_parallel(scope.suffix))
-            for name, (_, scopes) in around.items()
-        }
+        found = {}
+        for name, (_, scopes) in around.items():
+            parallel = [l for l, scope in enumerate(scopes) if self.dialect.is_parallel(scope.suffix)]
+            found[name] = tuple(range(parallel[-1] + 1)) if parallel else ()
+        return found
 
     def private_levels(self, buffer: Buffer) -> tuple[int, ...]:
         """The caller's arrays are never private."""

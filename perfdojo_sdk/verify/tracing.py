@@ -7,12 +7,14 @@ what remains are instances of old statements, input cells and integers.
 from __future__ import annotations
 
 from functools import cached_property
+from typing import NamedTuple
 
 from perfdojo_sdk.core.expression import IDENTITY, Index, Literal, Read
 from perfdojo_sdk.core.transformation import (
     Correction,
     Definition,
     Instance,
+    Joined,
     Origin,
     PartialCombine,
     PartialStart,
@@ -33,6 +35,14 @@ from perfdojo_sdk.verify.sets import (
 )
 
 
+class Piece(NamedTuple):
+    """A new statement, or a part of its iterations, is an old one."""
+
+    origin: Instance
+    conditions: tuple[str, ...] = ()
+    """Which part: these forms are at least 0, as isl text."""
+
+
 class Origins:
     """The instance relation of one move, between the sets of two programs."""
 
@@ -50,23 +60,28 @@ class Origins:
         return place.statement.id not in self.relation
 
     @cached_property
-    def instances(self) -> dict[str, Instance]:
-        """Name of a new statement -> the old one that it computes."""
-        found = {p.name: self.origin(p) for p in self.new.places.values()}
-        return {name: origin for name, origin in found.items() if isinstance(origin, Instance)}
+    def instances(self) -> dict[str, tuple[Piece, ...]]:
+        """Name of a new statement -> the old ones that it computes."""
+        found = {p.name: _pieces(self.origin(p)) for p in self.new.places.values()}
+        return {name: pieces for name, pieces in found.items() if pieces}
 
-    def image(self, place: Place, source: str = "", target: str = "") -> isl.Map:
+    def image(self, place: Place, piece: Piece, source: str = "", target: str = "") -> isl.Map:
         """Instances of a new statement (or of its reader ``source``) -> the old ones."""
-        origin = self.instances[place.name]
-        target = target or self.old.places[origin.statement].name
-        return self.session.affine(
-            source or place.name, len(place.sizes), target, map(form, origin.iterators)
-        )
+        source, target = source or place.name, target or self.old.places[piece.origin.statement].name
+        found = self.session.affine(source, len(place.sizes), target, map(form, piece.origin.iterators))
+        if not piece.conditions:
+            return found
+        part = self.session.instances(source, Domain(place.sizes, piece.conditions))
+        return found.intersect_domain(part)
 
     @cached_property
     def images(self) -> isl.UnionMap:
         """Every new source of values -> the old one."""
-        parts = [self.image(self.new.by_name[name]) for name in self.instances]
+        parts = [
+            self.image(self.new.by_name[name], piece)
+            for name, pieces in self.instances.items()
+            for piece in pieces
+        ]
         parts.append(self.session.identity("V", "V", 1))
         for array in self.new.program.inputs:
             rank = len(self.new.program.buffer_of[array].shape)
@@ -77,6 +92,15 @@ class Origins:
     def sources(self) -> frozenset[str]:
         """Names of the new sources of values."""
         return frozenset(self.instances) | {"V"} | {f"I_{array}" for array in self.new.program.inputs}
+
+
+def _pieces(origin: Origin) -> tuple[Piece, ...]:
+    if isinstance(origin, Instance):
+        return (Piece(origin),)
+    if isinstance(origin, Joined):
+        level, at = origin.level, origin.at
+        return Piece(origin.first, (f"{at - 1} - i{level}",)), Piece(origin.second, (f"i{level} - {at}",))
+    return ()
 
 
 class Tracer:
@@ -184,14 +208,16 @@ class Tracer:
 
     def compare_targets(self) -> None:
         """Each accumulation must add onto the same value."""
-        for name, origin in self.origins.instances.items():
+        for name, pieces in self.origins.instances.items():
             if self.new.by_name[name].statement.accumulate:
-                self.compare((f"{self.old.places[origin.statement].name}_t",), (f"{name}_t",))
+                for piece in pieces:
+                    self.compare((f"{self.old.places[piece.origin.statement].name}_t",), (f"{name}_t",))
 
     def compare_mixed(self) -> None:
         """Where += meets max= on a cell, their order counts although that among equals does not."""
-        for name, origin in self.origins.instances.items():
-            place, old = self.new.by_name[name], self.old.places[origin.statement].name
+        pairs = ((name, piece) for name, pieces in self.origins.instances.items() for piece in pieces)
+        for name, piece in pairs:
+            place, old = self.new.by_name[name], self.old.places[piece.origin.statement].name
             flows = self.new.flow_of.get(f"{name}_t"), self.old.flow_of.get(f"{old}_t")
             if not any(flow and len(flow.operations) > 1 for flow in flows):
                 continue
@@ -232,10 +258,17 @@ class Tracer:
         if new.startswith("F_"):
             domain = Domain(self.new.program.buffer_of[new[2:]].shape)
             image = self.session.identity(new, old, domain.depth)
-        else:
-            place = self.new.by_name[new.rpartition("_")[0]]
-            domain, image = place.domain, self.origins.image(place, new, old)
-        return self.session.map([image.intersect_domain(self.session.instances(new, domain))])
+            return self.session.map([image.intersect_domain(self.session.instances(new, domain))])
+        name, owner = new.rpartition("_")[0], old.rpartition("_")[0]
+        place = self.new.by_name[name]
+        domain = self.session.instances(new, place.domain)
+        images = [
+            self.origins.image(place, piece, new, old).intersect_domain(domain)
+            for piece in self.origins.instances[name]
+            if self.old.places[piece.origin.statement].name == owner
+        ]
+        assert images, "readers are compared with those of the old statement that theirs is"
+        return self.session.map(images)
 
     def _tell(self, seen: isl.UnionSet) -> str:
         """One of the writes, in words."""

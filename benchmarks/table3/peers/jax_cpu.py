@@ -62,7 +62,7 @@ _FORMULAS: dict[str, dict[str, Formula]] = {
     "matmul": {"": jnp.matmul},
     "bmm": {"": jnp.matmul},
     "swiglu": {"": lambda x, a, b: jax.nn.silu(x @ a) * (x @ b)},
-    "conv": {"": _conv},
+    "conv2d": {"": _conv},
 }
 
 

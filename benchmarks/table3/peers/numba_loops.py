@@ -285,5 +285,5 @@ _FUNCTIONS: dict[str, dict[str, Any]] = {
     "matmul": {"loops": _matmul, "np.dot": _matmul_blas},
     "bmm": {"loops": _bmm, "np.dot": _bmm_blas},
     "swiglu": {"loops": _swiglu, "np.dot": _swiglu_blas},
-    "conv": {"loops": _conv},
+    "conv2d": {"loops": _conv},
 }

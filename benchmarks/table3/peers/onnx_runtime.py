@@ -159,5 +159,5 @@ _GRAPHS: dict[str, Callable[[_Graph], None]] = {
     "matmul": _single("MatMul"),
     "bmm": _single("MatMul"),
     "swiglu": _swiglu,
-    "conv": _single("Conv"),
+    "conv2d": _single("Conv"),
 }

@@ -120,5 +120,5 @@ _GRAPHS: dict[str, dict[str, Callable[..., Any]]] = {
     "matmul": {"shared": _matmul},
     "bmm": {"shared": _matmul},
     "swiglu": {"shared": lambda x, a, b: ops.multiply(ops.swish(_matmul(x, a)), _matmul(x, b))},
-    "conv": {"shared": lambda x, w: ops.convolution(x, w, [1, 1], [0, 0], [0, 0], [1, 1])},
+    "conv2d": {"shared": lambda x, w: ops.convolution(x, w, [1, 1], [0, 0], [0, 0], [1, 1])},
 }

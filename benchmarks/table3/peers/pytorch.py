@@ -36,7 +36,7 @@ FORMULAS: dict[str, Formula] = {
     "matmul": torch.mm,
     "bmm": torch.bmm,
     "swiglu": swiglu,
-    "conv": F.conv2d,
+    "conv2d": F.conv2d,
 }
 """Each operator in one expression; the result is fresh memory."""
 

@@ -11,7 +11,7 @@ from ..operators import Operator
 from . import Bind, pytorch
 
 #: Families whose time goes into products: kernels of several systems are tried for them.
-_PRODUCTS = ("matmul", "bmm", "swiglu", "conv")
+_PRODUCTS = ("matmul", "bmm", "swiglu", "conv2d")
 
 
 def start(threads: int, library: str) -> Compiled:
@@ -31,7 +31,7 @@ class Compiled:
             found["max-autotune"] = pytorch.fresh(tuned)
         else:
             found["given output"] = pytorch.into(_compiled(_stored(formula)))
-        if operator.family == "conv":
+        if operator.family == "conv2d":
             found["channels last"] = pytorch.fresh(_compiled(formula), channels_last=True)
         return found
 

@@ -10,7 +10,7 @@ from perfdojo_sdk.core.transformations.collapse import CollapseScopes
 from perfdojo_sdk.core.transformations.conditions import DropCondition, DropUnreached, SplitWithCondition
 from perfdojo_sdk.core.transformations.inlining import InlineDefinition, RemoveDead, StageExpression
 from perfdojo_sdk.core.transformations.laws import FactorReduction, RebaseExponent, RebaseSquares
-from perfdojo_sdk.core.transformations.ranges import SplitRange
+from perfdojo_sdk.core.transformations.ranges import JoinRanges, SplitRange
 from perfdojo_sdk.core.transformations.reductions import SplitReduction
 from perfdojo_sdk.core.transformations.scopes import (
     FissionScope,
@@ -19,13 +19,14 @@ from perfdojo_sdk.core.transformations.scopes import (
     SplitScope,
     SwapScopes,
 )
+from perfdojo_sdk.core.transformations.sharing import ShareStorage, UnshareStorage
 from perfdojo_sdk.core.transformations.staging import (
     StageAccumulator,
     StageRead,
     StageReciprocal,
     StageWrite,
 )
-from perfdojo_sdk.core.transformations.storage import ReorderDims, ReuseDims, SetLocation
+from perfdojo_sdk.core.transformations.storage import PadDim, ReorderDims, ReuseDims, SetLocation
 
 #: Name -> transformation; every target has these.
 GENERIC: Mapping[str, Transformation] = {
@@ -52,10 +53,14 @@ GENERIC: Mapping[str, Transformation] = {
         RebaseExponent(),
         RebaseSquares(),
         SplitRange(),
+        JoinRanges(),
         SplitWithCondition(),
         DropCondition(),
         DropUnreached(),
         CollapseScopes(),
+        PadDim(),
+        ShareStorage(),
+        UnshareStorage(),
     )
 }
 

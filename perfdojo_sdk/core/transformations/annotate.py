@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from perfdojo_sdk.core.dependence import conflicts, home_depth, leaking_level, may_meet, private_buffers
+from perfdojo_sdk.core.dependence import conflicts, leaking_level, may_meet, private_buffers
 from perfdojo_sdk.core.dialect import Dialect, ScopeSuffix
 from perfdojo_sdk.core.errors import MoveError, closest
 from perfdojo_sdk.core.program import Program, Scope, Statement
@@ -99,22 +99,10 @@ def _private_values_stay(site: Site) -> Refusal | None:
     if not _parallel(site):
         return None
     program, scope = site.program, site.scope
-    lockstep = {name for name, s in site.dialect.suffixes.items() if s.order == "lockstep"}
     for name in sorted(private_buffers(program, scope)):
-        buffer = program.buffer(name)
+        buffer, occurrences = program.buffer(name), program.occurrences[name]
         assert buffer is not None
-        occurrences = program.occurrences[name]
-        directions = "=" * site.level + "<"
-        meets = any(
-            may_meet(buffer, a.access, a.sizes, b.access, b.sizes, directions)
-            for a in occurrences
-            for b in occurrences
-            if a.writes or b.writes
-        )
-        if not meets:
-            continue
-        depth = home_depth(program, occurrences, lockstep)
-        level = leaking_level(buffer, occurrences, depth)
+        level = leaking_level(buffer, occurrences, site.level + 1)
         if level is not None:
             first = occurrences[0]
             return Refusal.of(first.statement.id, first.access.text, buffer=name, level=f"{{{level}}}")

@@ -1,20 +1,23 @@
-"""Moves on the range of one scope: cut it in two, which run one after the other.
+"""Moves on the range of one scope: cut it in two, which run one after the other; and the inverse.
 
-Both parts do to the same cells what the whole did, in the same order. Two things can still change.
-Cells that every iteration of a parallel scope owned lie outside of it once two scopes use them; and
-the lanes of a vector no longer load together.
+Both parts do to the same cells what the whole does, in the same order. Only two things can change.
+Cells that every iteration of a parallel scope owns while the scope is whole are shared when two
+scopes use them; and the lanes of a vector load together only as long as they are one vector. So both
+moves ask the same questions about the whole: cutting before the move, joining after it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from perfdojo_sdk.core.dependence import may_meet, private_buffers
+from perfdojo_sdk.core.dependence import conflicts, leaking_level, may_meet, private_buffers
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Index, Renumbering
-from perfdojo_sdk.core.program import Buffer, Node, Program, Scope, Statement, fresh
+from perfdojo_sdk.core.program import Buffer, Node, Path, Program, Scope, Statement, fresh
 from perfdojo_sdk.core.transformation import (
     Instance,
+    Joined,
     Kind,
     Move,
     Parameter,
@@ -24,11 +27,70 @@ from perfdojo_sdk.core.transformation import (
     Site,
     Transformation,
 )
-from perfdojo_sdk.core.transformations.scopes import levels, scopes, shifted, statements_below
-from perfdojo_sdk.core.validate import common_depth
+from perfdojo_sdk.core.transformations.scopes import (
+    levels,
+    next_scope,
+    refuse_conflict,
+    scopes,
+    shifted,
+    statements_below,
+)
+from perfdojo_sdk.core.validate import common_depth, violations
 
 #: Most statements of a program that a split may make; far below the parser's limit on lines.
 MAX_STATEMENTS = 1024
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A scope in one piece: what a split starts from and a join ends with."""
+
+    program: Program
+    path: Path
+    dialect: Dialect
+
+    @property
+    def scope(self) -> Scope:
+        scope = self.program.node(self.path)
+        assert isinstance(scope, Scope)
+        return scope
+
+    @property
+    def level(self) -> int:
+        return len(self.path) - 1
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Sizes of the scopes down to this one."""
+        return (*(s.size for s in self.program.ancestors(self.path)), self.scope.size)
+
+    def owned(self) -> Iterator[tuple[int, Scope, Buffer]]:
+        """Buffers of which every iteration of a parallel scope has a copy, with that scope and its
+        level; the scope is this one or stands inside it."""
+        program = self.program
+        for name in sorted(private_buffers(program, self.scope)):
+            buffer, occurrences = program.buffer(name), program.occurrences[name]
+            assert buffer is not None
+            around = program.ancestors(occurrences[0].path)
+            for level in range(self.level, common_depth([o.path for o in occurrences])):
+                if self.dialect.is_parallel(around[level].suffix):
+                    yield level, around[level], buffer
+
+    def lanes_may_part(self) -> Refusal | Kind | None:
+        """In parts, later lanes load after earlier ones have stored; a horizontal reduction is two."""
+        if not self.dialect.is_lockstep(self.scope.suffix):
+            return None
+        statement = self.scope.body[0]
+        assert isinstance(statement, Statement), "a lockstep scope holds one statement"
+        sizes, directions = self.sizes, "=" * self.level + "<"
+        target, buffer_of = statement.target, self.program.buffer_of
+        buffer = buffer_of[target.array]
+        for read in statement.reads:
+            if buffer_of[read.array] is buffer and may_meet(buffer, target, sizes, read, sizes, directions):
+                return Refusal.of(statement.id, read.text, target=target.text, read=read.text)
+        if statement.accumulate and may_meet(buffer, target, sizes, target, sizes, directions):
+            return Kind.REASSOCIATES
+        return None
 
 
 # -- split_range -----------------------------------------------------------------------------------
@@ -48,24 +110,13 @@ def _still_a_page(site: Site) -> Refusal | None:
     return Refusal.of(site.scope.id, site.scope.head, count=count, most=MAX_STATEMENTS)
 
 
-def _owned(site: Site) -> Iterator[tuple[int, Scope, Buffer]]:
-    """Buffers of which every iteration of a parallel scope has a copy, as long as the scope is whole.
-
-    With the level of that scope, which is the split one or stands inside it.
-    """
-    program = site.program
-    for name in sorted(private_buffers(program, site.scope)):
-        buffer, occurrences = program.buffer(name), program.occurrences[name]
-        assert buffer is not None
-        around = program.ancestors(occurrences[0].path)
-        for level in range(site.level, common_depth([o.path for o in occurrences])):
-            if site.dialect.is_parallel(around[level].suffix):
-                yield level, around[level], buffer
+def _before(site: Site) -> Whole:
+    return Whole(site.program, site.path, site.dialect)
 
 
 def _copies_stay_apart(site: Site) -> Refusal | None:
     """What an iteration owned becomes one for all: its cells must tell the iterations apart."""
-    for level, scope, buffer in _owned(site):
+    for level, scope, buffer in _before(site).owned():
         occurrences = site.program.occurrences[buffer.name]
         directions = "=" * level + "<"
         for a in occurrences:
@@ -79,7 +130,7 @@ def _copies_stay_apart(site: Site) -> Refusal | None:
 
 
 def _copies_can_be_shared(site: Site) -> Refusal | None:
-    for _, scope, buffer in _owned(site):
+    for _, scope, buffer in _before(site).owned():
         if not site.dialect.locations[buffer.location].shared:
             words = {"buffer": buffer.name, "location": buffer.location, "head": scope.head}
             return Refusal.of(scope.id, scope.head, **words)
@@ -87,20 +138,7 @@ def _copies_can_be_shared(site: Site) -> Refusal | None:
 
 
 def _lanes_may_part(site: Site) -> Refusal | Kind | None:
-    """The second part loads after the first has stored; a horizontal reduction becomes two."""
-    if not site.dialect.is_lockstep(site.scope.suffix):
-        return None
-    statement = site.scope.body[0]
-    assert isinstance(statement, Statement), "a lockstep scope holds one statement"
-    sizes, directions = (*site.outer_sizes, site.scope.size), "=" * site.level + "<"
-    target, buffer_of = statement.target, site.program.buffer_of
-    buffer = buffer_of[target.array]
-    for read in statement.reads:
-        if buffer_of[read.array] is buffer and may_meet(buffer, target, sizes, read, sizes, directions):
-            return Refusal.of(statement.id, read.text, target=target.text, read=read.text)
-    if statement.accumulate and may_meet(buffer, target, sizes, target, sizes, directions):
-        return Kind.REASSOCIATES
-    return None
+    return _before(site).lanes_may_part()
 
 
 class SplitRange(Transformation):
@@ -220,3 +258,162 @@ def _renamed(node: Node, names: Mapping[str, str]) -> Node:
     if isinstance(node, Statement):
         return node.named(names[node.id])
     return _part(node, node.size, names)
+
+
+# -- join_ranges -----------------------------------------------------------------------------------
+
+
+def _is_followed(site: Site) -> Refusal | None:
+    after = next_scope(site)
+    if after is not None and after.suffix == site.scope.suffix:
+        site.scratch["next"] = after
+        return None
+    return Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
+
+
+def _goes_on(site: Site) -> Refusal | None:
+    after: Scope = site.scratch["next"]
+    rest = site.scope.renumbered(Renumbering(_shift(site.level, site.scope.size), site.level))
+    if rest.body == after.body:
+        return None
+    return Refusal.of(after.id, "", size=site.scope.size, level=f"{{{site.level}}}")
+
+
+def _after(site: Site) -> Whole:
+    if "whole" not in site.scratch:
+        site.scratch["whole"] = Whole(_joined(site), site.path, site.dialect)
+    whole: Whole = site.scratch["whole"]
+    return whole
+
+
+def _joined(site: Site) -> Program:
+    scope, after = site.scope, next_scope(site)
+    assert after is not None
+    whole = Scope(scope.size + after.size, scope.body, scope.suffix, scope.id)
+    return site.program.replaced(site.path, (whole,), consumed=2)
+
+
+def _target_allows(site: Site) -> Refusal | None:
+    violation = next(violations(_after(site).program, site.dialect), None)
+    if violation is None:
+        return None
+    return Refusal.of(site.scope.id, site.scope.head, what=violation.what)
+
+
+def _joined_races(site: Site) -> Refusal | None:
+    whole = _after(site)
+    if not site.dialect.is_parallel(whole.scope.suffix):
+        return None
+    own, body = private_buffers(whole.program, whole.scope), whole.scope.body
+    for conflict in conflicts(whole.program, body, body, whole.sizes, "=" * whole.level + "<", own):
+        return refuse_conflict(conflict)
+    return None
+
+
+def _values_stay(site: Site) -> Refusal | None:
+    """What was one for all is owned by each parallel iteration, so no value may pass between them."""
+    whole = _after(site)
+    for level, scope, buffer in whole.owned():
+        occurrences = whole.program.occurrences[buffer.name]
+        leak = leaking_level(buffer, occurrences, level + 1)
+        if leak is not None:
+            first = occurrences[0]
+            words = {"buffer": buffer.name, "head": scope.head, "level": f"{{{leak}}}"}
+            return Refusal.of(first.statement.id, first.access.text, **words)
+    return None
+
+
+def _lanes_may_meet(site: Site) -> Refusal | Kind | None:
+    return _after(site).lanes_may_part()
+
+
+class JoinRanges(Transformation):
+    """Make one scope of two that follow each other, where the second goes on where the first ends.
+
+    The inverse of ``split_range``. The names of the first part stay.
+
+    before:
+        8 y[{0}] = x[{0}]
+        2 y[{0}+8] = x[{0}+8]
+    after: join_ranges(s0)
+        10 y[{0}] = x[{0}]
+    """
+
+    name = "join_ranges"
+    place = "scope"
+    requirements = (
+        Requirement(
+            "PD-T311",
+            "no scope of the same suffix follows",
+            "what follows {head} is mapped to the hardware in another way, or is no scope",
+            "bring the two scopes together with reorder_statements",
+            _is_followed,
+        ),
+        Requirement(
+            "PD-T312",
+            "the second scope does not go on where the first ends",
+            "its body is not that of the first with {level} starting at {size}",
+            "use join_scopes to run different bodies in one scope",
+            _goes_on,
+            semantic=True,
+        ),
+        Requirement(
+            "PD-T313",
+            "the target does not allow the joined scope",
+            "{what}",
+            "join before annotating",
+            _target_allows,
+        ),
+        Requirement(
+            "PD-T314",
+            "parallel iterations would share a cell",
+            "joined, iterations of both parts would touch {cell} together: {first}, {second}",
+            "keep the two parallel scopes apart",
+            _joined_races,
+            semantic=True,
+        ),
+        Requirement(
+            "PD-T315",
+            "a temporary carries a value from one iteration to another",
+            "joined, each iteration of {head} would own a copy of {buffer}, and values may pass through "
+            "{level}",
+            "write the temporary anew in each iteration, or keep the parts apart",
+            _values_stay,
+            semantic=True,
+        ),
+        Requirement(
+            "PD-T316",
+            "a lane of the second part reads what the first part writes",
+            "in lockstep, {read} would be loaded before {target} is stored",
+            "keep the two vectors apart",
+            _lanes_may_meet,
+            semantic=True,
+        ),
+    )
+    undo = "split_range at the size of the first part, or drop the move from the trace"
+
+    def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
+        for path, scope in scopes(program):
+            siblings, k = program.siblings(path), path[-1] + 1
+            after = siblings[k] if k < len(siblings) else None
+            if isinstance(after, Scope) and _alike(scope, after):
+                yield Move(self.name, scope.id)
+
+    def rewrite(self, site: Site) -> Program:
+        return _joined(site)
+
+    def relation(self, site: Site, result: Program) -> Relation:
+        after = next_scope(site)
+        assert after is not None
+        level, at = site.level, site.scope.size
+        back = _shift(level, -at)
+        first, second = statements_below(site.scope, level), statements_below(after, level)
+        return {
+            one.id: Joined(level, at, Instance(one.id, levels(depth)), Instance(other.id, back[:depth]))
+            for (one, depth), (other, _) in zip(first, second, strict=False)
+        }
+
+
+def _alike(scope: Scope, after: Scope) -> bool:
+    """A quick look at whether the second may go on where the first ends."""
+    return scope.suffix == after.suffix and scope.touches.keys() == after.touches.keys()

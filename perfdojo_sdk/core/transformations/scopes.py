@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from perfdojo_sdk.core.dependence import Conflict, conflicts, private_buffers
+from perfdojo_sdk.core.dependence import Conflict, conflicts, leaking_level, private_buffers
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import LEVELS, MAX_DEPTH, Index, Renumbering
 from perfdojo_sdk.core.program import Node, Program, Scope, fresh
@@ -212,6 +212,20 @@ def _swap_races(site: Site) -> Refusal | None:
     return None
 
 
+def _swap_keeps_copies(site: Site) -> Refusal | None:
+    """A copy that lasted through all iterations of the inner scope is made anew in each of them."""
+    program, level = site.program, site.level
+    if not site.dialect.is_parallel(site.scope.suffix):
+        return None
+    for name in sorted(private_buffers(program, site.scope)):
+        buffer, occurrences = program.buffer(name), program.occurrences[name]
+        assert buffer is not None
+        if leaking_level(buffer, occurrences, level + 2, start=level + 1) is not None:
+            first = occurrences[0]
+            return Refusal.of(first.statement.id, first.access.text, buffer=name, level=f"{{{level + 1}}}")
+    return None
+
+
 class SwapScopes(Transformation):
     """Interchange a scope with the only scope inside it.
 
@@ -254,6 +268,15 @@ class SwapScopes(Transformation):
             _swap_races,
             semantic=True,
         ),
+        Requirement(
+            "PD-T115",
+            "a temporary carries a value from one inner iteration to another",
+            "each iteration of the parallel scope owns {buffer}, through which values may pass along "
+            "{level}; inside, it would own one for each of these iterations",
+            "swap before annotating",
+            _swap_keeps_copies,
+            semantic=True,
+        ),
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
@@ -280,14 +303,15 @@ class SwapScopes(Transformation):
 # -- join_scopes -----------------------------------------------------------------------------------
 
 
-def _next_scope(site: Site) -> Scope | None:
+def next_scope(site: Site) -> Scope | None:
+    """The sibling right after the site's scope, when it is a scope."""
     siblings, k = site.program.siblings(site.path), site.path[-1] + 1
     after = siblings[k] if k < len(siblings) else None
     return after if isinstance(after, Scope) else None
 
 
 def _has_next_scope(site: Site) -> Refusal | None:
-    after = _next_scope(site)
+    after = next_scope(site)
     if after is not None:
         site.scratch["next"] = after
         return None
@@ -330,6 +354,25 @@ def _join_races(site: Site) -> Refusal | None:
         directions = "=" * site.level + sign
         for conflict in conflicts(site.program, site.scope.body, after.body, outer, directions):
             return refuse_conflict(conflict)
+    return None
+
+
+def _join_keeps_values(site: Site) -> Refusal | None:
+    """A buffer that both scopes use becomes private to each iteration of the fused one."""
+    after: Scope = site.scratch["next"]
+    if not site.dialect.is_parallel(site.scope.suffix):
+        return None
+    fused = site.scope.with_body(site.scope.body + after.body)
+    program, level = site.program.replaced(site.path, (fused,), consumed=2), site.level
+    buffer_of = program.buffer_of
+    crossing = {buffer_of[a].name for a in site.scope.touches} & {buffer_of[a].name for a in after.touches}
+    for name in sorted(crossing & private_buffers(program, fused)):
+        buffer, occurrences = program.buffer(name), program.occurrences[name]
+        assert buffer is not None
+        leak = leaking_level(buffer, occurrences, level + 1)
+        if leak is not None:
+            first = occurrences[0]
+            return Refusal.of(first.statement.id, first.access.text, buffer=name, level=f"{{{leak}}}")
     return None
 
 
@@ -394,6 +437,14 @@ class JoinScopes(Transformation):
             _join_races,
             semantic=True,
         ),
+        Requirement(
+            "PD-T127",
+            "a temporary carries a value from one iteration to another",
+            "fused, each iteration would own a copy of {buffer}, and values may pass through {level}",
+            "write the temporary anew in each iteration, or keep the two parallel scopes apart",
+            _join_keeps_values,
+            semantic=True,
+        ),
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
@@ -404,7 +455,7 @@ class JoinScopes(Transformation):
                 yield Move(self.name, scope.id)
 
     def rewrite(self, site: Site) -> Program:
-        after = _next_scope(site)
+        after = next_scope(site)
         assert after is not None
         joined = site.scope.with_body(site.scope.body + after.body)
         return site.program.replaced(site.path, (joined,), consumed=2)

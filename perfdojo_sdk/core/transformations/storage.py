@@ -1,14 +1,16 @@
-"""Moves on buffers: contract a dimension, reorder dimensions, choose a location."""
+"""Moves on buffers: contract a dimension, reorder and pad dimensions, choose a location."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from math import prod
 
 from perfdojo_sdk.core.dependence import home_depth, leaking_level
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import MoveError, closest
 from perfdojo_sdk.core.expression import Access, Read, map_expression
 from perfdojo_sdk.core.program import Buffer, Dimension, Node, Program, Scope
+from perfdojo_sdk.core.text import MAX_CELLS
 from perfdojo_sdk.core.transformation import (
     Move,
     Parameter,
@@ -250,6 +252,130 @@ def _map_accesses(node: Node, arrays: frozenset[str], change: Callable[[Access],
         node.value, lambda e: Read(access(e.access), e.dtype) if isinstance(e, Read) else e
     )
     return node.with_parts(access(node.target), value)
+
+
+# -- pad_dim ---------------------------------------------------------------------------------------
+
+
+def _padded(site: Site) -> Program:
+    if "padded" not in site.scratch:
+        dims, k = list(site.storage.dimensions), _dimension(site)
+        dims[k] = Dimension(site.move["size"], dims[k].suffix)
+        buffer = site.storage.with_dimensions(tuple(dims))
+        site.scratch["padded"] = site.program.with_buffer(buffer.name, buffer)
+    program: Program = site.scratch["padded"]
+    return program
+
+
+def _grows(site: Site) -> Refusal | None:
+    old = site.storage.dimensions[_dimension(site)]
+    if site.move["size"] > old.size:
+        return None
+    words = {"buffer": site.storage.name, "dim": site.move["dim"], "old": old.size}
+    return Refusal.of(words_only(site), size=site.move["size"], **words)
+
+
+def _lanes_stay_near(site: Site) -> Refusal | None:
+    buffer = _padded(site).buffer(site.storage.name)
+    assert buffer is not None
+    for o in site.program.occurrences[buffer.name]:
+        scope = site.program.ancestors(o.path)[-1:]
+        if scope and site.dialect.is_lockstep(scope[0].suffix):
+            if lane_stride(buffer, o.access.subscripts, len(o.path) - 2) not in (0, 1):
+                return Refusal.of(o.statement.id, o.access.text, access=o.access.text)
+    return None
+
+
+def _padding_fits(site: Site) -> Refusal | None:
+    buffer = _padded(site).buffer(site.storage.name)
+    assert buffer is not None
+    if prod(buffer.shape) > MAX_CELLS:
+        return Refusal.of(words_only(site), "", what=f"a buffer has at most {MAX_CELLS} elements")
+    violation = next(location_violations(_padded(site), buffer, site.dialect), None)
+    if violation is None:
+        return None
+    return Refusal.of(violation.node or words_only(site), "", what=violation.what)
+
+
+class PadDim(Transformation):
+    """Make a dimension of a buffer longer than its use, for alignment or against cache conflicts.
+
+    Rows of a length that is a multiple of the vectors start at aligned addresses; columns whose
+    elements lie a power of two apart fall into few sets of a cache.
+
+    before:
+        t f32 [8,14] heap
+        8 14 t[{0},{1}] = x[{0},{1}]
+        8 14 y[{0},{1}] = t[{0},{1}]
+    after: pad_dim(t, dim=1, size=16)
+        t f32 [8,16] heap
+        8 14 t[{0},{1}] = x[{0},{1}]
+        8 14 y[{0},{1}] = t[{0},{1}]
+    """
+
+    name = "pad_dim"
+    place = "buffer"
+    parameters = (
+        Parameter("dim", int, "position of the dimension, from 0"),
+        Parameter("size", int, "its new size"),
+    )
+    requirements = (
+        Requirement(
+            "PD-T321",
+            "the caller owns the buffer",
+            "{buffer} is part of the kernel's interface, its layout is agreed",
+            "stage it into a buffer of the kernel's own first",
+            _not_interface,
+            semantic=True,
+        ),
+        Requirement(
+            "PD-T322",
+            "the dimension takes no memory",
+            "dimension {dim} of {buffer} is not materialised, there is nothing to pad",
+            "choose another dimension",
+            _materialised,
+        ),
+        Requirement(
+            "PD-T323",
+            "the new size is not larger",
+            "dimension {dim} of {buffer} has {old} elements already, {size} are asked for",
+            "use a larger size; drop the earlier move from the trace to go back",
+            _grows,
+        ),
+        Requirement(
+            "PD-T324",
+            "lanes would no longer be neighbours in memory",
+            "{access} stands in a lockstep scope and would move by more than one cell from lane to lane",
+            "pad another dimension, or pad before vectorising",
+            _lanes_stay_near,
+        ),
+        Requirement(
+            "PD-T325",
+            "the padded buffer is too large",
+            "{what}",
+            "use a smaller size, or another location",
+            _padding_fits,
+        ),
+    )
+
+    def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
+        widths = sorted({lanes for lanes in dialect.lanes.values() if lanes > 1})
+        for buffer in temporaries(program):
+            # Elements of the outermost dimension stay where they are, however many there are.
+            for k in buffer.materialised[1:]:
+                size = buffer.dimensions[k].size
+                if size > 1 and _used(program, buffer, k) == size:
+                    for padded in sorted({-(-size // w) * w + w * (size % w == 0) for w in widths}):
+                        yield Move(self.name, buffer.name, (("dim", k), ("size", padded)))
+
+    def rewrite(self, site: Site) -> Program:
+        return _padded(site)
+
+
+def _used(program: Program, buffer: Buffer, k: int) -> int:
+    """One more than the largest index of a dimension that is used."""
+    occurrences = program.occurrences[buffer.name]
+    return max((o.access.subscripts[k].bounds(o.sizes)[1] + 1 for o in occurrences), default=0)
 
 
 # -- set_location ----------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ def load_elf(content: bytes, file: str = "") -> Program:
     """Code and initial memory of an executable. SnitchError (PD-S012) if it is not one for this core."""
     try:
         return _load(content, file)
-    except struct.error:
+    except (struct.error, IndexError, ValueError):
         raise _bad("the file is cut off", file) from None
 
 
@@ -47,13 +47,14 @@ def _load(content: bytes, file: str) -> Program:
         kind, offset, address, _, held, size = part[:6]
         if kind != _LOAD or not size:
             continue
-        piece = content[offset : offset + held] + bytes(max(size - held, 0))
-        if CODE_BASE <= address and address + size <= CODE_BASE + _CODE_BYTES:
+        if held > size or offset + held > len(content):
+            raise _bad("a segment is cut off", file)
+        if address >= CODE_BASE and address + size <= CODE_BASE + _CODE_BYTES:
             start = address - CODE_BASE
             code.extend(bytes(max(start + size - len(code), 0)))
-            code[start : start + size] = piece
-        elif TCDM_BASE <= address and address + size <= TCDM_BASE + TCDM_BYTES:
-            data.append((address, piece))
+            code[start : start + held] = content[offset : offset + held]
+        elif address >= TCDM_BASE and address + size <= TCDM_BASE + TCDM_BYTES:
+            data.append((address, content[offset : offset + held].ljust(size, b"\0")))
         else:
             raise _bad(f"a segment lies at 0x{address:08x}, which is neither code nor TCDM", file)
     code.extend(bytes(-len(code) % 4))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from perfdojo_sdk.core.errors import DojoError, Place
 from perfdojo_riscv_snitch.program import SourceLine
-
-
+from perfdojo_sdk.core.errors import DojoError, Place
 
 #: What to try, by code.
 _HINTS = {
@@ -16,7 +14,7 @@ _HINTS = {
     "PD-S005": "look for an endless loop, or raise the limit of cycles",
     "PD-S006": "compare the elements of each stream's job with the instructions that use it",
     "PD-S007": "a mover reads or writes; repeat is at most 15, a bound at most 16383, strides multiples of 8",
-    "PD-S008": "at most 32 FP instructions, two loops, nothing that returns a value to the integer core",
+    "PD-S008": "at most 32 FP instructions and two loops; no comparison or conversion to an integer",
     "PD-S009": "end the program with `ecall`",
     "PD-S010": "simulate without a trace",
     "PD-S011": "RISC-V assembly as GNU as takes it, with the Xssr and Xfrep mnemonics",
@@ -37,11 +35,13 @@ def assembly_error(what: str, line: SourceLine, part: str, file: str, why: str =
     return SnitchError("PD-S011", what, place=place, why=why, hint=_HINTS["PD-S011"])
 
 
-def run_error(code: str, what: str, pc: int, line: SourceLine | None, file: str, why: str = "") -> SnitchError:
+def run_error(
+    code: str, what: str, pc: int, line: SourceLine | None, file: str, why: str = ""
+) -> SnitchError:
     """An error of the instruction at ``pc``."""
     place = None
     if line is not None:
-        stripped = line.text.strip()
+        stripped = line.statement or line.text.strip()
         column = line.text.find(stripped) + 1
         place = Place(line.number, column, line.text, max(len(stripped), 1), file or "assembly")
     error = SnitchError(code, f"{what} (pc 0x{pc:08x})", place=place, why=why, hint=_HINTS[code])

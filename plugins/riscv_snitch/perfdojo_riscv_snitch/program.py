@@ -16,6 +16,8 @@ class SourceLine:
 
     number: int
     text: str
+    statement: str = ""
+    """The instruction, where the line holds several."""
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,12 @@ vectors, and memory is asked for what comes next.
 
 from __future__ import annotations
 
-from perfdojo_sdk.core.program import Program, Scope
+from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Rules, Trace
 from perfdojo_sdk.hookspecs.types import Target
-from perfdojo_sdk.search.passes import contract, fuse, parallelise
-from perfdojo_sdk.search.play import Play
-from perfdojo_x86_avx512.contractions import find_contraction, tile_for_registers
+from perfdojo_x86_avx512.contractions import play_contractions
 from perfdojo_x86_avx512.row_kernels import play_rows
-from perfdojo_x86_avx512.steps import settle_buffers, use_lanes, write_out
+from perfdojo_x86_avx512.steps import settle_buffers
 
 
 def heuristic(root: Program, rules: Rules, target: Target) -> tuple[Trace, ...]:
@@ -24,19 +22,3 @@ def heuristic(root: Program, rules: Rules, target: Target) -> tuple[Trace, ...]:
     for play in plays:
         settle_buffers(play)
     return tuple(play.trace for play in plays)
-
-
-def play_contractions(root: Program, rules: Rules, target: Target) -> list[Play]:
-    play = Play(root, rules)
-    fuse(play, depth=0)
-    contraction = find_contraction(play.program)
-    if contraction is None:
-        return []
-    tile_for_registers(play, contraction, target)
-    contract(play)
-    use_lanes(play)
-    write_out(play, copies=target.capabilities.vector_registers)
-    for node in play.program.body:
-        if isinstance(node, Scope):
-            parallelise(play, node.id)
-    return [play]

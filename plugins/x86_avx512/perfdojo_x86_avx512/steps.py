@@ -39,12 +39,16 @@ def use_lanes(play: Play) -> None:
         play.may("annotate_scope", scope.id, suffix="v")
 
 
-def write_out(play: Play, copies: int) -> None:
-    """Unroll the small scopes around vectors and statements, fewer than ``copies`` times in all."""
+def write_out(play: Play, copies: int, outermost: bool = False) -> None:
+    """Unroll the small scopes around vectors and statements, fewer than ``copies`` times in all.
+
+    ``outermost``: also those that stand in no other scope.
+    """
     for place in [scope.id for scope in reversed(play.scopes())]:
         scope = play.scope(place)
         mapped = all(isinstance(c, Statement) or c.suffix for c in scope.body)
-        if mapped and not scope.suffix and play.around(place) and _copies(scope) * scope.size < copies:
+        inside = outermost or play.around(place)
+        if mapped and inside and not scope.suffix and _copies(scope) * scope.size < copies:
             play.may("annotate_scope", place, suffix="u")
 
 

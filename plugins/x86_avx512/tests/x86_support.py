@@ -11,12 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import perfdojo_x86_avx512.plugin as plugin
 import pytest
 import yaml
 from perfdojo_x86_avx512.codegen import X86CodeGenerator
 
 from perfdojo_sdk.core.text import parse
-from perfdojo_sdk.hookspecs.types import Capabilities, KernelSource
+from perfdojo_sdk.core.transformation import Rules, Trace
+from perfdojo_sdk.hookspecs.types import CacheLevel, Capabilities, KernelSource, MachineFigures, Target
+from perfdojo_sdk.kernels.selection import select
+from perfdojo_sdk.plugins import load_plugins
 
 PLUGIN = Path(__file__).parent.parent / "perfdojo_x86_avx512"
 GUARD = 64
@@ -113,3 +117,37 @@ def needs(target: str) -> None:
     """Skip the test where the processor cannot run ``target``."""
     if not _has_flags(target):
         pytest.skip(f"the processor cannot run {target}")
+
+
+# -- the expert ----------------------------------------------------------------------------------------
+
+PLUGINS = load_plugins(without=("x86_avx512",), extra=[plugin])
+
+#: Caches so small that a short reduction outgrows them.
+TINY = MachineFigures(
+    caches={"L1": CacheLevel(bytes=1024, read_gbs=400), "L2": CacheLevel(bytes=4096, read_gbs=200)}
+)
+
+
+@dataclass(frozen=True)
+class Game:
+    """What the expert plays on one kernel."""
+
+    selection: str
+    target: Target
+    rules: Rules
+    traces: tuple[Trace, ...]
+
+
+def play(selection: str, target: str = "x86_avx512", figures: MachineFigures | None = None) -> Game:
+    """``selection``: a kernel with its sizes, or the text of a program."""
+    found = PLUGINS.target(target)
+    if selection.startswith("kernel "):
+        program = parse(selection, found.dialect)
+    else:
+        (kernel,) = select(selection, PLUGINS.operators, found.dialect)
+        program = kernel.program
+    expert, rules = PLUGINS.heuristic_pass(found), PLUGINS.rules(found)
+    assert expert is not None
+    traces = expert(program, rules, found.on(figures) if figures else found)
+    return Game(selection, found, rules, tuple(traces))

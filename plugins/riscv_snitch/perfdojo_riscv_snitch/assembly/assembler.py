@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import re
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from perfdojo_riscv_snitch.assembly.encode import OperandError, encode
 from perfdojo_riscv_snitch.assembly.expressions import ExpressionError, UnknownSymbolError, evaluate, low12
 from perfdojo_riscv_snitch.assembly.instructions import INSTRUCTIONS
 from perfdojo_riscv_snitch.assembly.pseudo import expand, with_immediate
+from perfdojo_riscv_snitch.assembly.registers import FLOAT, INTEGER
 from perfdojo_riscv_snitch.errors import SnitchError, assembly_error
 from perfdojo_riscv_snitch.program import CODE_BASE, TCDM_BASE, TCDM_BYTES, Program, SourceLine
+from perfdojo_sdk.core.errors import closest
 
 _LABEL = re.compile(r"\s*([A-Za-z_.$][\w.$]*|\d+)\s*:")
 _SYMBOL = re.compile(r"[A-Za-z_.$][\w.$]*\Z")
@@ -25,9 +27,10 @@ _INTEGERS = {
     ".8byte": 8, ".dword": 8, ".quad": 8,
 }  # fmt: skip
 _FLOATS = {".float": "<f", ".single": "<f", ".double": "<d", ".float16": "<e", ".half_float": "<e"}
-_IGNORED = (
-    ".globl .global .local .weak .type .size .option .attribute .file .ident .loc .hidden .addrsig .addrsig_sym"
-).split()
+_IGNORED = {
+    ".globl", ".global", ".local", ".weak", ".hidden", ".type", ".size", ".option", ".attribute", ".file",
+    ".ident", ".loc", ".addrsig", ".addrsig_sym",
+}  # fmt: skip
 _SECTIONS = {".text", ".data", ".rodata", ".bss", ".sdata", ".sbss", ".tcdm"}
 
 
@@ -158,8 +161,6 @@ class _Assembler:
             steps = [(name, operands)]
         for mnemonic, words in steps:
             if mnemonic != ".insn" and mnemonic not in INSTRUCTIONS:
-                from perfdojo_sdk.core.errors import closest
-
                 raise self.fail(f"no instruction {name!r}", name, closest(name, list(INSTRUCTIONS)))
             self.append(_Item(self.line, self.current.here, self.current, 4, mnemonic, words, part=part))
 
@@ -173,11 +174,7 @@ class _Assembler:
         elif name in _SECTIONS:
             self.switch(name)
         elif name in _INTEGERS:
-            width = _INTEGERS[name]
-            words = _split(rest)
-            self.append(
-                _Item(self.line, self.current.here, self.current, width * len(words), "", words, width, part=part)
-            )
+            self.integers(_split(rest), _INTEGERS[name], part)
         elif name in _FLOATS:
             content = b"".join(struct.pack(_FLOATS[name], self.number(word)) for word in _split(rest))
             self.data(content, part)
@@ -214,6 +211,10 @@ class _Assembler:
         if not values or any(v is None for v in values) or not 0 <= (values[0] or 0) <= 1 << 20:
             raise self.fail("a size that is known here is needed", part)
         return values[0] or 0, (values[1] or 0) & 255 if len(values) > 1 else 0
+
+    def integers(self, words: list[str], width: int, part: str) -> None:
+        size = width * len(words)
+        self.append(_Item(self.line, self.current.here, self.current, size, "", words, width, part=part))
 
     def data(self, content: bytes, part: str) -> None:
         item = _Item(self.line, self.current.here, self.current, len(content), part=part)
@@ -273,7 +274,7 @@ class _Assembler:
             if item.section.is_code:
                 code += content
                 if item.mnemonic:
-                    lines[item.address] = item.line
+                    lines[item.address] = replace(item.line, statement=item.part)
             else:
                 data.append((item.address, content))
         if len(code) % 4:
@@ -326,8 +327,6 @@ class _Assembler:
 
 
 def _is_register(word: str) -> bool:
-    from perfdojo_riscv_snitch.assembly.registers import FLOAT, INTEGER
-
     return word in INTEGER or word in FLOAT
 
 
@@ -345,7 +344,7 @@ def _without_comments(text: str) -> str:
 def _statements(line: str) -> list[str]:
     if '"' not in line:
         return line.split(";")
-    return [part for part in re.findall(r'(?:"(?:\\.|[^"\\])*"|[^;"])+', line)]
+    return list(re.findall(r'(?:"(?:\\.|[^"\\])*"|[^;"])+', line))
 
 
 def _split(operands: str) -> list[str]:

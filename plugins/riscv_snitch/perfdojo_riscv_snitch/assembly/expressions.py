@@ -55,7 +55,8 @@ class _Parser:
     def next(self) -> str:
         token = self.peek()
         if token is None:
-            raise ExpressionError(f"{self.text.strip()!r} ends too early" if self.text.strip() else "empty operand")
+            text = self.text.strip()
+            raise ExpressionError(f"{text!r} ends too early" if text else "empty operand")
         self.at += 1
         return token
 

@@ -45,11 +45,11 @@ def _integer() -> dict[str, Form]:
     table["srai"] = Form("dsh", _r(0x13, 5, 0x20))
     for funct3, name in enumerate(("mul", "mulh", "mulhsu", "mulhu", "div", "divu", "rem", "remu")):
         table[name] = Form("dst", _r(0x33, funct3, 1))
-    for name, funct3 in dict(beq=0, bne=1, blt=4, bge=5, bltu=6, bgeu=7).items():
+    for name, funct3 in {"beq": 0, "bne": 1, "blt": 4, "bge": 5, "bltu": 6, "bgeu": 7}.items():
         table[name] = Form("stb", funct3 << 12 | 0x63)
-    for name, funct3 in dict(lb=0, lh=1, lw=2, lbu=4, lhu=5).items():
+    for name, funct3 in {"lb": 0, "lh": 1, "lw": 2, "lbu": 4, "lhu": 5}.items():
         table[name] = Form("dm", funct3 << 12 | 0x03)
-    for name, funct3 in dict(sb=0, sh=1, sw=2).items():
+    for name, funct3 in {"sb": 0, "sh": 1, "sw": 2}.items():
         table[name] = Form("tM", funct3 << 12 | 0x23)
     table["lui"] = Form("du", 0x37)
     table["auipc"] = Form("du", 0x17)
@@ -59,16 +59,17 @@ def _integer() -> dict[str, Form]:
     table["fence.i"] = Form("", 0x0000100F)
     table["ecall"] = Form("", 0x00000073)
     table["ebreak"] = Form("", 0x00100073)
-    for name, funct3 in dict(csrrw=1, csrrs=2, csrrc=3).items():
+    for name, funct3 in {"csrrw": 1, "csrrs": 2, "csrrc": 3}.items():
         table[name] = Form("dcs", funct3 << 12 | 0x73)
         table[name + "i"] = Form("dcz", (funct3 + 4) << 12 | 0x73)
     return table
 
 
 def _atomic() -> dict[str, Form]:
-    operations = dict(
-        add=0x00, swap=0x01, xor=0x04, min=0x10, max=0x14, minu=0x18, maxu=0x1C
-    ) | {"or": 0x08, "and": 0x0C}
+    operations = {
+        "add": 0x00, "swap": 0x01, "xor": 0x04, "or": 0x08, "and": 0x0C,
+        "min": 0x10, "max": 0x14, "minu": 0x18, "maxu": 0x1C,
+    }  # fmt: skip
     table = {f"amo{name}.w": Form("dta", _r(0x2F, 2, code << 2)) for name, code in operations.items()}
     table["lr.w"] = Form("da", _r(0x2F, 2, 0x02 << 2))
     table["sc.w"] = Form("dta", _r(0x2F, 2, 0x03 << 2))
@@ -86,9 +87,9 @@ _FORMATS = {"s": 0, "d": 1, "h": 2}
 
 def _float() -> dict[str, Form]:
     table: dict[str, Form] = {}
-    for name, funct3 in dict(flh=1, flw=2, fld=3).items():
+    for name, funct3 in {"flh": 1, "flw": 2, "fld": 3}.items():
         table[name] = Form("Dm", funct3 << 12 | 0x07)
-    for name, funct3 in dict(fsh=1, fsw=2, fsd=3).items():
+    for name, funct3 in {"fsh": 1, "fsw": 2, "fsd": 3}.items():
         table[name] = Form("TM", funct3 << 12 | 0x27)
     for suffix, field in _FORMATS.items():
         table |= _scalar(suffix, field)
@@ -129,17 +130,17 @@ def _scalar(suffix: str, field: int) -> dict[str, Form]:
 
 def _packed() -> dict[str, Form]:
     table: dict[str, Form] = {}
-    binary = dict(
-        vfadd=0x41, vfsub=0x42, vfmul=0x43, vfdiv=0x44, vfmin=0x45, vfmax=0x46, vfmac=0x48, vfmre=0x49,
-        vfsgnj=0x4D, vfsgnjn=0x4E, vfsgnjx=0x4F,
-    )  # fmt: skip
-    compare = dict(vfeq=0x50, vfne=0x51, vflt=0x52, vfge=0x53, vfle=0x54, vfgt=0x55)
+    binary = {
+        "vfadd": 0x41, "vfsub": 0x42, "vfmul": 0x43, "vfdiv": 0x44, "vfmin": 0x45, "vfmax": 0x46,
+        "vfmac": 0x48, "vfmre": 0x49, "vfsgnj": 0x4D, "vfsgnjn": 0x4E, "vfsgnjx": 0x4F,
+    }  # fmt: skip
+    compare = {"vfeq": 0x50, "vfne": 0x51, "vflt": 0x52, "vfge": 0x53, "vfle": 0x54, "vfgt": 0x55}
     for suffix, funct3 in (("s", 0), ("h", 2)):
         for names, operands in ((binary, "DST"), (compare, "dST")):
             for name, funct7 in names.items():
                 table[f"{name}.{suffix}"] = Form(operands, _r(0x33, funct3, funct7))
                 table[f"{name}.r.{suffix}"] = Form(operands, _r(0x33, funct3 | 4, funct7))
-    for letter, (funct3, funct7) in dict(a=(0, 0x58), b=(4, 0x58), c=(0, 0x59), d=(4, 0x59)).items():
+    for letter, (funct3, funct7) in {"a": (0, 0x58), "b": (4, 0x58), "c": (0, 0x59), "d": (4, 0x59)}.items():
         table[f"vfcpk{letter}.s.s"] = Form("DST", _r(0x33, funct3, funct7))
         table[f"vfcpk{letter}.h.s"] = Form("DST", _r(0x33, funct3 | 2, funct7))
         table[f"vfcpk{letter}.s.d"] = Form("DST", _r(0x33, funct3, funct7 + 2))

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-_INTEGER_NAMES = (
-    "zero ra sp gp tp t0 t1 t2 s0 s1 a0 a1 a2 a3 a4 a5 a6 a7 s2 s3 s4 s5 s6 s7 s8 s9 s10 s11 t3 t4 t5 t6"
-).split()
-_FLOAT_NAMES = (
-    "ft0 ft1 ft2 ft3 ft4 ft5 ft6 ft7 fs0 fs1 fa0 fa1 fa2 fa3 fa4 fa5 fa6 fa7 "
-    "fs2 fs3 fs4 fs5 fs6 fs7 fs8 fs9 fs10 fs11 ft8 ft9 ft10 ft11"
-).split()
-
-INTEGER: dict[str, int] = {name: k for k, name in enumerate(_INTEGER_NAMES)}
-INTEGER.update({f"x{k}": k for k in range(32)}, fp=8)
-FLOAT: dict[str, int] = {name: k for k, name in enumerate(_FLOAT_NAMES)}
-FLOAT.update({f"f{k}": k for k in range(32)})
-
 #: Index -> the name that people use.
-INTEGER_NAMES: tuple[str, ...] = tuple(_INTEGER_NAMES)
-FLOAT_NAMES: tuple[str, ...] = tuple(_FLOAT_NAMES)
+INTEGER_NAMES: tuple[str, ...] = (
+    *("zero", "ra", "sp", "gp", "tp", "t0", "t1", "t2", "s0", "s1"),
+    *(f"a{k}" for k in range(8)),
+    *(f"s{k}" for k in range(2, 12)),
+    *(f"t{k}" for k in range(3, 7)),
+)
+FLOAT_NAMES: tuple[str, ...] = (
+    *(f"ft{k}" for k in range(8)),
+    *("fs0", "fs1"),
+    *(f"fa{k}" for k in range(8)),
+    *(f"fs{k}" for k in range(2, 12)),
+    *(f"ft{k}" for k in range(8, 12)),
+)
+
+INTEGER: dict[str, int] = {name: k for k, name in enumerate(INTEGER_NAMES)}
+INTEGER.update({f"x{k}": k for k in range(32)}, fp=8)
+FLOAT: dict[str, int] = {name: k for k, name in enumerate(FLOAT_NAMES)}
+FLOAT.update({f"f{k}": k for k in range(32)})
 
 CSR: dict[str, int] = {
     "fflags": 0x001,

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.hookspecs.types import Failure
-from perfdojo_sdk.measure.machine import cache_folder
+from perfdojo_sdk.measure.machine import cache_folder, machine
 from perfdojo_sdk.measure.toolchain import Toolchain, find_toolchain
 
-_FLAGS = ("-O2", "-std=gnu11", "-fno-strict-aliasing")
+_FLAGS = ("-O3", "-march=native", "-std=gnu11")
 
 #: enum Counter of interface.h, in its order.
 COUNTERS = (
@@ -50,12 +50,9 @@ class TraceRecord(ctypes.Structure):
 
     _fields_ = [
         ("cycle", ctypes.c_uint64),
-        ("value", ctypes.c_uint64),
         ("pc", ctypes.c_uint32),
         ("source", ctypes.c_uint8),
-        ("reg", ctypes.c_uint8),
         ("repeated", ctypes.c_uint8),
-        ("spare", ctypes.c_uint8),
     ]
 
 
@@ -125,7 +122,9 @@ def sources() -> dict[str, str]:
 def _built(toolchain: Toolchain) -> Path:
     """The shared object, compiled unless the cache has it."""
     texts = sources()
-    key = repr((texts, toolchain.describe(_FLAGS), os.uname().machine))
+    # The core uses this processor's instructions: no other kind of processor may load it.
+    processor = (machine().architecture, sorted(machine().flags))
+    key = repr((texts, toolchain.describe(_FLAGS), processor))
     file = cache_folder() / f"snitch-core-{hashlib.sha256(key.encode()).hexdigest()[:16]}.so"
     if file.is_file():
         return file

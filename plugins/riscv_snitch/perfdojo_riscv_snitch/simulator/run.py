@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -114,12 +115,16 @@ def load(program: str | Path | Program) -> Program:
     """A program from assembly text, an assembly file or an ELF file. SnitchError; OSError."""
     if isinstance(program, Program):
         return program
-    if isinstance(program, str) and ("\n" in program or not Path(program).is_file()):
+    if isinstance(program, str) and not _is_path(program):
         return assemble(program)
     content = Path(program).read_bytes()
     if is_elf(content):
         return load_elf(content, str(program))
     return assemble(content.decode("utf-8", "replace"), str(program))
+
+
+def _is_path(text: str) -> bool:
+    return "\n" not in text and len(text) < 4096 and os.path.isfile(text)
 
 
 def simulate(
@@ -168,8 +173,10 @@ def _initial_state(
     for name, bits in registers.items():
         if name in INTEGER:
             state.x[INTEGER[name]] = bits & 0xFFFFFFFF
-        else:
+        elif name in FLOAT:
             state.f[FLOAT[name]] = bits & 0xFFFFFFFFFFFFFFFF
+        else:
+            raise ValueError(f"no register {name!r}")
     return state, content
 
 
@@ -205,7 +212,7 @@ def _trace(program: Program, state: NativeState) -> Iterator[TraceLine]:
         record: TraceRecord = state.trace[k]
         line = program.lines.get(record.pc)
         word = program.words[(record.pc - program.base) // 4]
-        text = line.text.split("#")[0].strip() if line else f".insn 0x{word:08x}"
+        text = line.statement if line else f".insn 0x{word:08x}"
         yield TraceLine(record.cycle, ("int", "fp")[record.source], record.pc, text, bool(record.repeated))
 
 

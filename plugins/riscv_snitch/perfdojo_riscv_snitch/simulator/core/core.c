@@ -68,7 +68,7 @@ enum { ISSUED = -1 };
 static int access_memory(Machine *m, const Insn *i, u32 a, u32 b) {
     bool store = i->unit == UNIT_STORE, atomic = i->unit == UNIT_ATOMIC;
     u32 address = a + (u32)i->imm;
-    if (!memory_check(m, address, i->size, store, m->pc)) return ISSUED;
+    if (!memory_check(m, address, i->size, m->pc)) return ISSUED;
     if (caq_blocks(m, address, store || atomic)) return STALL_CORE_CONSISTENCY;
     if (QUEUE_FULL(m->core_access) || m->core_mem_was == OUTSTANDING || (!store && m->core_loads_was == OUTSTANDING))
         return STALL_CORE_MEMORY;
@@ -87,7 +87,7 @@ static int access_memory(Machine *m, const Insn *i, u32 a, u32 b) {
 static int offload(Machine *m, const Insn *i, u32 a, u32 b) {
     bool memory = i->unit == UNIT_FP_LOAD || i->unit == UNIT_FP_STORE;
     u32 address = a + (u32)i->imm;
-    if (memory && !memory_check(m, address, i->size, i->unit == UNIT_FP_STORE, m->pc)) return ISSUED;
+    if (memory && !memory_check(m, address, i->size, m->pc)) return ISSUED;
     if (memory && caq_full(m)) return STALL_CORE_CONSISTENCY;
     if (QUEUE_FULL(m->offload)) return STALL_CORE_OFFLOAD;
     if (memory) caq_push(m, address, i->unit == UNIT_FP_STORE);
@@ -202,7 +202,7 @@ static bool issue_core(Machine *m) {
     m->instret++;
     count_event(m, COUNT_INSTRUCTIONS);
     m->progress = m->cycle;
-    if (m->program->tracing) trace(m, TRACE_CORE, at, i->writes_rd ? m->x[i->rd] : 0, 0);
+    if (m->program->tracing) trace(m, TRACE_CORE, at, 0);
     m->pc = m->halted ? m->pc : next;
     return i->writes_rd && i->rd;
 }

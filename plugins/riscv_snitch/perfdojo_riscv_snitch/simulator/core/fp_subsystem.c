@@ -14,9 +14,9 @@ enum { RETIRE_FP = 1 << 0, RETIRE_MULDIV = 1 << 1, RETIRE_CONFIG = 1 << 4 };
 /* One result for the integer core in a cycle, from FPU, multiplier or stream configuration. */
 static bool arbitrate_retirement(Machine *m, const Result *fp) {
     Muldiv *d = &m->muldiv;
+    if (!fp && !m->config_responding && !d->product_valid && !d->quotient_valid) return false;
     u32 which = arbiter_requests(&d->output, (u32)d->product_valid | (u32)d->quotient_valid << 1);
     u32 wants = (fp ? RETIRE_FP : 0) | (which ? RETIRE_MULDIV : 0) | (m->config_responding ? RETIRE_CONFIG : 0);
-    if (!wants) return false;
     wants = arbiter_requests(&m->retire_arbiter, wants);
     bool room = !QUEUE_FULL(m->retire);
     u32 chosen = 1u << arbiter_pick(wants, m->retire_arbiter.pointer, 3);
@@ -77,7 +77,7 @@ static void advance_pipe(Machine *m, int k) {
     Pipe *p = &m->pipe[k];
     u32 bit = 1u << k;
     if (!(p->valid >> OUTPUT & 1)) {
-        p->base = (p->base + STAGES - 1) % STAGES;
+        p->base = (p->base + PIPE_ENTRIES - 1) % PIPE_ENTRIES;
         p->valid = (u8)(p->valid << 1);
     } else if (!(p->valid >> 1 & 1) && p->valid & 1) {
         *pipe_stage(p, 1) = *pipe_stage(p, 0);
@@ -136,7 +136,7 @@ static bool operands(Machine *m, const Insn *i, u32 pc, u64 *value) {
     for (int k = 0; k < 3; k++) value[k] = m->f[i->source[k]];
     if (!m->streams_on || !i->streams) return true;
     for (int k = 0; k < 3; k++) {
-        if (!is_stream(m, i->source[k]) || stream_read(m, i->source[k], pc, &value[k])) continue;
+        if (i->source[k] >= MOVERS || stream_read(m, i->source[k], pc, &value[k])) continue;
         m->stuck = STUCK_STREAM_READ, m->stuck_pc = pc;
         return false;
     }
@@ -213,7 +213,7 @@ static bool issue_fp(Machine *m, const Insn *i, const Offload *o, bool repeated)
         start_memory(m, i, o, value[1], repeated);
     for (; streams; streams &= streams - 1) stream_pop(m, __builtin_ctz(streams));
     if (i->writes) m->fp_pending |= 1u << i->rd;
-    if (m->program->tracing) trace(m, TRACE_FP, o->pc, 0, repeated);
+    if (m->program->tracing) trace(m, TRACE_FP, o->pc, repeated);
     return true;
 }
 

@@ -104,16 +104,25 @@ static u64 execute_halves(const Insn *i, u64 a, int rm, int *flags) {
     return result;
 }
 
-u64 fpu_execute(const Insn *i, u64 a, u64 b, u64 c, int rm, int *flags) {
+static u64 execute_cast(const Insn *i, u64 a, int rm, int *flags) {
+    Format from = FORMATS[i->src], to = FORMATS[i->dst];
+    u64 r = fp_convert(from, to, i->src == FMT_D ? a : unbox(from, a), rm, flags);
+    return i->dst == FMT_D ? r : box(to, r);
+}
+
+static u64 execute_scalar(const Insn *i, u64 a, u64 b, u64 c, int rm, int *flags) {
     Format f = FORMATS[i->dst];
+    if (i->op != FOP_I2F) a = unbox(f, a);
+    b = unbox(f, b), c = unbox(f, c);
+    u64 r = i->dst == FMT_S ? lane_s(i, a, b, c, rm, flags) : lane_h(i, a, b, c, rm, flags);
+    return i->to_int ? r : box(f, r);
+}
+
+u64 fpu_execute(const Insn *i, u64 a, u64 b, u64 c, int rm, int *flags) {
     switch (i->op) {
     case FOP_TO_INT_BITS: return i->dst == FMT_H ? (u64)(i64)(int16_t)a : a;
-    case FOP_FROM_INT_BITS: return box(f, a & low_mask(f.width));
-    case FOP_F2F: {
-        Format from = FORMATS[i->src];
-        u64 r = fp_convert(from, f, i->src == FMT_D ? a : unbox(from, a), rm, flags);
-        return i->dst == FMT_D ? r : box(f, r);
-    }
+    case FOP_FROM_INT_BITS: return box(FORMATS[i->dst], a & low_mask(FORMATS[i->dst].width));
+    case FOP_F2F: return execute_cast(i, a, rm, flags);
     case FOP_PACK: return execute_pack(i, a, b, c, rm, flags);
     case FOP_WIDEN:
     case FOP_NARROW: return execute_halves(i, a, rm, flags);
@@ -124,8 +133,5 @@ u64 fpu_execute(const Insn *i, u64 a, u64 b, u64 c, int rm, int *flags) {
     }
     if (i->vector) return execute_vector(i, a, b, c, rm, flags);
     if (i->dst == FMT_D) return lane_d(i, a, b, c, rm, flags);
-    if (i->op != FOP_I2F) a = unbox(f, a);
-    b = unbox(f, b), c = unbox(f, c);
-    u64 r = i->dst == FMT_S ? lane_s(i, a, b, c, rm, flags) : lane_h(i, a, b, c, rm, flags);
-    return i->to_int ? r : box(f, r);
+    return execute_scalar(i, a, b, c, rm, flags);
 }

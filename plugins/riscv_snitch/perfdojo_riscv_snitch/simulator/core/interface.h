@@ -1,4 +1,4 @@
-/* What the Python side hands over and gets back (simulator/core.py mirrors these structures). */
+/* What the Python side hands over and gets back (simulator/native.py mirrors these structures). */
 #ifndef INTERFACE_H
 #define INTERFACE_H
 
@@ -57,12 +57,12 @@ enum Counter {
     COUNTERS,
 };
 
-enum { TRACE_CORE, TRACE_FP, TRACE_WRITE_X, TRACE_WRITE_F };
+enum { TRACE_CORE, TRACE_FP };
 
 typedef struct TraceRecord {
-    u64 cycle, value;
+    u64 cycle;
     u32 pc;
-    u8 source, reg, repeated, spare;
+    u8 source, repeated; /* TRACE_CORE or TRACE_FP; issued again by FREP */
 } TraceRecord;
 
 typedef struct SnitchProgram {

@@ -12,7 +12,7 @@ void fail(Machine *m, int code, u32 pc, u32 detail) {
     s->error_cycle = m->cycle;
 }
 
-void trace(Machine *m, int source, u32 pc, u64 value, int repeated) {
+void trace(Machine *m, int source, u32 pc, int repeated) {
     SnitchState *s = m->state;
     if (s->trace_length == s->trace_room) {
         u64 room = s->trace_room ? 2 * s->trace_room : 4096;
@@ -23,7 +23,7 @@ void trace(Machine *m, int source, u32 pc, u64 value, int repeated) {
         }
         s->trace = grown, s->trace_room = room;
     }
-    s->trace[s->trace_length++] = (TraceRecord){m->cycle, value, pc, (u8)source, 0, (u8)repeated, 0};
+    s->trace[s->trace_length++] = (TraceRecord){m->cycle, pc, (u8)source, (u8)repeated};
 }
 
 /* Room and contents of queues count as they were at the start of the cycle. */
@@ -68,9 +68,11 @@ static bool streams_drained(const Machine *m) {
 
 static bool drained(const Machine *m) {
     const Muldiv *d = &m->muldiv;
-    return !m->pipes_busy && !m->offload.count && m->seq.write == m->seq.oldest && !m->core_access.count && !m->fp_access.count &&
-           !m->responses.count && !m->core_response.count && !m->retire.count && !m->config_responding &&
-           !d->product_valid && !d->quotient_valid && !d->divide_left && streams_drained(m);
+    bool queues_empty = !m->offload.count && m->seq.write == m->seq.oldest && !m->core_access.count &&
+                        !m->fp_access.count && !m->responses.count && !m->core_response.count &&
+                        !m->retire.count && !m->config_responding;
+    bool units_idle = !m->pipes_busy && !d->product_valid && !d->quotient_valid && !d->divide_left;
+    return queues_empty && units_idle && streams_drained(m);
 }
 
 static void check_progress(Machine *m) {

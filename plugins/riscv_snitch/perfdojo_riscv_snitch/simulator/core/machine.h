@@ -71,17 +71,17 @@ typedef struct Result { /* a value in a pipeline of the FPU */
     u8 flags, rd, to_int, to_stream;
 } Result;
 
-/* A pipeline of up to three stages; the last is the output. Stage k is entry[(base + k) % 3], so
- * that moving everything on by one stage turns the base. */
-enum { STAGES = 3, OUTPUT = STAGES - 1 };
+/* A pipeline of up to three stages; the last is the output. Stage k is entry[base + k], modulo the
+ * entries, so that moving everything on by one stage turns the base. */
+enum { STAGES = 3, OUTPUT = STAGES - 1, PIPE_ENTRIES = 4 };
 typedef struct Pipe {
-    Result entry[STAGES];
+    Result entry[PIPE_ENTRIES];
     u8 base;
     u8 valid; /* stages that hold a result, as a mask */
     u8 first; /* the stage that an instruction enters */
 } Pipe;
 
-static inline Result *pipe_stage(Pipe *p, int stage) { return &p->entry[(p->base + stage) % STAGES]; }
+static inline Result *pipe_stage(Pipe *p, int stage) { return &p->entry[(u32)(p->base + stage) % PIPE_ENTRIES]; }
 
 typedef struct Loop {
     u16 max_iter, iter;
@@ -187,8 +187,8 @@ typedef struct Machine {
     u8 bank_pointer[BANKS];
     u32 atomic_bank;  /* busy with an atomic access ... */
     u64 atomic_until; /* ... until this cycle */
-    u32 reservation; /* address of a load-reserved, 1 if none */
-    u8 granted; /* movers, in this cycle */
+    u32 reservation;  /* address of a load-reserved, 1 if none */
+    u8 granted;       /* movers, in this cycle */
 
     u8 failed;
 } Machine;
@@ -224,12 +224,12 @@ static inline void count_event(Machine *m, int counter) { m->state->counters[cou
 /* Stop with an error that names the instruction at `pc`. */
 void fail(Machine *m, int code, u32 pc, u32 detail);
 
-void trace(Machine *m, int source, u32 pc, u64 value, int repeated);
+void trace(Machine *m, int source, u32 pc, int repeated);
 
 /* memory.c */
 void memory_step(Machine *m);
 void memory_respond(Machine *m);
-bool memory_check(Machine *m, u32 address, int size, bool write, u32 pc);
+bool memory_check(Machine *m, u32 address, int size, u32 pc);
 
 /* streams.c */
 u32 mover_requests(const Machine *m);

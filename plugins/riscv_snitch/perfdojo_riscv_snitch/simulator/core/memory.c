@@ -10,8 +10,7 @@ static u32 bank_of(u32 address) { return address >> 3 & (BANKS - 1); }
 
 static u8 *at(Machine *m, u32 address) { return m->memory + (address - TCDM_BASE); }
 
-bool memory_check(Machine *m, u32 address, int size, bool write, u32 pc) {
-    (void)write;
+bool memory_check(Machine *m, u32 address, int size, u32 pc) {
     if (address & ((1u << size) - 1)) {
         fail(m, ERROR_MISALIGNED, pc, address);
         return false;
@@ -32,6 +31,11 @@ static u32 grant_banks(Machine *m, u32 wanted, const u32 *bank) {
         left &= ~rivals;
         if (m->cycle < m->atomic_until && b == m->atomic_bank) continue;
         u8 *pointer = &m->bank_pointer[b];
+        if (!(rivals & (rivals - 1))) { /* the usual case */
+            granted |= rivals;
+            *pointer = (u8)__builtin_ctz(rivals);
+            continue;
+        }
         granted |= 1u << arbiter_pick(rivals, *pointer, 2);
         *pointer = arbiter_next(rivals, *pointer);
     }
@@ -106,10 +110,9 @@ static void serve_mover(Machine *m, int k) {
     mover_granted(m, k, data);
 }
 
-/* The access that core and FP subsystem present to the memory port, or NULL. */
+/* The access that core and FP subsystem present to the memory port; one of them has one. */
 static Access *chosen_access(Machine *m, u32 *requests, int *who) {
     *requests = arbiter_requests(&m->lsu_arbiter, (u32)(m->core_access.count > 0) | (u32)(m->fp_access.count > 0) << 1);
-    if (!*requests) return NULL;
     *who = arbiter_pick(*requests, m->lsu_arbiter.pointer, 1);
     return *who ? &QUEUE_HEAD(m->fp_access) : &QUEUE_HEAD(m->core_access);
 }
@@ -124,12 +127,20 @@ static void serve_movers(Machine *m, u32 movers, u32 served) {
     }
 }
 
-void memory_step(Machine *m) {
-    u32 movers = mover_requests(m), lsu_requests = 0, bank[PORTS] = {0};
-    if (!movers && !m->core_access.count && !m->fp_access.count) return;
+static void serve_streams_alone(Machine *m, u32 movers) {
+    u32 bank[PORTS] = {0};
+    for (u32 left = movers; left; left &= left - 1)
+        bank[__builtin_ctz(left)] = bank_of(m->mover[__builtin_ctz(left)].job.pointer);
+    u32 granted = grant_banks(m, movers, bank);
+    if (movers & 1) m->port_arbiter = (Arbiter){.locked = !(granted & 1), .requests = 1};
+    serve_movers(m, movers, granted);
+}
+
+static void serve_all(Machine *m, u32 movers) {
+    u32 requests = 0, bank[PORTS] = {0};
     int who = 0;
-    Access *access = chosen_access(m, &lsu_requests, &who);
-    bool presented = access && m->outstanding_was < OUTSTANDING;
+    Access *access = chosen_access(m, &requests, &who);
+    bool presented = m->outstanding_was < OUTSTANDING;
     u32 port_requests = arbiter_requests(&m->port_arbiter, (movers & 1) | (u32)presented << 1);
     bool for_access = port_requests && arbiter_pick(port_requests, m->port_arbiter.pointer, 1);
     for (u32 left = movers; left; left &= left - 1)
@@ -139,10 +150,8 @@ void memory_step(Machine *m) {
     u32 granted = grant_banks(m, movers | (u32)for_access, bank);
     bool accessed = for_access && granted & 1;
     arbiter_settle(&m->port_arbiter, port_requests, granted & 1, true);
+    arbiter_settle(&m->lsu_arbiter, requests, accessed, true);
     serve_movers(m, movers, granted & ~(u32)for_access);
-    m->progress = m->cycle;
-    if (!access) return;
-    arbiter_settle(&m->lsu_arbiter, lsu_requests, accessed, true);
     if (accessed) {
         do_access(m, access);
         if (who)
@@ -152,6 +161,17 @@ void memory_step(Machine *m) {
     } else if (presented) {
         count_event(m, CONFLICT_CORE);
     }
+}
+
+void memory_step(Machine *m) {
+    u32 movers = m->movers_busy ? mover_requests(m) : 0;
+    bool accesses = m->core_access.count || m->fp_access.count;
+    if (!movers && !accesses) return;
+    m->progress = m->cycle;
+    if (accesses)
+        serve_all(m, movers);
+    else
+        serve_streams_alone(m, movers);
 }
 
 /* Responses come in order; one that cannot be taken blocks the rest. */

@@ -37,7 +37,7 @@ const Insn *sequencer_peek(const Sequencer *q, Insn *changed) {
         static const int at[4] = {7, 15, 20, 27};
         u32 raw = insn->raw;
         for (int k = 0; k < 4; k++)
-            if (mask >> k & 1) raw = (raw & ~(31u << at[k])) | ((raw >> at[k]) + by & 31) << at[k];
+            if (mask >> k & 1) raw = (raw & ~(31u << at[k])) | ((((raw >> at[k]) + by) & 31u)) << at[k];
         *changed = decode(raw);
         return changed;
     }

@@ -7,7 +7,7 @@
  */
 #include "machine.h"
 
-enum { REG_STATUS, REG_REPEAT, REG_BOUND, REG_STRIDE = 6, REG_INDIRECT = 10, REG_READ = 24, REG_WRITE = 28 };
+enum { REG_STATUS, REG_REPEAT, REG_BOUND, REG_STRIDE = 6, REG_READ = 24, REG_WRITE = 28 };
 enum { BROADCAST = 31, MAX_REPEAT = 15, MAX_BOUND = (1 << 14) - 1, POINTER_MASK = (1 << 17) - 1 };
 
 static bool has_address(const Mover *v) { return v->cut ? v->generated : !v->job.done; }
@@ -154,6 +154,12 @@ static void take_response(Mover *v) {
         QUEUE_PUSH(v->fifo, v->response);
 }
 
+static void configure_or_adopt(Machine *m, Mover *v, int k, bool was_done) {
+    if (m->configure >> k & 1) write_register(m, v);
+    if (was_done && v->dirty) adopt(v);
+    if (v->job.done && !v->dirty && !v->respond) m->movers_busy &= (u8)~(1u << k);
+}
+
 static void step(Machine *m, int k) {
     Mover *v = &m->mover[k];
     bool granted = m->granted >> k & 1, was_done = v->job.done;
@@ -164,9 +170,7 @@ static void step(Machine *m, int k) {
         v->response = v->next_response;
     }
     if (!was_done) generate(m, v, granted);
-    if (m->configure >> k & 1) write_register(m, v);
-    if (was_done && v->dirty) adopt(v);
-    if (v->job.done && !v->dirty && !v->respond) m->movers_busy &= (u8)~(1u << k);
+    if (m->configure || v->job.done) configure_or_adopt(m, v, k, was_done);
 }
 
 void streams_step(Machine *m) {

@@ -1,0 +1,91 @@
+"""Which block of accumulators suits a contraction: arithmetic on sizes and registers, no moves.
+
+A register tile is ``high`` rows by ``wide`` vectors. Each step of the reduction loads ``wide``
+vectors and ``high`` single values and does ``high * wide`` multiply-adds with them, so a tile near
+a square loads least. Sizes are seldom multiples of it: what remains is computed in smaller tiles,
+and the best tile is the one that is cheapest with its remainders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+#: Rows of a tile: no more than the ways of a small cache, since rows of a power-of-two length fall
+#: into one set of it. With that, the operand of the rows need not be packed.
+MOST_ROWS = 8
+
+#: Independent multiply-adds that hide the latency of one: four cycles on two units.
+IN_FLIGHT = 8
+
+#: What a load costs beside the multiply-adds that hide most of it, in multiply-adds.
+LOAD = 0.25
+
+#: What each further kind of tile adds to the cost of all: code, and a pass of its own over b.
+ANOTHER_KIND = 0.01
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of the columns: ``tiles`` equal tiles of ``wide`` vectors of ``width`` lanes."""
+
+    tiles: int
+    wide: int
+    width: int
+
+    @property
+    def columns(self) -> int:
+        return self.tiles * self.wide * self.width
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """Tiles that cover a block of rows and columns."""
+
+    high: int
+    pieces: tuple[Piece, ...]
+    cost: float
+    """Of one step of the reduction over the whole block, in multiply-adds of vectors."""
+
+
+def best_tiling(rows: int, columns: int, lanes: int, registers: int, sums: int) -> Tiling:
+    """The cheapest tiling whose accumulators fit the registers.
+
+    ``sums`` products are computed at once from the same rows. Besides the accumulators, a vector of
+    each column operand and one value of the rows must find a register.
+    """
+
+    def tilings() -> Iterator[Tiling]:
+        for high in range(1, min(rows, MOST_ROWS) + 1):
+            for wide in range(1, max(2, registers)):
+                if (high * wide + wide) * sums < registers or high == wide == 1:
+                    pieces = cover(columns, wide, lanes)
+                    yield Tiling(high, pieces, _cost(rows, high, pieces, sums))
+
+    return min(tilings(), key=lambda t: (t.cost, -t.high))
+
+
+def cover(columns: int, wide: int, lanes: int) -> tuple[Piece, ...]:
+    """Tiles of ``wide`` full vectors; the remainder as equal vectors, or as full ones and a short one."""
+    tiles, rest = divmod(columns, wide * lanes)
+    found = [Piece(tiles, wide, lanes)] if tiles else []
+    while rest:
+        least = -(-rest // lanes)
+        even = next((count for count in range(least, wide + 1) if rest % count == 0), None)
+        piece = Piece(1, even, rest // even) if even else Piece(1, least - 1, lanes)
+        found.append(piece)
+        rest -= piece.columns
+    return tuple(found)
+
+
+def _cost(rows: int, high: int, pieces: tuple[Piece, ...], sums: int) -> float:
+    full, rest = divmod(rows, high)
+    kinds = len(pieces) * (2 if rest else 1)
+    return (1 + ANOTHER_KIND * (kinds - 1)) * sum(
+        piece.tiles * (full * _step(high, piece.wide, sums) + (_step(rest, piece.wide, sums) if rest else 0))
+        for piece in pieces
+    )
+
+
+def _step(high: int, wide: int, sums: int) -> float:
+    return max(high * wide * sums, IN_FLIGHT) + LOAD * (high + wide * sums)

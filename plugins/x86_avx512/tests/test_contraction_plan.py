@@ -1,0 +1,71 @@
+"""The plan for contractions: tiles that suit the registers, blocks that suit the caches, proven moves."""
+
+from __future__ import annotations
+
+import pytest
+from perfdojo_x86_avx512.contractions import near_caches
+from perfdojo_x86_avx512.tiles import MOST_ROWS, Piece, best_tiling, cover
+from x86_support import PLUGINS, TINY, play
+
+from perfdojo_sdk.verify.dependence import verify_dependence_trace
+from perfdojo_sdk.verify.exact import verify_exact_trace
+
+# -- tiles -------------------------------------------------------------------------------------------
+
+
+def test_a_tile_is_near_a_square_and_leaves_registers_for_its_loads() -> None:
+    tiling = best_tiling(768, 1024, lanes=16, registers=32, sums=1)
+    assert (tiling.high, tiling.pieces) == (6, (Piece(16, 4, 16),))
+    assert best_tiling(768, 1024, lanes=8, registers=16, sums=1).pieces[0].width == 8
+    shared = best_tiling(240, 1024, lanes=16, registers=32, sums=2)
+    assert 2 * (shared.high + 1) * shared.pieces[0].wide < 32
+    for rows in (1, 2, 13, 300, 1009):
+        for columns in (1, 15, 17, 300, 1009):
+            tiling = best_tiling(rows, columns, lanes=16, registers=32, sums=1)
+            assert 1 <= tiling.high <= min(rows, MOST_ROWS)
+            assert sum(piece.columns for piece in tiling.pieces) == columns
+            assert all((tiling.high + 1) * p.wide < 32 and p.width <= 16 for p in tiling.pieces)
+
+
+def test_remainders_become_equal_vectors_or_a_short_one() -> None:
+    assert cover(508, 5, 16) == (Piece(6, 5, 16), Piece(1, 2, 14))
+    assert cover(29, 4, 16) == (Piece(1, 1, 16), Piece(1, 1, 13))
+    assert cover(64, 4, 16) == (Piece(1, 4, 16),)
+    assert cover(3, 4, 16) == (Piece(1, 1, 3),)
+
+
+# -- what is played ----------------------------------------------------------------------------------
+
+
+def test_a_convolution_with_few_rows_of_pixels_has_its_lanes_along_the_filters() -> None:
+    (trace,) = play("conv2").traces
+    assert trace.program.buffer_of["f_r"].shape == (64, 3, 3, 4, 16)
+    (trace,) = play("conv1").traces
+    assert "f_r" not in trace.program.buffer_of
+
+
+def test_a_long_reduction_is_cut_into_blocks_that_fit_half_of_the_second_cache() -> None:
+    (trace,) = play("swiglu").traces
+    panel = trace.program.buffer_of["v_r"]
+    _, half = (size // 2 for size in near_caches(PLUGINS.target("x86_avx512")))
+    panels, blocks, *_ = panel.shape
+    assert 2 * 4 * panel.cells // panels // blocks <= half < 2 * 4 * panel.cells // panels
+
+
+def test_threads_get_enough_tiles() -> None:
+    for selection in ("matmul", "bmm", "conv1", "conv2", "swiglu", "matmul[2000,48,100]"):
+        for trace in play(selection).traces:
+            heads = [int(w[:-2]) for w in trace.program.tree_lines.split() if w.endswith(":p")]
+            assert heads and min(heads) >= 8, selection
+
+
+@pytest.mark.parametrize("selection", ["matmul[7,18,3]", "swiglu[3,17,2]", "conv2d[1,2,4,7,16,2]"])
+def test_every_move_is_verified(selection: str) -> None:
+    """By random models and by integer sets, with a reduction in blocks and without."""
+    for figures in (None, TINY):
+        game = play(selection, figures=figures)
+        for trace in game.traces:
+            report = verify_dependence_trace(trace, game.rules)
+            assert report, report.problem
+    exact = verify_exact_trace(game.traces[0], game.target.dialect, models=1)
+    assert exact.ok
