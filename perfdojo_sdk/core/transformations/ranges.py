@@ -54,6 +54,8 @@ def _owned(site: Site) -> Iterator[tuple[int, Scope, Buffer]]:
     With the level of that scope, which is the split one or stands inside it.
     """
     program = site.program
+    if not site.dialect.any_parallel(site.scope.suffixes):
+        return
     for name in sorted(private_buffers(program, site.scope)):
         buffer, occurrences = program.buffer(name), program.occurrences[name]
         assert buffer is not None

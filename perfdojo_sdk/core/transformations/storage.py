@@ -17,7 +17,7 @@ from perfdojo_sdk.core.transformation import (
     Site,
     Transformation,
 )
-from perfdojo_sdk.core.validate import Violation, lane_stride, location_violations
+from perfdojo_sdk.core.validate import lane_stride, location_violations
 
 
 def temporaries(program: Program) -> Iterator[Buffer]:
@@ -278,7 +278,8 @@ def _location_fits(site: Site) -> Refusal | None:
     program = _moved(site)
     buffer = program.buffer(site.storage.name)
     assert buffer is not None
-    violation: Violation | None = next(location_violations(program, buffer, site.dialect), None)
+    occurrences = program.occurrences[buffer.name]
+    violation = next(location_violations(program, buffer, occurrences, site.dialect), None)
     if violation is None:
         return None
     return Refusal.of(violation.node or words_only(site), "", what=violation.what)
