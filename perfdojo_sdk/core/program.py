@@ -91,7 +91,9 @@ class Statement:
         return found
 
     def named(self, identifier: str) -> Statement:
-        return Statement(self.target, self.value, self.accumulate, self.dtype, identifier, self.guard)
+        new = Statement(self.target, self.value, self.accumulate, self.dtype, identifier, self.guard)
+        new.__dict__["text"] = self.text
+        return new
 
     def with_guard(self, guard: tuple[Index, ...]) -> Statement:
         """The same statement under another condition."""
@@ -158,6 +160,12 @@ class Scope:
             [Leaf(leaf.statement, (self.size, *leaf.sizes)) for child in self.body for leaf in child.leaves]
         )
 
+    @lazy
+    def suffixes(self) -> frozenset[str]:
+        """The suffixes of the scope and of those inside it."""
+        inside = [child.suffixes for child in self.body if isinstance(child, Scope)]
+        return frozenset([self.suffix] if self.suffix else ()).union(*inside)
+
     def renumbered(self, by: Renumbering) -> Scope:
         return self.with_body(tuple([child.renumbered(by) for child in self.body]))
 
@@ -212,12 +220,20 @@ class Buffer:
         """Positions of the dimensions that exist in memory."""
         return tuple(k for k, d in enumerate(self.dimensions) if d.materialised)
 
+    @lazy
+    def strides(self) -> tuple[int, ...]:
+        """Distance in cells between neighbouring indices of each dimension; 0 where they share cells."""
+        found, stride = [0] * len(self.dimensions), 1
+        for k in reversed(self.materialised):
+            found[k] = stride
+            stride *= self.dimensions[k].size
+        return tuple(found)
+
     def address(self, subscripts: tuple[Index, ...]) -> Index:
         """The cell's number, row-major over the materialised dimensions, as a form of the levels."""
-        address, stride = Index(), 1
+        address = Index()
         for k in reversed(self.materialised):
-            address = address.plus(subscripts[k], stride)
-            stride *= self.dimensions[k].size
+            address = address.plus(subscripts[k], self.strides[k])
         return address
 
     @lazy
@@ -255,7 +271,7 @@ class Occurrences(Mapping[str, tuple[Occurrence, ...]]):
     def __getitem__(self, name: str) -> tuple[Occurrence, ...]:
         found = self.found.get(name)
         if found is None:
-            found = self.found[name] = tuple(_occurrences(self.body, self.arrays[name], (), ()))
+            found = self.found[name] = tuple(occurrences_of(self.arrays[name], self.body))
         return found
 
     def __iter__(self) -> Iterator[str]:
@@ -265,15 +281,16 @@ class Occurrences(Mapping[str, tuple[Occurrence, ...]]):
         return len(self.arrays)
 
 
-def _occurrences(
-    nodes: tuple[Node, ...], arrays: frozenset[str], path: Path, sizes: tuple[int, ...]
+def occurrences_of(
+    arrays: frozenset[str], nodes: tuple[Node, ...], path: Path = (), sizes: tuple[int, ...] = ()
 ) -> Iterator[Occurrence]:
+    """The accesses of some arrays in the children of the node at ``path``, in program order."""
     for k, node in enumerate(nodes):
         if arrays.isdisjoint(node.arrays):
             continue
         here = (*path, k)
         if isinstance(node, Scope):
-            yield from _occurrences(node.body, arrays, here, (*sizes, node.size))
+            yield from occurrences_of(arrays, node.body, here, (*sizes, node.size))
             continue
         for read in node.reads:
             if read.array in arrays:
@@ -394,16 +411,12 @@ class Program:
     def replaced(self, path: Path, nodes: tuple[Node, ...], consumed: int = 1) -> Program:
         """Put ``nodes`` where ``consumed`` siblings, from ``path`` on, stand now."""
 
-        def rebuild(children: tuple[Node, ...], depth: int) -> tuple[Node, ...]:
-            k = path[depth]
-            if depth == len(path) - 1:
-                return children[:k] + nodes + children[k + consumed :]
-            scope = children[k]
-            assert isinstance(scope, Scope)
-            new = scope.with_body(rebuild(scope.body, depth + 1))
-            return (*children[:k], new, *children[k + 1 :])
-
-        return self.with_body(rebuild(self.body, 0))
+        above = self.ancestors(path)
+        for scope, k in zip(above[::-1], path[:0:-1], strict=True):
+            nodes = (scope.with_body(scope.body[:k] + nodes + scope.body[k + consumed :]),)
+            consumed = 1
+        k = path[0]
+        return self.with_body(self.body[:k] + nodes + self.body[k + consumed :])
 
     def with_body(self, body: tuple[Node, ...]) -> Program:
         new = Program(self.name, self.inputs, self.outputs, self.buffers, body)
