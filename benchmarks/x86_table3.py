@@ -53,6 +53,8 @@ def contenders(
     if library:
         processes.insert(0, Process(report.OURS, OURS, threads, library, timeout_s))
     try:
+        for process in processes:
+            process.launch()
         problems = {process.name: process.start() for process in processes}
         failed = {name: problem for name, problem in problems.items() if problem}
         if report.OURS in failed:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -34,7 +34,7 @@ from perfdojo_sdk.core.transformation import (
 )
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.plugins import Plugins
-from perfdojo_sdk.store.traces import MAX_MOVES, SavedMove, SavedTrace, Strict
+from perfdojo_sdk.store.traces import MAX_MOVES, SavedMove, SavedTrace, Strict, current
 
 MAX_FILE_BYTES = 8 << 20
 
@@ -59,8 +59,9 @@ class SavedUndone(Strict):
     def of(undone: Undone) -> dict[str, object]:
         return {"taken": [{"number": n, "move": move.as_json()} for n, move in undone.moves]}
 
-    def undone(self) -> Undone:
-        return Undone(tuple((each.number, each.move.move()) for each in self.taken))
+    def undone(self, rules: Rules) -> Undone:
+        """:class:`MoveError` when a move is of a version that cannot be played any more."""
+        return Undone(tuple((each.number, current(each.move, rules)) for each in self.taken))
 
 
 class SavedGame(Strict):
@@ -102,8 +103,7 @@ class Game:
         saved = read_saved(path)
         target = plugins.target(saved.target)
         rules = plugins.rules(target)
-        undone = tuple(each.undone() for each in saved.undone)
-        return Game(target, rules, saved.trace.replay(rules), undone)
+        return Game(target, rules, saved.trace.replay(rules), _still_undone(saved.undone, rules))
 
     def save(self, path: Path) -> None:
         """Write the game; the file is complete or untouched."""
@@ -173,6 +173,17 @@ class Game:
         """Play ``move`` before move ``position``; later moves that no longer apply are dropped."""
         trace, dropped = history.insert(self.trace, self.rules, position, move)
         return replace(self, trace=trace, undone=()), dropped
+
+
+def _still_undone(saved: Sequence[SavedUndone], rules: Rules) -> tuple[Undone, ...]:
+    """What can still be put back: the newest, up to the first that has a move of no known version."""
+    kept: list[Undone] = []
+    for each in reversed(saved):
+        try:
+            kept.insert(0, each.undone(rules))
+        except MoveError:
+            break
+    return tuple(kept)
 
 
 def read_saved(path: Path) -> SavedGame:

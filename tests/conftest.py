@@ -21,7 +21,8 @@ settings.load_profile("perfdojo")
 #: A target to play on. It brings no code generator and no runner, so nothing can be built for it.
 PAPER = """
 from perfdojo_sdk.hookspecs import API_VERSION, hookimpl
-from perfdojo_sdk.hookspecs.types import Capabilities, Target, Unavailable
+from perfdojo_sdk.hookspecs.services import Probe
+from perfdojo_sdk.hookspecs.types import Capabilities, Target
 
 PERFDOJO_API = API_VERSION
 
@@ -31,8 +32,9 @@ def perfdojo_targets():
     return [Target(c.name, c, c.dialect(), "paper")]
 
 @hookimpl
-def perfdojo_unavailable(target):
-    return Unavailable("it is made of paper", "imagine it")
+def perfdojo_doctor_probes(target):
+    if target.name == "paper":
+        return [Probe("substance", "", "it is made of paper", "imagine it")]
 """
 
 
@@ -46,7 +48,8 @@ def plugin_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         info = folder / f"perfdojo_{name}-1.0.dist-info"
         info.mkdir()
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: perfdojo-{name}\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text(f"[perfdojo_sdk.plugins]\n{name} = {module}\n")
+        groups = [f"[perfdojo_sdk.{group}]\n{name} = {module}\n" for group in ("plugins", "targets")]
+        (info / "entry_points.txt").write_text("\n".join(groups))
     return folder
 
 

@@ -126,7 +126,7 @@ def test_debug_shows_the_traceback_and_may_stand_anywhere(installed_cli: Cli) ->
 
 
 def test_an_interruption_has_its_own_code(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted() -> None:
+    def interrupted(targets: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("perfdojo_sdk.plugins.load_plugins", interrupted)
@@ -284,7 +284,7 @@ def test_build_library_then_bench(cli: Cli, tmp_path: Path) -> None:
     built = cli(*build, plugins="toy")
     assert built.code == 0, built.err
     assert "toy_scale_64_f32" in built.out and "exact numeric dependence" in built.out
-    assert "[1/1] toy_scale_64_f32: searching" in built.err
+    assert "[1/1] toy_scale_64_f32: compiling measuring searching" in built.err
 
     again = cli(*build, "--json", plugins="toy")
     (kernel,) = again.data["kernels"]

@@ -129,7 +129,7 @@ def paper(monkeypatch: pytest.MonkeyPatch) -> Paper:
         return Verification(exact=leg, numeric=leg, dependence=leg)
 
     monkeypatch.setattr(verification, "verify", verify)
-    monkeypatch.setattr("perfdojo_sdk.plugins._selected", lambda plugins, without: iter(()))
+    monkeypatch.setattr("perfdojo_sdk.plugins.discovery.installed", lambda: ())
     return made
 
 
@@ -166,12 +166,12 @@ def test_the_files_are_those_that_the_manifest_lists(paper: Paper, tmp_path: Pat
     result = build(paper, tmp_path, "relu[4,8] add[2,3]")
     assert result.manifest
     listed = {a.path for a in result.manifest.artefacts}
-    assert listed >= {"src/relu_4x8_f32.c", "traces/add_2x3_f32.json", "programs/add_2x3_f32.dojo"}
+    assert listed >= {"src/relu_4x8_f32.paper", "traces/add_2x3_f32.json", "programs/add_2x3_f32.dojo"}
     assert "include/perfdojo_paper.h" in listed and "lib/libperfdojo_paper.paper" in listed
     there = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
     assert there == listed | {"manifest.json", "records.sqlite", ".lock"}
     result = build(paper, tmp_path, "add[2,3]")
-    assert not (tmp_path / "src/relu_4x8_f32.c").exists(), "what left the selection leaves the library"
+    assert not (tmp_path / "src/relu_4x8_f32.paper").exists(), "what left the selection leaves the library"
 
 
 def test_a_trace_of_the_library_is_a_saved_game(paper: Paper, tmp_path: Path) -> None:
@@ -666,8 +666,8 @@ def test_a_shared_object_that_was_changed_is_not_loaded(copy: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda m: m.update(schema_version=2), "schema version 2"),
-        (lambda m: m.update(schema_version="1"), "no manifest"),
+        (lambda m: m.update(schema_version=1), "schema version 1"),
+        (lambda m: m.update(schema_version="2"), "no manifest"),
         (lambda m: m.update(more=1), "more"),
         (lambda m: m.update(kernels=[]), "kernels"),
         (lambda m: m["artefacts"][0].update(path="../../etc/passwd"), "path"),

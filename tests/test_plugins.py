@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
+from made_plugins import Metadata, boom, plugin, target
 from toy_target import perfdojo_toy
 from toy_target.perfdojo_toy.moves import UnrollShort
 
@@ -17,32 +16,18 @@ from perfdojo_sdk import plugins as module
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Move, Rejection
-from perfdojo_sdk.hookspecs import API_VERSION, hookimpl
-from perfdojo_sdk.hookspecs.types import Bound, Capabilities, Target, Unavailable
-from perfdojo_sdk.plugins import Plugins, load_plugins
+from perfdojo_sdk.hookspecs import API_VERSION
+from perfdojo_sdk.hookspecs.services import Probe
+from perfdojo_sdk.hookspecs.types import Bound, Target
+from perfdojo_sdk.plugins import Plugins, discovery, load_plugins
 
 LOOP = parse("kernel f(x) -> y\nx f32 [64] heap\ny f32 [64] heap\n\n64 y[{0}] = x[{0}]\n")
 
 
 @pytest.fixture(autouse=True)
 def nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "entry_points", lambda group: ())
+    monkeypatch.setattr(discovery, "entry_points", lambda: Metadata())
     monkeypatch.delenv("PERFDOJO_PLUGINS", raising=False)
-
-
-def target(name: str, rank: int = 0) -> Target:
-    capabilities = Capabilities(name=name, description="", rank=rank)
-    return Target(name, capabilities, capabilities.dialect(), "")
-
-
-def plugin(name: str, *, api: object = API_VERSION, **hooks: Callable[..., Any]) -> SimpleNamespace:
-    """A plugin object; hooks lose their prefix here and get marked."""
-    marked = {f"perfdojo_{k}": hookimpl(f) for k, f in hooks.items()}
-    return SimpleNamespace(__name__=name, PERFDOJO_API=api, **marked)
-
-
-def boom(*_: object) -> Any:
-    raise RuntimeError("boom")
 
 
 def only_problem(plugins: Plugins) -> module.Problem:
@@ -99,7 +84,7 @@ def test_another_plugin_adds_a_veto_to_a_target_it_does_not_own() -> None:
 def test_fingerprints_follow_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "changing_plugin"
     package.mkdir()
-    (package / "__init__.py").write_text("PERFDOJO_API = (0, 1)\n")
+    (package / "__init__.py").write_text("PERFDOJO_API = (0, 2)\n")
     (package / "t.yaml").write_text("a: 1\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     import changing_plugin  # type: ignore[import-not-found]
@@ -115,13 +100,13 @@ def test_fingerprints_follow_the_code(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_best_is_the_usable_target_of_the_highest_rank() -> None:
-    def unavailable(target: Target) -> Unavailable | None:
-        return Unavailable("no such device", "buy one") if target.name == "high" else None
+    def probes(target: Target) -> list[Probe]:
+        return [Probe("device", "" if target.name == "high" else "there", "no such device", "buy one")]
 
     many = plugin(
         "many",
         targets=lambda: [target("low", 1), target("high", 3), target("middle", 2)],
-        unavailable=unavailable,
+        doctor_probes=probes,
     )
     plugins = load_plugins(extra=[many])
     assert plugins.target("best").name == "middle"
@@ -133,7 +118,7 @@ def test_best_is_the_usable_target_of_the_highest_rank() -> None:
 
 def test_no_usable_target_says_why_for_each() -> None:
     away = plugin(
-        "away", targets=lambda: [target("a")], unavailable=lambda target: Unavailable("gone", "wait")
+        "away", targets=lambda: [target("a")], doctor_probes=lambda: [Probe("door", "", "gone", "wait")]
     )
     with pytest.raises(UnavailableError, match="a: gone"):
         load_plugins(extra=[away]).target("best")
@@ -242,7 +227,7 @@ def test_the_target_owner_answers_first_and_a_failing_guest_is_passed_over() -> 
 
 
 def test_a_failing_owner_is_an_error_that_names_it() -> None:
-    owner = plugin("owner", targets=lambda: [target("a")], runner=boom, unavailable=boom)
+    owner = plugin("owner", targets=lambda: [target("a")], runner=boom, doctor_probes=boom)
     plugins = load_plugins(extra=[owner])
     with pytest.raises(UnavailableError, match="owner is broken at stage perfdojo_runner"):
         plugins.runner(plugins.targets["a"])
@@ -273,75 +258,3 @@ def test_the_name_of_a_size_is_taken_like_an_operators() -> None:
     plugins = load_plugins(extra=[guest])
     assert "layernorm1 already comes from plugin perfdojo_sdk" in only_problem(plugins).cause
     assert "layernorm1" not in plugins.operators
-
-
-# -- entry points ----------------------------------------------------------------------------------
-
-
-class Entry:
-    """An entry point that counts its loads."""
-
-    def __init__(self, name: str, load: Callable[[], object], distribution: str = "") -> None:
-        self.name, self._load, self.module, self.loads = name, load, name, 0
-        self.dist = SimpleNamespace(name=distribution or f"dist-{name}", version="1.2")
-
-    def load(self) -> object:
-        self.loads += 1
-        return self._load()
-
-
-@pytest.fixture
-def entries(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Entry]]:
-    found: list[Entry] = []
-    monkeypatch.setattr(module, "entry_points", lambda group: tuple(found))
-    yield found
-
-
-def missing() -> object:
-    raise ImportError("no module named vendor_lib")
-
-
-def test_names_are_read_without_importing(entries: list[Entry]) -> None:
-    entries += [Entry("b", missing), Entry("a", missing)]
-    assert [e.name for e in module.installed()] == ["a", "b"]
-    assert all(e.loads == 0 for e in entries)
-
-
-@pytest.mark.parametrize("load", [missing, lambda: sys.exit(1)])
-def test_an_entry_point_that_does_not_load_is_contained(
-    entries: list[Entry], load: Callable[[], object]
-) -> None:
-    entries += [Entry("bad", load), Entry("toy", lambda: perfdojo_toy)]
-    plugins = load_plugins()
-    problem = only_problem(plugins)
-    assert (problem.plugin, problem.stage) == ("bad", "import") and "dist-bad" in problem.remedy
-    assert plugins.require("toy").plugin == "toy"
-    with pytest.raises(UnavailableError, match="bad is broken at stage import"):
-        plugins.target("bad")
-
-
-def test_plugins_can_be_restricted_and_left_out(
-    entries: list[Entry], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    entries += [Entry("bad", missing), Entry("toy", lambda: perfdojo_toy)]
-    assert load_plugins(without=["bad"]).problems == ()
-    monkeypatch.setenv("PERFDOJO_PLUGINS", "toy")
-    plugins = load_plugins()
-    assert plugins.problems == () and plugins.targets.keys() == {"toy"}
-    monkeypatch.setenv("PERFDOJO_PLUGINS", "toi, toy")
-    problem = only_problem(load_plugins())
-    assert problem.plugin == "toi" and problem.remedy == "did you mean toy?"
-
-
-def test_one_name_from_two_distributions(entries: list[Entry]) -> None:
-    entries += [Entry("toy", lambda: perfdojo_toy, "one"), Entry("toy", lambda: perfdojo_toy, "two")]
-    assert "one and two both claim" in only_problem(load_plugins()).cause
-
-
-def test_an_interrupt_is_not_a_broken_plugin(entries: list[Entry]) -> None:
-    def interrupt() -> object:
-        raise KeyboardInterrupt
-
-    entries.append(Entry("a", interrupt))
-    with pytest.raises(KeyboardInterrupt):
-        load_plugins()

@@ -201,7 +201,7 @@ def test_a_move_of_another_version_is_refused() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"schema": 2},
+        {"schema": 3},
         {"root": 5},
         {"root": "x" * 1_000_001},
         {"moves": [{}]},

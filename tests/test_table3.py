@@ -212,6 +212,13 @@ def test_the_table_names_what_has_no_time() -> None:
     assert "| **4** |" in report.text(found, markdown=True)
 
 
+def test_fresh_memory_at_every_call_is_reported() -> None:
+    (fresh, kept) = (replace(times(4), faults=[24.0, 24.0]), replace(times(4), faults=[2000.0, 0.0, 0.0]))
+    found = run(row("add", times(2), torch=fresh, jax=kept))
+    assert report.fresh_memory(found, 1) == ["add: PyTorch had 24 page faults a call"]
+    assert report.fresh_memory(found, 2) == []
+
+
 def test_an_undecided_ratio_is_marked() -> None:
     noisy = Entry([1e-3, 2e-3, 3e-3, 2e-3, 1e-3])
     assert "1.00~" in report.table(run(row("add", noisy, torch=noisy)), 1)
@@ -320,7 +327,7 @@ class Scripted:
         self._log.append((self.name, message[0]))
         if message[0] == self._fails_at:
             return {"failure": "it died"}
-        return {"variant": "v", "tried": {"v": 1.0}, "error": 0.0, "seconds": [1.0]}
+        return {"variant": "v", "tried": {"v": 1.0}, "error": 0.0, "seconds": [1.0], "faults": 0.0}
 
 
 @pytest.mark.parametrize("memory", [1 << 40, 0])

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 import textwrap
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
-import typer
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from perfdojo_sdk import cli
 from perfdojo_sdk.cli import COMMANDS, codes
 from perfdojo_sdk.cli.transformations import summary, usage
 from perfdojo_sdk.core.transformation import Requirement, Transformation
@@ -136,12 +138,13 @@ def error_entry(code: str, entry: Mapping[str, Any]) -> Iterator[str]:
 
 
 def hook_reference() -> str:
+    """Every hook with its signature, and how the toy target of the tests implements it."""
+    toy = toy_target()
     lines: list[str] = []
     for name, hook in vars(specs).items():
         if not name.startswith("perfdojo_"):
             continue
         signature = inspect.signature(hook)
-        first = hook.perfdojo_spec["firstresult"]
         lines += [
             f"### {name} {{#{name}}}",
             "",
@@ -151,30 +154,46 @@ def hook_reference() -> str:
             "",
             inspect.getdoc(hook) or "",
             "",
-            "*The first answer counts.*" if first else "*All answers are collected.*",
+            f"*{answers(hook)}* For example, in the toy target:",
+            "",
+            "```python",
+            inspect.getsource(getattr(toy, name)).strip(),
+            "```",
             "",
         ]
     return "\n".join(lines)
+
+
+def answers(hook: Any) -> str:
+    """What becomes of the answers of several plugins."""
+    if hook.perfdojo_spec["firstresult"]:
+        return "The first answer counts."
+    if inspect.signature(hook).return_annotation == "None":
+        return "Everybody is told."
+    return "All answers are collected."
+
+
+def toy_target() -> Any:
+    """The target of the tests, which implements every hook."""
+    folder = str(Path(__file__).parent.parent / "tests" / "toy_target")
+    if folder not in sys.path:
+        sys.path.append(folder)
+    return importlib.import_module("perfdojo_toy")
 
 
 def command_reference() -> str:
     """Every command with its own help text."""
     lines: list[str] = []
     for name, line in COMMANDS.items():
-        module = importlib.import_module(f"perfdojo_sdk.cli.{name.replace('-', '_')}")
-        app = typer.Typer(add_completion=False, rich_markup_mode=None)
-        app.command()(module.command)
-        command = typer.main.get_command(app)
-        context = command.make_context(f"perfdojo-sdk {name}", ["--help"], resilient_parsing=True)
-        shown = textwrap.dedent(command.get_help(context))
-        lines += [
-            f"## {name} {{#{name}}}",
-            "",
-            f"{line[0].upper()}{line[1:]}.",
-            "",
-            "```text",
-            shown,
-            "```",
-            "",
-        ]
+        lines += [f"## {name} {{#{name}}}", "", f"{line[0].upper()}{line[1:]}.", ""]
+        for words, command in commands(f"perfdojo-sdk {name}", cli.parser(name)):
+            context = command.make_context(words, ["--help"], resilient_parsing=True)
+            lines += ["```text", textwrap.dedent(command.get_help(context)), "```", ""]
     return "\n".join(lines)
+
+
+def commands(words: str, command: Any) -> Iterator[tuple[str, Any]]:
+    """A command and, where it has them, its own commands."""
+    yield words, command
+    for name, each in getattr(command, "commands", {}).items():
+        yield from commands(f"{words} {name}", each)

@@ -36,6 +36,7 @@ class Runner:
         answer = self._ask("time")
         if not self.entry.failure:
             self.entry.seconds += answer["seconds"]
+            self.entry.faults.append(answer["faults"])
             self.entry.error = max(self.entry.error, answer["error"])
 
     def release(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from math import prod
 from typing import Any
 
 from perfdojo_sdk.measure.timing import Ratio, ratio_of_medians
@@ -17,6 +18,7 @@ from .operators import OPERATORS
 from .peers import PEERS, Peer
 
 OURS = "ours"
+HUGE_PAGE_BYTES = 2 << 20
 
 
 @dataclass
@@ -25,6 +27,8 @@ class Entry:
 
     seconds: list[float] = field(default_factory=list)
     """Of each timed call, over all rounds."""
+    faults: list[float] = field(default_factory=list)
+    """Page faults of a call, in the mean of each turn."""
     variant: str = ""
     tried: dict[str, Any] = field(default_factory=dict)
     """Every variant with the seconds of its trial, or why it was out."""
@@ -151,6 +155,21 @@ def _over(values: Mapping[str, float]) -> str:
     return f"over all {all_} operators" if count == all_ else f"over {count} of {all_} operators"
 
 
+def fresh_memory(run: Run, threads: int) -> list[str]:
+    """A line for each contender that took much of its output's memory anew at every call.
+
+    Its time is not the operator's alone then: the allocator's settings did not do what they are for.
+    """
+    lines = []
+    for row in run.rows:
+        pages = 4 * prod(OPERATORS[row.operator].output) / HUGE_PAGE_BYTES
+        for name, entry in row.entries.items():
+            faults = statistics.median(entry.faults or [0])
+            if row.threads == threads and faults > max(1, pages / 4):
+                lines.append(f"{row.operator}: {_title(name)} had {faults:.0f} page faults a call")
+    return lines
+
+
 def left_out(run: Run, threads: int) -> list[str]:
     """A line for each contender that failed on an operator, or was wrong."""
     return [
@@ -210,7 +229,7 @@ def text(run: Run, markdown: bool = False) -> str:
     blocks = ["\n".join(_heading(run))]
     for threads in sorted({row.threads for row in run.rows}):
         number = f"{threads} thread{'' if threads == 1 else 's'}"
-        notes = [*left_out(run, threads), *summary(run, threads)]
+        notes = [*left_out(run, threads), *fresh_memory(run, threads), *summary(run, threads)]
         between = "\n\n" if markdown else "\n"
         shown = "\n".join(f"- {note}" for note in notes) if markdown else "\n".join(notes)
         blocks.append(f"{number}, median ms:\n\n{table(run, threads, markdown)}{between}{shown}")

@@ -14,8 +14,10 @@ import math
 import os
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import cycle
 from multiprocessing.connection import Connection
+from resource import RUSAGE_SELF, getrusage
 from typing import Any
 
 import numpy as np
@@ -38,13 +40,14 @@ class Worker:
     """What a contender holds between messages."""
 
     def __init__(self, contender: Contender) -> None:
-        self._contender = contender
+        self._contender, self.version = contender, contender.version
         self._operator: Operator | None = None
         self._variants: Mapping[str, Bind] = {}
         self._choice = ""
         self._expected: list[Array] = []
         self._calls: list[Call] = []
         self._inputs: list[list[Array]] = []  # kept here: not every system keeps what it reads from
+        self._outputs: dict[int, Array] = {}
         self._turns: Iterator[int] = iter(())
         self._seconds = 0.0
 
@@ -93,11 +96,18 @@ class Worker:
     def _bind(self, operator: Operator, variant: str, inputs: list[Array]) -> float:
         """Calls for every set, each made once and found right; returns the largest error."""
         worst = 0.0
-        for given, expected in zip(inputs, self._expected):
-            call = self._variants[variant](given, lambda: _poisoned(operator))
+        for number, (given, expected) in enumerate(zip(inputs, self._expected)):
+            call = self._variants[variant](given, partial(self._output, operator, number))
             worst = max(worst, _checked(operator, call(), expected))
             self._calls.append(call)
         return worst
+
+    def _output(self, operator: Operator, number: int) -> Array:
+        """Memory for the result of a set, in which an element that nobody writes is found out."""
+        if number not in self._outputs:
+            self._outputs[number] = empty(operator.output)
+        self._outputs[number].fill(np.nan)
+        return self._outputs[number]
 
     def _trial(self) -> float:
         """Seconds of the fastest of a few calls."""
@@ -113,13 +123,12 @@ class Worker:
         assert self._operator is not None
         inner, samples = plan(self._seconds)
         self._calls[next(self._turns)]()
-        gc.collect()
-        gc.disable()
+        faults = getrusage(RUSAGE_SELF).ru_minflt
         found = [self._sample(inner) for _ in range(samples)]
-        gc.enable()
+        faults = getrusage(RUSAGE_SELF).ru_minflt - faults
         last = next(self._turns)
         worst = _checked(self._operator, self._calls[last](), self._expected[last])
-        return {"seconds": found, "error": worst}
+        return {"seconds": found, "error": worst, "faults": faults / (inner * samples)}
 
     def _sample(self, inner: int) -> float:
         order = [self._calls[next(self._turns)] for _ in range(inner)]
@@ -130,7 +139,7 @@ class Worker:
 
     def release(self) -> dict[str, Any]:
         """Give back the arrays; what was compiled stays for the next time."""
-        self._calls, self._inputs = [], []
+        self._calls, self._inputs, self._outputs = [], [], {}
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)  # also what the allocator was told to keep
         return {}
@@ -147,13 +156,6 @@ def _clock(call: Call) -> float:
     begin = time.perf_counter()
     call()
     return time.perf_counter() - begin
-
-
-def _poisoned(operator: Operator) -> Array:
-    """Memory for a result in which an element that nobody writes is found out."""
-    out = empty(operator.output)
-    out.fill(np.nan)
-    return out
 
 
 def _checked(operator: Operator, result: Any, expected: Array) -> float:
@@ -179,7 +181,8 @@ def main() -> None:
         except Exception as problem:
             parent.send({"failure": f"{type(problem).__name__}: {problem}"})
             return
-        parent.send({"version": worker._contender.version})
+        parent.send({"version": worker.version})
+        gc.disable()  # a collection amid timed calls would be noise of our own
         while True:
             try:
                 message = parent.recv()

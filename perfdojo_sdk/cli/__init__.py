@@ -12,8 +12,9 @@ import io
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from perfdojo_sdk.core.errors import DojoError
@@ -30,10 +31,13 @@ COMMANDS: Mapping[str, str] = {
     "redo": "put back what `undo` took out of a saved game",
     "insert": "play a move in the middle of a saved game and keep the later ones",
     "replay": "play a saved game again from its initial program",
+    "explain-time": "split a kernel's time into parts",
     "explain": "say why a move is or is not legal, or what an error code means",
+    "reproduce": "list the experiments, or run one",
     "targets": "list the targets, and which of them this machine can run",
     "kernels": "list the kernels and their parameters",
     "transformations": "list the transformations, or describe one",
+    "plugins": "list, show and check the plugins, and say what this machine lacks for them",
 }
 
 OK, USAGE, INTERRUPTED = 0, 2, 130
@@ -41,9 +45,7 @@ OK, USAGE, INTERRUPTED = 0, 2, 130
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command and exit with its code."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    debug = "--debug" in words
-    words = [w for w in words if w != "--debug"]
+    words, options = _split(sys.argv[1:] if arguments is None else arguments)
     if not words or words[0] in ("--help", "-h", "help"):
         print(overview())
         sys.exit(OK if words else USAGE)
@@ -55,18 +57,53 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     if words[0] not in COMMANDS:
         print(unknown(words[0]), file=sys.stderr)
         sys.exit(USAGE)
-    _guarded(words, debug)
+    _guarded(words, options)
+
+
+@dataclass
+class Options:
+    """What may stand anywhere on the command line and holds for every command."""
+
+    debug: bool = False
+    strict_plugins: bool = False
+    without: list[str] = field(default_factory=list)
+
+
+def _split(words: Sequence[str]) -> tuple[list[str], Options]:
+    """The command's own words, and the options of all commands; all is the command's after ``--``."""
+    options, kept, rest = Options(), list[str](), iter(words)
+    for word in rest:
+        if word == "--":
+            kept += [word, *rest]
+        elif word == "--debug":
+            options.debug = True
+        elif word == "--strict-plugins":
+            options.strict_plugins = True
+        elif word.startswith("--no-plugin="):
+            options.without.append(word.partition("=")[2])
+        elif word == "--no-plugin":
+            name = next(rest, None)
+            if name is None:
+                print("perfdojo-sdk: --no-plugin needs the name of a plugin", file=sys.stderr)
+                sys.exit(USAGE)
+            options.without.append(name)
+        else:
+            kept.append(word)
+    return kept, options
 
 
 def overview() -> str:
     width = max(map(len, COMMANDS))
     lines = [
-        "Usage: perfdojo-sdk COMMAND [ARGUMENTS] [--json] [--debug]",
+        "Usage: perfdojo-sdk COMMAND [ARGUMENTS] [--json] [--debug] [--strict-plugins] [--no-plugin NAME]",
         "",
         "Optimise machine-learning kernels as a game over a readable tree IR.",
         "",
         "Commands:",
         *(f"  {name:{width}}  {line}" for name, line in COMMANDS.items()),
+        "",
+        "Everywhere: --no-plugin NAME leaves a plugin out, --strict-plugins makes any broken plugin fatal,",
+        "--debug shows the traceback of an error. PERFDOJO_PLUGINS=a,b uses only these plugins.",
         "",
         "perfdojo-sdk COMMAND --help describes one command; perfdojo-sdk --version prints the version.",
     ]
@@ -80,17 +117,19 @@ def unknown(word: str) -> str:
     return f"perfdojo-sdk: {what}; {closest(word, list(COMMANDS))}"
 
 
-def _guarded(words: list[str], debug: bool) -> NoReturn:
+def _guarded(words: list[str], options: Options) -> NoReturn:
     """Run a command; turn what it raises into a message and an exit code."""
     from perfdojo_sdk.cli.console import report
     from perfdojo_sdk.core.errors import DojoError
+    from perfdojo_sdk.plugins.discovery import Choice, choice
 
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may not know every character
+    chosen = choice.set(Choice(options.strict_plugins, frozenset(options.without)))
     try:
         _run(words[0], words[1:])
     except (DojoError, OSError) as raised:
-        if debug:
+        if options.debug:
             raise
         error = raised if isinstance(raised, DojoError) else _system_error(raised)
         report(error, as_json="--json" in words)
@@ -99,6 +138,8 @@ def _guarded(words: list[str], debug: bool) -> NoReturn:
         if leaving.code == INTERRUPTED:
             print("\ninterrupted; the same command continues where it stopped", file=sys.stderr)
         raise
+    finally:
+        choice.reset(chosen)
 
 
 def _system_error(error: OSError) -> DojoError:
@@ -115,10 +156,17 @@ def _system_error(error: OSError) -> DojoError:
 
 def _run(name: str, words: list[str]) -> NoReturn:
     """Parse the command's own arguments and call it; wrong usage exits with 2."""
+    parser(name)(args=words, prog_name=f"perfdojo-sdk {name}")
+    sys.exit(OK)
+
+
+def parser(name: str) -> Any:
+    """The click command behind a line of the table; a module with an ``app`` has commands of its own."""
     import typer
 
     module = import_module(f"perfdojo_sdk.cli.{name.replace('-', '_')}")
-    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    app.command()(module.command)
-    typer.main.get_command(app)(args=words, prog_name=f"perfdojo-sdk {name}")
-    sys.exit(OK)
+    app = getattr(module, "app", None)
+    if app is None:
+        app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+        app.command()(module.command)
+    return typer.main.get_command(app)

@@ -8,7 +8,7 @@ import typer
 
 from perfdojo_sdk.cli.console import Json, emit, progress
 from perfdojo_sdk.cli.movetext import parse_move
-from perfdojo_sdk.cli.sources import OutputOption, SourceArgument, TargetOption, open_game
+from perfdojo_sdk.cli.sources import OutputOption, SourceArgument, TargetOption, open_game, plugins_for
 
 
 def command(
@@ -25,9 +25,7 @@ def command(
     With --output the game is saved; give the same file to go on with a saved game. When a move is
     refused, nothing is saved.
     """
-    from perfdojo_sdk.plugins import load_plugins
-
-    game = open_game(load_plugins(), source, target)
+    game = open_game(plugins_for(source, target), source, target)
     for text in moves:
         game = game.apply(parse_move(text, game.rules))
         last = game.trace.steps[-1]

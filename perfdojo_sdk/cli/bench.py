@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfdojo_sdk.cli.console import Json, emit, progress, seconds, table
-from perfdojo_sdk.cli.sources import TargetOption, compile_game, open_game
+from perfdojo_sdk.cli.sources import TargetOption, compile_game, open_game, plugins_for
 
 if TYPE_CHECKING:
     from perfdojo_sdk.game import Game
-    from perfdojo_sdk.hookspecs.types import Artifact, Measurement, Runner, RunRequest
+    from perfdojo_sdk.hookspecs.types import Artifact, Failure, Measurement, RunRequest
     from perfdojo_sdk.library.manifest import KernelEntry, Manifest
     from perfdojo_sdk.plugins import Plugins
 
@@ -33,13 +33,10 @@ def command(
     verified. The exit code is 4 when a kernel fails or its outputs differ. For a game or a kernel,
     compiles it and prints its time.
     """
-    from perfdojo_sdk.plugins import load_plugins
-
-    plugins = load_plugins()
     if Path(source).is_dir():
-        _bench_library(plugins, Path(source), only, as_json)
+        _bench_library(Path(source), only, as_json)
     else:
-        _bench_game(plugins, source, target, threads, as_json)
+        _bench_game(plugins_for(source, target), source, target, threads, as_json)
 
 
 def _bench_game(plugins: Plugins, source: str, target: str, threads: int, as_json: bool) -> None:
@@ -59,11 +56,15 @@ def _bench_game(plugins: Plugins, source: str, target: str, threads: int, as_jso
         "calls": len(measured.seconds),
         "median_s": measured.median,
         "best_s": min(measured.seconds),
+        "details": dict(measured.details),
     }
     text = (
         f"{seconds(measured.median)} (median of {len(measured.seconds)} calls, best "
         f"{seconds(min(measured.seconds))}), {circumstances(measured)}"
     )
+    # Observers' figures have their name and a dot in front; how the runner went about it is for --json.
+    observed = {name: value for name, value in sorted(measured.details.items()) if "." in name}
+    text += "".join(f"\n{name}: {value:.4g}" for name, value in observed.items())
     emit(text, data, as_json)
 
 
@@ -75,10 +76,11 @@ def time_game(plugins: Plugins, game: Game, request: RunRequest) -> Measurement:
     from perfdojo_sdk.core.errors import UnavailableError
     from perfdojo_sdk.hookspecs.types import Failure
 
-    measured = plugins.runner(game.target).run(compile_game(plugins, game), request)
+    measured = plugins.observed_runner(game.target).run(compile_game(plugins, game), request)
     if isinstance(measured, Failure):
         what = f"{game.program.name} did not run: {measured.reason}"
         raise UnavailableError("PD-C007", what, why=measured.detail)
+    plugins.measurement_recorded(game.target, game.program.name, measured)
     return measured
 
 
@@ -89,12 +91,16 @@ def circumstances(measured: Measurement) -> str:
     return f"{cache} cache, {threads}, {measured.provenance} on {measured.device}"
 
 
-def _bench_library(plugins: Plugins, library: Path, only: str, as_json: bool) -> None:
+def _bench_library(library: Path, only: str, as_json: bool) -> None:
     from perfdojo_sdk.core.errors import NothingFoundError
+    from perfdojo_sdk.hookspecs.types import Measurement
     from perfdojo_sdk.library.manifest import read_manifest
+    from perfdojo_sdk.plugins import load_plugins
 
     manifest = read_manifest(library)
-    runner = plugins.runner(plugins.require(manifest.target))
+    plugins = load_plugins(targets=[manifest.target])
+    target = plugins.require(manifest.target)
+    runner = plugins.observed_runner(target)
     if runner.device() != manifest.device:
         progress(f"the stored times are from another device: {manifest.device}")
         progress(f"this one is: {runner.device()}")
@@ -106,7 +112,10 @@ def _bench_library(plugins: Plugins, library: Path, only: str, as_json: bool) ->
     results = []
     for entry in entries:
         progress(f"timing {entry.name}")
-        results.append(again(entry, artifact(library, manifest, entry), runner, request))
+        measured = runner.run(artifact(library, manifest, entry), request)
+        if isinstance(measured, Measurement):
+            plugins.measurement_recorded(target, entry.name, measured)
+        results.append(compared(entry, measured))
     emit(_text(results, manifest.device), {"device": runner.device(), "kernels": results}, as_json)
     if not all(result["same_outputs"] for result in results):
         raise typer.Exit(4)
@@ -124,10 +133,9 @@ def stored_request(manifest: Manifest) -> RunRequest:
 def artifact(library: Path, manifest: Manifest, entry: KernelEntry) -> Artifact:
     """The packaged code, seen as this one kernel."""
     from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact
-    from perfdojo_sdk.library.loader import SHARED_OBJECT
     from perfdojo_sdk.library.manifest import read_artefact
 
-    file = manifest.artefact(SHARED_OBJECT)
+    file = manifest.code_of(entry)
     inputs, outputs = (
         tuple(ArraySpec(a.name, a.shape, a.dtype) for a in arrays) for arrays in (entry.inputs, entry.outputs)
     )
@@ -136,14 +144,13 @@ def artifact(library: Path, manifest: Manifest, entry: KernelEntry) -> Artifact:
     )
 
 
-def again(entry: KernelEntry, code: Artifact, runner: Runner, request: RunRequest) -> dict[str, Any]:
+def compared(entry: KernelEntry, measured: Measurement | Failure) -> dict[str, Any]:
     """One kernel's stored time, its time now, and whether its outputs are the verified ones."""
     from perfdojo_sdk.hookspecs.types import Failure
     from perfdojo_sdk.library.forge import Forge
 
     stored = entry.timing.final
     result: dict[str, Any] = {"name": entry.name, "stored_s": stored.median_s if stored else None}
-    measured = runner.run(code, request)
     if isinstance(measured, Failure):
         failure = f"{measured.reason}: {measured.detail}".rstrip(": ")
         return {**result, "now_s": None, "ratio": None, "same_outputs": False, "failure": failure}

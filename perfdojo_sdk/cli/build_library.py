@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -45,9 +46,12 @@ def command(
     ] = None,
     threads: Annotated[int | None, typer.Option(min=1, max=1024, help="Default: all cores.")] = None,
     allow: Annotated[Allow, typer.Option(help="The most that moves may change.")] = Allow.law,
-    strict_plugins: Annotated[
-        bool, typer.Option("--strict-plugins", help="Any broken plugin is fatal.")
-    ] = False,
+    search: Annotated[
+        str, typer.Option("--pass", help="Who plays: heuristic, greedy, naive, or a plugin's own strategy.")
+    ] = "heuristic",
+    evaluations: Annotated[
+        int, typer.Option(min=1, help="Most programs of a search to compile and time, for each kernel.")
+    ] = 100,
     as_json: Json = False,
 ) -> None:
     """Build a library: play, compile, verify and measure each kernel, then package them.
@@ -61,15 +65,17 @@ def command(
     from perfdojo_sdk.library.forge import Settings
     from perfdojo_sdk.plugins import load_plugins
 
-    plugins = load_plugins(strict=strict_plugins)
+    plugins = load_plugins(targets=[target])
     for problem in plugins.problems:
         progress(f"plugin {problem.plugin} is left out ({problem.stage}): {problem.cause}")
     found = plugins.require(target)
     if kernels is None:
-        selected = default_selection(plugins.operators, found.dialect)
+        selected = default_selection(plugins.operators_for(found), found.dialect)
     else:
-        selected = select(kernels, plugins.operators, found.dialect)
-    settings = Settings(most=allow.kind) if threads is None else Settings(threads=threads, most=allow.kind)
+        selected = select(kernels, plugins.operators_for(found), found.dialect)
+    settings = Settings(most=allow.kind, search=search, evaluations=evaluations)
+    if threads is not None:
+        settings = replace(settings, threads=threads)
     progress(f"building {len(selected)} kernels for {found.name} with {settings.threads} threads")
     result = build_library(plugins, found, selected, output, settings, observer())
     if result.manifest is None:

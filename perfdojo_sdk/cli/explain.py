@@ -10,7 +10,7 @@ import typer
 from perfdojo_sdk.cli import codes
 from perfdojo_sdk.cli.console import Json, emit
 from perfdojo_sdk.cli.movetext import parse_move
-from perfdojo_sdk.cli.sources import SourceArgument, TargetOption, open_game, rules_for
+from perfdojo_sdk.cli.sources import SourceArgument, TargetOption, open_game, plugins_for, rules_for
 from perfdojo_sdk.core.errors import MoveError, closest
 from perfdojo_sdk.core.transformation import Rejection, Rules, Step
 
@@ -26,15 +26,12 @@ def command(
     as_json: Json = False,
 ) -> None:
     """Say why a move is or is not legal in a game; or, given a code such as PD-T121, what it means."""
-    from perfdojo_sdk.plugins import load_plugins
-
-    plugins = load_plugins()
     if not move:
         if not _CODE.fullmatch(source):
             raise typer.BadParameter("give a source and a move, or an error code")
-        _explain_code(source.upper(), rules_for(plugins, target), as_json)
+        _explain_code(source.upper(), target, as_json)
         return
-    game = open_game(plugins, source, target)
+    game = open_game(plugins_for(source, target), source, target)
     result = game.rules.attempt(game.program, parse_move(move, game.rules))
     if isinstance(result, Rejection):
         error = result.error()
@@ -73,8 +70,9 @@ def _changed(step: Step) -> list[str]:
     return [line for line in unified_diff(before, after, lineterm="", n=1) if line[:3] not in ("---", "+++")]
 
 
-def _explain_code(code: str, rules: Rules, as_json: bool) -> None:
-    entry = codes.entries().get(code) or _requirement(code, rules)
+def _explain_code(code: str, target: str, as_json: bool) -> None:
+    """The page of a code; plugins are asked only for a code that is not the SDK's."""
+    entry = codes.entries().get(code) or _requirement(code, rules_for(plugins_for("", target), target))
     if entry is None:
         raise MoveError("PD-C003", f"unknown error code {code}", hint=closest(code, list(codes.entries())))
     lines = [f"{code}: {entry['title']}", "", entry["means"], "", f"try: {entry['try']}"]

@@ -8,7 +8,7 @@ import typer
 
 from perfdojo_sdk.cli.console import Json, emit
 from perfdojo_sdk.cli.movetext import parse_move
-from perfdojo_sdk.cli.sources import OutputOption, SavedGameArgument
+from perfdojo_sdk.cli.sources import OutputOption, SavedGameArgument, plugins_for
 from perfdojo_sdk.cli.undo import NumberArgument, changed
 
 
@@ -26,9 +26,8 @@ def command(
     Moves that no longer apply are named with the reason. With --output the game is saved.
     """
     from perfdojo_sdk.game import Game
-    from perfdojo_sdk.plugins import load_plugins
 
-    game = Game.load(load_plugins(), source)
+    game = Game.load(plugins_for(str(source), ""), source)
     game, dropped = game.insert(number, parse_move(move, game.rules))
     if output:
         game.save(output)

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
+
+import typer
 
 from perfdojo_sdk.cli.console import Json, emit, table
 
 
-def command(as_json: Json = False) -> None:
+def command(
+    target: Annotated[
+        str, typer.Option(help="List those of this target's plugin too.", show_default=False)
+    ] = "",
+    as_json: Json = False,
+) -> None:
     """List the kernels: how to ask for each, its default sizes, and what it computes.
 
     Sizes go in brackets, by position or by name: matmul[768,1024,1024], softmax[rows=8,cols=16].
@@ -16,7 +24,8 @@ def command(as_json: Json = False) -> None:
     from perfdojo_sdk.kernels.selection import usage
     from perfdojo_sdk.plugins import load_plugins
 
-    operators = load_plugins().operators
+    plugins = load_plugins(targets=[target] if target else ())
+    operators = plugins.operators_for(plugins.target(target)) if target else plugins.operators
     data = [
         {
             "name": o.name,

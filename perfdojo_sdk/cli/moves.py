@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from perfdojo_sdk.cli.console import Json, emit, table
-from perfdojo_sdk.cli.sources import SourceArgument, TargetOption, open_game
+from perfdojo_sdk.cli.sources import SourceArgument, TargetOption, open_game, plugins_for
 from perfdojo_sdk.core.transformation import Rejection, Step
 
 
@@ -21,9 +21,7 @@ def command(
     as_json: Json = False,
 ) -> None:
     """List the legal moves with their kinds."""
-    from perfdojo_sdk.plugins import load_plugins
-
-    game = open_game(load_plugins(), source, target)
+    game = open_game(plugins_for(source, target), source, target)
     if only:
         game.rules.transformation(only)
     moves = (m for m in game.candidates() if not only or m.transformation == only)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfdojo_sdk.cli.console import Json, emit
-from perfdojo_sdk.cli.sources import OutputOption, SavedGameArgument
+from perfdojo_sdk.cli.sources import OutputOption, SavedGameArgument, plugins_for
 
 
 def command(source: SavedGameArgument, output: OutputOption = None, as_json: Json = False) -> None:
@@ -12,9 +12,8 @@ def command(source: SavedGameArgument, output: OutputOption = None, as_json: Jso
     The game is then exactly what it was. A game remembers every undo until another move is played.
     """
     from perfdojo_sdk.game import Game
-    from perfdojo_sdk.plugins import load_plugins
 
-    game = Game.load(load_plugins(), source).redo()
+    game = Game.load(plugins_for(str(source), ""), source).redo()
     if output:
         game.save(output)
     emit(game.program.text, {**game.as_json(), "program": game.program.text}, as_json)

@@ -9,7 +9,7 @@ import typer
 
 from perfdojo_sdk.cli.bench import circumstances, time_game
 from perfdojo_sdk.cli.console import Json, emit, progress, seconds, table
-from perfdojo_sdk.cli.sources import SavedGameArgument
+from perfdojo_sdk.cli.sources import SavedGameArgument, plugins_for
 from perfdojo_sdk.core.errors import DojoError
 
 if TYPE_CHECKING:
@@ -35,9 +35,8 @@ def command(
     what does not compile or run has its reason instead of a time.
     """
     from perfdojo_sdk.game import Game
-    from perfdojo_sdk.plugins import load_plugins
 
-    plugins = load_plugins()
+    plugins = plugins_for(str(source), "")
     game = Game.load(plugins, source)
     timings = time_each(plugins, game, threads) if timed else ()
     steps = game.trace.steps

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfdojo_sdk.cli.console import Json, emit
-from perfdojo_sdk.cli.sources import SourceArgument, TargetOption, open_game
+from perfdojo_sdk.cli.sources import SourceArgument, TargetOption, open_game, plugins_for
 from perfdojo_sdk.core.transformation import line_numbers
 
 if TYPE_CHECKING:
@@ -59,12 +59,10 @@ def command(
     As text, as mathematics (what its tree computes), as a graph of the flow of data, or as the code
     that its target compiles (plain C for a target that brings no code generator).
     """
-    from perfdojo_sdk.plugins import load_plugins
-
     form = form or FORMATS[face][0]
     if form not in FORMATS[face]:
         raise typer.BadParameter(f"--as {face} has the formats {', '.join(FORMATS[face])}, not {form}")
-    plugins = load_plugins()
+    plugins = plugins_for(source, target)
     game = open_game(plugins, source, target)
     text = _printed(plugins, game, form, ids)
     data = {

@@ -33,6 +33,16 @@ SavedGameArgument = Annotated[Path, typer.Argument(metavar="GAME", help="A saved
 OutputOption = Annotated[Path | None, typer.Option("--output", "-o", help="Save the game in this file.")]
 
 
+def plugins_for(source: str, target: str) -> Plugins:
+    """The plugins that playing ``source`` needs; without a target, any of them may bring the best one."""
+    from perfdojo_sdk.game import read_saved
+    from perfdojo_sdk.plugins import load_plugins
+
+    if is_saved_game(source):
+        target = read_saved(Path(source)).target
+    return load_plugins(targets=[target] if target else None)
+
+
 def is_saved_game(source: str) -> bool:
     return source.endswith(".json")
 
@@ -54,7 +64,7 @@ def one_kernel(plugins: Plugins, source: str, target: Target) -> Kernel:
     """The one kernel that ``source`` names."""
     from perfdojo_sdk.kernels.selection import SelectionError, select
 
-    kernels = select(source, plugins.operators, target.dialect)
+    kernels = select(source, plugins.operators_for(target), target.dialect)
     if len(kernels) > 1:
         sizes = [f"{k.operator}[{','.join(str(size) for _, size in k.sizes)}]" for k in kernels]
         raise SelectionError(

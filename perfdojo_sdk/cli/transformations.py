@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from perfdojo_sdk.cli.console import Json, emit, table
-from perfdojo_sdk.cli.sources import TargetOption, rules_for
+from perfdojo_sdk.cli.sources import TargetOption, plugins_for, rules_for
 from perfdojo_sdk.core.transformation import Transformation
 
 
@@ -18,9 +18,7 @@ def command(
     as_json: Json = False,
 ) -> None:
     """List the transformations, or describe one: what it does, on what, and why it may refuse."""
-    from perfdojo_sdk.plugins import load_plugins
-
-    rules = rules_for(load_plugins(), target)
+    rules = rules_for(plugins_for("", target), target)
     if name:
         found = rules.transformation(name)
         emit(page(found), describe(found), as_json)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfdojo_sdk.cli.console import Json, emit, progress
-from perfdojo_sdk.cli.sources import OutputOption, SavedGameArgument
+from perfdojo_sdk.cli.sources import OutputOption, SavedGameArgument, plugins_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,9 +27,8 @@ def command(
     puts everything back.
     """
     from perfdojo_sdk.game import Game
-    from perfdojo_sdk.plugins import load_plugins
 
-    game, dropped = Game.load(load_plugins(), source).undo(number)
+    game, dropped = Game.load(plugins_for(str(source), ""), source).undo(number)
     if output:
         game.save(output)
     emit(game.program.text, changed(game, dropped), as_json)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfdojo_sdk.cli.console import Json, emit, progress
-from perfdojo_sdk.cli.sources import SourceArgument, TargetOption, compile_game, open_game
+from perfdojo_sdk.cli.sources import SourceArgument, TargetOption, compile_game, open_game, plugins_for
 from perfdojo_sdk.core.errors import VerificationError
 
 if TYPE_CHECKING:
@@ -28,9 +28,7 @@ def command(
     The numeric leg compiles and runs the kernel, so the target must be one that can run here. The
     exit code is 4 when a leg fails.
     """
-    from perfdojo_sdk.plugins import load_plugins
-
-    plugins = load_plugins()
+    plugins = plugins_for(source, target)
     game = open_game(plugins, source, target)
     plugins.require(game.target.name)
     result = three_legs(plugins, game, threads, seed)

@@ -4,7 +4,7 @@ Nothing in this module is ever changed in place. An edit rebuilds the nodes from
 up to the root and shares the rest, so hundreds of candidate programs cost little more than one.
 
 Iterators are named by *level*: ``{0}`` is the outermost scope around a statement, ``{1}`` the
-next. A node therefore reads the same wherever it is printed, and caches its lines.
+next. A node therefore reads the same wherever it is printed, and caches its text.
 
 Ids (``s3``, ``c1``) name places for moves. They take no part in equality or in the text.
 """
@@ -68,12 +68,18 @@ class Statement:
         return f"{self.target.text} {sign} {self.value.text}{condition}"
 
     @lazy
-    def lines(self) -> tuple[str, ...]:
-        return (self.text,)
+    def below(self) -> str:
+        """The text one bar deeper, as it stands in a scope of several children."""
+        return f"| {self.text}"
 
     @lazy
     def leaves(self) -> tuple[Leaf, ...]:
         return (Leaf(self, ()),)
+
+    @lazy
+    def arrays(self) -> frozenset[str]:
+        """Every array that the statement reads or writes."""
+        return frozenset([self.target.array, *[read.array for read in self.reads]])
 
     @lazy
     def touches(self) -> Touches:
@@ -120,12 +126,21 @@ class Scope:
         return f"{self.size}:{self.suffix}" if self.suffix else str(self.size)
 
     @lazy
-    def lines(self) -> tuple[str, ...]:
-        """Printed lines; a chain of single children shares its first line."""
+    def text(self) -> str:
+        """The lines of the scope; a chain of single children shares its first line."""
         if len(self.body) == 1:
-            inner = self.body[0].lines
-            return (f"{self.head} {inner[0]}", *inner[1:])
-        return (self.head, *["| " + line for child in self.body for line in child.lines])
+            return f"{self.head} {self.body[0].text}"
+        return "\n".join([self.head, *[child.below for child in self.body]])
+
+    @lazy
+    def below(self) -> str:
+        """The text one bar deeper, as it stands in a scope of several children."""
+        return "| " + self.text.replace("\n", "\n| ")
+
+    @lazy
+    def arrays(self) -> frozenset[str]:
+        """Every array that a statement inside reads or writes."""
+        return frozenset().union(*[child.arrays for child in self.body])
 
     @lazy
     def touches(self) -> Touches:
@@ -229,6 +244,44 @@ class Occurrence(NamedTuple):
     """Sizes of all scopes around the statement, outermost first."""
 
 
+class Occurrences(Mapping[str, tuple[Occurrence, ...]]):
+    """Buffer name -> all its accesses, looked for when somebody asks: most moves ask about a few."""
+
+    def __init__(self, buffers: tuple[Buffer, ...], body: tuple[Node, ...]) -> None:
+        self.arrays = {b.name: frozenset(b.arrays) for b in buffers}
+        self.body = body
+        self.found: dict[str, tuple[Occurrence, ...]] = {}
+
+    def __getitem__(self, name: str) -> tuple[Occurrence, ...]:
+        found = self.found.get(name)
+        if found is None:
+            found = self.found[name] = tuple(_occurrences(self.body, self.arrays[name], (), ()))
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.arrays)
+
+    def __len__(self) -> int:
+        return len(self.arrays)
+
+
+def _occurrences(
+    nodes: tuple[Node, ...], arrays: frozenset[str], path: Path, sizes: tuple[int, ...]
+) -> Iterator[Occurrence]:
+    for k, node in enumerate(nodes):
+        if arrays.isdisjoint(node.arrays):
+            continue
+        here = (*path, k)
+        if isinstance(node, Scope):
+            yield from _occurrences(node.body, arrays, here, (*sizes, node.size))
+            continue
+        for read in node.reads:
+            if read.array in arrays:
+                yield Occurrence(read, node, False, here, sizes)
+        if node.target.array in arrays:
+            yield Occurrence(node.target, node, True, here, sizes)
+
+
 @frozen
 class Program:
     """A kernel: its interface, its storage and its tree."""
@@ -256,7 +309,7 @@ class Program:
 
     @lazy
     def tree_lines(self) -> str:
-        return "\n".join([line for node in self.body for line in node.lines]) + "\n"
+        return "\n".join([node.text for node in self.body]) + "\n"
 
     def __str__(self) -> str:
         return self.text
@@ -284,25 +337,7 @@ class Program:
     @lazy
     def occurrences(self) -> Mapping[str, tuple[Occurrence, ...]]:
         """Buffer name -> all its accesses, in program order (reads of a statement first)."""
-        found: dict[str, list[Occurrence]] = {b.name: [] for b in self.buffers}
-        buffer_of = self.buffer_of
-
-        def visit(nodes: tuple[Node, ...], path: Path, sizes: tuple[int, ...]) -> None:
-            for k, node in enumerate(nodes):
-                here = (*path, k)
-                if isinstance(node, Scope):
-                    visit(node.body, here, (*sizes, node.size))
-                    continue
-                for read in node.reads:
-                    found[buffer_of[read.array].name].append(
-                        Occurrence(read, node, False, here, sizes)
-                    )
-                found[buffer_of[node.target.array].name].append(
-                    Occurrence(node.target, node, True, here, sizes)
-                )
-
-        visit(self.body, (), ())
-        return {name: tuple(occurrences) for name, occurrences in found.items()}
+        return Occurrences(self.buffers, self.body)
 
     # -- places ----------------------------------------------------------------------------
 
@@ -310,6 +345,11 @@ class Program:
     def paths(self) -> Mapping[str, Path]:
         """Id -> path (child numbers from the root)."""
         return {node.id: path for path, node in self.walk()}
+
+    @lazy
+    def identities(self) -> frozenset[int]:
+        """``id()`` of every node: what an edit shares with this program is known by it."""
+        return frozenset([id(node) for _, node in self.walk()])
 
     def walk(self) -> Iterator[tuple[Path, Node]]:
         """Every node with its path, parents before children, in program order."""

@@ -45,6 +45,7 @@ class Move:
     place: str
     parameters: tuple[tuple[str, int | str], ...] = ()
     version: int = 1
+    """Of the transformation; what is played gets the version that played it."""
 
     @staticmethod
     def of(transformation: str, place: str, version: int = 1, **parameters: int | str) -> Move:
@@ -231,12 +232,12 @@ def line_numbers(program: Program) -> Mapping[str, int]:
             at = line if len(node.body) == 1 else line + 1
             for child in node.body:
                 visit(child, at)
-                at += len(child.lines)
+                at += child.text.count("\n") + 1
 
     line = 3 + len(program.buffers)
     for node in program.body:
         visit(node, line)
-        line += len(node.lines)
+        line += node.text.count("\n") + 1
     return numbers
 
 
@@ -344,6 +345,13 @@ class Transformation(ABC):
         """
         return {}
 
+    def upgrade(self, move: Move) -> Move | None:
+        """The move of this version that does what ``move``, of an older version, did.
+
+        None: there is none. Override it whenever :attr:`version` grows, so that old games replay.
+        """
+        return None
+
     def site(self, program: Program, move: Move, dialect: Dialect) -> Site:
         """Look the place up; :class:`MoveError` when there is no such place or parameter."""
         if [(name, type(value)) for name, value in move.parameters] != self.signature:
@@ -413,6 +421,12 @@ class Step:
     move: Move
     legal: Legal
     after: Program
+    package: str = ""
+    """Python package that brings the transformation; empty: the SDK."""
+
+    def as_json(self) -> dict[str, object]:
+        move = self.move.as_json()
+        return {**move, "package": self.package} if self.package else move
 
 
 @dataclass(frozen=True)
@@ -422,6 +436,8 @@ class Rules:
     dialect: Dialect
     transformations: Mapping[str, Transformation]
     vetoes: tuple[LegalityCheck, ...] = ()
+    packages: Mapping[str, str] = field(default_factory=dict)
+    """Transformation -> Python package that brings it; the SDK's own are absent."""
 
     def transformation(self, name: str) -> Transformation:
         found = self.transformations.get(name)
@@ -442,7 +458,9 @@ class Rules:
             reason = veto(program, move, after, self.dialect)
             if reason is not None:
                 return Rejection(_VETO, Refusal.of(reason=reason), program, move)
-        return Step(program, move, legal, after)
+        if move.version != transformation.version:
+            move = replace(move, version=transformation.version)
+        return Step(program, move, legal, after, self.packages.get(move.transformation, ""))
 
     def step(self, program: Program, move: Move) -> Step:
         """Like :meth:`attempt`; a rejection is raised as :class:`MoveError`."""
@@ -481,7 +499,7 @@ class Trace:
     root: Program
     steps: tuple[Step, ...] = ()
 
-    SCHEMA: ClassVar[int] = 1
+    SCHEMA: ClassVar[int] = 2
 
     @property
     def program(self) -> Program:
@@ -513,5 +531,5 @@ class Trace:
         return {
             "schema": self.SCHEMA,
             "root": self.root.text,
-            "moves": [m.as_json() for m in self.moves],
+            "moves": [s.as_json() for s in self.steps],
         }

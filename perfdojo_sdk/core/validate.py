@@ -6,7 +6,7 @@ move, so a transformation that leaves the language is caught even where no resul
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
 from typing import NamedTuple
 
 from perfdojo_sdk.core.dialect import Dialect
@@ -22,7 +22,7 @@ from perfdojo_sdk.core.expression import (
     Operation,
     Read,
 )
-from perfdojo_sdk.core.program import Buffer, Occurrence, Program, Scope, Statement
+from perfdojo_sdk.core.program import Buffer, Node, Occurrence, Program, Scope, Statement
 
 
 class Violation(NamedTuple):
@@ -43,8 +43,46 @@ def violations(program: Program, dialect: Dialect) -> Iterator[Violation]:
         yield from _bounds(buffer, occurrences)
         yield from _order(program, buffer, occurrences)
         yield from location_violations(program, buffer, dialect)
-    yield from _scopes(program, dialect)
-    yield from _values(program)
+    nodes = list(_nodes(program.body))
+    for node, above in nodes:
+        if isinstance(node, Scope):
+            yield from _scope(program, node, above, dialect)
+    for node, above in nodes:
+        if isinstance(node, Statement):
+            yield from _statement(program, node, above)
+
+
+def new_violations(before: Program, after: Program, dialect: Dialect) -> Iterator[Violation]:
+    """Rules that ``after`` breaks and ``before`` did not, found by looking at what differs.
+
+    Statements may be new or changed, with new plain scopes around them and new buffers; everything
+    else is the same objects in the same scopes.
+    """
+    kept = before.identities
+    changed = list(_nodes(after.body, kept))
+    used = frozenset[str]().union(*[node.arrays for node, _ in changed if isinstance(node, Statement)])
+    for buffer in after.buffers:
+        if not used.isdisjoint(buffer.arrays):
+            occurrences = after.occurrences[buffer.name]
+            yield from _bounds(buffer, [o for o in occurrences if id(o.statement) not in kept])
+            yield from _order(after, buffer, occurrences)
+            yield from location_violations(after, buffer, dialect)
+    for node, above in changed:
+        if isinstance(node, Scope):
+            yield from _scope(after, node, above, dialect)
+        else:
+            yield from _statement(after, node, above)
+
+
+def _nodes(
+    nodes: tuple[Node, ...], kept: Container[int] = (), above: tuple[Scope, ...] = ()
+) -> Iterator[tuple[Node, tuple[Scope, ...]]]:
+    """Every node with the scopes above it, outermost first, less the ``kept`` ones, known by identity."""
+    for node in nodes:
+        if id(node) not in kept:
+            yield node, above
+            if isinstance(node, Scope):
+                yield from _nodes(node.body, kept, (*above, node))
 
 
 def _interface(program: Program, dialect: Dialect) -> Iterator[Violation]:
@@ -64,7 +102,7 @@ def _interface(program: Program, dialect: Dialect) -> Iterator[Violation]:
             yield Violation("PD-P011", f"{name!r} of the interface must live in {where}", name=name)
 
 
-def _bounds(buffer: Buffer, occurrences: tuple[Occurrence, ...]) -> Iterator[Violation]:
+def _bounds(buffer: Buffer, occurrences: Sequence[Occurrence]) -> Iterator[Violation]:
     """Every subscript stays inside its dimension wherever the statement's guard holds."""
     for o in occurrences:
         for subscript, size in zip(o.access.subscripts, buffer.shape, strict=True):
@@ -193,35 +231,34 @@ def common_depth(paths: list[tuple[int, ...]]) -> int:
     return depth
 
 
-def _scopes(program: Program, dialect: Dialect) -> Iterator[Violation]:
-    for path, node in program.walk():
-        if not isinstance(node, Scope):
-            continue
-        above = program.ancestors(path)
-        if dialect.is_lockstep(node.suffix):
-            yield from _lockstep(program, node, path, dialect)
-        if (
-            dialect.is_parallel(node.suffix)
-            and not dialect.nested_parallel
-            and any(dialect.is_parallel(s.suffix) for s in above)
-        ):
-            yield Violation("PD-P015", f"{node.head} stands inside another parallel scope", node.id)
-        suffix = dialect.suffixes.get(node.suffix)
-        if suffix and suffix.unrolled:
-            copies = node.size
-            for scope in above:
-                outer = dialect.suffixes.get(scope.suffix)
-                copies *= scope.size if outer and outer.unrolled else 1
-            if copies > dialect.max_unroll:
-                yield Violation(
-                    "PD-P015",
-                    f"unrolling makes {copies} copies, the target allows {dialect.max_unroll}",
-                    node.id,
-                )
+def _scope(
+    program: Program, scope: Scope, above: tuple[Scope, ...], dialect: Dialect
+) -> Iterator[Violation]:
+    if not scope.suffix:
+        return
+    if dialect.is_lockstep(scope.suffix):
+        yield from _lockstep(program, scope, len(above), dialect)
+    if (
+        dialect.is_parallel(scope.suffix)
+        and not dialect.nested_parallel
+        and any(dialect.is_parallel(s.suffix) for s in above)
+    ):
+        yield Violation("PD-P015", f"{scope.head} stands inside another parallel scope", scope.id)
+    suffix = dialect.suffixes.get(scope.suffix)
+    if suffix and suffix.unrolled:
+        copies = scope.size
+        for outer in above:
+            around = dialect.suffixes.get(outer.suffix)
+            copies *= outer.size if around and around.unrolled else 1
+        if copies > dialect.max_unroll:
+            yield Violation(
+                "PD-P015",
+                f"unrolling makes {copies} copies, the target allows {dialect.max_unroll}",
+                scope.id,
+            )
 
 
-def _lockstep(program: Program, scope: Scope, path: tuple[int, ...], dialect: Dialect) -> Iterator[Violation]:
-    level = len(path) - 1
+def _lockstep(program: Program, scope: Scope, level: int, dialect: Dialect) -> Iterator[Violation]:
     statement = scope.body[0]
     if len(scope.body) != 1 or not isinstance(statement, Statement):
         yield Violation("PD-P015", f"{scope.head} must hold exactly one statement", scope.id)
@@ -258,26 +295,24 @@ def lane_stride(buffer: Buffer, subscripts: tuple[Index, ...], level: int) -> in
 # -- values ----------------------------------------------------------------------------------------
 
 
-def _values(program: Program) -> Iterator[Violation]:
+def _statement(program: Program, statement: Statement, above: tuple[Scope, ...]) -> Iterator[Violation]:
     """Dtypes meet in casts only, and nothing negative is divided in a subscript."""
-    for path, node in program.walk():
-        if not isinstance(node, Statement):
-            continue
-        sizes = tuple([scope.size for scope in program.ancestors(path)])
-        forms = [*node.guard, *node.target.subscripts]
-        forms += [form for access in node.reads for form in access.subscripts]
-        forms += [value.index for value in index_values(node.value)]
-        for form in forms:
-            if form.quotients and (bad := _negative_dividend(form, sizes)) is not None:
-                what = f"{bad.text} may be negative and is divided"
-                yield Violation("PD-P016", what, node.id, hint="add a multiple of the divisor")
-        if node.value.dtype != node.dtype or program.buffer_of[node.target.array].dtype != node.dtype:
-            what = f"{node.target.array} is {node.dtype}, the value is {node.value.dtype}"
-            yield Violation("PD-P010", what, node.id, hint="write the conversion")
-        if node.accumulate and node.dtype not in OPERATIONS[node.accumulate].dtypes:
-            yield Violation("PD-P010", f"{node.dtype} does not accumulate by {node.accumulate}", node.id)
-        for what in _ill_typed(program, node.value):
-            yield Violation("PD-P010", what, node.id, hint="write the conversion")
+    sizes = tuple([scope.size for scope in above])
+    forms = [*statement.guard, *statement.target.subscripts]
+    forms += [form for access in statement.reads for form in access.subscripts]
+    forms += [value.index for value in index_values(statement.value)]
+    for form in forms:
+        if form.quotients and (bad := _negative_dividend(form, sizes)) is not None:
+            what = f"{bad.text} may be negative and is divided"
+            yield Violation("PD-P016", what, statement.id, hint="add a multiple of the divisor")
+    dtype, accumulate, target = statement.dtype, statement.accumulate, statement.target.array
+    if statement.value.dtype != dtype or program.buffer_of[target].dtype != dtype:
+        what = f"{target} is {dtype}, the value is {statement.value.dtype}"
+        yield Violation("PD-P010", what, statement.id, hint="write the conversion")
+    if accumulate and dtype not in OPERATIONS[accumulate].dtypes:
+        yield Violation("PD-P010", f"{dtype} does not accumulate by {accumulate}", statement.id)
+    for what in _ill_typed(program, statement.value):
+        yield Violation("PD-P010", what, statement.id, hint="write the conversion")
 
 
 def _negative_dividend(form: Index, sizes: tuple[int, ...]) -> Index | None:

@@ -1,15 +1,15 @@
 """Every hook that a plugin may implement, each with one sentence. Implement what you need.
 
-A plugin is a module (or any object) with functions of these names, marked by :data:`hookimpl`,
-and a line ``PERFDOJO_API = (0, 1)``; an entry point of the group ``perfdojo_sdk.plugins`` names
-it. Hooks register objects once and are asked for one target at a time; a plugin answers None,
-or nothing, for targets that it does not know. Arguments that an implementation does not need
-may be left out of its signature.
+A plugin is a module (or any object) with functions of these names, marked by :data:`hookimpl`, and a line
+``PERFDOJO_API = (0, 2)``; an entry point of the group ``perfdojo_sdk.plugins`` names it. Hooks register
+objects once and are asked for one target at a time; a plugin answers None, or nothing, for targets that it
+does not know. An implementation may leave out arguments that it does not need.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pluggy
@@ -17,19 +17,23 @@ import pluggy
 if TYPE_CHECKING:
     from perfdojo_sdk.core.program import Program
     from perfdojo_sdk.core.transformation import LegalityCheck, Transformation
+    from perfdojo_sdk.hookspecs.search import SearchStrategy
+    from perfdojo_sdk.hookspecs.services import Experiment, Observer, Packager, Probe, TimeBreakdown
     from perfdojo_sdk.hookspecs.types import (
+        Artifact,
         Bound,
         CodeGenerator,
         HeuristicPass,
         MachineFigures,
+        Measurement,
         Operator,
         Runner,
+        RunRequest,
         Target,
-        Unavailable,
     )
 
-#: (major, minor) of this contract. While major is 0, plugin and SDK must agree on both.
-API_VERSION = (0, 1)
+#: (major, minor) of this contract; docs/plugins.md says which plugins go with which SDK.
+API_VERSION = (0, 2)
 
 PROJECT = "perfdojo"
 hookspec = pluggy.HookspecMarker(PROJECT)
@@ -56,6 +60,26 @@ def perfdojo_legality_checks(target: Target) -> Iterable[LegalityCheck]:  # type
 @hookspec
 def perfdojo_operators() -> Iterable[Operator]:  # type: ignore[empty-body]
     """Kernels by name: builders from sizes to the text of an initial program."""
+
+
+@hookspec
+def perfdojo_search_strategies() -> Iterable[SearchStrategy]:  # type: ignore[empty-body]
+    """Players of the game, for any target; names start with ``PREFIX/``."""
+
+
+@hookspec
+def perfdojo_observers(target: Target) -> Iterable[Observer]:  # type: ignore[empty-body]
+    """Who adds figures (cycles, energy ...) to each timed run on ``target``."""
+
+
+@hookspec
+def perfdojo_doctor_probes(target: Target) -> Iterable[Probe]:  # type: ignore[empty-body]
+    """What ``target`` needs of this machine: what is there, what is missing, and what mends it."""
+
+
+@hookspec
+def perfdojo_experiments() -> Iterable[Experiment]:  # type: ignore[empty-body]
+    """Named experiments that ``perfdojo-sdk reproduce`` lists and runs."""
 
 
 # -- first result: the plugin that brings the target is asked first, then the others ----------------
@@ -94,5 +118,25 @@ def perfdojo_roofline_bound(
 
 
 @hookspec(firstresult=True)
-def perfdojo_unavailable(target: Target) -> Unavailable | None:
-    """Why ``target`` cannot run on this machine and what would mend it; None when it can."""
+def perfdojo_packager(target: Target) -> Packager | None:
+    """What puts kernels for ``target`` into a library; by default one shared object and a C header."""
+
+
+@hookspec(firstresult=True)
+def perfdojo_time_breakdown(
+    program: Program, target: Target, artifact: Artifact, request: RunRequest
+) -> TimeBreakdown | None:
+    """Where the time of ``program``, compiled as ``artifact`` and run as requested, goes."""
+
+
+# -- events: everybody is told, nobody answers -------------------------------------------------------
+
+
+@hookspec
+def perfdojo_measurement_recorded(target: Target, kernel: str, measurement: Measurement) -> None:
+    """A kernel was measured for a library, or measured again."""
+
+
+@hookspec
+def perfdojo_library_built(target: Target, directory: Path) -> None:
+    """A library for ``target`` is complete in ``directory``."""

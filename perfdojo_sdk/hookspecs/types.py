@@ -211,6 +211,7 @@ class KernelSource:
     outputs: tuple[ArraySpec, ...]
     code: str
     language: str = "c"
+    """Also the suffix of the file: ``c``, ``cu``, ``s``."""
     support: Mapping[str, str] = field(default_factory=dict)
     """File name -> text that ``code`` includes; the same for all kernels of a target."""
 

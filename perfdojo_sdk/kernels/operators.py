@@ -8,12 +8,8 @@ paper's Table 3.
 
 from __future__ import annotations
 
-from perfdojo_sdk.hookspecs import API_VERSION, hookimpl
-from perfdojo_sdk.hookspecs.types import Operator
 from perfdojo_sdk.kernels.contractions import CONTRACTIONS
 from perfdojo_sdk.kernels.templates import operator
-
-PERFDOJO_API = API_VERSION
 
 #: Added to a variance or mean square before its square root.
 EPSILON = "1e-05"
@@ -209,8 +205,3 @@ OPERATORS = (
     REDUCEMEAN,
     *CONTRACTIONS,
 )
-
-
-@hookimpl
-def perfdojo_operators() -> tuple[Operator, ...]:
-    return OPERATORS

@@ -105,6 +105,7 @@ def build_library(
         if ready:
             observer.packaging(len(ready))
             manifest = package(forge, ready, directory)
+            plugins.library_built(target, directory)
         return BuildResult(directory, manifest, tuple(results))
 
 
@@ -119,6 +120,8 @@ def _one(forge: Forge, records: Records, kernel: Kernel, observer: Observer) -> 
         except Rejected as reason:
             return KernelResult(kernel, None, str(reason))
         records.add(key, found.record)
+        if found.measured:
+            forge.plugins.measurement_recorded(forge.target, kernel.name, found.measured)
     return KernelResult(kernel, found)
 
 

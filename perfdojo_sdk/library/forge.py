@@ -1,20 +1,22 @@
 """One kernel from its initial program to a verified, measured record, or to a reason why not.
 
-The target's expert pass plays; whatever it plays must pass the three legs of verification on the
-compiled code. When it does not, or is slower, the initial program takes its place and the record
-says so: a library never stays empty because a pass went wrong.
+A search strategy plays, by default the target's expert; whatever it plays must pass the three legs of
+verification on the compiled code. When it does not, or is slower, the initial program takes its place
+and the record says so: a library never stays empty because a player went wrong.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Kind, Trace
+from perfdojo_sdk.hookspecs.search import Evaluation, SearchTask
 from perfdojo_sdk.hookspecs.types import (
     Artifact,
     Bound,
@@ -30,6 +32,7 @@ from perfdojo_sdk.library import verification
 from perfdojo_sdk.library.arrays import available_cores
 from perfdojo_sdk.library.manifest import LibraryError
 from perfdojo_sdk.plugins import Plugins
+from perfdojo_sdk.search.strategies import HEURISTIC, PlayerFailed, play_out
 from perfdojo_sdk.store.records import (
     Figure,
     KernelRecord,
@@ -43,6 +46,8 @@ from perfdojo_sdk.store.traces import SavedTrace
 
 #: A time below this fraction of a calibrated bound is not believed.
 SUSPECT = 0.85
+#: So many of the fastest games of a search are timed a second time.
+FINALISTS = 4
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,10 @@ class Settings:
     """Time for one run in the child process, set-up included."""
     most: Kind = Kind.DECLARED_LAW
     """What moves may change."""
+    search: str = HEURISTIC
+    """The strategy that plays."""
+    evaluations: int = 100
+    """Most games of the strategy that are compiled and timed."""
 
     def as_figures(self) -> dict[str, Figure]:
         return {
@@ -68,6 +77,8 @@ class Settings:
             "budget_s": self.budget_s,
             "timeout_s": self.timeout_s,
             "most": self.most.label,
+            "search": self.search,
+            "evaluations": self.evaluations,
         }
 
 
@@ -90,6 +101,8 @@ class Found:
     record: KernelRecord
     reused: bool = False
     """Taken from the records, not built now."""
+    measured: Measurement | None = field(default=None, repr=False)
+    """What was measured now, without the outputs; None when it is taken from the records."""
 
 
 @dataclass(frozen=True)
@@ -100,11 +113,21 @@ class _Attempt:
     source: KernelSource | None = None
     artifact: Artifact | None = None
     measured: Measurement | None = None
-    failure: str = ""
+    reason: Failure | None = None
+
+    @property
+    def failure(self) -> str:
+        return _words(self.reason) if self.reason else ""
 
     @property
     def label(self) -> str:
-        return "what the pass found" if self.trace.steps else "the initial program"
+        return "what the search found" if self.trace.steps else "the initial program"
+
+    @property
+    def evaluation(self) -> Evaluation:
+        """What the player is told."""
+        seconds = self.measured.median if self.measured else None
+        return Evaluation(self.trace, seconds, None if self.measured else self.reason)
 
 
 def _slower(final: _Attempt, initial: _Attempt) -> bool:
@@ -135,11 +158,12 @@ class Forge:
         self.target, self.settings, self.plugins = target, settings, plugins
         self.rules = plugins.rules(target)
         self.generator = plugins.code_generator(target)
-        self.runner = plugins.runner(target)
+        self.runner = plugins.observed_runner(target)
+        self.strategy = plugins.search_strategy(settings.search)
         self.expert = plugins.heuristic_pass(target)
         self.accuracy = plugins.math_accuracy(target)
         self.figures = figures or plugins.machine_figures(target)
-        self.fingerprints = plugins.fingerprints()
+        self.fingerprints = plugins.fingerprints(target)
         self.device = self.runner.device()
         self.toolchain = self._probe_toolchain()
 
@@ -182,16 +206,14 @@ class Forge:
     def build(self, kernel: Kernel, watch: Watch) -> Found:
         """Find, measure and verify; :class:`Rejected` when not even the initial program passes.
 
-        What the expert found and the initial program are timed; the fastest that passes
+        What the search found and the initial program are timed; the fastest that passes
         verification is kept.
         """
         notes: list[str] = []
-        watch.stage(kernel, "searching")
-        traces = self._play(kernel, notes)
         initial = self._attempt(kernel, Trace(kernel.program), watch)
-        order = self._ranked([self._attempt(kernel, trace, watch) for trace in traces], kernel, watch)
+        order = self._ranked(self._search(kernel, initial, notes, watch), kernel, watch)
         if order and _slower(order[0], initial):
-            notes.append("the initial program is kept: what the pass found is slower")
+            notes.append("the initial program is kept: what the search found is slower")
             order.insert(0, initial)
         else:
             order.append(initial)
@@ -204,25 +226,55 @@ class Forge:
                 notes.append(f"{attempt.label} is left out: {reason}")
         raise Rejected("; ".join(dict.fromkeys(reasons)))
 
-    def _play(self, kernel: Kernel, notes: list[str]) -> list[Trace]:
-        """The games that the expert proposes and the settings allow; a note for each other one."""
-        if self.expert is None:
+    def _search(self, kernel: Kernel, initial: _Attempt, notes: list[str], watch: Watch) -> list[_Attempt]:
+        """Let the strategy play, and keep the fastest few of its games."""
+        if self.strategy.name == HEURISTIC and self.expert is None:
             notes.append(f"the initial program is kept: no pass for target {self.target.name}")
             return []
+        watch.stage(kernel, "searching")
+        kept: list[_Attempt] = []
+
+        def evaluate(traces: Sequence[Trace]) -> list[Evaluation]:
+            results = []
+            for trace in traces:
+                refused = self._refused(kernel, trace, notes)
+                if refused:
+                    results.append(Evaluation(trace, None, refused))
+                    continue
+                attempt = self._attempt(kernel, trace, watch) if trace.steps else initial
+                results.append(attempt.evaluation)
+                if trace.steps:
+                    kept[:] = sorted([*kept, attempt], key=_median)[:FINALISTS]
+            return results
+
         try:
-            traces = tuple(self.expert(kernel.program, self.rules, self.target.on(self.figures)))
-        except Exception as error:  # a plugin's code: whatever it does, the library goes on
-            notes.append(f"the initial program is kept: the pass failed ({_said(error)})")
-            return []
-        allowed = []
-        for trace in traces:
-            if trace.root != kernel.program:
-                notes.append("a game of the pass is left out: it is about another program")
-            elif trace.kind > self.settings.most:
-                notes.append(f"a game of the pass is left out: it {trace.kind.label}")
-            elif trace.steps:
-                allowed.append(trace)
-        return allowed
+            play_out(self.strategy, self._task(kernel), evaluate, self.settings.evaluations)
+        except PlayerFailed as error:
+            notes.append(f"the search {self.strategy.name} failed ({error})")
+        return kept
+
+    def _task(self, kernel: Kernel) -> SearchTask:
+        return SearchTask(
+            kernel.program,
+            self.rules,
+            self.target.on(self.figures),
+            self.settings.seed,
+            self.settings.most,
+            self.expert,
+        )
+
+    def _refused(self, kernel: Kernel, trace: Trace, notes: list[str]) -> Failure | None:
+        """Why a game that was proposed is not even compiled; a note says so once."""
+        if trace.root != kernel.program:
+            why = "it is about another program"
+        elif trace.kind > self.settings.most:
+            why = f"it {trace.kind.label}"
+        else:
+            return None
+        note = f"a game of the search is left out: {why}"
+        if note not in notes:
+            notes.append(note)
+        return Failure("constraints", why)
 
     def _ranked(self, attempts: list[_Attempt], kernel: Kernel, watch: Watch) -> list[_Attempt]:
         """Fastest first. All are timed a second time, so that a busy moment hits none alone."""
@@ -235,7 +287,7 @@ class Forge:
             return attempt
         measured = self._time(attempt.artifact)
         if isinstance(measured, Failure):
-            return replace(attempt, measured=None, failure=_words(measured))
+            return replace(attempt, measured=None, reason=measured)
         return min(attempt, replace(attempt, measured=measured), key=_median)
 
     def _attempt(self, kernel: Kernel, trace: Trace, watch: Watch) -> _Attempt:
@@ -244,14 +296,14 @@ class Forge:
         try:
             source = self.generator.generate(trace.program, kernel.symbol)
         except Exception as error:  # a plugin's code, as above
-            return _Attempt(trace, failure=f"no code can be generated: {_said(error)}")
+            return _Attempt(trace, reason=Failure("constraints", f"no code can be generated: {_said(error)}"))
         artifact = self.runner.compile(source)
         if isinstance(artifact, Failure):
-            return _Attempt(trace, source, failure=_words(artifact))
+            return _Attempt(trace, source, reason=artifact)
         watch.stage(kernel, "measuring")
         measured = self._time(artifact)
         if isinstance(measured, Failure):
-            return _Attempt(trace, source, artifact, failure=_words(measured))
+            return _Attempt(trace, source, artifact, reason=measured)
         return _Attempt(trace, source, artifact, measured)
 
     def _accept(
@@ -280,7 +332,7 @@ class Forge:
             output_sha256=self.output_sha256(measured),
             notes=tuple(notes),
         )
-        return Found(kernel, attempt.source, record)
+        return Found(kernel, attempt.source, record, measured=replace(measured, outputs=None))
 
     def _verify(self, trace: Trace, artifact: Artifact) -> Verification:
         settings = self.settings

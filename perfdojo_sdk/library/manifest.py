@@ -21,6 +21,7 @@ from perfdojo_sdk.store.records import Figure, RooflineBound, Timing, Verificati
 from perfdojo_sdk.store.traces import Name, SavedMove, Strict
 
 FILE = "manifest.json"
+SCHEMA = 2
 MAX_FILE_BYTES = 64 << 20
 
 Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=256)]
@@ -40,7 +41,8 @@ class Artefact(Strict):
     """One file of the library."""
 
     kind: str
-    """``header``, ``source``, ``trace``, ``program``, or what the target's compiler makes."""
+    """``source``, ``support``, ``trace``, ``program``, or what the target's packager makes: ``header``,
+    ``shared_object`` and other kinds of compiled code, ``report`` ..."""
     path: RelativePath
     sha256: Sha256
 
@@ -93,6 +95,8 @@ class KernelEntry(Strict):
     """The C function that gives the bytes of workspace for a number of threads."""
     inputs: tuple[ArrayEntry, ...] = Field(max_length=64)
     outputs: tuple[ArrayEntry, ...] = Field(min_length=1, max_length=64)
+    code: RelativePath
+    """The artefact that holds the compiled kernel."""
     source: RelativePath
     program: RelativePath
     """The final program."""
@@ -113,7 +117,7 @@ class KernelEntry(Strict):
 class Manifest(Strict):
     """The whole library."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     sdk_version: str
     target: Identifier
     device: str
@@ -139,6 +143,13 @@ class Manifest(Strict):
             "PD-L003", f"the library has no {kind}", hint="build it for a target that makes one"
         )
 
+    def code_of(self, entry: KernelEntry) -> Artefact:
+        """The file that holds a kernel's compiled code."""
+        for artefact in self.artefacts:
+            if artefact.path == entry.code:
+                return artefact
+        raise LibraryError("PD-L003", f"the library lists no file {entry.code}, which holds {entry.name}")
+
 
 def read_manifest(directory: Path) -> Manifest:
     """The checked manifest of the library in ``directory``."""
@@ -155,8 +166,8 @@ def read_manifest(directory: Path) -> Manifest:
     try:
         found = json.loads(content)
         version = found.get("schema_version") if isinstance(found, dict) else None
-        if isinstance(version, int) and version > 1:
-            what = f"{path} has schema version {version}, this SDK reads version 1"
+        if isinstance(version, int) and version != SCHEMA:
+            what = f"{path} has schema version {version}, this SDK reads version {SCHEMA}"
             raise LibraryError("PD-L002", what, hint="use the SDK that wrote it, or build the library again")
         return Manifest.model_validate_json(content)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Write a library's folder: sources, header, shared object, traces, programs, manifest.
+"""Write a library's folder: sources, programs, traces, what the packager made, and the manifest.
 
 Each file is complete or absent, the manifest comes last, and its hashes bind the others; so an
 interrupted build leaves the old library, or one that a reader refuses, never a mixture.
@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from pydantic import ValidationError
+
 import perfdojo_sdk
-from perfdojo_sdk.codegen.c_values import C_TYPES
-from perfdojo_sdk.codegen.names import c_name
-from perfdojo_sdk.core.errors import VerificationError
-from perfdojo_sdk.game import write_atomically
-from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, Failure, KernelSource
+from perfdojo_sdk.codegen.packaging import CPackager, shared_support
+from perfdojo_sdk.core.errors import DojoError, VerificationError
+from perfdojo_sdk.game import first_error, write_atomically
+from perfdojo_sdk.hookspecs.services import Packable, Package, PackagedFile
+from perfdojo_sdk.hookspecs.types import Failure
 from perfdojo_sdk.library.forge import Forge, Found
 from perfdojo_sdk.library.manifest import (
     FILE,
@@ -31,47 +33,102 @@ from perfdojo_sdk.library.manifest import (
 )
 from perfdojo_sdk.store.records import sha256
 
-#: Suffix of a compiled file by its kind; other kinds are their own suffix.
-SUFFIXES = {"shared_object": "so"}
-
 
 def package(forge: Forge, kernels: Sequence[Found], directory: Path) -> Manifest:
     """Write the library of ``kernels`` into ``directory``.
 
     :class:`VerificationError` when the packaged code does not give the verified bits.
     """
-    artifact = _link(forge, kernels)
+    packed = [Packable(f.kernel.name, f.kernel.operator, f.source) for f in kernels]
+    made = _pack(forge, packed)
+    homes = _homes(made.files, packed)
     for found in kernels:
-        reason = forge.same_outputs(found, artifact.content, artifact.kind)
+        home = homes[found.kernel.name]
+        reason = forge.same_outputs(found, home.content, home.kind)
         if reason:
             what = f"{found.kernel.name}, packaged, is not the kernel that was verified"
             raise VerificationError("PD-L021", what, why=reason)
-    stale = _listed(directory)
-    writer = _Writer(directory)
-    for found in kernels:
-        _write_kernel(writer, found, forge.target.name)
-    for name, text in _support(kernels).items():
-        writer.add("support", f"src/{name}", text)
-    writer.add("header", f"include/perfdojo_{forge.target.name}.h", header(forge.target.name, kernels))
-    suffix = SUFFIXES.get(artifact.kind, artifact.kind)
-    writer.add(artifact.kind, f"lib/libperfdojo_{forge.target.name}.{suffix}", artifact.content)
-    manifest = _manifest(forge, kernels, artifact, tuple(writer.artefacts))
+    files = _sources(forge.target.name, kernels, packed) + list(made.files)
+    artefacts = _artefacts(files)
+    manifest = _manifest(forge, made.toolchain, artefacts, kernels, homes)
+    stale = _listed(directory) - {a.path for a in artefacts}
+    for file in files:
+        write_atomically(directory / file.path, file.content)
     write_atomically(directory / FILE, manifest.model_dump_json(indent=2) + "\n")
-    for path in stale - {a.path for a in writer.artefacts}:
+    for path in stale:
         (directory / path).unlink(missing_ok=True)
     return manifest
 
 
-class _Writer:
-    """Writes files and remembers their hashes."""
+def _pack(forge: Forge, kernels: Sequence[Packable]) -> Package:
+    """What the target's packager makes; whatever it does wrong is an error that names it."""
+    packager = forge.plugins.packager(forge.target) or CPackager()
+    try:
+        made = packager.package(f"perfdojo_{forge.target.name}", kernels, forge.runner)
+    except DojoError:
+        raise
+    except Exception as error:  # a plugin's code, or what the kernels bring
+        raise _unpackable(type(packager).__name__, f"{type(error).__name__}: {error}") from error
+    if isinstance(made, Failure):
+        raise LibraryError("PD-L023", "the library does not link", why=made.detail)
+    return made
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.artefacts: list[Artefact] = []
 
-    def add(self, kind: str, path: str, content: str | bytes) -> None:
-        write_atomically(self.directory / path, content)
-        self.artefacts.append(Artefact(kind=kind, path=path, sha256=sha256(content)))
+def _unpackable(packager: str, why: str) -> LibraryError:
+    hint = "report it to the plugin that brings the target"
+    return LibraryError("PD-L022", f"the library cannot be packaged by {packager}", why=why, hint=hint)
+
+
+def _homes(files: Sequence[PackagedFile], kernels: Sequence[Packable]) -> dict[str, PackagedFile]:
+    """Kernel -> the one file that holds its code."""
+    homes: dict[str, PackagedFile] = {}
+    for file in files:
+        for name in file.kernels:
+            if name in homes:
+                why = f"{homes[name].path} and {file.path} both hold kernel {name}"
+                raise _unpackable("the packager", why)
+            homes[name] = file
+    missing = [kernel.name for kernel in kernels if kernel.name not in homes]
+    if missing:
+        raise _unpackable("the packager", f"no file holds kernel {missing[0]}")
+    return homes
+
+
+def _sources(target: str, kernels: Sequence[Found], packed: Sequence[Packable]) -> list[PackagedFile]:
+    """What the SDK itself writes beside the compiled code."""
+    files = []
+    for found in kernels:
+        trace = found.record.trace.model_dump(mode="json", by_alias=True)
+        game = json.dumps({"schema": 1, "target": target, "trace": trace}, indent=2) + "\n"
+        files += [
+            PackagedFile("source", source_path(found), found.source.code.encode()),
+            PackagedFile("program", f"programs/{found.kernel.name}.dojo", found.record.program.encode()),
+            PackagedFile("trace", f"traces/{found.kernel.name}.json", game.encode()),
+        ]
+    try:
+        support = shared_support(packed)
+    except ValueError as error:
+        raise _unpackable("the SDK", str(error)) from None
+    return files + [PackagedFile("support", f"src/{n}", text.encode()) for n, text in support.items()]
+
+
+def source_path(found: Found) -> str:
+    return f"src/{found.kernel.name}.{found.source.language}"
+
+
+def _artefacts(files: Sequence[PackagedFile]) -> tuple[Artefact, ...]:
+    """The files as the manifest lists them, before any of them is written."""
+    paths = [file.path for file in files]
+    loose = [path for path in paths if "/" not in path]
+    if loose:
+        raise _unpackable("the packager", f"{loose[0]} stands in no folder; the top belongs to the SDK")
+    twice = [path for path in paths if paths.count(path) > 1]
+    if twice:
+        raise _unpackable("the packager", f"two files are called {twice[0]}")
+    try:
+        return tuple(Artefact(kind=f.kind, path=f.path, sha256=sha256(f.content)) for f in files)
+    except ValidationError as error:
+        raise _unpackable("the packager", first_error(error)) from None
 
 
 def _listed(directory: Path) -> set[str]:
@@ -82,107 +139,34 @@ def _listed(directory: Path) -> set[str]:
         return set()
 
 
-def _write_kernel(writer: _Writer, found: Found, target: str) -> None:
-    name = found.kernel.name
-    game = {"schema": 1, "target": target, "trace": found.record.trace.model_dump(mode="json", by_alias=True)}
-    writer.add("source", f"src/{name}.c", found.source.code)
-    writer.add("program", f"programs/{name}.dojo", found.record.program)
-    writer.add("trace", f"traces/{name}.json", json.dumps(game, indent=2) + "\n")
-
-
-def _support(kernels: Sequence[Found]) -> dict[str, str]:
-    """Files that the sources include; all kernels of a target share them."""
-    files: dict[str, str] = {}
-    for found in kernels:
-        for name, text in found.source.support.items():
-            if files.setdefault(name, text) != text:
-                raise LibraryError("PD-L022", f"two kernels bring different versions of {name}")
-    return files
-
-
-def _link(forge: Forge, kernels: Sequence[Found]) -> Artifact:
-    """One file with all kernels, compiled from the sources that were verified."""
-    units = {f"{found.kernel.name}.c": found.source.code for found in kernels}
-    name = f"perfdojo_{forge.target.name}"
-    comment = f"/* Links the kernels of {name} into one file; each is a unit of its own. */\n"
-    together = KernelSource(
-        symbol=name,
-        inputs=(),
-        outputs=(),
-        code=f"{comment}const int {name}_kernels = {len(kernels)};\n",
-        language=kernels[0].source.language,
-        support={**_support(kernels), **units},
-    )
-    artifact = forge.runner.compile(together)
-    if isinstance(artifact, Failure):
-        raise LibraryError("PD-L023", "the library does not link", why=artifact.detail)
-    return artifact
-
-
-def header(target: str, kernels: Sequence[Found]) -> str:
-    """The C header of a library."""
-    guard = f"PERFDOJO_{target.upper()}_H"
-    lines = [
-        f"/* Kernels for {target}. Arrays are in C order without gaps; outputs overlap nothing.",
-        " *",
-        " * A kernel returns 0, or non-zero when `workspace` holds fewer than NAME_workspace_bytes(threads)",
-        " * bytes; workspace may be NULL when that is 0. Kernels are re-entrant: give each concurrent call",
-        " * a workspace of its own.",
-        " */",
-        f"#ifndef {guard}",
-        f"#define {guard}",
-        "",
-        "#include <stddef.h>",
-        "",
-        "#ifdef __cplusplus",
-        'extern "C" {',
-        "#endif",
-        "",
-    ]
-    for found in kernels:
-        lines += [*_prototype(found), ""]
-    lines += ["#ifdef __cplusplus", "}", "#endif", "", f"#endif /* {guard} */"]
-    return "\n".join(lines) + "\n"
-
-
-def _prototype(found: Found) -> list[str]:
-    source = found.source
-    described = ", ".join(_described(a) for a in source.inputs)
-    results = ", ".join(_described(a) for a in source.outputs)
-    arguments = [f"const {C_TYPES.get(a.dtype, 'void')} *{c_name(a.name)}" for a in source.inputs]
-    arguments += [f"{C_TYPES.get(a.dtype, 'void')} *{c_name(a.name)}" for a in source.outputs]
-    arguments += ["void *workspace", "size_t workspace_bytes", "int threads"]
-    return [
-        f"/* {found.kernel.operator}: {described} -> {results} */",
-        f"int {source.symbol}({', '.join(arguments)});",
-        f"size_t {source.symbol}_workspace_bytes(int threads);",
-    ]
-
-
-def _described(array: ArraySpec) -> str:
-    return f"{array.name} {array.dtype} [{','.join(map(str, array.shape))}]"
-
-
 def _manifest(
-    forge: Forge, kernels: Sequence[Found], artifact: Artifact, artefacts: tuple[Artefact, ...]
+    forge: Forge,
+    toolchain: str,
+    artefacts: tuple[Artefact, ...],
+    kernels: Sequence[Found],
+    homes: Mapping[str, PackagedFile],
 ) -> Manifest:
+    try:
+        entries = tuple(_entry(found, homes[found.kernel.name]) for found in kernels)
+    except ValidationError as error:  # a code generator described an interface that is none
+        raise _unpackable("the SDK", first_error(error)) from None
     return Manifest(
         sdk_version=perfdojo_sdk.__version__,
         target=forge.target.name,
         device=forge.device,
         machine=platform.machine(),
         cpu_flags=forge.target.capabilities.cpu_flags,
-        toolchain=artifact.toolchain,
-        contraction="-ffp-contract=off" not in artifact.toolchain.split(),
+        toolchain=toolchain,
+        contraction="-ffp-contract=off" not in toolchain.split(),
         plugins=forge.fingerprints,
         settings=forge.settings.as_figures(),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         artefacts=artefacts,
-        kernels=tuple(_entry(found) for found in kernels),
+        kernels=entries,
     )
 
 
-def _entry(found: Found) -> KernelEntry:
+def _entry(found: Found, home: PackagedFile) -> KernelEntry:
     kernel, record = found.kernel, found.record
     timing = KernelTiming(initial=record.initial, final=record.final, bound=record.bound)
     return KernelEntry(
@@ -194,7 +178,8 @@ def _entry(found: Found) -> KernelEntry:
         workspace_symbol=f"{kernel.symbol}_workspace_bytes",
         inputs=tuple(ArrayEntry.of(a) for a in found.source.inputs),
         outputs=tuple(ArrayEntry.of(a) for a in found.source.outputs),
-        source=f"src/{kernel.name}.c",
+        code=home.path,
+        source=source_path(found),
         program=f"programs/{kernel.name}.dojo",
         trace=f"traces/{kernel.name}.json",
         moves=record.trace.moves,

@@ -22,6 +22,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from perfdojo_sdk.core.errors import UnavailableError
+from perfdojo_sdk.hookspecs.services import Probe
 from perfdojo_sdk.hookspecs.types import Failure
 
 #: Environment variable that names the compiler to use, with arguments if need be.
@@ -129,6 +130,14 @@ def _summary(said: str) -> str:
 def find_toolchain() -> Toolchain:
     """``$PERFDOJO_CC``, else gcc, clang, the ``ziglang`` wheel. UnavailableError if there is none."""
     return _find(os.environ.get(COMPILER_VARIABLE, ""), os.environ.get("PATH", ""))
+
+
+def probe_compiler() -> Probe:
+    """Whether this machine has a C compiler, for the doctor."""
+    try:
+        return Probe("C compiler", find_toolchain().version)
+    except UnavailableError as error:
+        return Probe("C compiler", "", error.what, error.hint)
 
 
 @lru_cache

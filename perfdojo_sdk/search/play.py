@@ -31,7 +31,7 @@ class Play:
         return self.program
 
     def _attempt(self, transformation: str, place: str, **parameters: int | str) -> Step | Rejection:
-        move = Move.of(transformation, place, **parameters)
+        move = Move(transformation, place, tuple(sorted(parameters.items())))
         result = self.rules.attempt(self.program, move)
         if isinstance(result, Step):
             if result.legal.kind > self.most:

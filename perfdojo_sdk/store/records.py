@@ -77,6 +77,8 @@ class Timing(Strict):
     cold: bool
     provenance: Provenance
     device: str
+    details: dict[str, float] = {}
+    """Further figures of the runner and of observers, such as cycles or joules."""
 
     @classmethod
     def of(cls, measured: Measurement) -> Timing:
@@ -88,6 +90,7 @@ class Timing(Strict):
             cold=measured.cold,
             provenance=measured.provenance,
             device=measured.device,
+            details=dict(measured.details),
         )
 
 

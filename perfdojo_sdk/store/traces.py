@@ -1,7 +1,8 @@
 """A trace as data: root text and moves, checked field by field, replayed move by move.
 
 The file is hostile until it has replayed: sizes are bounded, names are names, and every move
-passes the same check as when it was first played.
+passes the same check as when it was first played. A move of an older version of its transformation
+is translated by that transformation; one that cannot be played says which package it needs.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.errors import DojoError, MoveError
+from perfdojo_sdk.core.errors import DojoError, MoveError, closest
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import MAX_CHARACTERS, parse
 from perfdojo_sdk.core.tokens import MAX_NUMBER
@@ -21,6 +22,7 @@ MAX_MOVES = 10_000
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=64)]
 MoveName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*(/[A-Za-z_]\w*)*$", max_length=128)]
+PackageName = Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]*)?$", max_length=128)]
 PlaceName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][\w.]*$", max_length=1024)]
 Word = Annotated[str, StringConstraints(max_length=256)]
 Integer = Annotated[int, Field(strict=True, ge=-MAX_NUMBER, le=MAX_NUMBER)]
@@ -35,15 +37,17 @@ class SavedMove(Strict):
     version: Annotated[int, Field(strict=True, ge=1, le=10_000)] = 1
     place: PlaceName
     parameters: dict[Name, Integer | Word] = Field(default={}, max_length=16)
+    package: PackageName = ""
+    """Python package that brought the transformation; empty: the SDK."""
 
     def move(self) -> Move:
         return Move(self.transformation, self.place, tuple(sorted(self.parameters.items())), self.version)
 
 
 class SavedTrace(Strict):
-    """The file form of :class:`Trace`."""
+    """The file form of :class:`Trace`. Schema 2 added the package of each move; both are read."""
 
-    schema_version: Literal[1] = Field(1, alias="schema")
+    schema_version: Literal[1, 2] = Field(2, alias="schema")
     root: Annotated[str, StringConstraints(max_length=MAX_CHARACTERS)]
     moves: tuple[SavedMove, ...] = Field((), max_length=MAX_MOVES)
 
@@ -62,23 +66,48 @@ class SavedTrace(Strict):
         trace = Trace(self.program(rules.dialect))
         for number, saved in enumerate(self.moves):
             try:
-                check_version(saved.move(), rules)
-                trace = trace.play(rules, saved.move())
+                trace = trace.play(rules, current(saved, rules))
             except MoveError as error:
                 raise _at(number, len(self.moves), error) from error
         return trace
 
 
-def check_version(move: Move, rules: Rules) -> None:
-    """:class:`MoveError` when the move was made by another version of its transformation."""
-    version = rules.transformation(move.transformation).version
-    if move.version != version:
-        raise MoveError(
-            "PD-J003",
-            f"{move.text} was played with version {move.version} of {move.transformation}",
-            why=f"this SDK has version {version}, which may act differently",
-            hint="play the move again by hand and save the game",
-        )
+def current(saved: SavedMove, rules: Rules) -> Move:
+    """The move as the installed version of its transformation plays it.
+
+    :class:`MoveError` when nothing here can play it: the transformation is not there, is older than
+    the move, or cannot translate moves of that version.
+    """
+    move = saved.move()
+    transformation = rules.transformations.get(saved.transformation)
+    if transformation is None:
+        raise _absent(saved, rules)
+    if move.version == transformation.version:
+        return move
+    what = f"{move.text} was played with version {move.version} of {saved.transformation}"
+    why = f"version {transformation.version} is installed"
+    if move.version > transformation.version:
+        raise MoveError("PD-J003", what, why=why, hint=f"upgrade {_owner(saved, rules)}")
+    upgraded = transformation.upgrade(move)
+    if upgraded is None:
+        why += f", which cannot translate moves of version {move.version}"
+        raise MoveError("PD-J003", what, why=why, hint="play the move again by hand and save the game")
+    return upgraded
+
+
+def _absent(saved: SavedMove, rules: Rules) -> MoveError:
+    """No such transformation; the package that the trace names is the likeliest remedy."""
+    what = f"unknown transformation {saved.transformation!r}"
+    if saved.package:
+        why = f"the package {saved.package} brought it, and is missing, left out or has dropped it"
+        hint = f"install {saved.package}; `perfdojo-sdk plugins list` shows what is here"
+        return MoveError("PD-J005", what, why=why, hint=hint)
+    hint = closest(saved.transformation, list(rules.transformations))
+    return MoveError("PD-T004", what, hint=hint)
+
+
+def _owner(saved: SavedMove, rules: Rules) -> str:
+    return rules.packages.get(saved.transformation) or saved.package or "the SDK"
 
 
 def _at(number: int, count: int, error: DojoError) -> MoveError:

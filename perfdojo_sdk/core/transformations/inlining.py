@@ -34,7 +34,7 @@ from perfdojo_sdk.core.transformation import (
 from perfdojo_sdk.core.transformations.scopes import levels
 from perfdojo_sdk.core.transformations.staging import MAX_STAGED_CELLS, Form
 from perfdojo_sdk.core.transformations.storage import temporaries, words_only
-from perfdojo_sdk.core.validate import violations
+from perfdojo_sdk.core.validate import new_violations
 
 #: Most elements that a statement may read once a definition has been put in.
 MAX_READS = 32
@@ -47,7 +47,7 @@ def here(site: Site) -> Spot:
 
 def well_formed(site: Site, result: Program) -> Refusal | None:
     """Whether the target's locations and lanes allow the new accesses."""
-    problem = next(violations(result, site.dialect), None)
+    problem = next(new_violations(site.program, result, site.dialect), None)
     return Refusal.of(site.move.place, "", what=problem.what) if problem else None
 
 

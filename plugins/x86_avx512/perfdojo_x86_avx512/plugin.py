@@ -10,6 +10,7 @@ import yaml
 
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.hookspecs import hookimpl
+from perfdojo_sdk.hookspecs.services import Probe
 from perfdojo_sdk.hookspecs.types import (
     Bound,
     Capabilities,
@@ -18,10 +19,9 @@ from perfdojo_sdk.hookspecs.types import (
     MachineFigures,
     Runner,
     Target,
-    Unavailable,
 )
 
-PERFDOJO_API = (0, 1)
+PERFDOJO_API = (0, 2)
 
 TARGETS = ("x86_avx512", "x86_avx2")
 
@@ -104,21 +104,18 @@ def perfdojo_roofline_bound(
 
 
 @hookimpl
-def perfdojo_unavailable(target: Target) -> Unavailable | None:
+def perfdojo_doctor_probes(target: Target) -> list[Probe]:
     if target.name not in TARGETS:
-        return None
-    from perfdojo_sdk.core.errors import UnavailableError
+        return []
     from perfdojo_sdk.measure.machine import machine
-    from perfdojo_sdk.measure.toolchain import find_toolchain
+    from perfdojo_sdk.measure.toolchain import probe_compiler
 
-    lacking = [flag for flag in target.capabilities.cpu_flags if flag not in machine().flags]
-    if lacking:
-        return Unavailable(
-            f"this processor lacks {', '.join(lacking)}",
-            "build for x86_avx2, or on a machine with these instructions",
-        )
-    try:
-        find_toolchain()
-    except UnavailableError as error:
-        return Unavailable(error.what, error.hint)
-    return None
+    flags = target.capabilities.cpu_flags
+    lacking = [flag for flag in flags if flag not in machine().flags]
+    processor = Probe(
+        "processor",
+        "" if lacking else f"it has {', '.join(flags)}",
+        why=f"this processor lacks {', '.join(lacking)}",
+        remedy="build for x86_avx2, or on a machine with these instructions",
+    )
+    return [processor, probe_compiler()]

@@ -3,54 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
-from perfdojo_sdk.codegen.c import CEmitter
-from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import LegalityCheck, Transformation
 from perfdojo_sdk.hookspecs import hookimpl
+from perfdojo_sdk.hookspecs.search import SearchStrategy
+from perfdojo_sdk.hookspecs.services import Experiment, Observer, Packager, Probe, TimeBreakdown
 from perfdojo_sdk.hookspecs.types import (
+    Artifact,
     Bound,
-    Capabilities,
+    CodeGenerator,
     HeuristicPass,
-    KernelSource,
     MachineFigures,
+    Measurement,
     Operator,
-    OperatorParameter,
     Runner,
+    RunRequest,
     Target,
-    Unavailable,
 )
 from perfdojo_sdk.measure.native_runner import NativeRunner
-from perfdojo_sdk.measure.toolchain import find_toolchain
+from perfdojo_sdk.measure.toolchain import probe_compiler
 
+from .experiments import PASSES
 from .moves import UnrollShort, refuse_long_unrolling
-from .performance import expert, roofline
+from .performance import breakdown, expert, roofline
+from .services import HEARD, SizesPackager, Stopwatch
+from .target import CAPABILITIES, SCALE, TARGET, Generator
+from .walk import WALK
 
-PERFDOJO_API = (0, 1)
+PERFDOJO_API = (0, 2)
 __version__ = "0.1.0"
-
-CAPABILITIES = Capabilities.model_validate(
-    yaml.safe_load(Path(__file__).with_name("toy.yaml").read_text(encoding="utf-8"))
-)
-TARGET = Target(CAPABILITIES.name, CAPABILITIES, CAPABILITIES.dialect(), "perfdojo-toy")
-
-
-@dataclass(frozen=True)
-class Generator:
-    """The SDK's C emitter as it is."""
-
-    def generate(self, program: Program, symbol: str) -> KernelSource:
-        return CEmitter(program, symbol, TARGET.dialect).source()
-
-
-def scale(size: int) -> str:
-    buffers = f"x f32 [{size}] heap\ny f32 [{size}] heap"
-    return f"kernel toy_scale(x) -> y\n{buffers}\n\n{size} y[{{0}}] = x[{{0}}] * 2\n"
 
 
 @hookimpl
@@ -70,11 +53,31 @@ def perfdojo_legality_checks(target: Target) -> list[LegalityCheck]:
 
 @hookimpl
 def perfdojo_operators() -> list[Operator]:
-    return [Operator("toy_scale", "y = 2 x.", (OperatorParameter("size", "elements"),), scale, ((1000,),))]
+    return [SCALE]
 
 
 @hookimpl
-def perfdojo_code_generator(target: Target) -> Generator | None:
+def perfdojo_search_strategies() -> list[SearchStrategy]:
+    return [WALK]
+
+
+@hookimpl
+def perfdojo_observers(target: Target) -> list[Observer]:
+    return [Stopwatch()] if target.name == TARGET.name else []
+
+
+@hookimpl
+def perfdojo_doctor_probes(target: Target) -> list[Probe]:
+    return [probe_compiler()] if target.name == TARGET.name else []
+
+
+@hookimpl
+def perfdojo_experiments() -> list[Experiment]:
+    return [PASSES]
+
+
+@hookimpl
+def perfdojo_code_generator(target: Target) -> CodeGenerator | None:
     return Generator() if target.name == TARGET.name else None
 
 
@@ -106,11 +109,22 @@ def perfdojo_roofline_bound(
 
 
 @hookimpl
-def perfdojo_unavailable(target: Target) -> Unavailable | None:
-    if target.name != TARGET.name:
-        return None
-    try:
-        find_toolchain()
-    except UnavailableError as error:
-        return Unavailable(error.what, error.hint)
-    return None
+def perfdojo_packager(target: Target) -> Packager | None:
+    return SizesPackager() if target.name == TARGET.name else None
+
+
+@hookimpl
+def perfdojo_time_breakdown(
+    program: Program, target: Target, artifact: Artifact, request: RunRequest
+) -> TimeBreakdown | None:
+    return breakdown(program, artifact, request) if target.name == TARGET.name else None
+
+
+@hookimpl
+def perfdojo_measurement_recorded(target: Target, kernel: str, measurement: Measurement) -> None:
+    HEARD.append(f"{kernel}: {measurement.median:.2g} s")
+
+
+@hookimpl
+def perfdojo_library_built(target: Target, directory: Path) -> None:
+    HEARD.append(f"library for {target.name} in {directory}")

@@ -1,0 +1,21 @@
+"""What the SDK itself brings, through the hooks that a vendor uses."""
+
+from __future__ import annotations
+
+from perfdojo_sdk.hookspecs import API_VERSION, hookimpl
+from perfdojo_sdk.hookspecs.search import SearchStrategy
+from perfdojo_sdk.hookspecs.types import Operator
+from perfdojo_sdk.kernels.operators import OPERATORS
+from perfdojo_sdk.search.strategies import STRATEGIES
+
+PERFDOJO_API = API_VERSION
+
+
+@hookimpl
+def perfdojo_operators() -> tuple[Operator, ...]:
+    return OPERATORS
+
+
+@hookimpl
+def perfdojo_search_strategies() -> tuple[SearchStrategy, ...]:
+    return STRATEGIES

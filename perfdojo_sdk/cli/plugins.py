@@ -1,0 +1,283 @@
+"""``plugins``: which there are, what each brings, what is wrong, and what this machine lacks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from perfdojo_sdk.cli.console import Json, emit, progress, table
+from perfdojo_sdk.core.errors import UnavailableError, closest
+
+if TYPE_CHECKING:
+    from perfdojo_sdk.hookspecs.types import Target
+    from perfdojo_sdk.plugins import Installed, Plugin, Plugins, Problem
+    from perfdojo_sdk.testing.metadata import Checked
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="List, show and check the plugins, and say what this machine lacks for them. "
+    "Each command takes --json.",
+)
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A plugin, or a target that it brings.")]
+
+UNAVAILABLE = UnavailableError.exit_code
+
+
+# -- list ----------------------------------------------------------------------------------------
+
+
+@app.command("list")
+def list_plugins(
+    no_import: Annotated[
+        bool, typer.Option("--no-import", help="Only what the packages' metadata says; nothing is loaded.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """List the plugins: version, plugin API, targets, hooks and whether each works."""
+    from perfdojo_sdk.plugins import installed
+
+    if no_import:
+        rows = [_from_metadata(each) for each in installed()]
+        columns = ("name", "package", "version", "targets")
+    else:
+        rows = _all_rows()
+        columns = ("name", "version", "api", "targets", "hooks", "status")
+    shown = [[_cell(column, row[column]) for column in columns] for row in rows]
+    lines = [table(columns, shown)]
+    for row in rows:
+        for problem in row.get("problems", ()):
+            lines.append(f"{row['name']} ({problem['stage']}): {problem['why']}\n   try: {problem['try']}")
+        lines += [f"{row['name']}: {text}" for text in row.get("deprecations", ())]
+    emit("\n".join(lines), {"plugins": rows}, as_json)
+
+
+def _from_metadata(found: Installed) -> dict[str, Any]:
+    targets = list(found.targets)
+    return {
+        "name": found.name,
+        "package": found.distribution,
+        "version": found.version,
+        "targets": targets,
+    }
+
+
+def _cell(column: str, value: Any) -> object:
+    if column == "hooks":
+        return len(value)
+    return ", ".join(value) if isinstance(value, list) else value
+
+
+def _all_rows() -> list[dict[str, Any]]:
+    """Every plugin that loaded, failed or was left out."""
+    from perfdojo_sdk.plugins import installed, load_plugins
+
+    plugins = load_plugins()
+    rows = {plugin.name: _loaded(plugins, plugin) for plugin in plugins.loaded}
+    for each in installed():
+        if each.name not in rows:
+            problems = _problems(plugins, each.name)
+            status = "broken" if problems else "left out"
+            more = {"api": "", "hooks": [], "status": status, "problems": problems, "deprecations": []}
+            rows[each.name] = {**_from_metadata(each), **more}
+    for problem in plugins.problems:
+        if problem.plugin not in rows:
+            rows[problem.plugin] = {
+                **{"name": problem.plugin, "package": "", "version": "", "targets": []},
+                **{"api": "", "hooks": [], "status": "missing", "deprecations": []},
+                "problems": _problems(plugins, problem.plugin),
+            }
+    return list(rows.values())
+
+
+def _loaded(plugins: Plugins, plugin: Plugin) -> dict[str, Any]:
+    problems = _problems(plugins, plugin.name)
+    deprecations = [text for name, text in plugins.deprecations if name == plugin.name]
+    return {
+        "name": plugin.name,
+        "package": plugin.distribution,
+        "version": plugin.version,
+        "targets": [t.name for t in plugins.targets.values() if t.plugin == plugin.name],
+        "api": ".".join(map(str, plugin.api)) if isinstance(plugin.api, tuple) else "",
+        "hooks": list(plugin.hooks),
+        "status": "broken" if problems else "deprecated" if deprecations else "ok",
+        "problems": problems,
+        "deprecations": deprecations,
+    }
+
+
+def _problems(plugins: Plugins, name: str) -> list[dict[str, str]]:
+    return [_problem(p) for p in plugins.problems if p.plugin == name]
+
+
+def _problem(problem: Problem) -> dict[str, str]:
+    return {"stage": problem.stage, "why": problem.cause, "try": problem.remedy}
+
+
+# -- show ----------------------------------------------------------------------------------------
+
+
+@app.command()
+def show(name: NameArgument, as_json: Json = False) -> None:
+    """Show everything that a plugin brings. The exit code is 3 when it is broken."""
+    plugins, plugin = _find(name)
+    row = _loaded(plugins, plugin)
+    row["fingerprint"] = plugins.fingerprints()[plugin.name]
+    row |= {name: sorted(found) for name, found in _contributions(plugins, plugin).items()}
+    row["problems"] = _problems(plugins, plugin.name)
+    hidden = ("hooks", "problems", "deprecations")
+    lines = [f"{key:16} {_cell(key, value)}" for key, value in row.items() if key not in hidden and value]
+    lines += [f"{'hooks':16} {hook}" if k == 0 else f"{'':16} {hook}" for k, hook in enumerate(row["hooks"])]
+    lines += [f"deprecated: {text}" for text in row["deprecations"]]
+    lines += [f"broken ({p['stage']}): {p['why']}\n   try: {p['try']}" for p in row["problems"]]
+    emit("\n".join(lines), row, as_json)
+    if row["problems"]:
+        raise typer.Exit(UNAVAILABLE)
+
+
+def _contributions(plugins: Plugins, plugin: Plugin) -> dict[str, list[str]]:
+    """What a plugin brings under names, by kind."""
+    from perfdojo_sdk.core.transformation import Transformation
+    from perfdojo_sdk.hookspecs.search import SearchStrategy
+    from perfdojo_sdk.hookspecs.services import Experiment, Observer
+    from perfdojo_sdk.hookspecs.types import Operator
+
+    found = {
+        "operators": [o.name for o in plugins.collect(plugin, "perfdojo_operators", Operator)],
+        "searches": [s.name for s in plugins.collect(plugin, "perfdojo_search_strategies", SearchStrategy)],
+        "experiments": [e.name for e in plugins.collect(plugin, "perfdojo_experiments", Experiment)],
+    }
+    by_target = {
+        "transformations": ("perfdojo_transformations", Transformation),
+        "observers": ("perfdojo_observers", Observer),
+    }
+    for key, (hook, kind) in by_target.items():
+        names = {
+            item.name
+            for target in plugins.targets.values()
+            if plugin in plugins.concerned(target)
+            for item in plugins.collect(plugin, hook, kind, target=target)
+        }
+        found[key] = list(names)
+    return found
+
+
+def _find(name: str) -> tuple[Plugins, Plugin]:
+    """The plugin of that name, or the one that brings the target of that name."""
+    from perfdojo_sdk.plugins import installed, load_plugins
+
+    plugins = load_plugins()
+    owner = plugins.targets[name].plugin if name in plugins.targets else name
+    for plugin in plugins.loaded:
+        if plugin.name == owner:
+            return plugins, plugin
+    names = {name, *(each.name for each in installed() if name in each.targets)}
+    for problem in plugins.problems:
+        if problem.plugin in names:
+            raise problem.error()
+    known = [p.name for p in plugins.loaded]
+    raise UnavailableError("PD-G008", f"unknown plugin {name!r}", hint=closest(name, known))
+
+
+# -- check ---------------------------------------------------------------------------------------
+
+
+@app.command()
+def check(name: NameArgument, as_json: Json = False) -> None:
+    """Check what a plugin declares and brings. The exit code is 3 when something is wrong."""
+    from perfdojo_sdk.testing.metadata import check as run_checks
+
+    plugins, plugin = _find(name)
+    results = run_checks(plugins, plugin)
+    wrong = sum(not result.passed for result in results)
+    data = {
+        "plugin": plugin.name,
+        "passed": not wrong,
+        "checks": [
+            {"name": r.name, "doc": r.doc, "passed": r.passed, "complaints": list(r.complaints)}
+            for r in results
+        ],
+    }
+    emit(_check_text(plugin, results, wrong), data, as_json)
+    if wrong:
+        raise typer.Exit(UNAVAILABLE)
+
+
+def _check_text(plugin: Plugin, results: list[Checked], wrong: int) -> str:
+    lines = []
+    for result in results:
+        lines.append(f"{'passed' if result.passed else 'FAILED'}  {result.name}")
+        lines += [f"        {complaint}" for complaint in result.complaints]
+    verdict = f"{wrong} of {len(results)} checks failed" if wrong else f"all {len(results)} checks passed"
+    return "\n".join([*lines, f"{plugin.name} {plugin.version}: {verdict}"])
+
+
+# -- doctor --------------------------------------------------------------------------------------
+
+
+@app.command()
+def doctor(
+    target: Annotated[str, typer.Option(help="Only this target.", show_default=False)] = "",
+    as_json: Json = False,
+) -> None:
+    """Say what each target needs of this machine: what is there, what is missing, what mends it.
+
+    The exit code is 3 when the target that was asked for cannot run here; without --target, when no
+    target can, or a plugin is broken.
+    """
+    from perfdojo_sdk.plugins import load_plugins
+
+    plugins = load_plugins(targets=[target] if target else None)
+    targets = [plugins.target(target)] if target else sorted(plugins.targets.values(), key=lambda t: t.name)
+    diagnoses = [_diagnosis(plugins, each) for each in targets]
+    problems = [{"plugin": p.plugin, **_problem(p)} for p in plugins.problems]
+    emit(_doctor_text(diagnoses, problems), {"targets": diagnoses, "problems": problems}, as_json)
+    usable = any(d["usable"] for d in diagnoses)
+    if not usable or (problems and not target):
+        progress("nothing can run here" if not usable else "a plugin is broken")
+        raise typer.Exit(UNAVAILABLE)
+
+
+def _diagnosis(plugins: Plugins, target: Target) -> dict[str, Any]:
+    reason = plugins.unavailable(target)
+    return {
+        "target": target.name,
+        "usable": reason is None,
+        "why": reason.why if reason else "",
+        "try": reason.remedy if reason else "",
+        "probes": [
+            {
+                "part": probe.part,
+                "plugin": plugin.name,
+                "found": probe.found,
+                "required": probe.required,
+                "why": "" if probe.ok else probe.why or f"there is no {probe.part}",
+                "try": "" if probe.ok else probe.remedy,
+            }
+            for plugin, probe in plugins.probes(target)
+        ],
+    }
+
+
+def _doctor_text(diagnoses: list[dict[str, Any]], problems: list[dict[str, str]]) -> str:
+    lines = [] if diagnoses else ["no plugin brings a target"]
+    for each in diagnoses:
+        lines.append(f"{each['target']}: {'can run here' if each['usable'] else 'cannot run here'}")
+        for probe in each["probes"]:
+            lines += _probe_lines(probe)
+        if not each["usable"] and not any(p["why"] and p["required"] for p in each["probes"]):
+            lines += [f"  missing  {each['why']}", f"           try: {each['try']}"]
+    for p in problems:
+        lines.append(f"plugin {p['plugin']} is broken ({p['stage']}): {p['why']}\n   try: {p['try']}")
+    return "\n".join(lines)
+
+
+def _probe_lines(probe: dict[str, Any]) -> list[str]:
+    if not probe["why"]:
+        return [f"  ok       {probe['part']}: {probe['found']}"]
+    word = "missing" if probe["required"] else "without"
+    lines = [f"  {word:8} {probe['part']}: {probe['why']}"]
+    return lines + [f"           try: {probe['try']}"] if probe["try"] else lines

@@ -1,0 +1,63 @@
+"""``reproduce``: experiments that anybody can repeat by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perfdojo_sdk.cli.console import Json, emit, progress, table
+from perfdojo_sdk.core.errors import DojoError, UnavailableError, closest
+
+if TYPE_CHECKING:
+    from perfdojo_sdk.hookspecs.services import Experiment, ExperimentRequest, ExperimentResult
+
+
+def command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Run this one.", show_default=False)] = "",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="For its files; default: build/reproduce/NAME.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="In minutes, with fewer points.")] = False,
+    as_json: Json = False,
+) -> None:
+    """List the experiments that plugins bring, or run one and print what it finds."""
+    from perfdojo_sdk.hookspecs.services import ExperimentRequest
+    from perfdojo_sdk.plugins import load_plugins
+
+    experiments = load_plugins().experiments
+    if not name:
+        known = sorted(experiments.values(), key=lambda e: e.name)
+        text = table(("experiment", "what it shows"), [(e.name, e.doc) for e in known])
+        data = {"experiments": [{"name": e.name, "doc": e.doc} for e in known]}
+        emit(text if known else "no plugin brings an experiment", data, as_json)
+        return
+    if name not in experiments:
+        hint = closest(name, list(experiments))
+        raise UnavailableError("PD-G009", f"unknown experiment {name!r}", hint=hint)
+    folder = output or Path("build", "reproduce", *name.split("/"))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise typer.BadParameter(f"cannot write to {folder}: {error.strerror}") from None
+    result = _run(experiments[name], ExperimentRequest(folder, quick, progress))
+    files = [str(file) for file in result.files]
+    text = "\n".join([result.text.rstrip("\n"), *(f"wrote {file}" for file in files)])
+    emit(text, {"name": name, "quick": quick, "result": dict(result.data), "files": files}, as_json)
+
+
+def _run(experiment: Experiment, request: ExperimentRequest) -> ExperimentResult:
+    """Run a plugin's code; whatever goes wrong there is an error that names the experiment."""
+    from perfdojo_sdk.hookspecs.services import ExperimentResult
+
+    what = f"experiment {experiment.name} failed"
+    try:
+        result = experiment.run(request)
+    except DojoError:
+        raise
+    except Exception as error:
+        raise UnavailableError("PD-G010", what, why=f"{type(error).__name__}: {error}") from error
+    if not isinstance(result, ExperimentResult):
+        raise UnavailableError("PD-G010", what, why=f"it returned {type(result).__name__}")
+    return result

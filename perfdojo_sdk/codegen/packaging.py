@@ -1,0 +1,103 @@
+"""A library as one compiled file with a C header: how kernels in C are packaged unless a target knows better.
+
+The sources that were verified are compiled together, each a unit of its own, by the runner that
+compiled them one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from perfdojo_sdk.codegen.c_values import C_TYPES
+from perfdojo_sdk.codegen.names import c_name
+from perfdojo_sdk.hookspecs.services import Packable, Package, PackagedFile
+from perfdojo_sdk.hookspecs.types import ArraySpec, Failure, KernelSource, Runner
+
+#: Suffix of a compiled file by its kind; other kinds are their own suffix.
+SUFFIXES = {"shared_object": "so"}
+
+
+@dataclass(frozen=True)
+class CPackager:
+    """Links all kernels into ``lib/libNAME`` and describes them in ``include/NAME.h``."""
+
+    def package(self, name: str, kernels: Sequence[Packable], runner: Runner) -> Package | Failure:
+        units = {f"{kernel.name}.c": kernel.source.code for kernel in kernels}
+        comment = f"/* Links the kernels of {name} into one file; each is a unit of its own. */\n"
+        together = KernelSource(
+            symbol=name,
+            inputs=(),
+            outputs=(),
+            code=f"{comment}const int {name}_kernels = {len(kernels)};\n",
+            language=kernels[0].source.language,
+            support={**shared_support(kernels), **units},
+        )
+        artifact = runner.compile(together)
+        if isinstance(artifact, Failure):
+            return artifact
+        suffix = SUFFIXES.get(artifact.kind, artifact.kind)
+        files = (
+            PackagedFile("header", f"include/{name}.h", header(name, kernels).encode()),
+            PackagedFile(
+                artifact.kind, f"lib/lib{name}.{suffix}", artifact.content, tuple(k.name for k in kernels)
+            ),
+        )
+        return Package(files, artifact.toolchain)
+
+
+def shared_support(kernels: Sequence[Packable]) -> Mapping[str, str]:
+    """Files that the sources include; all kernels of a target share them.
+
+    :class:`ValueError` when two kernels bring different texts under one name.
+    """
+    files: dict[str, str] = {}
+    for kernel in kernels:
+        for name, text in kernel.source.support.items():
+            if files.setdefault(name, text) != text:
+                raise ValueError(f"two kernels bring different versions of {name}")
+    return files
+
+
+def header(name: str, kernels: Sequence[Packable]) -> str:
+    """The C header of a library."""
+    guard = f"{name.upper()}_H"
+    lines = [
+        f"/* The kernels of {name}. Arrays are in C order without gaps; outputs overlap nothing.",
+        " *",
+        " * A kernel returns 0, or non-zero when `workspace` holds fewer than NAME_workspace_bytes(threads)",
+        " * bytes; workspace may be NULL when that is 0. Kernels are re-entrant: give each concurrent call",
+        " * a workspace of its own.",
+        " */",
+        f"#ifndef {guard}",
+        f"#define {guard}",
+        "",
+        "#include <stddef.h>",
+        "",
+        "#ifdef __cplusplus",
+        'extern "C" {',
+        "#endif",
+        "",
+    ]
+    for kernel in kernels:
+        lines += [*_prototype(kernel), ""]
+    lines += ["#ifdef __cplusplus", "}", "#endif", "", f"#endif /* {guard} */"]
+    return "\n".join(lines) + "\n"
+
+
+def _prototype(kernel: Packable) -> list[str]:
+    source = kernel.source
+    described = ", ".join(_described(a) for a in source.inputs)
+    results = ", ".join(_described(a) for a in source.outputs)
+    arguments = [f"const {C_TYPES.get(a.dtype, 'void')} *{c_name(a.name)}" for a in source.inputs]
+    arguments += [f"{C_TYPES.get(a.dtype, 'void')} *{c_name(a.name)}" for a in source.outputs]
+    arguments += ["void *workspace", "size_t workspace_bytes", "int threads"]
+    return [
+        f"/* {kernel.operator}: {described} -> {results} */",
+        f"int {source.symbol}({', '.join(arguments)});",
+        f"size_t {source.symbol}_workspace_bytes(int threads);",
+    ]
+
+
+def _described(array: ArraySpec) -> str:
+    return f"{array.name} {array.dtype} [{','.join(map(str, array.shape))}]"

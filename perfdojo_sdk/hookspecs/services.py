@@ -1,0 +1,179 @@
+"""What plugins offer around a target: figures, packages, diagnoses, experiments.
+
+Plain data and small protocols, like :mod:`.types`; all of it pickles as long as the callables in it
+are functions of a module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from perfdojo_sdk.hookspecs.types import (
+    Artifact,
+    Failure,
+    KernelSource,
+    Measurement,
+    Provenance,
+    Runner,
+    RunRequest,
+)
+
+# -- figures beside the time ---------------------------------------------------------------------
+
+
+@runtime_checkable
+class Observer(Protocol):
+    """Adds figures of its own to each timed run: counters read before it and after it."""
+
+    @property
+    def name(self) -> str:
+        """Stands before each of its figures: observer ``power`` adds ``power.joules``."""
+        ...
+
+    def before(self, artifact: Artifact, request: RunRequest) -> object:
+        """The run begins; whatever this returns is handed to :meth:`after`."""
+        ...
+
+    def after(self, before: object, measurement: Measurement) -> Mapping[str, float]:
+        """The run is over: figure -> value. Not called when it failed."""
+        ...
+
+
+# -- diagnosis -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Whether this machine has one thing that a target needs."""
+
+    part: str
+    """What it is: "C compiler", "device", "simulator"."""
+    found: str
+    """What is there, with its version; empty when it is missing."""
+    why: str = ""
+    """What is wrong, when it is missing."""
+    remedy: str = ""
+    """What mends it; best a command."""
+    required: bool = True
+    """Whether the target cannot run here without it."""
+
+    @property
+    def ok(self) -> bool:
+        return bool(self.found)
+
+
+# -- where time goes -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TimePart:
+    """One part of a kernel's time."""
+
+    name: str
+    amount: float
+    """In the unit of the breakdown."""
+    why: str = ""
+    """What the part is, or how it was obtained."""
+
+
+@dataclass(frozen=True)
+class TimeBreakdown:
+    """A kernel's time in parts that add up to all of it."""
+
+    unit: Literal["seconds", "cycles"]
+    parts: tuple[TimePart, ...]
+    provenance: Provenance
+    limit: str = ""
+    """What binds the kernel, in words."""
+
+    @property
+    def total(self) -> float:
+        return sum(part.amount for part in self.parts)
+
+
+# -- packages ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Packable:
+    """One verified kernel on its way into a library."""
+
+    name: str
+    operator: str
+    source: KernelSource
+
+
+@dataclass(frozen=True)
+class PackagedFile:
+    """One file of a library."""
+
+    kind: str
+    """``header``, ``report``, or the kind of artifact that the target's runner runs."""
+    path: str
+    """Relative, of letters, digits, ``_``, ``.`` and ``/``."""
+    content: bytes = field(repr=False)
+    kernels: tuple[str, ...] = ()
+    """Names of the kernels whose code it holds: together with ``kind`` and ``content``, each of them
+    makes an :class:`Artifact` that the runner runs."""
+
+
+@dataclass(frozen=True)
+class Package:
+    """What a packager made: every kernel's code stands in exactly one of the files."""
+
+    files: tuple[PackagedFile, ...]
+    toolchain: str
+    """Compiler, version and flags, as one line."""
+
+
+@runtime_checkable
+class Packager(Protocol):
+    """Puts verified kernels into the files of a library.
+
+    Sources, programs, traces and the manifest are written by the SDK; a packager makes the compiled
+    code and what a user of it needs. The SDK runs every packaged kernel once more before it writes.
+    """
+
+    def package(self, name: str, kernels: Sequence[Packable], runner: Runner) -> Package | Failure:
+        """``name``: an identifier for the whole, such as ``perfdojo_TARGET``."""
+        ...
+
+
+# -- experiments ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ExperimentRequest:
+    """How to run an experiment."""
+
+    folder: Path
+    """Exists; for every file that the experiment writes."""
+    quick: bool = False
+    """Minutes instead of hours, at the price of wider error bars or fewer points."""
+    progress: Callable[[str], None] = field(default=lambda line: None, repr=False)
+    """Tells the person who waits how far it is."""
+
+
+@dataclass(frozen=True)
+class ExperimentResult:
+    """What an experiment found."""
+
+    text: str
+    """The result for a person."""
+    data: Mapping[str, Any]
+    """The result as JSON values."""
+    files: tuple[Path, ...] = ()
+    """What was written: figures, tables."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment that anybody can repeat by name."""
+
+    name: str
+    doc: str
+    """One sentence: what it shows."""
+    run: Callable[[ExperimentRequest], ExperimentResult] = field(repr=False)

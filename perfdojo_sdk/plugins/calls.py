@@ -1,0 +1,185 @@
+"""Hooks are called one plugin at a time: what fails is known by name, and hurts nobody else.
+
+pluggy checks names and signatures and passes to each implementation the arguments that it asks for; the
+order, and what an answer or an exception means, is decided here.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import pluggy
+
+from perfdojo_sdk.hookspecs import deprecated, specs
+from perfdojo_sdk.hookspecs.types import Target
+from perfdojo_sdk.plugins.discovery import Installed
+from perfdojo_sdk.plugins.plugin import HOOKS, Plugin, Problem, cause_of, misfit_hooks, misfit_version
+
+
+class HookCalls:
+    """The plugins that loaded, their problems, and how to ask them something."""
+
+    def __init__(self, strict: bool) -> None:
+        self.strict = strict
+        self._plugins: dict[str, Plugin] = {}
+        self._problems: list[Problem] = []
+        self._deprecations: list[tuple[str, str]] = []
+        self._manager = pluggy.PluginManager(specs.PROJECT)
+        self._manager.add_hookspecs(specs)
+        self._manager.add_hookspecs(deprecated)
+
+    @property
+    def loaded(self) -> tuple[Plugin, ...]:
+        """The plugins that were imported, the SDK's own first."""
+        return tuple(self._plugins.values())
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What is wrong with any plugin, as far as is known."""
+        return tuple(self._problems)
+
+    @property
+    def deprecations(self) -> tuple[tuple[str, str], ...]:
+        """(plugin, what of the last contract it still uses and what to use instead)."""
+        return tuple(self._deprecations)
+
+    def report(self, problem: Problem) -> None:
+        """Remember a problem, once; raise it in strict mode."""
+        if problem not in self._problems:
+            self._problems.append(problem)
+        if self.strict:
+            raise problem.error()
+
+    # -- loading ---------------------------------------------------------------------------
+
+    def load(self, found: Installed) -> None:
+        """Import a plugin."""
+        try:
+            module = found.entry.load()
+        except (Exception, SystemExit) as error:
+            remedy = f"repair or upgrade {found.distribution}, or leave it out with --no-plugin {found.name}"
+            self.report(Problem(found.name, "import", cause_of(error), remedy))
+            return
+        self.add(Plugin(found.name, found.distribution, found.version, module, declared=found.targets))
+
+    def add(self, plugin: Plugin) -> None:
+        """Take in a plugin whose module is there."""
+        if plugin.name in self._plugins:
+            both = f"{self._plugins[plugin.name].distribution} and {plugin.distribution} both claim this name"
+            self.report(Problem(plugin.name, "discovery", both, "uninstall one of them"))
+            return
+        unfit = misfit_version(plugin)
+        if unfit:
+            self.report(unfit)
+            return
+        for problem in misfit_hooks(plugin):
+            self.report(problem)
+        try:
+            self._manager.register(plugin.module, plugin.name)
+        except (pluggy.PluginValidationError, ValueError) as error:
+            remedy = f"compare its signature with {specs.__name__}"
+            self.report(Problem(plugin.name, "hooks", cause_of(error), remedy))
+            return
+        hooks = tuple(name for name in HOOKS if hasattr(plugin.module, name))
+        self._plugins[plugin.name] = Plugin(
+            plugin.name, plugin.distribution, plugin.version, plugin.module, hooks, plugin.declared
+        )
+        self._note_deprecations(plugin)
+
+    def _note_deprecations(self, plugin: Plugin) -> None:
+        """Warn of what the next version of the contract will not serve any more."""
+        for old in deprecated.DEPRECATIONS:
+            arguments = self._arguments(plugin, old.hook)
+            if arguments is None or (old.argument and old.argument not in arguments):
+                continue
+            since = ".".join(map(str, old.since))
+            text = f"{old.what} is deprecated since plugin API {since}; use {old.instead}"
+            self._deprecations.append((plugin.name, text))
+            where = f"plugin {plugin.name} ({plugin.distribution}): "
+            warnings.warn(where + text, deprecated.PluginDeprecation, stacklevel=2)
+
+    def _arguments(self, plugin: Plugin, hook: str) -> tuple[str, ...] | None:
+        """The arguments that a plugin's implementation takes; None without one."""
+        for each in getattr(self._manager.hook, hook).get_hookimpls():
+            if each.plugin_name == plugin.name:
+                return tuple(each.argnames)
+        return None
+
+    # -- calling ---------------------------------------------------------------------------
+
+    def call(self, plugin: Plugin, hook: str, arguments: Mapping[str, Any]) -> Any:
+        """The answer of one plugin to one hook; None when it does not implement the hook."""
+        for each in getattr(self._manager.hook, hook).get_hookimpls():
+            if each.plugin_name == plugin.name:
+                return each.function(*(arguments[name] for name in each.argnames))
+        return None
+
+    def collect(self, plugin: Plugin, hook: str, kind: Any, **arguments: Any) -> list[Any]:
+        """What a plugin contributes; a plugin that raises, or yields the wrong thing, has a problem."""
+        try:
+            items = list(self.call(plugin, hook, arguments) or ())
+        except (Exception, SystemExit) as error:
+            self.blame(plugin, hook, f"it raised {cause_of(error)}")
+            return []
+        for item in items:
+            if not isinstance(item, kind):
+                cause = f"it returned {type(item).__name__} {item!r:.80}, expected {kind.__name__}"
+                self.blame(plugin, hook, cause)
+        return [item for item in items if isinstance(item, kind)]
+
+    def collect_named(self, hook: str, kind: Any) -> Iterator[tuple[Plugin, Any]]:
+        """What all plugins contribute under names; of two with one name the first stays.
+
+        The names that an operator gives to its sizes are names like any other.
+        """
+        owners: dict[str, str] = {}
+        for plugin in self.loaded:
+            for item in self.collect(plugin, hook, kind):
+                claims = (item.name, *getattr(item, "names", ()))
+                taken = next((name for name in claims if name in owners), None)
+                if taken is not None:
+                    self.duplicate(plugin, hook, kind.__name__.lower(), taken, owners[taken])
+                    continue
+                owners.update(dict.fromkeys(claims, plugin.name))
+                yield plugin, item
+
+    def duplicate(self, plugin: Plugin, hook: str, what: str, name: str, owner: str) -> None:
+        cause = f"{what} {name} already comes from plugin {owner}, {plugin.name} claims it too"
+        self.report(Problem(plugin.name, hook, cause, "rename one of them"))
+
+    def first(
+        self, plugins: Iterable[Plugin], hook: str, target: Target, fits: Callable[[Any], bool], **more: Any
+    ) -> Any:
+        """The first answer of ``plugins``; a failure of the target's own plugin is fatal, others' are not."""
+        for plugin in plugins:
+            cause, answer = "", None
+            try:
+                answer = self.call(plugin, hook, {"target": target, **more})
+            except (Exception, SystemExit) as error:
+                cause = f"it raised {cause_of(error)}"
+            if answer is not None and not fits(answer):
+                cause = f"it returned {type(answer).__name__} {answer!r:.80}"
+            if cause:
+                problem = self.blame(plugin, hook, cause)
+                if plugin.name == target.plugin:
+                    raise problem.error()
+            elif answer is not None:
+                return answer
+        return None
+
+    def notify(self, plugins: Iterable[Plugin], hook: str, **arguments: Any) -> None:
+        """Tell everybody; whoever raises has a problem, and the others hear it all the same."""
+        for plugin in plugins:
+            try:
+                self.call(plugin, hook, arguments)
+            except (Exception, SystemExit) as error:
+                self.blame(plugin, hook, f"it raised {cause_of(error)}")
+
+    def blame(self, plugin: Plugin, hook: str, cause: str) -> Problem:
+        """Report that a plugin's hook failed."""
+        remedy = f"repair or upgrade {plugin.distribution}, or leave it out with --no-plugin {plugin.name}"
+        problem = Problem(plugin.name, hook, cause, remedy)
+        self.report(problem)
+        return problem

@@ -1,0 +1,120 @@
+"""What is installed, read from package metadata: names, versions and targets, nothing imported.
+
+Two groups of entry points. ``perfdojo_sdk.plugins`` names the plugins. ``perfdojo_sdk.targets`` names
+each target that a plugin brings, with the same module; a plugin that declares its targets there is
+imported only when one of them may be needed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint, entry_points
+
+from perfdojo_sdk.core.errors import closest
+from perfdojo_sdk.plugins.plugin import Problem
+
+GROUP = "perfdojo_sdk.plugins"
+TARGETS = "perfdojo_sdk.targets"
+#: Names of plugins, separated by commas: only these are used.
+ONLY = "PERFDOJO_PLUGINS"
+
+
+@dataclass(frozen=True)
+class Installed:
+    """One plugin as its package describes it."""
+
+    name: str
+    distribution: str
+    version: str
+    targets: tuple[str, ...]
+    """The targets that it declares."""
+    entry: EntryPoint = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which plugins a person wants, for a whole command."""
+
+    strict: bool = False
+    """Any problem of any plugin is fatal."""
+    without: frozenset[str] = frozenset()
+    """Plugins to leave out."""
+
+
+#: What the command line was told; :func:`perfdojo_sdk.plugins.load_plugins` respects it.
+choice: ContextVar[Choice] = ContextVar("choice", default=Choice())  # noqa: B039 (frozen)
+
+
+def installed() -> tuple[Installed, ...]:
+    """The plugins that are installed, by name."""
+    everything = entry_points()
+    declared: dict[tuple[str, str], list[str]] = {}
+    for entry in everything.select(group=TARGETS):
+        declared.setdefault((_distribution(entry), entry.value), []).append(entry.name)
+    found = [
+        Installed(
+            entry.name,
+            _distribution(entry),
+            entry.dist.version if entry.dist else "0",
+            tuple(sorted(declared.get((_distribution(entry), entry.value), ()))),
+            entry,
+        )
+        for entry in everything.select(group=GROUP)
+    ]
+    return tuple(sorted(found, key=lambda i: (i.name, i.distribution)))
+
+
+def _distribution(entry: EntryPoint) -> str:
+    return entry.dist.name if entry.dist else entry.module
+
+
+def chosen(found: Iterable[Installed], without: Collection[str]) -> tuple[list[Installed], list[Problem]]:
+    """The plugins that a person wants, and what is wrong with the wish or the packages."""
+    problems = []
+    by_name: dict[str, list[Installed]] = {}
+    for each in found:
+        by_name.setdefault(each.name, []).append(each)
+    only = only_these()
+    for source, names in ((ONLY, only), ("the list of disabled plugins", without)):
+        for name in sorted(set(names) - by_name.keys()):
+            cause = f"{source} names it, and it is not installed"
+            problems.append(Problem(name, "discovery", cause, closest(name, list(by_name))))
+    kept = []
+    for name, twins in by_name.items():
+        if disabled(name, without):
+            continue
+        if len(twins) > 1:
+            owners = " and ".join(each.distribution for each in twins)
+            cause = f"{owners} both claim this name"
+            problems.append(Problem(name, "discovery", cause, "uninstall one of them"))
+        else:
+            kept += twins
+    return kept, problems
+
+
+def only_these() -> set[str]:
+    """The plugins that the environment asks for; empty: all."""
+    return {name.strip() for name in os.environ.get(ONLY, "").split(",")} - {""}
+
+
+def disabled(name: str, without: Collection[str]) -> bool:
+    """Whether a person left this plugin out."""
+    only = only_these()
+    return name in without or bool(only and name not in only)
+
+
+def needed(found: Sequence[Installed], targets: Iterable[str] | None) -> list[Installed]:
+    """The plugins that a command about ``targets`` needs; None, or ``best``, stands for all targets.
+
+    A plugin that declares no target may add to any of them, and is always needed. A target that
+    nobody declares may come from whoever forgot to, so then all are needed.
+    """
+    if targets is None:
+        return list(found)
+    wanted = set(targets)
+    if wanted - {target for each in found for target in each.targets}:
+        return list(found)
+    return [each for each in found if not each.targets or wanted & set(each.targets)]

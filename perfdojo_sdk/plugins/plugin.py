@@ -1,0 +1,132 @@
+"""One plugin that was imported, and what can be wrong with it before any hook is called."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import perfdojo_sdk
+from perfdojo_sdk.core.errors import UnavailableError, closest
+from perfdojo_sdk.hookspecs import API_VERSION, deprecated, specs
+
+BUILTIN = "perfdojo_sdk"
+PREFIX = "perfdojo_"
+HOOKS = tuple(name for name in vars(specs) if name.startswith(PREFIX))
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """One plugin that loaded, and where it comes from."""
+
+    name: str
+    distribution: str
+    version: str
+    module: object = field(repr=False)
+    hooks: tuple[str, ...] = ()
+    declared: tuple[str, ...] = ()
+    """Targets that its package declares."""
+
+    @property
+    def api(self) -> object:
+        """The version of the contract that it is written for."""
+        return getattr(self.module, "PERFDOJO_API", None)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Version and a hash of the plugin's files: changes whenever its code or data does."""
+        return f"{self.version}+{content_hash(self.module)}"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong with one plugin."""
+
+    plugin: str
+    stage: str
+    """``discovery``, ``import``, ``version``, ``hooks``, or the name of the hook that failed."""
+    cause: str
+    remedy: str
+
+    def error(self) -> UnavailableError:
+        what = f"plugin {self.plugin} is broken at stage {self.stage}"
+        return UnavailableError("PD-G001", what, why=self.cause, hint=self.remedy)
+
+
+def content_hash(module: object, skip: str = "") -> str:
+    """Twelve hex digits over the source and data files of a module's package, but for folder ``skip``."""
+    package = sys.modules.get(getattr(module, "__package__", None) or "")
+    if getattr(package, "__file__", None):
+        module = package
+    file = getattr(module, "__file__", None)
+    if file is None:
+        return "unknown"
+    path = Path(file)
+    root = path.parent
+    files = [path]
+    if hasattr(module, "__path__"):
+        files = sorted(f for s in ("py", "yaml", "c", "h", "dojo") for f in root.rglob(f"*.{s}"))
+    digest = hashlib.sha256()
+    for each in files:
+        if each.relative_to(root).parts[0] == skip:
+            continue
+        digest.update(str(each.relative_to(root)).encode() + b"\0" + each.read_bytes() + b"\0")
+    return digest.hexdigest()[:12]
+
+
+def sdk_fingerprint() -> str:
+    """The SDK's own. How the command line shows results changes none of them."""
+    return f"{perfdojo_sdk.__version__}+{content_hash(perfdojo_sdk, skip='cli')}"
+
+
+def cause_of(error: BaseException) -> str:
+    """An exception on one line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def misfit_version(plugin: Plugin) -> Problem | None:
+    """Why a plugin for another version of the contract cannot be used."""
+    if compatible(plugin.api):
+        return None
+    ours = ".".join(map(str, API_VERSION))
+    if plugin.api is None:
+        cause, remedy = "it does not declare PERFDOJO_API", f"add: PERFDOJO_API = {API_VERSION}"
+    else:
+        cause = f"it is written for plugin API {plugin.api!r}, this SDK has {ours}"
+        remedy = f"install a version of {plugin.distribution} for plugin API {ours}"
+    return Problem(plugin.name, "version", cause, remedy)
+
+
+def compatible(version: object) -> bool:
+    """Whether this SDK serves a plugin for that version of the contract.
+
+    While major is 0: the same minor version, or the one before it, whose remains are served with a
+    warning. From 1 on: the same major version and no newer minor one.
+    """
+    if not (isinstance(version, tuple) and len(version) == 2 and all(type(n) is int for n in version)):
+        return False
+    (major, minor), (our_major, our_minor) = version, API_VERSION
+    oldest = our_minor - 1 if our_major == 0 else 0
+    return bool(major == our_major and oldest <= minor <= our_minor)
+
+
+def misfit_hooks(plugin: Plugin) -> Iterator[Problem]:
+    """A problem for every name that looks like a hook and is none."""
+    known = [*HOOKS, *(d.hook for d in deprecated.DEPRECATIONS)]
+    for name in dir(plugin.module):
+        value = getattr(plugin.module, name) if name.startswith(PREFIX) else None
+        if not callable(value):
+            continue
+        options = getattr(value, f"{specs.PROJECT}_impl", None)
+        if name not in known:
+            yield Problem(plugin.name, "hooks", f"there is no hook {name}", closest(name, list(HOOKS)))
+        elif options is None:
+            cause = f"{name} is not marked as an implementation"
+            yield Problem(plugin.name, "hooks", cause, "put @hookimpl above it")
+        elif options.get("hookwrapper") or options.get("wrapper"):
+            cause = f"{name} is a wrapper; hooks are called one by one"
+            yield Problem(plugin.name, "hooks", cause, "use plain @hookimpl")

@@ -1,0 +1,112 @@
+"""The SDK's own strategies, and the loop that drives any player.
+
+The paper's passes are players that propose what they always play and are finished. Whatever a player
+proposes, the caller of :func:`play_out` decides what is evaluated and how.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from perfdojo_sdk.core.transformation import Trace
+from perfdojo_sdk.hookspecs.search import Evaluation, SearchStrategy, SearchTask, State
+from perfdojo_sdk.search.passes import greedy, naive
+
+T = TypeVar("T")
+
+Pass = Callable[[SearchTask], Sequence[Trace]]
+
+#: Proposals asked for at a time.
+BATCH = 8
+
+
+class PlayerFailed(Exception):
+    """A player raised an error, or broke its promises; its words say which."""
+
+
+def play_out(
+    strategy: SearchStrategy,
+    task: SearchTask,
+    evaluate: Callable[[Sequence[Trace]], Sequence[Evaluation]],
+    evaluations: int,
+) -> None:
+    """Let a player propose until it is finished, or ``evaluations`` proposals were evaluated.
+
+    :class:`PlayerFailed` when the player's own code fails; errors of ``evaluate`` pass through.
+    """
+    player = _guarded(lambda: strategy.start(task, None))
+    done = 0
+    while done < evaluations:
+        count = min(BATCH, evaluations - done)
+        proposals = tuple(_guarded(lambda: player.propose(count)))  # noqa: B023 (called at once)
+        if not proposals:
+            return
+        if len(proposals) > count:
+            raise PlayerFailed(f"it proposed {len(proposals)} games, asked for {count}")
+        results = evaluate(proposals)
+        _guarded(lambda: player.observe(results))  # noqa: B023
+        done += len(proposals)
+
+
+def _guarded(call: Callable[[], T]) -> T:
+    try:
+        return call()
+    except Exception as error:
+        raise PlayerFailed(f"{type(error).__name__}: {error}") from error
+
+
+@dataclass
+class PassPlayer:
+    """Proposes the games of a pass, in its order, once."""
+
+    play: Pass
+    task: SearchTask
+    proposed: int = 0
+    games: Sequence[Trace] | None = None
+    """What the pass played; None before it did."""
+
+    def propose(self, count: int) -> Sequence[Trace]:
+        if self.games is None:
+            self.games = tuple(self.play(self.task))
+        games = self.games[self.proposed : self.proposed + count]
+        self.proposed += len(games)
+        return games
+
+    def observe(self, evaluations: Sequence[Evaluation]) -> None:
+        """A pass learns nothing."""
+
+    def state(self) -> State:
+        return {"proposed": self.proposed}
+
+
+@dataclass(frozen=True)
+class StartPass:
+    """Starts a :class:`PassPlayer`. A class, so that strategies pickle."""
+
+    play: Pass
+
+    def __call__(self, task: SearchTask, state: State | None) -> PassPlayer:
+        return PassPlayer(self.play, task, int(state["proposed"]) if state else 0)
+
+
+def _naive(task: SearchTask) -> tuple[Trace, ...]:
+    return (naive(task.root, task.rules),)
+
+
+def _greedy(task: SearchTask) -> tuple[Trace, ...]:
+    return (greedy(task.root, task.rules),)
+
+
+def _heuristic(task: SearchTask) -> tuple[Trace, ...]:
+    return tuple(task.expert(task.root, task.rules, task.target)) if task.expert else ()
+
+
+HEURISTIC = "heuristic"
+
+STRATEGIES = (
+    SearchStrategy("naive", "Fuse and reuse until nothing more is legal.", StartPass(_naive)),
+    SearchStrategy("greedy", "Naive, then every mapping to hardware that applies.", StartPass(_greedy)),
+    SearchStrategy(HEURISTIC, "What the target's own expert plays.", StartPass(_heuristic)),
+)
