@@ -184,7 +184,7 @@ typedef struct Machine {
     Arbiter lsu_arbiter, port_arbiter;
     QUEUE(Response, 8) responses;
     u8 outstanding, outstanding_was;
-    u8 bank_pointer[BANKS];
+    u8 bank_pointer[BANKS + PORTS]; /* those beyond BANKS are never read */
     u32 atomic_bank;  /* busy with an atomic access ... */
     u64 atomic_until; /* ... until this cycle */
     u32 reservation;  /* address of a load-reserved, 1 if none */

@@ -22,9 +22,14 @@ bool memory_check(Machine *m, u32 address, int size, u32 pc) {
     return true;
 }
 
-/* Ports whose request for a bank is granted, out of those in `wanted`. */
+/* Ports whose request for a bank is granted, out of those in `wanted`. The others have banks of
+ * their own in `bank`, see free_banks. */
 static u32 grant_banks(Machine *m, u32 wanted, const u32 *bank) {
     u32 granted = 0;
+    if (bank[0] != bank[1] && bank[1] != bank[2] && bank[0] != bank[2] && m->cycle >= m->atomic_until) {
+        for (u32 k = 0; k < PORTS; k++) m->bank_pointer[bank[k]] = (u8)k;
+        return wanted;
+    }
     for (u32 left = wanted; left;) {
         u32 b = bank[__builtin_ctz(left)];
         u32 rivals = left & ((bank[0] == b) | (u32)(bank[1] == b) << 1 | (u32)(bank[2] == b) << 2);
@@ -40,6 +45,11 @@ static u32 grant_banks(Machine *m, u32 wanted, const u32 *bank) {
         *pointer = arbiter_next(rivals, *pointer);
     }
     return granted;
+}
+
+/* Banks of ports that want none: they do not exist, and differ. */
+static void free_banks(u32 *bank) {
+    for (u32 k = 0; k < PORTS; k++) bank[k] = BANKS + k;
 }
 
 static u32 atomic_result(u32 op, u32 old, u32 operand) {
@@ -128,7 +138,8 @@ static void serve_movers(Machine *m, u32 movers, u32 served) {
 }
 
 static void serve_streams_alone(Machine *m, u32 movers) {
-    u32 bank[PORTS] = {0};
+    u32 bank[PORTS];
+    free_banks(bank);
     for (u32 left = movers; left; left &= left - 1)
         bank[__builtin_ctz(left)] = bank_of(m->mover[__builtin_ctz(left)].job.pointer);
     u32 granted = grant_banks(m, movers, bank);
@@ -137,8 +148,9 @@ static void serve_streams_alone(Machine *m, u32 movers) {
 }
 
 static void serve_all(Machine *m, u32 movers) {
-    u32 requests = 0, bank[PORTS] = {0};
+    u32 requests = 0, bank[PORTS];
     int who = 0;
+    free_banks(bank);
     Access *access = chosen_access(m, &requests, &who);
     bool presented = m->outstanding_was < OUTSTANDING;
     u32 port_requests = arbiter_requests(&m->port_arbiter, (movers & 1) | (u32)presented << 1);

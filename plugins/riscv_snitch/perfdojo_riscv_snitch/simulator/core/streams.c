@@ -160,9 +160,25 @@ static void configure_or_adopt(Machine *m, Mover *v, int k, bool was_done) {
     if (v->job.done && !v->dirty && !v->respond) m->movers_busy &= (u8)~(1u << k);
 }
 
+/* The usual case: amid the innermost loop of a read job, one element arrives and another was granted. */
+static bool just_the_next_element(Machine *m, Mover *v, bool granted) {
+    if (!granted || !v->respond || v->respond_write || v->direction || m->configure) return false;
+    if (v->left < 2 || v->index[0] == v->bound[0]) return false;
+    QUEUE_PUSH(v->fifo, v->response);
+    v->response = v->next_response;
+    v->left--;
+    v->index[0]++;
+    v->job.pointer += v->stride[0];
+    if (v->job.pointer - TCDM_BASE >= TCDM_SIZE) fail(m, ERROR_STREAM_RANGE, v->job_pc, v->job.pointer);
+    v->generated -= v->cut;
+    if (v->ungenerated && v->generated_was < SPILL_DEPTH) v->ungenerated--, v->generated++;
+    return true;
+}
+
 static void step(Machine *m, int k) {
     Mover *v = &m->mover[k];
     bool granted = m->granted >> k & 1, was_done = v->job.done;
+    if (just_the_next_element(m, v, granted)) return;
     if (v->respond) take_response(v);
     v->respond = granted;
     if (granted) {
