@@ -236,7 +236,7 @@ print("\\n" + "\\n".join(m for m in sys.modules if m in ("paper_plugin", "perfdo
         (("transformations", "--target", "toy"), {"perfdojo_toy"}),
         (("targets",), {"paper_plugin", "perfdojo_toy"}),
     ],
-    ids=" ".join,
+    ids=lambda value: " ".join(sorted(value) if isinstance(value, set) else value),
 )
 def test_a_command_imports_the_plugins_that_it_needs(
     imported: Callable[..., set[str]], words: tuple[str, ...], expected: set[str]

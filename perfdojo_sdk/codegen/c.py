@@ -339,7 +339,7 @@ class CEmitter:
                 continue
             constant = "const " if buffer.name in self.program.inputs else ""
             fields.append((f"{constant}{C_TYPES[buffer.dtype]} *", c_name(buffer.name)))
-        used = levels_of(scope)
+        used = levels_of(scope, self.program)
         outer = [l for l in range(point.level - 1) if l in used and l not in point.constants]
         return fields + [("int64_t", f"i{l}") for l in outer]
 
@@ -378,8 +378,8 @@ class CEmitter:
         return c_operation(value, [self.expression(a, point) for a in value.arguments])
 
 
-def levels_of(scope: Scope) -> frozenset[int]:
-    """The levels whose iterators appear in a statement of the scope."""
+def levels_of(scope: Scope, program: Program) -> frozenset[int]:
+    """The levels whose iterators appear in the C of a statement of the scope."""
     found: set[int] = set()
 
     def visit(value: Expression) -> None:
@@ -396,5 +396,7 @@ def levels_of(scope: Scope) -> frozenset[int]:
         for form in leaf.statement.guard:
             found.update(form.levels)
         for access in (leaf.statement.target, *leaf.statement.reads):
-            found.update(access.levels)
+            buffer = program.buffer_of[access.array]
+            for k in buffer.materialised:
+                found.update(access.subscripts[k].levels)
     return frozenset(found)

@@ -34,7 +34,10 @@ def assign(
     occurrences = program.occurrences[buffer.name]
     lanes = [(o, level) for o in occurrences if (level := lane_level(program, o, dialect)) is not None]
     moving = [(o, level) for o, level in lanes if lane_stride(buffer, o.access.subscripts, level)]
-    width = _width(buffer, dialect.lanes.get(buffer.dtype, 0)) if moving else 1
+    most = dialect.lanes.get(buffer.dtype, 0)
+    width = _width(buffer, most) if moving else 1
+    if moving and width > most:
+        return None  # rows of cells that neither fit into a vector nor are made of vectors
     if any(not _starts_a_vector(program, buffer, o, level, width) for o, level in moving):
         return None
     return Registers(_names(buffer, width, name, taken), width, bool(moving))
@@ -49,10 +52,14 @@ def lane_level(program: Program, occurrence: Occurrence, dialect: Dialect) -> in
 
 
 def _width(buffer: Buffer, lanes: int) -> int:
-    """Cells in a vector: the innermost dimension, or full vectors when it is made of such."""
+    """Cells in a vector: the innermost dimension, or full vectors when it is made of such.
+
+    A buffer that is one row of cells may end in a vector that is not full.
+    """
     sizes = [buffer.dimensions[k].size for k in buffer.materialised if buffer.dimensions[k].size > 1]
     innermost = sizes[-1] if sizes else 1
-    return lanes if lanes and innermost % lanes == 0 else innermost
+    whole = lanes and (innermost % lanes == 0 or (innermost > lanes and len(sizes) == 1))
+    return lanes if whole else innermost
 
 
 def _starts_a_vector(program: Program, buffer: Buffer, o: Occurrence, level: int, width: int) -> bool:
@@ -67,7 +74,7 @@ def _names(buffer: Buffer, width: int, name: str, taken: set[str]) -> tuple[str,
     """``acc_0_1``: the subscripts of the variable's first cell, in units of variables."""
     sizes = [buffer.dimensions[k].size for k in buffer.materialised if buffer.dimensions[k].size > 1]
     if sizes:
-        sizes[-1] //= width
+        sizes[-1] = -(-sizes[-1] // width)
     sizes = [s for s in sizes if s > 1]
     prefix = name
     while True:

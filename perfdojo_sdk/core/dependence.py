@@ -251,11 +251,13 @@ def private_buffers(program: Program, scope: Scope) -> frozenset[str]:
     for array, touches in scope.touches.items():
         name = program.buffer_of[array].name
         inside[name] = inside.get(name, 0) + len(touches)
+    interface = program.interface
     return frozenset(
-        name
-        for name, count in inside.items()
-        if count == len(program.occurrences[name])
-        and not program.interface.intersection(program.buffer(name).arrays)  # type: ignore[union-attr]
+        [
+            name
+            for name, count in inside.items()
+            if name not in interface and count == len(program.occurrences[name])
+        ]
     )
 
 

@@ -7,7 +7,7 @@ never to a target.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal as OneOf
 from typing import TypeAlias
@@ -73,6 +73,9 @@ class Dialect:
 
     def is_parallel(self, suffix: str) -> bool:
         return bool(suffix) and self.suffixes[suffix].order == "parallel"
+
+    def any_parallel(self, suffixes: Iterable[str]) -> bool:
+        return any(self.is_parallel(suffix) for suffix in suffixes)
 
     def is_lockstep(self, suffix: str) -> bool:
         return bool(suffix) and self.suffixes[suffix].order == "lockstep"

@@ -322,12 +322,19 @@ class Access:
         return Access(self.array, tuple([s.substitute(levels) for s in self.subscripts]))
 
     def renumbered(self, by: Renumbering) -> Access:
+        if self.highest < by.start:
+            return self
         return Access(self.array, tuple([by(s) for s in self.subscripts]))
 
     @lazy
     def levels(self) -> tuple[int, ...]:
         """The levels whose iterators appear, ascending."""
         return tuple(sorted({level for s in self.subscripts for level in s.levels}))
+
+    @lazy
+    def highest(self) -> int:
+        """The innermost of :attr:`levels`; -1 where there is none."""
+        return max([s.highest for s in self.subscripts], default=-1)
 
 
 @frozen
@@ -353,6 +360,8 @@ class Literal:
         return self
 
     reads: ClassVar[tuple[Access, ...]] = ()
+    levels: ClassVar[frozenset[int]] = frozenset()
+    highest: ClassVar[int] = -1
 
 
 @frozen
@@ -375,6 +384,14 @@ class IndexValue:
 
     reads: ClassVar[tuple[Access, ...]] = ()
 
+    @property
+    def levels(self) -> frozenset[int]:
+        return self.index.levels
+
+    @property
+    def highest(self) -> int:
+        return self.index.highest
+
 
 @frozen
 class Read:
@@ -395,6 +412,14 @@ class Read:
     @lazy
     def reads(self) -> tuple[Access, ...]:
         return (self.access,)
+
+    @lazy
+    def levels(self) -> frozenset[int]:
+        return frozenset(self.access.levels)
+
+    @property
+    def highest(self) -> int:
+        return self.access.highest
 
 
 @frozen
@@ -432,11 +457,23 @@ class Operation:
         return f"{self.name}({', '.join([a.text for a in self.arguments])})"
 
     def renumbered(self, by: Renumbering) -> Operation:
+        if self.highest < by.start:
+            return self
         return Operation(self.name, tuple([a.renumbered(by) for a in self.arguments]), self.dtype)
 
     @lazy
     def reads(self) -> tuple[Access, ...]:
         return tuple([r for a in self.arguments for r in a.reads])
+
+    @lazy
+    def levels(self) -> frozenset[int]:
+        """The levels whose iterators the value depends on."""
+        return frozenset().union(*[a.levels for a in self.arguments])
+
+    @lazy
+    def highest(self) -> int:
+        """The innermost of :attr:`levels`; -1 where there is none."""
+        return max([a.highest for a in self.arguments])
 
 
 @frozen
@@ -458,6 +495,14 @@ class Cast:
     @lazy
     def reads(self) -> tuple[Access, ...]:
         return self.argument.reads
+
+    @property
+    def levels(self) -> frozenset[int]:
+        return self.argument.levels
+
+    @property
+    def highest(self) -> int:
+        return self.argument.highest
 
 
 Expression: TypeAlias = Literal | IndexValue | Read | Operation | Cast

@@ -4,7 +4,7 @@ Nothing in this module is ever changed in place. An edit rebuilds the nodes from
 up to the root and shares the rest, so hundreds of candidate programs cost little more than one.
 
 Iterators are named by *level*: ``{0}`` is the outermost scope around a statement, ``{1}`` the
-next. A node therefore reads the same wherever it is printed, and caches its lines.
+next. A node therefore reads the same wherever it is printed, and caches its text.
 
 Ids (``s3``, ``c1``) name places for moves. They take no part in equality or in the text.
 """
@@ -68,12 +68,18 @@ class Statement:
         return f"{self.target.text} {sign} {self.value.text}{condition}"
 
     @lazy
-    def lines(self) -> tuple[str, ...]:
-        return (self.text,)
+    def below(self) -> str:
+        """The text one bar deeper, as it stands in a scope of several children."""
+        return f"| {self.text}"
 
     @lazy
     def leaves(self) -> tuple[Leaf, ...]:
         return (Leaf(self, ()),)
+
+    @lazy
+    def arrays(self) -> frozenset[str]:
+        """Every array that the statement reads or writes."""
+        return frozenset([self.target.array, *[read.array for read in self.reads]])
 
     @lazy
     def touches(self) -> Touches:
@@ -85,7 +91,9 @@ class Statement:
         return found
 
     def named(self, identifier: str) -> Statement:
-        return Statement(self.target, self.value, self.accumulate, self.dtype, identifier, self.guard)
+        new = Statement(self.target, self.value, self.accumulate, self.dtype, identifier, self.guard)
+        new.__dict__["text"] = self.text
+        return new
 
     def with_guard(self, guard: tuple[Index, ...]) -> Statement:
         """The same statement under another condition."""
@@ -120,12 +128,21 @@ class Scope:
         return f"{self.size}:{self.suffix}" if self.suffix else str(self.size)
 
     @lazy
-    def lines(self) -> tuple[str, ...]:
-        """Printed lines; a chain of single children shares its first line."""
+    def text(self) -> str:
+        """The lines of the scope; a chain of single children shares its first line."""
         if len(self.body) == 1:
-            inner = self.body[0].lines
-            return (f"{self.head} {inner[0]}", *inner[1:])
-        return (self.head, *["| " + line for child in self.body for line in child.lines])
+            return f"{self.head} {self.body[0].text}"
+        return "\n".join([self.head, *[child.below for child in self.body]])
+
+    @lazy
+    def below(self) -> str:
+        """The text one bar deeper, as it stands in a scope of several children."""
+        return "| " + self.text.replace("\n", "\n| ")
+
+    @lazy
+    def arrays(self) -> frozenset[str]:
+        """Every array that a statement inside reads or writes."""
+        return frozenset().union(*[child.arrays for child in self.body])
 
     @lazy
     def touches(self) -> Touches:
@@ -142,6 +159,12 @@ class Scope:
         return tuple(
             [Leaf(leaf.statement, (self.size, *leaf.sizes)) for child in self.body for leaf in child.leaves]
         )
+
+    @lazy
+    def suffixes(self) -> frozenset[str]:
+        """The suffixes of the scope and of those inside it."""
+        inside = [child.suffixes for child in self.body if isinstance(child, Scope)]
+        return frozenset([self.suffix] if self.suffix else ()).union(*inside)
 
     def renumbered(self, by: Renumbering) -> Scope:
         return self.with_body(tuple([child.renumbered(by) for child in self.body]))
@@ -197,12 +220,20 @@ class Buffer:
         """Positions of the dimensions that exist in memory."""
         return tuple(k for k, d in enumerate(self.dimensions) if d.materialised)
 
+    @lazy
+    def strides(self) -> tuple[int, ...]:
+        """Distance in cells between neighbouring indices of each dimension; 0 where they share cells."""
+        found, stride = [0] * len(self.dimensions), 1
+        for k in reversed(self.materialised):
+            found[k] = stride
+            stride *= self.dimensions[k].size
+        return tuple(found)
+
     def address(self, subscripts: tuple[Index, ...]) -> Index:
         """The cell's number, row-major over the materialised dimensions, as a form of the levels."""
-        address, stride = Index(), 1
+        address = Index()
         for k in reversed(self.materialised):
-            address = address.plus(subscripts[k], stride)
-            stride *= self.dimensions[k].size
+            address = address.plus(subscripts[k], self.strides[k])
         return address
 
     @lazy
@@ -227,6 +258,45 @@ class Occurrence(NamedTuple):
     """Path of the statement."""
     sizes: tuple[int, ...]
     """Sizes of all scopes around the statement, outermost first."""
+
+
+class Occurrences(Mapping[str, tuple[Occurrence, ...]]):
+    """Buffer name -> all its accesses, looked for when somebody asks: most moves ask about a few."""
+
+    def __init__(self, buffers: tuple[Buffer, ...], body: tuple[Node, ...]) -> None:
+        self.arrays = {b.name: frozenset(b.arrays) for b in buffers}
+        self.body = body
+        self.found: dict[str, tuple[Occurrence, ...]] = {}
+
+    def __getitem__(self, name: str) -> tuple[Occurrence, ...]:
+        found = self.found.get(name)
+        if found is None:
+            found = self.found[name] = tuple(occurrences_of(self.arrays[name], self.body))
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.arrays)
+
+    def __len__(self) -> int:
+        return len(self.arrays)
+
+
+def occurrences_of(
+    arrays: frozenset[str], nodes: tuple[Node, ...], path: Path = (), sizes: tuple[int, ...] = ()
+) -> Iterator[Occurrence]:
+    """The accesses of some arrays in the children of the node at ``path``, in program order."""
+    for k, node in enumerate(nodes):
+        if arrays.isdisjoint(node.arrays):
+            continue
+        here = (*path, k)
+        if isinstance(node, Scope):
+            yield from occurrences_of(arrays, node.body, here, (*sizes, node.size))
+            continue
+        for read in node.reads:
+            if read.array in arrays:
+                yield Occurrence(read, node, False, here, sizes)
+        if node.target.array in arrays:
+            yield Occurrence(node.target, node, True, here, sizes)
 
 
 @frozen
@@ -256,7 +326,7 @@ class Program:
 
     @lazy
     def tree_lines(self) -> str:
-        return "\n".join([line for node in self.body for line in node.lines]) + "\n"
+        return "\n".join([node.text for node in self.body]) + "\n"
 
     def __str__(self) -> str:
         return self.text
@@ -284,25 +354,7 @@ class Program:
     @lazy
     def occurrences(self) -> Mapping[str, tuple[Occurrence, ...]]:
         """Buffer name -> all its accesses, in program order (reads of a statement first)."""
-        found: dict[str, list[Occurrence]] = {b.name: [] for b in self.buffers}
-        buffer_of = self.buffer_of
-
-        def visit(nodes: tuple[Node, ...], path: Path, sizes: tuple[int, ...]) -> None:
-            for k, node in enumerate(nodes):
-                here = (*path, k)
-                if isinstance(node, Scope):
-                    visit(node.body, here, (*sizes, node.size))
-                    continue
-                for read in node.reads:
-                    found[buffer_of[read.array].name].append(
-                        Occurrence(read, node, False, here, sizes)
-                    )
-                found[buffer_of[node.target.array].name].append(
-                    Occurrence(node.target, node, True, here, sizes)
-                )
-
-        visit(self.body, (), ())
-        return {name: tuple(occurrences) for name, occurrences in found.items()}
+        return Occurrences(self.buffers, self.body)
 
     # -- places ----------------------------------------------------------------------------
 
@@ -310,6 +362,11 @@ class Program:
     def paths(self) -> Mapping[str, Path]:
         """Id -> path (child numbers from the root)."""
         return {node.id: path for path, node in self.walk()}
+
+    @lazy
+    def identities(self) -> frozenset[int]:
+        """``id()`` of every node: what an edit shares with this program is known by it."""
+        return frozenset([id(node) for _, node in self.walk()])
 
     def walk(self) -> Iterator[tuple[Path, Node]]:
         """Every node with its path, parents before children, in program order."""
@@ -354,16 +411,12 @@ class Program:
     def replaced(self, path: Path, nodes: tuple[Node, ...], consumed: int = 1) -> Program:
         """Put ``nodes`` where ``consumed`` siblings, from ``path`` on, stand now."""
 
-        def rebuild(children: tuple[Node, ...], depth: int) -> tuple[Node, ...]:
-            k = path[depth]
-            if depth == len(path) - 1:
-                return children[:k] + nodes + children[k + consumed :]
-            scope = children[k]
-            assert isinstance(scope, Scope)
-            new = scope.with_body(rebuild(scope.body, depth + 1))
-            return (*children[:k], new, *children[k + 1 :])
-
-        return self.with_body(rebuild(self.body, 0))
+        above = self.ancestors(path)
+        for scope, k in zip(above[::-1], path[:0:-1], strict=True):
+            nodes = (scope.with_body(scope.body[:k] + nodes + scope.body[k + consumed :]),)
+            consumed = 1
+        k = path[0]
+        return self.with_body(self.body[:k] + nodes + self.body[k + consumed :])
 
     def with_body(self, body: tuple[Node, ...]) -> Program:
         new = Program(self.name, self.inputs, self.outputs, self.buffers, body)

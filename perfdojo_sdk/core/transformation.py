@@ -11,13 +11,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import MoveError, Place, closest
 from perfdojo_sdk.core.expression import Index
-from perfdojo_sdk.core.frozen import lazy
+from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.program import Buffer, Node, Path, Program, Scope, Statement
+
+T = TypeVar("T")
 
 
 class Kind(IntEnum):
@@ -37,7 +39,7 @@ class Kind(IntEnum):
         return ("exact", "re-associates", "uses a declared law", "changes precision")[self]
 
 
-@dataclass(frozen=True)
+@frozen
 class Move:
     """A transformation, the place where it acts (an id or a buffer's name), its parameters."""
 
@@ -148,7 +150,7 @@ Relation: TypeAlias = Mapping[str, Origin]
 # -- requirements --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@frozen
 class Refusal:
     """Why one requirement fails at one site. Words fill the requirement's sentence."""
 
@@ -181,7 +183,7 @@ class Requirement:
     """The law that a move of kind DECLARED_LAW uses."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Legal:
     """The answer of a check that allows a move."""
 
@@ -192,7 +194,10 @@ class Legal:
         return True
 
 
-@dataclass(frozen=True)
+_EXACTLY = Legal()
+
+
+@frozen
 class Rejection:
     """The answer of a check that refuses a move; words are made only when somebody looks."""
 
@@ -232,12 +237,12 @@ def line_numbers(program: Program) -> Mapping[str, int]:
             at = line if len(node.body) == 1 else line + 1
             for child in node.body:
                 visit(child, at)
-                at += len(child.lines)
+                at += child.text.count("\n") + 1
 
     line = 3 + len(program.buffers)
     for node in program.body:
         visit(node, line)
-        line += len(node.lines)
+        line += node.text.count("\n") + 1
     return numbers
 
 
@@ -268,7 +273,7 @@ class Site:
     path: Path = ()
     node: Node | None = None
     buffer: Buffer | None = None
-    scratch: dict[str, Any] = field(default_factory=dict)
+    scratch: dict[Any, Any] = field(default_factory=dict)
 
     @property
     def scope(self) -> Scope:
@@ -290,14 +295,17 @@ class Site:
         """Number of scopes above the node; the level of its iterator when it is a scope."""
         return len(self.path) - 1
 
-    @property
+    @lazy
     def outer_sizes(self) -> tuple[int, ...]:
         """Sizes of the scopes above the node."""
-        if "outer_sizes" not in self.scratch:
-            above = self.program.ancestors(self.path)
-            self.scratch["outer_sizes"] = tuple(s.size for s in above)
-        sizes: tuple[int, ...] = self.scratch["outer_sizes"]
-        return sizes
+        return tuple([scope.size for scope in self.program.ancestors(self.path)])
+
+    def once(self, make: Callable[[Site], T]) -> T:
+        """``make(site)``, worked out once: several requirements and the rewrite may need it."""
+        if make not in self.scratch:
+            self.scratch[make] = make(self)
+        made: T = self.scratch[make]
+        return made
 
 
 @dataclass(frozen=True)
@@ -380,16 +388,16 @@ class Transformation(ABC):
         return MoveError("PD-T001", what, hint=closest(move.place, known))
 
     def check_site(self, site: Site) -> Legal | Rejection:
-        kind, laws = Kind.EXACT, set[str]()
+        legal = _EXACTLY
         for requirement in self.requirements:
             answer = requirement.test(site)
+            if answer is None:
+                continue
             if isinstance(answer, Refusal):
                 return Rejection(requirement, answer, site.program, site.move)
-            if answer is not None:
-                kind = max(kind, answer)
-                if answer is Kind.DECLARED_LAW:
-                    laws.add(requirement.law)
-        return Legal(kind, frozenset(laws))
+            laws = {requirement.law} if answer is Kind.DECLARED_LAW else ()
+            legal = Legal(max(legal.kind, answer), legal.laws.union(laws))
+        return legal
 
     def check(self, program: Program, move: Move, dialect: Dialect) -> Legal | Rejection:
         return self.check_site(self.site(program, move, dialect))
@@ -413,7 +421,7 @@ _VETO = Requirement(
 )
 
 
-@dataclass(frozen=True)
+@frozen
 class Step:
     """One applied move with everything that verification needs to look at it again."""
 

@@ -6,7 +6,7 @@ move, so a transformation that leaves the language is caught even where no resul
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
 from typing import NamedTuple
 
 from perfdojo_sdk.core.dialect import Dialect
@@ -22,7 +22,16 @@ from perfdojo_sdk.core.expression import (
     Operation,
     Read,
 )
-from perfdojo_sdk.core.program import Buffer, Occurrence, Program, Scope, Statement
+from perfdojo_sdk.core.program import (
+    Buffer,
+    Node,
+    Occurrence,
+    Path,
+    Program,
+    Scope,
+    Statement,
+    occurrences_of,
+)
 
 
 class Violation(NamedTuple):
@@ -42,9 +51,69 @@ def violations(program: Program, dialect: Dialect) -> Iterator[Violation]:
         occurrences = program.occurrences[buffer.name]
         yield from _bounds(buffer, occurrences)
         yield from _order(program, buffer, occurrences)
-        yield from location_violations(program, buffer, dialect)
-    yield from _scopes(program, dialect)
-    yield from _values(program)
+        yield from _first_write(program, buffer)
+        yield from location_violations(program, buffer, occurrences, dialect)
+    places = list(_places(program.body))
+    for place in places:
+        yield from _scope(program, place, dialect)
+    for place in places:
+        yield from _statement(program, place)
+
+
+def new_violations(before: Program, after: Program, dialect: Dialect) -> Iterator[Violation]:
+    """Rules that ``after`` breaks and ``before`` did not, found by looking at what differs.
+
+    Statements may be new or changed, with new plain scopes around them and new buffers; everything
+    else is the same objects in the same scopes.
+    """
+    places = list(_places(after.body, kept=before.identities))
+    found: dict[str, list[Occurrence]] = {}
+    for place in places:
+        for o in place.occurrences:
+            found.setdefault(after.buffer_of[o.access.array].name, []).append(o)
+    for buffer in after.buffers:
+        if buffer.name in found:
+            yield from _bounds(buffer, found[buffer.name])
+            yield from _order(after, buffer, found[buffer.name])
+            yield from _first_write(after, buffer)
+            yield from location_violations(after, buffer, found[buffer.name], dialect)
+    for place in places:
+        yield from _scope(after, place, dialect)
+        yield from _statement(after, place)
+
+
+class _Place(NamedTuple):
+    """A node and where it stands."""
+
+    node: Node
+    path: Path
+    above: tuple[Scope, ...]
+    """The scopes around it, outermost first."""
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple([scope.size for scope in self.above])
+
+    @property
+    def occurrences(self) -> Iterator[Occurrence]:
+        """The accesses of a statement."""
+        node, path, sizes = self.node, self.path, self.sizes
+        if isinstance(node, Statement):
+            for read in node.reads:
+                yield Occurrence(read, node, False, path, sizes)
+            yield Occurrence(node.target, node, True, path, sizes)
+
+
+def _places(
+    nodes: tuple[Node, ...], path: Path = (), above: tuple[Scope, ...] = (), kept: Container[int] = ()
+) -> Iterator[_Place]:
+    """Every node but the ``kept`` ones, which are known by their identity, and what is in them."""
+    for k, node in enumerate(nodes):
+        if id(node) not in kept:
+            here = (*path, k)
+            yield _Place(node, here, above)
+            if isinstance(node, Scope):
+                yield from _places(node.body, here, (*above, node), kept)
 
 
 def _interface(program: Program, dialect: Dialect) -> Iterator[Violation]:
@@ -64,7 +133,7 @@ def _interface(program: Program, dialect: Dialect) -> Iterator[Violation]:
             yield Violation("PD-P011", f"{name!r} of the interface must live in {where}", name=name)
 
 
-def _bounds(buffer: Buffer, occurrences: tuple[Occurrence, ...]) -> Iterator[Violation]:
+def _bounds(buffer: Buffer, occurrences: Sequence[Occurrence]) -> Iterator[Violation]:
     """Every subscript stays inside its dimension wherever the statement's guard holds."""
     for o in occurrences:
         for subscript, size in zip(o.access.subscripts, buffer.shape, strict=True):
@@ -99,20 +168,28 @@ def _times(form: Index, condition: Index) -> int:
     return 1
 
 
-def _order(program: Program, buffer: Buffer, occurrences: tuple[Occurrence, ...]) -> Iterator[Violation]:
-    """Inputs are only read; every other buffer starts with a plain write."""
-    if buffer.name in program.inputs or any(a in program.inputs for a in buffer.arrays):
+def _order(program: Program, buffer: Buffer, occurrences: Sequence[Occurrence]) -> Iterator[Violation]:
+    """Inputs are only read."""
+    if _is_input(program, buffer):
         for o in occurrences:
             if o.writes:
                 what = f"input {o.access.array} is written"
                 yield Violation("PD-P013", what, o.statement.id, o.access.array)
+
+
+def _is_input(program: Program, buffer: Buffer) -> bool:
+    return any(array in program.inputs for array in (buffer.name, *buffer.arrays))
+
+
+def _first_write(program: Program, buffer: Buffer) -> Iterator[Violation]:
+    """Every buffer that is no input starts with a plain write."""
+    if _is_input(program, buffer):
         return
-    if not occurrences:
+    first = next(occurrences_of(frozenset(buffer.arrays), program.body), None)
+    if first is None:
         if set(buffer.arrays) & set(program.outputs):
             yield Violation("PD-P013", f"output {buffer.name} is never written", name=buffer.name)
-        return
-    first = occurrences[0]
-    if not first.writes or first.statement.accumulate:
+    elif not first.writes or first.statement.accumulate:
         yield Violation(
             "PD-P013",
             f"{first.access.array} is read before it is written",
@@ -122,10 +199,11 @@ def _order(program: Program, buffer: Buffer, occurrences: tuple[Occurrence, ...]
         )
 
 
-def location_violations(program: Program, buffer: Buffer, dialect: Dialect) -> Iterator[Violation]:
-    """What the buffer's location forbids."""
+def location_violations(
+    program: Program, buffer: Buffer, occurrences: Sequence[Occurrence], dialect: Dialect
+) -> Iterator[Violation]:
+    """What the buffer's location forbids, to these accesses of it and to the scopes around all of them."""
     location = dialect.locations[buffer.location]
-    occurrences = program.occurrences[buffer.name]
     size = buffer.cells * BYTES[buffer.dtype]
     if location.max_bytes is not None and size > location.max_bytes:
         yield Violation(
@@ -153,14 +231,13 @@ def location_violations(program: Program, buffer: Buffer, dialect: Dialect) -> I
                 o.statement.id,
                 o.access.array,
             )
-    if not location.shared and occurrences:
-        for scope in parallel_users(program, occurrences, dialect):
-            yield Violation(
-                "PD-P014",
-                f"iterations of {scope.head} share {buffer.name}, {location.name} cannot be shared",
-                scope.id,
-                buffer.name,
-            )
+    for scope in parallel_users(program, buffer, dialect) if not location.shared else ():
+        yield Violation(
+            "PD-P014",
+            f"iterations of {scope.head} share {buffer.name}, {location.name} cannot be shared",
+            scope.id,
+            buffer.name,
+        )
 
 
 def _is_constant(scope: Scope, dialect: Dialect) -> bool:
@@ -172,15 +249,22 @@ def is_copy(statement: Statement) -> bool:
     return statement.accumulate is None and isinstance(statement.value, Read)
 
 
-def parallel_users(
-    program: Program, occurrences: tuple[Occurrence, ...], dialect: Dialect
-) -> Iterator[Scope]:
+def parallel_users(program: Program, buffer: Buffer, dialect: Dialect) -> Iterator[Scope]:
     """Parallel scopes around some access of a buffer but not around all of them."""
-    common = common_depth([o.path for o in occurrences])
-    for o in occurrences:
-        for scope in program.ancestors(o.path)[common:]:
-            if dialect.is_parallel(scope.suffix):
-                yield scope
+    arrays, nodes = frozenset(buffer.arrays), program.body
+    while True:
+        users = [node for node in nodes if not arrays.isdisjoint(node.arrays)]
+        if len(users) != 1 or not isinstance(users[0], Scope):
+            break
+        nodes = users[0].body
+    todo = [user for user in reversed(users) if isinstance(user, Scope)]
+    while todo:
+        scope = todo.pop()
+        if arrays.isdisjoint(scope.arrays) or not dialect.any_parallel(scope.suffixes):
+            continue
+        if dialect.is_parallel(scope.suffix):
+            yield scope
+        todo += [child for child in reversed(scope.body) if isinstance(child, Scope)]
 
 
 def common_depth(paths: list[tuple[int, ...]]) -> int:
@@ -193,35 +277,33 @@ def common_depth(paths: list[tuple[int, ...]]) -> int:
     return depth
 
 
-def _scopes(program: Program, dialect: Dialect) -> Iterator[Violation]:
-    for path, node in program.walk():
-        if not isinstance(node, Scope):
-            continue
-        above = program.ancestors(path)
-        if dialect.is_lockstep(node.suffix):
-            yield from _lockstep(program, node, path, dialect)
-        if (
-            dialect.is_parallel(node.suffix)
-            and not dialect.nested_parallel
-            and any(dialect.is_parallel(s.suffix) for s in above)
-        ):
-            yield Violation("PD-P015", f"{node.head} stands inside another parallel scope", node.id)
-        suffix = dialect.suffixes.get(node.suffix)
-        if suffix and suffix.unrolled:
-            copies = node.size
-            for scope in above:
-                outer = dialect.suffixes.get(scope.suffix)
-                copies *= scope.size if outer and outer.unrolled else 1
-            if copies > dialect.max_unroll:
-                yield Violation(
-                    "PD-P015",
-                    f"unrolling makes {copies} copies, the target allows {dialect.max_unroll}",
-                    node.id,
-                )
+def _scope(program: Program, place: _Place, dialect: Dialect) -> Iterator[Violation]:
+    scope, above = place.node, place.above
+    if not isinstance(scope, Scope) or not scope.suffix:
+        return
+    if dialect.is_lockstep(scope.suffix):
+        yield from _lockstep(program, scope, len(above), dialect)
+    if (
+        dialect.is_parallel(scope.suffix)
+        and not dialect.nested_parallel
+        and any(dialect.is_parallel(s.suffix) for s in above)
+    ):
+        yield Violation("PD-P015", f"{scope.head} stands inside another parallel scope", scope.id)
+    suffix = dialect.suffixes.get(scope.suffix)
+    if suffix and suffix.unrolled:
+        copies = scope.size
+        for outer in above:
+            around = dialect.suffixes.get(outer.suffix)
+            copies *= outer.size if around and around.unrolled else 1
+        if copies > dialect.max_unroll:
+            yield Violation(
+                "PD-P015",
+                f"unrolling makes {copies} copies, the target allows {dialect.max_unroll}",
+                scope.id,
+            )
 
 
-def _lockstep(program: Program, scope: Scope, path: tuple[int, ...], dialect: Dialect) -> Iterator[Violation]:
-    level = len(path) - 1
+def _lockstep(program: Program, scope: Scope, level: int, dialect: Dialect) -> Iterator[Violation]:
     statement = scope.body[0]
     if len(scope.body) != 1 or not isinstance(statement, Statement):
         yield Violation("PD-P015", f"{scope.head} must hold exactly one statement", scope.id)
@@ -249,6 +331,9 @@ def _lockstep(program: Program, scope: Scope, path: tuple[int, ...], dialect: Di
 def lane_stride(buffer: Buffer, subscripts: tuple[Index, ...], level: int) -> int | None:
     """Distance in cells between neighbouring iterations of ``level``; None when it is not the same
     for all of them (a quotient depends on the level)."""
+    if not any(form.quotients for form in subscripts):
+        steps = zip(subscripts, buffer.strides, strict=True)
+        return sum([stride * form.coefficients.get(level, 0) for form, stride in steps])
     address = buffer.address(subscripts)
     if any(level in quotient.dividend.levels for quotient, _ in address.quotients):
         return None
@@ -258,26 +343,26 @@ def lane_stride(buffer: Buffer, subscripts: tuple[Index, ...], level: int) -> in
 # -- values ----------------------------------------------------------------------------------------
 
 
-def _values(program: Program) -> Iterator[Violation]:
+def _statement(program: Program, place: _Place) -> Iterator[Violation]:
     """Dtypes meet in casts only, and nothing negative is divided in a subscript."""
-    for path, node in program.walk():
-        if not isinstance(node, Statement):
-            continue
-        sizes = tuple([scope.size for scope in program.ancestors(path)])
-        forms = [*node.guard, *node.target.subscripts]
-        forms += [form for access in node.reads for form in access.subscripts]
-        forms += [value.index for value in index_values(node.value)]
-        for form in forms:
-            if form.quotients and (bad := _negative_dividend(form, sizes)) is not None:
-                what = f"{bad.text} may be negative and is divided"
-                yield Violation("PD-P016", what, node.id, hint="add a multiple of the divisor")
-        if node.value.dtype != node.dtype or program.buffer_of[node.target.array].dtype != node.dtype:
-            what = f"{node.target.array} is {node.dtype}, the value is {node.value.dtype}"
-            yield Violation("PD-P010", what, node.id, hint="write the conversion")
-        if node.accumulate and node.dtype not in OPERATIONS[node.accumulate].dtypes:
-            yield Violation("PD-P010", f"{node.dtype} does not accumulate by {node.accumulate}", node.id)
-        for what in _ill_typed(program, node.value):
-            yield Violation("PD-P010", what, node.id, hint="write the conversion")
+    statement, sizes = place.node, place.sizes
+    if not isinstance(statement, Statement):
+        return
+    forms = [*statement.guard, *statement.target.subscripts]
+    forms += [form for access in statement.reads for form in access.subscripts]
+    forms += [value.index for value in index_values(statement.value)]
+    for form in forms:
+        if form.quotients and (bad := _negative_dividend(form, sizes)) is not None:
+            what = f"{bad.text} may be negative and is divided"
+            yield Violation("PD-P016", what, statement.id, hint="add a multiple of the divisor")
+    dtype, accumulate, target = statement.dtype, statement.accumulate, statement.target.array
+    if statement.value.dtype != dtype or program.buffer_of[target].dtype != dtype:
+        what = f"{target} is {dtype}, the value is {statement.value.dtype}"
+        yield Violation("PD-P010", what, statement.id, hint="write the conversion")
+    if accumulate and dtype not in OPERATIONS[accumulate].dtypes:
+        yield Violation("PD-P010", f"{dtype} does not accumulate by {accumulate}", statement.id)
+    for what in _ill_typed(program, statement.value):
+        yield Violation("PD-P010", what, statement.id, hint="write the conversion")
 
 
 def _negative_dividend(form: Index, sizes: tuple[int, ...]) -> Index | None:

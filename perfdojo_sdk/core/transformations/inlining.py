@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import (
@@ -11,7 +10,6 @@ from perfdojo_sdk.core.expression import (
     Cast,
     Expression,
     Index,
-    IndexValue,
     Operation,
     Read,
     Renumbering,
@@ -34,7 +32,7 @@ from perfdojo_sdk.core.transformation import (
 from perfdojo_sdk.core.transformations.scopes import levels
 from perfdojo_sdk.core.transformations.staging import MAX_STAGED_CELLS, Form
 from perfdojo_sdk.core.transformations.storage import temporaries, words_only
-from perfdojo_sdk.core.validate import violations
+from perfdojo_sdk.core.validate import new_violations
 
 #: Most elements that a statement may read once a definition has been put in.
 MAX_READS = 32
@@ -47,7 +45,7 @@ def here(site: Site) -> Spot:
 
 def well_formed(site: Site, result: Program) -> Refusal | None:
     """Whether the target's locations and lanes allow the new accesses."""
-    problem = next(violations(result, site.dialect), None)
+    problem = next(new_violations(site.program, result, site.dialect), None)
     return Refusal.of(site.move.place, "", what=problem.what) if problem else None
 
 
@@ -144,18 +142,18 @@ def _inlined(site: Site) -> Statement:
             return e
         return definition.value.renumbered(Renumbering(instances[e.access]))
 
-    return replace(site.statement, value=map_expression(site.statement.value, value))
+    return site.statement.with_parts(site.statement.target, map_expression(site.statement.value, value))
 
 
 def _readable(site: Site) -> Refusal | None:
-    count = len(_inlined(site).reads)
+    count = len(site.once(_inlined).reads)
     if count <= MAX_READS:
         return None
     return Refusal.of(site.statement.id, "", count=count, most=MAX_READS)
 
 
-def _inlining_fits(site: Site) -> Refusal | None:
-    return well_formed(site, site.program.replaced(site.path, (_inlined(site),)))
+def _inlined_program(site: Site) -> Program:
+    return site.program.replaced(site.path, (site.once(_inlined),))
 
 
 class InlineDefinition(Transformation):
@@ -240,7 +238,7 @@ class InlineDefinition(Transformation):
             "the target does not allow the new accesses",
             "{what}",
             "inline before annotating scopes and setting locations",
-            _inlining_fits,
+            lambda site: well_formed(site, site.once(_inlined_program)),
         ),
     )
 
@@ -252,7 +250,7 @@ class InlineDefinition(Transformation):
                         yield Move(self.name, node.id, (("array", array),))
 
     def rewrite(self, site: Site) -> Program:
-        return site.program.replaced(site.path, (_inlined(site),))
+        return site.once(_inlined_program)
 
     def relation(self, site: Site, result: Program) -> Relation:
         definition, mine = _definition(site).statement.id, site.statement.id
@@ -260,15 +258,6 @@ class InlineDefinition(Transformation):
 
 
 # -- stage_expression ------------------------------------------------------------------------------
-
-
-def value_levels(value: Expression) -> frozenset[int]:
-    """The levels whose iterators a value depends on."""
-    if isinstance(value, IndexValue):
-        return value.index.levels
-    if isinstance(value, Read):
-        return frozenset(value.access.levels)
-    return frozenset(level for argument in _arguments(value) for level in value_levels(argument))
 
 
 def _arguments(value: Expression) -> tuple[Expression, ...]:
@@ -288,9 +277,9 @@ def substitute(value: Expression, old: Expression, new: Expression) -> Expressio
     if value == old:
         return new
     if isinstance(value, Operation):
-        return replace(value, arguments=tuple([substitute(a, old, new) for a in value.arguments]))
+        return Operation(value.name, tuple([substitute(a, old, new) for a in value.arguments]), value.dtype)
     if isinstance(value, Cast):
-        return replace(value, argument=substitute(value.argument, old, new))
+        return Cast(substitute(value.argument, old, new), value.dtype)
     return value
 
 
@@ -348,13 +337,13 @@ def _room_for_a_statement(site: Site) -> Refusal | None:
 
 def _staged_form(site: Site) -> Form:
     """Every iterator of the value as a dimension."""
-    used = [Index.level(level) for level in sorted(value_levels(_value(site)))]
+    used = [Index.level(level) for level in sorted(_value(site).levels)]
     return Form.of(Access("", tuple(used)), len(_before(site)) - 1, site.outer_sizes)
 
 
 def _stage_bounded(site: Site) -> Refusal | None:
     cells = 1
-    for level in value_levels(_value(site)):
+    for level in _value(site).levels:
         cells *= site.outer_sizes[level]
     if cells <= MAX_STAGED_CELLS:
         return None
@@ -369,13 +358,13 @@ def _named(site: Site) -> Program:
     buffer = Buffer(
         name, value.dtype, tuple(map(Dimension, sizes)), site.dialect.default_location, (name,)
     )
-    used = sorted(value_levels(value))
+    used = sorted(value.levels)
     compact = {level: form.element[k] for k, level in enumerate(used)}
     forms = [compact.get(level, Index.level(level)) for level in range(len(site.outer_sizes))]
     inside = value.renumbered(Renumbering(forms))
     define = Statement(Access(name, form.element), inside, None, value.dtype)
     read = Read(Access(name, tuple([Index.level(level) for level in used])), value.dtype)
-    changed = replace(statement, value=substitute(statement.value, value, read))
+    changed = statement.with_parts(statement.target, substitute(statement.value, value, read))
     result = program.with_new_buffer(buffer).replaced(site.path, (changed,))
     return result.replaced(path, (form.nest(define, name, program.paths), result.node(path)))
 
@@ -449,7 +438,7 @@ class StageExpression(Transformation):
             "the target does not allow the new accesses",
             "{what}",
             "play the move before annotating scopes and setting locations",
-            lambda site: well_formed(site, _named(site)),
+            lambda site: well_formed(site, site.once(_named)),
         ),
     )
 
@@ -461,7 +450,7 @@ class StageExpression(Transformation):
                         yield Move(self.name, node.id, (("before", before), ("term", term)))
 
     def rewrite(self, site: Site) -> Program:
-        return _named(site)
+        return site.once(_named)
 
     def relation(self, site: Site, result: Program) -> Relation:
         return {

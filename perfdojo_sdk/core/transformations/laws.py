@@ -51,7 +51,7 @@ from perfdojo_sdk.core.transformation import (
     Site,
     Transformation,
 )
-from perfdojo_sdk.core.transformations.inlining import here, substitute, value_levels, well_formed
+from perfdojo_sdk.core.transformations.inlining import here, substitute, well_formed
 from perfdojo_sdk.core.transformations.reductions import one_chain, with_statement
 from perfdojo_sdk.core.transformations.scopes import scopes
 
@@ -258,7 +258,7 @@ class RebaseSquares(Transformation):
             "the target does not allow the new accesses",
             "{what}",
             "play the move before annotating scopes and setting locations",
-            lambda site: well_formed(site, _rebased_squares(site)),
+            lambda site: well_formed(site, site.once(_rebased_squares)),
         ),
     )
 
@@ -272,7 +272,7 @@ class RebaseSquares(Transformation):
                 yield Move(self.name, scope.id, (("sum", array),))
 
     def rewrite(self, site: Site) -> Program:
-        return _rebased_squares(site)
+        return site.once(_rebased_squares)
 
     def relation(self, site: Site, result: Program) -> Relation:
         name = _mean_name(site)
@@ -353,7 +353,7 @@ def _sums_products(site: Site) -> Refusal | Kind:
     if statement is None or statement.guard or statement.accumulate != "add":
         return refusal
     parts = factors(statement.value)
-    fixed = [k for k, part in enumerate(parts) if max(value_levels(part), default=-1) < site.level]
+    fixed = [k for k, part in enumerate(parts) if part.highest < site.level]
     target = max(statement.target.levels, default=-1)
     if target >= site.level or not fixed or len(fixed) == len(parts):
         return refusal
@@ -384,7 +384,7 @@ def _factored(site: Site) -> Program:
     statement: Statement = site.scratch["statement"]
     fixed, taken = site.scratch["fixed"], site.program.paths
     name, dtype = _factored_name(site), statement.dtype
-    used = {*statement.target.levels, *value_levels(statement.value)}
+    used = {*statement.target.levels, *statement.value.levels}
     dims = sorted([level for level in used if level < site.level])
     sizes = tuple([Dimension(site.outer_sizes[level]) for level in dims])
     buffer = Buffer(name, dtype, sizes, site.dialect.default_location, (name,))

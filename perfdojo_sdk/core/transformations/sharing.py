@@ -135,7 +135,8 @@ def _location_holds_both(site: Site) -> Refusal | None:
     program = _shared(site)
     buffer = program.buffer(site.storage.name)
     assert buffer is not None
-    violation = next(location_violations(program, buffer, site.dialect), None)
+    found = location_violations(program, buffer, program.occurrences[buffer.name], site.dialect)
+    violation = next(found, None)
     if violation is None:
         return None
     return Refusal.of(violation.node or words_only(site), "", what=violation.what)

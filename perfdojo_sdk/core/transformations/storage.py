@@ -19,7 +19,7 @@ from perfdojo_sdk.core.transformation import (
     Site,
     Transformation,
 )
-from perfdojo_sdk.core.validate import Violation, lane_stride, location_violations
+from perfdojo_sdk.core.validate import lane_stride, location_violations
 
 
 def temporaries(program: Program) -> Iterator[Buffer]:
@@ -276,7 +276,8 @@ def _grows(site: Site) -> Refusal | None:
 
 
 def _lanes_stay_near(site: Site) -> Refusal | None:
-    buffer = _padded(site).buffer(site.storage.name)
+    program = _padded(site)
+    buffer = program.buffer(site.storage.name)
     assert buffer is not None
     for o in site.program.occurrences[buffer.name]:
         scope = site.program.ancestors(o.path)[-1:]
@@ -287,11 +288,13 @@ def _lanes_stay_near(site: Site) -> Refusal | None:
 
 
 def _padding_fits(site: Site) -> Refusal | None:
-    buffer = _padded(site).buffer(site.storage.name)
+    program = _padded(site)
+    buffer = program.buffer(site.storage.name)
     assert buffer is not None
     if prod(buffer.shape) > MAX_CELLS:
         return Refusal.of(words_only(site), "", what=f"a buffer has at most {MAX_CELLS} elements")
-    violation = next(location_violations(_padded(site), buffer, site.dialect), None)
+    found = location_violations(program, buffer, program.occurrences[buffer.name], site.dialect)
+    violation = next(found, None)
     if violation is None:
         return None
     return Refusal.of(violation.node or words_only(site), "", what=violation.what)
@@ -404,7 +407,8 @@ def _location_fits(site: Site) -> Refusal | None:
     program = _moved(site)
     buffer = program.buffer(site.storage.name)
     assert buffer is not None
-    violation: Violation | None = next(location_violations(program, buffer, site.dialect), None)
+    occurrences = program.occurrences[buffer.name]
+    violation = next(location_violations(program, buffer, occurrences, site.dialect), None)
     if violation is None:
         return None
     return Refusal.of(violation.node or words_only(site), "", what=violation.what)

@@ -45,6 +45,36 @@ def boxed(form: Format, rows: list[tuple[int, int, int]]) -> list[tuple[int, int
     return [(form.box(a), form.box(b), form.box(c)) for a, b, c in rows]
 
 
+def ordinary(form: Format, rng: random.Random) -> int:
+    """A number that the core leaves to the host's FPU, often with few bits or with many ones."""
+    spread = rng.choice([1, 20, 290 if form.mantissa == 52 else 40])
+    exponent = form.bias + rng.randint(-spread, spread)
+    drop = rng.randrange(form.mantissa)
+    mantissa = rng.choice([rng.getrandbits(form.mantissa), (1 << form.mantissa) - 1]) >> drop << drop
+    return rng.getrandbits(1) << (form.width - 1) | exponent << form.mantissa | mantissa
+
+
+@pytest.mark.parametrize("form", [f for f in FORMATS if f is not HALF], ids=lambda f: f.name)
+def test_ordinary_numbers(form: Format) -> None:
+    rng = random.Random(f"ordinary{form.name}")
+    rows = [tuple(ordinary(form, rng) for _ in range(3)) for _ in range(400)]
+    for k in range(0, len(rows), 4):
+        a, b, _ = rows[k]
+        product = model.multiply(form, a, b, rng.choice(MODES))[0]
+        rows[k] = (a, b, model.negate(form, product) ^ rng.randrange(3))
+    wanted = {
+        "fadd.{} fa3, fa0, fa1": lambda a, b, c: model.add(form, a, b, "rne"),
+        "fsub.{} fa3, fa0, fa1": lambda a, b, c: model.add(form, a, model.negate(form, b), "rne"),
+        "fmul.{} fa3, fa0, fa1": lambda a, b, c: model.multiply(form, a, b, "rne"),
+        "fmadd.{} fa3, fa0, fa1, fa2": lambda a, b, c: model.fma(form, a, b, c, "rne"),
+    }
+    for instruction, expected in wanted.items():
+        got = apply_fp(instruction.format(form.name), boxed(form, [(a, b, c) for a, b, c in rows]))
+        for (a, b, c), (bits, flags) in zip(rows, got):
+            value, raised = expected(a, b, c)
+            assert (bits, flags) == (form.box(value), raised), f"{instruction} {a:x} {b:x} {c:x}"
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("form", FORMATS, ids=lambda f: f.name)
 def test_addition_and_multiplication(form: Format, mode: str) -> None:

@@ -15,16 +15,18 @@ from dataclasses import dataclass
 from itertools import permutations
 from math import prod
 
+from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import Access, Operation, Read
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Rules
 from perfdojo_sdk.core.transformations.storage import temporaries
-from perfdojo_sdk.core.validate import BYTES, lane_stride
+from perfdojo_sdk.core.validate import lane_stride
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.search.passes import contract, fuse
 from perfdojo_sdk.search.play import Play
-from perfdojo_x86_avx512.steps import largest_divisor, split, use_lanes, write_out
+from perfdojo_x86_avx512.row_kernels import THREADS_COST
+from perfdojo_x86_avx512.steps import largest_divisor, share_out, split, use_lanes, write_out
 from perfdojo_x86_avx512.tiles import Piece, Tiling, best_tiling
 
 #: What moving one number to or from a strided place costs, in multiply-adds of vectors.
@@ -32,9 +34,6 @@ SCATTER = 2.0
 
 #: A plan that costs so much more than the best one may still be the faster one.
 NEARLY = 1.1
-
-#: Iterations that threads can share without one of them waiting for long.
-ENOUGH = 8
 
 #: A panel is packed when at least so many tiles of rows read it.
 WORTH_PACKING = 4
@@ -54,6 +53,7 @@ class Product:
     """Iterations of the reduction."""
     last: int
     """Iterations of its innermost loop."""
+    dtype: str
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,10 @@ class Nest:
     @property
     def sizes(self) -> tuple[int, ...]:
         return tuple(loop.size for loop in self.loops)
+
+    @property
+    def dtype(self) -> str:
+        return self.products[0].dtype
 
 
 @dataclass(frozen=True)
@@ -113,15 +117,14 @@ def find_nest(root: Node) -> Nest | None:
 def _products(scope: Scope) -> list[Product] | None:
     """The sums in a nest of reduction loops; None when it holds anything else."""
     found = []
-    for leaf in scope.leaves:
-        value = leaf.statement.value
-        product = isinstance(value, Operation) and value.name == "mul" and len(value.reads) == 2
-        if leaf.statement.accumulate != "add" or not product:
+    for statement, sizes in scope.leaves:
+        value = statement.value
+        factors = value.arguments if isinstance(value, Operation) and value.name == "mul" else ()
+        accesses = [f.access for f in factors if isinstance(f, Read)]
+        if statement.accumulate != "add" or len(accesses) != 2:
             return None
-        assert isinstance(value, Operation)
-        if not all(isinstance(a, Read) for a in value.arguments):
-            return None
-        found.append(Product(leaf.statement.target, *value.reads, prod(leaf.sizes), leaf.sizes[-1]))
+        one, other = accesses
+        found.append(Product(statement.target, one, other, prod(sizes), sizes[-1], statement.dtype))
     return found
 
 
@@ -178,7 +181,9 @@ def _plan(program: Program, nest: Nest, row: int, lane: int, target: Target) -> 
     if must_pack and not all(_cells_differ(b) for b in columns):
         return None
     sizes, figures = nest.sizes, target.capabilities
-    lanes = figures.lanes.get("f32", 1)
+    lanes = figures.lanes.get(nest.dtype, 0)
+    if not lanes:
+        return None
     tiling = best_tiling(sizes[row], sizes[lane], lanes, figures.vector_registers or 8, len(columns))
     others = [l for l in range(len(sizes)) if l not in (row, lane)]
     inside = tuple(l for l in others if not any(l in b.levels for b in columns))
@@ -212,7 +217,7 @@ def _cells_differ(access: Access) -> bool:
 
 def _walks_far(program: Program, access: Access) -> bool:
     """Whether the steps of the reduction leave most of each cache line that they fetch unused."""
-    return lane_stride(program.buffer_of[access.array], access.subscripts, access.levels[-1]) > 1
+    return lane_stride(program.buffer_of[access.array], access.subscripts, access.levels[-1]) not in (0, 1)
 
 
 def _outputs(program: Program, nest: Nest) -> Iterator[Access]:
@@ -224,7 +229,7 @@ def _outputs(program: Program, nest: Nest) -> Iterator[Access]:
 
 def _cost_of_dots(program: Program, nest: Nest, target: Target) -> float:
     """Of each sum alone: with lanes along the reduction where both operands allow it."""
-    lanes = target.capabilities.lanes.get("f32", 1)
+    lanes = target.capabilities.lanes.get(nest.dtype, 1)
     cost = 0.0
     for product in nest.products:
         level = max((*product.one.levels, *product.other.levels))
@@ -243,7 +248,7 @@ def play_contractions(root: Program, rules: Rules, target: Target) -> list[Play]
     """One game for each promising plan, best first; none when the program is no contraction."""
     start = Play(root, rules)
     fuse(start)
-    if len(start.program.body) != 1:
+    if len(start.program.body) != 1 or not isinstance(start.program.body[0], Scope):
         return []
     gather_sums(start, start.program.body[0].id)
     nest = find_nest(start.program.body[0])
@@ -263,25 +268,22 @@ def play_contractions(root: Program, rules: Rules, target: Target) -> list[Play]
 
 
 def map_to_hardware(play: Play, target: Target) -> None:
-    """Registers hold the tiles, lanes the vectors; threads share the outermost tiles that are enough."""
+    """Registers hold the tiles, lanes the vectors; threads share what takes longer than starting them."""
     for buffer in temporaries(play.program):
         play.may("remove_dead", buffer.name)
     contract(play)
     use_lanes(play)
     write_out(play, target.capabilities.vector_registers, outermost=True)
-    for node in play.program.body:
-        if not share_out(play, node, ENOUGH):
-            share_out(play, node, 2)
+    for scope in [node for node in play.program.body if isinstance(node, Scope)]:
+        share_out(play, scope.id, THREADS_COST * _statements_per_second(scope, target))
 
 
-def share_out(play: Play, node: Node, least: int) -> bool:
-    """Give the outermost scopes of at least so many iterations to the threads; say whether there were any."""
-    if not isinstance(node, Scope) or node.suffix:
-        return False
-    if node.size >= least and play.may("annotate_scope", node.id, suffix="p"):
-        return True
-    shared = [share_out(play, child, least) for child in node.body]
-    return any(shared)
+def _statements_per_second(scope: Scope, target: Target) -> float:
+    """Of sums at the peak of the arithmetic; of copies at the speed of memory."""
+    capabilities, dtype = target.capabilities, scope.leaves[0].statement.dtype
+    if any(leaf.statement.accumulate for leaf in scope.leaves):
+        return capabilities.peak_gflops.get(dtype, 1) * 1e9 / 2
+    return capabilities.memory.copy_gbs * 1e9 / BYTES[dtype] if capabilities.memory else 0
 
 
 def play_contraction(play: Play, nest: Nest, plan: Plan, target: Target) -> None:
@@ -291,14 +293,14 @@ def play_contraction(play: Play, nest: Nest, plan: Plan, target: Target) -> None
     pieces = plan.tiling.pieces
     lanes = cut(play, nest.loops[plan.lane].id, [piece.columns for piece in pieces])
     for piece, lane in zip(pieces, lanes, strict=True):
-        _Panel(play, plan, piece, target).play(lane)
+        _Panel(play, plan, piece, target, BYTES[nest.dtype]).play(lane)
 
 
 class _Panel:
     """The moves on one piece of the lanes: panels of operand b that all rows pass."""
 
-    def __init__(self, play: Play, plan: Plan, piece: Piece, target: Target) -> None:
-        self.moves, self.plan, self.piece = play, plan, piece
+    def __init__(self, play: Play, plan: Plan, piece: Piece, target: Target, cell: int) -> None:
+        self.moves, self.plan, self.piece, self.cell = play, plan, piece, cell
         self.first_cache, self.second_cache = near_caches(target)
         self.tile_depth = 0
         """Loops of a register tile: the rows, and one or two over its columns."""
@@ -330,7 +332,7 @@ class _Panel:
         play = self.moves
         body = play.scope(chain(play, head)[-1]).body
         (total,) = (child for child in body if isinstance(child, Scope))
-        panel_row = self.piece.wide * self.piece.width * BYTES["f32"] * len(self.plan.columns)
+        panel_row = self.piece.wide * self.piece.width * self.cell * len(self.plan.columns)
         most = self.second_cache // 2 // panel_row // prod(total.leaves[0].sizes[1:])
         again = prod(play.scope(loop).size for loop in chain(play, head)[: len(self.plan.inside) + 1])
         self.blocked = 1 <= most < total.size and again > self.plan.tiling.high
@@ -369,7 +371,7 @@ class _Panel:
         cells = play.scope(nest[0]).size * self.piece.wide * self.piece.width
         if len(nest) > 1:
             cells *= self.plan.tiling.high
-        place = nest[0] if cells * BYTES["f32"] <= self.first_cache // 2 else nest[-1]
+        place = nest[0] if cells * self.cell <= self.first_cache // 2 else nest[-1]
         for array in set(play.program.outputs).intersection(play.scope(place).touches):
             play.must("stage_accumulator" if self.blocked else "stage_write", place, array=array)
             for side in (-1, 1) if self.blocked else (1,):
@@ -422,7 +424,7 @@ class _Panel:
         return (
             again >= WORTH_PACKING * plan.tiling.high
             and width > self.piece.wide * self.piece.width
-            and width * plan.steps * BYTES["f32"] > self.first_cache // 2
+            and width * plan.steps * self.cell > self.first_cache // 2
         )
 
 

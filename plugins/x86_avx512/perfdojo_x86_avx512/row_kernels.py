@@ -46,6 +46,9 @@ CHAINS = 4
 #: Seconds that starting the threads and waiting for the last one costs.
 THREADS_COST = 15e-6
 
+#: What does less than this part of the work of the longest loop is left as it is.
+MINOR = 64
+
 #: Vectors with idle lanes cost as much as full ones; from this share of wasted work on, rows are cut.
 MOST_WASTE = 1.15
 
@@ -110,8 +113,8 @@ def stream_rows(play: Play, target: Target, windows: Windows, threads: bool) -> 
         sum_and_squares_together(play, block, threads and play.scopes()[0].size < SHARES)
         fuse(play)
     reciprocals(play)
-    for scope in play.innermost():
-        for part in cut_row(play, scope.id, capabilities.lanes):
+    for place in loops_that_matter(play):
+        for part in cut_row(play, place, capabilities.lanes):
             widen(play, part, capabilities.lanes)
     use_lanes(play)
     gather(play)
@@ -179,6 +182,13 @@ def row_bytes(play: Play) -> int:
 
 
 # -- vectors ---------------------------------------------------------------------------------------
+
+
+def loops_that_matter(play: Play) -> list[str]:
+    """The innermost loops, but for those that do a small part of the work."""
+    loops = play.innermost()
+    work = [len(s.body) * prod(each.size for each in (*play.around(s.id), s)) for s in loops]
+    return [s.id for s, done in zip(loops, work, strict=True) if done * MINOR > max(work)]
 
 
 def cut_row(play: Play, place: str, lanes: Mapping[str, int]) -> list[str]:

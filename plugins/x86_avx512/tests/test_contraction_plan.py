@@ -69,3 +69,24 @@ def test_every_move_is_verified(selection: str) -> None:
             assert report, report.problem
     exact = verify_exact_trace(game.traces[0], game.target.dialect, models=1)
     assert exact.ok
+
+
+SQUARE = """kernel k(x) -> y
+x f32 [8,8] heap
+y f32 [8,8] heap
+
+8 8
+| y[{0},{1}] = 0
+| 8 y[{0},{1}] += x[ONE] * x[OTHER]
+"""
+
+
+def test_no_contraction_is_taken_for_one() -> None:
+    """No loop around the sum, no sum at all, and no lanes that only one of the operands has."""
+    alone = "kernel k(x) -> y\nx f32 [8] heap\ny f32 [1] heap\n\ny[0] = 0\n8 y[0] += x[{0}] * x[{0}]\n"
+    single = "kernel k() -> y\ny f32 [1] heap\n\ny[0] = 0\n"
+    squares = SQUARE.replace("ONE", "{0},{2}").replace("OTHER", "{0},{2}")
+    for text in (alone, single, squares):
+        assert "y_w" not in play(text).traces[0].program.buffer_of
+    with_itself = SQUARE.replace("ONE", "{2},{0}").replace("OTHER", "{2},{1}")
+    assert "y_w" in play(with_itself).traces[0].program.buffer_of

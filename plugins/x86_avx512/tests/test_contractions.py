@@ -12,6 +12,7 @@ BuildAll = Callable[..., dict[str, Kernel]]
 Reference = Callable[..., np.ndarray[Any, Any]]
 rng = np.random.default_rng(11)
 
+
 def correlate(x: Array, f: Array) -> np.ndarray[Any, Any]:
     windows = np.lib.stride_tricks.sliding_window_view(x, f.shape[2:], axis=(2, 3))
     return np.asarray(np.einsum("nchwij,ocij->nohw", windows, f))

@@ -35,6 +35,19 @@ acc f32 [2:N,2,2,16] reg
 | 8 2:u 2:u 16:v acc[{0},{2},{3},{4}] += a[{0}*2+{2},{1}] * bp[{1},{3},{4}]
 | 2:u 2:u 16:v c[{0}*2+{1},{2}*16+{3}] = acc[{0},{1},{2},{3}]
 """,
+    "windows": """kernel windows(x) -> y
+x f32 [8,40] heap
+x_r f32 [8:N,2:N,16] soon
+y_w f32 [8:N,2:N,16] claim
+y f32 [8,40] heap
+
+8
+| 2:u
+| | 16:v x_r[{0},{1},{2}] = x[{0},{1}*16+{2}]
+| | 16:v y_w[{0},{1},{2}] = x_r[{0},{1},{2}] * 2
+| | 16:v y[{0},{1}*16+{2}] = y_w[{0},{1},{2}]
+| 8:v y[{0},{1}+32] = x[{0},{1}+32] * 2
+""",
     "slots": """kernel slots(x) -> y
 x f32 [6,8] heap
 t f32 [6:N,8] heap
@@ -53,6 +66,18 @@ y f32 [6,8] heap
 @pytest.mark.parametrize("name", SMALL)
 def test_golden(name: str, golden: Callable[[str, str], None]) -> None:
     golden(f"{name}.c", generate(SMALL[name], "x86_avx512", name).code)
+
+
+def test_a_line_of_memory_is_asked_for_once() -> None:
+    """Two vectors of AVX2 share a cache line; only the first of them asks for it."""
+    text = SMALL["windows"].replace("16", "8").replace(",40]", ",24]").replace("+32", "+16")
+    code = generate(text, "x86_avx2").code
+    # Rows of 24 start anywhere in a line.
+    assert code.count("pd_prefetch(") == 2 and code.count("pd_prefetch_write(") == 2
+    aligned = text.replace(",24]", ",16]").partition("| 8:v y[{0},{1}+16]")[0]
+    code = generate(aligned, "x86_avx2").code
+    assert code.count("pd_load_f32v") == 2 and code.count("pd_store_f32v") == 2
+    assert code.count("pd_prefetch(") == 1 and code.count("pd_prefetch_write(") == 1
 
 
 def test_generation_is_pure_and_pickles() -> None:

@@ -1,5 +1,6 @@
 /* Scalar and packed execution: unbox or split, compute by format, box or join. */
 #include "fpu.h"
+#include "hostfloat.h"
 
 /* One lane of an operation whose operands and result have one format. Called with constants so
  * that each format gets arithmetic of its own. */
@@ -29,11 +30,15 @@ static INLINE u64 lane(Format f, const Insn *i, u64 a, u64 b, u64 c, int rm, int
 
 static u64 lane_s(const Insn *i, u64 a, u64 b, u64 c, int rm, int *flags) {
     const Format f = {32, 8, 23, 127};
+    u64 result;
+    if (rm == RNE && host_s(i->op, a, b, c, &result, flags)) return result;
     return lane(f, i, a, b, c, rm, flags);
 }
 
 static u64 lane_d(const Insn *i, u64 a, u64 b, u64 c, int rm, int *flags) {
     const Format f = {64, 11, 52, 1023};
+    u64 result;
+    if (rm == RNE && host_d(i->op, a, b, c, &result, flags)) return result;
     return lane(f, i, a, b, c, rm, flags);
 }
 
