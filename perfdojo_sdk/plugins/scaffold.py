@@ -61,7 +61,7 @@ def _check_name(name: str, taken: Collection[str]) -> None:
         raise ScaffoldError(
             "PD-G011",
             f"{name!r} cannot be the name of a target",
-            why=f"a name is words of a-z and 0-9 joined by single underscores, at most {MAX_NAME} characters, "
+            why=f"it is words of a-z and 0-9 joined by single underscores, at most {MAX_NAME} characters, "
             f"and none of: {', '.join(sorted(_RESERVED))}",
             hint="for example my_chip",
         )
