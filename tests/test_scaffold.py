@@ -183,7 +183,7 @@ def test_a_new_plugin_from_nothing_to_a_library_and_away(fresh: Fresh) -> None:
     fresh.pip("install", "--no-deps", fresh.wheel(fresh.work / "my_chip"))
 
     assert fresh.targets() == {"my_chip": True}
-    assert "checks passed" in fresh.dojo("plugins", "check", "my_chip")
+    fresh.dojo("plugins", "check", "my_chip")  # its exit code says whether all is well
 
     built = fresh.dojo("build-library", "--target", "my_chip", "--kernels", "softmax[8,16]", "--json")
     [kernel] = json.loads(built)["kernels"]
