@@ -37,7 +37,7 @@ COMMANDS: Mapping[str, str] = {
     "targets": "list the targets, and which of them this machine can run",
     "kernels": "list the kernels and their parameters",
     "transformations": "list the transformations, or describe one",
-    "plugins": "list, show and check the plugins, and say what this machine lacks for them",
+    "plugins": "list, show, check and start plugins, and say what this machine lacks for them",
 }
 
 OK, USAGE, INTERRUPTED = 0, 2, 130

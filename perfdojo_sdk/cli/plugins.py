@@ -1,7 +1,8 @@
-"""``plugins``: which there are, what each brings, what is wrong, and what this machine lacks."""
+"""``plugins``: which there are, what each brings, what is wrong, what this machine lacks; a new one."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,7 +19,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="List, show and check the plugins, and say what this machine lacks for them. "
+    help="List, show and check the plugins, say what this machine lacks for them, and start a new one. "
     "Each command takes --json.",
 )
 
@@ -281,3 +282,32 @@ def _probe_lines(probe: dict[str, Any]) -> list[str]:
     word = "missing" if probe["required"] else "without"
     lines = [f"  {word:8} {probe['part']}: {probe['why']}"]
     return lines + [f"           try: {probe['try']}"] if probe["try"] else lines
+
+
+# -- new -----------------------------------------------------------------------------------------
+
+
+@app.command()
+def new(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the target: letters, digits, underscores.")],
+    directory: Annotated[
+        Path | None, typer.Option(help="New or empty. Default: NAME in this folder.", show_default=False)
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Write a complete package for a new target: it installs, builds and passes its tests as it is."""
+    from perfdojo_sdk.plugins import installed, load_plugins
+    from perfdojo_sdk.plugins.scaffold import scaffold
+
+    folder = directory if directory is not None else Path(name)
+    declared = {each for found in installed() for each in (found.name, *found.targets)}
+    files = [str(path) for path in scaffold(name, folder, declared | load_plugins().targets.keys())]
+    steps = [
+        f"pip install -e {folder}",
+        f"perfdojo-sdk plugins check {name}",
+        f'perfdojo-sdk build-library --target {name} --kernels "softmax[64,128]"',
+        f"pytest {folder}",
+    ]
+    lines = [f"{name} is in {folder}:", *(f"  {file}" for file in files)]
+    lines += ["next:", *(f"  {step}" for step in steps)]
+    emit("\n".join(lines), {"name": name, "directory": str(folder), "files": files, "next": steps}, as_json)
