@@ -64,8 +64,8 @@ class Extent:
     size: int
 
     def smaller(self) -> Iterator[int]:
-        """Sizes to try, smallest first: divisors, so that tiles still fit."""
-        return (d for d in range(2, self.size // 2 + 1) if self.size % d == 0)
+        """Sizes to try, smallest first: two, then divisors, so that tiles still fit."""
+        return (d for d in range(2, self.size) if d == 2 or self.size % d == 0)
 
 
 def extents(root: Program) -> list[Extent]:
