@@ -16,7 +16,7 @@ EDITABLE := $(PLUGINS:%=-e %)
 .PHONY: library test docs clean
 .DELETE_ON_ERROR:
 
-# For example: make library ARGS="--kernels softmax --threads 2"
+# For example: make library ARGS="--kernels 'softmax matmul' --threads 2"
 library: .venv/ready
 	$(BIN)/perfdojo-sdk build-library $(ARGS)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Index, Quotient, Renumbering
 from perfdojo_sdk.core.program import Program, Scope, fresh
+from perfdojo_sdk.core.tokens import MAX_NUMBER
 from perfdojo_sdk.core.transformation import (
     Instance,
     Move,
@@ -16,35 +17,28 @@ from perfdojo_sdk.core.transformation import (
     Site,
     Transformation,
 )
-from perfdojo_sdk.core.transformations.scopes import levels, scopes, shifted, statements_below
-
-#: Most iterations of one scope, as the parser has it.
-MAX_SIZE = 2**31 - 1
-
-
-def _inner(site: Site) -> Scope:
-    inner = site.scope.body[0]
-    assert isinstance(inner, Scope)
-    return inner
-
-
-def _perfect_nest(site: Site) -> Refusal | None:
-    body = site.scope.body
-    if len(body) == 1 and isinstance(body[0], Scope):
-        return None
-    return Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
+from perfdojo_sdk.core.transformations.scopes import (
+    inner_scope,
+    levels,
+    perfect_nest,
+    scopes,
+    shifted,
+    statements_below,
+)
 
 
 def _both_plain(site: Site) -> Refusal | None:
-    for scope in (site.scope, _inner(site)):
+    for scope in (site.scope, inner_scope(site)):
         if scope.suffix:
             return Refusal.of(scope.id, scope.head, head=scope.head)
     return None
 
 
 def _size_bounded(site: Site) -> Refusal | None:
-    size = site.scope.size * _inner(site).size
-    return None if size <= MAX_SIZE else Refusal.of(site.scope.id, site.scope.head, size=size, most=MAX_SIZE)
+    size = site.scope.size * inner_scope(site).size
+    if size <= MAX_NUMBER:
+        return None
+    return Refusal.of(site.scope.id, site.scope.head, size=size, most=MAX_NUMBER)
 
 
 class CollapseScopes(Transformation):
@@ -64,7 +58,7 @@ class CollapseScopes(Transformation):
             "the scopes are not perfectly nested",
             "{head} holds something else than exactly one scope",
             "separate its children with fission_scope first",
-            _perfect_nest,
+            perfect_nest,
         ),
         Requirement(
             "PD-T432",
@@ -89,7 +83,7 @@ class CollapseScopes(Transformation):
                 yield Move(self.name, scope.id)
 
     def rewrite(self, site: Site) -> Program:
-        outer, inner, level = site.scope, _inner(site), site.level
+        outer, inner, level = site.scope, inner_scope(site), site.level
         by = Renumbering((*levels(level), *_pair(site), *shifted(level + 2, -1)), level)
         body = tuple([child.renumbered(by) for child in inner.body])
         name = fresh(f"{outer.id}.{inner.id}", site.program.paths)
@@ -107,7 +101,7 @@ class CollapseScopes(Transformation):
 
 def _pair(site: Site) -> tuple[Index, Index]:
     """The two old iterators as forms of the new one."""
-    one, size = Index.level(site.level), _inner(site).size
+    one, size = Index.level(site.level), inner_scope(site).size
     if size == 1:
         return one, Index()
     return Quotient.of(one, size, remainder=False), Quotient.of(one, size, remainder=True)

@@ -17,17 +17,17 @@ from perfdojo_sdk.core.transformation import (
     Site,
     Transformation,
 )
-from perfdojo_sdk.core.transformations.scopes import levels, scopes, shifted, statements_below
+from perfdojo_sdk.core.transformations.scopes import (
+    factor_in_range,
+    levels,
+    no_suffix,
+    scopes,
+    shifted,
+    statements_below,
+)
 from perfdojo_sdk.core.validate import guarded_bounds
 
 # -- split_with_condition --------------------------------------------------------------------------
-
-
-def _factor_in_range(site: Site) -> Refusal | None:
-    size, factor = site.scope.size, site.move["factor"]
-    if 1 < factor < size:
-        return None
-    return Refusal.of(site.scope.id, site.scope.head, size=size, factor=factor)
 
 
 def _factor_leaves_a_rest(site: Site) -> Refusal | None:
@@ -35,12 +35,6 @@ def _factor_leaves_a_rest(site: Site) -> Refusal | None:
     if size % factor:
         return None
     return Refusal.of(site.scope.id, site.scope.head, size=size, factor=factor)
-
-
-def _plain(site: Site) -> Refusal | None:
-    if not site.scope.suffix:
-        return None
-    return Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
 
 
 def _stays_inside(site: Site) -> Refusal | None:
@@ -99,7 +93,7 @@ class SplitWithCondition(Transformation):
             "the factor is not between 1 and the size",
             "a scope of {size} iterations has no inner scope of {factor}",
             "use a factor larger than 1 and smaller than the size",
-            _factor_in_range,
+            factor_in_range,
         ),
         Requirement(
             "PD-T402",
@@ -113,7 +107,7 @@ class SplitWithCondition(Transformation):
             "the scope already has a suffix",
             "{head} is already mapped to the hardware",
             "split first, then annotate",
-            _plain,
+            no_suffix,
         ),
         Requirement(
             "PD-T404",
@@ -194,6 +188,7 @@ class DropCondition(Transformation):
         return _guarded(self.name, program)
 
     def rewrite(self, site: Site) -> Program:
+        # A mutant without the requirement drops everything.
         statement, dropped = site.statement, set(_decided(site, _always)) or set(site.statement.guard)
         kept = tuple(form for form in statement.guard if form not in dropped)
         return site.program.replaced(site.path, (statement.with_guard(kept),))

@@ -64,14 +64,14 @@ def _factor_divides(site: Site) -> Refusal | None:
     return Refusal.of(site.scope.id, site.scope.head, size=size, factor=factor)
 
 
-def _factor_in_range(site: Site) -> Refusal | None:
+def factor_in_range(site: Site) -> Refusal | None:
     size, factor = site.scope.size, site.move["factor"]
     if 1 < factor < size:
         return None
     return Refusal.of(site.scope.id, site.scope.head, size=size, factor=factor)
 
 
-def _no_suffix(site: Site) -> Refusal | None:
+def no_suffix(site: Site) -> Refusal | None:
     if not site.scope.suffix:
         return None
     return Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
@@ -95,7 +95,7 @@ class SplitScope(Transformation):
             "the factor is not between 1 and the size",
             "a scope of {size} iterations has no inner scope of {factor}",
             "use a factor larger than 1 and smaller than the size",
-            _factor_in_range,
+            factor_in_range,
         ),
         Requirement(
             "PD-T102",
@@ -110,7 +110,7 @@ class SplitScope(Transformation):
             "the scope already has a suffix",
             "{head} is already mapped to the hardware",
             "split first, then annotate",
-            _no_suffix,
+            no_suffix,
         ),
     )
 
@@ -172,36 +172,36 @@ _DIVISORS: dict[int, tuple[int, ...]] = {}
 # -- swap_scopes -----------------------------------------------------------------------------------
 
 
-def _perfect_nest(site: Site) -> Refusal | None:
+def perfect_nest(site: Site) -> Refusal | None:
     body = site.scope.body
     if len(body) == 1 and isinstance(body[0], Scope):
         return None
     return Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
 
 
-def _inner(site: Site) -> Scope:
+def inner_scope(site: Site) -> Scope:
     inner = site.scope.body[0]
     assert isinstance(inner, Scope)
     return inner
 
 
 def _inner_not_lockstep(site: Site) -> Refusal | None:
-    inner = _inner(site)
+    inner = inner_scope(site)
     if not site.dialect.is_lockstep(inner.suffix):
         return None
     return Refusal.of(inner.id, inner.head, head=inner.head)
 
 
 def _swap_keeps_order(site: Site) -> Refusal | Kind | None:
-    body = _inner(site).body
+    body = inner_scope(site).body
     directions = "=" * site.level + "<>"
-    outer = (*site.outer_sizes, site.scope.size, _inner(site).size)
+    outer = (*site.outer_sizes, site.scope.size, inner_scope(site).size)
     return settle(conflicts(site.program, body, body, outer, directions))
 
 
 def _swap_races(site: Site) -> Refusal | None:
     """The inner scope, when parallel, becomes parallel across the outer one's iterations too."""
-    inner = _inner(site)
+    inner = inner_scope(site)
     if not site.dialect.is_parallel(inner.suffix):
         return None
     outer = (*site.outer_sizes, site.scope.size, inner.size)
@@ -243,7 +243,7 @@ class SwapScopes(Transformation):
             "the scopes are not perfectly nested",
             "{head} holds something else than exactly one scope",
             "separate its children with fission_scope first",
-            _perfect_nest,
+            perfect_nest,
         ),
         Requirement(
             "PD-T112",
@@ -285,7 +285,7 @@ class SwapScopes(Transformation):
                 yield Move(self.name, scope.id)
 
     def rewrite(self, site: Site) -> Program:
-        outer, inner, level = site.scope, _inner(site), site.level
+        outer, inner, level = site.scope, inner_scope(site), site.level
         forms = (*levels(level), Index.level(level + 1), Index.level(level), *shifted(level + 2, 0))
         by = Renumbering(forms, level)
         body = tuple([child.renumbered(by) for child in inner.body])
