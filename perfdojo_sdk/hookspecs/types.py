@@ -113,6 +113,9 @@ class Capabilities(Strict):
     peak_gflops: dict[str, float] = Field(default_factory=dict, description="dtype -> one thread's peak")
     cpu_flags: tuple[str, ...] = Field((), description="flags of /proc/cpuinfo without which nothing runs")
     compiler_flags: tuple[str, ...] = ()
+    selections: dict[str, tuple[str, ...]] = Field(
+        default_factory=dict, description="name -> kernels; `default` is what is built when none is named"
+    )
     options: dict[str, Any] = Field(default_factory=dict, description="for the plugin's own use")
 
     @property

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator, Mapping
+import struct
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from perfdojo_riscv_snitch.simulator.native import (
     NativeState,
     TraceRecord,
     core,
+    core_path,
 )
 
 DEFAULT_MAX_CYCLES = 100_000_000
@@ -156,6 +158,41 @@ def simulate(
     finally:
         library.snitch_free_trace(ctypes.byref(state))
     return _result(loaded, state, bytes(content), lines)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run as bytes, for another process that knows nothing but the core."""
+
+    core: str
+    """File of the compiled core."""
+    program: bytes
+    code: bytes
+    state: bytes
+    memory: bytes
+
+
+def prepare(
+    program: Program, memory: bytes | bytearray, registers: Mapping[str, int], max_cycles: int
+) -> Prepared:
+    """What :mod:`.worker` needs to run ``program`` on ``memory``, the whole content of TCDM."""
+    state, _ = _initial_state(program, {TCDM_BASE: bytes(memory)}, registers)
+    native = NativeProgram(None, len(program.words), program.base, program.entry, 0, max_cycles)
+    code = struct.pack(f"<{len(program.words)}I", *program.words)
+    return Prepared(str(core_path()), bytes(native), code, bytes(state), bytes(memory))
+
+
+def finish(program: Program, runs: Sequence[Prepared], output: bytes) -> Iterator[Simulation]:
+    """What the runs did, from the worker's output. SnitchError for what the program did wrong."""
+    at = 0
+    for run in runs:
+        state = NativeState.from_buffer_copy(output[at : at + len(run.state)])
+        at += len(run.state)
+        memory = output[at : at + len(run.memory)]
+        at += len(run.memory)
+        if state.error:
+            raise explain(program, state)
+        yield _result(program, state, memory, ())
 
 
 def _initial_state(
