@@ -83,7 +83,12 @@ def sdk_fingerprint() -> str:
 
 
 def cause_of(error: BaseException) -> str:
-    """An exception on one line."""
+    """An exception on one line; of data that does not fit, each field and what is wrong with it."""
+    from pydantic import ValidationError
+
+    if isinstance(error, ValidationError):
+        wrong = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        return f"{error.title} does not fit: {'; '.join(wrong)}"
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
