@@ -1,7 +1,7 @@
 """Pages of the documentation, done as a reader would do them, from top to bottom.
 
-- A `console` block runs its commands and holds what they print. A line `...` stands for any lines, at the
-  start for a program's interface and buffers.
+- A `console` block runs its commands and holds what they print. A line `...` stands for any lines (at
+  the start for a program's interface and buffers), `...` in a line for the rest of it.
 - "New file `PATH`:", or "All of `PATH`:" where there was one before, and the block after it make a file.
 - "In `PATH`:" and a `diff` block after it change one: what stands there without the lines that start with
   `+` is found once and becomes what stands there without those that start with `-`.
@@ -126,8 +126,9 @@ class Reader:
 
 
 def agrees(output: str, shown: str) -> bool:
-    """Whether a page shows this output, where its lines ``...`` may stand for any lines."""
-    parts = [re.escape(line) if line != "...\n" else "(?:.*\n)*?" for line in shown.splitlines(keepends=True)]
+    """Whether a page shows this output, where it may have dots for what differs from machine to machine."""
+    lines = shown.splitlines(keepends=True)
+    parts = ["(?:.*\n)*?" if line == "...\n" else re.escape(line).replace(r"\.\.\.", ".*") for line in lines]
     return re.fullmatch("".join(parts), output) is not None
 
 

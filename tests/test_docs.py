@@ -18,6 +18,7 @@ from pages import CONSOLE, Reader, agrees, changes
 
 from perfdojo_sdk.cli import COMMANDS
 from perfdojo_sdk.hookspecs import specs
+from perfdojo_sdk.hookspecs.types import Capabilities
 from perfdojo_sdk.plugins import load_plugins
 
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -71,6 +72,7 @@ def test_every_page_of_the_guide_is_a_chapter() -> None:
 
 def test_dots_stand_for_lines_and_nothing_else() -> None:
     assert agrees("a\nb\nc\n", "a\n...\nc\n") and agrees("a\n", "a\n...\n")
+    assert agrees("a bc d\n", "a ... d\n") and not agrees("a b\nc d\n", "a ... d\n")
     assert not agrees("a\nb\n", "a\n") and not agrees("a\nb\n", "...\na\n") and not agrees("", "a\n")
 
 
@@ -116,8 +118,16 @@ def test_the_pages_made_from_the_code_hold_everything() -> None:
     assert all(f"Usage: perfdojo-sdk {name}" in commands for name in COMMANDS)
     for transformation in docs_pages.GENERIC.values():
         page = docs_pages.move_page(transformation)
-        assert "**before**" in page and "**after" in page, transformation.name
-        assert all(r.code in page and r.hint in page for r in transformation.requirements)
+        parts = ("**before**", "**after", "## When it applies", "## When it refuses", "## How to undo it")
+        assert all(part in page for part in parts), transformation.name
+        for r in transformation.requirements:
+            said = [docs_pages.spoken(text) for text in (r.title, r.hint)]
+            assert r.code in page and all(text in page for text in said), r.code
+        assert not re.search(r"\{[a-z]", page.replace("{#", "")), transformation.name
+    fields = docs_pages.target_file_reference()
+    assert "None" not in fields
+    for name in Capabilities.model_fields:
+        assert f"| `{name}` |" in fields
 
 
 def test_links_between_pages_lead_somewhere() -> None:

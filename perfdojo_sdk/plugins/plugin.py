@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import perfdojo_sdk
 from perfdojo_sdk.core.errors import UnavailableError, closest
@@ -87,10 +88,15 @@ def cause_of(error: BaseException) -> str:
     from pydantic import ValidationError
 
     if isinstance(error, ValidationError):
-        wrong = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-        return f"{error.title} does not fit: {'; '.join(wrong)}"
+        return f"{error.title} does not fit: {'; '.join(map(_misfit_field, error.errors()))}"
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _misfit_field(error: Mapping[str, Any]) -> str:
+    """One field of data from outside, and what is wrong with it."""
+    unknown = error["type"] == "extra_forbidden"
+    return f"{'.'.join(map(str, error['loc']))}: {'there is no such field' if unknown else error['msg']}"
 
 
 def misfit_version(plugin: Plugin) -> Problem | None:
