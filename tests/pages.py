@@ -70,7 +70,8 @@ class Reader:
 
     def _transcript(self, block: str) -> str:
         """A console block with the output that its commands have now."""
-        return "".join(self._command(each) for each in re.split(r"^(?=\$ )", block, flags=re.MULTILINE) if each)
+        commands = re.split(r"^(?=\$ )", block, flags=re.MULTILINE)
+        return "".join(self._command(each) for each in commands if each)
 
     def _command(self, block: str) -> str:
         lines = block.splitlines(keepends=True)
@@ -115,8 +116,8 @@ class Reader:
         return ""
 
     def _python(self, words: list[str]) -> str:
-        places = [*(str(p.parent) for p in self.installed.values()), str(self.folder / "site-packages"), str(ROOT)]
-        path = os.pathsep.join([*places, os.environ.get("PYTHONPATH", "")])
+        places = [*(each.parent for each in self.installed.values()), self.folder / "site-packages", ROOT]
+        path = os.pathsep.join([*map(str, places), os.environ.get("PYTHONPATH", "")])
         done = subprocess.run(
             [sys.executable, *words],
             **{"capture_output": True, "text": True, "cwd": self.folder, "timeout": 300},

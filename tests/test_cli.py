@@ -276,7 +276,8 @@ def test_lists(cli: Cli) -> None:
     one = cli("transformations", "join_scopes").out
     assert "before:" in one and "after:" in one and "PD-T125" in one and "why: fused, SECOND" in one
     assert "a law that rounding breaks" in cli("transformations", "factor_reduction").out
-    assert not any(re.search(r"\{[a-z]", f"{r['why']} {r['try']}") for t in described for r in t["requirements"])
+    reasons = [f"{r['why']} {r['try']}" for t in described for r in t["requirements"]]
+    assert not any(re.search(r"\{[a-z]", reason) for reason in reasons)
     (target,) = cli("targets", "--json").data["targets"]
     assert (target["name"], target["usable"], target["try"]) == ("paper", False, "imagine it")
 

@@ -262,7 +262,8 @@ def test_the_name_of_a_size_is_taken_like_an_operators() -> None:
 
 
 def test_a_target_file_that_does_not_fit_is_told_field_by_field() -> None:
-    wrong = {"name": "Chip 1", "description": "", "lanez": {}, "extra_suffixes": {"rep": {"doc": "", "order": "any"}}}
+    suffixes = {"rep": {"doc": "", "order": "any"}}
+    wrong = {"name": "Chip 1", "description": "", "lanez": {}, "extra_suffixes": suffixes}
     with pytest.raises(ValueError) as raised:
         Capabilities.model_validate(wrong)
     cause = cause_of(raised.value)

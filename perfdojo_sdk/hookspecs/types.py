@@ -52,7 +52,7 @@ class LocationFile(Strict):
     copy_out_only: bool = False
     """It is written, then copied to another array, and nothing else (a window with a store of its own)."""
     fetch_ahead: bool = False
-    """Filling it from memory also asks for what the next iteration of the outermost scope will fill it with."""
+    """Filling it also asks for what the next iteration of the outermost scope will fill it with."""
     lead_bytes: int = Field(0, ge=0)
     """Copying between it and memory also asks for the memory this many bytes further on."""
     past_caches: bool = False
@@ -67,7 +67,7 @@ class SuffixFile(Strict):
     doc: str
     """What it is, in one line."""
     order: Literal["sequential", "parallel", "lockstep"]
-    """`sequential`: one after the other; `parallel`: any interleaving; `lockstep`: all load before any stores."""
+    """`sequential` one by one, `parallel` in any interleaving, `lockstep` all load before any stores."""
     unrolled: bool = False
     """Each iteration becomes its own code, so the iterator is a constant there."""
 
