@@ -18,8 +18,9 @@ from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Move, Rejection
 from perfdojo_sdk.hookspecs import API_VERSION
 from perfdojo_sdk.hookspecs.services import Probe
-from perfdojo_sdk.hookspecs.types import Bound, Target
+from perfdojo_sdk.hookspecs.types import Bound, Capabilities, Target
 from perfdojo_sdk.plugins import Plugins, discovery, load_plugins
+from perfdojo_sdk.plugins.plugin import cause_of
 
 LOOP = parse("kernel f(x) -> y\nx f32 [64] heap\ny f32 [64] heap\n\n64 y[{0}] = x[{0}]\n")
 
@@ -258,3 +259,14 @@ def test_the_name_of_a_size_is_taken_like_an_operators() -> None:
     plugins = load_plugins(extra=[guest])
     assert "layernorm1 already comes from plugin perfdojo_sdk" in only_problem(plugins).cause
     assert "layernorm1" not in plugins.operators
+
+
+def test_a_target_file_that_does_not_fit_is_told_field_by_field() -> None:
+    suffixes = {"rep": {"doc": "", "order": "any"}}
+    wrong = {"name": "Chip 1", "description": "", "lanez": {}, "extra_suffixes": suffixes}
+    with pytest.raises(ValueError) as raised:
+        Capabilities.model_validate(wrong)
+    cause = cause_of(raised.value)
+    assert cause.startswith("Capabilities does not fit: name: ") and "lanez: there is no such field" in cause
+    assert "extra_suffixes.rep.order: Input should be 'sequential', 'parallel' or 'lockstep'" in cause
+    assert "\n" not in cause and "http" not in cause

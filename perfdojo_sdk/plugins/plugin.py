@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import perfdojo_sdk
 from perfdojo_sdk.core.errors import UnavailableError, closest
@@ -83,9 +84,19 @@ def sdk_fingerprint() -> str:
 
 
 def cause_of(error: BaseException) -> str:
-    """An exception on one line."""
+    """An exception on one line; of data that does not fit, each field and what is wrong with it."""
+    from pydantic import ValidationError
+
+    if isinstance(error, ValidationError):
+        return f"{error.title} does not fit: {'; '.join(map(_misfit_field, error.errors()))}"
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _misfit_field(error: Mapping[str, Any]) -> str:
+    """One field of data from outside, and what is wrong with it."""
+    unknown = error["type"] == "extra_forbidden"
+    return f"{'.'.join(map(str, error['loc']))}: {'there is no such field' if unknown else error['msg']}"
 
 
 def misfit_version(plugin: Plugin) -> Problem | None:
