@@ -9,14 +9,16 @@ import yaml
 
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.hookspecs import hookimpl
-from perfdojo_sdk.hookspecs.services import Packager, Probe
+from perfdojo_sdk.hookspecs.services import Packager, Probe, TimeBreakdown
 from perfdojo_sdk.hookspecs.types import (
+    Artifact,
     Bound,
     Capabilities,
     CodeGenerator,
     MachineFigures,
     Operator,
     Runner,
+    RunRequest,
     Target,
 )
 
@@ -80,6 +82,17 @@ def perfdojo_roofline_bound(
     from perfdojo_riscv_snitch.peak import bound
 
     return bound(program, target.capabilities)
+
+
+@hookimpl
+def perfdojo_time_breakdown(
+    program: Program, target: Target, artifact: Artifact, request: RunRequest
+) -> TimeBreakdown | None:
+    if target.name != NAME:
+        return None
+    from perfdojo_riscv_snitch.breakdown import breakdown
+
+    return breakdown(artifact, request)
 
 
 @hookimpl

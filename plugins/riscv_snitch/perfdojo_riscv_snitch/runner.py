@@ -14,6 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,9 @@ from perfdojo_riscv_snitch.objects import write_object
 from perfdojo_riscv_snitch.program import TCDM_BASE, TCDM_BYTES, Program
 from perfdojo_riscv_snitch.simulator import Simulation, simulate
 from perfdojo_riscv_snitch.simulator import worker as worker_script
-from perfdojo_riscv_snitch.simulator.run import Prepared, finish, prepare
+from perfdojo_riscv_snitch.simulator.run import DEFAULT_MAX_CYCLES, Prepared, finish, prepare
 from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.hookspecs.services import SimulatedRun
 from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, Failure, KernelSource, Measurement, RunRequest
 from perfdojo_sdk.measure.worker import CARRIER, poison_of
 
@@ -104,23 +106,26 @@ class SnitchRunner:
     def device(self) -> str:
         return f"one Snitch core complex, simulated at {self.clock_hz / 1e9:g} GHz, TCDM 128 KiB"
 
+    def simulate(self, program: Path, *, trace: bool = False, max_cycles: int | None = None) -> SimulatedRun:
+        """Run a file of assembly or an ELF file, as it is."""
+        result = simulate(program, trace=trace, max_cycles=max_cycles or DEFAULT_MAX_CYCLES)
+        registers = {name: f"0x{value:08x}" for name, value in result.registers.items()}
+        registers |= {name: f"0x{bits:016x}" for name, bits in result.fp_registers.items()}
+        counted = {
+            "whole run, cycles": float(result.total_cycles),
+            "instructions": float(result.instructions),
+            "FPU instructions": float(result.fpu_instructions),
+            "FP loads and stores": float(result.fp_memory_instructions),
+            "FPU utilisation": result.fpu_utilisation,
+        }
+        lines = tuple(map(str, result.trace))
+        return SimulatedRun(result.cycles, counted, result.stalls, registers, lines)
+
     def run(self, artifact: Artifact, request: RunRequest) -> Measurement | Failure:
-        """Simulate the kernel twice, on outputs poisoned differently: both calls must agree."""
-        try:
-            call = prepare_call(artifact)
-        except DojoError as error:
-            return Failure("runtime", error.render())
-        if isinstance(call, Failure):
-            return call
-        inputs = _given(call, request)
-        images = [_image(call, inputs, variant) for variant in (0, 1)]
-        finished = execute(call, images, request)
-        if isinstance(finished, Failure):
-            return finished
-        first, second = finished
-        wrong = _wrong(call, images[0], first) or _disagree(call, first, second)
-        if wrong:
-            return wrong
+        called = call_kernel(artifact, request)
+        if isinstance(called, Failure):
+            return called
+        call, first = called
         seconds = (first.cycles / self.clock_hz,) if request.repeats else ()
         outputs = {p.spec.name: p.of(first.memory) for p in call.outputs}
         return Measurement(
@@ -140,6 +145,23 @@ def figures(result: Simulation) -> dict[str, float]:
         "snitch.instructions": float(result.instructions),
         "snitch.fpu_utilisation": result.fpu_utilisation,
     }
+
+
+def call_kernel(artifact: Artifact, request: RunRequest) -> tuple[Call, Simulation] | Failure:
+    """Simulate the kernel twice, on outputs poisoned differently: both calls must agree."""
+    try:
+        call = prepare_call(artifact)
+    except DojoError as error:
+        return Failure("runtime", error.render())
+    if isinstance(call, Failure):
+        return call
+    inputs = _given(call, request)
+    images = [_image(call, inputs, variant) for variant in (0, 1)]
+    finished = execute(call, images, request)
+    if isinstance(finished, Failure):
+        return finished
+    first, second = finished
+    return _wrong(call, images[0], first) or _disagree(call, first, second) or (call, first)
 
 
 def prepare_call(artifact: Artifact) -> Call | Failure:

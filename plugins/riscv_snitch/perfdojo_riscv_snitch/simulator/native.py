@@ -41,6 +41,10 @@ COUNTERS = (
     "conflict_mover0",
     "conflict_mover1",
     "conflict_mover2",
+    "fp_switches",
+    "idle_setup",
+    "idle_wait",
+    "stream_conflict",
 )
 
 _Counters = ctypes.c_uint64 * len(COUNTERS)

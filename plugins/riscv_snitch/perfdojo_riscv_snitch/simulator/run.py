@@ -28,6 +28,7 @@ DEFAULT_MAX_CYCLES = 100_000_000
 _CORE_STALLS = COUNTERS[5:12]
 _FP_STALLS = COUNTERS[12:17]
 _CONFLICTS = COUNTERS[17:21]
+_SHARES = COUNTERS[21:]
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,10 @@ class Simulation:
     """Why the FP side did not issue -> cycles."""
     conflicts: Mapping[str, int]
     """Memory port -> cycles in which a request had to wait for a bank or the shared port."""
+    shares: Mapping[str, int]
+    """``fp_switches``: cycles in which streams were switched on or off. Of the FP side's idle cycles,
+    ``idle_setup`` (streams were being configured) and ``idle_wait`` (the integer core waited, too); of
+    those that waited for a stream, ``stream_conflict`` (a bank had refused the datum)."""
     registers: Mapping[str, int]
     """Integer registers at the end, as unsigned numbers, by their ABI names."""
     fp_registers: Mapping[str, int]
@@ -235,6 +240,7 @@ def _result(program: Program, state: NativeState, memory: bytes, lines: tuple[Tr
         {name: counters[name] for name in _CORE_STALLS},
         {name: counters[name] for name in _FP_STALLS},
         {name: counters[name] for name in _CONFLICTS},
+        {name: counters[name] for name in _SHARES},
         dict(zip(INTEGER_NAMES, state.x)),
         dict(zip(FLOAT_NAMES, state.f)),
         state.fcsr,
@@ -290,15 +296,3 @@ def explain(program: Program, state: NativeState) -> SnitchError:
         why = f"{_STUCK[state.error_detail]}; {why}"
     pc = state.error_pc
     return run_error(code, what.format(state.error_detail), pc, program.lines.get(pc), program.file, why)
-
-
-class Simulator:
-    """The simulator as an object, for a command or a runner that knows it by this shape only."""
-
-    name = "riscv_snitch"
-
-    def simulate(
-        self, program: str | Path, *, trace: bool = False, max_cycles: int = DEFAULT_MAX_CYCLES
-    ) -> Simulation:
-        """Run assembly text, or the file at a path. DojoError; OSError."""
-        return simulate(program, trace=trace, max_cycles=max_cycles)
