@@ -8,6 +8,7 @@ from importlib import resources
 import yaml
 
 from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.transformation import LegalityCheck
 from perfdojo_sdk.hookspecs import hookimpl
 from perfdojo_sdk.hookspecs.services import Packager, Probe, TimeBreakdown
 from perfdojo_sdk.hookspecs.types import (
@@ -44,6 +45,15 @@ def perfdojo_operators() -> tuple[Operator, ...]:
     from perfdojo_riscv_snitch.kernels import OPERATORS
 
     return OPERATORS
+
+
+@hookimpl
+def perfdojo_legality_checks(target: Target) -> list[LegalityCheck]:
+    if target.name != NAME:
+        return []
+    from perfdojo_riscv_snitch.veto import HardwareLimits
+
+    return [HardwareLimits()]
 
 
 @hookimpl

@@ -74,6 +74,7 @@ def allocate(lines: Sequence[Line], kept: Sequence[str] = ()) -> Allocation:
         for life in left:
             slots[life.register] = len(slots)
     used = set(names.values())
+    names |= {r: r.fixed for l in lines if isinstance(l, Instruction) for r in l.operands if r.fixed}
     saved = tuple(name for pool in POOLS.values() for name in pool if name in used & _SAVED)
     return Allocation(names, slots, saved)
 
@@ -87,6 +88,8 @@ def _lives(lines: Sequence[Line]) -> Mapping[Register, _Life]:
             depth += line.begins_loop - line.ends_loop
             continue
         for register in line.operands:
+            if register.fixed:
+                continue
             life = found.setdefault(register, _Life(register, at if not register.wish else -1, at, 0.0))
             life.end = at
             life.weight += float(_LOOP_WEIGHT**depth)
@@ -118,7 +121,7 @@ def _read_before_written(lines: Sequence[Line]) -> set[Register]:
     found: set[Register] = set()
     for line in lines:
         if isinstance(line, Instruction):
-            found.update(register for register in line.reads if register not in written)
+            found.update(r for r in line.reads if r not in written and not r.fixed)
             written.update(line.writes)
     return found
 

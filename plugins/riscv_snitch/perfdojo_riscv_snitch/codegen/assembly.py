@@ -22,6 +22,8 @@ class Register:
     """``x``: an integer or an address; ``f``: a number."""
     wish: str = ""
     """The machine's register in which the value arrives."""
+    fixed: str = ""
+    """The machine's register that it is, whatever else happens."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ class Mark:
     text: str = ""
     begins_loop: bool = False
     ends_loop: bool = False
+    repeats: str = ""
+    """Of the begin of a loop that the sequencer repeats: id of the scope."""
 
 
 Line: TypeAlias = Instruction | Mark
@@ -79,6 +83,17 @@ class Listing:
 
     def label(self, name: str) -> None:
         self.lines.append(Mark(f"{name}:"))
+
+    def stream_config(self, register: int, mover: int, value: Register) -> None:
+        """Write a register of a mover."""
+        number = register << 5 | mover
+        self.put(f".insn i 0x2b, 2, x0, {{0}}, {number} # scfgwi {{0}}, {number}", (), (value,))
+
+    def await_writes(self, mover: int) -> None:
+        """Wait until a mover's job of writes has reached memory."""
+        with self.loop() as again:
+            status = self.compute("x", f".insn i 0x2b, 1, {{0}}, x0, {mover} # scfgri {{0}}, {mover}")
+            self.put(f"bgez {{0}}, {again}", (), (status,))
 
     @contextmanager
     def loop(self) -> Iterator[str]:

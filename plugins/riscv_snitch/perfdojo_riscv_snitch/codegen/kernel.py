@@ -11,16 +11,18 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from perfdojo_riscv_snitch.codegen import limits
 from perfdojo_riscv_snitch.codegen.allocate import SPARE, Allocation, allocate
 from perfdojo_riscv_snitch.codegen.assembly import Instruction, Line, Listing, Mark, Register, small
-from perfdojo_riscv_snitch.codegen.pointers import REACH, Pointers
-from perfdojo_riscv_snitch.codegen.tree import Address, Loop, Part, Work, address, unfold, works
-from perfdojo_riscv_snitch.codegen.values import BYTES, FORMATS, Values, bits_of, never_nan, unsupported
+from perfdojo_riscv_snitch.codegen.body import Body, local_bytes
+from perfdojo_riscv_snitch.codegen.limits import Refused
+from perfdojo_riscv_snitch.codegen.pointers import REACH
+from perfdojo_riscv_snitch.codegen.values import BYTES, FORMATS, bits_of, unsupported
+from perfdojo_riscv_snitch.program import TCDM_BYTES
 from perfdojo_sdk.codegen.layout import plan
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.expression import Access, Index
-from perfdojo_sdk.core.program import Buffer, Program
-from perfdojo_sdk.core.validate import index_values
+from perfdojo_sdk.core.errors import UnavailableError
+from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.hookspecs.types import ArraySpec, Capabilities, KernelSource
 
 ARGUMENT_REGISTERS = 8
@@ -34,8 +36,18 @@ class SnitchCodeGenerator:
     capabilities: Capabilities
 
     def generate(self, program: Program, symbol: str) -> KernelSource:
-        """The kernel as assembly; PD-C001 for what does not compile."""
-        return _Kernel(program, symbol, self.capabilities.dialect()).source()
+        """The kernel as assembly; PD-C001 for what does not compile, or is beyond the hardware."""
+        try:
+            return emit(program, symbol, self.capabilities.dialect())
+        except Refused as refused:
+            title = refused.requirement.title
+            what = f"{program.name} asks for what the core cannot do: {title} ({refused.requirement.code})"
+            raise UnavailableError("PD-C001", what, why=refused.why, hint=refused.requirement.hint) from None
+
+
+def emit(program: Program, symbol: str, dialect: Dialect) -> KernelSource:
+    """The kernel; :class:`Refused` for what the hardware cannot do."""
+    return _Kernel(program, symbol, dialect).source()
 
 
 class _Kernel:
@@ -49,66 +61,52 @@ class _Kernel:
                 raise unsupported(f"{program.name}: {buffer.name} is {buffer.dtype}", why)
         self.layout = plan(program, dialect)
         self.listing = Listing(symbol)
-        self.values = Values(self.listing, self, never_nan(program))
-        self.parts = unfold(program, dialect)
-        self.cells: dict[tuple[str, int], Register] = {}
-        """Buffer and cell -> its register, for buffers that live in registers."""
-        self.constants: dict[tuple[int, str], Register] = {}
-        self.iterators: dict[Loop, Register] = {}
-        self.bases: dict[str, Register] = {}
-        self.local: dict[str, int] = {}
-        """Buffer -> bytes from the start of the local part of the frame."""
-        self.local_bytes = self._lay_out_frame()
-        for work in works(self.parts):
-            for level in _counted_levels(work, program):
-                if isinstance(loop := work.iterators[level], Loop):
-                    loop.counted = True
-        self.pointers = Pointers(self.parts, self._addresses())
+        self.body = Body(program, dialect, self.listing)
+        self.local = local_bytes(program, dialect, self.layout.home)
+        self.local_bytes = self.local.pop("")
 
     # -- the whole kernel --------------------------------------------------------------------------
 
     def source(self) -> KernelSource:
+        """The text; :class:`Refused` for what the hardware cannot do."""
+        self._check_memory()
         arguments = self._arguments()
         self._bases(arguments)
-        self.emit(self.parts)
+        self.body.emit()
         body = self.listing.lines
         self.listing.lines = []
         self._constants()
         lines = [*self.listing.lines, *body]
+        places = allocate(lines)
+        self._check_registers(lines, places)
         return KernelSource(
             self.symbol,
             self._specs(self.program.inputs),
             self._specs(self.program.outputs),
-            self._text(lines, allocate(lines), arguments),
+            self._text(lines, places, arguments),
             LANGUAGE,
         )
 
+    def _check_memory(self) -> None:
+        arrays = [self.program.buffer_of[n] for n in (*self.program.inputs, *self.program.outputs)]
+        size = sum(b.cells * BYTES[b.dtype] for b in arrays) + self.layout.shared_bytes + self.local_bytes
+        if size > TCDM_BYTES:
+            raise Refused(limits.TCDM, "", bytes=size, most=TCDM_BYTES)
+
+    def _check_registers(self, lines: Sequence[Line], places: Allocation) -> None:
+        """What the sequencer repeats cannot go through the frame."""
+        repeated = list[str]()
+        for line in lines:
+            if isinstance(line, Mark):
+                repeated += [line.repeats] if line.begins_loop else []
+                if line.ends_loop:
+                    repeated.pop()
+            elif any(repeated) and any(r in places.slots for r in line.operands):
+                scope = next(filter(None, repeated))
+                raise Refused(limits.REGISTERS, scope, statement=line.text.partition(" ")[0])
+
     def _specs(self, names: tuple[str, ...]) -> tuple[ArraySpec, ...]:
         return tuple(ArraySpec(n, (b := self.program.buffer_of[n]).shape, b.dtype) for n in names)
-
-    # -- buffers -----------------------------------------------------------------------------------
-
-    def _lay_out_frame(self) -> int:
-        """Give each buffer of location tcdm its place in the frame; bytes of all of them."""
-        used = 0
-        for buffer in self._locals("tcdm"):
-            self.local[buffer.name] = used
-            used += -(-buffer.cells * BYTES[buffer.dtype] // 8) * 8
-        return used
-
-    def _locals(self, location: str) -> list[Buffer]:
-        return [b for b in self.program.buffers if b.location == location and b.name in self.layout.home]
-
-    def _in_registers(self, buffer: Buffer) -> bool:
-        return self.dialect.locations[buffer.location].constant_subscripts
-
-    def _addresses(self) -> Iterator[Address]:
-        for work in works(self.parts):
-            for access in (*work.statement.reads, work.statement.target):
-                if not self._in_registers(self.program.buffer_of[access.array]):
-                    found = address(work, access, self.program, BYTES)
-                    if found is not None:
-                        yield found
 
     def _arguments(self) -> Mapping[str, Register]:
         """Name -> register, in the order of the call."""
@@ -122,10 +120,10 @@ class _Kernel:
             if k >= ARGUMENT_REGISTERS and not name.startswith("("):
                 self._from_stack(k, register)
             if name in self.program.buffer_of:
-                self.bases[self.program.buffer_of[name].name] = register
+                self.body.bases[self.program.buffer_of[name].name] = register
         for name, at in self.local.items():
-            self.bases[name] = self.listing.compute("x", f"li {{0}}, {{local}}+{at}")
-            self.listing.put("add {0}, {1}, sp", (self.bases[name],), (self.bases[name],))
+            self.body.bases[name] = self.listing.compute("x", f"li {{0}}, {{local}}+{at}")
+            self.listing.put("add {0}, {1}, sp", (self.body.bases[name],), (self.body.bases[name],))
         if self.layout.shared_bytes:
             self._workspace(arguments)
 
@@ -147,135 +145,13 @@ class _Kernel:
             base = self.listing.plus(arguments["(workspace)"], at)
             if base is arguments["(workspace)"]:
                 base = self.listing.compute("x", "mv {0}, {1}", base)
-            self.bases[name] = base
-
-    # -- the tree ----------------------------------------------------------------------------------
-
-    def emit(self, parts: list[Part]) -> None:
-        for part in parts:
-            if isinstance(part, Loop):
-                self._loop(part)
-            else:
-                self._work(part)
-
-    def _loop(self, loop: Loop) -> None:
-        listing = self.listing
-        self.pointers.start(loop, self.bases, listing)
-        guide = self.pointers.guide(loop)
-        if loop.counted:
-            count = self.iterators[loop] = listing.number(0)
-            end = listing.number(loop.size)
-        elif guide:
-            count = guide.register
-            end = listing.plus(count, loop.size * guide.strides[loop], into=Register("x"))
-        else:
-            count, end = listing.number(loop.size), None
-        with listing.loop() as label:
-            self.emit(loop.body)
-            self.pointers.step(loop, listing)
-            if loop.counted or end is None:
-                listing.plus(count, 1 if loop.counted else -1, into=count)
-            if end is None:
-                listing.put(f"bnez {{0}}, {label}", (), (count,))
-            else:
-                listing.put(f"bne {{0}}, {{1}}, {label}", (), (count, end))
-
-    def _work(self, work: Work) -> None:
-        self.listing.comment(work.statement.text)
-        forms = [work.fold(form) for form in work.statement.guard]
-        if any(form.constant < 0 for form in forms if not form.levels):
-            return
-        open_forms = [form for form in forms if form.levels]
-        label = self.listing.new_label() if open_forms else ""
-        for form in open_forms:
-            self.listing.put(f"bltz {{0}}, {label}", (), (self.whole(form, work),))
-        self._statement(work)
-        if label:
-            self.listing.label(label)
-
-    def _statement(self, work: Work) -> None:
-        statement = work.statement
-        home = self._cell(statement.target, work)
-        dtype = statement.dtype
-        if statement.accumulate is None:
-            value = self.values.number(statement.value, work, into=home)
-        else:
-            old = home or self.load(statement.target, dtype, work, Register("f"))
-            value = self.values.accumulate(statement.accumulate, statement.value, old, work)
-        if home is None:
-            pointer, offset = self._place(statement.target, work)
-            self.listing.put(f"{_store(dtype)} {{0}}, {offset}({{1}})", (), (value, pointer))
-
-    # -- Memory, for the expressions -----------------------------------------------------------------
-
-    def load(self, access: Access, dtype: str, work: Work, into: Register | None) -> Register:
-        cell = self._cell(access, work)
-        if cell is not None:
-            fmt = FORMATS[dtype]
-            if into in (None, cell):
-                return cell
-            return self.listing.compute("f", f"fmv.{fmt} {{0}}, {{1}}", cell, into=into)
-        pointer, offset = self._place(access, work)
-        return self.listing.compute("f", f"{_load(dtype)} {{0}}, {offset}({{1}})", pointer, into=into)
-
-    def constant(self, bits: int, dtype: str) -> Register:
-        return self.constants.setdefault((bits, dtype), Register("f"))
-
-    def whole(self, index: Index, work: Work) -> Register:
-        """A form of the iterators as an integer of 32 bits."""
-        listing = self.listing
-        form = work.fold(index)
-        total: Register | None = None
-        for level, coefficient in form.terms:
-            term = self._scaled(self.iterators[work.loop(level)], coefficient)
-            total = term if total is None else listing.compute("x", "add {0}, {1}, {2}", total, term)
-        for quotient, coefficient in form.quotients:
-            dividend = self.whole(quotient.dividend, work)
-            name = "rem" if quotient.remainder else "div"
-            by = listing.number(quotient.divisor)
-            found = listing.compute("x", f"{name} {{0}}, {{1}}, {{2}}", dividend, by)
-            term = self._scaled(found, coefficient)
-            total = term if total is None else listing.compute("x", "add {0}, {1}, {2}", total, term)
-        if total is None:
-            return listing.number(form.constant)
-        return listing.plus(total, form.constant)
-
-    def _scaled(self, register: Register, factor: int) -> Register:
-        if factor == 1:
-            return register
-        if factor > 0 and factor & (factor - 1) == 0:
-            return self.listing.compute("x", f"slli {{0}}, {{1}}, {factor.bit_length() - 1}", register)
-        return self.listing.compute("x", "mul {0}, {1}, {2}", register, self.listing.number(factor))
-
-    def _cell(self, access: Access, work: Work) -> Register | None:
-        """The register of a cell that lives in one."""
-        buffer = self.program.buffer_of[access.array]
-        if not self._in_registers(buffer):
-            return None
-        form = work.fold(buffer.address(access.subscripts))
-        assert not form.levels, "the subscripts of a named cell are constants"
-        return self.cells.setdefault((buffer.name, form.constant), Register("f"))
-
-    def _place(self, access: Access, work: Work) -> tuple[Register, int]:
-        """A register and an offset that lead to the access."""
-        found = address(work, access, self.program, BYTES)
-        buffer = self.program.buffer_of[access.array]
-        base = self.bases[buffer.name]
-        if found is None:
-            bytes_ = self._scaled(self.whole(buffer.address(access.subscripts), work), BYTES[buffer.dtype])
-            return self.listing.compute("x", "add {0}, {1}, {2}", base, bytes_), 0
-        if found.terms:
-            pointer, offset = self.pointers.found[found]
-            return pointer.register, offset
-        if found.constant <= REACH:
-            return base, found.constant
-        return self.listing.plus(base, found.constant), 0
+            self.body.bases[name] = base
 
     # -- constants ---------------------------------------------------------------------------------
 
     def _constants(self) -> None:
         """What every use of a literal shares, before everything else."""
-        for (bits, dtype), register in self.constants.items():
+        for (bits, dtype), register in self.body.constants.items():
             _load_constant(self.listing, bits, dtype, register)
 
     # -- text --------------------------------------------------------------------------------------
@@ -313,27 +189,6 @@ class _Kernel:
         text += [f".globl {query}", f".type {query}, @function", f"{query}:"]
         text += [f"    li a0, {self.layout.shared_bytes}", "    ret", f".size {query}, .-{query}"]
         return "\n".join(text) + "\n"
-
-
-def _counted_levels(work: Work, program: Program) -> Iterator[int]:
-    """Levels whose iterators the code needs as numbers."""
-    statement = work.statement
-    for form in statement.guard:
-        yield from work.fold(form).levels
-    for value in index_values(statement.value):
-        yield from work.fold(value.index).levels
-    for access in (statement.target, *statement.reads):
-        form = work.fold(program.buffer_of[access.array].address(access.subscripts))
-        if form.quotients:
-            yield from form.levels
-
-
-def _load(dtype: str) -> str:
-    return "fld" if dtype == "f64" else "flw"
-
-
-def _store(dtype: str) -> str:
-    return "fsd" if dtype == "f64" else "fsw"
 
 
 def _load_constant(listing: Listing, bits: int, dtype: str, into: Register) -> None:

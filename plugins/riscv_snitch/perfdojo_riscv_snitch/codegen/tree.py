@@ -6,13 +6,13 @@ one place means the same in another.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.expression import Access, Index
-from perfdojo_sdk.core.program import Node, Program, Scope, Statement
+from perfdojo_sdk.core.expression import Index
+from perfdojo_sdk.core.program import Buffer, Node, Path, Program, Scope, Statement
 
 
 @dataclass(eq=False)
@@ -21,16 +21,16 @@ class Loop:
 
     size: int
     suffix: str = ""
+    id: str = ""
     body: list[Part] = field(default_factory=list)
     counted: bool = False
     """Whether the code needs the iterator's value, and not only addresses."""
 
 
 @dataclass(eq=False)
-class Work:
-    """A statement under the loops around it."""
+class Point:
+    """A place under loops."""
 
-    statement: Statement
     iterators: tuple[Loop | int, ...]
     """For each level the loop, or the iterator's value where it is known."""
 
@@ -45,7 +45,22 @@ class Work:
         return found
 
 
-Part: TypeAlias = Loop | Work
+@dataclass(eq=False)
+class Work(Point):
+    """A statement under the loops around it."""
+
+    statement: Statement
+
+
+@dataclass(eq=False)
+class Edge(Point):
+    """Where a scope begins or ends that keeps its path from the text."""
+
+    path: Path
+    begins: bool
+
+
+Part: TypeAlias = Loop | Work | Edge
 
 
 @dataclass(frozen=True)
@@ -58,22 +73,37 @@ class Address:
     """Loop -> bytes for each of its iterations, outermost first; none is 0."""
 
 
-def unfold(program: Program, dialect: Dialect) -> list[Part]:
-    """The tree of ``program`` with unrolled scopes and scopes of one iteration written out."""
-    return list(_unfolded(program.body, (), dialect))
+def unfold(program: Program, dialect: Dialect, edges: Container[Path] = ()) -> list[Part]:
+    """The tree of ``program`` with unrolled scopes and scopes of one iteration written out.
+
+    Around the scopes at ``edges`` stands an :class:`Edge` on both sides.
+    """
+    return list(_unfolded(program.body, (), (), dialect, edges))
 
 
-def _unfolded(nodes: Sequence[Node], iterators: tuple[Loop | int, ...], dialect: Dialect) -> Iterator[Part]:
-    for node in nodes:
+def _unfolded(
+    nodes: Sequence[Node],
+    above: Path,
+    iterators: tuple[Loop | int, ...],
+    dialect: Dialect,
+    edges: Container[Path],
+) -> Iterator[Part]:
+    for position, node in enumerate(nodes):
+        path = (*above, position)
         if isinstance(node, Statement):
-            yield Work(node, iterators)
-        elif node.size == 1 or _written_out(node, dialect):
+            yield Work(iterators, node)
+            continue
+        if path in edges:
+            yield Edge(iterators, path, begins=True)
+        if node.size == 1 or _written_out(node, dialect):
             for value in range(node.size):
-                yield from _unfolded(node.body, (*iterators, value), dialect)
+                yield from _unfolded(node.body, path, (*iterators, value), dialect, edges)
         else:
-            loop = Loop(node.size, node.suffix)
-            loop.body += _unfolded(node.body, (*iterators, loop), dialect)
+            loop = Loop(node.size, node.suffix, node.id)
+            loop.body += _unfolded(node.body, path, (*iterators, loop), dialect, edges)
             yield loop
+        if path in edges:
+            yield Edge(iterators, path, begins=False)
 
 
 def _written_out(scope: Scope, dialect: Dialect) -> bool:
@@ -81,21 +111,24 @@ def _written_out(scope: Scope, dialect: Dialect) -> bool:
     return suffix is not None and suffix.unrolled
 
 
-def address(work: Work, access: Access, program: Program, sizes: Mapping[str, int]) -> Address | None:
-    """Where ``access`` lies; None when that is no affine form of the loops. ``sizes``: dtype -> bytes."""
-    buffer = program.buffer_of[access.array]
-    form = work.fold(buffer.address(access.subscripts))
+def address(point: Point, buffer: Buffer, cell: Index, size: int) -> Address | None:
+    """Where a cell lies, given its number as a form; None when that is not affine. ``size``: of a cell."""
+    form = point.fold(cell)
     if form.quotients:
         return None
-    size = sizes[buffer.dtype]
-    terms = tuple([(work.loop(level), size * c) for level, c in form.terms])
+    terms = tuple([(point.loop(level), size * c) for level, c in form.terms])
     return Address(buffer.name, size * form.constant, terms)
+
+
+def points(parts: Sequence[Part]) -> Iterator[Work | Edge]:
+    """Every statement and edge, in order."""
+    for part in parts:
+        if isinstance(part, Loop):
+            yield from points(part.body)
+        else:
+            yield part
 
 
 def works(parts: Sequence[Part]) -> Iterator[Work]:
     """Every statement, in order."""
-    for part in parts:
-        if isinstance(part, Work):
-            yield part
-        else:
-            yield from works(part.body)
+    return (part for part in points(parts) if isinstance(part, Work))
