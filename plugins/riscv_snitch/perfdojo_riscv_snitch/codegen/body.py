@@ -273,8 +273,10 @@ class Body:
         return any(o.writes and not self._moved(o.statement) for o in occurrences)
 
     def _touched_elsewhere(self, stream: Stream) -> bool:
-        target = self.program.buffer_of[stream.memory.array]
-        return any(o.path[: len(stream.job)] != stream.job for o in self.program.occurrences[target.name])
+        """Whether something after the job may touch what it wrote: outside of it, or in its next run."""
+        target, job = self.program.buffer_of[stream.memory.array], stream.job
+        others = [o for o in self.program.occurrences[target.name] if o.path != stream.copy]
+        return any(len(job) > 1 or o.path[: len(job)] != job for o in others)
 
     # -- Memory, for the expressions -----------------------------------------------------------------
 
