@@ -11,12 +11,14 @@ Ids (``s3``, ``c1``) name places for moves. They take no part in equality or in 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import field
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from perfdojo_sdk.core.expression import ACCUMULATIONS, Access, Expression, Index, Renumbering, guard_text
 from perfdojo_sdk.core.frozen import frozen, lazy
+
+T = TypeVar("T")
 
 
 class Leaf(NamedTuple):
@@ -95,6 +97,10 @@ class Statement:
         new.__dict__["text"] = self.text
         return new
 
+    def renamed(self, names: Mapping[str, str]) -> Statement:
+        """The same statement under another id; ``names`` has it by the old one."""
+        return self.named(names[self.id])
+
     def with_guard(self, guard: tuple[Index, ...]) -> Statement:
         """The same statement under another condition."""
         return Statement(self.target, self.value, self.accumulate, self.dtype, self.id, guard)
@@ -169,8 +175,18 @@ class Scope:
     def renumbered(self, by: Renumbering) -> Scope:
         return self.with_body(tuple([child.renumbered(by) for child in self.body]))
 
+    def renamed(self, names: Mapping[str, str]) -> Scope:
+        """The same scope with other ids, for it and for all inside; ``names`` has them by the old ones."""
+        body = tuple([child.renamed(names) for child in self.body])
+        new = Scope(self.size, body, self.suffix, names[self.id])
+        new.__dict__["text"] = self.text
+        return new
+
     def with_body(self, body: tuple[Node, ...]) -> Scope:
         return Scope(self.size, body, self.suffix, self.id)
+
+    def with_size(self, size: int) -> Scope:
+        return Scope(size, self.body, self.suffix, self.id)
 
 
 Node: TypeAlias = Scope | Statement
@@ -248,6 +264,17 @@ class Buffer:
 Path: TypeAlias = tuple[int, ...]
 
 
+class Place(NamedTuple):
+    """A node and where it stands."""
+
+    node: Node
+    path: Path
+    above: tuple[Scope, ...]
+    """The scopes around it, outermost first."""
+    sizes: tuple[int, ...]
+    """Their sizes."""
+
+
 class Occurrence(NamedTuple):
     """One access of a statement, with everything that a check asks about it."""
 
@@ -279,6 +306,25 @@ class Occurrences(Mapping[str, tuple[Occurrence, ...]]):
 
     def __len__(self) -> int:
         return len(self.arrays)
+
+
+def places_in(nodes: tuple[Node, ...], kept: Container[int] = ()) -> list[Place]:
+    """Every node, but for the ``kept`` ones, known by their ``id()``, and what is in them.
+
+    Parents before children, in program order; ``nodes`` are the children of the root.
+    """
+    found: list[Place] = []
+
+    def visit(nodes: tuple[Node, ...], path: Path, above: tuple[Scope, ...], sizes: tuple[int, ...]) -> None:
+        for k, node in enumerate(nodes):
+            if id(node) not in kept:
+                here = (*path, k)
+                found.append(Place(node, here, above, sizes))
+                if isinstance(node, Scope):
+                    visit(node.body, here, (*above, node), (*sizes, node.size))
+
+    visit(nodes, (), (), ())
+    return found
 
 
 def occurrences_of(
@@ -356,27 +402,55 @@ class Program:
         """Buffer name -> all its accesses, in program order (reads of a statement first)."""
         return Occurrences(self.buffers, self.body)
 
+    @lazy
+    def statements(self) -> int:
+        """Number of statements."""
+        return sum([len(node.leaves) for node in self.body])
+
+    # -- what moves ask --------------------------------------------------------------------
+
+    @lazy
+    def answers(self) -> dict[tuple[object, ...], Any]:
+        """What :meth:`once` has worked out."""
+        return {}
+
+    def once(self, work: Callable[..., T], *arguments: str | int) -> T:
+        """``work(self, *arguments)``, worked out once: the moves of one program ask the same questions.
+
+        ``work`` is a function of these alone, and what it returns is never changed.
+        """
+        question = (work, *arguments)
+        answers = self.answers
+        if question not in answers:
+            answers[question] = work(self, *arguments)
+        found: T = answers[question]
+        return found
+
     # -- places ----------------------------------------------------------------------------
+
+    @lazy
+    def places(self) -> tuple[Place, ...]:
+        """Every node and where it stands, parents before children, in program order."""
+        return tuple(places_in(self.body))
+
+    @lazy
+    def place_of(self) -> Mapping[str, Place]:
+        """Id -> the node and where it stands."""
+        return {place.node.id: place for place in self.places}
 
     @lazy
     def paths(self) -> Mapping[str, Path]:
         """Id -> path (child numbers from the root)."""
-        return {node.id: path for path, node in self.walk()}
+        return {place.node.id: place.path for place in self.places}
 
     @lazy
     def identities(self) -> frozenset[int]:
         """``id()`` of every node: what an edit shares with this program is known by it."""
-        return frozenset([id(node) for _, node in self.walk()])
+        return frozenset([id(place.node) for place in self.places])
 
     def walk(self) -> Iterator[tuple[Path, Node]]:
         """Every node with its path, parents before children, in program order."""
-        stack: list[tuple[Path, Node]] = []
-        stack += [((k,), node) for k, node in enumerate(self.body)][::-1]
-        while stack:
-            path, node = stack.pop()
-            yield path, node
-            if isinstance(node, Scope):
-                stack += [((*path, k), child) for k, child in enumerate(node.body)][::-1]
+        return iter([(place.path, place.node) for place in self.places])
 
     def node(self, path: Path) -> Node:
         nodes, node = self.body, None

@@ -68,6 +68,8 @@ class Whole:
         """Buffers of which every iteration of a parallel scope has a copy, with that scope and its
         level; the scope is this one or stands inside it."""
         program = self.program
+        if not self.dialect.any_parallel(self.scope.suffixes):
+            return
         for name in sorted(private_buffers(program, self.scope)):
             buffer, occurrences = program.buffer(name), program.occurrences[name]
             assert buffer is not None
@@ -104,7 +106,7 @@ def _cut_inside(site: Site) -> Refusal | None:
 
 
 def _still_a_page(site: Site) -> Refusal | None:
-    count = sum(len(node.leaves) for node in site.program.body) + len(site.scope.leaves)
+    count = site.program.statements + len(site.scope.leaves)
     if count <= MAX_STATEMENTS:
         return None
     return Refusal.of(site.scope.id, site.scope.head, count=count, most=MAX_STATEMENTS)
@@ -206,15 +208,13 @@ class SplitRange(Transformation):
 
     def rewrite(self, site: Site) -> Program:
         scope, at = site.scope, site.move["at"]
-        rest = scope.renumbered(Renumbering(_shift(site.level, at), site.level))
-        parts = (
-            _part(scope, at, _names(site, "a")),
-            _part(rest, scope.size - at, _names(site, "b")),
-        )
+        first, second = site.program.once(_two_copies, scope.id)
+        rest = second.renumbered(Renumbering(_shift(site.level, at), site.level))
+        parts = (first.with_size(at), rest.with_size(scope.size - at))
         return site.program.replaced(site.path, parts)
 
     def relation(self, site: Site, result: Program) -> Relation:
-        first, second = _names(site, "a"), _names(site, "b")
+        first, second = site.program.once(_names, site.scope.id)
         shift = _shift(site.level, site.move["at"])
         found = {}
         for statement, depth in statements_below(site.scope, site.level):
@@ -237,10 +237,12 @@ def _shift(level: int, by: int) -> tuple[Index, ...]:
     return (*levels(level), Index.of({level: 1}, by), *shifted(level + 1, 0))
 
 
-def _names(site: Site, part: str) -> Mapping[str, str]:
-    """Id of every node of the scope -> its id in one part."""
-    taken = site.program.paths
-    return {node.id: fresh(f"{node.id}.{part}", taken) for node in _nodes(site.scope)}
+def _names(program: Program, scope: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Id of every node of the scope -> its id in the first part, and in the second."""
+    names = [node.id for node in _nodes(program.place_of[scope].node)]
+    taken = program.place_of
+    first, second = ({name: fresh(f"{name}.{part}", taken) for name in names} for part in "ab")
+    return first, second
 
 
 def _nodes(node: Node) -> Iterator[Node]:
@@ -249,15 +251,12 @@ def _nodes(node: Node) -> Iterator[Node]:
         yield from _nodes(child)
 
 
-def _part(scope: Scope, size: int, names: Mapping[str, str]) -> Scope:
-    body = tuple([_renamed(child, names) for child in scope.body])
-    return Scope(size, body, scope.suffix, names[scope.id])
-
-
-def _renamed(node: Node, names: Mapping[str, str]) -> Node:
-    if isinstance(node, Statement):
-        return node.named(names[node.id])
-    return _part(node, node.size, names)
+def _two_copies(program: Program, scope: str) -> tuple[Scope, Scope]:
+    """The scope under the names of the first part, and of the second: the same wherever the cut is."""
+    node = program.place_of[scope].node
+    first, second = [node.renamed(names) for names in program.once(_names, scope)]
+    assert isinstance(first, Scope) and isinstance(second, Scope)
+    return first, second
 
 
 # -- join_ranges -----------------------------------------------------------------------------------
