@@ -129,16 +129,17 @@ class Scope:
     suffix: str = ""
     id: str = field(default="", compare=False)
 
-    @lazy
+    @property
     def head(self) -> str:
         return f"{self.size}:{self.suffix}" if self.suffix else str(self.size)
 
     @lazy
     def text(self) -> str:
         """The lines of the scope; a chain of single children shares its first line."""
-        if len(self.body) == 1:
-            return f"{self.head} {self.body[0].text}"
-        return "\n".join([self.head, *[child.below for child in self.body]])
+        body = self.body
+        if len(body) == 1:
+            return f"{self.head} {body[0].text}"
+        return "\n".join([self.head, *[child.below for child in body]])
 
     @lazy
     def below(self) -> str:
@@ -357,18 +358,23 @@ class Program:
 
     # -- text ------------------------------------------------------------------------------
 
-    @lazy
+    @property
     def header(self) -> str:
         return f"kernel {self.name}({', '.join(self.inputs)}) -> {', '.join(self.outputs)}"
 
     @lazy
     def text(self) -> str:
         """The canonical text: the only serialisation of a program."""
-        return f"{self.header}\n{self.storage_lines}\n{self.tree_lines}"
+        return f"{self.top}\n{self.tree_lines}"
 
     @lazy
+    def top(self) -> str:
+        """Everything above the tree."""
+        return f"{self.header}\n{self.storage_lines}"
+
+    @property
     def storage_lines(self) -> str:
-        return "\n".join([b.text for b in self.buffers]) + "\n" if self.buffers else ""
+        return "".join([f"{b.text}\n" for b in self.buffers])
 
     @lazy
     def tree_lines(self) -> str:
@@ -463,13 +469,13 @@ class Program:
 
     def ancestors(self, path: Path) -> tuple[Scope, ...]:
         """The scopes strictly above ``path``, outermost first."""
-        nodes, found = self.body, []
+        nodes, found = self.body, ()
         for k in path[:-1]:
             scope = nodes[k]
             assert isinstance(scope, Scope)
-            found.append(scope)
+            found = (*found, scope)
             nodes = scope.body
-        return tuple(found)
+        return found
 
     def siblings(self, path: Path) -> tuple[Node, ...]:
         """The children of ``path``'s parent, itself included."""
@@ -484,36 +490,34 @@ class Program:
 
     def replaced(self, path: Path, nodes: tuple[Node, ...], consumed: int = 1) -> Program:
         """Put ``nodes`` where ``consumed`` siblings, from ``path`` on, stand now."""
-
-        above = self.ancestors(path)
-        for scope, k in zip(above[::-1], path[:0:-1], strict=True):
-            nodes = (scope.with_body(scope.body[:k] + nodes + scope.body[k + consumed :]),)
-            consumed = 1
-        k = path[0]
+        k, above = path[-1], self.ancestors(path)
+        for depth in range(len(above) - 1, -1, -1):
+            scope = above[depth]
+            body = scope.body
+            nodes = (scope.with_body(body[:k] + nodes + body[k + consumed :]),)
+            k, consumed = path[depth], 1
         return self.with_body(self.body[:k] + nodes + self.body[k + consumed :])
 
     def with_body(self, body: tuple[Node, ...]) -> Program:
         new = Program(self.name, self.inputs, self.outputs, self.buffers, body)
-        # The tree does not change the storage: hand over what is already known about it.
+        # The tree does not change the storage: hand over what is known about it.
         known = new.__dict__
-        known["header"], known["storage_lines"] = self.header, self.storage_lines
-        known["buffer_of"] = self.buffer_of
+        known["top"], known["buffer_of"] = self.top, self.buffer_of
         return new
 
     def with_buffer(self, old: str, new: Buffer) -> Program:
         """The same tree with buffer ``old`` declared anew (same arrays)."""
         buffers = tuple([new if b.name == old else b for b in self.buffers])
         program = Program(self.name, self.inputs, self.outputs, buffers, self.body)
-        program.__dict__["header"], program.__dict__["tree_lines"] = self.header, self.tree_lines
-        program.__dict__["occurrences"] = self.occurrences
+        known = program.__dict__
+        known["tree_lines"], known["occurrences"] = self.tree_lines, self.occurrences
         return program
 
     def with_new_buffer(self, buffer: Buffer) -> Program:
-        buffers = (*self.buffers, buffer)
-        program = Program(self.name, self.inputs, self.outputs, buffers, self.body)
-        program.__dict__["header"] = self.header
-        program.__dict__["storage_lines"] = f"{self.storage_lines}{buffer.text}\n"
-        program.__dict__["buffer_of"] = {**self.buffer_of, **dict.fromkeys(buffer.arrays, buffer)}
+        program = Program(self.name, self.inputs, self.outputs, (*self.buffers, buffer), self.body)
+        known = program.__dict__
+        known["top"] = f"{self.top}{buffer.text}\n"
+        known["buffer_of"] = {**self.buffer_of, **dict.fromkeys(buffer.arrays, buffer)}
         return program
 
 

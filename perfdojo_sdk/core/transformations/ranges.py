@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from perfdojo_sdk.core.dependence import conflicts, leaking_level, may_meet, private_buffers
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Index, Renumbering
-from perfdojo_sdk.core.program import Buffer, Node, Path, Program, Scope, Statement, fresh
+from perfdojo_sdk.core.program import Buffer, Node, Program, Scope, Statement, fresh
 from perfdojo_sdk.core.transformation import (
     Instance,
     Joined,
@@ -46,23 +46,18 @@ class Whole:
     """A scope in one piece: what a split starts from and a join ends with."""
 
     program: Program
-    path: Path
+    scope: Scope
+    outer_sizes: tuple[int, ...]
     dialect: Dialect
 
     @property
-    def scope(self) -> Scope:
-        scope = self.program.node(self.path)
-        assert isinstance(scope, Scope)
-        return scope
-
-    @property
     def level(self) -> int:
-        return len(self.path) - 1
+        return len(self.outer_sizes)
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """Sizes of the scopes down to this one."""
-        return (*(s.size for s in self.program.ancestors(self.path)), self.scope.size)
+        return (*self.outer_sizes, self.scope.size)
 
     def owned(self) -> Iterator[tuple[int, Scope, Buffer]]:
         """Buffers of which every iteration of a parallel scope has a copy, with that scope and its
@@ -113,7 +108,7 @@ def _still_a_page(site: Site) -> Refusal | None:
 
 
 def _before(site: Site) -> Whole:
-    return Whole(site.program, site.path, site.dialect)
+    return Whole(site.program, site.scope, site.outer_sizes, site.dialect)
 
 
 def _copies_stay_apart(site: Site) -> Refusal | None:
@@ -280,7 +275,10 @@ def _goes_on(site: Site) -> Refusal | None:
 
 def _after(site: Site) -> Whole:
     if "whole" not in site.scratch:
-        site.scratch["whole"] = Whole(_joined(site), site.path, site.dialect)
+        program = _joined(site)
+        scope = program.node(site.path)
+        assert isinstance(scope, Scope)
+        site.scratch["whole"] = Whole(program, scope, site.outer_sizes, site.dialect)
     whole: Whole = site.scratch["whole"]
     return whole
 
