@@ -100,7 +100,8 @@ class _Nest(NamedTuple):
 
     node: Node
     buffers: tuple[Buffer, ...]
-    private: frozenset[tuple[str, Path]]
+    alone: frozenset[str]
+    """Buffers that no other nest touches, where a scope is parallel: its iterations may own them."""
     words: array[int]
     levels: int
     stack: int
@@ -120,10 +121,10 @@ class Encoder:
 
     def encode(self, program: Program) -> Encoded:
         """:class:`Unsupported` where the interpreter has to be asked."""
-        owners = self._owners(program)
         words, levels, stack, lanes = array("q"), 1, 1, 1
+        touching = self._touching(program)
         for k, node in enumerate(program.body):
-            nest = self._nest(program, node, k, owners)
+            nest = self._nest(program, node, k, touching)
             words.extend(nest.words)
             levels, stack, lanes = max(levels, nest.levels), max(stack, nest.stack), max(lanes, nest.lanes)
         words.append(_END)
@@ -152,29 +153,33 @@ class Encoder:
         sizes = array("q", (len(layout) // 3, levels, stack, lanes, MEMORY))
         return Encoded(words, layout, sizes, tuple(found))
 
-    def _owners(self, program: Program) -> Mapping[str, Path]:
-        """Buffer -> the parallel scope whose iterations have copies of it."""
-        dialect = self.dialect
+    def _touching(self, program: Program) -> Mapping[str, list[int]]:
+        """Buffer -> the outermost nodes that touch it. Empty where no scope is parallel."""
+        dialect, buffer_of = self.dialect, program.buffer_of
         if not any(isinstance(n, Scope) and dialect.any_parallel(n.suffixes) for n in program.body):
             return {}
-        found = ((b.name, owner(program, b, dialect)) for b in program.buffers)
-        return {name: path for name, path in found if path is not None}
+        found: dict[str, list[int]] = {b.name: [] for b in program.buffers}
+        for k, node in enumerate(program.body):
+            for name in {buffer_of[a].name for a in node.arrays}:
+                found[name].append(k)
+        return found
 
-    def _nest(self, program: Program, node: Node, k: int, owners: Mapping[str, Path]) -> _Nest:
-        buffer_of = program.buffer_of
+    def _nest(self, program: Program, node: Node, k: int, touching: Mapping[str, list[int]]) -> _Nest:
+        buffer_of, alone = program.buffer_of, frozenset[str]()
         buffers = tuple([buffer_of[a] for a in node.arrays])
-        private = frozenset([(name, path[1:]) for name, path in owners.items() if path[0] == k])
+        if touching and isinstance(node, Scope) and self.dialect.any_parallel(node.suffixes):
+            alone = frozenset([b.name for b in buffers if touching[b.name] == [k]])
         known = self.nests.get(id(node))
-        if known is None or known.buffers != buffers or known.private != private:
-            writer = _Writer(program, self.dialect, self._slot, {path: [] for _, path in private})
-            for name, path in sorted(private):
-                writer.private[path].append(self._slot(name))
-                writer.owned[name] = path
-            writer.node(node, (), frozenset())
+        if known is None or known.buffers != buffers or known.alone != alone:
             if len(self.nests) >= self.MOST:
                 self.nests.clear()
+            named = {b.name: b for b in buffers if b.name in alone}
+            owners = {name: owner(program, b, self.dialect) for name, b in sorted(named.items())}
+            owned = {name: path[1:] for name, path in owners.items() if path is not None}
+            writer = _Writer(program, self.dialect, self._slot, owned)
+            writer.node(node, (), frozenset())
             words = array("q", writer.words)
-            known = _Nest(node, buffers, private, words, writer.levels, writer.deepest, writer.lanes)
+            known = _Nest(node, buffers, alone, words, writer.levels, writer.deepest, writer.lanes)
             self.nests[id(node)] = known
         return known
 
@@ -186,10 +191,9 @@ class _Writer:
     """Writes the words of one nest, step for step what the interpreter's emitter writes in Python."""
 
     def __init__(
-        self, program: Program, dialect: Dialect, slot: Callable[[str], int], private: dict[Path, list[int]]
+        self, program: Program, dialect: Dialect, slot: Callable[[str], int], owned: Mapping[str, Path]
     ) -> None:
-        self.program, self.dialect, self.slot, self.private = program, dialect, slot, private
-        self.owned: dict[str, Path] = {}
+        self.program, self.dialect, self.slot, self.owned = program, dialect, slot, owned
         self.words: list[int] = []
         self.levels = self.lanes = 1
         self.height = self.deepest = 0
@@ -232,11 +236,10 @@ class _Writer:
 
     def parallel(self, scope: Scope, path: Path, exposed: frozenset[str]) -> None:
         level, words, start = len(path), self.words, len(self.words)
-        private = self.private.get(path, [])
-        words += (_PAR, level, scope.size, 0, len(private), *private, _STEP)
+        mine = [name for name, owned in self.owned.items() if owned == path]
+        words += (_PAR, level, scope.size, 0, len(mine), *map(self.slot, mine), _STEP)
         written = {self.buffer(leaf.statement.target).name for leaf in scope.leaves}
-        mine = {name for name, owned in self.owned.items() if owned == path}
-        inside = (exposed | written) - mine
+        inside = (exposed | written).difference(mine)
         outside, self.loops = self.loops, 0
         for k, child in enumerate(scope.body):
             self.node(child, (*path, k), inside)
