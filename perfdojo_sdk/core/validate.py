@@ -44,19 +44,44 @@ class Violation(NamedTuple):
     hint: str = ""
 
 
-def violations(program: Program, dialect: Dialect) -> Iterator[Violation]:
-    """Every rule that the program breaks, lazily."""
+def violations(program: Program, dialect: Dialect, before: Program | None = None) -> Iterator[Violation]:
+    """Every rule that the program breaks, lazily.
+
+    ``before``: a program that breaks none. What stands in a nest that both share, over storage that they
+    share, cannot break a rule in one and not in the other.
+    """
     yield from _interface(program, dialect)
+    kept = _shared_nests(before, program) if before is not None else frozenset[int]()
+    places = places_in(program.body, kept=kept)
+    found: dict[str, list[Occurrence]] = {b.name: [] for b in program.buffers}
+    for place in places:
+        for o in _occurrences(place):
+            found[program.buffer_of[o.access.array].name].append(o)
     for buffer in program.buffers:
-        occurrences = program.occurrences[buffer.name]
+        occurrences = found[buffer.name]
         yield from _bounds(buffer, occurrences)
         yield from _order(program, buffer, occurrences)
         yield from _first_write(program, buffer)
         yield from location_violations(program, buffer, occurrences, dialect)
-    for place in program.places:
+    for place in places:
         yield from _scope(program, place, dialect)
-    for place in program.places:
+    for place in places:
         yield from _statement(program, place)
+
+
+def _shared_nests(before: Program, after: Program) -> frozenset[int]:
+    """``id()`` of the outermost nodes that two programs of one interface share with all their storage."""
+    if (before.inputs, before.outputs) != (after.inputs, after.outputs):
+        return frozenset()
+    mine, theirs = after.buffer_of, before.buffer_of
+    known = frozenset([id(node) for node in before.body])
+    return frozenset(
+        [
+            id(node)
+            for node in after.body
+            if id(node) in known and all(mine[a] is theirs.get(a) for a in node.arrays)
+        ]
+    )
 
 
 def new_violations(before: Program, after: Program, dialect: Dialect) -> Iterator[Violation]:
