@@ -11,7 +11,7 @@ Ids (``s3``, ``c1``) name places for moves. They take no part in equality or in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -284,8 +284,10 @@ class Occurrence(NamedTuple):
     writes: bool
     path: Path
     """Path of the statement."""
+    above: tuple[Scope, ...]
+    """The scopes around the statement, outermost first."""
     sizes: tuple[int, ...]
-    """Sizes of all scopes around the statement, outermost first."""
+    """Their sizes."""
 
 
 class Occurrences(Mapping[str, tuple[Occurrence, ...]]):
@@ -309,27 +311,26 @@ class Occurrences(Mapping[str, tuple[Occurrence, ...]]):
         return len(self.arrays)
 
 
-def places_in(nodes: tuple[Node, ...], kept: Container[int] = ()) -> list[Place]:
-    """Every node, but for the ``kept`` ones, known by their ``id()``, and what is in them.
-
-    Parents before children, in program order; ``nodes`` are the children of the root.
-    """
-    found: list[Place] = []
-
-    def visit(nodes: tuple[Node, ...], path: Path, above: tuple[Scope, ...], sizes: tuple[int, ...]) -> None:
-        for k, node in enumerate(nodes):
-            if id(node) not in kept:
-                here = (*path, k)
-                found.append(Place(node, here, above, sizes))
-                if isinstance(node, Scope):
-                    visit(node.body, here, (*above, node), (*sizes, node.size))
-
-    visit(nodes, (), (), ())
-    return found
+def places_in(
+    nodes: tuple[Node, ...],
+    path: Path = (),
+    above: tuple[Scope, ...] = (),
+    sizes: tuple[int, ...] = (),
+) -> Iterator[Place]:
+    """The children of the node at ``path`` and all that is in them, in program order."""
+    for k, node in enumerate(nodes):
+        here = (*path, k)
+        yield Place(node, here, above, sizes)
+        if isinstance(node, Scope):
+            yield from places_in(node.body, here, (*above, node), (*sizes, node.size))
 
 
 def occurrences_of(
-    arrays: frozenset[str], nodes: tuple[Node, ...], path: Path = (), sizes: tuple[int, ...] = ()
+    arrays: frozenset[str],
+    nodes: tuple[Node, ...],
+    path: Path = (),
+    above: tuple[Scope, ...] = (),
+    sizes: tuple[int, ...] = (),
 ) -> Iterator[Occurrence]:
     """The accesses of some arrays in the children of the node at ``path``, in program order."""
     for k, node in enumerate(nodes):
@@ -337,13 +338,13 @@ def occurrences_of(
             continue
         here = (*path, k)
         if isinstance(node, Scope):
-            yield from occurrences_of(arrays, node.body, here, (*sizes, node.size))
+            yield from occurrences_of(arrays, node.body, here, (*above, node), (*sizes, node.size))
             continue
         for read in node.reads:
             if read.array in arrays:
-                yield Occurrence(read, node, False, here, sizes)
+                yield Occurrence(read, node, False, here, above, sizes)
         if node.target.array in arrays:
-            yield Occurrence(node.target, node, True, here, sizes)
+            yield Occurrence(node.target, node, True, here, above, sizes)
 
 
 @frozen
@@ -449,11 +450,6 @@ class Program:
         """Id -> path (child numbers from the root)."""
         return {place.node.id: place.path for place in self.places}
 
-    @lazy
-    def identities(self) -> frozenset[int]:
-        """``id()`` of every node: what an edit shares with this program is known by it."""
-        return frozenset([id(place.node) for place in self.places])
-
     def walk(self) -> Iterator[tuple[Path, Node]]:
         """Every node with its path, parents before children, in program order."""
         return iter([(place.path, place.node) for place in self.places])
@@ -490,12 +486,9 @@ class Program:
 
     def replaced(self, path: Path, nodes: tuple[Node, ...], consumed: int = 1) -> Program:
         """Put ``nodes`` where ``consumed`` siblings, from ``path`` on, stand now."""
-        k, above = path[-1], self.ancestors(path)
-        for depth in range(len(above) - 1, -1, -1):
-            scope = above[depth]
-            body = scope.body
-            nodes = (scope.with_body(body[:k] + nodes + body[k + consumed :]),)
-            k, consumed = path[depth], 1
+        if len(path) > 1:
+            nodes, consumed = enclosed(self.ancestors(path), path[1:], nodes, consumed), 1
+        k = path[0]
         return self.with_body(self.body[:k] + nodes + self.body[k + consumed :])
 
     def with_body(self, body: tuple[Node, ...]) -> Program:
@@ -519,6 +512,26 @@ class Program:
         known["top"] = f"{self.top}{buffer.text}\n"
         known["buffer_of"] = {**self.buffer_of, **dict.fromkeys(buffer.arrays, buffer)}
         return program
+
+
+def enclosed(
+    scopes: tuple[Scope, ...], path: Path, nodes: tuple[Node, ...], consumed: int = 1
+) -> tuple[Node, ...]:
+    """The outermost of ``scopes``, in which ``nodes`` stand where ``consumed`` children of the innermost
+    stood; ``path`` has a child number in each of the scopes. Without scopes, the nodes."""
+    for scope, k in zip(reversed(scopes), reversed(path), strict=True):
+        body = scope.body
+        nodes = (scope.with_body(body[:k] + nodes + body[k + consumed :]),)
+        consumed = 1
+    return nodes
+
+
+def innermost(place: Place) -> Place:
+    """The statement of a nest of single children, from the place of its outermost scope."""
+    node, path, above, sizes = place
+    while isinstance(node, Scope):
+        above, sizes, path, node = (*above, node), (*sizes, node.size), (*path, 0), node.body[0]
+    return Place(node, path, above, sizes)
 
 
 def fresh(base: str, taken: frozenset[str] | Mapping[str, object]) -> str:

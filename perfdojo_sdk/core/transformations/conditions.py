@@ -62,7 +62,7 @@ def _split(site: Site) -> Scope:
     by = Renumbering((*levels(level), position, *shifted(level + 1, 1)), level)
     condition = Index(scope.size - 1).plus(position, -1)
     guarded = tuple([_with_condition(child.renumbered(by), condition) for child in scope.body])
-    taken = site.program.paths
+    taken = site.program.place_of
     inner = Scope(factor, guarded, "", fresh(f"{scope.id}.i", taken))
     count = -(-scope.size // factor)
     found = site.scratch["nest"] = Scope(count, (inner,), "", fresh(f"{scope.id}.o", taken))

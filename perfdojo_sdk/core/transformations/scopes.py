@@ -128,7 +128,7 @@ class SplitScope(Transformation):
     def rewrite(self, site: Site) -> Program:
         scope, level, factor = site.scope, site.level, site.move["factor"]
         forms = (*levels(level), Index.of({level: factor, level + 1: 1}), *shifted(level + 1, 1))
-        taken = site.program.paths
+        taken = site.program.place_of
         by = Renumbering(forms, level)
         body = tuple([child.renumbered(by) for child in scope.body])
         inner = Scope(factor, body, "", fresh(f"{scope.id}.i", taken))
@@ -578,7 +578,7 @@ class FissionScope(Transformation):
         assert isinstance(parent, Scope) and site.node is not None
         k = site.path[-1]
         second = replace(
-            parent, body=parent.body[k:], id=fresh(f"{parent.id}.{site.node.id}", site.program.paths)
+            parent, body=parent.body[k:], id=fresh(f"{parent.id}.{site.node.id}", site.program.place_of)
         )
         return site.program.replaced(site.path[:-1], (parent.with_body(parent.body[:k]), second))
 

@@ -8,7 +8,7 @@ dimensions (``reuse_dims``) and choosing a layout (``reorder_dims``) are moves o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from perfdojo_sdk.core.dependence import may_meet
@@ -84,13 +84,6 @@ class Form:
         """Subscripts of the new buffer inside a nest over ``sizes``."""
         return tuple(Index.level(l) for l in (*self.outer, *levels_from(self.inner, len(self.sizes))))
 
-    def nest(self, statement: Statement, name: str, taken: object) -> Node:
-        """``statement`` inside scopes over ``sizes``, with ids made from ``name``."""
-        node: Node = statement.named(fresh(f"{name}.c", taken))  # type: ignore[arg-type]
-        for k in reversed(range(len(self.sizes))):
-            node = Scope(self.sizes[k], (node,), "", fresh(f"{name}.{k}", taken))  # type: ignore[arg-type]
-        return node
-
     def one_cell_each(self, buffer: Buffer) -> bool:
         """Whether different inside iterations always touch different cells of ``buffer``."""
         access = Access("", self.subscripts)
@@ -100,6 +93,14 @@ class Form:
             if may_meet(buffer, access, sizes, access, sizes, directions):
                 return False
         return True
+
+
+def nest(statement: Statement, sizes: Sequence[int], name: str, taken: Mapping[str, object]) -> Node:
+    """``statement`` inside scopes of ``sizes``, with ids made from ``name``."""
+    node: Node = statement.named(fresh(f"{name}.c", taken))
+    for k in reversed(range(len(sizes))):
+        node = Scope(sizes[k], (node,), "", fresh(f"{name}.{k}", taken))
+    return node
 
 
 def levels_from(start: int, count: int) -> range:
@@ -170,13 +171,13 @@ def _redirect(node: Node, change: Callable[[Statement], Statement], array: str) 
 def _stage(site: Site, buffer: Buffer, before: Statement | None, after: Statement | None,
            change: Callable[[Statement], Statement]) -> Program:  # fmt: skip
     """Put the scope with ``change`` on its statements between the two copy nests."""
-    form, taken = _the_form(site), site.program.paths
+    form, taken = _the_form(site), site.program.place_of
     nodes: list[Node] = []
     if before is not None:
-        nodes.append(form.nest(before, f"{buffer.name}.in" if after else buffer.name, taken))
+        nodes.append(nest(before, form.sizes, f"{buffer.name}.in" if after else buffer.name, taken))
     nodes.append(_redirect(site.scope, change, _array(site)))
     if after is not None:
-        nodes.append(form.nest(after, f"{buffer.name}.out" if before else buffer.name, taken))
+        nodes.append(nest(after, form.sizes, f"{buffer.name}.out" if before else buffer.name, taken))
     return site.program.with_new_buffer(buffer).replaced(site.path, tuple(nodes))
 
 
@@ -184,7 +185,7 @@ def _definitions(site: Site, result: Program) -> Relation:
     """Statements that the move brought are definitions; all others are what they were."""
     found: dict[str, Origin] = {}
     for _, node in result.walk():
-        if isinstance(node, Statement) and node.id not in site.program.paths:
+        if isinstance(node, Statement) and node.id not in site.program.place_of:
             found[node.id] = Definition()
     return found
 
