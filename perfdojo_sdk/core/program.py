@@ -290,27 +290,6 @@ class Occurrence(NamedTuple):
     """Their sizes."""
 
 
-class Occurrences(Mapping[str, tuple[Occurrence, ...]]):
-    """Buffer name -> all its accesses, looked for when somebody asks: most moves ask about a few."""
-
-    def __init__(self, buffers: tuple[Buffer, ...], body: tuple[Node, ...]) -> None:
-        self.arrays = {b.name: frozenset(b.arrays) for b in buffers}
-        self.body = body
-        self.found: dict[str, tuple[Occurrence, ...]] = {}
-
-    def __getitem__(self, name: str) -> tuple[Occurrence, ...]:
-        found = self.found.get(name)
-        if found is None:
-            found = self.found[name] = tuple(occurrences_of(self.arrays[name], self.body))
-        return found
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.arrays)
-
-    def __len__(self) -> int:
-        return len(self.arrays)
-
-
 def places_in(
     nodes: tuple[Node, ...],
     path: Path = (),
@@ -396,8 +375,14 @@ class Program:
         """Arrays that the caller owns."""
         return frozenset(self.inputs) | frozenset(self.outputs)
 
+    @lazy
+    def positions(self) -> Mapping[str, int]:
+        """Name of a buffer -> its position."""
+        return {buffer.name: k for k, buffer in enumerate(self.buffers)}
+
     def buffer(self, name: str) -> Buffer | None:
-        return next((b for b in self.buffers if b.name == name), None)
+        k = self.positions.get(name)
+        return None if k is None else self.buffers[k]
 
     @lazy
     def names(self) -> frozenset[str]:
@@ -407,7 +392,14 @@ class Program:
     @lazy
     def occurrences(self) -> Mapping[str, tuple[Occurrence, ...]]:
         """Buffer name -> all its accesses, in program order (reads of a statement first)."""
-        return Occurrences(self.buffers, self.body)
+        of_buffer: dict[str, list[Occurrence]] = {buffer.name: [] for buffer in self.buffers}
+        found = {array: of_buffer[buffer.name] for array, buffer in self.buffer_of.items()}
+        for node, path, above, sizes in self.places:
+            if isinstance(node, Statement):
+                for read in node.reads:
+                    found[read.array].append(Occurrence(read, node, False, path, above, sizes))
+                found[node.target.array].append(Occurrence(node.target, node, True, path, above, sizes))
+        return {name: tuple(occurrences) for name, occurrences in of_buffer.items()}
 
     @lazy
     def statements(self) -> int:
@@ -500,10 +492,18 @@ class Program:
 
     def with_buffer(self, old: str, new: Buffer) -> Program:
         """The same tree with buffer ``old`` declared anew (same arrays)."""
-        buffers = tuple([new if b.name == old else b for b in self.buffers])
+        k = self.positions[old]
+        buffers = (*self.buffers[:k], new, *self.buffers[k + 1 :])
         program = Program(self.name, self.inputs, self.outputs, buffers, self.body)
         known = program.__dict__
         known["tree_lines"], known["occurrences"] = self.tree_lines, self.occurrences
+        known["buffer_of"] = {**self.buffer_of, **dict.fromkeys(new.arrays, new)}
+        return program
+
+    def with_buffers(self, buffers: tuple[Buffer, ...]) -> Program:
+        """The same tree on other buffers."""
+        program = Program(self.name, self.inputs, self.outputs, buffers, self.body)
+        program.__dict__["tree_lines"] = self.tree_lines
         return program
 
     def with_new_buffer(self, buffer: Buffer) -> Program:
