@@ -457,7 +457,8 @@ class Program:
 
     def ancestors(self, path: Path) -> tuple[Scope, ...]:
         """The scopes strictly above ``path``, outermost first."""
-        nodes, found = self.body, ()
+        nodes = self.body
+        found: tuple[Scope, ...] = ()
         for k in path[:-1]:
             scope = nodes[k]
             assert isinstance(scope, Scope)
@@ -478,10 +479,22 @@ class Program:
 
     def replaced(self, path: Path, nodes: tuple[Node, ...], consumed: int = 1) -> Program:
         """Put ``nodes`` where ``consumed`` siblings, from ``path`` on, stand now."""
-        if len(path) > 1:
-            nodes, consumed = enclosed(self.ancestors(path), path[1:], nodes, consumed), 1
+        return self.edited(self.ancestors(path), path, nodes, consumed)
+
+    def edited(
+        self,
+        above: tuple[Scope, ...],
+        path: Path,
+        nodes: tuple[Node, ...],
+        consumed: int = 1,
+        buffer: Buffer | None = None,
+    ) -> Program:
+        """Like :meth:`replaced`, by somebody who knows the scopes above ``path``; ``buffer`` is new."""
+        if above:
+            nodes, consumed = enclosed(above, path[1:], nodes, consumed), 1
         k = path[0]
-        return self.with_body(self.body[:k] + nodes + self.body[k + consumed :])
+        program = self if buffer is None else self.with_new_buffer(buffer)
+        return program.with_body(self.body[:k] + nodes + self.body[k + consumed :])
 
     def with_body(self, body: tuple[Node, ...]) -> Program:
         new = Program(self.name, self.inputs, self.outputs, self.buffers, body)

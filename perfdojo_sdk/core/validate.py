@@ -155,7 +155,7 @@ def _order(program: Program, buffer: Buffer, occurrences: Sequence[Occurrence]) 
 
 
 def _is_input(program: Program, buffer: Buffer) -> bool:
-    return any([array in program.inputs for array in (buffer.name, *buffer.arrays)])
+    return not {buffer.name, *buffer.arrays}.isdisjoint(program.inputs)
 
 
 def _first_write(program: Program, buffer: Buffer) -> Iterator[Violation]:

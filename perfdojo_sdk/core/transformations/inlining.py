@@ -170,7 +170,7 @@ def _readable(site: Site) -> Refusal | None:
 
 
 def _inlined_program(site: Site) -> Program:
-    return site.program.replaced(site.path, (site.once(_inlined),))
+    return site.replaced((site.once(_inlined),))
 
 
 def _inlined_fits(site: Site) -> Refusal | None:
@@ -307,7 +307,8 @@ def substitute(value: Expression, old: Expression, new: Expression) -> Expressio
 def _around(site: Site) -> Refusal | None:
     """Where the value will be computed: in front of the statement or of a scope around it."""
     before = site.move["before"]
-    for depth, node in enumerate((*site.above, site.statement)):
+    around: tuple[Node, ...] = (*site.above, site.statement)
+    for depth, node in enumerate(around):
         if node.id == before:
             site.scratch["depth"] = depth
             return None
@@ -399,7 +400,7 @@ def _named(site: Site) -> _Named:
     after = (*path[:-1], path[-1] + 1)
     nodes = (copy, *enclosed(site.above[depth:], inside, (changed,)))
     return _Named(
-        program.with_new_buffer(buffer).replaced(path, nodes),
+        program.edited(site.above[:depth], path, nodes, buffer=buffer),
         (
             innermost(Place(copy, path, site.above[:depth], sizes[:depth])),
             Place(changed, after + inside, site.above, sizes),

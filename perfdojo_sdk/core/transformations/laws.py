@@ -331,7 +331,7 @@ def _rebased_squares(site: Site) -> _Rebased:
     nodes = (define, with_statement(site.scope, inner), correct)
     above, k = site.path[:-1], site.path[-1]
     return _Rebased(
-        site.program.with_new_buffer(buffer).replaced(site.path, nodes),
+        site.replaced(nodes, buffer=buffer),
         [
             innermost(Place(node, (*above, k + n), site.above, site.outer_sizes))
             for n, node in enumerate(nodes)
@@ -410,7 +410,7 @@ def _factored(site: Site) -> Program:
     scaled = Operation("mul", (Read(partial, dtype), product([parts[k] for k in fixed])), dtype)
     combine = Statement(statement.target, scaled, "add", dtype, fresh(f"{name}.out", taken))
     nodes = (start, with_statement(site.scope, inner), combine)
-    return site.program.with_new_buffer(buffer).replaced(site.path, nodes)
+    return site.replaced(nodes, buffer=buffer)
 
 
 def _factored_name(site: Site) -> str:
@@ -544,7 +544,7 @@ def _rebased_exponent(site: Site) -> Statement:
 
 def _exponent_fits(site: Site) -> Refusal | None:
     rebased = site.once(_rebased_exponent)
-    result = site.program.replaced(site.path, (rebased,))
+    result = site.replaced((rebased,))
     return well_formed(site, result, [in_its_place(site, rebased)])
 
 
@@ -609,4 +609,4 @@ class RebaseExponent(Transformation):
                     yield Move(self.name, node.id, (("maximum", array),))
 
     def rewrite(self, site: Site) -> Program:
-        return site.program.replaced(site.path, (site.once(_rebased_exponent),))
+        return site.replaced((site.once(_rebased_exponent),))

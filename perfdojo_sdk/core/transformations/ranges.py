@@ -206,7 +206,7 @@ class SplitRange(Transformation):
         first, second = site.program.once(_two_copies, scope.id)
         rest = second.renumbered(Renumbering(_shift(site.level, at), site.level))
         parts = (first.with_size(at), rest.with_size(scope.size - at))
-        return site.program.replaced(site.path, parts)
+        return site.replaced(parts)
 
     def relation(self, site: Site, result: Program) -> Relation:
         first, second = site.program.once(_names, site.scope.id)
@@ -287,7 +287,7 @@ def _joined(site: Site) -> Program:
     scope, after = site.scope, next_scope(site)
     assert after is not None
     whole = Scope(scope.size + after.size, scope.body, scope.suffix, scope.id)
-    return site.program.replaced(site.path, (whole,), consumed=2)
+    return site.replaced((whole,), consumed=2)
 
 
 def _target_allows(site: Site) -> Refusal | None:

@@ -178,7 +178,7 @@ class SplitReduction(Transformation):
             with_statement(site.scope, replace(statement, target=partial)),
             nest(combine, inner_sizes, f"{name}.out", taken),
         )
-        return site.program.with_new_buffer(buffer).replaced(site.path, nodes)
+        return site.replaced(nodes, buffer=buffer)
 
     def relation(self, site: Site, result: Program) -> Relation:
         statement: Statement = site.scratch["statement"]
