@@ -299,6 +299,13 @@ class Site:
         """Number of scopes above the node; the level of its iterator when it is a scope."""
         return len(self.above)
 
+    def replaced(
+        self, nodes: tuple[Node, ...], consumed: int = 1, buffer: Buffer | None = None
+    ) -> Program:
+        """The program with ``nodes`` where ``consumed`` siblings, from the node on, stand; ``buffer`` is
+        new."""
+        return self.program.edited(self.above, self.path, nodes, consumed, buffer)
+
     def once(self, make: Callable[[Site], T]) -> T:
         """``make(site)``, worked out once: several requirements and the rewrite may need it."""
         if make not in self.scratch:

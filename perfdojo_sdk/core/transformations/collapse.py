@@ -86,8 +86,8 @@ class CollapseScopes(Transformation):
         outer, inner, level = site.scope, inner_scope(site), site.level
         by = Renumbering((*levels(level), *_pair(site), *shifted(level + 2, -1)), level)
         body = tuple([child.renumbered(by) for child in inner.body])
-        name = fresh(f"{outer.id}.{inner.id}", site.program.paths)
-        return site.program.replaced(site.path, (Scope(outer.size * inner.size, body, "", name),))
+        name = fresh(f"{outer.id}.{inner.id}", site.program.place_of)
+        return site.replaced((Scope(outer.size * inner.size, body, "", name),))
 
     def relation(self, site: Site, result: Program) -> Relation:
         level = site.level
