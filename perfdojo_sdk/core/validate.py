@@ -155,21 +155,22 @@ def _bounds(buffer: Buffer, occurrences: Sequence[Occurrence]) -> Iterator[Viola
 def guarded_bounds(form: Index, guard: tuple[Index, ...], sizes: tuple[int, ...]) -> tuple[int, int]:
     """A range of ``form`` over the iterations in which each form of ``guard`` is at least 0.
 
-    One condition is used at a time, so many times as the form has more of its first iterator.
+    One condition is used at a time, so many times as the form has more of an iterator, or of a quotient,
+    that both have; whichever of those says most. So it does not matter how the iterators are numbered.
     """
     low, high = form.bounds(sizes)
     for condition in guard:
-        times = _times(form, condition)
-        low = max(low, form.plus(condition, -times).bounds(sizes)[0])
-        high = min(high, form.plus(condition, times).bounds(sizes)[1])
+        for times in _times(form, condition):
+            low = max(low, form.plus(condition, -times).bounds(sizes)[0])
+            high = min(high, form.plus(condition, times).bounds(sizes)[1])
     return low, high
 
 
-def _times(form: Index, condition: Index) -> int:
-    for level, coefficient in condition.terms:
-        if level in form.coefficients:
-            return max(1, abs(form.coefficients[level] // coefficient))
-    return 1
+def _times(form: Index, condition: Index) -> set[int]:
+    mine = dict(form.quotients)
+    pairs = [(form.coefficients[l], c) for l, c in condition.terms if l in form.coefficients]
+    pairs += [(mine[q], c) for q, c in condition.quotients if q in mine]
+    return {max(1, abs(a // b)) for a, b in pairs} or {1}
 
 
 def _order(program: Program, buffer: Buffer, occurrences: Sequence[Occurrence]) -> Iterator[Violation]:
