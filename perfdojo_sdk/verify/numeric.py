@@ -258,7 +258,7 @@ class _References:
         self, kind: str, inputs: Sequence[Mapping[str, Array]], rows: Array | None
     ) -> Mapping[str, Array]:
         batch = len(inputs)
-        given = {name: np.stack([one[name] for one in inputs]) for name in self.original.inputs}
+        given = {name: _stacked([one[name] for one in inputs]) for name in self.original.inputs}
         if rows is not None:
             given["pd_rows"] = np.stack([rows] * batch)
         artifact = self.artifact(kind, batch, 0 if rows is None else len(rows))
@@ -280,6 +280,11 @@ class _References:
             support = tuple(sorted(source.support.items()))
             self.compiled[key] = _compiled(source.symbol, source.inputs, source.outputs, source.code, support)
         return self.compiled[key]
+
+
+def _stacked(arrays: Sequence[Array]) -> Array:
+    """The arrays under one more dimension; one alone is not copied."""
+    return arrays[0][None] if len(arrays) == 1 else np.stack(arrays)
 
 
 @lru_cache(64)
