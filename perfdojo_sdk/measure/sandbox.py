@@ -194,6 +194,7 @@ def _write(folder: Path, job: Job, artifacts: list[Artifact], channels: _Channel
                 "timeout_s": request.timeout_s,
                 "memory_bytes": request.memory_bytes,
                 "stop_above_s": request.stop_above_s,
+                "precision": request.precision,
             }
         )
     )

@@ -33,6 +33,7 @@ ALIGNMENT = 64
 SAMPLES = 1024
 MOST_SETS = 4096
 MOST_CALLS = 10_000
+FEWEST_TIMES = 10
 _GUARD = 0xA5
 
 #: dtype of a program -> the numpy type that carries it.
@@ -253,6 +254,20 @@ def compare(memory: Memory, expected: list[np.ndarray[Any, Any]], what: str) -> 
         raise Refused("wrong_result", f"{count} of {bits.size} elements of {output.name} {what}")
 
 
+def spread_of_median(times: list[float]) -> float:
+    """Half of the 95 % interval of the median, over the median; infinite for fewer than ten times.
+
+    The interval lies between two of the times in order, whatever their distribution: the number of
+    times below the true median is binomial. (Conover, Practical Nonparametric Statistics, 3.2.)
+    """
+    count = len(times)
+    if count < FEWEST_TIMES:
+        return float("inf")
+    ordered, margin = sorted(times), 0.98 * count**0.5
+    low, high = int(count / 2 - margin), int(np.ceil(count / 2 + margin))
+    return (ordered[min(high, count - 1)] - ordered[max(low, 0)]) / (ordered[count // 2] * 2)
+
+
 class Contender:
     """A kernel in the race: what it gave, how long it took, whether it still counts."""
 
@@ -271,6 +286,11 @@ class Contender:
     @property
     def alive(self) -> bool:
         return self.failure is None and not self.stopped
+
+    @property
+    def settled(self) -> bool:
+        """Whether the median is known as precisely as was asked for."""
+        return spread_of_median(self.seconds) <= self.job["precision"]
 
     def load(self, library: str) -> Kernel:
         return Kernel(
@@ -353,7 +373,7 @@ class Race:
         self.attempt_all(self.warm_up)
         for _ in range(self.job["repeats"]):
             racing = [c for c in self.contenders if c.alive and c.spent < self.job["budget_s"]]
-            if not racing:
+            if not racing or all(c.settled for c in racing):
                 break
             for k in self.rng.permutation(len(racing)):
                 self.attempt(racing[k], self.timed)

@@ -8,11 +8,12 @@ legal re-association.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from math import prod
+from typing import TypeAlias
 
 import numpy as np
 
@@ -170,6 +171,19 @@ class _Expected:
     bound: Array
     """How far a legal kernel may be from ``value``; infinite: only the class is known."""
 
+    @property
+    def flat(self) -> _Expected:
+        return self._each(lambda array: array.reshape(-1))
+
+    def at(self, part: slice) -> _Expected:
+        return self._each(lambda array: array[part])
+
+    def _each(self, change: Callable[[Array], Array]) -> _Expected:
+        return _Expected(*(change(getattr(self, f.name)) for f in fields(self)))
+
+
+_Judge: TypeAlias = Callable[[Array, _Expected, bool], tuple[float, Array]]
+
 
 @dataclass(frozen=True)
 class _Piece:
@@ -320,12 +334,26 @@ def _judge(
     assert run.outputs is not None
     for piece in expected.pieces:
         got = piece.of(run.outputs[piece.output])
-        judge = _equal if name == INTEGERS else _near
-        worst, wrong = judge(got, piece.expected, nan_may_differ)
+        worst, wrong = _in_blocks(_equal if name == INTEGERS else _near, got, piece.expected, nan_may_differ)
         result = replace(result, worst=max(result.worst, worst), elements=result.elements + got.size)
         if wrong.any():
             return replace(result, problem=_describe(piece, got, wrong))
     return result
+
+
+#: Elements compared at a time, so that what is worked out on the way stays in cache.
+_BLOCK = 1 << 16
+
+
+def _in_blocks(judge: _Judge, got: Array, expected: _Expected, nan_may_differ: bool) -> tuple[float, Array]:
+    """``judge``, block by block: largest error over its bound, and which elements are wrong."""
+    worst, wrong = 0.0, np.zeros(got.size, bool)
+    flat, parts = got.reshape(-1), expected.flat
+    for k in range(0, got.size, _BLOCK):
+        here = slice(k, k + _BLOCK)
+        block, wrong[here] = judge(flat[here], parts.at(here), nan_may_differ)
+        worst = max(worst, block)
+    return worst, wrong.reshape(got.shape)
 
 
 def _equal(got: Array, expected: _Expected, _: bool) -> tuple[float, Array]:
