@@ -142,10 +142,45 @@ def _text(result: BuildResult) -> str:
     notes = [f"{entry.name}: {note}" for entry in result.manifest.kernels for note in entry.notes]
     lines += [f"note: {note}" for note in notes]
     lines += [f"left out: {r.kernel.name}: {r.failure}" for r in result.failed]
+    once = [e.name for e in result.manifest.kernels if _timed_once(e)]
+    if once:
+        lines.append(f"slow initial programs, timed by one call: {', '.join(once)}")
+    lines += _time_split(result)
     provenances = sorted({e.timing.final.provenance for e in result.manifest.kernels if e.timing.final})
     lines.append(f"times are {' and '.join(provenances)} on {result.manifest.device}")
     lines.append(f"library: {result.directory}")
     return "\n".join(lines)
+
+
+def _timed_once(entry: KernelEntry) -> bool:
+    initial = entry.timing.initial
+    return initial is not None and bool(initial.details.get("stopped"))
+
+
+#: Stages of one kernel, one after the other; then the legs, which run beside each other.
+STAGES, LEGS = ("search", "compile", "measure", "verify"), ("exact", "numeric", "dependence")
+
+
+def _split(entry: KernelEntry) -> dict[str, float]:
+    """Seconds by stage and by leg of verification."""
+    stages = {name: entry.build_seconds.get(name, 0.0) for name in STAGES}
+    legs = {name: getattr(entry.verification, name).figures.get("seconds", 0.0) for name in LEGS}
+    return stages | legs
+
+
+def _time_split(result: BuildResult) -> list[str]:
+    """Where the build's time went, for the kernels that were built now."""
+    assert result.manifest is not None
+    built = {r.kernel.name for r in result.results if r.found and not r.found.reused}
+    entries = [entry for entry in result.manifest.kernels if entry.name in built]
+    rows = []
+    for entry in entries:
+        split = _split(entry)
+        rows.append((entry.name, *(f"{split[n]:.1f}" for n in (*STAGES, *LEGS))))
+    title = "seconds of the build; the three legs run beside each other"
+    parts = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in result.seconds.items())
+    lines = [table(("kernel", *STAGES, *LEGS), rows, title)] if rows else []
+    return [*lines, f"the build took {sum(result.seconds.values()):.1f} s: {parts}"]
 
 
 def _row(entry: KernelEntry) -> tuple[str, ...]:
@@ -176,6 +211,7 @@ def _data(result: BuildResult) -> dict[str, Any]:
         "target": result.manifest.target,
         "device": result.manifest.device,
         "threads": result.manifest.settings.get("threads"),
+        "build_seconds": dict(result.seconds),
         "kernels": [
             {
                 "name": entry.name,
@@ -188,6 +224,8 @@ def _data(result: BuildResult) -> dict[str, Any]:
                 "laws": list(entry.laws),
                 "moves": len(entry.moves),
                 "notes": list(entry.notes),
+                "initial_timed_once": _timed_once(entry),
+                "build_seconds": _split(entry),
             }
             for entry in result.manifest.kernels
         ],

@@ -321,6 +321,8 @@ class Parameter:
     name: str
     type: type[int] | type[str]
     doc: str
+    counts: bool = False
+    """Whether it is a number of iterations or elements, which a smaller kernel may have fewer of."""
 
 
 _PLACES: Mapping[str, tuple[type, ...]] = {

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from math import prod
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -186,6 +186,19 @@ class _Expected:
     bound: Array
     """How far a legal kernel may be from ``value``; infinite: only the class is known."""
 
+    @property
+    def flat(self) -> _Expected:
+        return self._each(lambda array: array.reshape(-1))
+
+    def at(self, part: slice) -> _Expected:
+        return self._each(lambda array: array[part])
+
+    def _each(self, change: Callable[[Array], Array]) -> _Expected:
+        return _Expected(*(change(getattr(self, f.name)) for f in fields(self)))
+
+
+_Judge: TypeAlias = Callable[[Array, _Expected, bool], tuple[float, Array]]
+
 
 @dataclass(frozen=True)
 class _Piece:
@@ -275,7 +288,7 @@ class _References:
         self, kind: str, inputs: Sequence[Mapping[str, Array]], rows: Array | None
     ) -> Mapping[str, Array]:
         batch = len(inputs)
-        given = {name: np.stack([one[name] for one in inputs]) for name in self.original.inputs}
+        given = {name: _stacked([one[name] for one in inputs]) for name in self.original.inputs}
         if rows is not None:
             given["pd_rows"] = np.stack([rows] * batch)
         artifact = self.artifact(kind, batch, 0 if rows is None else len(rows))
@@ -300,6 +313,11 @@ class _References:
                 source.symbol, source.inputs, source.outputs, source.code, support, flags
             )
         return self.compiled[key]
+
+
+def _stacked(arrays: Sequence[Array]) -> Array:
+    """The arrays under one more dimension; one alone is not copied."""
+    return arrays[0][None] if len(arrays) == 1 else np.stack(arrays)
 
 
 @lru_cache(64)
@@ -336,12 +354,26 @@ def _judge(
     assert run.outputs is not None
     for piece in expected.pieces:
         got = piece.of(run.outputs[piece.output])
-        judge = _equal if name == INTEGERS else _near
-        worst, wrong = judge(got, piece.expected, nan_may_differ)
+        worst, wrong = _in_blocks(_equal if name == INTEGERS else _near, got, piece.expected, nan_may_differ)
         result = replace(result, worst=max(result.worst, worst), elements=result.elements + got.size)
         if wrong.any():
             return replace(result, problem=_describe(piece, got, wrong))
     return result
+
+
+#: Elements compared at a time, so that what is worked out on the way stays in cache.
+_BLOCK = 1 << 16
+
+
+def _in_blocks(judge: _Judge, got: Array, expected: _Expected, nan_may_differ: bool) -> tuple[float, Array]:
+    """``judge``, block by block: largest error over its bound, and which elements are wrong."""
+    worst, wrong = 0.0, np.zeros(got.size, bool)
+    flat, parts = got.reshape(-1), expected.flat
+    for k in range(0, got.size, _BLOCK):
+        here = slice(k, k + _BLOCK)
+        block, wrong[here] = judge(flat[here], parts.at(here), nan_may_differ)
+        worst = max(worst, block)
+    return worst, wrong.reshape(got.shape)
 
 
 def _equal(got: Array, expected: _Expected, _: bool) -> tuple[float, Array]:

@@ -77,7 +77,7 @@ class SplitWithCondition(Transformation):
 
     name = "split_with_condition"
     place = "scope"
-    parameters = (Parameter("factor", int, "iterations of the inner scope"),)
+    parameters = (Parameter("factor", int, "iterations of the inner scope", counts=True),)
     requirements = (
         Requirement(
             "PD-T401",

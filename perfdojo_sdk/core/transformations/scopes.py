@@ -107,7 +107,7 @@ class SplitScope(Transformation):
 
     name = "split_scope"
     place = "scope"
-    parameters = (Parameter("factor", int, "iterations of the inner scope"),)
+    parameters = (Parameter("factor", int, "iterations of the inner scope", counts=True),)
     requirements = (
         Requirement(
             "PD-T101",
