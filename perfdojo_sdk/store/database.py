@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from pydantic import ValidationError
-from sqlalchemy import Connection, Row, Select, case, insert, select
+from sqlalchemy import Connection, Row, Select, bindparam, case, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from perfdojo_sdk.store import schema
@@ -90,7 +90,13 @@ class Candidates:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self._insert = postgresql.insert if database.dialect == "postgresql" else sqlite.insert
+        # Made once: composing a statement takes longer than executing it.
+        insert = postgresql.insert if database.dialect == "postgresql" else sqlite.insert
+        self._share = insert(schema.conditions).on_conflict_do_nothing()
+        new = insert(schema.candidates)
+        changed = {c.name: c for c in new.excluded if c.name not in ("id", "digest")}
+        later = new.excluded.at >= schema.candidates.c.at
+        self._upsert = new.on_conflict_do_update(index_elements=["digest"], set_=changed, where=later)
 
     # -- writing -------------------------------------------------------------------------------
 
@@ -117,28 +123,23 @@ class Candidates:
         self, connection: Connection, shared: dict[str, dict[str, Any]], rows: dict[str, dict[str, Any]]
     ) -> None:
         # In the order of their keys, so that two writers on a server never wait for each other in a ring.
-        ordered = [shared[digest] for digest in sorted(shared)]
-        connection.execute(self._insert(schema.conditions).on_conflict_do_nothing(), ordered)
-        new = self._insert(schema.candidates)
-        changed = {c.name: c for c in new.excluded if c.name not in ("id", "digest")}
-        later = new.excluded.at >= schema.candidates.c.at
-        upsert = new.on_conflict_do_update(index_elements=["digest"], set_=changed, where=later)
-        connection.execute(upsert, [rows[digest] for digest in sorted(rows)])
+        connection.execute(self._share, [shared[digest] for digest in sorted(shared)])
+        connection.execute(self._upsert, [rows[digest] for digest in sorted(rows)])
 
     # -- reading -------------------------------------------------------------------------------
 
     def find(self, key: CandidateKey) -> Candidate | None:
         """The candidate under ``key``; one that no longer reads counts as absent."""
-        wanted = _joined().where(schema.candidates.c.digest == key.digest)
-        for row in self.database.read(lambda connection: connection.execute(wanted).all()):
-            return _candidate(row)
-        return None
+        wanted = {"digest": key.digest}
+        row = self.database.read(lambda connection: connection.execute(_BY_DIGEST, wanted).one_or_none())
+        return _candidate(row) if row else None
 
     def of(self, kernel: str, target: str) -> Iterator[Candidate]:
         """All candidates of a kernel for a target, on any device, in the order of their first put."""
         table = schema.conditions.c
         where = (table.kernel == kernel) & (table.target == target)
-        return self._in_order(_ids().where(where).order_by(schema.candidates.c.id))
+        mine = schema.candidates.c.id
+        return self._in_order(_with_conditions(mine).where(where).order_by(mine))
 
     def best(self, conditions: RecordKey) -> Candidate | None:
         """The first of :meth:`ranked`."""
@@ -163,8 +164,7 @@ class Candidates:
         order = self.database.read(lambda connection: connection.execute(ids).scalars().all())
         for start in range(0, len(order), _PAGE):
             page = order[start : start + _PAGE]
-            wanted = _joined().where(schema.candidates.c.id.in_(page))
-            rows = self.database.read(lambda connection, q=wanted: connection.execute(q).all())
+            rows = self.database.read(lambda c, ids=page: c.execute(_BY_ID, {"ids": ids}).all())
             found = {row.id: row for row in rows}
             for number in page:
                 candidate = _candidate(found[number]) if number in found else None
@@ -172,17 +172,14 @@ class Candidates:
                     yield candidate
 
 
-def _joined() -> Select[Any]:
-    columns = (*schema.candidates.c, schema.conditions.c.key, schema.conditions.c.root)
-    return select(*columns).join(
-        schema.conditions, schema.conditions.c.digest == schema.candidates.c.conditions
-    )
+def _with_conditions(*columns: Any) -> Select[Any]:
+    shared = schema.conditions.c
+    return select(*columns).join(schema.conditions, shared.digest == schema.candidates.c.conditions)
 
 
-def _ids() -> Select[Any]:
-    return select(schema.candidates.c.id).join(
-        schema.conditions, schema.conditions.c.digest == schema.candidates.c.conditions
-    )
+_WHOLE = _with_conditions(*schema.candidates.c, schema.conditions.c.key, schema.conditions.c.root)
+_BY_DIGEST = _WHOLE.where(schema.candidates.c.digest == bindparam("digest"))
+_BY_ID = _WHOLE.where(schema.candidates.c.id.in_(bindparam("ids", expanding=True)))
 
 
 def _shared(candidate: Candidate) -> dict[str, Any]:
