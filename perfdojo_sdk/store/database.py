@@ -6,7 +6,7 @@ Importing this module loads SQLAlchemy; import it where records are opened.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -21,13 +21,14 @@ from perfdojo_sdk.store.candidates import Candidate, CandidateKey, Failed, Timed
 from perfdojo_sdk.store.engine import Database
 from perfdojo_sdk.store.records import KernelRecord, RecordKey
 from perfdojo_sdk.store.schema import SCHEMA, StoreError
+from perfdojo_sdk.store.tally import Tally
 
 __all__ = ["SCHEMA", "Candidates", "Records", "StoreError"]
 
 #: Rows that are fetched at once.
 _PAGE = 200
-#: Which figures count more, best first.
-_PROVENANCES = ("measured", "simulated", "estimated")
+#: Which figures count more: the lower.
+PROVENANCE_RANK = {"measured": 0, "simulated": 1, "estimated": 2}
 
 
 class Records:
@@ -43,16 +44,27 @@ class Records:
 
     def add(self, key: RecordKey, record: KernelRecord) -> None:
         """Append a finished kernel; it survives the end of this process from when this returns."""
-        row = {
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "digest": key.digest,
-            "kernel": key.kernel,
-            "target": key.target,
-            "device": key.device,
-            "key": key.model_dump_json(),
-            "record": record.model_dump_json(by_alias=True),
-        }
+        row = _kernel_row(key, record)
         self.database.write(lambda connection: connection.execute(insert(schema.kernels), row))
+
+    def add_missing(self, found: Sequence[tuple[RecordKey, KernelRecord]]) -> Tally:
+        """Append those that are not there yet, word for word; all, or none when it does not return."""
+        rows = [_kernel_row(key, record) for key, record in found]
+        table = schema.kernels.c
+
+        def work(connection: Connection) -> Tally:
+            same = select(table.digest, table.record).where(table.digest.in_({r["digest"] for r in rows}))
+            there = {tuple(row) for row in connection.execute(same)}
+            new = []
+            for row in rows:
+                if (row["digest"], row["record"]) not in there:
+                    new.append(row)
+                    there.add((row["digest"], row["record"]))
+            if new:
+                connection.execute(insert(schema.kernels), new)
+            return Tally(new=len(new), kept=len(rows) - len(new))
+
+        return self.database.write(work) if rows else Tally()
 
     def find(self, key: RecordKey) -> KernelRecord | None:
         """The newest finished kernel under ``key``; one that no longer reads counts as absent."""
@@ -107,24 +119,31 @@ class Candidates:
         """
         self.put_all([candidate])
 
-    def put_all(self, candidates: Iterable[Candidate]) -> None:
-        """Keep all or, when the process ends before this returns, perhaps none."""
+    def put_all(self, candidates: Iterable[Candidate]) -> Tally:
+        """Keep all; none, when the process ends before this returns."""
         shared: dict[str, dict[str, Any]] = {}
         rows: dict[str, dict[str, Any]] = {}
+        count = 0
         for candidate in candidates:
+            count += 1
             row = _row(candidate)
-            shared.setdefault(row["conditions"], _shared(candidate))
+            if row["conditions"] not in shared:
+                shared[row["conditions"]] = _shared(candidate)
             if row["at"] >= rows.get(row["digest"], row)["at"]:
                 rows[row["digest"]] = row
-        if rows:
-            self.database.write(lambda connection: self._put(connection, shared, rows))
+        if not rows:
+            return Tally()
 
-    def _put(
-        self, connection: Connection, shared: dict[str, dict[str, Any]], rows: dict[str, dict[str, Any]]
-    ) -> None:
-        # In the order of their keys, so that two writers on a server never wait for each other in a ring.
-        connection.execute(self._share, [shared[digest] for digest in sorted(shared)])
-        connection.execute(self._upsert, [rows[digest] for digest in sorted(rows)])
+        def work(connection: Connection) -> Tally:
+            before = dict(connection.execute(_TIMES, {"digests": list(rows)}).tuples().all())
+            # In the order of their keys, so that no two writers on a server wait for each other in a ring.
+            connection.execute(self._share, [shared[digest] for digest in sorted(shared)])
+            connection.execute(self._upsert, [rows[digest] for digest in sorted(rows)])
+            replaced = sum(at < rows[digest]["at"] for digest, at in before.items())
+            new = len(rows) - len(before)
+            return Tally(new, replaced, count - new - replaced)
+
+        return self.database.write(work)
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -151,7 +170,7 @@ class Candidates:
         All that were measured come before those simulated, and these before those estimated.
         """
         table = schema.candidates.c
-        rank = case({p: k for k, p in enumerate(_PROVENANCES)}, value=table.provenance, else_=9)
+        rank = case(PROVENANCE_RANK, value=table.provenance, else_=9)
         timed = (table.conditions == conditions.digest) & table.seconds.is_not(None) & ~table.cut
         return self._in_order(select(table.id).where(timed).order_by(rank, table.seconds, table.id))
 
@@ -164,12 +183,14 @@ class Candidates:
         order = self.database.read(lambda connection: connection.execute(ids).scalars().all())
         for start in range(0, len(order), _PAGE):
             page = order[start : start + _PAGE]
-            rows = self.database.read(lambda c, ids=page: c.execute(_BY_ID, {"ids": ids}).all())
-            found = {row.id: row for row in rows}
+            found = {row.id: row for row in self._page(page)}
             for number in page:
                 candidate = _candidate(found[number]) if number in found else None
                 if candidate is not None:
                     yield candidate
+
+    def _page(self, ids: Sequence[int]) -> Sequence[Row[Any]]:
+        return self.database.read(lambda connection: connection.execute(_BY_ID, {"ids": ids}).all())
 
 
 def _with_conditions(*columns: Any) -> Select[Any]:
@@ -179,7 +200,22 @@ def _with_conditions(*columns: Any) -> Select[Any]:
 
 _WHOLE = _with_conditions(*schema.candidates.c, schema.conditions.c.key, schema.conditions.c.root)
 _BY_DIGEST = _WHOLE.where(schema.candidates.c.digest == bindparam("digest"))
+_TIMES = select(schema.candidates.c.digest, schema.candidates.c.at).where(
+    schema.candidates.c.digest.in_(bindparam("digests", expanding=True))
+)
 _BY_ID = _WHOLE.where(schema.candidates.c.id.in_(bindparam("ids", expanding=True)))
+
+
+def _kernel_row(key: RecordKey, record: KernelRecord) -> dict[str, str]:
+    return {
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "digest": key.digest,
+        "kernel": key.kernel,
+        "target": key.target,
+        "device": key.device,
+        "key": key.model_dump_json(),
+        "record": record.model_dump_json(by_alias=True),
+    }
 
 
 def _shared(candidate: Candidate) -> dict[str, Any]:
@@ -196,7 +232,7 @@ def _shared(candidate: Candidate) -> dict[str, Any]:
 
 def _row(candidate: Candidate) -> dict[str, Any]:
     result = candidate.result
-    timed = isinstance(result, Timed)
+    timed = result if isinstance(result, Timed) else None
     data = candidate.model_dump(mode="json", by_alias=True, exclude={"key"})
     del data["trace"]["root"]
     return {
@@ -206,9 +242,10 @@ def _row(candidate: Candidate) -> dict[str, Any]:
         "at": candidate.at.astimezone(UTC).isoformat(timespec="microseconds"),
         "search": candidate.proposer.search,
         "reason": result.reason if isinstance(result, Failed) else None,
-        "seconds": result.timing.median_s if timed else None,
-        "provenance": result.timing.provenance if timed else None,
-        "cut": timed and result.cut,
+        "seconds": timed.timing.median_s if timed else None,
+        "provenance": timed.timing.provenance if timed else None,
+        "cut": timed.cut if timed else False,
+        **candidate.took.model_dump(),
         "record": json.dumps(data, separators=(",", ":")),
     }
 

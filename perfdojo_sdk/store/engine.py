@@ -96,6 +96,32 @@ class Database:
             self._settle()
         return self._engine
 
+    def compact(self) -> bool:
+        """Give the space of what was deleted back; False when others use the file right now."""
+        if not self._file:
+            return True  # a server does that by itself
+        connection = self._own_engine().raw_connection()
+        try:
+            connection.cursor().execute("VACUUM")
+        except sqlite3.OperationalError:
+            return False
+        finally:
+            connection.close()
+        return True
+
+    def health(self) -> str:
+        """What an SQLite file's own check of every page says; "ok" when it is sound."""
+        if not self._file:
+            return "ok"
+        check = "PRAGMA quick_check(1)"
+        return str(self.read(lambda connection: connection.exec_driver_sql(check).scalar_one()))
+
+    def journal(self) -> str:
+        """How an SQLite file is kept sound: ``wal`` or ``delete``; empty for a server."""
+        if not self._file:
+            return ""
+        return str(self.read(lambda c: c.exec_driver_sql("PRAGMA journal_mode").scalar_one()))
+
     def close(self) -> None:
         if self._owner == os.getpid():
             self._engine.dispose()
