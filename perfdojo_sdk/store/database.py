@@ -135,7 +135,8 @@ class Candidates:
             return Tally()
 
         def work(connection: Connection) -> Tally:
-            before = dict(connection.execute(_TIMES, {"digests": list(rows)}).tuples().all())
+            there = connection.execute(_TIMES, {"digests": list(rows)})
+            before = {row.digest: row.at for row in there}
             # In the order of their keys, so that no two writers on a server wait for each other in a ring.
             connection.execute(self._share, [shared[digest] for digest in sorted(shared)])
             connection.execute(self._upsert, [rows[digest] for digest in sorted(rows)])

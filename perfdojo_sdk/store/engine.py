@@ -209,14 +209,16 @@ class Database:
 
 def url_of(place: Path | str) -> URL:
     """The database that a file's name or a URL means."""
+    if "\0" in str(place):
+        raise _no_place("no name of a file holds a NUL")
     if isinstance(place, Path) or "://" not in place:
         # Not as text: a folder's name may hold what a URL gives a meaning.
         return URL.create("sqlite", database=str(place))
     try:
         url = make_url(place)
-    except ArgumentError as error:
-        # The words of the error may hold the password.
-        raise _no_place("this is no URL of a database") from error
+    except (ArgumentError, ValueError):
+        # Without the error's own words, which may hold the password.
+        raise _no_place("this is no URL of a database") from None
     if url.drivername in ("sqlite", "sqlite+pysqlite"):
         if not url.database or url.database == ":memory:":
             raise _no_place("records in memory would be lost")
