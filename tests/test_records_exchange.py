@@ -293,6 +293,16 @@ def test_the_commands_know_a_server(cli: Cli, server_place: str, monkeypatch: py
     assert "candidates" in cli("db", "stats").out
 
 
+def test_the_only_file_of_a_library_is_the_default(cli: Cli, tmp_path: Path) -> None:
+    filled("build/library/toy/records.sqlite").close()
+    found = cli("db", "stats", "--json").data["place"]
+    assert found == "build/library/toy/records.sqlite"
+    filled("build/library/other/records.sqlite").close()
+    outcome = cli("db", "stats")
+    clear(outcome, 1, "PD-R001")
+    assert "toy" in outcome.err and "other" in outcome.err and "--db" in outcome.err
+
+
 def test_errors_of_the_commands(cli: Cli, tmp_path: Path) -> None:
     clear(cli("db", "stats"), 1, "PD-R001")
     clear(cli("db", "stats", "--db", "mysql://x/y"), 1, "PD-R004")

@@ -31,25 +31,41 @@ Db = Annotated[
         "--db",
         envvar="PERFDOJO_DB",
         metavar="PLACE",
-        help="A file, or the URL of a server: postgresql://USER@HOST/DATABASE.",
+        help="A file, or the URL of a server: postgresql://USER@HOST/DATABASE. "
+        "Default: the records in build/library, if there is one file of them.",
+        show_default=False,
     ),
 ]
-DEFAULT_DB = "build/records.sqlite"
 Kernel = Annotated[str, typer.Option(help="Only this kernel, by its full name.", show_default=False)]
 Target = Annotated[str, typer.Option(help="Only this target.", show_default=False)]
 
 
-def _existing(place: str) -> Records:
+def _existing(db: str) -> Records:
     from perfdojo_sdk.store.database import Records
 
-    return Records(place, create=False)
+    return Records(_place(db), create=False)
+
+
+def _place(db: str) -> str:
+    """What was named; else the only file of records that builds and searches have left here."""
+    from perfdojo_sdk.store.schema import StoreError
+
+    if db:
+        return db
+    found = sorted(map(str, Path("build", "library").glob("*/records.sqlite")))
+    if len(found) == 1:
+        return found[0]
+    hint = "name the place with --db or PERFDOJO_DB"
+    if found:
+        raise StoreError("PD-R001", f"there are several files of records: {', '.join(found)}", hint=hint)
+    raise StoreError("PD-R001", "there are no records in build/library", hint=hint)
 
 
 # -- stats ---------------------------------------------------------------------------------------
 
 
 @app.command()
-def stats(db: Db = DEFAULT_DB, as_json: Json = False) -> None:
+def stats(db: Db = "", as_json: Json = False) -> None:
     """Say what the records hold: kernels, candidates, failures by reason, where the time went."""
     from perfdojo_sdk.store.upkeep import statistics
 
@@ -97,7 +113,7 @@ class Format(StrEnum):
 @app.command()
 def export(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What to write; - for standard output.")],
-    db: Db = DEFAULT_DB,
+    db: Db = "",
     form: Annotated[
         Format,
         typer.Option("--format", help="jsonl: all, to import again. t4: candidates, for other tools."),
@@ -143,7 +159,7 @@ def _write(file: Path, lines: Iterable[str]) -> int:
 @app.command("import")
 def import_records(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What `db export` wrote.")],
-    db: Db = DEFAULT_DB,
+    db: Db = "",
     as_json: Json = False,
 ) -> None:
     """Bring in the records of a file. With one bad line nothing is changed.
@@ -154,27 +170,27 @@ def import_records(
     from perfdojo_sdk.store.database import Records
     from perfdojo_sdk.store.exchange import import_file
 
-    with Records(db) as records:
+    with Records(_place(db)) as records:
         imported = import_file(records, file)
-    emit(_imported_text(imported, db), imported.as_json(), as_json)
+    emit(_imported_text(imported), imported.as_json(), as_json)
 
 
 @app.command()
 def merge(
     other: Annotated[str, typer.Argument(metavar="OTHER", help="The database to read: a file or a URL.")],
-    db: Db = DEFAULT_DB,
+    db: Db = "",
     as_json: Json = False,
 ) -> None:
     """Bring in the records of another database, by the same rules as `db import`."""
     from perfdojo_sdk.store.database import Records
     from perfdojo_sdk.store.exchange import merge as merge_records
 
-    with _existing(other) as source, Records(db) as records:
+    with _existing(other) as source, Records(_place(db)) as records:
         imported = merge_records(records, source)
-    emit(_imported_text(imported, db), imported.as_json(), as_json)
+    emit(_imported_text(imported), imported.as_json(), as_json)
 
 
-def _imported_text(imported: Imported, db: str) -> str:
+def _imported_text(imported: Imported) -> str:
     lines = []
     for name, tally in (("finished kernels", imported.kernels), ("candidates", imported.candidates)):
         words = f"{tally.new} new, {tally.replaced} replaced by later ones, {tally.kept} there already"
@@ -187,7 +203,7 @@ def _imported_text(imported: Imported, db: str) -> str:
 
 @app.command()
 def prune(
-    db: Db = DEFAULT_DB,
+    db: Db = "",
     older_than: Annotated[
         float | None, typer.Option(metavar="DAYS", min=0, help="Evaluated longer ago.", show_default=False)
     ] = None,

@@ -43,9 +43,9 @@ class Records:
         self.candidates = Candidates(self.database)
 
     def add(self, key: RecordKey, record: KernelRecord) -> None:
-        """Append a finished kernel; it survives the end of this process from when this returns."""
+        """Append a finished kernel; from when this returns it survives the process, and a power cut."""
         row = _kernel_row(key, record)
-        self.database.write(lambda connection: connection.execute(insert(schema.kernels), row))
+        self.database.write(lambda c: c.execute(insert(schema.kernels), row), durable=True)
 
     def add_missing(self, found: Sequence[tuple[RecordKey, KernelRecord]]) -> Tally:
         """Append those that are not there yet, word for word; all, or none when it does not return."""
