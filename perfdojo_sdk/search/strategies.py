@@ -13,6 +13,7 @@ from typing import TypeVar
 from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.hookspecs.search import Evaluation, SearchStrategy, SearchTask, State
 from perfdojo_sdk.search.passes import greedy, naive
+from perfdojo_sdk.search.walks import Annealing, Beam, Sampling, StartWalk, edges, sequences
 
 T = TypeVar("T")
 
@@ -109,4 +110,21 @@ STRATEGIES = (
     SearchStrategy("naive", "Fuse and reuse until nothing more is legal.", StartPass(_naive)),
     SearchStrategy("greedy", "Naive, then every mapping to hardware that applies.", StartPass(_greedy)),
     SearchStrategy(HEURISTIC, "What the target's own expert plays.", StartPass(_heuristic)),
+    SearchStrategy(
+        "sampling-edges",
+        "One more move on a program met before, drawn by how fast that one was.",
+        StartWalk(Sampling, edges),
+    ),
+    SearchStrategy(
+        "sampling", "Sampling over whole games, changed anywhere.", StartWalk(Sampling, sequences)
+    ),
+    SearchStrategy(
+        "annealing-edges", "Simulated annealing, move by move from the start.", StartWalk(Annealing, edges)
+    ),
+    SearchStrategy(
+        "annealing",
+        "Simulated annealing over whole games, changed anywhere.",
+        StartWalk(Annealing, sequences),
+    ),
+    SearchStrategy("beam", "The fastest four games and what is next to them.", StartWalk(Beam, sequences)),
 )
