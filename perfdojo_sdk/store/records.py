@@ -9,11 +9,17 @@ from __future__ import annotations
 import hashlib
 import json
 from functools import cached_property
+from typing import Annotated
+
+from pydantic import Field, StringConstraints
 
 from perfdojo_sdk.hookspecs.types import Bound, Measurement, Provenance
 from perfdojo_sdk.store.traces import SavedTrace, Strict
 
 Figure = bool | int | float | str
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+#: What a key and a record hold beside programs: names, versions, settings.
+Text = Annotated[str, StringConstraints(max_length=4096)]
 
 
 def sha256(data: str | bytes) -> str:
@@ -23,17 +29,17 @@ def sha256(data: str | bytes) -> str:
 class RecordKey(Strict):
     """Under which conditions a kernel was found, verified and measured."""
 
-    kernel: str
-    program_sha256: str
+    kernel: Text
+    program_sha256: Sha256
     """Of the initial program's text."""
-    target: str
-    target_sha256: str
+    target: Text
+    target_sha256: Sha256
     """Of the target's capabilities."""
-    device: str
-    toolchain: str
-    plugins: dict[str, str]
+    device: Text
+    toolchain: Text
+    plugins: dict[Text, Text] = Field(max_length=1000)
     """Plugin -> version and content hash."""
-    settings: dict[str, Figure]
+    settings: dict[Text, Figure] = Field(max_length=1000)
 
     @cached_property
     def digest(self) -> str:
