@@ -102,7 +102,7 @@ class Annealing(Walker):
     @property
     def temperature(self) -> float:
         done = min(1.0, len(self.met) / max(1, self.task.evaluations))
-        return self.HOT * (self.COLD / self.HOT) ** done
+        return float(self.HOT * (self.COLD / self.HOT) ** done)
 
     def notes(self) -> Mapping[str, Any]:
         return {"current": self.current, "since_best": self.since_best}
