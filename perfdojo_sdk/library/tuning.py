@@ -122,8 +122,7 @@ def tune(
     the loss of the device, ends the search with a note; what it found until then stands.
     """
     session = session or Session()
-    conditions = _conditions(forge, kernel)
-    evaluator = Evaluator(conditions, store, _verifier(forge))
+    evaluator = Evaluator(conditions(forge, kernel), store, _verifier(forge))
     search = Search(evaluator)
     saved = _load(session, _search_key(forge, kernel)) if session.resume else None
     begin = time.monotonic() - (saved.elapsed_s if saved else 0.0)
@@ -185,7 +184,8 @@ def _play(
 # -- what a time and a search depend on -----------------------------------------------------------------
 
 
-def _conditions(forge: Forge, kernel: Kernel) -> Conditions:
+def conditions(forge: Forge, kernel: Kernel) -> Conditions:
+    """How candidates of ``kernel`` are evaluated."""
     settings = forge.settings
     request = RunRequest(
         seed=settings.seed,

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.hookspecs.search import Evaluation, SearchStrategy, SearchTask, State
+from perfdojo_sdk.search.evolution import StartEvolution
 from perfdojo_sdk.search.passes import greedy, naive
 from perfdojo_sdk.search.walks import Annealing, Beam, Sampling, StartWalk, edges, sequences
 
@@ -150,6 +151,11 @@ STRATEGIES = (
         "annealing",
         "Simulated annealing over whole games, changed anywhere.",
         StartWalk(Annealing, sequences),
+    ),
+    SearchStrategy(
+        "evolution",
+        "Children of the fastest games, chosen by a learned model of their time.",
+        StartEvolution(),
     ),
     SearchStrategy("beam", "The fastest four games and what is next to them.", StartWalk(Beam, sequences)),
 )
