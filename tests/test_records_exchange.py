@@ -293,6 +293,22 @@ def test_the_commands_know_a_server(cli: Cli, server_place: str, monkeypatch: py
     assert "candidates" in cli("db", "stats").out
 
 
+def test_builds_and_searches_share_a_server(
+    cli: Cli, server_place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERFDOJO_DB", server_place)
+    build = ("build-library", "--target", "toy", "--kernels", "toy_scale[64]", "--threads", "1", "-o")
+    assert cli(*build, "one", plugins="toy").code == 0
+    again = cli(*build, "another", plugins="toy")
+    assert again.code == 0 and "taken from the records" in again.err
+    tune = ("tune", "toy_scale[64]", "--target", "toy", "--threads", "1", "--budget", "4", "-o", "one")
+    assert cli(*tune, "--search", "sampling", "--json", plugins="toy").code == 0
+    found = cli("db", "stats", "--json").data
+    assert found["finished_kernels"] == 2 and 1 <= found["candidates"] <= 5
+    assert found["searches"].keys() == {"sampling"}
+    assert not list(Path("one").glob("*.sqlite")) and not list(Path("another").glob("*.sqlite"))
+
+
 def test_the_only_file_of_a_library_is_the_default(cli: Cli, tmp_path: Path) -> None:
     filled("build/library/toy/records.sqlite").close()
     found = cli("db", "stats", "--json").data["place"]

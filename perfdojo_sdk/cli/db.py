@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perfdojo_sdk.cli.console import Json, emit, progress, seconds, table
+from perfdojo_sdk.cli.console import Json, emit, place_option, progress, seconds, table
 
 if TYPE_CHECKING:
     from perfdojo_sdk.store.database import Records
@@ -25,17 +25,7 @@ app = typer.Typer(
     help="Show, export, import, merge and prune records. Each command takes --json.",
 )
 
-Db = Annotated[
-    str,
-    typer.Option(
-        "--db",
-        envvar="PERFDOJO_DB",
-        metavar="PLACE",
-        help="A file, or the URL of a server: postgresql://USER@HOST/DATABASE. "
-        "Default: the records in build/library, if there is one file of them.",
-        show_default=False,
-    ),
-]
+Db = Annotated[str, place_option("the file in build/library, if there is one only")]
 Kernel = Annotated[str, typer.Option(help="Only this kernel, by its full name.", show_default=False)]
 Target = Annotated[str, typer.Option(help="Only this target.", show_default=False)]
 
