@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perfdojo_sdk.cli.console import Json, emit, progress, seconds, table
+from perfdojo_sdk.cli.console import Json, PlaceOption, emit, progress, seconds, table
 from perfdojo_sdk.core.errors import NothingFoundError
 from perfdojo_sdk.core.transformation import Kind
 
@@ -52,6 +52,7 @@ def command(
     evaluations: Annotated[
         int, typer.Option(min=1, help="Most programs of a search to compile and time, for each kernel.")
     ] = 100,
+    db: PlaceOption = "",
     as_json: Json = False,
 ) -> None:
     """Build a library: play, compile, verify and measure each kernel, then package them.
@@ -77,7 +78,7 @@ def command(
     if threads is not None:
         settings = replace(settings, threads=threads)
     progress(f"building {len(selected)} kernels for {found.name} with {settings.threads} threads")
-    result = build_library(plugins, found, selected, output, settings, observer())
+    result = build_library(plugins, found, selected, output, settings, observer(), place=db)
     if result.manifest is None:
         raise nothing_built(result)
     emit(_text(result), _data(result), as_json)

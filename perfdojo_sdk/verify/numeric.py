@@ -44,7 +44,7 @@ _ROW_INSTANCES = 2 * 10**6
 #: The same for the original's value in the one class that a large program runs as a whole.
 _VALUE_INSTANCES = 2 * 10**8
 _REFERENCE_FLAGS = ("-O2", "-ffp-contract=off")
-_QUICK_FLAGS = ("-O0", "-ffp-contract=off")
+_FORK_FLAGS = ("-O0", "-ffp-contract=off")
 _REFERENCE_TIMEOUT_S = 600.0
 _REFERENCE_BYTES = 32 << 30
 
@@ -95,17 +95,19 @@ def verify_numeric(
     threads: Sequence[int] = (1, 2),
     nan_may_differ: bool = False,
     quick: bool = False,
+    forks: bool = False,
 ) -> NumericReport:
     """Compare the compiled ``transformed`` with ``original``.
 
     ``accuracy`` is the error in ulp that the target states for a function (``{"exp": 2}``), 0.5
     where it says nothing. ``nan_may_differ``: a move of the trace declared that it changes which
     inputs give NaN; the transformed order then decides. The first class runs with every number of
-    ``threads``, the others with one of them in turn. ``quick``, for many small programs: the references
+    ``threads``, the others with one of them in turn. ``quick``: the first class only and, of a large
+    program with independent rows, some of these only. ``forks``, for many small programs: the references
     are compiled without optimising and run in forks of this process, nothing runs at the same time.
     UnavailableError without a C compiler; VerificationError for a dtype that is not checked here.
     """
-    references = _References(original, transformed, accuracy, dialect, seed, quick)
+    references = _References(original, transformed, accuracy, dialect, seed, forks)
     results: list[ClassResult] = []
     planned: list[_Plan] = []
     skipped: list[ClassResult] = []
@@ -117,9 +119,11 @@ def verify_numeric(
             continue
         counts = tuple(threads) if not planned else (threads[len(planned) % len(threads)],)
         planned.append(_Plan(name, largest, counts))
+        if quick:
+            break
     # Small programs go through the references together, large ones class by class.
     groups = [planned] if references.small else [[plan] for plan in planned]
-    with _AtOnce() if quick else ThreadPoolExecutor(3) as pool:
+    with _AtOnce() if forks else ThreadPoolExecutor(3) as pool:
         for group in groups:
             inputs = [draw(plan.name, original, seed, plan.largest) for plan in group]
             runs = [
@@ -129,7 +133,8 @@ def verify_numeric(
                 ]
                 for plan, given in zip(group, inputs, strict=True)
             ]
-            expected = references.expect(inputs, pool, whole=references.small or group[0].name == "random")
+            whole = references.small or (group[0].name == "random" and not _rows_do(references, quick))
+            expected = references.expect(inputs, pool, whole)
             for plan, run, outcome in zip(group, runs, expected, strict=True):
                 for t, future in zip(plan.threads, run, strict=True):
                     results.append(_judge(plan.name, t, future.result(), outcome, nan_may_differ))
@@ -145,6 +150,11 @@ class _AtOnce(Executor):
         future: Future[T] = Future()
         future.set_result(fn(*args, **kwargs))
         return future
+
+
+def _rows_do(references: _References, quick: bool) -> bool:
+    """Whether some rows are enough for the class that else runs as a whole."""
+    return quick and references.rows is not None
 
 
 @dataclass(frozen=True)
@@ -230,9 +240,9 @@ class _References:
         accuracy: Mapping[str, float],
         dialect: Dialect,
         seed: int,
-        quick: bool,
+        forks: bool,
     ) -> None:
-        self.original, self.transformed, self.quick = original, transformed, quick
+        self.original, self.transformed, self.forks = original, transformed, forks
         self.accuracy, self.dialect, self.seed = accuracy, dialect, seed
         self.instances = max(_instances(original), _instances(transformed))
         self.small = self.instances <= _FULL_INSTANCES
@@ -293,7 +303,7 @@ class _References:
             given["pd_rows"] = np.stack([rows] * batch)
         artifact = self.artifact(kind, batch, 0 if rows is None else len(rows))
         request = RunRequest(given, timeout_s=_REFERENCE_TIMEOUT_S, memory_bytes=_REFERENCE_BYTES)
-        [result] = execute(Job((artifact,), request, "reference", trusted=True, forks=self.quick))
+        [result] = execute(Job((artifact,), request, "reference", trusted=True, forks=self.forks))
         if isinstance(result, Failure) or result.outputs is None:
             raise VerificationError("PD-V021", "the float64 reference did not run", why=str(result))
         return result.outputs
@@ -308,7 +318,7 @@ class _References:
                 program, kind, self.accuracy, self.dialect, batch=batch, rows=rows, any_order=rows > 0
             )
             support = tuple(sorted(source.support.items()))
-            flags = _QUICK_FLAGS if self.quick else _REFERENCE_FLAGS
+            flags = _FORK_FLAGS if self.forks else _REFERENCE_FLAGS
             self.compiled[key] = _compiled(
                 source.symbol, source.inputs, source.outputs, source.code, support, flags
             )
