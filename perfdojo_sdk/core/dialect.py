@@ -75,7 +75,7 @@ class Dialect:
         return bool(suffix) and self.suffixes[suffix].order == "parallel"
 
     def any_parallel(self, suffixes: Iterable[str]) -> bool:
-        return any(self.is_parallel(suffix) for suffix in suffixes)
+        return any([self.is_parallel(suffix) for suffix in suffixes])
 
     def is_lockstep(self, suffix: str) -> bool:
         return bool(suffix) and self.suffixes[suffix].order == "lockstep"

@@ -6,7 +6,7 @@ move, so a transformation that leaves the language is caught even where no resul
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from perfdojo_sdk.core.dialect import Dialect
@@ -24,13 +24,13 @@ from perfdojo_sdk.core.expression import (
 )
 from perfdojo_sdk.core.program import (
     Buffer,
-    Node,
     Occurrence,
-    Path,
+    Place,
     Program,
     Scope,
     Statement,
     occurrences_of,
+    places_in,
 )
 
 
@@ -44,20 +44,44 @@ class Violation(NamedTuple):
     hint: str = ""
 
 
-def violations(program: Program, dialect: Dialect) -> Iterator[Violation]:
-    """Every rule that the program breaks, lazily."""
+def violations(program: Program, dialect: Dialect, before: Program | None = None) -> Iterator[Violation]:
+    """Every rule that the program breaks, lazily.
+
+    ``before``: a program that breaks none. What stands in a nest that both share, over storage that they
+    share, cannot break a rule in one and not in the other.
+    """
     yield from _interface(program, dialect)
+    kept = _shared_nests(before, program) if before is not None else frozenset[int]()
+    places = places_in(program.body, kept=kept)
+    found: dict[str, list[Occurrence]] = {b.name: [] for b in program.buffers}
+    for place in places:
+        for o in _occurrences(place):
+            found[program.buffer_of[o.access.array].name].append(o)
     for buffer in program.buffers:
-        occurrences = program.occurrences[buffer.name]
+        occurrences = found[buffer.name]
         yield from _bounds(buffer, occurrences)
         yield from _order(program, buffer, occurrences)
         yield from _first_write(program, buffer)
         yield from location_violations(program, buffer, occurrences, dialect)
-    places = list(_places(program.body))
     for place in places:
         yield from _scope(program, place, dialect)
     for place in places:
         yield from _statement(program, place)
+
+
+def _shared_nests(before: Program, after: Program) -> frozenset[int]:
+    """``id()`` of the outermost nodes that two programs of one interface share with all their storage."""
+    if (before.inputs, before.outputs) != (after.inputs, after.outputs):
+        return frozenset()
+    mine, theirs = after.buffer_of, before.buffer_of
+    known = frozenset([id(node) for node in before.body])
+    return frozenset(
+        [
+            id(node)
+            for node in after.body
+            if id(node) in known and all(mine[a] is theirs.get(a) for a in node.arrays)
+        ]
+    )
 
 
 def new_violations(before: Program, after: Program, dialect: Dialect) -> Iterator[Violation]:
@@ -66,10 +90,10 @@ def new_violations(before: Program, after: Program, dialect: Dialect) -> Iterato
     Statements may be new or changed, with new plain scopes around them and new buffers; everything
     else is the same objects in the same scopes.
     """
-    places = list(_places(after.body, kept=before.identities))
+    places = places_in(after.body, kept=before.identities)
     found: dict[str, list[Occurrence]] = {}
     for place in places:
-        for o in place.occurrences:
+        for o in _occurrences(place):
             found.setdefault(after.buffer_of[o.access.array].name, []).append(o)
     for buffer in after.buffers:
         if buffer.name in found:
@@ -82,38 +106,13 @@ def new_violations(before: Program, after: Program, dialect: Dialect) -> Iterato
         yield from _statement(after, place)
 
 
-class _Place(NamedTuple):
-    """A node and where it stands."""
-
-    node: Node
-    path: Path
-    above: tuple[Scope, ...]
-    """The scopes around it, outermost first."""
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        return tuple([scope.size for scope in self.above])
-
-    @property
-    def occurrences(self) -> Iterator[Occurrence]:
-        """The accesses of a statement."""
-        node, path, sizes = self.node, self.path, self.sizes
-        if isinstance(node, Statement):
-            for read in node.reads:
-                yield Occurrence(read, node, False, path, sizes)
-            yield Occurrence(node.target, node, True, path, sizes)
-
-
-def _places(
-    nodes: tuple[Node, ...], path: Path = (), above: tuple[Scope, ...] = (), kept: Container[int] = ()
-) -> Iterator[_Place]:
-    """Every node but the ``kept`` ones, which are known by their identity, and what is in them."""
-    for k, node in enumerate(nodes):
-        if id(node) not in kept:
-            here = (*path, k)
-            yield _Place(node, here, above)
-            if isinstance(node, Scope):
-                yield from _places(node.body, here, (*above, node), kept)
+def _occurrences(place: Place) -> Iterator[Occurrence]:
+    """The accesses of the statement at a place."""
+    node, path, _, sizes = place
+    if isinstance(node, Statement):
+        for read in node.reads:
+            yield Occurrence(read, node, False, path, sizes)
+        yield Occurrence(node.target, node, True, path, sizes)
 
 
 def _interface(program: Program, dialect: Dialect) -> Iterator[Violation]:
@@ -277,7 +276,7 @@ def common_depth(paths: list[tuple[int, ...]]) -> int:
     return depth
 
 
-def _scope(program: Program, place: _Place, dialect: Dialect) -> Iterator[Violation]:
+def _scope(program: Program, place: Place, dialect: Dialect) -> Iterator[Violation]:
     scope, above = place.node, place.above
     if not isinstance(scope, Scope) or not scope.suffix:
         return
@@ -343,7 +342,7 @@ def lane_stride(buffer: Buffer, subscripts: tuple[Index, ...], level: int) -> in
 # -- values ----------------------------------------------------------------------------------------
 
 
-def _statement(program: Program, place: _Place) -> Iterator[Violation]:
+def _statement(program: Program, place: Place) -> Iterator[Violation]:
     """Dtypes meet in casts only, and nothing negative is divided in a subscript."""
     statement, sizes = place.node, place.sizes
     if not isinstance(statement, Statement):

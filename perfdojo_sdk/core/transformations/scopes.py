@@ -8,7 +8,7 @@ from dataclasses import replace
 from perfdojo_sdk.core.dependence import Conflict, conflicts, leaking_level, private_buffers
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import LEVELS, MAX_DEPTH, Index, Renumbering
-from perfdojo_sdk.core.program import Node, Program, Scope, fresh
+from perfdojo_sdk.core.program import Node, Path, Program, Scope, fresh
 from perfdojo_sdk.core.transformation import (
     Instance,
     Kind,
@@ -45,8 +45,13 @@ def refuse_conflict(conflict: Conflict) -> Refusal:
     )
 
 
-def scopes(program: Program) -> Iterator[tuple[tuple[int, ...], Scope]]:
-    return ((path, node) for path, node in program.walk() if isinstance(node, Scope))
+def scopes(program: Program) -> list[tuple[Path, Scope]]:
+    """Every scope with its path, in program order."""
+    return program.once(_scopes)
+
+
+def _scopes(program: Program) -> list[tuple[Path, Scope]]:
+    return [(path, node) for path, node in program.walk() if isinstance(node, Scope)]
 
 
 def shifted(start: int, by: int) -> tuple[Index, ...]:
