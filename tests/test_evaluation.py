@@ -13,16 +13,13 @@ from typing import Any
 
 import pytest
 from snippets import DIALECT, RULES
-from toy_target import perfdojo_toy
 
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Kind, Trace
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measurement, RunRequest
 from perfdojo_sdk.kernels.operators import SOFTMAX
-from perfdojo_sdk.kernels.selection import array_specs
 from perfdojo_sdk.library.evaluation import DEVICE_GONE, Conditions, DeviceGone, Evaluator
-from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.search.neighbours import random_step
 from perfdojo_sdk.store.candidates import Failed, Proposer, Timed
 from perfdojo_sdk.store.database import Candidates, Records
@@ -293,106 +290,3 @@ def test_a_lost_device_is_tried_again_and_then_given_up(store: Candidates) -> No
     with pytest.raises(DeviceGone, match="gone"):
         Evaluator(conditions(lost)).evaluate(GAMES)
     assert len(lost.runs) == DEVICE_GONE
-
-
-# -- a hundred hostile candidates ---------------------------------
-
-#: What the body of a hostile kernel does, and the reason that its record must give.
-HOSTILE = {
-    "crash_of_the_compiler": "compile",
-    "endless_compile": "compile_timeout",
-    "endless_run": "timeout",
-    "segfault": "crash",
-    "wrong_result": "wrong_result",
-    "out_of_memory": "memory",
-    "output_missing": "wrong_result",
-    "device_gone": "device",
-}
-BODIES = {
-    "endless_run": "for (volatile int k = 0; ; k++) {}",
-    "segfault": "*(volatile int *)8 = 1;",
-    "wrong_result": "for (int k = 0; k < 24; k++) y[k] = 0.25f;",
-    "output_missing": "y[0] = x[0];",
-}
-#: Those that take their time are fewer.
-COUNTS = {"endless_compile": 2, "endless_run": 2}
-
-
-@dataclass(frozen=True)
-class HostileGenerator:
-    """Honest for the initial program; for each other one, whatever its number in the list says."""
-
-    what: dict[str, str]
-
-    def generate(self, program: Program, symbol: str) -> KernelSource:
-        what = self.what.get(program.text)
-        if what is None:
-            return perfdojo_toy.Generator().generate(program, symbol)
-        space = "(size_t)1 << 60" if what == "out_of_memory" else "0"
-        code = (
-            f"/* {what} {sha256(program.text)} */\n#include <stddef.h>\n"
-            f"size_t {symbol}_workspace_bytes(int threads) {{ return {space}; }}\n"
-            f"int {symbol}(const float *x, float *y, void *w, size_t bytes, int threads)\n"
-            f"{{ {BODIES.get(what, 'y[0] = 0;')} return 0; }}\n"
-        )
-        inputs, outputs = array_specs(program, program.inputs), array_specs(program, program.outputs)
-        return KernelSource(symbol, inputs, outputs, code)
-
-
-@dataclass(frozen=True)
-class Fragile(NativeRunner):
-    """This machine, with a device that some kernels break."""
-
-    def compile(self, source: KernelSource) -> Artifact | Failure:
-        made = super().compile(source)
-        gone = isinstance(made, Artifact) and "device_gone" in source.code
-        return replace(made, notes="device_gone") if gone else made  # type: ignore[type-var]
-
-    def run(self, artifact: Artifact, request: RunRequest) -> Measurement | Failure:
-        if artifact.notes == "device_gone":
-            return Failure("device", "the device is gone")
-        return super().run(artifact, request)
-
-
-def test_a_hundred_hostile_candidates_end_in_a_hundred_records(
-    store: Candidates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from perfdojo_sdk.measure.toolchain import find_toolchain
-
-    real = " ".join(find_toolchain().command)
-    wrapper = tmp_path / "cc"
-    wrapper.write_text(
-        "#!/bin/sh\n"
-        'case "$(cat ./*.c 2>/dev/null)" in\n'
-        "  *crash_of_the_compiler*) kill -SEGV $$;;\n"
-        "  *endless_compile*) sleep 600;;\n"
-        "esac\n"
-        f'exec {real} "$@"\n'
-    )
-    wrapper.chmod(0o755)
-    monkeypatch.setenv("PERFDOJO_CC", str(wrapper))
-    monkeypatch.setattr("perfdojo_sdk.library.evaluation.SLACK_S", 3.0)
-    hostile = games(101)
-    kinds = [kind for kind, count in COUNTS.items() for _ in range(count)]
-    rest = [kind for kind in HOSTILE if kind not in COUNTS]
-    kinds += [rest[k % len(rest)] for k in range(100 - len(kinds))]
-    Random(1).shuffle(kinds)
-    what = {game.program.text: kind for game, kind in zip(hostile[1:], kinds, strict=True)}
-    runner = Fragile(("-O0",), compile_timeout_s=5.0)
-    request = RunRequest(repeats=3, budget_s=0.01, timeout_s=30.0, want_outputs=False)
-
-    def verify(game: Trace, artifact: Artifact) -> str:
-        return "wrong" if game.program.text in what else ""
-
-    evaluator = Evaluator(conditions(runner, HostileGenerator(what), request=request), store, verify)
-    [honest] = evaluator.evaluate(hostile[:1])
-    assert honest.seconds is not None
-    seen = [e for k in range(1, 101, 8) for e in evaluator.evaluate(hostile[k : k + 8])]
-    reasons = [e.failure.reason if e.failure else "timed" for e in seen]
-    assert reasons == [HOSTILE[kind] for kind in kinds]
-    assert evaluator.champion is not None and evaluator.champion.game == hostile[0]
-    records = {c.program: c for c in store.of("test", "fake")}
-    assert len(records) == 101
-    for program, kind in what.items():
-        result = records[program].result
-        assert isinstance(result, Failed) and result.reason == HOSTILE[kind] and result.detail

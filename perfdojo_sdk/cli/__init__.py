@@ -35,6 +35,7 @@ COMMANDS: Mapping[str, str] = {
     "explain-time": "split a kernel's time into parts",
     "explain": "say why a move is or is not legal, or what an error code means",
     "reproduce": "list the experiments, or run one",
+    "db": "show, export, import, merge and prune the records of searches and builds",
     "targets": "list the targets, and which of them this machine can run",
     "kernels": "list the kernels and their parameters",
     "transformations": "list the transformations, or describe one",

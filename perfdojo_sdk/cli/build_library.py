@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfdojo_sdk.cli.console import Json, emit, progress, seconds, table
+from perfdojo_sdk.cli.db import Db
 from perfdojo_sdk.core.errors import NothingFoundError
 from perfdojo_sdk.core.transformation import Kind
 
@@ -61,6 +62,7 @@ def command(
             show_default=False,
         ),
     ] = None,
+    db: Db = "",
     as_json: Json = False,
 ) -> None:
     """Build a library: play, compile, verify and measure each kernel, then package them.
@@ -88,7 +90,7 @@ def command(
     if threads is not None:
         settings = replace(settings, threads=threads)
     progress(f"building {len(selected)} kernels for {found.name} with {settings.threads} threads")
-    result = build_library(plugins, found, selected, output, settings, observer())
+    result = build_library(plugins, found, selected, output, settings, observer(), place=db)
     if result.manifest is None:
         raise nothing_built(result)
     emit(_text(result), _data(result), as_json)

@@ -12,6 +12,7 @@ import typer
 
 from perfdojo_sdk.cli.build_library import Allow
 from perfdojo_sdk.cli.console import Json, emit, progress, seconds
+from perfdojo_sdk.cli.db import Db
 from perfdojo_sdk.cli.sources import one_kernel
 from perfdojo_sdk.core.errors import NothingFoundError
 
@@ -52,6 +53,7 @@ def command(
         Path | None,
         typer.Option("--output", "-o", help="Folder of the library. Default: build/library/TARGET."),
     ] = None,
+    db: Db = "",
     as_json: Json = False,
 ) -> None:
     """Search for the fastest program of a kernel: play, compile, measure, verify, learn, again.
@@ -79,7 +81,7 @@ def command(
     progress(f"tuning {chosen.name} for {found.name} with {settings.threads} threads: {search}, {budget}")
     watch = observer(budget)
     try:
-        result = tune_kernel(plugins, found, chosen, settings, directory, resume, most_s, watch)
+        result = tune_kernel(plugins, found, chosen, settings, directory, resume, most_s, watch, db)
     except KeyboardInterrupt:
         if game.exists():
             progress(f"the fastest so far is in {game}; --resume goes on")

@@ -84,10 +84,12 @@ def build_library(
     settings: Settings | None = None,
     observer: Observer | None = None,
     figures: MachineFigures | None = None,
+    place: str = "",
 ) -> BuildResult:
     """Build ``kernels`` for ``target`` into ``directory``.
 
-    ``figures``: the machine's speeds, for the roofline; by default the plugin measures them.
+    ``figures``: the machine's speeds, for the roofline; by default the plugin measures them. ``place``:
+    of the records, by default a file in the directory.
     :class:`LibraryError` when another build writes there or the toolchain does not work,
     :class:`NothingFoundError` without kernels. KeyboardInterrupt passes through; what was
     finished is kept.
@@ -98,7 +100,7 @@ def build_library(
     observer = observer or Observer()
     from perfdojo_sdk.store.database import Records
 
-    with exclusive(directory), Records(directory / RECORDS) as records:
+    with exclusive(directory), Records(place or directory / RECORDS) as records:
         forge = Forge(plugins, target, settings or Settings(), figures)
         results = []
         for number, kernel in enumerate(kernels, 1):
@@ -123,18 +125,19 @@ def tune_kernel(
     resume: bool = False,
     seconds: float | None = None,
     observer: Observer | None = None,
+    place: str = "",
 ) -> KernelResult:
     """Search for the fastest program of one kernel, and record it as a build would.
 
     ``directory`` is that of a library, by default the target's own; ``seconds`` bounds the whole search,
-    earlier sessions included. ``resume`` goes on from where the same search stopped. Errors as
-    :func:`build_library`.
+    earlier sessions included. ``resume`` goes on from where the same search stopped. ``place``: of the
+    records, by default a file in the directory. Errors as :func:`build_library`.
     """
     directory = directory or default_directory(target.name)
     observer = observer or Observer()
     from perfdojo_sdk.store.database import Records
 
-    with exclusive(directory), Records(directory / RECORDS) as records:
+    with exclusive(directory), Records(place or directory / RECORDS) as records:
         forge = Forge(plugins, target, settings)
         session = Session(
             seconds, state_file(directory, kernel, settings), game_file(directory, kernel), resume

@@ -19,8 +19,8 @@ from pydantic import AwareDatetime, Field, StringConstraints, model_validator
 from perfdojo_sdk.core.text import MAX_CHARACTERS
 from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.hookspecs.types import Failure, FailureReason, Measurement
-from perfdojo_sdk.store.records import RecordKey, Sha256, Timing, sha256
-from perfdojo_sdk.store.traces import SavedTrace, Strict, Word
+from perfdojo_sdk.store.records import RecordKey, Sha256, Text, Timing, sha256
+from perfdojo_sdk.store.traces import SavedTrace, Strict
 
 #: Most characters that are kept of what a compiler or a dying kernel said.
 MAX_DETAIL = 4000
@@ -91,7 +91,7 @@ def shortened(detail: str) -> str:
 class Proposer(Strict):
     """Who proposed a candidate."""
 
-    search: Word
+    search: Text
     seed: Annotated[int, Field(strict=True, ge=-(2**63), lt=2**64)] = 0
     number: Annotated[int, Field(strict=True, ge=0, lt=2**63)] = 0
     """Of the evaluation in its search, from 1; 0 when it is not known."""
@@ -125,6 +125,8 @@ class Candidate(Strict):
             raise ValueError("the program is not the one that the key names")
         if sha256(self.trace.root) != self.key.conditions.program_sha256:
             raise ValueError("the trace does not start at the initial program that the key names")
+        if "\0" in self.trace.root:
+            raise ValueError("the initial program holds a character that no database keeps")
         return self
 
     @classmethod

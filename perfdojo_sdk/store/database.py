@@ -6,14 +6,14 @@ Importing this module loads SQLAlchemy; import it where records are opened.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from pydantic import ValidationError
-from sqlalchemy import Connection, Row, Select, case, insert, select
+from sqlalchemy import Connection, Row, Select, bindparam, case, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from perfdojo_sdk.store import schema
@@ -21,13 +21,14 @@ from perfdojo_sdk.store.candidates import Candidate, CandidateKey, Failed, Timed
 from perfdojo_sdk.store.engine import Database
 from perfdojo_sdk.store.records import KernelRecord, RecordKey
 from perfdojo_sdk.store.schema import SCHEMA, StoreError
+from perfdojo_sdk.store.tally import Tally
 
 __all__ = ["SCHEMA", "Candidates", "Records", "StoreError"]
 
 #: Rows that are fetched at once.
 _PAGE = 200
-#: Which figures count more, best first.
-_PROVENANCES = ("measured", "simulated", "estimated")
+#: Which figures count more: the lower.
+PROVENANCE_RANK = {"measured": 0, "simulated": 1, "estimated": 2}
 
 
 class Records:
@@ -42,17 +43,28 @@ class Records:
         self.candidates = Candidates(self.database)
 
     def add(self, key: RecordKey, record: KernelRecord) -> None:
-        """Append a finished kernel; it survives the end of this process from when this returns."""
-        row = {
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "digest": key.digest,
-            "kernel": key.kernel,
-            "target": key.target,
-            "device": key.device,
-            "key": key.model_dump_json(),
-            "record": record.model_dump_json(by_alias=True),
-        }
-        self.database.write(lambda connection: connection.execute(insert(schema.kernels), row))
+        """Append a finished kernel; from when this returns it survives the process, and a power cut."""
+        row = _kernel_row(key, record)
+        self.database.write(lambda c: c.execute(insert(schema.kernels), row), durable=True)
+
+    def add_missing(self, found: Sequence[tuple[RecordKey, KernelRecord]]) -> Tally:
+        """Append those that are not there yet, word for word; all, or none when it does not return."""
+        rows = [_kernel_row(key, record) for key, record in found]
+        table = schema.kernels.c
+
+        def work(connection: Connection) -> Tally:
+            same = select(table.digest, table.record).where(table.digest.in_({r["digest"] for r in rows}))
+            there = {tuple(row) for row in connection.execute(same)}
+            new = []
+            for row in rows:
+                if (row["digest"], row["record"]) not in there:
+                    new.append(row)
+                    there.add((row["digest"], row["record"]))
+            if new:
+                connection.execute(insert(schema.kernels), new)
+            return Tally(new=len(new), kept=len(rows) - len(new))
+
+        return self.database.write(work) if rows else Tally()
 
     def find(self, key: RecordKey) -> KernelRecord | None:
         """The newest finished kernel under ``key``; one that no longer reads counts as absent."""
@@ -90,7 +102,13 @@ class Candidates:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self._insert = postgresql.insert if database.dialect == "postgresql" else sqlite.insert
+        # Made once: composing a statement takes longer than executing it.
+        insert = postgresql.insert if database.dialect == "postgresql" else sqlite.insert
+        self._share = insert(schema.conditions).on_conflict_do_nothing()
+        new = insert(schema.candidates)
+        changed = {c.name: c for c in new.excluded if c.name not in ("id", "digest")}
+        later = new.excluded.at >= schema.candidates.c.at
+        self._upsert = new.on_conflict_do_update(index_elements=["digest"], set_=changed, where=later)
 
     # -- writing -------------------------------------------------------------------------------
 
@@ -101,44 +119,47 @@ class Candidates:
         """
         self.put_all([candidate])
 
-    def put_all(self, candidates: Iterable[Candidate]) -> None:
-        """Keep all or, when the process ends before this returns, perhaps none."""
+    def put_all(self, candidates: Iterable[Candidate]) -> Tally:
+        """Keep all; none, when the process ends before this returns."""
         shared: dict[str, dict[str, Any]] = {}
         rows: dict[str, dict[str, Any]] = {}
+        count = 0
         for candidate in candidates:
+            count += 1
             row = _row(candidate)
-            shared.setdefault(row["conditions"], _shared(candidate))
+            if row["conditions"] not in shared:
+                shared[row["conditions"]] = _shared(candidate)
             if row["at"] >= rows.get(row["digest"], row)["at"]:
                 rows[row["digest"]] = row
-        if rows:
-            self.database.write(lambda connection: self._put(connection, shared, rows))
+        if not rows:
+            return Tally()
 
-    def _put(
-        self, connection: Connection, shared: dict[str, dict[str, Any]], rows: dict[str, dict[str, Any]]
-    ) -> None:
-        # In the order of their keys, so that two writers on a server never wait for each other in a ring.
-        ordered = [shared[digest] for digest in sorted(shared)]
-        connection.execute(self._insert(schema.conditions).on_conflict_do_nothing(), ordered)
-        new = self._insert(schema.candidates)
-        changed = {c.name: c for c in new.excluded if c.name not in ("id", "digest")}
-        later = new.excluded.at >= schema.candidates.c.at
-        upsert = new.on_conflict_do_update(index_elements=["digest"], set_=changed, where=later)
-        connection.execute(upsert, [rows[digest] for digest in sorted(rows)])
+        def work(connection: Connection) -> Tally:
+            there = connection.execute(_TIMES, {"digests": list(rows)})
+            before = {row.digest: row.at for row in there}
+            # In the order of their keys, so that no two writers on a server wait for each other in a ring.
+            connection.execute(self._share, [shared[digest] for digest in sorted(shared)])
+            connection.execute(self._upsert, [rows[digest] for digest in sorted(rows)])
+            replaced = sum(at < rows[digest]["at"] for digest, at in before.items())
+            new = len(rows) - len(before)
+            return Tally(new, replaced, count - new - replaced)
+
+        return self.database.write(work)
 
     # -- reading -------------------------------------------------------------------------------
 
     def find(self, key: CandidateKey) -> Candidate | None:
         """The candidate under ``key``; one that no longer reads counts as absent."""
-        wanted = _joined().where(schema.candidates.c.digest == key.digest)
-        for row in self.database.read(lambda connection: connection.execute(wanted).all()):
-            return _candidate(row)
-        return None
+        wanted = {"digest": key.digest}
+        row = self.database.read(lambda connection: connection.execute(_BY_DIGEST, wanted).one_or_none())
+        return _candidate(row) if row else None
 
     def of(self, kernel: str, target: str) -> Iterator[Candidate]:
         """All candidates of a kernel for a target, on any device, in the order of their first put."""
         table = schema.conditions.c
         where = (table.kernel == kernel) & (table.target == target)
-        return self._in_order(_ids().where(where).order_by(schema.candidates.c.id))
+        mine = schema.candidates.c.id
+        return self._in_order(_with_conditions(mine).where(where).order_by(mine))
 
     def best(self, conditions: RecordKey) -> Candidate | None:
         """The first of :meth:`ranked`."""
@@ -150,7 +171,7 @@ class Candidates:
         All that were measured come before those simulated, and these before those estimated.
         """
         table = schema.candidates.c
-        rank = case({p: k for k, p in enumerate(_PROVENANCES)}, value=table.provenance, else_=9)
+        rank = case(PROVENANCE_RANK, value=table.provenance, else_=9)
         timed = (table.conditions == conditions.digest) & table.seconds.is_not(None) & ~table.cut
         return self._in_order(select(table.id).where(timed).order_by(rank, table.seconds, table.id))
 
@@ -163,26 +184,39 @@ class Candidates:
         order = self.database.read(lambda connection: connection.execute(ids).scalars().all())
         for start in range(0, len(order), _PAGE):
             page = order[start : start + _PAGE]
-            wanted = _joined().where(schema.candidates.c.id.in_(page))
-            rows = self.database.read(lambda connection, q=wanted: connection.execute(q).all())
-            found = {row.id: row for row in rows}
+            found = {row.id: row for row in self._page(page)}
             for number in page:
                 candidate = _candidate(found[number]) if number in found else None
                 if candidate is not None:
                     yield candidate
 
-
-def _joined() -> Select[Any]:
-    columns = (*schema.candidates.c, schema.conditions.c.key, schema.conditions.c.root)
-    return select(*columns).join(
-        schema.conditions, schema.conditions.c.digest == schema.candidates.c.conditions
-    )
+    def _page(self, ids: Sequence[int]) -> Sequence[Row[Any]]:
+        return self.database.read(lambda connection: connection.execute(_BY_ID, {"ids": ids}).all())
 
 
-def _ids() -> Select[Any]:
-    return select(schema.candidates.c.id).join(
-        schema.conditions, schema.conditions.c.digest == schema.candidates.c.conditions
-    )
+def _with_conditions(*columns: Any) -> Select[Any]:
+    shared = schema.conditions.c
+    return select(*columns).join(schema.conditions, shared.digest == schema.candidates.c.conditions)
+
+
+_WHOLE = _with_conditions(*schema.candidates.c, schema.conditions.c.key, schema.conditions.c.root)
+_BY_DIGEST = _WHOLE.where(schema.candidates.c.digest == bindparam("digest"))
+_TIMES = select(schema.candidates.c.digest, schema.candidates.c.at).where(
+    schema.candidates.c.digest.in_(bindparam("digests", expanding=True))
+)
+_BY_ID = _WHOLE.where(schema.candidates.c.id.in_(bindparam("ids", expanding=True)))
+
+
+def _kernel_row(key: RecordKey, record: KernelRecord) -> dict[str, str]:
+    return {
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "digest": key.digest,
+        "kernel": key.kernel,
+        "target": key.target,
+        "device": key.device,
+        "key": key.model_dump_json(),
+        "record": record.model_dump_json(by_alias=True),
+    }
 
 
 def _shared(candidate: Candidate) -> dict[str, Any]:
@@ -199,7 +233,7 @@ def _shared(candidate: Candidate) -> dict[str, Any]:
 
 def _row(candidate: Candidate) -> dict[str, Any]:
     result = candidate.result
-    timed = isinstance(result, Timed)
+    timed = result if isinstance(result, Timed) else None
     data = candidate.model_dump(mode="json", by_alias=True, exclude={"key"})
     del data["trace"]["root"]
     return {
@@ -209,9 +243,10 @@ def _row(candidate: Candidate) -> dict[str, Any]:
         "at": candidate.at.astimezone(UTC).isoformat(timespec="microseconds"),
         "search": candidate.proposer.search,
         "reason": result.reason if isinstance(result, Failed) else None,
-        "seconds": result.timing.median_s if timed else None,
-        "provenance": result.timing.provenance if timed else None,
-        "cut": timed and result.cut,
+        "seconds": timed.timing.median_s if timed else None,
+        "provenance": timed.timing.provenance if timed else None,
+        "cut": timed.cut if timed else False,
+        **candidate.took.model_dump(),
         "record": json.dumps(data, separators=(",", ":")),
     }
 

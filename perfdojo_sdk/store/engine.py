@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
@@ -37,22 +38,38 @@ _DRIVERS = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"
 T = TypeVar("T")
 
 
+#: Who must let go of the files before a fork.
+_all: WeakSet[Database] = WeakSet()
+
+
+def _let_go() -> None:
+    """Close what is idle. A child that inherited a connection would believe in locks that it has not."""
+    for database in list(_all):
+        database.close()
+
+
+os.register_at_fork(before=_let_go)
+
+
 class Database:
-    """An open database of the current schema. A child of this process may go on using the object."""
+    """An open database of the current schema.
+
+    A child of this process may go on using the object, if no other thread was using it at the fork.
+    """
 
     def __init__(self, place: Path | str, create: bool = True) -> None:
         """``place``: a file, or a URL; ``create``: whether it may be new."""
         self.url = url_of(place)
         self.name = self.url.database if self._file else self.url.render_as_string(hide_password=True)
         self._create = create
-        self._inherited: list[Engine] = []
         if self._file:
             self._folder()
-        self._engine, self._owner = self._connectable(), os.getpid()
+        self._engine = self._connectable()
         try:
             self._open()
         except DBAPIError as error:
             raise self._refused(error, opening=True) from error
+        _all.add(self)
 
     @property
     def _file(self) -> bool:
@@ -73,12 +90,15 @@ class Database:
         """``work`` on one consistent view of the database."""
         return self._run(work, writes=False)
 
-    def write(self, work: Callable[[Connection], T]) -> T:
-        """``work`` as one transaction. It may run twice when a server goes away in the middle."""
-        return self._run(work, writes=True)
+    def write(self, work: Callable[[Connection], T], durable: bool = False) -> T:
+        """``work`` as one transaction. It may run twice when a server goes away in the middle.
 
-    def _run(self, work: Callable[[Connection], T], writes: bool) -> T:
-        engine = self._own_engine().execution_options(writes=writes)
+        ``durable``: not even a power cut shall take it, once this has returned.
+        """
+        return self._run(work, writes=True, durable=durable)
+
+    def _run(self, work: Callable[[Connection], T], writes: bool, durable: bool = False) -> T:
+        engine = self._engine.execution_options(writes=writes, durable=durable)
         for last in (self._file, True):
             try:
                 with engine.begin() as connection:
@@ -88,17 +108,35 @@ class Database:
                     raise self._refused(error) from error
         raise AssertionError("the last attempt returns or raises")
 
-    def _own_engine(self) -> Engine:
-        """The engine of this process. A connection must not cross a fork, nor be closed there."""
-        if self._owner != os.getpid():
-            self._inherited.append(self._engine)
-            self._engine, self._owner = self._connectable(), os.getpid()
-            self._settle()
-        return self._engine
+    def compact(self) -> bool:
+        """Give the space of what was deleted back; False when others use the file right now."""
+        if not self._file:
+            return True  # a server does that by itself
+        connection = self._engine.raw_connection()
+        try:
+            connection.cursor().execute("VACUUM")
+        except sqlite3.OperationalError:
+            return False
+        finally:
+            connection.close()
+        return True
+
+    def health(self) -> str:
+        """What an SQLite file's own check of every page says; "ok" when it is sound."""
+        if not self._file:
+            return "ok"
+        check = "PRAGMA quick_check(1)"
+        return str(self.read(lambda connection: connection.exec_driver_sql(check).scalar_one()))
+
+    def journal(self) -> str:
+        """How an SQLite file is kept sound: ``wal`` or ``delete``; empty for a server."""
+        if not self._file:
+            return ""
+        return str(self.read(lambda c: c.exec_driver_sql("PRAGMA journal_mode").scalar_one()))
 
     def close(self) -> None:
-        if self._owner == os.getpid():
-            self._engine.dispose()
+        """Close what is idle; the next use opens it again."""
+        self._engine.dispose()
 
     # -- opening -------------------------------------------------------------------------------
 
@@ -183,14 +221,16 @@ class Database:
 
 def url_of(place: Path | str) -> URL:
     """The database that a file's name or a URL means."""
+    if "\0" in str(place):
+        raise _no_place("no name of a file holds a NUL")
     if isinstance(place, Path) or "://" not in place:
         # Not as text: a folder's name may hold what a URL gives a meaning.
         return URL.create("sqlite", database=str(place))
     try:
         url = make_url(place)
-    except ArgumentError as error:
-        # The words of the error may hold the password.
-        raise _no_place("this is no URL of a database") from error
+    except (ArgumentError, ValueError):
+        # Without the error's own words, which may hold the password.
+        raise _no_place("this is no URL of a database") from None
     if url.drivername in ("sqlite", "sqlite+pysqlite"):
         if not url.database or url.database == ":memory:":
             raise _no_place("records in memory would be lost")
@@ -216,8 +256,10 @@ def _no_implicit_transactions(connection: Any, record: object) -> None:
 
 def _begin(connection: Connection) -> None:
     """A writer takes its turn at once: who has read first could not wait any more."""
-    writes = connection.get_execution_options().get("writes", True)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    options = connection.get_execution_options()
+    if options.get("durable"):
+        connection.exec_driver_sql("PRAGMA synchronous = FULL")  # and so it stays; safer is never wrong
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if options["writes"] else "BEGIN")
 
 
 def _with_log(connection: Any, record: object) -> None:

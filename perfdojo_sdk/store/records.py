@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from functools import cached_property
 from typing import Annotated
 
@@ -18,8 +19,9 @@ from perfdojo_sdk.store.traces import SavedTrace, Strict
 
 Figure = bool | int | float | str
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-#: What a key and a record hold beside programs: names, versions, settings.
-Text = Annotated[str, StringConstraints(max_length=4096)]
+#: What a key and a record hold beside programs: names, versions, settings. No database keeps a NUL.
+Text = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$", max_length=4096)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 def sha256(data: str | bytes) -> str:
@@ -76,14 +78,14 @@ class Verification(Strict):
 class Timing(Strict):
     """Timed calls of one program, in seconds."""
 
-    median_s: float
-    best_s: float
+    median_s: Seconds
+    best_s: Seconds
     calls: int
     threads: int
     cold: bool
     provenance: Provenance
-    device: str
-    details: dict[str, float] = {}
+    device: Text
+    details: dict[Text, Annotated[float, Field(allow_inf_nan=False)]] = Field({}, max_length=1000)
     """Further figures of the runner and of observers, such as cycles or joules."""
 
     @classmethod
@@ -96,7 +98,7 @@ class Timing(Strict):
             cold=measured.cold,
             provenance=measured.provenance,
             device=measured.device,
-            details=dict(measured.details),
+            details={name: figure for name, figure in measured.details.items() if math.isfinite(figure)},
         )
 
 

@@ -75,6 +75,10 @@ candidates = Table(
     Column("seconds", Float),
     Column("provenance", String),
     Column("cut", Boolean, nullable=False),
+    Column("propose_s", Float),
+    Column("compile_s", Float),
+    Column("verify_s", Float),
+    Column("measure_s", Float),
     Column("record", Text, nullable=False),
     Index("candidates_by_conditions", "conditions", "seconds"),
 )
