@@ -47,11 +47,20 @@ def command(
     threads: Annotated[int | None, typer.Option(min=1, max=1024, help="Default: all cores.")] = None,
     allow: Annotated[Allow, typer.Option(help="The most that moves may change.")] = Allow.law,
     search: Annotated[
-        str, typer.Option("--pass", help="Who plays: heuristic, greedy, naive, or a plugin's own strategy.")
-    ] = "heuristic",
+        str, typer.Option("--pass", help="Who plays: heuristic, greedy, naive, or a search as for `tune`.")
+    ] = "",
     evaluations: Annotated[
         int, typer.Option(min=1, help="Most programs of a search to compile and time, for each kernel.")
     ] = 100,
+    tune: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="BUDGET",
+            help="Search, evaluating so many for each kernel.",
+            show_default=False,
+        ),
+    ] = None,
     db: PlaceOption = "",
     as_json: Json = False,
 ) -> None:
@@ -65,6 +74,7 @@ def command(
     from perfdojo_sdk.library.build import build_library
     from perfdojo_sdk.library.forge import Settings
     from perfdojo_sdk.plugins import load_plugins
+    from perfdojo_sdk.search.strategies import AUTO, HEURISTIC
 
     plugins = load_plugins(targets=[target])
     for problem in plugins.problems:
@@ -74,7 +84,8 @@ def command(
         selected = default_selection(plugins.operators_for(found), found.dialect)
     else:
         selected = select(kernels, plugins.operators_for(found), found.dialect)
-    settings = Settings(most=allow.kind, search=search, evaluations=evaluations)
+    search = search or (HEURISTIC if tune is None else AUTO)
+    settings = Settings(most=allow.kind, search=search, evaluations=evaluations if tune is None else tune)
     if threads is not None:
         settings = replace(settings, threads=threads)
     progress(f"building {len(selected)} kernels for {found.name} with {settings.threads} threads")
