@@ -39,7 +39,8 @@ def command(
         str, typer.Option(help="Build for this target, or for the best that can run here.")
     ] = "best",
     kernels: Annotated[
-        list[str] | None, typer.Option(help="For example: 'softmax matmul[768,1024,1024]'. Default: all.")
+        list[str] | None,
+        typer.Option(help="For example: 'softmax matmul[8,8,8]'. Default: the target's choice, or all."),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Default: build/library/TARGET.")
@@ -80,10 +81,11 @@ def command(
     for problem in plugins.problems:
         progress(f"plugin {problem.plugin} is left out ({problem.stage}): {problem.cause}")
     found = plugins.require(target)
+    lists = found.capabilities.selections
     if kernels is None:
-        selected = default_selection(plugins.operators_for(found), found.dialect)
+        selected = default_selection(plugins.operators_for(found), found.dialect, lists)
     else:
-        selected = select(kernels, plugins.operators_for(found), found.dialect)
+        selected = select(kernels, plugins.operators_for(found), found.dialect, lists)
     search = search or (HEURISTIC if tune is None else AUTO)
     settings = Settings(most=allow.kind, search=search, evaluations=evaluations if tune is None else tune)
     if threads is not None:

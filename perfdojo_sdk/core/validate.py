@@ -51,7 +51,7 @@ def violations(program: Program, dialect: Dialect, before: Program | None = None
     """
     yield from _interface(program, dialect)
     kept = _shared_nests(before, program) if before is not None else frozenset[int]()
-    places = places_in(program.body, kept=kept)
+    places = [place for place in program.places if place.path[0] not in kept]
     found: dict[str, list[Occurrence]] = {b.name: [] for b in program.buffers}
     for place in places:
         for o in _occurrences(place):
@@ -65,15 +65,15 @@ def violations(program: Program, dialect: Dialect, before: Program | None = None
 
 
 def _shared_nests(before: Program, after: Program) -> frozenset[int]:
-    """``id()`` of the outermost nodes that two programs of one interface share with all their storage."""
+    """Numbers of the outermost nodes of ``after`` that ``before`` has too, with all their storage."""
     if (before.inputs, before.outputs) != (after.inputs, after.outputs):
         return frozenset()
     mine, theirs = after.buffer_of, before.buffer_of
     known = frozenset([id(node) for node in before.body])
     return frozenset(
         [
-            id(node)
-            for node in after.body
+            k
+            for k, node in enumerate(after.body)
             if id(node) in known and all(mine[a] is theirs.get(a) for a in node.arrays)
         ]
     )

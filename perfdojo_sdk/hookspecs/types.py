@@ -159,6 +159,8 @@ class Capabilities(Strict):
     """Flags of /proc/cpuinfo without which nothing runs."""
     compiler_flags: tuple[str, ...] = ()
     """For the plugin's runner."""
+    selections: dict[str, tuple[str, ...]] = {}
+    """Name -> kernels, as a selection names them; ``default`` is what is built when none is named."""
     options: dict[str, Any] = {}
     """For the plugin's own use."""
 
