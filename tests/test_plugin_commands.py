@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from command_line import Outcome
-from made_plugins import Entry, Metadata, plugin, target
+from made_plugins import Entry, Metadata, boom, plugin, target
 from toy_target import perfdojo_toy
 from toy_target.perfdojo_toy.moves import UnrollShort
 
@@ -100,6 +100,13 @@ def test_a_plugin_with_a_problem_can_be_shown(cli: Cli, monkeypatch: pytest.Monk
     monkeypatch.setattr(discovery, "entry_points", lambda: Metadata([Entry("odd", lambda: odd)]))
     outcome = cli("plugins", "show", "odd", plugins="odd")
     assert outcome.code == 3 and "did you mean perfdojo_operators?" in outcome.out
+
+
+def test_what_shows_only_when_it_is_asked_counts(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = plugin("odd", targets=lambda: [target("odd")], transformations=boom)
+    monkeypatch.setattr(discovery, "entry_points", lambda: Metadata([Entry("odd", lambda: odd)]))
+    outcome = cli("plugins", "show", "odd", "--json", plugins="odd")
+    assert outcome.code == 3 and outcome.data["status"] == "broken"
 
 
 # -- check -----------------------------------------------------------------------------------------

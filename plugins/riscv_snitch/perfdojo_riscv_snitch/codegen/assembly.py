@@ -26,6 +26,10 @@ class Register:
     """The machine's register that it is, whatever else happens."""
 
 
+#: The integer 0.
+ZERO = Register("x", fixed="zero")
+
+
 @dataclass(frozen=True)
 class Instruction:
     """One instruction. ``{0}``, ``{1}`` ... of the text are ``writes``, then ``reads``.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from perfdojo_riscv_snitch.codegen import limits
 from perfdojo_riscv_snitch.codegen.allocate import SPARE, Allocation, allocate
-from perfdojo_riscv_snitch.codegen.assembly import Instruction, Line, Listing, Mark, Register, small
+from perfdojo_riscv_snitch.codegen.assembly import ZERO, Instruction, Line, Listing, Mark, Register, small
 from perfdojo_riscv_snitch.codegen.body import Body, local_bytes
 from perfdojo_riscv_snitch.codegen.limits import Refused
 from perfdojo_riscv_snitch.codegen.pointers import REACH
@@ -72,11 +72,11 @@ class _Kernel:
         self._check_memory()
         arguments = self._arguments()
         self._bases(arguments)
-        self.body.emit()
+        at = self.body.emit()
         body = self.listing.lines
         self.listing.lines = []
         self._constants()
-        lines = [*self.listing.lines, *body]
+        lines = [*body[:at], *self.listing.lines, *body[at:]]
         places = allocate(lines)
         self._check_registers(lines, places)
         return KernelSource(
@@ -150,7 +150,7 @@ class _Kernel:
     # -- constants ---------------------------------------------------------------------------------
 
     def _constants(self) -> None:
-        """What every use of a literal shares, before everything else."""
+        """What every use of a literal shares."""
         for (bits, dtype), register in self.body.constants.items():
             _load_constant(self.listing, bits, dtype, register)
 
@@ -194,11 +194,13 @@ class _Kernel:
 def _load_constant(listing: Listing, bits: int, dtype: str, into: Register) -> None:
     """A number from its bits, without memory where the bits allow it."""
     if dtype == "f32":
-        listing.put("fmv.w.x {0}, {1}", (into,), (listing.number(bits),))
+        listing.put("fmv.w.x {0}, {1}", (into,), (listing.number(bits) if bits else ZERO,))
         return
     (number,) = struct.unpack("<d", bits.to_bytes(8, "little"))
     whole = abs(number) < 2**31 and number == int(number)
-    if bits == 0 or (whole and number):
+    if bits == 0:
+        listing.put("fcvt.d.w {0}, {1}", (into,), (ZERO,))
+    elif whole and number:
         listing.put("fcvt.d.w {0}, {1}", (into,), (listing.number(int(number)),))
     elif _fits_single(number):
         short = listing.compute("f", "fmv.w.x {0}, {1}", listing.number(bits_of(number, "f32")))

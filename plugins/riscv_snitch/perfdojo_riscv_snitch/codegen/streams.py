@@ -264,7 +264,7 @@ def _check_order(
     """Nothing in the job comes before the stream's reads, or after its writes, that it would overtake."""
     source = program.buffer_of[memory.array]
     job = copy.path[: outside + 1]
-    mine = Occurrence(memory, copy.statement, writes, copy.path, copy.sizes)
+    mine = copy._replace(access=memory, writes=writes)
     for o in _inside(program, source, job):
         if o.path == copy.path:
             continue

@@ -23,49 +23,39 @@
 .globl pd_kernel
 .type pd_kernel, @function
 pd_kernel:
-    li t0, 0
-    fcvt.d.w ft3, t0
-    li t0, 3
-    .insn i 0x2b, 2, x0, t0, 65 # scfgwi t0, 65
-    li t0, 8
-    .insn i 0x2b, 2, x0, t0, 193 # scfgwi t0, 193
-    li t0, 15
-    .insn i 0x2b, 2, x0, t0, 97 # scfgwi t0, 97
-    li t0, 40
-    .insn i 0x2b, 2, x0, t0, 225 # scfgwi t0, 225
-    li t0, 1
-    .insn i 0x2b, 2, x0, t0, 129 # scfgwi t0, 129
-    li t0, -952
-    .insn i 0x2b, 2, x0, t0, 257 # scfgwi t0, 257
-    li t0, 3
-    .insn i 0x2b, 2, x0, t0, 161 # scfgwi t0, 161
-    li t0, -1016
-    .insn i 0x2b, 2, x0, t0, 289 # scfgwi t0, 289
-    li t0, 15
-    .insn i 0x2b, 2, x0, t0, 64 # scfgwi t0, 64
-    li t0, 8
-    .insn i 0x2b, 2, x0, t0, 192 # scfgwi t0, 192
-    li t0, 1
-    .insn i 0x2b, 2, x0, t0, 96 # scfgwi t0, 96
-    li t0, -120
-    .insn i 0x2b, 2, x0, t0, 224 # scfgwi t0, 224
-    li t0, 3
-    .insn i 0x2b, 2, x0, t0, 128 # scfgwi t0, 128
-    li t0, 8
-    .insn i 0x2b, 2, x0, t0, 256 # scfgwi t0, 256
+    .insn i 0x2b, 2, x0, zero, 63 # scfgwi zero, 63
     li t0, 3
     .insn i 0x2b, 2, x0, t0, 32 # scfgwi t0, 32
-    li t0, 31
-    .insn i 0x2b, 2, x0, t0, 66 # scfgwi t0, 66
+    .insn i 0x2b, 2, x0, t0, 65 # scfgwi t0, 65
+    li t1, 15
+    .insn i 0x2b, 2, x0, t1, 64 # scfgwi t1, 64
+    li t2, 31
+    .insn i 0x2b, 2, x0, t2, 66 # scfgwi t2, 66
+    .insn i 0x2b, 2, x0, t1, 97 # scfgwi t1, 97
+    li t1, 1
+    .insn i 0x2b, 2, x0, t1, 96 # scfgwi t1, 96
+    .insn i 0x2b, 2, x0, t1, 129 # scfgwi t1, 129
+    .insn i 0x2b, 2, x0, t0, 128 # scfgwi t0, 128
+    .insn i 0x2b, 2, x0, t0, 161 # scfgwi t0, 161
     li t0, 8
-    .insn i 0x2b, 2, x0, t0, 194 # scfgwi t0, 194
-    csrsi 0x7c0, 1 # streams on
+    .insn i 0x2b, 2, x0, t0, 223 # scfgwi t0, 223
+    li t1, 40
+    .insn i 0x2b, 2, x0, t1, 225 # scfgwi t1, 225
+    li t1, -120
+    .insn i 0x2b, 2, x0, t1, 224 # scfgwi t1, 224
+    li t1, -952
+    .insn i 0x2b, 2, x0, t1, 257 # scfgwi t1, 257
+    .insn i 0x2b, 2, x0, t0, 256 # scfgwi t0, 256
+    li t0, -1016
+    .insn i 0x2b, 2, x0, t0, 289 # scfgwi t0, 289
     # ssr1: b[{2},{1}*4+{3}]
     .insn i 0x2b, 2, x0, a1, 865 # scfgwi a1, 865
     # ssr0: a[{0},{2}]
     .insn i 0x2b, 2, x0, a0, 832 # scfgwi a0, 832
     # ssr2: c[{0},{1}*4+{2}]
     .insn i 0x2b, 2, x0, a2, 898 # scfgwi a2, 898
+    csrsi 0x7c0, 1 # streams on
+    fcvt.d.w ft3, zero
     li t0, 4
 .Lpd_kernel_1:
     li t1, 2
@@ -109,10 +99,10 @@ pd_kernel:
     bnez t1, .Lpd_kernel_2
     addi t0, t0, -1
     bnez t0, .Lpd_kernel_1
-    csrci 0x7c0, 1 # streams off
 .Lpd_kernel_3:
     .insn i 0x2b, 1, t0, x0, 2 # scfgri t0, 2
     bgez t0, .Lpd_kernel_3
+    csrci 0x7c0, 1 # streams off
     li a0, 0
     ret
 .size pd_kernel, .-pd_kernel
