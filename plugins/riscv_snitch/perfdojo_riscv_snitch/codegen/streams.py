@@ -269,9 +269,9 @@ def _check_order(
         if o.path == copy.path:
             continue
         if not writes:
-            clash = o.writes and may_run_before(program, source, o, mine, outside, dialect)
+            clash = o.writes and may_run_before(source, o, mine, outside, dialect)
         elif _is_stream(program, o):
-            clash = may_run_before(program, source, mine, o, outside, dialect)
+            clash = may_run_before(source, mine, o, outside, dialect)
         else:
             clash = _meets(source, mine, o, outside)
         if clash:
