@@ -12,6 +12,7 @@ from perfdojo_riscv_snitch.assembly import assemble
 from perfdojo_riscv_snitch.codegen import SnitchCodeGenerator
 from perfdojo_riscv_snitch.codegen.allocate import POOLS, allocate
 from perfdojo_riscv_snitch.codegen.assembly import Listing, Register
+from perfdojo_riscv_snitch.codegen.functions import ACCURACY
 from perfdojo_riscv_snitch.elf import load_elf
 from perfdojo_riscv_snitch.errors import SnitchError
 from perfdojo_riscv_snitch.kernels import OPERATORS
@@ -239,7 +240,7 @@ def test_random_programs_are_within_their_bounds() -> None:
         except UnavailableError:
             continue
         artifact = game.compile(source)
-        report = verify_numeric(program, program, artifact, game.runner, {}, game.target.dialect, seed)
+        report = verify_numeric(program, program, artifact, game.runner, ACCURACY, game.target.dialect, seed)
         assert report.ok, f"{report.problem}\n{program}\n{source.code}"
         tried += 1
         if tried == 3:
