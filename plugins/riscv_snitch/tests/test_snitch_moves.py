@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -334,6 +335,12 @@ def test_what_the_hardware_cannot_do_is_refused(name: str) -> None:
 def test_every_limit_is_tested() -> None:
     codes = {code for _, _, code, _ in REFUSED.values()}
     assert {r.code for r in REQUIREMENTS} - codes == {"SNITCH-121"}
+
+
+def test_the_page_of_the_target_lists_every_limit() -> None:
+    page = Path(__file__).parents[3] / "docs" / "targets" / "riscv_snitch.md"
+    listed = re.findall(r"^\| (SNITCH-\d+) \|", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert listed == [r.code for r in REQUIREMENTS]
 
 
 def test_a_program_beyond_the_hardware_does_not_compile_and_may_be_mended() -> None:
