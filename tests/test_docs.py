@@ -130,6 +130,17 @@ def test_the_pages_made_from_the_code_hold_everything() -> None:
         assert f"| `{name}` |" in fields
 
 
+def test_every_marker_is_filled() -> None:
+    pytest.importorskip("mkdocs")
+    from tools import docs_pages
+
+    marked = {page: page.read_text(encoding="utf-8") for page in (*PAGES, *guide())}
+    marked = {page: text for page, text in marked.items() if "<!--" in text}
+    assert len(marked) >= 5
+    for page, text in marked.items():
+        assert "<!--" not in docs_pages.filled(text), page
+
+
 def test_links_between_pages_lead_somewhere() -> None:
     """Relative links of the README, which the strict build of the pages does not see."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -1,7 +1,8 @@
 """Pages that the code writes about itself, made whenever the documentation is built.
 
-A hook of mkdocs. Each transformation gets a page from its docstring and its requirements; the page
-of errors and the reference of hooks are filled in where their markers stand.
+A hook of mkdocs. Each transformation gets a page from its docstring and its requirements; the errors,
+the hooks, the commands, the fields of a target file and whole source files are filled in where their
+markers stand.
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ from perfdojo_sdk.core.transformation import Requirement, Transformation
 from perfdojo_sdk.core.transformations import GENERIC
 from perfdojo_sdk.hookspecs import specs, types
 
+ROOT = Path(__file__).parent.parent
+#: Stands for a file of the repository.
+SOURCE = re.compile(r"<!-- source (\S+) -->")
+
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """List the page of every transformation under "Moves"."""
@@ -45,6 +50,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    return filled(markdown)
+
+
+def filled(markdown: str) -> str:
+    """A page with everything that the code says in place of the markers."""
     for marker, make in (
         ("<!-- error codes -->", error_reference),
         ("<!-- hooks -->", hook_reference),
@@ -53,7 +63,13 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     ):
         if marker in markdown:
             markdown = markdown.replace(marker, make())
-    return markdown
+    return SOURCE.sub(lambda found: source(found[1]), markdown)
+
+
+def source(path: str) -> str:
+    """A file of the repository as a block of code."""
+    text = (ROOT / path).read_text(encoding="utf-8").rstrip()
+    return f"```{Path(path).suffix.removeprefix('.').replace('py', 'python')}\n{text}\n```"
 
 
 # -- moves -----------------------------------------------------------------------------------------
@@ -206,7 +222,7 @@ def answers(hook: Any) -> str:
 
 def toy_target() -> Any:
     """The target of the tests, which implements every hook."""
-    folder = str(Path(__file__).parent.parent / "tests" / "toy_target")
+    folder = str(ROOT / "tests" / "toy_target")
     if folder not in sys.path:
         sys.path.append(folder)
     return importlib.import_module("perfdojo_toy")
