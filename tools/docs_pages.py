@@ -7,12 +7,14 @@ markers stand.
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import re
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -239,11 +241,24 @@ def target_file_reference() -> str:
         (types.MemoryFigures, "`memory`"),
     ):
         lines += [f"### {title}", "", "| field | default | meaning |", "|---|---|---|"]
+        meaning = meanings(model)
         for name, field in model.model_fields.items():
             default = "must be given" if field.is_required() else f"`{written(field.default)}`"
-            lines.append(f"| `{name}` | {default} | {field.description} |")
+            lines.append(f"| `{name}` | {default} | {meaning[name]} |")
         lines.append("")
     return "\n".join(lines)
+
+
+def meanings(model: type) -> dict[str, str]:
+    """Field -> the text under it in the source."""
+    (definition,) = ast.parse(inspect.getsource(model)).body
+    assert isinstance(definition, ast.ClassDef)
+    return {
+        field.target.id: below.value.value
+        for field, below in pairwise(definition.body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
+    }
 
 
 def written(default: object) -> str:

@@ -37,7 +37,7 @@ FailureReason = Literal[
 class Strict(BaseModel):
     """Data of a target file; the sentence under each field is also its entry in the documentation."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class LocationFile(Strict):
