@@ -13,7 +13,7 @@ import inspect
 import re
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -57,15 +57,20 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 def filled(markdown: str) -> str:
     """A page with everything that the code says in place of the markers."""
-    for marker, make in (
-        ("<!-- error codes -->", error_reference),
-        ("<!-- hooks -->", hook_reference),
-        ("<!-- commands -->", command_reference),
-        ("<!-- target file -->", target_file_reference),
-    ):
+    for marker, make in markers().items():
         if marker in markdown:
             markdown = markdown.replace(marker, make())
     return SOURCE.sub(lambda found: source(found[1]), markdown)
+
+
+def markers() -> dict[str, Callable[[], str]]:
+    """Marker -> what stands in its place."""
+    return {
+        "<!-- error codes -->": error_reference,
+        "<!-- hooks -->": hook_reference,
+        "<!-- commands -->": command_reference,
+        "<!-- target file -->": target_file_reference,
+    }
 
 
 def source(path: str) -> str:
