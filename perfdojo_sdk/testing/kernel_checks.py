@@ -1,0 +1,154 @@
+"""Checks of one target's code: it is what was asked for, and computes what the programs mean.
+
+Compiling costs more than anything else here. So many kernels go into one program, one after the other,
+and are compiled and compared together; when something is wrong, each is looked at alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.dtypes import BYTES
+from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.text import parse
+from perfdojo_sdk.core.transformation import Kind, Trace
+from perfdojo_sdk.hookspecs.types import Failure, KernelSource
+from perfdojo_sdk.kernels.selection import array_specs
+from perfdojo_sdk.testing.context import Context
+from perfdojo_sdk.verify.inputs import integer_range
+from perfdojo_sdk.verify.numeric import verify_numeric
+
+#: Most kernels that are compiled as one.
+TOGETHER = 16
+
+_ACCESS = re.compile(r"\b([A-Za-z_]\w*)\[")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One kernel to compile and compare: the end of a game against its root."""
+
+    name: str
+    game: Trace
+
+
+def code_is_plain(context: Context) -> Iterator[str]:
+    """The generator gives code of the program's interface and name, and refuses with an error what it cannot."""
+    for program in context.cases((*context.programs, *(walk.program for walk in context.walks))):
+        source = context.generator.generate(program, "pd_conformance")
+        yield from (f"{problem}\n{program}" for problem in _odd_source(source, program))
+        if source != context.generator.generate(program, "pd_conformance"):
+            yield f"it gives other code the second time for\n{program}"
+    for dtype in BYTES:
+        copy = f"kernel copy(x) -> y\nx {dtype} [5] heap\ny {dtype} [5] heap\n\n5 y[{{0}}] = x[{{0}}]\n"
+        try:
+            context.generator.generate(parse(copy, context.target.dialect), "pd_copy")
+        except DojoError as error:
+            if not (error.code and error.hint):
+                yield f"it refuses {dtype} without a code or a hint"
+        except Exception as error:
+            yield f"a program of {dtype} makes it raise {type(error).__name__}: {error}"
+
+
+def _odd_source(source: KernelSource, program: Program) -> Iterator[str]:
+    if source.symbol != "pd_conformance":
+        yield f"the symbol pd_conformance was asked for, and {source.symbol} is given"
+    for what, given, names in (
+        ("inputs", source.inputs, program.inputs),
+        ("outputs", source.outputs, program.outputs),
+    ):
+        if tuple(given) != array_specs(program, names):
+            yield f"the {what} of the source are {given}, those of the program are {array_specs(program, names)}"
+    if not source.code.strip():
+        yield "the code is empty"
+    for file in source.support:
+        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.]*", file):
+            yield f"the support file {file!r} has no plain name"
+
+
+def kernels_as_written(context: Context) -> Iterator[str]:
+    """Every kernel as it is written equals the interpreter at awkward shapes, to the bit on small integers."""
+    cases = [Case(kernel.name, Trace(kernel.program)) for kernel in context.kernels]
+    yield from _compare(context, cases, len(context.operators))
+
+
+def kernels_as_played(context: Context) -> Iterator[str]:
+    """Every kernel as the expert plays it equals the interpreter at awkward shapes, to the bit on small integers."""
+    cases = [
+        Case(kernel.name, game)
+        for kernel in context.kernels
+        for game in context.expert(kernel.program, context.rules, context.target)
+    ]
+    yield from _compare(context, cases, len(context.operators))
+
+
+def walks_compiled(context: Context) -> Iterator[str]:
+    """Where random games end, the code still equals the interpreter."""
+    cases = [Case(f"random game {seed}", trace) for seed, trace in enumerate(context.walks)]
+    yield from _compare(context, cases, 1)
+
+
+def _compare(context: Context, cases: Sequence[Case], least: int) -> Iterator[str]:
+    """Compile and compare ``cases``, many as one; the groups of the first ``least`` in any case."""
+    groups = list(_groups(cases))
+    first = sum(group[0] in cases[:least] for group in groups)
+    for group in context.cases(groups, first):
+        context.cases_done += len(group) - 1
+        problem = _problem(context, group)
+        if problem:
+            alone = [found for case in group if (found := _problem(context, [case]))]
+            yield from alone or [f"{problem}\n(together; each alone is well)"]
+
+
+def _groups(cases: Sequence[Case]) -> list[Sequence[Case]]:
+    """Cases to be compiled as one, in order; those that must agree to the bit are among themselves."""
+    exact = [case for case in cases if not integer_range(case.game.root)[1]]
+    others = [case for case in cases if integer_range(case.game.root)[1]]
+    groups = [kind[at : at + TOGETHER] for kind in (exact, others) for at in range(0, len(kind), TOGETHER)]
+    return sorted(groups, key=lambda group: cases.index(group[0]))
+
+
+def _problem(context: Context, cases: Sequence[Case]) -> str:
+    """What leg 2 says about some kernels as one program; empty when all is well."""
+    dialect = context.rules.dialect
+    original = together([case.game.root for case in cases], dialect)
+    transformed = together([case.game.program for case in cases], dialect)
+    where = f"{cases[0].name}: " if len(cases) == 1 else ""
+    try:
+        artifact = context.runner.compile(context.generator.generate(transformed, "pd_conformance"))
+    except DojoError as error:
+        return f"{where}{error.what}\n{transformed}"
+    if isinstance(artifact, Failure):
+        return f"{where}{artifact.reason}: {artifact.detail}\n{transformed}"
+    report = verify_numeric(
+        original,
+        transformed,
+        artifact,
+        context.runner,
+        context.plugins.math_accuracy(context.target),
+        dialect,
+        nan_may_differ=any(case.game.kind >= Kind.REASSOCIATES for case in cases),
+    )
+    return "" if report.ok else f"{where}{report.problem}\n{transformed}"
+
+
+def together(programs: Sequence[Program], dialect: Dialect) -> Program:
+    """All of ``programs`` in one, in their order; the names of the k-th start with ``k<k>_``."""
+    if len(programs) == 1:
+        return programs[0]
+    inputs, outputs, buffers, body = [], [], [], []
+    for number, program in enumerate(programs):
+        prefix = f"k{number}_"
+        inputs += [prefix + name for name in program.inputs]
+        outputs += [prefix + name for name in program.outputs]
+        for buffer in program.buffers:
+            words, arrow, _ = buffer.text.partition(" -> ")
+            arrays = ", ".join(prefix + array for array in buffer.arrays)
+            buffers.append(f"{prefix}{words}{arrow}{arrays if arrow else ''}")
+        body += [_ACCESS.sub(rf"{prefix}\1[", node.text) for node in program.body]
+    head = f"kernel together({', '.join(inputs)}) -> {', '.join(outputs)}"
+    return parse("\n".join([head, *buffers, "", *body, ""]), dialect)
