@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
+from textwrap import indent
 
 from command_line import ROOT
 
+NUMBERS = count()
 TOY = ROOT / "tests" / "toy_target" / "perfdojo_toy"
 
 
@@ -31,7 +34,8 @@ def plant(folder: Path, fault: Fault | None = None, more: str = "") -> str:
 
     ``more`` is added to the plugin's module.
     """
-    name = f"faulty_{fault.name.replace(' ', '_')}" if fault else "faultless"
+    # Python keeps what it imported under a name, so no two copies share one.
+    name = f"{fault.name.replace(' ', '_') if fault else 'faultless'}_{next(NUMBERS)}"
     package = folder / name
     shutil.copytree(TOY, package, ignore=shutil.ignore_patterns("__pycache__"))
     with (package / "__init__.py").open("a", encoding="utf-8") as file:
@@ -52,6 +56,7 @@ def plant(folder: Path, fault: Fault | None = None, more: str = "") -> str:
 
 # -- runners that believe too much -----------------------------------------------------------------
 
+
 def runner(body: str) -> dict[str, str]:
     """The toy target with another ``run``; ``super().run`` is the right one."""
     code = f"""
@@ -62,7 +67,7 @@ KEPT = {{}}
 
 class Odd(NativeRunner):
     def run(self, artifact, request):
-        {body}
+{indent(body, "        ")}
 
 def _odd(target):
     return Odd(("-O2",)) if target.name == TARGET.name else None
@@ -96,84 +101,258 @@ def move(rewrite: str) -> dict[str, str]:
     return {"file": "moves.py", "old": right, "new": rewrite}
 
 
+def scope(changes: str) -> dict[str, str]:
+    """The toy target whose move changes the scope in this way."""
+    return move(f"return site.program.replaced(site.path, (replace(site.scope, {changes}),))")
+
+
 def veto(body: str) -> dict[str, str]:
     """The toy target with something else at the start of its legality check."""
     right = "    for _, node in after.walk():"
     return {"file": "moves.py", "old": right, "new": f"    {body}\n{right}"}
 
 
+#: How often it was asked for: state that no part of a plugin may have.
+NEXT = "next(globals().setdefault('_count', __import__('itertools').count(1)))"
+MOOD = f"{NEXT} % 3"
+
 TRUST = "from perfdojo_sdk.measure.sandbox import Job, execute"
 
 FAULTS = (
     Fault(
-        "misspelt hook", "loads", "did you mean perfdojo_observers",
-        "__init__.py", "def perfdojo_observers", "def perfdojo_observer",
+        "misspelt hook",
+        "loads",
+        "did you mean perfdojo_observers",
+        "__init__.py",
+        "def perfdojo_observers",
+        "def perfdojo_observer",
     ),
     Fault("undeclared target", "declares its targets", "target toy is not among", declared=False),
-    Fault("heavy import", "import is cheap", "loads sqlalchemy", "walk.py", "from collections", "import sqlalchemy\nfrom collections"),
-    Fault("slow import", "import is cheap", "processor time", "walk.py", "from collections", "sum(range(10**8))\nfrom collections"),
-    Fault("move without prefix", "names have a prefix", "unroll_short has no prefix", "moves.py", '"toy/unroll_short"', '"unroll_short"'),
-    Fault("empty hint", "moves are described", "TOY-002: title, why and hint", "moves.py", '"split the scope first"', '""'),
-    Fault("borrowed code", "moves are described", "the codes PD-... are the SDK's", "moves.py", "TOY-001", "PD-T901"),
-    Fault("operator of another name", "operators build", "built a kernel named", "target.py", "kernel toy_scale", "kernel scale"),
     Fault(
-        "unpicklable generator", "objects cross processes", "does not pickle",
-        "__init__.py", "return Generator() if", "return type('Local', (Generator,), {})() if",
+        "heavy import",
+        "import is cheap",
+        "loads sqlalchemy",
+        "walk.py",
+        "from collections",
+        "import sqlalchemy\nfrom collections",
     ),
-    Fault("random code", "same seed, same game", "different code", **generator(
-        "replace(source, code=source.code + f'/* {hash(symbol)} */')")),
+    Fault(
+        "slow import",
+        "import is cheap",
+        "processor time",
+        "walk.py",
+        "from collections",
+        "sum(range(10**8))\nfrom collections",
+    ),
+    Fault(
+        "move without prefix",
+        "names have a prefix",
+        "unroll_short has no prefix",
+        "moves.py",
+        '"toy/unroll_short"',
+        '"unroll_short"',
+    ),
+    Fault(
+        "empty hint",
+        "moves are described",
+        "TOY-002: title, why and hint",
+        "moves.py",
+        '"split the scope first"',
+        '""',
+    ),
+    Fault(
+        "borrowed code",
+        "moves are described",
+        "the codes PD-... are the SDK's",
+        "moves.py",
+        "TOY-001",
+        "PD-T901",
+    ),
+    Fault(
+        "operator of another name",
+        "operators build",
+        "built a kernel named",
+        "target.py",
+        "kernel toy_scale",
+        "kernel scale",
+    ),
+    Fault(
+        "unpicklable generator",
+        "objects cross processes",
+        "does not pickle",
+        "__init__.py",
+        "return Generator() if",
+        "return type('Local', (Generator,), {})() if",
+    ),
+    Fault(
+        "random code",
+        "same seed, same game",
+        "different code",
+        **generator("replace(source, code=source.code + f'/* {hash(symbol)} */')"),
+    ),
     Fault("rewrite that raises", "find and check agree", "raises ZeroDivisionError", **move("1 / 0")),
-    Fault("rewrite out of the language", "find and check agree", "leaves the language", **move(
-        'return site.program.replaced(site.path, (replace(site.scope, suffix="z"),))')),
-    Fault("moody check", "find and check agree", "", "moves.py",
+    Fault(
+        "rewrite out of the language",
+        "find and check agree",
+        "leaves the language",
+        **scope('suffix="u", size=site.scope.size + 1'),
+    ),
+    Fault(
+        "moody check",
+        "find and check agree",
+        "from its check",
+        "moves.py",
         "if site.scope.size <= SHORT:",
-        "MOODS = globals().setdefault('_moods', [])\n    MOODS.append(0)\n    if site.scope.size <= SHORT and len(MOODS) % 3:"),
-    Fault("rewrite in place", "nothing given is changed", "toy/unroll_short changes the program", **move(
-        'site.scope.__dict__["suffix"] = "u"\n        return site.program')),
-    Fault("size that is no integer", "texts round-trip", "the text does not parse", **move(
-        'return site.program.replaced(site.path, (replace(site.scope, suffix="u", size=float(site.scope.size)),))')),
-    Fault("ids from a counter", "games round-trip", "replays to another one", **move(
-        "COUNT = globals().setdefault('_count', [])\n        COUNT.append(0)\n        "
-        'return site.program.replaced(site.path, (replace(site.scope, suffix="u", id=f"t{len(COUNT)}"),))')),
-    Fault("words that cannot be made", "refusals help", "its words cannot be made", "moves.py", "{{size}} iterations", "{{length}} iterations"),
-    Fault("lost iteration", "own moves are proved", "exact: toy/unroll_short", **move(
-        'return site.program.replaced(site.path, (replace(site.scope, suffix="u", size=max(1, site.scope.size - 1)),))')),
-    Fault("move that is never legal", "own moves are proved", "legal on no program", "moves.py", "SHORT = 4", "SHORT = 0"),
-    Fault("veto that says true", "vetoes hold", "neither None nor a reason", **veto('return "s0" in move.place')),
-    Fault("moody veto", "vetoes hold", "in two ways", **veto(
-        "MOODS = globals().setdefault('_moods', [])\n    MOODS.append(0)\n    if len(MOODS) % 3 == 0: return 'not now'")),
-    Fault("expert that hides a move", "expert plays by the rules", "does not replay", "performance.py",
-        "return (play.trace,)", "return (Trace(root, play.trace.steps[1:]),)"),
-    Fault("expert on another program", "expert plays by the rules", "starts from another program", "performance.py",
-        "return (play.trace,)", "return (Trace(play.program),)"),
-    Fault("symbol of its own", "code is plain", "pd_mine is given", **generator("replace(source, symbol='pd_mine')")),
-    Fault("dtype that raises", "code is plain", "makes it raise KeyError", **generator("source",
-        "if program.buffers[0].dtype == 'f16': raise KeyError('f16')")),
-    Fault("short loop", "kernels as written", "softmax_2x3_f32: random inputs", **generator(
-        "replace(source, code=source.code.replace('< 3;', '< 2;'))")),
-    Fault("race at the end", "kernels as played", "2 threads", **generator(
-        "replace(source, code=source.code.replace('i0 < end;', 'i0 < end - (begin > 0);'))")),
-    Fault("wrong unrolling", "walks compiled", "random game", **generator(
-        "replace(source, code=source.code.replace('+ 1]', '+ 0]'))")),
-    Fault("times of zero", "measurements are sound", "times of", **runner(
-        "found = super().run(artifact, request)\n"
-        "        return found if isinstance(found, Failure) else replace(found, seconds=(0.0,) * len(found.seconds))")),
-    Fault("inputs that ignore the seed", "measurements are sound", "two seeds draw the same", **runner(
-        "return super().run(artifact, replace(request, seed=0))")),
-    Fault("runner that trusts", "failures are results", "never written: expected wrong_result, found a measurement", **runner(
-        f"{TRUST}\n        return execute(Job((artifact,), replace(request, repeats=0), 'here', trusted=True))[0]")),
-    Fault("runner that raises", "failures are results", "the runner raises RuntimeError", **runner(
-        "found = super().run(artifact, request)\n"
-        "        if isinstance(found, Failure): raise RuntimeError(found.reason)\n        return found")),
-    Fault("reason of its own", "failures are results", "is not of the closed set", **runner(
-        "found = super().run(artifact, request)\n"
-        "        return replace(found, reason='bad luck') if isinstance(found, Failure) else found")),
-    Fault("runner that times one call", "cheats are caught", "idle_later: expected a failure", **runner(
-        "import time\n        start = time.perf_counter()\n"
-        "        found = super().run(artifact, replace(request, repeats=0))\n"
-        "        if isinstance(found, Failure) or not request.repeats: return found\n"
-        "        return replace(found, seconds=(time.perf_counter() - start,))")),
-    Fault("results that are kept", "wrong results are refused", "NaN everywhere is wrong", **runner(
-        "key = str(request.inputs)\n"
-        "        if key not in KEPT: KEPT[key] = super().run(artifact, request)\n        return KEPT[key]")),
-)  # fmt: skip
+        f"if site.scope.size <= SHORT and {MOOD}:",
+    ),
+    Fault(
+        "rewrite in place",
+        "nothing given is changed",
+        "toy/unroll_short changes the program",
+        **move('site.scope.__dict__["suffix"] = "u"\n        return site.program'),
+    ),
+    Fault(
+        "size that is no integer",
+        "texts round-trip",
+        "the text does not parse",
+        **scope('suffix="u", size=float(site.scope.size)'),
+    ),
+    Fault(
+        "ids from a counter", "games round-trip", "does not replay", **scope(f'suffix="u", id=f"t{{{NEXT}}}"')
+    ),
+    Fault(
+        "words that cannot be made",
+        "refusals help",
+        "its words cannot be made",
+        "moves.py",
+        "{{size}} iterations",
+        "{{length}} iterations",
+    ),
+    Fault(
+        "lost iteration",
+        "own moves are proved",
+        "exact: toy/unroll_short",
+        **scope('suffix="u", size=max(1, site.scope.size - 1)'),
+    ),
+    Fault(
+        "move that is never legal",
+        "own moves are proved",
+        "legal on no program",
+        "moves.py",
+        "SHORT = 4",
+        "SHORT = 0",
+    ),
+    Fault(
+        "veto that says true", "vetoes hold", "neither None nor a reason", **veto('return "s0" in move.place')
+    ),
+    Fault("moody veto", "vetoes hold", "in two ways", **veto(f"if not {MOOD}: return 'not now'")),
+    Fault(
+        "expert that hides a move",
+        "expert plays by the rules",
+        "does not replay",
+        "performance.py",
+        "return (play.trace,)",
+        "return (Trace(root, play.trace.steps[1:]),)",
+    ),
+    Fault(
+        "expert on another program",
+        "expert plays by the rules",
+        "starts from another program",
+        "performance.py",
+        "return (play.trace,)",
+        "return (Trace(play.program),)",
+    ),
+    Fault(
+        "symbol of its own",
+        "code is plain",
+        "pd_mine is given",
+        **generator("replace(source, symbol='pd_mine')"),
+    ),
+    Fault(
+        "dtype that raises",
+        "code is plain",
+        "makes it raise KeyError",
+        **generator("source", "if program.buffers[0].dtype == 'f16': raise KeyError('f16')"),
+    ),
+    Fault(
+        "short loop",
+        "kernels as written",
+        "softmax_2x3_f32: random inputs",
+        **generator("replace(source, code=source.code.replace('< 3;', '< 2;'))"),
+    ),
+    Fault(
+        "race at the end",
+        "kernels as played",
+        "2 threads",
+        **generator("replace(source, code=source.code.replace('i0 < end;', 'i0 < end - (begin > 0);'))"),
+    ),
+    Fault(
+        "wrong unrolling",
+        "walks compiled",
+        "random game",
+        **generator("replace(source, code=source.code.replace('+ 1]', '+ 0]'))"),
+    ),
+    Fault(
+        "times of zero",
+        "measurements are sound",
+        "times of",
+        **runner(
+            "found = super().run(artifact, request)\n"
+            "times = (0.0,) * len(found.seconds) if request.repeats else ()\n"
+            "return replace(found, seconds=times)"
+        ),
+    ),
+    Fault(
+        "inputs that ignore the seed",
+        "measurements are sound",
+        "two seeds draw the same",
+        **runner("return super().run(artifact, replace(request, seed=0))"),
+    ),
+    Fault(
+        "runner that trusts",
+        "failures are results",
+        "never written: expected a failure (wrong_result), found",
+        **runner(
+            f"{TRUST}\nonce = replace(request, repeats=0)\n"
+            "return execute(Job((artifact,), once, 'here', trusted=True))[0]"
+        ),
+    ),
+    Fault(
+        "runner that raises",
+        "failures are results",
+        "the runner raises RuntimeError",
+        **runner(
+            "found = super().run(artifact, request)\n"
+            "if isinstance(found, Failure): raise RuntimeError(found.reason)\nreturn found"
+        ),
+    ),
+    Fault(
+        "reason of its own",
+        "failures are results",
+        "is not of the closed set",
+        **runner(
+            "found = super().run(artifact, request)\n"
+            "return replace(found, reason='bad luck') if isinstance(found, Failure) else found"
+        ),
+    ),
+    Fault(
+        "runner that times one call",
+        "cheats are caught",
+        "idle_later: expected a failure",
+        **runner(
+            "import time\nstart = time.perf_counter()\n"
+            "        found = super().run(artifact, replace(request, repeats=0))\n"
+            "if isinstance(found, Failure) or not request.repeats: return found\n"
+            "return replace(found, seconds=(time.perf_counter() - start,))"
+        ),
+    ),
+    Fault(
+        "results that are kept",
+        "wrong results are refused",
+        "a term that is left out: verification",
+        **runner(
+            "key = str(request.inputs)\n"
+            "if key not in KEPT: KEPT[key] = super().run(artifact, request)\nreturn KEPT[key]"
+        ),
+    ),
+)

@@ -57,7 +57,8 @@ def expected_failures_exist(context: Context) -> Iterator[str]:
 
 
 TARGET, MOVES, VETOES, EXPERT = Part.TARGET, Part.MOVES, Part.VETOES, Part.EXPERT
-GENERATOR, RUNNER, COMPILER = Part.GENERATOR, Part.RUNNER, Part.COMPILER
+GENERATOR, RUNNER = Part.GENERATOR, Part.RUNNER
+_COMPARED = (GENERATOR, RUNNER, Part.COMPILER)
 
 #: About the plugin as a package; the same for all of its targets.
 PACKAGE_CHECKS = (
@@ -89,9 +90,9 @@ GAME_CHECKS = (
 #: About one target's code.
 KERNEL_CHECKS = (
     Check("code is plain", kernel_checks.code_is_plain, (GENERATOR,)),
-    Check("kernels as written", kernel_checks.kernels_as_written, (GENERATOR, RUNNER, COMPILER)),
-    Check("kernels as played", kernel_checks.kernels_as_played, (GENERATOR, RUNNER, EXPERT, COMPILER)),
-    Check("walks compiled", kernel_checks.walks_compiled, (GENERATOR, RUNNER, COMPILER)),
+    Check("kernels as written", kernel_checks.kernels_as_written, _COMPARED),
+    Check("kernels as played", kernel_checks.kernels_as_played, (EXPERT, *_COMPARED)),
+    Check("walks compiled", kernel_checks.walks_compiled, _COMPARED),
 )
 
 #: About one target's runner.
@@ -99,7 +100,7 @@ RUNNER_CHECKS = (
     Check("measurements are sound", runner_checks.measurements_are_sound, (GENERATOR, RUNNER)),
     Check("failures are results", runner_checks.failures_are_results, (GENERATOR, RUNNER)),
     Check("cheats are caught", runner_checks.cheats_are_caught, (GENERATOR, RUNNER)),
-    Check("wrong results are refused", runner_checks.wrong_results_are_refused, (GENERATOR, RUNNER, COMPILER)),
+    Check("wrong results are refused", runner_checks.wrong_results_are_refused, _COMPARED),
 )
 
 TARGET_CHECKS = (*GAME_CHECKS, *KERNEL_CHECKS, *RUNNER_CHECKS)

@@ -68,8 +68,8 @@ class Budget:
 BUDGETS: Mapping[str, Budget] = {
     budget.name: budget
     for budget in (
-        Budget("quick", "while you write code", walks=2, moves=8, shapes=2, seconds=5),
-        Budget("default", "for every change", walks=4, moves=16, shapes=6, seconds=20),
+        Budget("quick", "while you write code", walks=2, moves=8, shapes=2, seconds=10),
+        Budget("default", "for every change", walks=4, moves=16, shapes=4, seconds=60),
         Budget("thorough", "before a release", walks=32, moves=64, shapes=64, seconds=600),
     )
 }
@@ -242,11 +242,18 @@ class Context:
 
 
 def shapes(parameters: int, lanes: int) -> Iterator[tuple[int, ...]]:
-    """Sizes that show faults: all ones, primes, and one after the other about a vector wide."""
+    """Sizes that show faults: all ones, primes, one more and one less than a vector, and others."""
     yield (1,) * parameters
     primes = tuple(PRIMES[k % len(PRIMES)] for k in range(parameters))
     yield primes
-    for sizes in ((lanes + 1, lanes - 1), (lanes, 2 * lanes + 1), (1, 13)):
+
+    def with_sizes(sizes: Mapping[int, int]) -> tuple[int, ...]:
+        return tuple(sizes.get(k, prime) for k, prime in enumerate(primes))
+
+    more, less = lanes + 1, lanes - 1
+    for place in reversed(range(parameters)):
+        yield with_sizes({place - 1: less, place: more})
+        yield with_sizes({place - 1: more, place: less})
+    for size in (lanes, 2 * lanes + 1, 13, 1):
         for place in reversed(range(parameters)):
-            for size in sizes:
-                yield (*primes[:place], size, *primes[place + 1 :])
+            yield with_sizes({place: size})

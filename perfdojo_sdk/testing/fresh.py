@@ -28,7 +28,7 @@ def call(function: Callable[..., Any], *arguments: Any, hash_seed: int = 0) -> A
     try:
         sent = pickle.dumps((function, arguments))
     except Exception as error:
-        raise ChildFailed(f"it does not pickle: {type(error).__name__}: {error}") from error
+        raise ChildFailed(f"does not pickle: {type(error).__name__}: {error}") from error
     path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
     try:
         done = subprocess.run(
@@ -39,10 +39,10 @@ def call(function: Callable[..., Any], *arguments: Any, hash_seed: int = 0) -> A
             timeout=_TIMEOUT_S,
         )
     except subprocess.TimeoutExpired:
-        raise ChildFailed(f"it took more than {_TIMEOUT_S} s in another process") from None
+        raise ChildFailed(f"takes more than {_TIMEOUT_S} s in another process") from None
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise ChildFailed(f"in another process: {said[-1] if said else f'status {done.returncode}'}")
+        raise ChildFailed(f"fails in another process: {said[-1] if said else f'status {done.returncode}'}")
     return pickle.loads(done.stdout)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import BYTES
@@ -37,7 +38,7 @@ class Case:
 
 
 def code_is_plain(context: Context) -> Iterator[str]:
-    """The generator gives code of the program's interface and name, and refuses with an error what it cannot."""
+    """The code has the interface and the name asked for; what cannot be compiled is refused with a hint."""
     for program in context.cases((*context.programs, *(walk.program for walk in context.walks))):
         source = context.generator.generate(program, "pd_conformance")
         yield from (f"{problem}\n{program}" for problem in _odd_source(source, program))
@@ -61,8 +62,9 @@ def _odd_source(source: KernelSource, program: Program) -> Iterator[str]:
         ("inputs", source.inputs, program.inputs),
         ("outputs", source.outputs, program.outputs),
     ):
-        if tuple(given) != array_specs(program, names):
-            yield f"the {what} of the source are {given}, those of the program are {array_specs(program, names)}"
+        expected = array_specs(program, names)
+        if tuple(given) != expected:
+            yield f"the {what} of the source are {given}, those of the program {expected}"
     if not source.code.strip():
         yield "the code is empty"
     for file in source.support:
@@ -71,13 +73,13 @@ def _odd_source(source: KernelSource, program: Program) -> Iterator[str]:
 
 
 def kernels_as_written(context: Context) -> Iterator[str]:
-    """Every kernel as it is written equals the interpreter at awkward shapes, to the bit on small integers."""
+    """Every kernel as written equals the interpreter at awkward shapes, to the bit on small integers."""
     cases = [Case(kernel.name, Trace(kernel.program)) for kernel in context.kernels]
     yield from _compare(context, cases, len(context.operators))
 
 
 def kernels_as_played(context: Context) -> Iterator[str]:
-    """Every kernel as the expert plays it equals the interpreter at awkward shapes, to the bit on small integers."""
+    """Every kernel as the expert plays it equals the interpreter at awkward shapes, likewise."""
     cases = [
         Case(kernel.name, game)
         for kernel in context.kernels
@@ -100,8 +102,9 @@ def _compare(context: Context, cases: Sequence[Case], least: int) -> Iterator[st
         context.cases_done += len(group) - 1
         problem = _problem(context, group)
         if problem:
-            alone = [found for case in group if (found := _problem(context, [case]))]
-            yield from alone or [f"{problem}\n(together; each alone is well)"]
+            alone = (found for case in group if (found := _problem(context, [case])))
+            yield from list(islice(alone, 2)) or [f"{problem}\n(together; each alone is well)"]
+            return
 
 
 def _groups(cases: Sequence[Case]) -> list[Sequence[Case]]:

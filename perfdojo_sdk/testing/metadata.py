@@ -7,14 +7,13 @@ import inspect
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
-from perfdojo_sdk.core.errors import DojoError
-from perfdojo_sdk.core.program import Program
-from perfdojo_sdk.core.text import parse
+from perfdojo_sdk.core.errors import DojoError, UnavailableError
 from perfdojo_sdk.core.transformation import Transformation
 from perfdojo_sdk.hookspecs.search import SearchStrategy
 from perfdojo_sdk.hookspecs.services import Experiment
-from perfdojo_sdk.hookspecs.types import CodeGenerator, Operator, Target
+from perfdojo_sdk.hookspecs.types import Operator, Target
 from perfdojo_sdk.kernels.selection import instantiate
 from perfdojo_sdk.plugins import BUILTIN, installed
 from perfdojo_sdk.testing import fresh
@@ -46,14 +45,15 @@ def loads(context: Context) -> Iterator[str]:
     """It imports, fits this version of the contract, and its hooks answer what they promise."""
     plugins = context.plugins
     for target in targets_of(context):
-        plugins.rules(target)
-        plugins.math_accuracy(target)
+        with suppress(UnavailableError):  # then there is a problem, and it is listed below
+            plugins.rules(target)
+            plugins.math_accuracy(target)
         for owner, probe in plugins.probes(target):
             if owner == context.plugin and not probe.ok and not (probe.why and probe.remedy):
                 yield f"probe {probe.part} of {target.name} finds nothing, and says not why or what mends it"
     for problem in plugins.problems:
         if problem.plugin == context.plugin.name:
-            yield f"{problem.stage}: {problem.cause}"
+            yield f"{problem.stage}: {problem.cause}; {problem.remedy}"
 
 
 def up_to_date(context: Context) -> Iterator[str]:
@@ -84,7 +84,7 @@ def import_is_cheap(context: Context) -> Iterator[str]:
     if HEAVY & set(loaded):
         yield f"importing {module} loads {', '.join(sorted(HEAVY & set(loaded)))}; import them where needed"
     if seconds > IMPORT_S:
-        yield f"importing {module} takes {seconds:.1f} s of processor time, at most {IMPORT_S:g} s are allowed"
+        yield f"importing {module} takes {seconds:.1f} s of processor time, more than {IMPORT_S:g} s"
 
 
 def import_cost(module: str) -> tuple[bool, list[str], float]:
@@ -155,7 +155,7 @@ def operators_build(context: Context) -> Iterator[str]:
 
 
 def objects_cross_processes(context: Context) -> Iterator[str]:
-    """Its targets, runners, code generators and operators work in a fresh process, as in a worker."""
+    """Its targets, runners, code generators and operators reach a fresh process, as a worker has them."""
     plugins, hooks = context.plugins, context.plugin.hooks
     things: dict[str, object] = {o.name: o for o in _operators(context)}
     for target in own_targets(context):
@@ -163,10 +163,7 @@ def objects_cross_processes(context: Context) -> Iterator[str]:
         if "perfdojo_runner" in hooks:
             things[f"the runner of {target.name}"] = plugins.runner(target)
         if "perfdojo_code_generator" in hooks:
-            generator, program = plugins.code_generator(target), parse(COPY, target.dialect)
-            things[f"the code generator of {target.name}"] = generator
-            if fresh.call(generated, generator, program) != generated(generator, program):
-                yield f"the code generator of {target.name} writes other code in another process"
+            things[f"the code generator of {target.name}"] = plugins.code_generator(target)
     try:
         fresh.call(fresh.unchanged, things)
     except fresh.ChildFailed:
@@ -174,15 +171,7 @@ def objects_cross_processes(context: Context) -> Iterator[str]:
             try:
                 fresh.call(fresh.unchanged, thing)
             except fresh.ChildFailed as error:
-                yield f"{name}: {error}"
-
-
-#: A program that every target can compile.
-COPY = "kernel copy(x) -> y\nx f32 [7] heap\ny f32 [7] heap\n\n7 y[{0}] = x[{0}]\n"
-
-
-def generated(generator: CodeGenerator, program: Program) -> str:
-    return generator.generate(program, "pd_copy").code
+                yield f"{name} {error}"
 
 
 def _moves(context: Context) -> Sequence[Transformation]:

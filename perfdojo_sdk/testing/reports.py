@@ -93,7 +93,8 @@ def junit(name: str, results: Sequence[Result]) -> bytes:
             time=f"{result.seconds:.3f}",
         )
         if result.outcome == "failed":
-            failure = ElementTree.SubElement(case, "failure", message=_clean(result.problems[0].splitlines()[0]))
+            first = result.problems[0].partition("\n")[0]
+            failure = ElementTree.SubElement(case, "failure", message=_clean(first))
             failure.text = _clean("\n".join(result.problems))
         elif result.outcome != "passed":
             message = f"{result.why}; try: {result.remedy}" if result.remedy else result.why

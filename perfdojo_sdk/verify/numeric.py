@@ -39,7 +39,9 @@ _FULL_INSTANCES = 10**7
 _ROW_INSTANCES = 2 * 10**6
 #: The same for the original's value in the one class that a large program runs as a whole.
 _VALUE_INSTANCES = 2 * 10**8
-_REFERENCE_FLAGS = ("-O2", "-ffp-contract=off")
+_REFERENCE_FLAGS = ("-ffp-contract=off",)
+#: A reference that runs fewer instances than this takes longer to optimise than to run.
+_WORTH_OPTIMISING = 10**5
 _REFERENCE_TIMEOUT_S = 600.0
 _REFERENCE_BYTES = 32 << 30
 
@@ -278,7 +280,10 @@ class _References:
                 program, kind, self.accuracy, self.dialect, batch=batch, rows=rows, any_order=rows > 0
             )
             support = tuple(sorted(source.support.items()))
-            self.compiled[key] = _compiled(source.symbol, source.inputs, source.outputs, source.code, support)
+            optimise = "-O2" if self.instances > _WORTH_OPTIMISING else "-O0"
+            self.compiled[key] = _compiled(
+                source.symbol, source.inputs, source.outputs, source.code, support, optimise
+            )
         return self.compiled[key]
 
 
@@ -289,9 +294,10 @@ def _compiled(
     outputs: tuple[ArraySpec, ...],
     code: str,
     support: tuple[tuple[str, str], ...],
+    optimise: str,
 ) -> Artifact:
     """A reference, compiled once for all the candidates that are compared with it."""
-    made = NativeRunner(_REFERENCE_FLAGS).compile(
+    made = NativeRunner((optimise, *_REFERENCE_FLAGS)).compile(
         KernelSource(symbol, inputs, outputs, code, support=dict(support))
     )
     if isinstance(made, Failure):
