@@ -23,8 +23,8 @@ from perfdojo_sdk.hookspecs.types import CodeGenerator, HeuristicPass, Operator,
 from perfdojo_sdk.kernels.selection import Kernel, instantiate
 from perfdojo_sdk.measure.toolchain import probe_compiler
 from perfdojo_sdk.plugins import Plugin, Plugins
+from perfdojo_sdk.search.neighbours import random_step
 from perfdojo_sdk.testing.programs import random_program
-from perfdojo_sdk.testing.walks import random_step
 
 T = TypeVar("T")
 

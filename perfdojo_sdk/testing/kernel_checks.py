@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from perfdojo_sdk.core.dialect import Dialect
@@ -19,6 +19,7 @@ from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Kind, Trace
 from perfdojo_sdk.hookspecs.types import Failure, KernelSource
 from perfdojo_sdk.kernels.selection import array_specs
+from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.testing.context import Context
 from perfdojo_sdk.verify.inputs import integer_range
 from perfdojo_sdk.verify.numeric import verify_numeric
@@ -121,8 +122,11 @@ def _problem(context: Context, cases: Sequence[Case]) -> str:
     original = together([case.game.root for case in cases], dialect)
     transformed = together([case.game.program for case in cases], dialect)
     where = f"{cases[0].name}: " if len(cases) == 1 else ""
+    runner = context.runner
+    if isinstance(runner, NativeRunner):
+        runner = replace(runner, forks=True)  # how it starts its children is not what is looked at here
     try:
-        artifact = context.runner.compile(context.generator.generate(transformed, "pd_conformance"))
+        artifact = runner.compile(context.generator.generate(transformed, "pd_conformance"))
     except DojoError as error:
         return f"{where}{error.what}\n{transformed}"
     if isinstance(artifact, Failure):
@@ -131,10 +135,11 @@ def _problem(context: Context, cases: Sequence[Case]) -> str:
         original,
         transformed,
         artifact,
-        context.runner,
+        runner,
         context.plugins.math_accuracy(context.target),
         dialect,
         nan_may_differ=any(case.game.kind >= Kind.REASSOCIATES for case in cases),
+        forks=True,
     )
     return "" if report.ok else f"{where}{report.problem}\n{transformed}"
 
