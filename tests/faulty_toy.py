@@ -61,6 +61,7 @@ def runner(body: str) -> dict[str, str]:
     """The toy target with another ``run``; ``super().run`` is the right one."""
     code = f"""
 from dataclasses import replace
+import numpy as np
 from perfdojo_sdk.hookspecs.types import Failure
 
 KEPT = {{}}
@@ -116,8 +117,6 @@ def veto(body: str) -> dict[str, str]:
 NEXT = "next(globals().setdefault('_count', __import__('itertools').count(1)))"
 MOOD = f"{NEXT} % 3"
 
-TRUST = "from perfdojo_sdk.measure.sandbox import Job, execute"
-
 FAULTS = (
     Fault(
         "misspelt hook",
@@ -142,7 +141,7 @@ FAULTS = (
         "processor time",
         "walk.py",
         "from collections",
-        "sum(range(10**8))\nfrom collections",
+        "import time\nwhile time.process_time() < 3: pass\nfrom collections",
     ),
     Fault(
         "move without prefix",
@@ -313,8 +312,10 @@ FAULTS = (
         "failures are results",
         "never written: expected a failure (wrong_result), found",
         **runner(
-            f"{TRUST}\nonce = replace(request, repeats=0)\n"
-            "return execute(Job((artifact,), once, 'here', trusted=True))[0]"
+            "found = super().run(artifact, request)\n"
+            "if not isinstance(found, Failure) or found.reason != 'wrong_result': return found\n"
+            "outputs = {s.name: np.zeros(s.shape, 'f4') for s in artifact.outputs}\n"
+            "return Measurement(outputs, (), 'measured', 'here', request.threads)"
         ),
     ),
     Fault(
@@ -341,7 +342,7 @@ FAULTS = (
         "idle_later: expected a failure",
         **runner(
             "import time\nstart = time.perf_counter()\n"
-            "        found = super().run(artifact, replace(request, repeats=0))\n"
+            "found = super().run(artifact, replace(request, repeats=0))\n"
             "if isinstance(found, Failure) or not request.repeats: return found\n"
             "return replace(found, seconds=(time.perf_counter() - start,))"
         ),

@@ -23,7 +23,7 @@ from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.plugins import Plugin, Plugins
 from perfdojo_sdk.testing import game_checks, kernel_checks, metadata, runner_checks
-from perfdojo_sdk.testing.context import Budget, Context, Part
+from perfdojo_sdk.testing.context import Budget, Context, NotApplicable, Part
 
 #: Most problems of one check that are kept; the first few tell the story.
 MOST_PROBLEMS = 10
@@ -122,6 +122,8 @@ class Result:
     """What would make a skipped check run on this machine; empty when the part was never promised."""
     cases: int = 0
     """How many programs, kernels or faults were looked at, where the check counts them."""
+    refused: tuple[str, ...] = ()
+    """Programs that the target says it has no code for, and why."""
     cut: bool = False
     """Whether the budget's seconds ended it before all of its cases."""
     seconds: float = 0.0
@@ -160,7 +162,10 @@ def run_check(context: Context, check: Check) -> Result:
             return Result(check, target, "skipped", why=lacking.why, remedy=lacking.remedy)
     start = time.perf_counter()
     context.begin()
-    problems = tuple(_problems(check, context))
+    try:
+        problems = tuple(_problems(check, context))
+    except NotApplicable as reason:
+        return Result(check, target, "skipped", why=str(reason))
     expected, reason = _expectation(context.plugin, target, check)
     outcome: Outcome = "failed" if problems else "passed"
     if expected and not reason:
@@ -169,8 +174,17 @@ def run_check(context: Context, check: Check) -> Result:
         outcome, problems = "failed", (f"it is expected to fail ({reason}), and passes: take the entry out",)
     elif expected:
         outcome = "expected"
-    seconds = time.perf_counter() - start
-    return Result(check, target, outcome, problems, reason, "", context.cases_done, context.cut, seconds)
+    return Result(
+        check,
+        target,
+        outcome,
+        problems,
+        why=reason,
+        cases=context.cases_done,
+        refused=tuple(context.refused),
+        cut=context.cut,
+        seconds=time.perf_counter() - start,
+    )
 
 
 def _problems(check: Check, context: Context) -> Iterator[str]:
@@ -181,6 +195,8 @@ def _problems(check: Check, context: Context) -> Iterator[str]:
                 yield "and more"
                 return
             yield problem
+    except NotApplicable:
+        raise
     except DojoError as error:
         yield f"{error.what}: {error.why}" if error.why else error.what
     except Exception as error:

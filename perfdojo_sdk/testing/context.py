@@ -19,7 +19,7 @@ from typing import TypeVar
 from perfdojo_sdk.core.errors import DojoError, UnavailableError
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import LegalityCheck, Rules, Trace, Transformation
-from perfdojo_sdk.hookspecs.types import CodeGenerator, HeuristicPass, Operator, Runner, Target
+from perfdojo_sdk.hookspecs.types import CodeGenerator, HeuristicPass, KernelSource, Operator, Runner, Target
 from perfdojo_sdk.kernels.selection import Kernel, instantiate
 from perfdojo_sdk.measure.toolchain import probe_compiler
 from perfdojo_sdk.plugins import Plugin, Plugins
@@ -39,6 +39,10 @@ class Part(Enum):
     GENERATOR = "a code generator"
     RUNNER = "a runner"
     COMPILER = "a C compiler for the references"
+
+
+class NotApplicable(Exception):
+    """Raised by a check that finds nothing to do on this target, with the reason."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,9 @@ BUDGETS: Mapping[str, Budget] = {
     )
 }
 
+#: Entry point of every kernel that the kit makes.
+SYMBOL = "pd_conformance"
+
 #: Sizes that have nothing in common, in the order of an operator's parameters.
 PRIMES = (2, 3, 5, 7, 2, 3, 5)
 
@@ -93,6 +100,7 @@ class Context:
     def begin(self) -> None:
         """A check begins: it has all of its time, and has looked at nothing."""
         self.cases_done, self.cut = 0, False
+        self.refused: list[str] = []
         self._deadline = time.monotonic() + self.budget.seconds
 
     def cases(self, items: Iterable[T], least: int = 1) -> Iterator[T]:
@@ -103,6 +111,16 @@ class Context:
                 return
             self.cases_done += 1
             yield item
+
+    def code(self, program: Program, name: str) -> KernelSource | None:
+        """The code for ``program``; None, noted under ``name``, when the target says why there is none."""
+        try:
+            return self.generator.generate(program, SYMBOL)
+        except DojoError as error:
+            if not (error.code and error.hint):
+                raise
+            self.refused.append(f"{name}: {error.what}")
+            return None
 
     # -- parts -------------------------------------------------------------------------------
 
@@ -224,7 +242,9 @@ class Context:
         for seed in range(self.budget.walks):
             rng = Random(seed)
             kernels = self.small_kernels if seed % 2 else ()
-            root = kernels[seed // 2 % len(kernels)].program if kernels else random_program(rng, 3)
+            whole_language = seed % 4 == 0  # not every target has code for all of it
+            drawn = random_program(rng, 3, whole_language)
+            root = kernels[seed // 2 % len(kernels)].program if kernels else drawn
             found.append(self._walk(rng, root))
         return tuple(found)
 

@@ -14,7 +14,16 @@ from perfdojo_sdk.core import history
 from perfdojo_sdk.core.errors import DojoError, MoveError
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
-from perfdojo_sdk.core.transformation import Kind, Move, Rejection, Rules, Step, Trace, Transformation
+from perfdojo_sdk.core.transformation import (
+    Kind,
+    Move,
+    Objection,
+    Rejection,
+    Rules,
+    Step,
+    Trace,
+    Transformation,
+)
 from perfdojo_sdk.core.validate import violations
 from perfdojo_sdk.plugins import load_plugins
 from perfdojo_sdk.store.traces import SavedTrace
@@ -51,7 +60,8 @@ def played(plugin_name: str, target_name: str, budget: Budget) -> list[tuple[lis
 
 
 def _code(context: Context, program: Program) -> str:
-    return context.generator.generate(program, "pd_walk").code if context.has_generator else ""
+    source = context.code(program, "random game") if context.has_generator else None
+    return source.code if source else ""
 
 
 def find_and_check_agree(context: Context) -> Iterator[str]:
@@ -89,12 +99,17 @@ def _verdict(rules: Rules, program: Program, move: Move) -> Step | Rejection | s
         broken = next(violations(answer.after, rules.dialect), None) if isinstance(answer, Step) else None
     except Exception as error:
         return f"raises {type(error).__name__}: {error}\n{program}"
-    vetoed = isinstance(answer, Rejection) and answer.code == "PD-T003"
+    vetoed = isinstance(answer, Rejection) and _of_a_veto(rules, answer)
     if bool(checked) != (isinstance(answer, Step) or vetoed):
         return f"gets {bool(checked)} from its check, and {not bool(checked)} when it is played\n{program}"
     if isinstance(answer, Step) and broken is not None:
         return f"leaves the language ({broken.code}: {broken.what})\n{answer.after}"
     return answer
+
+
+def _of_a_veto(rules: Rules, rejection: Rejection) -> bool:
+    """Whether a veto refused the move, and not the transformation itself."""
+    return rejection.requirement not in rules.transformation(rejection.move.transformation).requirements
 
 
 def nothing_given_is_changed(context: Context) -> Iterator[str]:
@@ -185,7 +200,7 @@ def refusals_help(context: Context) -> Iterator[str]:
             answer = rules.attempt(program, move)
             if isinstance(answer, Rejection) and answer.code not in seen:
                 seen.add(answer.code)
-                yield from _unhelpful(rules.transformation(move.transformation), answer)
+                yield from _unhelpful(rules, answer)
     for name, transformation in context.own_moves.items():
         parameters = tuple(sorted((p.name, p.type()) for p in transformation.parameters))
         for wrong in (Move(name, "no_such_place", parameters), Move(name, "s0", (("no_such_parameter", 1),))):
@@ -198,11 +213,8 @@ def refusals_help(context: Context) -> Iterator[str]:
                 yield f"{wrong.text} is not refused as impossible"
 
 
-def _unhelpful(transformation: Transformation, rejection: Rejection) -> Iterator[str]:
+def _unhelpful(rules: Rules, rejection: Rejection) -> Iterator[str]:
     where = f"{rejection.move.text} ({rejection.code})"
-    known = {requirement.code for requirement in transformation.requirements} | {"PD-T003"}
-    if rejection.code not in known:
-        yield f"{where}: the code is of no requirement of {transformation.name}"
     try:
         error = rejection.error()
     except Exception as problem:
@@ -210,7 +222,9 @@ def _unhelpful(transformation: Transformation, rejection: Rejection) -> Iterator
         return
     if not (error.why.strip() and error.hint.strip()):
         yield f"{where}: it says not why, or not what to try"
-    if rejection.code != "PD-T003" and transformation.place != "buffer" and error.place is None:
+    transformation = rules.transformation(rejection.move.transformation)
+    placed = transformation.place != "buffer" and not _of_a_veto(rules, rejection)
+    if (placed or rejection.refusal.at) and error.place is None:
         yield f"{where}: it shows no line of the program"
 
 
@@ -266,10 +280,10 @@ def vetoes_hold(context: Context) -> Iterator[str]:
             for veto in context.own_vetoes:
                 reason, again = veto(*given), veto(*given)
                 name = getattr(veto, "__name__", "a veto")
-                if reason is not None and not (isinstance(reason, str) and reason.strip()):
-                    yield f"{name} answers {step.move.text} with {reason!r}, neither None nor a reason"
+                if not isinstance(reason, str | Objection | None) or reason == "":
+                    yield f"{name} answers {step.move.text} with {reason!r:.80}, neither None nor a reason"
                 elif reason != again:
-                    yield f"{name} answers {step.move.text} in two ways: {reason!r}, {again!r}"
+                    yield f"{name} answers {step.move.text} in two ways: {reason!r:.80}, {again!r:.80}"
                 elif reason is not None and step.move.text in offered:
                     yield f"{name} refuses {step.move.text}, which is offered all the same"
 

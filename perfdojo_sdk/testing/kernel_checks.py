@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import BYTES
@@ -20,12 +19,15 @@ from perfdojo_sdk.core.transformation import Kind, Trace
 from perfdojo_sdk.hookspecs.types import Failure, KernelSource
 from perfdojo_sdk.kernels.selection import array_specs
 from perfdojo_sdk.measure.native_runner import NativeRunner
-from perfdojo_sdk.testing.context import Context
+from perfdojo_sdk.testing.context import SYMBOL, Context
 from perfdojo_sdk.verify.inputs import integer_range
 from perfdojo_sdk.verify.numeric import verify_numeric
 
 #: Most kernels that are compiled as one.
 TOGETHER = 16
+
+#: Failures that a kernel may meet only because of the company that it is in.
+TOO_LARGE = ("constraints:", "memory:", "timeout:")
 
 _ACCESS = re.compile(r"\b([A-Za-z_]\w*)\[")
 
@@ -40,11 +42,16 @@ class Case:
 
 def code_is_plain(context: Context) -> Iterator[str]:
     """The code has the interface and the name asked for; what cannot be compiled is refused with a hint."""
-    for program in context.cases((*context.programs, *(walk.program for walk in context.walks))):
-        source = context.generator.generate(program, "pd_conformance")
+    programs = (*context.programs, *(walk.program for walk in context.walks))
+    for program in context.cases(programs, len(programs)):
+        source = context.code(program, program.name)
+        if source is None:
+            continue
         yield from (f"{problem}\n{program}" for problem in _odd_source(source, program))
-        if source != context.generator.generate(program, "pd_conformance"):
+        if source != context.code(program, program.name):
             yield f"it gives other code the second time for\n{program}"
+    if len(context.refused) == len(programs):
+        yield f"it refuses every program of the kit, for example {context.refused[0]}"
     for dtype in BYTES:
         copy = f"kernel copy(x) -> y\nx {dtype} [5] heap\ny {dtype} [5] heap\n\n5 y[{{0}}] = x[{{0}}]\n"
         try:
@@ -57,8 +64,8 @@ def code_is_plain(context: Context) -> Iterator[str]:
 
 
 def _odd_source(source: KernelSource, program: Program) -> Iterator[str]:
-    if source.symbol != "pd_conformance":
-        yield f"the symbol pd_conformance was asked for, and {source.symbol} is given"
+    if source.symbol != SYMBOL:
+        yield f"the symbol {SYMBOL} was asked for, and {source.symbol} is given"
     for what, given, names in (
         ("inputs", source.inputs, program.inputs),
         ("outputs", source.outputs, program.outputs),
@@ -97,15 +104,14 @@ def walks_compiled(context: Context) -> Iterator[str]:
 
 def _compare(context: Context, cases: Sequence[Case], least: int) -> Iterator[str]:
     """Compile and compare ``cases``, many as one; the groups of the first ``least`` in any case."""
-    groups = list(_groups(cases))
+    known = [case for case in cases if context.code(case.game.program, case.name)]
+    if not known:
+        yield f"the target has code for none of them, for example {context.refused[0]}"
+    groups = _groups(known)
     first = sum(group[0] in cases[:least] for group in groups)
     for group in context.cases(groups, first):
         context.cases_done += len(group) - 1
-        problem = _problem(context, group)
-        if problem:
-            alone = (found for case in group if (found := _problem(context, [case])))
-            yield from list(islice(alone, 2)) or [f"{problem}\n(together; each alone is well)"]
-            return
+        yield from _problems(context, group)
 
 
 def _groups(cases: Sequence[Case]) -> list[Sequence[Case]]:
@@ -116,21 +122,32 @@ def _groups(cases: Sequence[Case]) -> list[Sequence[Case]]:
     return sorted(groups, key=lambda group: cases.index(group[0]))
 
 
-def _problem(context: Context, cases: Sequence[Case]) -> str:
-    """What leg 2 says about some kernels as one program; empty when all is well."""
-    dialect = context.rules.dialect
-    original = together([case.game.root for case in cases], dialect)
-    transformed = together([case.game.program for case in cases], dialect)
-    where = f"{cases[0].name}: " if len(cases) == 1 else ""
-    runner = context.runner
+def _problems(context: Context, cases: Sequence[Case]) -> list[str]:
+    """What is wrong with the first of ``cases`` that is wrong alone; else with all of them as one."""
+    problem, too_large = _look(context, cases)
+    if not problem:
+        return []
+    if len(cases) == 1:
+        return [f"{cases[0].name}: {problem}\n{cases[0].game.program}"]
+    half = len(cases) // 2
+    parts = _problems(context, cases[:half]) or _problems(context, cases[half:])
+    names = ", ".join(case.name for case in cases)
+    return parts or ([] if too_large else [f"{problem}\nin one program: {names}; each alone is well"])
+
+
+def _look(context: Context, cases: Sequence[Case]) -> tuple[str, bool]:
+    """What leg 2 says about some kernels as one program, and whether that may be for its size alone."""
+    dialect, runner = context.rules.dialect, context.runner
     if isinstance(runner, NativeRunner):
         runner = replace(runner, forks=True)  # how it starts its children is not what is looked at here
+    original = together([case.game.root for case in cases], dialect)
+    transformed = together([case.game.program for case in cases], dialect)
     try:
-        artifact = runner.compile(context.generator.generate(transformed, "pd_conformance"))
+        artifact = runner.compile(context.generator.generate(transformed, SYMBOL))
     except DojoError as error:
-        return f"{where}{error.what}\n{transformed}"
+        return error.what, True
     if isinstance(artifact, Failure):
-        return f"{where}{artifact.reason}: {artifact.detail}\n{transformed}"
+        return f"{artifact.reason}: {artifact.detail}", artifact.reason != "compile"
     report = verify_numeric(
         original,
         transformed,
@@ -141,7 +158,8 @@ def _problem(context: Context, cases: Sequence[Case]) -> str:
         nan_may_differ=any(case.game.kind >= Kind.REASSOCIATES for case in cases),
         forks=True,
     )
-    return "" if report.ok else f"{where}{report.problem}\n{transformed}"
+    too_large = any(each.problem.startswith(TOO_LARGE) for each in report.classes)
+    return "" if report.ok else report.problem, too_large
 
 
 def together(programs: Sequence[Program], dialect: Dialect) -> Program:

@@ -37,6 +37,7 @@ def line(result: Result) -> str:
     """One check on one line, with how much was looked at."""
     where = f"{result.target}: " if result.target else ""
     notes = [f"{result.cases} cases"] if result.cases else []
+    notes += [f"{len(result.refused)} refused by the target"] if result.refused else []
     notes += ["ended by the budget"] if result.cut else []
     notes += [result.why] if result.why else []
     tail = f"  ({'; '.join(notes)})" if notes else ""
@@ -66,6 +67,7 @@ def as_json(result: Result) -> dict[str, Any]:
         "why": result.why,
         "try": result.remedy,
         "cases": result.cases,
+        "refused": list(result.refused),
         "complete": not result.cut,
         "seconds": round(result.seconds, 3),
     }

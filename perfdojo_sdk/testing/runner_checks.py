@@ -27,7 +27,7 @@ from perfdojo_sdk.hookspecs.types import (
     Provenance,
     RunRequest,
 )
-from perfdojo_sdk.testing.context import Context
+from perfdojo_sdk.testing.context import SYMBOL, Context, NotApplicable
 from perfdojo_sdk.verify.numeric import verify_numeric
 
 N = 24
@@ -220,15 +220,14 @@ def cheats_are_caught(context: Context) -> Iterator[str]:
     """Timed kernels that keep results, stop working, change inputs or turn the clock back do not count."""
     source = _source(context, RIGHT)
     if source.language != "c":
-        # Without state between calls there is nothing to keep; what a program can do is checked above.
-        return
+        raise NotApplicable(f"its sources are {source.language}: a cheat needs state, and the kit's are in C")
     honest = _compiled(context, _c_kernel(source, "honest"))
     result = honest if isinstance(honest, Failure) else context.runner.run(honest, TIMED)
     if isinstance(result, Failure):
         yield f"an honest kernel in C fails: {result.reason}: {result.detail}"
         return
     if result.provenance != "measured":
-        return  # a simulator starts each run anew
+        raise NotApplicable(f"its times are {result.provenance}: no kernel can touch that clock")
     for name, reasons in context.cases(CHEATS.items(), len(CHEATS)):
         yield from _not_refused(context, name, _c_kernel(source, name), TIMED, reasons)
 
@@ -239,13 +238,16 @@ def wrong_results_are_refused(context: Context) -> Iterator[str]:
         "(x) -> y", {"x": "6,24", "y": "6"}, "6", "| y[{0}] = 0", "| 24 y[{0}] += x[{0},{1}] * x[{0},{1}]"
     )
     wrong = {
-        "NaN everywhere": ("| y[{0}] = 0", "| y[{0}] = (x[{0},0] - x[{0},0]) / (x[{0},0] - x[{0},0])"),
+        "NaN everywhere": ("| y[{0}] = 0", "| y[{0}] = x[{0},0] * 0 + inf - inf"),
         "a term that is left out": ("24 y[", "23 y["),
     }
     program = parse(right, context.rules.dialect)
     # The right one comes first: a runner that keeps results now has them.
     for name, (old, new) in context.cases({"nothing": ("", ""), **wrong}.items(), 1 + len(wrong)):
-        artifact = _compiled(context, _source(context, right.replace(old, new)))
+        source = context.code(parse(right.replace(old, new), context.rules.dialect), name)
+        if source is None:
+            continue
+        artifact = _compiled(context, source)
         if isinstance(artifact, Failure):
             yield f"{name}: it does not compile: {artifact.detail}"
             continue
@@ -263,7 +265,7 @@ def wrong_results_are_refused(context: Context) -> Iterator[str]:
 
 
 def _source(context: Context, program: str) -> KernelSource:
-    return context.generator.generate(parse(program, context.rules.dialect), "pd_conformance")
+    return context.generator.generate(parse(program, context.rules.dialect), SYMBOL)
 
 
 def _compiled(context: Context, source: KernelSource) -> Artifact | Failure:
