@@ -28,6 +28,8 @@ from perfdojo_sdk.cli.transformations import NAMED, WHOLE, summary, usage
 from perfdojo_sdk.core.transformation import Requirement, Transformation
 from perfdojo_sdk.core.transformations import GENERIC
 from perfdojo_sdk.hookspecs import specs, types
+from perfdojo_sdk.testing import conformance
+from perfdojo_sdk.testing.context import BUDGETS, Part
 
 ROOT = Path(__file__).parent.parent
 #: Stands for a file of the repository.
@@ -70,6 +72,7 @@ def markers() -> dict[str, Callable[[], str]]:
         "<!-- hooks -->": hook_reference,
         "<!-- commands -->": command_reference,
         "<!-- target file -->": target_file_reference,
+        "<!-- checks -->": check_reference,
     }
 
 
@@ -186,6 +189,31 @@ def error_entry(code: str, entry: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"*Try:* {entry['try']}", "")
     if "example" in entry:
         yield from ("For example:", "", "```text", entry["example"].rstrip(), "```", "")
+
+
+# -- the conformance kit ---------------------------------------------------------------------------
+
+
+def check_reference() -> str:
+    """Every check of the kit, what it proves and what it needs; every budget."""
+    lines = []
+    for about, checks in (
+        ("The package", conformance.PACKAGE_CHECKS),
+        ("The game", conformance.GAME_CHECKS),
+        ("The code", conformance.KERNEL_CHECKS),
+        ("The runner", conformance.RUNNER_CHECKS),
+    ):
+        lines += [f"### {about}", "", "| check | what it proves | needs |", "|---|---|---|"]
+        for check in checks:
+            needs = ", ".join(part.value for part in check.needs if part is not Part.TARGET)
+            lines.append(f"| {check.name} | {check.doc} | {needs} |")
+        lines.append("")
+    columns = ("", "for", "random games", "moves of each", "shapes of a kernel", "seconds of a check")
+    lines += ["### Budgets", "", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    for b in BUDGETS.values():
+        name = "no option" if b.name == "default" else f"`--{b.name}`"
+        lines.append(f"| {name} | {b.doc} | {b.walks} | {b.moves} | {b.shapes} | {b.seconds:g} |")
+    return "\n".join(lines)
 
 
 # -- hooks and commands ----------------------------------------------------------------------------
