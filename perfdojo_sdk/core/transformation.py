@@ -54,10 +54,7 @@ class Move:
         return Move(transformation, place, tuple(sorted(parameters.items())), version)
 
     def __getitem__(self, name: str) -> Any:
-        for key, value in self.parameters:
-            if key == name:
-                return value
-        raise KeyError(name)
+        return dict(self.parameters)[name]
 
     @property
     def text(self) -> str:
