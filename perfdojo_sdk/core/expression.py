@@ -480,25 +480,29 @@ class Operation:
 
     @lazy
     def text(self) -> str:
-        return self.pattern % tuple([form.text for form in self.forms])
+        return self.spelled([a.text for a in self.arguments])
 
     @lazy
     def pattern(self) -> str:
         """The text with a hole for each of :attr:`forms`."""
+        return self.spelled([a.pattern for a in self.arguments])
+
+    def spelled(self, parts: Sequence[str]) -> str:
+        """The operation with its arguments written so."""
         if self.name in INFIX:
             sign, level = INFIX[self.name]
             left, right = self.arguments
             # Comparisons do not chain: both sides of one bind closer.
             least = level + (level == COMPARISON)
-            before = left.pattern if left.precedence >= least else f"({left.pattern})"
-            after = right.pattern if right.precedence > level else f"({right.pattern})"
+            before = parts[0] if left.precedence >= least else f"({parts[0]})"
+            after = parts[1] if right.precedence > level else f"({parts[1]})"
             return f"{before} {sign} {after}"
         if self.name == "neg":
             argument = self.arguments[0]
             # -(2) negates a literal, -2 is one.
             atom = argument.precedence >= _ATOM and not isinstance(argument, Literal)
-            return f"-{argument.pattern}" if atom else f"-({argument.pattern})"
-        return f"{self.name}({', '.join([a.pattern for a in self.arguments])})"
+            return f"-{parts[0]}" if atom else f"-({parts[0]})"
+        return f"{self.name}({', '.join(parts)})"
 
     @lazy
     def forms(self) -> tuple[Form, ...]:

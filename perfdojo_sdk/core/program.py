@@ -78,14 +78,20 @@ class Statement:
 
     @lazy
     def text(self) -> str:
-        text = self.pattern % tuple([form.text for form in self.forms])
+        if "origin" in self.__dict__:
+            text = self.pattern % tuple([form.text for form in self.forms])
+        else:
+            text = self.spelled(self.target.text, self.value.text)
         return f"{text} if {guard_text(self.guard)}" if self.guard else text
 
     @lazy
     def pattern(self) -> str:
         """The text without the condition and with a hole for each of :attr:`forms`."""
-        sign = ACCUMULATIONS[self.accumulate] if self.accumulate else "="
-        return f"{self.target.pattern} {sign} {self.value.pattern}"
+        return self.spelled(self.target.pattern, self.value.pattern)
+
+    def spelled(self, target: str, value: str) -> str:
+        """The statement with its two sides written so."""
+        return f"{target} {ACCUMULATIONS[self.accumulate] if self.accumulate else '='} {value}"
 
     @lazy
     def forms(self) -> tuple[Form, ...]:
