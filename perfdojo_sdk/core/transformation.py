@@ -318,6 +318,8 @@ class Parameter:
     name: str
     type: type[int] | type[str]
     doc: str
+    counts: bool = False
+    """Whether it is a number of iterations or elements, which a smaller kernel may have fewer of."""
 
 
 _PLACES: Mapping[str, tuple[type, ...]] = {
@@ -410,8 +412,19 @@ class Transformation(ABC):
         return mutant
 
 
-LegalityCheck: TypeAlias = Callable[[Program, Move, Program, Dialect], str | None]
-"""A plugin's veto: (before, move, after, dialect) -> the reason to refuse, or None."""
+@frozen
+class Objection:
+    """A veto with a code, a place and a remedy of its own."""
+
+    requirement: Requirement
+    refusal: Refusal
+
+
+LegalityCheck: TypeAlias = Callable[[Program, Move, Program, Dialect], str | Objection | None]
+"""A plugin's veto: (before, move, after, dialect) -> the reason to refuse, or None.
+
+One with an attribute ``requirements`` tells with it which requirements its objections may name.
+"""
 
 _VETO = Requirement(
     "PD-T003",
@@ -465,6 +478,10 @@ class Rules:
         after = transformation.rewrite(site)
         for veto in self.vetoes:
             reason = veto(program, move, after, self.dialect)
+            if isinstance(reason, Objection):
+                # Its place may be one that the move would make.
+                shown = program if reason.refusal.at in program.paths else after
+                return Rejection(reason.requirement, reason.refusal, shown, move)
             if reason is not None:
                 return Rejection(_VETO, Refusal.of(reason=reason), program, move)
         if move.version != transformation.version:

@@ -43,19 +43,40 @@ class Violation(NamedTuple):
     hint: str = ""
 
 
-def violations(program: Program, dialect: Dialect) -> Iterator[Violation]:
-    """Every rule that the program breaks, lazily."""
+def violations(program: Program, dialect: Dialect, before: Program | None = None) -> Iterator[Violation]:
+    """Every rule that the program breaks, lazily.
+
+    ``before``: a program that breaks none. What stands in a nest that both share, over storage that they
+    share, cannot break a rule in one and not in the other.
+    """
     yield from _interface(program, dialect)
+    kept = _shared_nests(before, program) if before is not None else frozenset[int]()
+    places = [place for place in program.places if place.path[0] not in kept]
+    found: dict[str, list[Occurrence]] = {b.name: [] for b in program.buffers}
+    for place in places:
+        for o in _occurrences(place):
+            found[program.buffer_of[o.access.array].name].append(o)
     for buffer in program.buffers:
-        occurrences = program.occurrences[buffer.name]
-        yield from _bounds(buffer, occurrences)
-        yield from _order(program, buffer, occurrences)
-        yield from _first_write(program, buffer)
-        yield from location_violations(program, buffer, occurrences, dialect)
-    for place in program.places:
+        yield from _storage(program, buffer, found[buffer.name], dialect)
+    for place in places:
         yield from _scope(program, place, dialect)
-    for place in program.places:
+    for place in places:
         yield from _statement(program, place)
+
+
+def _shared_nests(before: Program, after: Program) -> frozenset[int]:
+    """Numbers of the outermost nodes of ``after`` that ``before`` has too, with all their storage."""
+    if (before.inputs, before.outputs) != (after.inputs, after.outputs):
+        return frozenset()
+    mine, theirs = after.buffer_of, before.buffer_of
+    known = frozenset([id(node) for node in before.body])
+    return frozenset(
+        [
+            k
+            for k, node in enumerate(after.body)
+            if id(node) in known and all(mine[a] is theirs.get(a) for a in node.arrays)
+        ]
+    )
 
 
 def new_violations(program: Program, places: Sequence[Place], dialect: Dialect) -> Iterator[Violation]:
@@ -69,16 +90,22 @@ def new_violations(program: Program, places: Sequence[Place], dialect: Dialect) 
             found.setdefault(program.buffer_of[o.access.array].name, []).append(o)
     for buffer in program.buffers:
         if buffer.name in found:
-            yield from _bounds(buffer, found[buffer.name])
-            yield from _order(program, buffer, found[buffer.name])
-            yield from _first_write(program, buffer)
-            yield from location_violations(program, buffer, found[buffer.name], dialect)
+            yield from _storage(program, buffer, found[buffer.name], dialect)
     for place in places:
         around = place.above[-1:]
         if around and dialect.is_lockstep(around[0].suffix):
             lanes = around[0].with_body(program.siblings(place.path))
             yield from _lockstep(program, lanes, len(place.above) - 1, dialect)
         yield from _statement(program, place)
+
+
+def _storage(
+    program: Program, buffer: Buffer, occurrences: Sequence[Occurrence], dialect: Dialect
+) -> Iterator[Violation]:
+    yield from _bounds(buffer, occurrences)
+    yield from _order(program, buffer, occurrences)
+    yield from _first_write(program, buffer)
+    yield from location_violations(program, buffer, occurrences, dialect)
 
 
 def _occurrences(place: Place) -> Iterator[Occurrence]:
@@ -128,21 +155,22 @@ def _bounds(buffer: Buffer, occurrences: Sequence[Occurrence]) -> Iterator[Viola
 def guarded_bounds(form: Index, guard: tuple[Index, ...], sizes: tuple[int, ...]) -> tuple[int, int]:
     """A range of ``form`` over the iterations in which each form of ``guard`` is at least 0.
 
-    One condition is used at a time, so many times as the form has more of its first iterator.
+    One condition is used at a time, so many times as the form has more of an iterator, or of a quotient,
+    that both have; whichever of those says most. So it does not matter how the iterators are numbered.
     """
     low, high = form.bounds(sizes)
     for condition in guard:
-        times = _times(form, condition)
-        low = max(low, form.plus(condition, -times).bounds(sizes)[0])
-        high = min(high, form.plus(condition, times).bounds(sizes)[1])
+        for times in _times(form, condition):
+            low = max(low, form.plus(condition, -times).bounds(sizes)[0])
+            high = min(high, form.plus(condition, times).bounds(sizes)[1])
     return low, high
 
 
-def _times(form: Index, condition: Index) -> int:
-    for level, coefficient in condition.terms:
-        if level in form.coefficients:
-            return max(1, abs(form.coefficients[level] // coefficient))
-    return 1
+def _times(form: Index, condition: Index) -> set[int]:
+    mine = dict(form.quotients)
+    pairs = [(form.coefficients[l], c) for l, c in condition.terms if l in form.coefficients]
+    pairs += [(mine[q], c) for q, c in condition.quotients if q in mine]
+    return {max(1, abs(a // b)) for a, b in pairs} or {1}
 
 
 def _order(program: Program, buffer: Buffer, occurrences: Sequence[Occurrence]) -> Iterator[Violation]:

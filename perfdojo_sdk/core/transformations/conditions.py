@@ -21,11 +21,11 @@ from perfdojo_sdk.core.transformations.scopes import (
     factor_in_range,
     levels,
     no_suffix,
+    reaching_outside,
     scopes,
     shifted,
     statements_below,
 )
-from perfdojo_sdk.core.validate import guarded_bounds
 
 # -- split_with_condition --------------------------------------------------------------------------
 
@@ -39,17 +39,8 @@ def _factor_leaves_a_rest(site: Site) -> Refusal | None:
 
 def _stays_inside(site: Site) -> Refusal | None:
     """Every subscript is shown to stay inside its dimension wherever the condition holds."""
-    program, sizes = site.program, site.outer_sizes
-    nest = _split(site)
-    for leaf in nest.leaves:
-        statement, around = leaf.statement, (*sizes, *leaf.sizes)
-        for access in (statement.target, *statement.reads):
-            shape = program.buffer_of[access.array].shape
-            for subscript, size in zip(access.subscripts, shape, strict=True):
-                low, high = guarded_bounds(subscript, statement.guard, around)
-                if low < 0 or high >= size:
-                    return Refusal.of(site.scope.id, site.scope.head, access=access.text)
-    return None
+    access = reaching_outside(site, _split(site))
+    return Refusal.of(site.scope.id, site.scope.head, access=access) if access else None
 
 
 def _split(site: Site) -> Scope:
@@ -86,7 +77,7 @@ class SplitWithCondition(Transformation):
 
     name = "split_with_condition"
     place = "scope"
-    parameters = (Parameter("factor", int, "iterations of the inner scope"),)
+    parameters = (Parameter("factor", int, "iterations of the inner scope", counts=True),)
     requirements = (
         Requirement(
             "PD-T401",

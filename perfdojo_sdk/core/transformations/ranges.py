@@ -153,7 +153,7 @@ class SplitRange(Transformation):
 
     name = "split_range"
     place = "scope"
-    parameters = (Parameter("at", int, "iterations of the first part"),)
+    parameters = (Parameter("at", int, "iterations of the first part", counts=True),)
     requirements = (
         Requirement(
             "PD-T301",

@@ -20,6 +20,7 @@ from perfdojo_sdk.core.transformation import (
     Site,
     Transformation,
 )
+from perfdojo_sdk.core.validate import guarded_bounds
 
 
 def settle(found: Iterator[Conflict]) -> Refusal | Kind | None:
@@ -82,6 +83,19 @@ def no_suffix(site: Site) -> Refusal | None:
     return Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
 
 
+def reaching_outside(site: Site, nest: Scope) -> str:
+    """An access of the new nest that is not shown to stay inside its array where its condition holds."""
+    for leaf in nest.leaves:
+        statement, around = leaf.statement, (*site.outer_sizes, *leaf.sizes)
+        for access in (statement.target, *statement.reads) if statement.guard else ():
+            shape = site.program.buffer_of[access.array].shape
+            for subscript, size in zip(access.subscripts, shape, strict=True):
+                low, high = guarded_bounds(subscript, statement.guard, around)
+                if low < 0 or high >= size:
+                    return access.text
+    return ""
+
+
 class SplitScope(Transformation):
     """Split a scope into an outer scope and an inner one of ``factor`` iterations (tile).
 
@@ -93,7 +107,7 @@ class SplitScope(Transformation):
 
     name = "split_scope"
     place = "scope"
-    parameters = (Parameter("factor", int, "iterations of the inner scope"),)
+    parameters = (Parameter("factor", int, "iterations of the inner scope", counts=True),)
     requirements = (
         Requirement(
             "PD-T101",

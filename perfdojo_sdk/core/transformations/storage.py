@@ -308,7 +308,7 @@ class PadDim(Transformation):
     place = "buffer"
     parameters = (
         Parameter("dim", int, "position of the dimension, from 0"),
-        Parameter("size", int, "its new size"),
+        Parameter("size", int, "its new size", counts=True),
     )
     requirements = (
         Requirement(
