@@ -179,10 +179,13 @@ class Scope:
     @lazy
     def text(self) -> str:
         """The lines of the scope; a chain of single children shares its first line."""
-        body = self.body
-        if len(body) == 1:
-            return f"{self.head} {body[0].text}"
-        return "\n".join([self.head, *[child.below for child in body]])
+        line, body = self.head, self.body
+        while len(body) == 1:
+            child = body[0]
+            if isinstance(child, Statement):
+                return f"{line} {child.text}"
+            line, body = f"{line} {child.head}", child.body
+        return "\n".join([line, *[child.below for child in body]])
 
     @lazy
     def below(self) -> str:

@@ -44,7 +44,7 @@ from perfdojo_sdk.core.transformation import (
 from perfdojo_sdk.core.transformations.scopes import levels
 from perfdojo_sdk.core.transformations.staging import MAX_STAGED_CELLS, nest
 from perfdojo_sdk.core.transformations.storage import temporaries, words_only
-from perfdojo_sdk.core.validate import new_violations
+from perfdojo_sdk.core.validate import target_violations
 
 #: Most elements that a statement may read once a definition has been put in.
 MAX_READS = 32
@@ -57,7 +57,7 @@ def here(site: Site) -> Spot:
 
 def well_formed(site: Site, result: Program, places: Sequence[Place]) -> Refusal | None:
     """Whether the target's locations and lanes allow the accesses of the new statements at ``places``."""
-    problem = next(new_violations(result, places, site.dialect), None)
+    problem = next(target_violations(result, places, site.dialect), None)
     return Refusal.of(site.move.place, "", what=problem.what) if problem else None
 
 
