@@ -598,10 +598,9 @@ class Renumbering:
         self.known: dict[int, Any] = {}
 
     def __call__(self, form: F) -> F:
-        if form.highest < self.start:
-            return form
-        known = self.known
-        if id(form) not in known:
-            known[id(form)] = form.substitute(self.forms.__getitem__)
-        found: F = known[id(form)]
-        return found
+        found: Any = self.known.get(id(form))
+        if found is None:
+            below = form.highest < self.start
+            found = self.known[id(form)] = form if below else form.substitute(self.forms.__getitem__)
+        made: F = found
+        return made

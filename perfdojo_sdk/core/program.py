@@ -147,8 +147,7 @@ class Statement:
         return Statement(target, value, self.accumulate, self.dtype, self.id, self.guard)
 
     def renumbered(self, by: Renumbering) -> Statement:
-        forms = tuple([by(form) for form in self.forms])
-        guard = tuple([by(form) for form in self.guard]) if self.guard else ()
+        forms, guard = tuple(map(by, self.forms)), tuple(map(by, self.guard))
         if not guard and all(map(is_, forms, self.forms)):
             return self
         return self.alike(forms, guard, self.id)
@@ -511,6 +510,10 @@ class Program:
             found = (*found, scope)
             nodes = scope.body
         return found
+
+    def beside(self, place: Place) -> tuple[Node, ...]:
+        """The node at a place and its siblings."""
+        return place.above[-1].body if place.above else self.body
 
     def siblings(self, path: Path) -> tuple[Node, ...]:
         """The children of ``path``'s parent, itself included."""

@@ -296,6 +296,11 @@ class Site:
         """Number of scopes above the node; the level of its iterator when it is a scope."""
         return len(self.above)
 
+    @property
+    def siblings(self) -> tuple[Node, ...]:
+        """The node and its siblings."""
+        return self.above[-1].body if self.above else self.program.body
+
     def replaced(
         self, nodes: tuple[Node, ...], consumed: int = 1, buffer: Buffer | None = None
     ) -> Program:
