@@ -367,9 +367,6 @@ class Literal:
     def filled(self, forms: Iterator[Form]) -> Literal:
         return self
 
-    def renumbered(self, by: Renumbering) -> Literal:
-        return self
-
     forms: ClassVar[tuple[Form, ...]] = ()
     reads: ClassVar[tuple[Access, ...]] = ()
     levels: ClassVar[frozenset[int]] = frozenset()
@@ -398,9 +395,6 @@ class IndexValue:
         value = next(forms)
         assert isinstance(value, IndexValue)
         return value
-
-    def renumbered(self, by: Renumbering) -> IndexValue:
-        return by(self)
 
     pattern: ClassVar[str] = "%s"
 
@@ -444,9 +438,6 @@ class Read:
         old = self.access
         subscripts = tuple(islice(forms, len(old.subscripts)))
         return Read(Access(old.array, subscripts), self.dtype)  # type: ignore[arg-type]
-
-    def renumbered(self, by: Renumbering) -> Read:
-        return Read(self.access.renumbered(by), self.dtype)
 
     @lazy
     def reads(self) -> tuple[Access, ...]:
@@ -512,9 +503,6 @@ class Operation:
     def filled(self, forms: Iterator[Form]) -> Operation:
         return Operation(self.name, tuple([a.filled(forms) for a in self.arguments]), self.dtype)
 
-    def renumbered(self, by: Renumbering) -> Operation:
-        return Operation(self.name, tuple([a.renumbered(by) for a in self.arguments]), self.dtype)
-
     @lazy
     def reads(self) -> tuple[Access, ...]:
         return tuple([r for a in self.arguments for r in a.reads])
@@ -553,9 +541,6 @@ class Cast:
 
     def filled(self, forms: Iterator[Form]) -> Cast:
         return Cast(self.argument.filled(forms), self.dtype)
-
-    def renumbered(self, by: Renumbering) -> Cast:
-        return Cast(self.argument.renumbered(by), self.dtype)
 
     @lazy
     def reads(self) -> tuple[Access, ...]:
@@ -604,3 +589,8 @@ class Renumbering:
             found = self.known[id(form)] = form if below else form.substitute(self.forms.__getitem__)
         made: F = found
         return made
+
+
+def renumbered(value: Expression, by: Renumbering) -> Expression:
+    """The value with its iterators replaced."""
+    return value.filled(map(by, value.forms))

@@ -15,6 +15,7 @@ from perfdojo_sdk.core.expression import (
     Read,
     Renumbering,
     map_expression,
+    renumbered,
 )
 from perfdojo_sdk.core.program import (
     Buffer,
@@ -157,7 +158,7 @@ def _inlined(site: Site) -> Statement:
     def value(e: Expression) -> Expression:
         if not isinstance(e, Read) or e.access not in instances:
             return e
-        return definition.value.renumbered(Renumbering(instances[e.access]))
+        return renumbered(definition.value, Renumbering(instances[e.access]))
 
     return site.statement.with_parts(site.statement.target, map_expression(site.statement.value, value))
 
@@ -389,7 +390,7 @@ def _named(site: Site) -> _Named:
     buffer = Buffer(name, value.dtype, dimensions, site.dialect.default_location, (name,))
     if element != read:
         forms = dict(zip(used, element, strict=True))
-        here = value.renumbered(Renumbering([forms.get(l, LEVELS[l]) for l in range(len(sizes))]))
+        here = renumbered(value, Renumbering([forms.get(l, LEVELS[l]) for l in range(len(sizes))]))
     else:
         here = value
     define = Statement(Access(name, element), here, None, value.dtype)
