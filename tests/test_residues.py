@@ -17,8 +17,9 @@ from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Rules
 from perfdojo_sdk.core.transformations import GENERIC
 from perfdojo_sdk.core.validate import violations
+from perfdojo_sdk.search.neighbours import random_step
 from perfdojo_sdk.testing.programs import random_program
-from perfdojo_sdk.testing.walks import mutants, newly_allowed, random_step, random_walk
+from perfdojo_sdk.testing.walks import mutants, newly_allowed, random_walk
 from perfdojo_sdk.verify import exact as leg1
 from perfdojo_sdk.verify import residues
 from perfdojo_sdk.verify.exact import LAWS, RandomModel, verify_exact

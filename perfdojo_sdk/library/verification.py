@@ -6,13 +6,17 @@ This is the one place where the library builder meets :mod:`perfdojo_sdk.verify`
 from __future__ import annotations
 
 from collections.abc import Mapping
+from time import perf_counter
 
 from perfdojo_sdk.core.transformation import Kind, Rules, Trace
 from perfdojo_sdk.hookspecs.types import Artifact, Runner
+from perfdojo_sdk.library.beside import beside
 from perfdojo_sdk.store.records import Figure, LegResult, Verification
 
 #: Statement instances of one run in the exact leg; interpreting more takes long and shows no more.
 EXACT_INSTANCES = 3000
+#: The same for a candidate in the middle of a search.
+QUICK_INSTANCES = 500
 
 
 def verify(
@@ -24,10 +28,52 @@ def verify(
     threads: int,
     seed: int,
 ) -> Verification:
-    """All three legs for the compiled end of a trace."""
+    """All three legs for the compiled end of a trace, the two that are only Python beside the third."""
+    with beside(lambda: (exact(trace, rules, seed), dependence(trace, rules))) as others:
+        compiled = numeric(trace, rules, artifact, runner, accuracy, threads, seed)
+        models, sets = others()
+    return Verification(exact=models, numeric=compiled, dependence=sets)
+
+
+def quick(
+    trace: Trace,
+    rules: Rules,
+    artifact: Artifact,
+    runner: Runner,
+    accuracy: Mapping[str, float],
+    threads: int,
+    seed: int,
+) -> Verification:
+    """The same three questions, asked of fewer cases: for the best candidate so far of a search.
+
+    One random model of the end alone, at a smaller shape; one class of inputs, of a large program on some
+    rows where it has rows. What comes out of the search goes through :func:`verify` all the same.
+    """
+    from perfdojo_sdk.verify.exact import verify_exact
+    from perfdojo_sdk.verify.numeric import verify_numeric
+    from perfdojo_sdk.verify.reduced import reduce_trace
+
+    small = reduce_trace(trace, rules, QUICK_INSTANCES)
+    report = verify_exact(small.root, small.program, trace.laws, rules.dialect, seed, models=1)
+    asked = LegResult(passed=report.ok, detail=report.problem)
+    skipped = LegResult(passed=True, detail="not asked")
+    if not asked.passed:
+        return Verification(exact=asked, numeric=skipped, dependence=skipped)
+    compared = verify_numeric(
+        trace.root,
+        trace.program,
+        artifact,
+        runner,
+        accuracy,
+        rules.dialect,
+        seed,
+        threads=(threads,),
+        nan_may_differ=trace.kind >= Kind.REASSOCIATES,
+        quick=True,
+    )
     return Verification(
-        exact=exact(trace, rules, seed),
-        numeric=numeric(trace, rules, artifact, runner, accuracy, threads, seed),
+        exact=asked,
+        numeric=LegResult(passed=compared.ok, detail=compared.problem),
         dependence=dependence(trace, rules),
     )
 
@@ -37,6 +83,7 @@ def exact(trace: Trace, rules: Rules, seed: int) -> LegResult:
     from perfdojo_sdk.verify.exact import verify_exact_trace
     from perfdojo_sdk.verify.reduced import reduce_trace, statement_instances
 
+    begin = perf_counter()
     small = reduce_trace(trace, rules, EXACT_INSTANCES)
     report = verify_exact_trace(small, rules.dialect, seed)
     instances = statement_instances(small.program)
@@ -48,6 +95,8 @@ def exact(trace: Trace, rules: Rules, seed: int) -> LegResult:
         "schedules": len(report.end.schedules),
         "instances": instances,
         "reduced_shape": small.root.text != trace.root.text,
+        "reduced_factors": small.moves != trace.moves,
+        "seconds": round(perf_counter() - begin, 3),
     }
     return LegResult(passed=report.ok, detail=detail, figures=figures)
 
@@ -73,6 +122,7 @@ def numeric(
     """The compiled kernel against float64, on one thread and on several whatever ``threads`` is."""
     from perfdojo_sdk.verify.numeric import verify_numeric
 
+    begin = perf_counter()
     report = verify_numeric(
         trace.root,
         trace.program,
@@ -91,5 +141,6 @@ def numeric(
         "elements": sum(c.elements for c in report.classes),
         "classes": classes,
         "skipped": "; ".join(f"{c.name}: {c.skipped}" for c in report.classes if c.skipped),
+        "seconds": round(perf_counter() - begin, 3),
     }
     return LegResult(passed=report.ok, detail=detail, figures=figures)

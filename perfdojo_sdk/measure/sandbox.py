@@ -1,12 +1,15 @@
 """The parent's side of a measurement: start the child, watch it, believe only what adds up.
 
-A child that dies, hangs or grows is an ordinary :class:`Failure`. Arrays travel through files in
-a private folder that is always removed.
+A child that dies, hangs or grows is an ordinary :class:`Failure`. Code and words travel through files
+in a private folder that is always removed; arrays through memory that parent and child share, so that
+hundreds of megabytes are never written to a disk.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
+import mmap
 import os
 import select
 import signal
@@ -15,9 +18,10 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -82,21 +86,29 @@ def execute(job: Job) -> list[Measurement | Failure]:
 
 def execute_together(jobs: Sequence[Job]) -> list[list[Measurement | Failure]]:
     """Jobs that fork, one after the other in one child; each in a child of its own should that one die."""
-    with tempfile.TemporaryDirectory(prefix="perfdojo-run-") as name:
+    with tempfile.TemporaryDirectory(prefix="perfdojo-run-") as name, ExitStack() as stack:
         folders = [Path(name, str(k)) for k in range(len(jobs))]
+        results: list[tuple[int, ...]] = []
         read_end, write_end = os.pipe()
         try:
             for folder, job in zip(folders, jobs, strict=True):
                 _check_interfaces(job)
+                request, first = job.request, job.artifacts[0]
+                given = len(first.inputs) if request.inputs is not None else 0
+                wanted = len(first.outputs) * len(job.artifacts) if request.want_outputs else 0
+                inputs = stack.enter_context(_shared_memory(given))
+                results.append(stack.enter_context(_shared_memory(wanted)))
                 folder.mkdir()
-                _write(folder, job, list(job.artifacts), write_end)
-            ending = _watch(folders, jobs[0], len(jobs), read_end, write_end)
+                _write(folder, job, list(job.artifacts), _Channels(write_end, inputs, results[-1]))
+            ending = _watch(folders, jobs[0], len(jobs), read_end, (write_end,))
         finally:
             os.close(read_end)
         if not _death(folders[-1], ending):
-            pairs = zip(folders, jobs, strict=True)
-            found = [_results(folder, job, list(job.artifacts), ending) for folder, job in pairs]
-            fine = [results for results in found if isinstance(results, list)]
+            found = [
+                _results(folder, job, list(job.artifacts), ending, outputs)
+                for folder, job, outputs in zip(folders, jobs, results, strict=True)
+            ]
+            fine = [measured for measured in found if isinstance(measured, list)]
             if len(fine) == len(jobs):
                 return fine
     return [execute(job) for job in jobs]
@@ -115,15 +127,21 @@ def _check_interfaces(job: Job) -> None:
 
 def _attempt(job: Job, artifacts: list[Artifact]) -> tuple[list[Measurement | Failure], int | None]:
     """Results, and which kernel took the child down if one did."""
-    with tempfile.TemporaryDirectory(prefix="perfdojo-run-") as name:
+    request, first = job.request, artifacts[0]
+    count = len(first.outputs) * len(artifacts) if request.want_outputs else 0
+    with (
+        tempfile.TemporaryDirectory(prefix="perfdojo-run-") as name,
+        _shared_memory(len(first.inputs) if request.inputs is not None else 0) as inputs,
+        _shared_memory(count) as outputs,
+    ):
         folder = Path(name)
         read_end, write_end = os.pipe()
         try:
-            _write(folder, job, artifacts, write_end)
-            ending = _watch([folder], job, len(artifacts), read_end, write_end)
+            _write(folder, job, artifacts, _Channels(write_end, inputs, outputs))
+            ending = _watch([folder], job, len(artifacts), read_end, (write_end, *inputs, *outputs))
         finally:
             os.close(read_end)
-        results = _results(folder, job, artifacts, ending)
+        results = _results(folder, job, artifacts, ending, outputs)
         if isinstance(results, list):
             return results, None
         guilty = int(np.fromfile(folder / "running", np.int64)[0])
@@ -131,7 +149,49 @@ def _attempt(job: Job, artifacts: list[Artifact]) -> tuple[list[Measurement | Fa
         return [results] * len(artifacts), guilty
 
 
-def _write(folder: Path, job: Job, artifacts: list[Artifact], pipe: int) -> None:
+@dataclass(frozen=True)
+class _Channels:
+    """Open files that the child inherits."""
+
+    pipe: int
+    """Where it puts its marks."""
+    inputs: tuple[int, ...]
+    """Memory with one input each; none when the child draws them."""
+    outputs: tuple[int, ...]
+    """Memory for one output each, artifact after artifact; none when they are not wanted."""
+
+
+@contextmanager
+def _shared_memory(count: int) -> Iterator[tuple[int, ...]]:
+    """So many files that exist in memory only, empty at first."""
+    files: list[int] = []
+    try:
+        for _ in range(count):
+            files.append(os.memfd_create("perfdojo-array", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
+        yield tuple(files)
+    finally:
+        for file in files:
+            os.close(file)
+
+
+def _fill(file: int, array: np.ndarray[Any, Any]) -> None:
+    rest = memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    while rest:
+        rest = rest[os.write(file, rest) :]
+
+
+def _taken(file: int, spec: ArraySpec) -> np.ndarray[Any, Any] | None:
+    """The array that the child left in ``file``, without copying it; None when it is not one."""
+    dtype = np.dtype(CARRIER[spec.dtype])
+    size = dtype.itemsize * prod(spec.shape)
+    # Whatever still runs must not be able to cut off what is being read.
+    fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+    if os.fstat(file).st_size != size:
+        return None
+    return np.frombuffer(mmap.mmap(file, size, mmap.MAP_PRIVATE), dtype).reshape(spec.shape)
+
+
+def _write(folder: Path, job: Job, artifacts: list[Artifact], channels: _Channels) -> None:
     request, first = job.request, artifacts[0]
     for k, artifact in enumerate(artifacts):
         (folder / f"k{k}.so").write_bytes(artifact.content)
@@ -139,9 +199,9 @@ def _write(folder: Path, job: Job, artifacts: list[Artifact], pipe: int) -> None
             (folder / f"k{k}.fresh.so").write_bytes(artifact.content)
     if request.repeats:
         (folder / "harness.so").write_bytes(job.harness)
-    for k, spec in enumerate(first.inputs if request.inputs is not None else ()):
+    for file, spec in zip(channels.inputs, first.inputs, strict=False):
         assert request.inputs is not None
-        np.ascontiguousarray(request.inputs[spec.name]).tofile(folder / f"in{k}.bin")
+        _fill(file, request.inputs[spec.name])
     (folder / "running").write_bytes(bytes(8))
 
     def interface(specs: tuple[ArraySpec, ...]) -> list[list[Any]]:
@@ -153,8 +213,9 @@ def _write(folder: Path, job: Job, artifacts: list[Artifact], pipe: int) -> None
                 "symbols": [a.symbol for a in artifacts],
                 "inputs": interface(first.inputs),
                 "outputs": interface(first.outputs),
-                "given": request.inputs is not None,
-                "pipe": pipe,
+                "given": channels.inputs if request.inputs is not None else None,
+                "results": channels.outputs,
+                "pipe": channels.pipe,
                 "cpu": job.cpu,
                 "trusted": job.trusted,
                 "last_cache_bytes": job.last_cache_bytes,
@@ -167,13 +228,17 @@ def _write(folder: Path, job: Job, artifacts: list[Artifact], pipe: int) -> None
                 "timeout_s": request.timeout_s,
                 "memory_bytes": request.memory_bytes,
                 "stop_above_s": request.stop_above_s,
+                "precision": request.precision,
             }
         )
     )
 
 
-def _watch(folders: list[Path], job: Job, kernels: int, read_end: int, write_end: int) -> _Ending:
-    """Start the child and wait for its end, its time-out or its memory limit."""
+def _watch(folders: list[Path], job: Job, kernels: int, read_end: int, files: tuple[int, ...]) -> _Ending:
+    """Start the child, with ``files``, and wait for its end, its time-out or its memory limit.
+
+    The first of ``files`` is the other end of the pipe that is listened to.
+    """
     # One thread of numpy's own: the child calls kernels, not linear algebra.
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     folder = folders[0]
@@ -190,10 +255,10 @@ def _watch(folders: list[Path], job: Job, kernels: int, read_end: int, write_end
                 stdout=sink,
                 stderr=sink,
                 env=environment,
-                pass_fds=(write_end,),
+                pass_fds=files,
                 start_new_session=True,
             )
-    os.close(write_end)
+    os.close(files[0])
     deadline = time.monotonic() + job.request.timeout_s * kernels
     marks: list[float] = []
     try:
@@ -279,7 +344,7 @@ def _resident(pid: int) -> int:
 
 
 def _results(
-    folder: Path, job: Job, artifacts: list[Artifact], ending: _Ending
+    folder: Path, job: Job, artifacts: list[Artifact], ending: _Ending, outputs: tuple[int, ...]
 ) -> list[Measurement | Failure] | Failure:
     """What the child left; one failure for the whole child when it did not end well."""
     died = _death(folder, ending)
@@ -289,7 +354,11 @@ def _results(
     problem = clock_problem(result["elapsed_ns"] * 1e-9, ending.timed_s)
     if problem:
         return [problem] * len(artifacts)
-    return [_measurement(folder, job, artifact, k, result) for k, artifact in enumerate(artifacts)]
+    each = len(artifacts[0].outputs) if outputs else 0
+    return [
+        _measurement(job, artifact, outputs[each * k : each * (k + 1)], result["kernels"][k], result)
+        for k, artifact in enumerate(artifacts)
+    ]
 
 
 def _death(folder: Path, ending: _Ending) -> Failure | None:
@@ -319,18 +388,19 @@ def clock_problem(counted_s: float, seen_s: float | None) -> Failure | None:
 
 
 def _measurement(
-    folder: Path, job: Job, artifact: Artifact, number: int, result: dict[str, Any]
+    job: Job, artifact: Artifact, files: tuple[int, ...], own: dict[str, Any], result: dict[str, Any]
 ) -> Measurement | Failure:
-    own = result["kernels"][number]
     if own["failure"]:
         reason, detail = own["failure"]
         return Failure(reason, detail)
     outputs = None
     if job.request.want_outputs:
-        outputs = {
-            spec.name: np.fromfile(folder / f"out{number}_{k}.bin", CARRIER[spec.dtype]).reshape(spec.shape)
-            for k, spec in enumerate(artifact.outputs)
-        }
+        outputs = {}
+        for file, spec in zip(files, artifact.outputs, strict=True):
+            taken = _taken(file, spec)
+            if taken is None:
+                return Failure("runtime", f"the child left no {spec.name} of the right size")
+            outputs[spec.name] = taken
     return Measurement(
         outputs,
         tuple(own["seconds"]),

@@ -15,9 +15,9 @@ from random import Random
 from perfdojo_sdk.core.program import Program, Statement
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Move, Rules, Step, Trace
+from perfdojo_sdk.search.neighbours import random_step
 from perfdojo_sdk.testing.programs import random_program
 from perfdojo_sdk.testing.shrink import shrink, still
-from perfdojo_sdk.testing.walks import random_step
 from perfdojo_sdk.verify.dependence import verify_dependence_trace
 from perfdojo_sdk.verify.exact import ExactWalk, verify_exact
 

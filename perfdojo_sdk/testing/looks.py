@@ -50,7 +50,7 @@ class NumericLooks:
                 self.plugins.math_accuracy(self.target),
                 self.target.dialect,
                 nan_may_differ=trace.kind >= Kind.REASSOCIATES,
-                quick=True,
+                forks=True,
             )
             found.append(report.problem)
         return found

@@ -7,36 +7,8 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from perfdojo_sdk.core.program import Program
-from perfdojo_sdk.core.transformation import Kind, Move, Requirement, Rules, Step, Trace
-
-#: Share of the moves that go to the transformations played least.
-RARE = 0.25
-
-
-def random_step(
-    rng: Random,
-    program: Program,
-    rules: Rules,
-    only: str | None = None,
-    most: Kind = Kind.DECLARED_LAW,
-    played: Mapping[str, int] | None = None,
-) -> Step | None:
-    """One random legal move; transformations are drawn evenly, then their places.
-
-    ``only`` names the transformation to play. ``played``: how often each one was; one move in four is of
-    that which was played least and can be. None when it (or every one) has no legal move.
-    """
-    names = [only] if only else rng.sample(list(rules.transformations), len(rules.transformations))
-    if played is not None and rng.random() < RARE:
-        names.sort(key=lambda name: played.get(name, 0))
-    for name in names:
-        moves = list(rules.transformations[name].candidates(program, rules.dialect))
-        rng.shuffle(moves)
-        for move in moves:
-            result = rules.attempt(program, move)
-            if isinstance(result, Step) and result.legal.kind <= most:
-                return result
-    return None
+from perfdojo_sdk.core.transformation import Move, Requirement, Rules, Step, Trace
+from perfdojo_sdk.search.neighbours import random_step
 
 
 def random_walk(rng: Random, root: Program, rules: Rules, length: int) -> Trace:

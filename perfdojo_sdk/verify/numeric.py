@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from math import prod
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -44,7 +44,7 @@ _ROW_INSTANCES = 2 * 10**6
 #: The same for the original's value in the one class that a large program runs as a whole.
 _VALUE_INSTANCES = 2 * 10**8
 _REFERENCE_FLAGS = ("-O2", "-ffp-contract=off")
-_QUICK_FLAGS = ("-O0", "-ffp-contract=off")
+_FORK_FLAGS = ("-O0", "-ffp-contract=off")
 _REFERENCE_TIMEOUT_S = 600.0
 _REFERENCE_BYTES = 32 << 30
 
@@ -95,17 +95,19 @@ def verify_numeric(
     threads: Sequence[int] = (1, 2),
     nan_may_differ: bool = False,
     quick: bool = False,
+    forks: bool = False,
 ) -> NumericReport:
     """Compare the compiled ``transformed`` with ``original``.
 
     ``accuracy`` is the error in ulp that the target states for a function (``{"exp": 2}``), 0.5
     where it says nothing. ``nan_may_differ``: a move of the trace declared that it changes which
     inputs give NaN; the transformed order then decides. The first class runs with every number of
-    ``threads``, the others with one of them in turn. ``quick``, for many small programs: the references
+    ``threads``, the others with one of them in turn. ``quick``: the first class only and, of a large
+    program with independent rows, some of these only. ``forks``, for many small programs: the references
     are compiled without optimising and run in forks of this process, nothing runs at the same time.
     UnavailableError without a C compiler; VerificationError for a dtype that is not checked here.
     """
-    references = _References(original, transformed, accuracy, dialect, seed, quick)
+    references = _References(original, transformed, accuracy, dialect, seed, forks)
     results: list[ClassResult] = []
     planned: list[_Plan] = []
     skipped: list[ClassResult] = []
@@ -117,9 +119,11 @@ def verify_numeric(
             continue
         counts = tuple(threads) if not planned else (threads[len(planned) % len(threads)],)
         planned.append(_Plan(name, largest, counts))
+        if quick:
+            break
     # Small programs go through the references together, large ones class by class.
     groups = [planned] if references.small else [[plan] for plan in planned]
-    with _AtOnce() if quick else ThreadPoolExecutor(3) as pool:
+    with _AtOnce() if forks else ThreadPoolExecutor(3) as pool:
         for group in groups:
             inputs = [draw(plan.name, original, seed, plan.largest) for plan in group]
             requests = [
@@ -127,12 +131,13 @@ def verify_numeric(
                 for plan, given in zip(group, inputs, strict=True)
                 for t in plan.threads
             ]
-            if quick and isinstance(runner, NativeRunner):
+            if forks and isinstance(runner, NativeRunner):
                 done = iter(runner.run_together(artifact, requests))
             else:
                 futures = [pool.submit(runner.run, artifact, request) for request in requests]
                 done = (future.result() for future in futures)
-            expected = references.expect(inputs, pool, whole=references.small or group[0].name == "random")
+            whole = references.small or (group[0].name == "random" and not _rows_do(references, quick))
+            expected = references.expect(inputs, pool, whole)
             for plan, outcome in zip(group, expected, strict=True):
                 for t in plan.threads:
                     results.append(_judge(plan.name, t, next(done), outcome, nan_may_differ))
@@ -148,6 +153,11 @@ class _AtOnce(Executor):
         future: Future[T] = Future()
         future.set_result(fn(*args, **kwargs))
         return future
+
+
+def _rows_do(references: _References, quick: bool) -> bool:
+    """Whether some rows are enough for the class that else runs as a whole."""
+    return quick and references.rows is not None
 
 
 @dataclass(frozen=True)
@@ -189,6 +199,19 @@ class _Expected:
     bound: Array
     """How far a legal kernel may be from ``value``; infinite: only the class is known."""
 
+    @property
+    def flat(self) -> _Expected:
+        return self._each(lambda array: array.reshape(-1))
+
+    def at(self, part: slice) -> _Expected:
+        return self._each(lambda array: array[part])
+
+    def _each(self, change: Callable[[Array], Array]) -> _Expected:
+        return _Expected(*(change(getattr(self, f.name)) for f in fields(self)))
+
+
+_Judge: TypeAlias = Callable[[Array, _Expected, bool], tuple[float, Array]]
+
 
 @dataclass(frozen=True)
 class _Piece:
@@ -220,9 +243,9 @@ class _References:
         accuracy: Mapping[str, float],
         dialect: Dialect,
         seed: int,
-        quick: bool,
+        forks: bool,
     ) -> None:
-        self.original, self.transformed, self.quick = original, transformed, quick
+        self.original, self.transformed, self.forks = original, transformed, forks
         self.accuracy, self.dialect, self.seed = accuracy, dialect, seed
         self.instances = max(_instances(original), _instances(transformed))
         self.small = self.instances <= _FULL_INSTANCES
@@ -278,12 +301,12 @@ class _References:
         self, kind: str, inputs: Sequence[Mapping[str, Array]], rows: Array | None
     ) -> Mapping[str, Array]:
         batch = len(inputs)
-        given = {name: np.stack([one[name] for one in inputs]) for name in self.original.inputs}
+        given = {name: _stacked([one[name] for one in inputs]) for name in self.original.inputs}
         if rows is not None:
             given["pd_rows"] = np.stack([rows] * batch)
         artifact = self.artifact(kind, batch, 0 if rows is None else len(rows))
         request = RunRequest(given, timeout_s=_REFERENCE_TIMEOUT_S, memory_bytes=_REFERENCE_BYTES)
-        [result] = execute(Job((artifact,), request, "reference", trusted=True, forks=self.quick))
+        [result] = execute(Job((artifact,), request, "reference", trusted=True, forks=self.forks))
         if isinstance(result, Failure) or result.outputs is None:
             raise VerificationError("PD-V021", "the float64 reference did not run", why=str(result))
         return result.outputs
@@ -298,11 +321,16 @@ class _References:
                 program, kind, self.accuracy, self.dialect, batch=batch, rows=rows, any_order=rows > 0
             )
             support = tuple(sorted(source.support.items()))
-            flags = _QUICK_FLAGS if self.quick else _REFERENCE_FLAGS
+            flags = _FORK_FLAGS if self.forks else _REFERENCE_FLAGS
             self.compiled[key] = _compiled(
                 source.symbol, source.inputs, source.outputs, source.code, support, flags
             )
         return self.compiled[key]
+
+
+def _stacked(arrays: Sequence[Array]) -> Array:
+    """The arrays under one more dimension; one alone is not copied."""
+    return arrays[0][None] if len(arrays) == 1 else np.stack(arrays)
 
 
 @lru_cache(64)
@@ -339,12 +367,26 @@ def _judge(
     assert run.outputs is not None
     for piece in expected.pieces:
         got = piece.of(run.outputs[piece.output])
-        judge = _equal if name == INTEGERS else _near
-        worst, wrong = judge(got, piece.expected, nan_may_differ)
+        worst, wrong = _in_blocks(_equal if name == INTEGERS else _near, got, piece.expected, nan_may_differ)
         result = replace(result, worst=max(result.worst, worst), elements=result.elements + got.size)
         if wrong.any():
             return replace(result, problem=_describe(piece, got, wrong))
     return result
+
+
+#: Elements compared at a time, so that what is worked out on the way stays in cache.
+_BLOCK = 1 << 16
+
+
+def _in_blocks(judge: _Judge, got: Array, expected: _Expected, nan_may_differ: bool) -> tuple[float, Array]:
+    """``judge``, block by block: largest error over its bound, and which elements are wrong."""
+    worst, wrong = 0.0, np.zeros(got.size, bool)
+    flat, parts = got.reshape(-1), expected.flat
+    for k in range(0, got.size, _BLOCK):
+        here = slice(k, k + _BLOCK)
+        block, wrong[here] = judge(flat[here], parts.at(here), nan_may_differ)
+        worst = max(worst, block)
+    return worst, wrong.reshape(got.shape)
 
 
 def _equal(got: Array, expected: _Expected, _: bool) -> tuple[float, Array]:

@@ -97,7 +97,7 @@ class CollapseScopes(Transformation):
                 yield Move(self.name, scope.id)
 
     def rewrite(self, site: Site) -> Program:
-        return site.program.replaced(site.path, (site.once(_collapsed),))
+        return site.replaced((site.once(_collapsed),))
 
     def relation(self, site: Site, result: Program) -> Relation:
         level = site.level
@@ -113,7 +113,7 @@ def _collapsed(site: Site) -> Scope:
     outer, inner, level = site.scope, inner_scope(site), site.level
     by = Renumbering((*levels(level), *_pair(site), *shifted(level + 2, -1)), level)
     body = tuple([child.renumbered(by) for child in inner.body])
-    return Scope(outer.size * inner.size, body, "", fresh(f"{outer.id}.{inner.id}", site.program.paths))
+    return Scope(outer.size * inner.size, body, "", fresh(f"{outer.id}.{inner.id}", site.program.place_of))
 
 
 def _pair(site: Site) -> tuple[Index, Index]:
