@@ -305,7 +305,7 @@ class Forge:
         return min(attempt, replace(attempt, measured=measured), key=_median)
 
     def _attempts(self, kernel: Kernel, traces: Sequence[Trace], watch: Watch) -> list[_Attempt]:
-        """Generate and compile side by side, then time one by one; what goes wrong is a failure of its own."""
+        """Generate and compile side by side, then time one by one; what goes wrong is the failure of one."""
         watch.stage(kernel, "compiling")
         with self.spent.on("compile"), ThreadPoolExecutor(available_cores()) as pool:
             compiled = list(pool.map(partial(self._compiled, kernel), traces))
