@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -34,7 +34,7 @@ from perfdojo_sdk.core.transformation import (
 )
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.plugins import Plugins
-from perfdojo_sdk.store.traces import MAX_MOVES, SavedMove, SavedTrace, Strict, current
+from perfdojo_sdk.store.traces import MAX_MOVES, SavedMove, SavedTrace, Strict, current, first_error
 
 MAX_FILE_BYTES = 8 << 20
 
@@ -202,22 +202,15 @@ def read_saved(path: Path) -> SavedGame:
         raise SaveError("PD-J002", f"{path} is no saved game", why=first_error(error), hint=hint) from None
 
 
-def first_error(error: ValidationError) -> str:
-    """The first thing that is wrong, with its place in the file."""
-    first = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(str(part) for part in first["loc"])
-    return f"{place}: {first['msg']}" if place else str(first["msg"])
-
-
-def write_atomically(path: Path, content: str | bytes) -> None:
+def write_atomically(path: Path, content: str | bytes | Iterable[str]) -> None:
     """Write beside ``path`` and rename, so that no reader ever sees half a file."""
-    data = content.encode() if isinstance(content, str) else content
+    parts = [content] if isinstance(content, str | bytes) else content
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(data)
+                file.writelines(part.encode() if isinstance(part, str) else part for part in parts)
                 file.flush()
                 os.fsync(file.fileno())
             os.chmod(temporary, 0o644)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
 
+import postgres
 import pytest
 from command_line import ROOT, Outcome
 from hypothesis import settings
@@ -87,3 +88,29 @@ def installed_cli(plugin_folder: Path, tmp_path: Path) -> Callable[..., Outcome]
         return Outcome(done.returncode, done.stdout, done.stderr)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[postgres.Server]:
+    """A PostgreSQL server of this session's own."""
+    reason = postgres.why_not()
+    if reason:
+        pytest.skip(reason)
+    with postgres.server() as server:
+        yield server
+
+
+@pytest.fixture
+def server_place(postgres_server: postgres.Server) -> str:
+    """A new database on the server."""
+    name = f"records_{os.urandom(8).hex()}"
+    postgres_server.execute(f"CREATE DATABASE {name}")
+    return postgres_server.url(name)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where records may be kept, new each time: a file, or a database on a server."""
+    if request.param == "sqlite":
+        return str(tmp_path / "records.sqlite")
+    return str(request.getfixturevalue("server_place"))

@@ -264,6 +264,9 @@ def test_explain_a_legal_move_shows_its_kind_and_change(cli: Cli) -> None:
 def test_explain_a_code(cli: Cli) -> None:
     assert cli("explain", "pd-p013").out.startswith("PD-P013: ")
     assert "split_scope refuses: FACTOR does not divide SIZE" in cli("explain", "PD-T102").out
+    assert "undo the contraction of BUFFER" in cli("explain", "PD-T303").out
+    plugins = cli("explain", "toy-002", "--target", "toy", plugins="toy").out
+    assert plugins.startswith("TOY-002: the scope is long") and "try: split the scope first" in plugins
 
 
 def test_lists(cli: Cli) -> None:
@@ -271,7 +274,10 @@ def test_lists(cli: Cli) -> None:
     described = cli("transformations", "--json").data["transformations"]
     assert {t["name"] for t in described} == set(GENERIC)
     one = cli("transformations", "join_scopes").out
-    assert "before:" in one and "after:" in one and "PD-T125" in one
+    assert "before:" in one and "after:" in one and "PD-T125" in one and "why: fused, SECOND" in one
+    assert "a law that rounding breaks" in cli("transformations", "factor_reduction").out
+    reasons = [f"{r['why']} {r['try']}" for t in described for r in t["requirements"]]
+    assert not any(re.search(r"\{[a-z]", reason) for reason in reasons)
     (target,) = cli("targets", "--json").data["targets"]
     assert (target["name"], target["usable"], target["try"]) == ("paper", False, "imagine it")
 

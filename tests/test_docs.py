@@ -1,8 +1,7 @@
-"""The documentation says what is: commands in it print what it shows, and its plugin is a plugin.
+"""The documentation says what is: who follows it, command by command, gets what it shows.
 
-A ``console`` block runs when it starts with ``$ perfdojo-sdk``; the blocks of a page share a folder.
-Output that starts with ``...`` leaves out a program's interface and buffers. With
-PERFDOJO_UPDATE_GOLDEN=1 the pages are rewritten with what the commands print.
+How a page is read is told in ``pages.py``. With PERFDOJO_UPDATE_GOLDEN=1 the pages are rewritten with what
+their commands print.
 """
 
 from __future__ import annotations
@@ -10,41 +9,35 @@ from __future__ import annotations
 import inspect
 import os
 import re
-import shlex
-from contextlib import redirect_stderr, redirect_stdout
-from io import StringIO
 from pathlib import Path
 
 import pytest
+import yaml
 from command_line import ROOT
+from pages import CONSOLE, Reader, agrees, changes
 
-from perfdojo_sdk.cli import COMMANDS, main
+from perfdojo_sdk.cli import COMMANDS
 from perfdojo_sdk.hookspecs import specs
+from perfdojo_sdk.hookspecs.types import Capabilities
 from perfdojo_sdk.plugins import load_plugins
 
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
-CONSOLE = re.compile(r"```console\n(\$ perfdojo-sdk .*?)```", re.DOTALL)
 UPDATE = os.environ.get("PERFDOJO_UPDATE_GOLDEN") == "1"
 
 
-def run(command: str) -> str:
-    out, err = StringIO(), StringIO()
-    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as leaving:
-        main(shlex.split(command)[1:])
-    return out.getvalue() + (err.getvalue() if leaving.value.code else "")
+def guide() -> list[Path]:
+    """The chapters of the vendor guide in their order, which is that of the navigation."""
+    nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
+    [chapters] = [entry["Vendor guide"] for entry in nav if "Vendor guide" in entry]
+    return [ROOT / "docs" / page for entry in chapters for page in entry.values()]
 
 
-def transcript(block: str) -> str:
-    """A console block with the output that its command has now."""
-    lines = block.splitlines(keepends=True)
-    count = 1
-    while lines[count - 1].endswith("\\\n"):  # the command goes on
-        count += 1
-    command, shown = "".join(lines[:count]), "".join(lines[count:])
-    output = run(command.removeprefix("$ ").replace("\\\n", " "))
-    if shown.startswith("...\n"):
-        output = "...\n" + output.partition("\n\n")[2]
-    return command + output
+def holds(page: Path, reader: Reader) -> None:
+    text = page.read_text(encoding="utf-8")
+    now = reader.read(text)
+    if UPDATE:
+        page.write_text(now, encoding="utf-8")
+    assert UPDATE or now == text, page.name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
@@ -55,11 +48,39 @@ def test_commands_print_what_the_page_shows(
     for name in re.findall(r"--target (\w+)", "".join(CONSOLE.findall(text))):
         if name not in load_plugins().targets:
             pytest.skip(f"the plugin for {name} is not installed")
-    monkeypatch.chdir(tmp_path)
-    now = CONSOLE.sub(lambda found: f"```console\n{transcript(found[1])}```", text)
-    if UPDATE:
-        page.write_text(now, encoding="utf-8")
-    assert now == text
+    holds(page, Reader(tmp_path, monkeypatch))
+
+
+def test_the_vendor_guide_leads_from_nothing_to_a_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The chapters are one story, told in one folder."""
+    monkeypatch.setenv("PERFDOJO_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PERFDOJO_PLUGINS", "my_chip")
+    monkeypatch.setenv("COLUMNS", "110")
+    (tmp_path / "work").mkdir()
+    reader = Reader(tmp_path / "work", monkeypatch)
+    for page in guide():
+        holds(page, reader)
+    library = tmp_path / "work" / "build" / "library" / "my_chip"
+    assert (library / "manifest.json").is_file() and any((library / "lib").iterdir())
+
+
+def test_every_page_of_the_guide_is_a_chapter() -> None:
+    assert sorted(guide()) == sorted((ROOT / "docs" / "guide").glob("*.md"))
+
+
+def test_dots_stand_for_lines_and_nothing_else() -> None:
+    assert agrees("a\nb\nc\n", "a\n...\nc\n") and agrees("a\n", "a\n...\n")
+    assert agrees("a bc d\n", "a ... d\n") and not agrees("a b\nc d\n", "a ... d\n")
+    assert not agrees("a\nb\n", "a\n") and not agrees("a\nb\n", "...\na\n") and not agrees("", "a\n")
+
+
+def test_a_change_has_one_place() -> None:
+    assert changes("a\nb\nc\n", " a\n-b\n+d\n") == "a\nd\nc\n"
+    for lines in ("-e\n+f\n", "-a\n"):
+        with pytest.raises(AssertionError):
+            changes("a\nb\na\n", lines)
 
 
 def test_the_tour_is_played() -> None:
@@ -97,8 +118,16 @@ def test_the_pages_made_from_the_code_hold_everything() -> None:
     assert all(f"Usage: perfdojo-sdk {name}" in commands for name in COMMANDS)
     for transformation in docs_pages.GENERIC.values():
         page = docs_pages.move_page(transformation)
-        assert "**before**" in page and "**after" in page, transformation.name
-        assert all(r.code in page and r.hint in page for r in transformation.requirements)
+        parts = ("**before**", "**after", "## When it applies", "## When it refuses", "## How to undo it")
+        assert all(part in page for part in parts), transformation.name
+        for r in transformation.requirements:
+            said = [docs_pages.spoken(text) for text in (r.title, r.hint)]
+            assert r.code in page and all(text in page for text in said), r.code
+        assert not re.search(r"\{[a-z]", page.replace("{#", "")), transformation.name
+    fields = docs_pages.target_file_reference()
+    assert "None" not in fields
+    for name in Capabilities.model_fields:
+        assert f"| `{name}` |" in fields
 
 
 def test_links_between_pages_lead_somewhere() -> None:

@@ -14,8 +14,9 @@ from snippets import DIALECT, RULES
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformations import GENERIC
 from perfdojo_sdk.core.validate import violations
+from perfdojo_sdk.search.neighbours import random_step
 from perfdojo_sdk.testing.programs import random_program
-from perfdojo_sdk.testing.walks import random_step, random_walk
+from perfdojo_sdk.testing.walks import random_walk
 from perfdojo_sdk.verify.dependence import verify_dependence, verify_races
 from perfdojo_sdk.verify.exact import verify_exact
 

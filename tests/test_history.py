@@ -19,8 +19,9 @@ from perfdojo_sdk.core.history import Dropped, Undone, insert, redo, undo
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Move, Rejection, Trace
 from perfdojo_sdk.core.transformations import GENERIC
+from perfdojo_sdk.search.neighbours import random_step
 from perfdojo_sdk.testing.programs import random_program
-from perfdojo_sdk.testing.walks import random_step, random_walk
+from perfdojo_sdk.testing.walks import random_walk
 from perfdojo_sdk.verify.exact import verify_exact
 
 Cli = Callable[..., Outcome]

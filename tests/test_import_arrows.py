@@ -84,7 +84,7 @@ def test_the_sdk_names_no_target() -> None:
     found = [
         f"{path.relative_to(ROOT)}: {word}"
         for path in sorted(SDK.rglob("*"))
-        if path.suffix in {".py", ".yaml", ".c", ".h", ".dojo"}
+        if path.suffix in {".py", ".yaml", ".c", ".h", ".dojo", ".tmpl"}
         for word in words
         if word in path.read_text(encoding="utf-8").lower()
     ]
@@ -111,3 +111,9 @@ def test_importing_core_is_light() -> None:
 def test_help_is_light() -> None:
     code = "import perfdojo_sdk.cli as c\ntry: c.main(['--help'])\nexcept SystemExit: pass"
     assert not loaded_by(code) & HEAVY
+
+
+def test_asking_what_is_installed_loads_no_figures() -> None:
+    words = "['plugins', 'list', '--no-import']"
+    code = f"import perfdojo_sdk.cli as c\ntry: c.main({words})\nexcept SystemExit: pass"
+    assert not loaded_by(code) & {"numpy", "sqlalchemy"}

@@ -18,8 +18,9 @@ from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Move, Rejection
 from perfdojo_sdk.hookspecs import API_VERSION
 from perfdojo_sdk.hookspecs.services import Probe
-from perfdojo_sdk.hookspecs.types import Bound, Target
+from perfdojo_sdk.hookspecs.types import Bound, Capabilities, Target
 from perfdojo_sdk.plugins import Plugins, discovery, load_plugins
+from perfdojo_sdk.plugins.plugin import cause_of
 
 LOOP = parse("kernel f(x) -> y\nx f32 [64] heap\ny f32 [64] heap\n\n64 y[{0}] = x[{0}]\n")
 
@@ -143,6 +144,16 @@ def test_a_missing_part_names_the_hook_and_the_plugin() -> None:
 # -- broken plugins --------------------------------------------------------------------------------
 
 
+class Odd(BaseException):
+    def __repr__(self) -> str:
+        raise RuntimeError("even this")
+
+
+def odd() -> None:
+    raise Odd("no Exception at all")
+
+
+
 @pytest.mark.parametrize(
     ("broken", "stage", "cause"),
     [
@@ -151,6 +162,8 @@ def test_a_missing_part_names_the_hook_and_the_plugin() -> None:
         (SimpleNamespace(__name__="b"), "version", "does not declare PERFDOJO_API"),
         (plugin("b", targets=boom), "perfdojo_targets", "RuntimeError: boom"),
         (plugin("b", targets=lambda: sys.exit(7)), "perfdojo_targets", "SystemExit: 7"),
+        (plugin("b", targets=odd), "perfdojo_targets", "Odd: no Exception at all"),
+        (plugin("b", targets=lambda: [Odd()]), "perfdojo_targets", "it returned Odd <"),
         (plugin("b", targets=lambda: ["x86"]), "perfdojo_targets", "str 'x86', expected Target"),
         (plugin("b", targets=lambda: 5), "perfdojo_targets", "TypeError"),
         (plugin("b", targets=lambda nonsense: []), "hooks", "nonsense"),
@@ -183,6 +196,15 @@ def test_a_misspelt_hook_is_suggested_and_fatal_for_the_plugins_own_target() -> 
     with pytest.raises(UnavailableError, match="perfdojo_code_generater"):
         plugins.target("b")
     assert plugins.target("best").name == "toy"
+
+
+def test_a_misspelt_argument_is_suggested() -> None:
+    broken = plugin("b", targets=lambda: [target("b")], code_generator=lambda targte: None)
+    problem = only_problem(load_plugins(extra=[broken, perfdojo_toy]))
+    assert (problem.cause, problem.remedy) == (
+        "perfdojo_code_generator has no argument targte",
+        "did you mean target?",
+    )
 
 
 def test_two_plugins_that_claim_one_target_are_both_named() -> None:
@@ -258,3 +280,23 @@ def test_the_name_of_a_size_is_taken_like_an_operators() -> None:
     plugins = load_plugins(extra=[guest])
     assert "layernorm1 already comes from plugin perfdojo_sdk" in only_problem(plugins).cause
     assert "layernorm1" not in plugins.operators
+
+
+def test_a_target_file_that_does_not_fit_is_told_field_by_field() -> None:
+    suffixes = {"rep": {"doc": "", "order": "any"}}
+    wrong = {"name": "Chip 1", "description": "", "lanez": {}, "extra_suffixes": suffixes}
+    with pytest.raises(ValueError) as raised:
+        Capabilities.model_validate(wrong)
+    cause = cause_of(raised.value)
+    assert cause.startswith("Capabilities does not fit: name: ") and "lanez: there is no such field" in cause
+    assert "extra_suffixes.rep.order: Input should be 'sequential', 'parallel' or 'lockstep'" in cause
+    assert "\n" not in cause and "http" not in cause
+
+
+def test_what_a_plugin_prints_is_no_result(capsys: pytest.CaptureFixture[str]) -> None:
+    def chatty() -> list[Target]:
+        print("hello")
+        return [target("a")]
+
+    assert load_plugins(extra=[plugin("chatty", targets=chatty)]).target("a")
+    assert capsys.readouterr() == ("", "hello\n")

@@ -101,6 +101,14 @@ def test_records_are_appended_and_the_newest_is_found(tmp_path: Path) -> None:
         assert next(iter(records))[0] == key()
 
 
+def test_a_finished_kernel_is_on_the_disk_when_it_is_kept(tmp_path: Path) -> None:
+    """Not even a power cut takes it; SQLite's own word for that is FULL, 2."""
+    with Records(tmp_path / "r.sqlite") as records:
+        records.add(key(), record())
+        mode = records.database.read(lambda c: c.exec_driver_sql("PRAGMA synchronous").scalar_one())
+        assert mode == 2
+
+
 def _append(path: Path, number: int) -> None:
     with Records(path) as records:
         for k in range(10):

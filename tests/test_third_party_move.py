@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 
 import pytest
-from command_line import ROOT
+from command_line import ROOT, announce
 
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.text import parse
@@ -47,18 +46,6 @@ y f32 [8] heap
 1 y[0] = x[0]
 7 y[{0}+1] = y[{0}] + x[{0}+1]
 """
-
-
-def announce(folder: Path, package: Path) -> None:
-    """Metadata in ``folder`` as an installation of ``package`` would leave it."""
-    project = tomllib.loads((package / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    name, version = project["name"], project["version"]
-    info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-    groups = project["entry-points"].items()
-    lines = [f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in points.items()) for group, points in groups]
-    (info / "entry_points.txt").write_text("\n".join(lines))
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping
@@ -20,10 +21,10 @@ from mkdocs.structure.pages import Page
 
 from perfdojo_sdk import cli
 from perfdojo_sdk.cli import COMMANDS, codes
-from perfdojo_sdk.cli.transformations import summary, usage
+from perfdojo_sdk.cli.transformations import NAMED, WHOLE, summary, usage
 from perfdojo_sdk.core.transformation import Requirement, Transformation
 from perfdojo_sdk.core.transformations import GENERIC
-from perfdojo_sdk.hookspecs import specs
+from perfdojo_sdk.hookspecs import specs, types
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -48,6 +49,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         ("<!-- error codes -->", error_reference),
         ("<!-- hooks -->", hook_reference),
         ("<!-- commands -->", command_reference),
+        ("<!-- target file -->", target_file_reference),
     ):
         if marker in markdown:
             markdown = markdown.replace(marker, make())
@@ -80,21 +82,50 @@ def move_page(transformation: Transformation) -> str:
         lines += ["## Parameters", "", "| name | type | meaning |", "|---|---|---|"]
         lines += [f"| `{p.name}` | {p.type.__name__} | {p.doc} |" for p in transformation.parameters]
         lines.append("")
-    lines += ["## When it refuses", ""]
+    lines += ["## When it applies", "", *applies(transformation), "", "## When it refuses", ""]
+    lines += ["What stands in *italics* is named by the message, with the line of the program.", ""]
     for requirement in transformation.requirements:
         lines += refusal(requirement)
-    lines += ["## How to undo it", "", f"{transformation.undo[0].upper()}{transformation.undo[1:]}."]
+    lines += ["## How to undo it", "", *undoing(transformation)]
     return "\n".join(lines) + "\n"
 
 
+def applies(transformation: Transformation) -> Iterator[str]:
+    where = "scope or statement" if transformation.place == "node" else transformation.place
+    yield f"At a {where}, wherever none of the reasons below holds."
+    laws = sorted({r.law for r in transformation.requirements if r.law})
+    if laws:
+        yield f"It uses a law that rounding breaks, `{'`, `'.join(laws)}`; `build-library --allow` says"
+        yield "whether such moves may be played."
+    yield "`perfdojo-sdk moves SOURCE` lists the places, and `perfdojo-sdk explain SOURCE MOVE` says for one"
+    yield "of them why not, or what the move changes there."
+
+
+def undoing(transformation: Transformation) -> Iterator[str]:
+    if transformation.undo != Transformation.undo:
+        yield f"Play {transformation.undo.removesuffix(', or ' + Transformation.undo)}."
+        yield ""
+    yield "In a saved game, `perfdojo-sdk undo GAME.json NUMBER` takes the move out, wherever it stands, and"
+    yield "keeps the later ones that still apply."
+
+
 def refusal(requirement: Requirement) -> Iterator[str]:
+    yield f"### {requirement.code}: {spoken(requirement.title)} {{#{requirement.code.lower()}}}"
+    yield ""
     guard = " Without this requirement a result could be wrong." if requirement.semantic else ""
-    yield f"### {requirement.code}: {requirement.title} {{#{requirement.code.lower()}}}"
+    why = spoken(requirement.why)
+    yield f"{why[0].upper()}{why[1:]}.{guard}"
     yield ""
-    yield f"`{requirement.why}`.{guard}"
+    yield f"*Try:* {spoken(requirement.hint)}."
     yield ""
-    yield f"*Try:* {requirement.hint}."
-    yield ""
+
+
+def spoken(sentence: str) -> str:
+    """A requirement's sentence where there is no case yet: what the case will tell stands in italics."""
+    if sentence == WHOLE:
+        return NAMED
+    escaped = re.sub(r"([*<>|])", r"\\\1", sentence)
+    return re.sub(r"\{(\w+)\}", r"*\1*", escaped)
 
 
 def sections(example: str) -> Iterator[str]:
@@ -179,6 +210,33 @@ def toy_target() -> Any:
     if folder not in sys.path:
         sys.path.append(folder)
     return importlib.import_module("perfdojo_toy")
+
+
+def target_file_reference() -> str:
+    """Every field of a target file, from the models that check it."""
+    lines: list[str] = []
+    for model, title in (
+        (types.Capabilities, "The file"),
+        (types.SuffixFile, "An entry of `extra_suffixes`"),
+        (types.LocationFile, "An entry of `extra_locations`"),
+        (types.CacheLevel, "An entry of `caches`"),
+        (types.MemoryFigures, "`memory`"),
+    ):
+        lines += [f"### {title}", "", "| field | default | meaning |", "|---|---|---|"]
+        for name, field in model.model_fields.items():
+            default = "must be given" if field.is_required() else f"`{written(field.default)}`"
+            lines.append(f"| `{name}` | {default} | {field.description} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def written(default: object) -> str:
+    """A default as the file would have it."""
+    if isinstance(default, tuple):
+        return f"[{', '.join(map(str, default))}]"
+    if default is None or isinstance(default, bool):
+        return "none" if default is None else str(default).lower()
+    return str(default)
 
 
 def command_reference() -> str:

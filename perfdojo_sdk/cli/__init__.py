@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 #: Command -> its line in the overview. The code is ``command`` in the module of the same name.
 COMMANDS: Mapping[str, str] = {
     "build-library": "build, verify and measure a library of kernels for a target",
+    "tune": "search for the fastest program of a kernel, and keep everything that was tried",
     "bench": "time the kernels of a library again, stored against now, or time one game",
     "verify": "check a game or kernel by the three legs of verification",
     "show": "print a program, a kernel or a saved game",
@@ -32,8 +33,10 @@ COMMANDS: Mapping[str, str] = {
     "insert": "play a move in the middle of a saved game and keep the later ones",
     "replay": "play a saved game again from its initial program",
     "explain-time": "split a kernel's time into parts",
+    "simulate": "run a program of a target's own assembly or machine code on its simulator",
     "explain": "say why a move is or is not legal, or what an error code means",
     "reproduce": "list the experiments, or run one",
+    "db": "show, export, import, merge and prune the records of searches and builds",
     "targets": "list the targets, and which of them this machine can run",
     "kernels": "list the kernels and their parameters",
     "transformations": "list the transformations, or describe one",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perfdojo_sdk.cli.console import Json, emit, progress, seconds, table
+from perfdojo_sdk.cli.console import Json, PlaceOption, emit, progress, seconds, table
 from perfdojo_sdk.core.errors import NothingFoundError
 from perfdojo_sdk.core.transformation import Kind
 
@@ -39,7 +39,8 @@ def command(
         str, typer.Option(help="Build for this target, or for the best that can run here.")
     ] = "best",
     kernels: Annotated[
-        list[str] | None, typer.Option(help="For example: 'softmax matmul[768,1024,1024]'. Default: all.")
+        list[str] | None,
+        typer.Option(help="For example: 'softmax matmul[8,8,8]'. Default: the target's choice, or all."),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Default: build/library/TARGET.")
@@ -47,11 +48,21 @@ def command(
     threads: Annotated[int | None, typer.Option(min=1, max=1024, help="Default: all cores.")] = None,
     allow: Annotated[Allow, typer.Option(help="The most that moves may change.")] = Allow.law,
     search: Annotated[
-        str, typer.Option("--pass", help="Who plays: heuristic, greedy, naive, or a plugin's own strategy.")
-    ] = "heuristic",
+        str, typer.Option("--pass", help="Who plays: heuristic, greedy, naive, or a search as for `tune`.")
+    ] = "",
     evaluations: Annotated[
         int, typer.Option(min=1, help="Most programs of a search to compile and time, for each kernel.")
     ] = 100,
+    tune: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="BUDGET",
+            help="Search, evaluating so many for each kernel.",
+            show_default=False,
+        ),
+    ] = None,
+    db: PlaceOption = "",
     as_json: Json = False,
 ) -> None:
     """Build a library: play, compile, verify and measure each kernel, then package them.
@@ -64,20 +75,23 @@ def command(
     from perfdojo_sdk.library.build import build_library
     from perfdojo_sdk.library.forge import Settings
     from perfdojo_sdk.plugins import load_plugins
+    from perfdojo_sdk.search.strategies import AUTO, HEURISTIC
 
     plugins = load_plugins(targets=[target])
     for problem in plugins.problems:
         progress(f"plugin {problem.plugin} is left out ({problem.stage}): {problem.cause}")
     found = plugins.require(target)
+    lists = found.capabilities.selections
     if kernels is None:
-        selected = default_selection(plugins.operators_for(found), found.dialect)
+        selected = default_selection(plugins.operators_for(found), found.dialect, lists)
     else:
-        selected = select(kernels, plugins.operators_for(found), found.dialect)
-    settings = Settings(most=allow.kind, search=search, evaluations=evaluations)
+        selected = select(kernels, plugins.operators_for(found), found.dialect, lists)
+    search = search or (HEURISTIC if tune is None else AUTO)
+    settings = Settings(most=allow.kind, search=search, evaluations=evaluations if tune is None else tune)
     if threads is not None:
         settings = replace(settings, threads=threads)
     progress(f"building {len(selected)} kernels for {found.name} with {settings.threads} threads")
-    result = build_library(plugins, found, selected, output, settings, observer())
+    result = build_library(plugins, found, selected, output, settings, observer(), place=db)
     if result.manifest is None:
         raise nothing_built(result)
     emit(_text(result), _data(result), as_json)

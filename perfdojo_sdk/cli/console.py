@@ -14,6 +14,16 @@ from perfdojo_sdk.core.errors import DojoError
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
+def place_option(otherwise: str) -> Any:
+    """Where the records are; ``otherwise`` says where, when nobody says."""
+    what = f"Where the records are: a file, or postgresql://USER@HOST/DATABASE. Default: {otherwise}."
+    return typer.Option("--db", envvar="PERFDOJO_DB", metavar="PLACE", help=what, show_default=False)
+
+
+#: Of commands that write into the folder of a library.
+PlaceOption = Annotated[str, place_option("a file in that folder")]
+
+
 def emit(text: str, data: Any, as_json: bool) -> None:
     """Print a result: ``data`` as JSON when asked for, else ``text``."""
     print(json.dumps(data, indent=2) if as_json else text.rstrip("\n"), flush=True)

@@ -11,10 +11,12 @@ from perfdojo_sdk.cli import codes
 from perfdojo_sdk.cli.console import Json, emit
 from perfdojo_sdk.cli.movetext import parse_move
 from perfdojo_sdk.cli.sources import SourceArgument, TargetOption, open_game, plugins_for, rules_for
+from perfdojo_sdk.cli.transformations import words
 from perfdojo_sdk.core.errors import MoveError, closest
 from perfdojo_sdk.core.transformation import Rejection, Rules, Step
 
-_CODE = re.compile(r"PD-[A-Z]\d{3}", re.IGNORECASE)
+#: A code of the SDK (PD-T121), or of a plugin (ACME-003).
+_CODE = re.compile(r"[A-Z]\w*-[A-Z]?\d+", re.IGNORECASE)
 
 
 def command(
@@ -82,13 +84,14 @@ def _explain_code(code: str, target: str, as_json: bool) -> None:
 
 
 def _requirement(code: str, rules: Rules) -> dict[str, str] | None:
-    """The reason for refusing that carries ``code``, from the transformation that has it."""
-    for transformation in rules.transformations.values():
-        for r in transformation.requirements:
+    """The reason for refusing that carries ``code``, from the transformation or veto that has it."""
+    owners = [(t.name, t.requirements) for t in rules.transformations.values()]
+    owners += [("the target", getattr(veto, "requirements", ())) for veto in rules.vetoes]
+    for name, requirements in owners:
+        for r in requirements:
             if r.code == code:
-                why = re.sub(r"\{(\w+)\}", lambda word: word[1].upper(), r.why)
-                means = f"{transformation.name} refuses: {why}."
+                means = f"{name} refuses: {words(r.why)}."
                 if r.semantic:
                     means += " Without this requirement a result could be wrong."
-                return {"title": r.title, "means": means, "try": r.hint}
+                return {"title": r.title, "means": means, "try": words(r.hint)}
     return None

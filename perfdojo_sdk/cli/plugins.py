@@ -125,10 +125,10 @@ def _problem(problem: Problem) -> dict[str, str]:
 def show(name: NameArgument, as_json: Json = False) -> None:
     """Show everything that a plugin brings. The exit code is 3 when it is broken."""
     plugins, plugin = _find(name)
+    brings = _contributions(plugins, plugin)  # asking may show what is wrong with it
     row = _loaded(plugins, plugin)
     row["fingerprint"] = plugins.fingerprints()[plugin.name]
-    row |= {name: sorted(found) for name, found in _contributions(plugins, plugin).items()}
-    row["problems"] = _problems(plugins, plugin.name)
+    row |= {name: sorted(found) for name, found in brings.items()}
     hidden = ("hooks", "problems", "deprecations")
     lines = [f"{key:16} {_cell(key, value)}" for key, value in row.items() if key not in hidden and value]
     lines += [f"{'hooks':16} {hook}" if k == 0 else f"{'':16} {hook}" for k, hook in enumerate(row["hooks"])]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import re
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
 
 from perfdojo_sdk.cli.console import Json, emit, table
 from perfdojo_sdk.cli.sources import TargetOption, plugins_for, rules_for
-from perfdojo_sdk.core.transformation import Transformation
+from perfdojo_sdk.core.transformation import Requirement, Transformation
 
 
 def command(
@@ -50,7 +52,10 @@ def describe(transformation: Transformation) -> dict[str, Any]:
         ],
         "doc": inspect.getdoc(type(transformation)) or "",
         "requirements": [
-            {"code": r.code, "title": r.title, "try": r.hint, "semantic": r.semantic, "law": r.law}
+            {
+                **{"code": r.code, "title": r.title, "why": words(r.why), "try": words(r.hint)},
+                **{"semantic": r.semantic, "law": r.law},
+            }
             for r in transformation.requirements
         ],
         "undo": transformation.undo,
@@ -63,9 +68,30 @@ def page(transformation: Transformation) -> str:
     if transformation.parameters:
         lines += ["", "Parameters:"]
         lines += [f"  {p.name} ({p.type.__name__}): {p.doc}" for p in transformation.parameters]
-    lines += ["", "It refuses when"]
+    lines += ["", f"It applies at a {transformation.place}. It refuses when"]
     for requirement in transformation.requirements:
-        guard = "; a result could be wrong" if requirement.semantic else ""
-        lines += [f"  {requirement.code}  {requirement.title}{guard}", f"           try: {requirement.hint}"]
+        lines += [f"  {requirement.code}  {requirement.title}"]
+        lines += [f"           {line}" for line in refusal(requirement)]
     lines += ["", f"To undo it: {transformation.undo}."]
     return "\n".join(lines)
+
+
+def refusal(requirement: Requirement) -> Iterator[str]:
+    """One reason to refuse in lines for a person: why, what to try, what it would cost to do without."""
+    yield f"why: {words(requirement.why)}"
+    yield f"try: {words(requirement.hint)}"
+    if requirement.semantic:
+        yield "Without this requirement a result could be wrong."
+    if requirement.law:
+        yield f"Where it holds, the move uses a law that rounding breaks: {requirement.law}"
+
+
+#: A reason that is all in the case, and what can be said of it before.
+WHOLE, NAMED = "{what}", "the message names the rule of the language that the result would break"
+
+
+def words(sentence: str) -> str:
+    """A requirement's sentence where there is no case yet: what the case will tell stands in capitals."""
+    if sentence == WHOLE:
+        return NAMED
+    return re.sub(r"\{(\w+)\}", lambda word: word[1].upper(), sentence)

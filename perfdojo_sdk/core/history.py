@@ -1,4 +1,4 @@
-"""Change the middle of a game: take a move out, put it back, put another one in.
+"""Change the middle of a game: take a move out, put it back, put another one in or in its place.
 
 Later moves are played again, each with its check. A place is a name, and moves make names; where a
 move is gone, another one may make its name anew for something else. So a later move is kept only if
@@ -74,6 +74,20 @@ def insert(trace: Trace, rules: Rules, position: int, move: Move) -> tuple[Trace
     start = Trace(trace.root, trace.steps[:position]).play(rules, move)
     why = f"{move.text} comes before it now"
     return _Replay(trace, rules, why).play(start, [*range(position), _INSERTED], position)
+
+
+def replace(trace: Trace, rules: Rules, position: int, move: Move) -> tuple[Trace, tuple[Dropped, ...]]:
+    """Play ``move`` in the place of move ``position`` and keep every later one that still applies.
+
+    Names that the new move makes stand for those that the old one made: where both split a scope, later
+    moves on the halves are kept. :class:`MoveError` when there is no such move, or ``move`` is not legal
+    there.
+    """
+    if not 0 <= position < len(trace.steps):
+        raise _no_such_move(position, len(trace.steps))
+    start = Trace(trace.root, trace.steps[:position]).play(rules, move)
+    why = f"{move.text} stands in the place of {trace.steps[position].move.text}"
+    return _Replay(trace, rules, why).play(start, range(position + 1), position + 1)
 
 
 _EDITED = "undo and redo belong together; a file that was edited by hand has to be undone again"

@@ -11,12 +11,14 @@ Ids (``s3``, ``c1``) name places for moves. They take no part in equality or in 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from perfdojo_sdk.core.expression import ACCUMULATIONS, Access, Expression, Index, Renumbering, guard_text
 from perfdojo_sdk.core.frozen import frozen, lazy
+
+T = TypeVar("T")
 
 
 class Leaf(NamedTuple):
@@ -95,6 +97,10 @@ class Statement:
         new.__dict__["text"] = self.text
         return new
 
+    def renamed(self, names: Mapping[str, str]) -> Statement:
+        """The same statement under another id; ``names`` has it by the old one."""
+        return self.named(names[self.id])
+
     def with_guard(self, guard: tuple[Index, ...]) -> Statement:
         """The same statement under another condition."""
         return Statement(self.target, self.value, self.accumulate, self.dtype, self.id, guard)
@@ -123,16 +129,17 @@ class Scope:
     suffix: str = ""
     id: str = field(default="", compare=False)
 
-    @lazy
+    @property
     def head(self) -> str:
         return f"{self.size}:{self.suffix}" if self.suffix else str(self.size)
 
     @lazy
     def text(self) -> str:
         """The lines of the scope; a chain of single children shares its first line."""
-        if len(self.body) == 1:
-            return f"{self.head} {self.body[0].text}"
-        return "\n".join([self.head, *[child.below for child in self.body]])
+        body = self.body
+        if len(body) == 1:
+            return f"{self.head} {body[0].text}"
+        return "\n".join([self.head, *[child.below for child in body]])
 
     @lazy
     def below(self) -> str:
@@ -169,8 +176,18 @@ class Scope:
     def renumbered(self, by: Renumbering) -> Scope:
         return self.with_body(tuple([child.renumbered(by) for child in self.body]))
 
+    def renamed(self, names: Mapping[str, str]) -> Scope:
+        """The same scope with other ids, for it and for all inside; ``names`` has them by the old ones."""
+        body = tuple([child.renamed(names) for child in self.body])
+        new = Scope(self.size, body, self.suffix, names[self.id])
+        new.__dict__["text"] = self.text
+        return new
+
     def with_body(self, body: tuple[Node, ...]) -> Scope:
         return Scope(self.size, body, self.suffix, self.id)
+
+    def with_size(self, size: int) -> Scope:
+        return Scope(size, self.body, self.suffix, self.id)
 
 
 Node: TypeAlias = Scope | Statement
@@ -248,6 +265,17 @@ class Buffer:
 Path: TypeAlias = tuple[int, ...]
 
 
+class Place(NamedTuple):
+    """A node and where it stands."""
+
+    node: Node
+    path: Path
+    above: tuple[Scope, ...]
+    """The scopes around it, outermost first."""
+    sizes: tuple[int, ...]
+    """Their sizes."""
+
+
 class Occurrence(NamedTuple):
     """One access of a statement, with everything that a check asks about it."""
 
@@ -256,33 +284,32 @@ class Occurrence(NamedTuple):
     writes: bool
     path: Path
     """Path of the statement."""
+    above: tuple[Scope, ...]
+    """The scopes around the statement, outermost first."""
     sizes: tuple[int, ...]
-    """Sizes of all scopes around the statement, outermost first."""
+    """Their sizes."""
 
 
-class Occurrences(Mapping[str, tuple[Occurrence, ...]]):
-    """Buffer name -> all its accesses, looked for when somebody asks: most moves ask about a few."""
-
-    def __init__(self, buffers: tuple[Buffer, ...], body: tuple[Node, ...]) -> None:
-        self.arrays = {b.name: frozenset(b.arrays) for b in buffers}
-        self.body = body
-        self.found: dict[str, tuple[Occurrence, ...]] = {}
-
-    def __getitem__(self, name: str) -> tuple[Occurrence, ...]:
-        found = self.found.get(name)
-        if found is None:
-            found = self.found[name] = tuple(occurrences_of(self.arrays[name], self.body))
-        return found
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.arrays)
-
-    def __len__(self) -> int:
-        return len(self.arrays)
+def places_in(
+    nodes: tuple[Node, ...],
+    path: Path = (),
+    above: tuple[Scope, ...] = (),
+    sizes: tuple[int, ...] = (),
+) -> Iterator[Place]:
+    """The children of the node at ``path`` and all that is in them, in program order."""
+    for k, node in enumerate(nodes):
+        here = (*path, k)
+        yield Place(node, here, above, sizes)
+        if isinstance(node, Scope):
+            yield from places_in(node.body, here, (*above, node), (*sizes, node.size))
 
 
 def occurrences_of(
-    arrays: frozenset[str], nodes: tuple[Node, ...], path: Path = (), sizes: tuple[int, ...] = ()
+    arrays: frozenset[str],
+    nodes: tuple[Node, ...],
+    path: Path = (),
+    above: tuple[Scope, ...] = (),
+    sizes: tuple[int, ...] = (),
 ) -> Iterator[Occurrence]:
     """The accesses of some arrays in the children of the node at ``path``, in program order."""
     for k, node in enumerate(nodes):
@@ -290,13 +317,13 @@ def occurrences_of(
             continue
         here = (*path, k)
         if isinstance(node, Scope):
-            yield from occurrences_of(arrays, node.body, here, (*sizes, node.size))
+            yield from occurrences_of(arrays, node.body, here, (*above, node), (*sizes, node.size))
             continue
         for read in node.reads:
             if read.array in arrays:
-                yield Occurrence(read, node, False, here, sizes)
+                yield Occurrence(read, node, False, here, above, sizes)
         if node.target.array in arrays:
-            yield Occurrence(node.target, node, True, here, sizes)
+            yield Occurrence(node.target, node, True, here, above, sizes)
 
 
 @frozen
@@ -311,18 +338,23 @@ class Program:
 
     # -- text ------------------------------------------------------------------------------
 
-    @lazy
+    @property
     def header(self) -> str:
         return f"kernel {self.name}({', '.join(self.inputs)}) -> {', '.join(self.outputs)}"
 
     @lazy
     def text(self) -> str:
         """The canonical text: the only serialisation of a program."""
-        return f"{self.header}\n{self.storage_lines}\n{self.tree_lines}"
+        return f"{self.top}\n{self.tree_lines}"
 
     @lazy
+    def top(self) -> str:
+        """Everything above the tree."""
+        return f"{self.header}\n{self.storage_lines}"
+
+    @property
     def storage_lines(self) -> str:
-        return "\n".join([b.text for b in self.buffers]) + "\n" if self.buffers else ""
+        return "".join([f"{b.text}\n" for b in self.buffers])
 
     @lazy
     def tree_lines(self) -> str:
@@ -343,8 +375,14 @@ class Program:
         """Arrays that the caller owns."""
         return frozenset(self.inputs) | frozenset(self.outputs)
 
+    @lazy
+    def positions(self) -> Mapping[str, int]:
+        """Name of a buffer -> its position."""
+        return {buffer.name: k for k, buffer in enumerate(self.buffers)}
+
     def buffer(self, name: str) -> Buffer | None:
-        return next((b for b in self.buffers if b.name == name), None)
+        k = self.positions.get(name)
+        return None if k is None else self.buffers[k]
 
     @lazy
     def names(self) -> frozenset[str]:
@@ -354,29 +392,59 @@ class Program:
     @lazy
     def occurrences(self) -> Mapping[str, tuple[Occurrence, ...]]:
         """Buffer name -> all its accesses, in program order (reads of a statement first)."""
-        return Occurrences(self.buffers, self.body)
+        of_buffer: dict[str, list[Occurrence]] = {buffer.name: [] for buffer in self.buffers}
+        found = {array: of_buffer[buffer.name] for array, buffer in self.buffer_of.items()}
+        for node, path, above, sizes in self.places:
+            if isinstance(node, Statement):
+                for read in node.reads:
+                    found[read.array].append(Occurrence(read, node, False, path, above, sizes))
+                found[node.target.array].append(Occurrence(node.target, node, True, path, above, sizes))
+        return {name: tuple(occurrences) for name, occurrences in of_buffer.items()}
+
+    @lazy
+    def statements(self) -> int:
+        """Number of statements."""
+        return sum([len(node.leaves) for node in self.body])
+
+    # -- what moves ask --------------------------------------------------------------------
+
+    @lazy
+    def answers(self) -> dict[tuple[object, ...], Any]:
+        """What :meth:`once` has worked out."""
+        return {}
+
+    def once(self, work: Callable[..., T], *arguments: str | int) -> T:
+        """``work(self, *arguments)``, worked out once: the moves of one program ask the same questions.
+
+        ``work`` is a function of these alone, and what it returns is never changed.
+        """
+        question = (work, *arguments)
+        answers = self.answers
+        if question not in answers:
+            answers[question] = work(self, *arguments)
+        found: T = answers[question]
+        return found
 
     # -- places ----------------------------------------------------------------------------
 
     @lazy
-    def paths(self) -> Mapping[str, Path]:
-        """Id -> path (child numbers from the root)."""
-        return {node.id: path for path, node in self.walk()}
+    def places(self) -> tuple[Place, ...]:
+        """Every node and where it stands, parents before children, in program order."""
+        return tuple(places_in(self.body))
 
     @lazy
-    def identities(self) -> frozenset[int]:
-        """``id()`` of every node: what an edit shares with this program is known by it."""
-        return frozenset([id(node) for _, node in self.walk()])
+    def place_of(self) -> Mapping[str, Place]:
+        """Id -> the node and where it stands."""
+        return {place.node.id: place for place in self.places}
+
+    @lazy
+    def paths(self) -> Mapping[str, Path]:
+        """Id -> path (child numbers from the root)."""
+        return {place.node.id: place.path for place in self.places}
 
     def walk(self) -> Iterator[tuple[Path, Node]]:
         """Every node with its path, parents before children, in program order."""
-        stack: list[tuple[Path, Node]] = []
-        stack += [((k,), node) for k, node in enumerate(self.body)][::-1]
-        while stack:
-            path, node = stack.pop()
-            yield path, node
-            if isinstance(node, Scope):
-                stack += [((*path, k), child) for k, child in enumerate(node.body)][::-1]
+        return iter([(place.path, place.node) for place in self.places])
 
     def node(self, path: Path) -> Node:
         nodes, node = self.body, None
@@ -389,13 +457,14 @@ class Program:
 
     def ancestors(self, path: Path) -> tuple[Scope, ...]:
         """The scopes strictly above ``path``, outermost first."""
-        nodes, found = self.body, []
+        nodes = self.body
+        found: tuple[Scope, ...] = ()
         for k in path[:-1]:
             scope = nodes[k]
             assert isinstance(scope, Scope)
-            found.append(scope)
+            found = (*found, scope)
             nodes = scope.body
-        return tuple(found)
+        return found
 
     def siblings(self, path: Path) -> tuple[Node, ...]:
         """The children of ``path``'s parent, itself included."""
@@ -410,37 +479,72 @@ class Program:
 
     def replaced(self, path: Path, nodes: tuple[Node, ...], consumed: int = 1) -> Program:
         """Put ``nodes`` where ``consumed`` siblings, from ``path`` on, stand now."""
+        return self.edited(self.ancestors(path), path, nodes, consumed)
 
-        above = self.ancestors(path)
-        for scope, k in zip(above[::-1], path[:0:-1], strict=True):
-            nodes = (scope.with_body(scope.body[:k] + nodes + scope.body[k + consumed :]),)
-            consumed = 1
+    def edited(
+        self,
+        above: tuple[Scope, ...],
+        path: Path,
+        nodes: tuple[Node, ...],
+        consumed: int = 1,
+        buffer: Buffer | None = None,
+    ) -> Program:
+        """Like :meth:`replaced`, by somebody who knows the scopes above ``path``; ``buffer`` is new."""
+        if above:
+            nodes, consumed = enclosed(above, path[1:], nodes, consumed), 1
         k = path[0]
-        return self.with_body(self.body[:k] + nodes + self.body[k + consumed :])
+        program = self if buffer is None else self.with_new_buffer(buffer)
+        return program.with_body(self.body[:k] + nodes + self.body[k + consumed :])
 
     def with_body(self, body: tuple[Node, ...]) -> Program:
         new = Program(self.name, self.inputs, self.outputs, self.buffers, body)
-        # The tree does not change the storage: hand over what is already known about it.
+        # The tree does not change the storage: hand over what is known about it.
         known = new.__dict__
-        known["header"], known["storage_lines"] = self.header, self.storage_lines
-        known["buffer_of"] = self.buffer_of
+        known["top"], known["buffer_of"] = self.top, self.buffer_of
         return new
 
     def with_buffer(self, old: str, new: Buffer) -> Program:
         """The same tree with buffer ``old`` declared anew (same arrays)."""
-        buffers = tuple([new if b.name == old else b for b in self.buffers])
+        k = self.positions[old]
+        buffers = (*self.buffers[:k], new, *self.buffers[k + 1 :])
         program = Program(self.name, self.inputs, self.outputs, buffers, self.body)
-        program.__dict__["header"], program.__dict__["tree_lines"] = self.header, self.tree_lines
-        program.__dict__["occurrences"] = self.occurrences
+        known = program.__dict__
+        known["tree_lines"], known["occurrences"] = self.tree_lines, self.occurrences
+        known["buffer_of"] = {**self.buffer_of, **dict.fromkeys(new.arrays, new)}
+        return program
+
+    def with_buffers(self, buffers: tuple[Buffer, ...]) -> Program:
+        """The same tree on other buffers."""
+        program = Program(self.name, self.inputs, self.outputs, buffers, self.body)
+        program.__dict__["tree_lines"] = self.tree_lines
         return program
 
     def with_new_buffer(self, buffer: Buffer) -> Program:
-        buffers = (*self.buffers, buffer)
-        program = Program(self.name, self.inputs, self.outputs, buffers, self.body)
-        program.__dict__["header"] = self.header
-        program.__dict__["storage_lines"] = f"{self.storage_lines}{buffer.text}\n"
-        program.__dict__["buffer_of"] = {**self.buffer_of, **dict.fromkeys(buffer.arrays, buffer)}
+        program = Program(self.name, self.inputs, self.outputs, (*self.buffers, buffer), self.body)
+        known = program.__dict__
+        known["top"] = f"{self.top}{buffer.text}\n"
+        known["buffer_of"] = {**self.buffer_of, **dict.fromkeys(buffer.arrays, buffer)}
         return program
+
+
+def enclosed(
+    scopes: tuple[Scope, ...], path: Path, nodes: tuple[Node, ...], consumed: int = 1
+) -> tuple[Node, ...]:
+    """The outermost of ``scopes``, in which ``nodes`` stand where ``consumed`` children of the innermost
+    stood; ``path`` has a child number in each of the scopes. Without scopes, the nodes."""
+    for scope, k in zip(reversed(scopes), reversed(path), strict=True):
+        body = scope.body
+        nodes = (scope.with_body(body[:k] + nodes + body[k + consumed :]),)
+        consumed = 1
+    return nodes
+
+
+def innermost(place: Place) -> Place:
+    """The statement of a nest of single children, from the place of its outermost scope."""
+    node, path, above, sizes = place
+    while isinstance(node, Scope):
+        above, sizes, path, node = (*above, node), (*sizes, node.size), (*path, 0), node.body[0]
+    return Place(node, path, above, sizes)
 
 
 def fresh(base: str, taken: frozenset[str] | Mapping[str, object]) -> str:

@@ -270,22 +270,26 @@ class Site:
     program: Program
     move: Move
     dialect: Dialect
-    path: Path = ()
     node: Node | None = None
+    path: Path = ()
+    above: tuple[Scope, ...] = ()
+    """The scopes around the node, outermost first."""
+    outer_sizes: tuple[int, ...] = ()
+    """Their sizes."""
     buffer: Buffer | None = None
     scratch: dict[Any, Any] = field(default_factory=dict)
 
-    @property
+    @lazy
     def scope(self) -> Scope:
         assert isinstance(self.node, Scope)
         return self.node
 
-    @property
+    @lazy
     def statement(self) -> Statement:
         assert isinstance(self.node, Statement)
         return self.node
 
-    @property
+    @lazy
     def storage(self) -> Buffer:
         assert self.buffer is not None
         return self.buffer
@@ -293,12 +297,14 @@ class Site:
     @property
     def level(self) -> int:
         """Number of scopes above the node; the level of its iterator when it is a scope."""
-        return len(self.path) - 1
+        return len(self.above)
 
-    @lazy
-    def outer_sizes(self) -> tuple[int, ...]:
-        """Sizes of the scopes above the node."""
-        return tuple([scope.size for scope in self.program.ancestors(self.path)])
+    def replaced(
+        self, nodes: tuple[Node, ...], consumed: int = 1, buffer: Buffer | None = None
+    ) -> Program:
+        """The program with ``nodes`` where ``consumed`` siblings, from the node on, stand; ``buffer`` is
+        new."""
+        return self.program.edited(self.above, self.path, nodes, consumed, buffer)
 
     def once(self, make: Callable[[Site], T]) -> T:
         """``make(site)``, worked out once: several requirements and the rewrite may need it."""
@@ -373,12 +379,10 @@ class Transformation(ABC):
             if buffer is None:
                 raise self._no_place(move, [b.name for b in program.buffers])
             return Site(program, move, dialect, buffer=buffer)
-        path = program.paths.get(move.place)
-        node = program.node(path) if path is not None else None
-        wanted = _PLACES[self.place]
-        if path is None or not isinstance(node, wanted):
+        place, wanted = program.place_of.get(move.place), _PLACES[self.place]
+        if place is None or not isinstance(place.node, wanted):
             raise self._no_place(move, [n.id for _, n in program.walk() if isinstance(n, wanted)])
-        return Site(program, move, dialect, path, node)
+        return Site(program, move, dialect, *place)
 
     @lazy
     def signature(self) -> list[tuple[str, type]]:
@@ -411,8 +415,19 @@ class Transformation(ABC):
         return mutant
 
 
-LegalityCheck: TypeAlias = Callable[[Program, Move, Program, Dialect], str | None]
-"""A plugin's veto: (before, move, after, dialect) -> the reason to refuse, or None."""
+@frozen
+class Objection:
+    """A veto with a code, a place and a remedy of its own."""
+
+    requirement: Requirement
+    refusal: Refusal
+
+
+LegalityCheck: TypeAlias = Callable[[Program, Move, Program, Dialect], str | Objection | None]
+"""A plugin's veto: (before, move, after, dialect) -> the reason to refuse, or None.
+
+One with an attribute ``requirements`` tells with it which requirements its objections may name.
+"""
 
 _VETO = Requirement(
     "PD-T003",
@@ -466,6 +481,10 @@ class Rules:
         after = transformation.rewrite(site)
         for veto in self.vetoes:
             reason = veto(program, move, after, self.dialect)
+            if isinstance(reason, Objection):
+                # Its place may be one that the move would make.
+                shown = program if reason.refusal.at in program.paths else after
+                return Rejection(reason.requirement, reason.refusal, shown, move)
             if reason is not None:
                 return Rejection(_VETO, Refusal.of(reason=reason), program, move)
         if move.version != transformation.version:

@@ -35,6 +35,8 @@ class SearchTask:
     """The most that a move may change; proposals beyond it are not evaluated."""
     expert: HeuristicPass | None = field(default=None, repr=False)
     """The target's own pass, when it has one."""
+    evaluations: int = 1000
+    """How many evaluations the search may take in all; a player may plan by it."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         Target,
     )
 
-#: (major, minor) of this contract; docs/plugins.md says which plugins go with which SDK.
+#: (major, minor) of this contract; docs/guide/versions.md says which plugins go with which SDK.
 API_VERSION = (0, 2)
 
 PROJECT = "perfdojo"

@@ -35,47 +35,75 @@ FailureReason = Literal[
 
 
 class Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    """Data of a target file; the sentence under each field is also its entry in the documentation."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class LocationFile(Strict):
-    """A buffer location in a target file; see :class:`perfdojo_sdk.core.dialect.Location`."""
+    """A buffer location of the target's own."""
 
     doc: str
+    """What it is, in one line."""
     shared: bool = True
+    """Iterations of a parallel scope can reach one instance together."""
     constant_subscripts: bool = False
+    """Cells are named, not addressed (registers): subscripts use unrolled and lockstep iterators only."""
     copy_out_only: bool = False
+    """It is written, then copied to another array, and nothing else (a window with a store of its own)."""
     fetch_ahead: bool = False
+    """Filling it also asks for what the next iteration of the outermost scope will fill it with."""
     lead_bytes: int = Field(0, ge=0)
+    """Copying between it and memory also asks for the memory this many bytes further on."""
     past_caches: bool = False
+    """What is copied out of it to memory bypasses the caches."""
     max_bytes: int | None = None
+    """Room of one buffer; a move that would need more is refused."""
 
 
 class SuffixFile(Strict):
+    """A scope suffix of the target's own."""
+
     doc: str
+    """What it is, in one line."""
     order: Literal["sequential", "parallel", "lockstep"]
+    """`sequential` one by one, `parallel` in any interleaving, `lockstep` all load before any stores."""
     unrolled: bool = False
+    """Each iteration becomes its own code, so the iterator is a constant there."""
 
 
 class CacheLevel(Strict):
+    """One level of cache."""
+
     bytes: int = Field(gt=0)
+    """Its size."""
     shared: bool = False
     """Whether all cores use one instance."""
-    read_gbs: float = Field(gt=0, description="bandwidth of one thread in GB/s")
-    read_gbs_all: float | None = Field(None, description="bandwidth of all threads together in GB/s")
+    read_gbs: float = Field(gt=0)
+    """Bandwidth of one thread in GB/s."""
+    read_gbs_all: float | None = None
+    """Bandwidth of all threads together in GB/s."""
 
 
 class MemoryFigures(Strict):
     """Main memory, GB/s of bytes read plus written, one thread and all threads."""
 
     read_gbs: float = Field(gt=0)
-    write_gbs: float = Field(gt=0, description="with the faster kind of store")
-    copy_gbs: float = Field(gt=0, description="with ordinary stores")
-    stream_copy_gbs: float | None = Field(None, description="with stores past the caches, if there are any")
+    """One thread reads."""
+    write_gbs: float = Field(gt=0)
+    """One thread writes, with the faster kind of store."""
+    copy_gbs: float = Field(gt=0)
+    """One thread copies with ordinary stores."""
+    stream_copy_gbs: float | None = None
+    """One thread copies with stores past the caches, if there are any."""
     read_gbs_all: float | None = None
+    """All threads read."""
     write_gbs_all: float | None = None
+    """All threads write."""
     copy_gbs_all: float | None = None
+    """All threads copy with ordinary stores."""
     stream_copy_gbs_all: float | None = None
+    """All threads copy with stores past the caches."""
 
     def best_copy_gbs(self, threads: int) -> float:
         """The fastest copy on one thread, or on all."""
@@ -89,8 +117,11 @@ class MachineFigures(Strict):
     """Speeds of one machine: a target file's defaults, or what a probe measured on a device."""
 
     caches: dict[str, CacheLevel] = {}
+    """Name -> level."""
     memory: MemoryFigures | None = None
+    """Main memory."""
     peak_gflops: dict[str, float] = {}
+    """dtype -> one thread's peak."""
     calibrated: bool = False
     """True when the figures were measured on this device."""
 
@@ -99,21 +130,39 @@ class Capabilities(Strict):
     """One target, as the YAML file in its plugin describes it."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
+    """What `--target` takes: lower-case letters, digits and underscores."""
     description: str
-    rank: int = Field(0, description="among usable targets the highest rank is the best")
-    suffixes: tuple[str, ...] = Field((), description="scope suffixes of the core that the target has")
+    """One line for `perfdojo-sdk targets`."""
+    rank: int = 0
+    """Among the targets that can run here, the highest rank is the best."""
+    suffixes: tuple[str, ...] = ()
+    """Scope suffixes of the core that the target has."""
     extra_suffixes: dict[str, SuffixFile] = {}
+    """Suffix -> what it means, for those that the core does not have."""
     locations: tuple[str, ...] = ("heap", "stack")
+    """Buffer locations of the core that the target has."""
     extra_locations: dict[str, LocationFile] = {}
-    lanes: dict[str, int] = Field(default_factory=dict, description="dtype -> lanes of a vector")
+    """Location -> what it means, for those that the core does not have."""
+    lanes: dict[str, int] = {}
+    """dtype -> lanes of a vector; a dtype that is absent has no vectors."""
     vector_registers: int = Field(0, ge=0)
+    """How many there are, for expert passes."""
     max_unroll: int = Field(256, ge=1)
+    """Most copies of one statement that unrolled scopes may make."""
     caches: dict[str, CacheLevel] = {}
+    """Name -> level, for the roofline and for expert passes."""
     memory: MemoryFigures | None = None
-    peak_gflops: dict[str, float] = Field(default_factory=dict, description="dtype -> one thread's peak")
-    cpu_flags: tuple[str, ...] = Field((), description="flags of /proc/cpuinfo without which nothing runs")
+    """Main memory; without it there is no roofline."""
+    peak_gflops: dict[str, float] = {}
+    """dtype -> one thread's peak, for the roofline."""
+    cpu_flags: tuple[str, ...] = ()
+    """Flags of /proc/cpuinfo without which nothing runs."""
     compiler_flags: tuple[str, ...] = ()
-    options: dict[str, Any] = Field(default_factory=dict, description="for the plugin's own use")
+    """For the plugin's runner."""
+    selections: dict[str, tuple[str, ...]] = {}
+    """Name -> kernels, as a selection names them; ``default`` is what is built when none is named."""
+    options: dict[str, Any] = {}
+    """For the plugin's own use."""
 
     @property
     def figures(self) -> MachineFigures:

@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perfdojo_sdk.core.errors import NothingFoundError
+from perfdojo_sdk.game import Game
 from perfdojo_sdk.hookspecs.types import MachineFigures, Target
 from perfdojo_sdk.kernels.selection import Kernel
 from perfdojo_sdk.library.forge import Forge, Found, Rejected, Settings
 from perfdojo_sdk.library.manifest import LibraryError, Manifest
 from perfdojo_sdk.library.package import package
 from perfdojo_sdk.library.spent import Spent
+from perfdojo_sdk.library.tuning import Search, Session
 from perfdojo_sdk.plugins import Plugins
 
 if TYPE_CHECKING:
@@ -36,6 +38,9 @@ class Observer:
 
     def stage(self, kernel: Kernel, stage: str) -> None:
         """``searching``, ``compiling``, ``verifying`` or ``measuring`` begins."""
+
+    def round(self, kernel: Kernel, search: Search) -> None:
+        """A search has evaluated some more."""
 
     def finished(self, result: KernelResult) -> None:
         """A kernel is ready, or is left out."""
@@ -82,10 +87,12 @@ def build_library(
     settings: Settings | None = None,
     observer: Observer | None = None,
     figures: MachineFigures | None = None,
+    place: Path | str | None = None,
 ) -> BuildResult:
     """Build ``kernels`` for ``target`` into ``directory``.
 
     ``figures``: the machine's speeds, for the roofline; by default the plugin measures them.
+    ``place``: of the records, a file or a URL; by default a file in ``directory``.
     :class:`LibraryError` when another build writes there or the toolchain does not work,
     :class:`NothingFoundError` without kernels. KeyboardInterrupt passes through; what was
     finished is kept.
@@ -96,7 +103,7 @@ def build_library(
     observer = observer or Observer()
     from perfdojo_sdk.store.database import Records
 
-    with exclusive(directory), Records(directory / RECORDS) as records:
+    with exclusive(directory), Records(place or directory / RECORDS) as records:
         spent = Spent()
         with spent.on("set-up"):
             forge = Forge(plugins, target, settings or Settings(), figures)
@@ -116,6 +123,54 @@ def build_library(
         return BuildResult(directory, manifest, tuple(results), spent.rounded)
 
 
+def tune_kernel(
+    plugins: Plugins,
+    target: Target,
+    kernel: Kernel,
+    settings: Settings,
+    directory: Path | None = None,
+    resume: bool = False,
+    seconds: float | None = None,
+    observer: Observer | None = None,
+    place: Path | str | None = None,
+) -> KernelResult:
+    """Search for the fastest program of one kernel, and record it as a build would.
+
+    ``directory`` is that of a library, by default the target's own; ``seconds`` bounds the whole search,
+    earlier sessions included. ``resume`` goes on from where the same search stopped. ``place`` is that of
+    the records, a file or a URL, by default a file in ``directory``. Errors as :func:`build_library`.
+    """
+    directory = directory or default_directory(target.name)
+    observer = observer or Observer()
+    from perfdojo_sdk.store.database import Records
+
+    with exclusive(directory), Records(place or directory / RECORDS) as records:
+        forge = Forge(plugins, target, settings)
+        session = Session(
+            seconds, state_file(directory, kernel, settings), game_file(directory, kernel), resume
+        )
+        try:
+            found = forge.build(kernel, observer, records.candidates, session)
+        except Rejected as reason:
+            return KernelResult(kernel, None, str(reason))
+        records.add(forge.key(kernel), found.record)
+        Game(target, forge.rules, found.record.trace.replay(forge.rules)).save(game_file(directory, kernel))
+        if found.measured:
+            plugins.measurement_recorded(target, kernel.name, found.measured)
+        return KernelResult(kernel, found)
+
+
+def game_file(directory: Path, kernel: Kernel) -> Path:
+    """Where tuning keeps the fastest game."""
+    return directory / "tuned" / f"{kernel.name}.json"
+
+
+def state_file(directory: Path, kernel: Kernel, settings: Settings) -> Path:
+    """Where tuning keeps the state of its player."""
+    search = settings.search.replace("/", "-")
+    return directory / "tuned" / f"{kernel.name}.{search}.{settings.seed}.state.json"
+
+
 def _one(forge: Forge, records: Records, kernel: Kernel, observer: Observer) -> KernelResult:
     """One kernel: from the records, or built now and recorded."""
     key = forge.key(kernel)
@@ -123,7 +178,7 @@ def _one(forge: Forge, records: Records, kernel: Kernel, observer: Observer) -> 
     found = forge.restore(kernel, record) if record else None
     if found is None:
         try:
-            found = forge.build(kernel, observer)
+            found = forge.build(kernel, observer, records.candidates)
         except Rejected as reason:
             return KernelResult(kernel, None, str(reason))
         records.add(key, found.record)

@@ -30,12 +30,13 @@ from perfdojo_sdk.hookspecs.types import (
     Target,
 )
 from perfdojo_sdk.kernels.selection import Kernel
-from perfdojo_sdk.library import verification
+from perfdojo_sdk.library import tuning, verification
 from perfdojo_sdk.library.arrays import available_cores
 from perfdojo_sdk.library.manifest import LibraryError
 from perfdojo_sdk.library.spent import Spent
 from perfdojo_sdk.plugins import Plugins
-from perfdojo_sdk.search.strategies import HEURISTIC, PlayerFailed, play_out
+from perfdojo_sdk.search.strategies import HEURISTIC, PASSES, PlayerFailed, play_out
+from perfdojo_sdk.store.candidates import CandidateStore
 from perfdojo_sdk.store.records import (
     Figure,
     KernelRecord,
@@ -93,7 +94,7 @@ class Settings:
         }
 
 
-class Watch(Protocol):
+class Watch(tuning.Watch, Protocol):
     """Who wants to know how far one kernel is."""
 
     def stage(self, kernel: Kernel, stage: str) -> None: ...
@@ -215,16 +216,26 @@ class Forge:
 
     # -- building ----------------------------------------------------------------------------
 
-    def build(self, kernel: Kernel, watch: Watch) -> Found:
+    def build(
+        self,
+        kernel: Kernel,
+        watch: Watch,
+        store: CandidateStore | None = None,
+        session: tuning.Session | None = None,
+    ) -> Found:
         """Find, measure and verify; :class:`Rejected` when not even the initial program passes.
 
         What the search found and the initial program are timed; the fastest that passes
-        verification is kept.
+        verification is kept. ``store`` and ``session`` are for searches that explore.
         """
         notes: list[str] = []
         self.spent = Spent()
         [initial] = self._attempts(kernel, [Trace(kernel.program)], watch)
-        order = self._ranked(self._search(kernel, initial, notes, watch), kernel, watch)
+        if self.strategy.name in PASSES:
+            attempts = self._search(kernel, initial, notes, watch)
+        else:
+            attempts = self._explore(kernel, notes, watch, store, session)
+        order = self._ranked(attempts, kernel, watch)
         if order and _slower(order[0], initial):
             notes.append("the initial program is kept: what the search found is slower")
             order.insert(0, initial)
@@ -238,6 +249,21 @@ class Forge:
                 reasons.append(str(reason))
                 notes.append(f"{attempt.label} is left out: {reason}")
         raise Rejected("; ".join(dict.fromkeys(reasons)))
+
+    def _explore(
+        self,
+        kernel: Kernel,
+        notes: list[str],
+        watch: Watch,
+        store: CandidateStore | None,
+        session: tuning.Session | None,
+    ) -> list[_Attempt]:
+        """Search, and compile the last few champions again, to be timed at length."""
+        watch.stage(kernel, "searching")
+        search = tuning.tune(self, kernel, store, session, watch)
+        notes += search.notes
+        games = [game for game in search.games if game.steps][:FINALISTS]
+        return self._attempts(kernel, games, watch)
 
     def _search(self, kernel: Kernel, initial: _Attempt, notes: list[str], watch: Watch) -> list[_Attempt]:
         """Let the strategy play, and keep the fastest few of its games."""
@@ -260,12 +286,13 @@ class Forge:
 
         with self.spent.on("search"):
             try:
-                play_out(self.strategy, self._task(kernel), evaluate, self.settings.evaluations)
+                play_out(self.strategy, self.task(kernel), evaluate, self.settings.evaluations)
             except PlayerFailed as error:
                 notes.append(f"the search {self.strategy.name} failed ({error})")
         return kept
 
-    def _task(self, kernel: Kernel) -> SearchTask:
+    def task(self, kernel: Kernel) -> SearchTask:
+        """What a player is given."""
         return SearchTask(
             kernel.program,
             self.rules,
@@ -273,6 +300,7 @@ class Forge:
             self.settings.seed,
             self.settings.most,
             self.expert,
+            self.settings.evaluations,
         )
 
     def _refused(self, kernel: Kernel, trace: Trace, notes: list[str]) -> Failure | None:
@@ -305,7 +333,7 @@ class Forge:
         return min(attempt, replace(attempt, measured=measured), key=_median)
 
     def _attempts(self, kernel: Kernel, traces: Sequence[Trace], watch: Watch) -> list[_Attempt]:
-        """Generate and compile side by side, then time one by one; what goes wrong is the failure of one."""
+        """Generate and compile side by side, then time one by one; an error is a failure of its own."""
         watch.stage(kernel, "compiling")
         with self.spent.on("compile"), ThreadPoolExecutor(available_cores()) as pool:
             compiled = list(pool.map(partial(self._compiled, kernel), traces))

@@ -15,6 +15,8 @@ from perfdojo_sdk.store.records import Figure, LegResult, Verification
 
 #: Statement instances of one run in the exact leg; interpreting more takes long and shows no more.
 EXACT_INSTANCES = 3000
+#: The same for a candidate in the middle of a search.
+QUICK_INSTANCES = 500
 
 
 def verify(
@@ -31,6 +33,49 @@ def verify(
         compiled = numeric(trace, rules, artifact, runner, accuracy, threads, seed)
         models, sets = others()
     return Verification(exact=models, numeric=compiled, dependence=sets)
+
+
+def quick(
+    trace: Trace,
+    rules: Rules,
+    artifact: Artifact,
+    runner: Runner,
+    accuracy: Mapping[str, float],
+    threads: int,
+    seed: int,
+) -> Verification:
+    """The same three questions, asked of fewer cases: for the best candidate so far of a search.
+
+    One random model of the end alone, at a smaller shape; one class of inputs, of a large program on some
+    rows where it has rows. What comes out of the search goes through :func:`verify` all the same.
+    """
+    from perfdojo_sdk.verify.exact import verify_exact
+    from perfdojo_sdk.verify.numeric import verify_numeric
+    from perfdojo_sdk.verify.reduced import reduce_trace
+
+    small = reduce_trace(trace, rules, QUICK_INSTANCES)
+    report = verify_exact(small.root, small.program, trace.laws, rules.dialect, seed, models=1)
+    asked = LegResult(passed=report.ok, detail=report.problem)
+    skipped = LegResult(passed=True, detail="not asked")
+    if not asked.passed:
+        return Verification(exact=asked, numeric=skipped, dependence=skipped)
+    compared = verify_numeric(
+        trace.root,
+        trace.program,
+        artifact,
+        runner,
+        accuracy,
+        rules.dialect,
+        seed,
+        threads=(threads,),
+        nan_may_differ=trace.kind >= Kind.REASSOCIATES,
+        quick=True,
+    )
+    return Verification(
+        exact=asked,
+        numeric=LegResult(passed=compared.ok, detail=compared.problem),
+        dependence=dependence(trace, rules),
+    )
 
 
 def exact(trace: Trace, rules: Rules, seed: int) -> LegResult:

@@ -11,9 +11,16 @@ asked for, or in strict mode.
 - :mod:`.registry`: everything that the plugins bring, by target.
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from perfdojo_sdk.plugins.discovery import Choice, Installed, choice, installed
 from perfdojo_sdk.plugins.plugin import BUILTIN, HOOKS, Plugin, Problem, content_hash
-from perfdojo_sdk.plugins.registry import Plugins, load_plugins
+
+if TYPE_CHECKING:
+    from perfdojo_sdk.plugins.registry import Plugins, load_plugins
 
 __all__ = [
     "BUILTIN",
@@ -28,3 +35,10 @@ __all__ = [
     "installed",
     "load_plugins",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The registry brings NumPy and pydantic; who only asks what is installed does without."""
+    if name in ("Plugins", "load_plugins"):
+        return getattr(import_module("perfdojo_sdk.plugins.registry"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

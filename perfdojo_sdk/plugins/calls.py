@@ -6,8 +6,11 @@ order, and what an answer or an exception means, is decided here.
 
 from __future__ import annotations
 
+import reprlib
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import redirect_stdout
 from typing import Any
 
 import pluggy
@@ -57,8 +60,11 @@ class HookCalls:
     def load(self, found: Installed) -> None:
         """Import a plugin."""
         try:
-            module = found.entry.load()
-        except (Exception, SystemExit) as error:
+            with redirect_stdout(sys.stderr):  # results are the command's own
+                module = found.entry.load()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             remedy = f"repair or upgrade {found.distribution}, or leave it out with --no-plugin {found.name}"
             self.report(Problem(found.name, "import", cause_of(error), remedy))
             return
@@ -74,13 +80,15 @@ class HookCalls:
         if unfit:
             self.report(unfit)
             return
-        for problem in misfit_hooks(plugin):
+        misfits = list(misfit_hooks(plugin))
+        for problem in misfits:
             self.report(problem)
         try:
             self._manager.register(plugin.module, plugin.name)
         except (pluggy.PluginValidationError, ValueError) as error:
-            remedy = f"compare its signature with {specs.__name__}"
-            self.report(Problem(plugin.name, "hooks", cause_of(error), remedy))
+            if not misfits:
+                remedy = f"compare its signatures with {specs.__name__}"
+                self.report(Problem(plugin.name, "hooks", cause_of(error), remedy))
             return
         hooks = tuple(name for name in HOOKS if hasattr(plugin.module, name))
         self._plugins[plugin.name] = Plugin(
@@ -113,19 +121,22 @@ class HookCalls:
         """The answer of one plugin to one hook; None when it does not implement the hook."""
         for each in getattr(self._manager.hook, hook).get_hookimpls():
             if each.plugin_name == plugin.name:
-                return each.function(*(arguments[name] for name in each.argnames))
+                with redirect_stdout(sys.stderr):
+                    return each.function(*(arguments[name] for name in each.argnames))
         return None
 
     def collect(self, plugin: Plugin, hook: str, kind: Any, **arguments: Any) -> list[Any]:
         """What a plugin contributes; a plugin that raises, or yields the wrong thing, has a problem."""
         try:
             items = list(self.call(plugin, hook, arguments) or ())
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             self.blame(plugin, hook, f"it raised {cause_of(error)}")
             return []
         for item in items:
             if not isinstance(item, kind):
-                cause = f"it returned {type(item).__name__} {item!r:.80}, expected {kind.__name__}"
+                cause = f"it returned {shown(item)}, expected {kind.__name__}"
                 self.blame(plugin, hook, cause)
         return [item for item in items if isinstance(item, kind)]
 
@@ -157,10 +168,12 @@ class HookCalls:
             cause, answer = "", None
             try:
                 answer = self.call(plugin, hook, {"target": target, **more})
-            except (Exception, SystemExit) as error:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
                 cause = f"it raised {cause_of(error)}"
             if answer is not None and not fits(answer):
-                cause = f"it returned {type(answer).__name__} {answer!r:.80}"
+                cause = f"it returned {shown(answer)}"
             if cause:
                 problem = self.blame(plugin, hook, cause)
                 if plugin.name == target.plugin:
@@ -174,7 +187,9 @@ class HookCalls:
         for plugin in plugins:
             try:
                 self.call(plugin, hook, arguments)
-            except (Exception, SystemExit) as error:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
                 self.blame(plugin, hook, f"it raised {cause_of(error)}")
 
     def blame(self, plugin: Plugin, hook: str, cause: str) -> Problem:
@@ -183,3 +198,8 @@ class HookCalls:
         problem = Problem(plugin.name, hook, cause, remedy)
         self.report(problem)
         return problem
+
+
+def shown(answer: object) -> str:
+    """What a plugin returned, in a few words; even its own ``repr`` may be wrong."""
+    return f"{type(answer).__name__} {reprlib.repr(answer):.80}"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import perfdojo_sdk
 from perfdojo_sdk.core.errors import UnavailableError, closest
@@ -16,6 +18,13 @@ from perfdojo_sdk.hookspecs import API_VERSION, deprecated, specs
 BUILTIN = "perfdojo_sdk"
 PREFIX = "perfdojo_"
 HOOKS = tuple(name for name in vars(specs) if name.startswith(PREFIX))
+#: Name -> specification of every hook that is served, those of the last version of the contract included.
+SERVED = {
+    name: hook
+    for module in (deprecated, specs)
+    for name, hook in vars(module).items()
+    if name.startswith(PREFIX)
+}
 
 
 @dataclass(frozen=True)
@@ -83,9 +92,19 @@ def sdk_fingerprint() -> str:
 
 
 def cause_of(error: BaseException) -> str:
-    """An exception on one line."""
+    """An exception on one line; of data that does not fit, each field and what is wrong with it."""
+    from pydantic import ValidationError
+
+    if isinstance(error, ValidationError):
+        return f"{error.title} does not fit: {'; '.join(map(_misfit_field, error.errors()))}"
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _misfit_field(error: Mapping[str, Any]) -> str:
+    """One field of data from outside, and what is wrong with it."""
+    unknown = error["type"] == "extra_forbidden"
+    return f"{'.'.join(map(str, error['loc']))}: {'there is no such field' if unknown else error['msg']}"
 
 
 def misfit_version(plugin: Plugin) -> Problem | None:
@@ -115,14 +134,13 @@ def compatible(version: object) -> bool:
 
 
 def misfit_hooks(plugin: Plugin) -> Iterator[Problem]:
-    """A problem for every name that looks like a hook and is none."""
-    known = [*HOOKS, *(d.hook for d in deprecated.DEPRECATIONS)]
+    """A problem for every name that looks like a hook and is none, and for every argument that it has not."""
     for name in dir(plugin.module):
         value = getattr(plugin.module, name) if name.startswith(PREFIX) else None
         if not callable(value):
             continue
         options = getattr(value, f"{specs.PROJECT}_impl", None)
-        if name not in known:
+        if name not in SERVED:
             yield Problem(plugin.name, "hooks", f"there is no hook {name}", closest(name, list(HOOKS)))
         elif options is None:
             cause = f"{name} is not marked as an implementation"
@@ -130,3 +148,13 @@ def misfit_hooks(plugin: Plugin) -> Iterator[Problem]:
         elif options.get("hookwrapper") or options.get("wrapper"):
             cause = f"{name} is a wrapper; hooks are called one by one"
             yield Problem(plugin.name, "hooks", cause, "use plain @hookimpl")
+        else:
+            yield from _misfit_arguments(plugin, name, value)
+
+
+def _misfit_arguments(plugin: Plugin, hook: str, implementation: Callable[..., object]) -> Iterator[Problem]:
+    known = list(inspect.signature(SERVED[hook]).parameters)
+    for argument, parameter in inspect.signature(implementation).parameters.items():
+        if argument not in known and parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
+            remedy = closest(argument, known) if known else "it takes none"
+            yield Problem(plugin.name, "hooks", f"{hook} has no argument {argument}", remedy)

@@ -6,13 +6,16 @@ proposes, the caller of :func:`play_out` decides what is evaluated and how.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.hookspecs.search import Evaluation, SearchStrategy, SearchTask, State
+from perfdojo_sdk.search.evolution import StartEvolution
 from perfdojo_sdk.search.passes import greedy, naive
+from perfdojo_sdk.search.walks import Annealing, Beam, Sampling, StartWalk, edges, sequences
 
 T = TypeVar("T")
 
@@ -20,6 +23,17 @@ Pass = Callable[[SearchTask], Sequence[Trace]]
 
 #: Proposals asked for at a time.
 BATCH = 8
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a search is, after a whole round."""
+
+    evaluations: int
+    state: State
+    """The player's."""
+    proposing_s: float = 0.0
+    """What the player's own thinking took in this round, in seconds."""
 
 
 class PlayerFailed(Exception):
@@ -31,23 +45,33 @@ def play_out(
     task: SearchTask,
     evaluate: Callable[[Sequence[Trace]], Sequence[Evaluation]],
     evaluations: int,
+    resume: Progress | None = None,
+    after: Callable[[Progress], bool] = lambda progress: True,
 ) -> None:
-    """Let a player propose until it is finished, or ``evaluations`` proposals were evaluated.
+    """Let a player propose until it is finished, or ``evaluations`` proposals were evaluated in all.
 
-    :class:`PlayerFailed` when the player's own code fails; errors of ``evaluate`` pass through.
+    ``resume``: where an earlier search stopped. ``after`` hears of each round, and answers whether to go
+    on. :class:`PlayerFailed` when the player's own code fails; errors of ``evaluate`` pass through.
     """
-    player = _guarded(lambda: strategy.start(task, None))
-    done = 0
+    done = resume.evaluations if resume else 0
+    player = _guarded(lambda: strategy.start(task, resume.state if resume else None))
     while done < evaluations:
         count = min(BATCH, evaluations - done)
+        begin = time.perf_counter()
         proposals = tuple(_guarded(lambda: player.propose(count)))  # noqa: B023 (called at once)
+        proposing = time.perf_counter() - begin
         if not proposals:
             return
         if len(proposals) > count:
             raise PlayerFailed(f"it proposed {len(proposals)} games, asked for {count}")
         results = evaluate(proposals)
-        _guarded(lambda: player.observe(results))  # noqa: B023
         done += len(proposals)
+        begin = time.perf_counter()
+        _guarded(lambda: player.observe(results))  # noqa: B023
+        state = _guarded(player.state)
+        proposing += time.perf_counter() - begin
+        if not after(Progress(done, state, proposing)):
+            return
 
 
 def _guarded(call: Callable[[], T]) -> T:
@@ -105,8 +129,36 @@ def _heuristic(task: SearchTask) -> tuple[Trace, ...]:
 
 HEURISTIC = "heuristic"
 
+#: What tuning uses unless told otherwise.
+AUTO = "auto"
+#: They propose what they always play, and learn nothing.
+PASSES = ("naive", "greedy", HEURISTIC)
+
 STRATEGIES = (
     SearchStrategy("naive", "Fuse and reuse until nothing more is legal.", StartPass(_naive)),
     SearchStrategy("greedy", "Naive, then every mapping to hardware that applies.", StartPass(_greedy)),
     SearchStrategy(HEURISTIC, "What the target's own expert plays.", StartPass(_heuristic)),
+    SearchStrategy(
+        "sampling-edges",
+        "One more move on a program met before, drawn by how fast that one was.",
+        StartWalk(Sampling, edges),
+    ),
+    SearchStrategy(
+        "sampling", "Sampling over whole games, changed anywhere.", StartWalk(Sampling, sequences)
+    ),
+    SearchStrategy(
+        "annealing-edges", "Simulated annealing, move by move from the start.", StartWalk(Annealing, edges)
+    ),
+    SearchStrategy(
+        "annealing",
+        "Simulated annealing over whole games, changed anywhere.",
+        StartWalk(Annealing, sequences),
+    ),
+    SearchStrategy(
+        "evolution",
+        "Children of the fastest games, chosen by a learned model of their time.",
+        StartEvolution(),
+    ),
+    SearchStrategy(AUTO, "What did best in benchmarks/search.py: evolution.", StartEvolution()),
+    SearchStrategy("beam", "The fastest four games and what is next to them.", StartWalk(Beam, sequences)),
 )

@@ -1,172 +1,92 @@
-"""Records in an SQLite file: appended, never changed; a damaged file is put aside, not deleted.
+"""Records in a database: finished kernels, and the candidates of searches.
 
 Importing this module loads SQLAlchemy; import it where records are opened.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from pydantic import ValidationError
-from sqlalchemy import (
-    URL,
-    Column,
-    Index,
-    Integer,
-    MetaData,
-    String,
-    Table,
-    Text,
-    create_engine,
-    event,
-    insert,
-)
-from sqlalchemy import select as sql_select
-from sqlalchemy.exc import DBAPIError, OperationalError
-from sqlalchemy.pool import NullPool
+from sqlalchemy import Connection, Row, Select, bindparam, case, insert, select
+from sqlalchemy.dialects import postgresql, sqlite
 
-from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.store import schema
+from perfdojo_sdk.store.candidates import Candidate, CandidateKey, Failed, Timed
+from perfdojo_sdk.store.engine import Database
 from perfdojo_sdk.store.records import KernelRecord, RecordKey
+from perfdojo_sdk.store.schema import SCHEMA, StoreError
+from perfdojo_sdk.store.tally import Tally
 
-SCHEMA = 1
-#: Marks the file as ours ("PDjo").
-APPLICATION_ID = 0x50446A6F
-BUSY_TIMEOUT_MS = 10_000
+__all__ = ["SCHEMA", "Candidates", "Records", "StoreError"]
 
-_metadata = MetaData()
-_records = Table(
-    "records",
-    _metadata,
-    Column("id", Integer, primary_key=True, autoincrement=True),
-    Column("created", String, nullable=False),
-    Column("digest", String, nullable=False),
-    Column("kernel", String, nullable=False),
-    Column("target", String, nullable=False),
-    Column("device", String, nullable=False),
-    Column("key", Text, nullable=False),
-    Column("record", Text, nullable=False),
-    Index("records_by_digest", "digest"),
-)
-
-
-class StoreError(DojoError):
-    """The records cannot be read or written."""
+#: Rows that are fetched at once.
+_PAGE = 200
+#: Which figures count more: the lower.
+PROVENANCE_RANK = {"measured": 0, "simulated": 1, "estimated": 2}
 
 
 class Records:
-    """The records in one file; made when there is none. Use as a context manager."""
+    """The records in one database; made when there is none. Use as a context manager.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StoreError("PD-R001", f"cannot create {path.parent}", why=error.strerror or "") from error
-        # Not as text: a folder's name may hold what a URL gives a meaning.
-        self._engine = create_engine(URL.create("sqlite", database=str(path)), poolclass=NullPool)
-        try:
-            self._open()
-            # Only now: the settings are written into the file, which must be ours.
-            event.listen(self._engine, "connect", _settings)
-        except OperationalError as error:
-            raise self._unusable(error) from error
-        except DBAPIError as error:
-            raise self._put_aside(str(error.orig)) from error
+    As itself it is the store of finished kernels; :attr:`candidates` is that of searches.
+    """
 
-    def _open(self) -> None:
-        """Check the file's health and version; make the table when the file is new."""
-        with self._engine.begin() as connection:
-            health = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
-            owner = connection.exec_driver_sql("PRAGMA application_id").scalar_one()
-            version = connection.exec_driver_sql("PRAGMA user_version").scalar_one()
-            tables = connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one()
-            if health == "ok" and tables == 0:
-                _metadata.create_all(connection)
-                connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
-                connection.exec_driver_sql(f"PRAGMA user_version = {SCHEMA}")
-                return
-        if health != "ok":
-            raise self._put_aside(str(health))
-        if owner != APPLICATION_ID:
-            raise StoreError(
-                "PD-R003", f"{self.path} is a database of another program", hint="choose another folder"
-            )
-        if version != SCHEMA:
-            raise StoreError(
-                "PD-R003",
-                f"{self.path} has schema version {version}, this SDK reads version {SCHEMA}",
-                hint="use the SDK that wrote it, or choose another folder",
-            )
-
-    def _put_aside(self, why: str) -> StoreError:
-        """Rename the file and its companions, so that nothing is lost and the next run starts afresh."""
-        self._engine.dispose()
-        aside = f".damaged-{time.strftime('%Y%m%dT%H%M%S')}"
-        moved = self.path.with_name(self.path.name + aside)
-        for suffix in ("", "-wal", "-shm"):
-            part = self.path.with_name(self.path.name + suffix)
-            if part.exists():
-                part.rename(moved.with_name(moved.name + suffix))
-        what = f"{self.path} is damaged; it was renamed to {moved.name}"
-        return StoreError(
-            "PD-R002", what, why=why, hint="run the command again: it starts with fresh records"
-        )
-
-    def _unusable(self, error: DBAPIError) -> StoreError:
-        return StoreError(
-            "PD-R001",
-            f"cannot use the records in {self.path}",
-            why=str(error.orig),
-            hint="check the folder's permissions and free space, and that no other run holds it",
-        )
+    def __init__(self, place: Path | str, create: bool = True) -> None:
+        """``place``: a file, or the URL of a server; ``create``: whether it may be new."""
+        self.database = Database(place, create)
+        self.candidates = Candidates(self.database)
 
     def add(self, key: RecordKey, record: KernelRecord) -> None:
-        """Append a record; it is on disk when this returns."""
-        row = {
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "digest": key.digest,
-            "kernel": key.kernel,
-            "target": key.target,
-            "device": key.device,
-            "key": key.model_dump_json(),
-            "record": record.model_dump_json(by_alias=True),
-        }
-        try:
-            with self._engine.begin() as connection:
-                connection.execute(insert(_records), row)
-        except DBAPIError as error:
-            raise self._unusable(error) from error
+        """Append a finished kernel; from when this returns it survives the process, and a power cut."""
+        row = _kernel_row(key, record)
+        self.database.write(lambda c: c.execute(insert(schema.kernels), row), durable=True)
+
+    def add_missing(self, found: Sequence[tuple[RecordKey, KernelRecord]]) -> Tally:
+        """Append those that are not there yet, word for word; all, or none when it does not return."""
+        rows = [_kernel_row(key, record) for key, record in found]
+        table = schema.kernels.c
+
+        def work(connection: Connection) -> Tally:
+            same = select(table.digest, table.record).where(table.digest.in_({r["digest"] for r in rows}))
+            there = {tuple(row) for row in connection.execute(same)}
+            new = []
+            for row in rows:
+                if (row["digest"], row["record"]) not in there:
+                    new.append(row)
+                    there.add((row["digest"], row["record"]))
+            if new:
+                connection.execute(insert(schema.kernels), new)
+            return Tally(new=len(new), kept=len(rows) - len(new))
+
+        return self.database.write(work) if rows else Tally()
 
     def find(self, key: RecordKey) -> KernelRecord | None:
-        """The newest record under ``key``; one that no longer reads counts as absent."""
-        wanted = _records.c.digest == key.digest
-        for _, record in self._rows(sql_select(_records).where(wanted).order_by(_records.c.id.desc())):
+        """The newest finished kernel under ``key``; one that no longer reads counts as absent."""
+        table = schema.kernels.c
+        wanted = select(schema.kernels).where(table.digest == key.digest).order_by(table.id.desc())
+        for _, record in self._rows(wanted):
             return record
         return None
 
     def __iter__(self) -> Iterator[tuple[RecordKey, KernelRecord]]:
-        """Every record, oldest first."""
-        return self._rows(sql_select(_records).order_by(_records.c.id))
+        """Every finished kernel, oldest first."""
+        return self._rows(select(schema.kernels).order_by(schema.kernels.c.id))
 
-    def _rows(self, query: Any) -> Iterator[tuple[RecordKey, KernelRecord]]:
-        try:
-            with self._engine.connect() as connection:
-                rows = connection.execute(query).all()
-        except DBAPIError as error:
-            raise self._unusable(error) from error
-        for row in rows:
+    def _rows(self, query: Select[Any]) -> Iterator[tuple[RecordKey, KernelRecord]]:
+        for row in self.database.read(lambda connection: connection.execute(query).all()):
             try:
                 yield RecordKey.model_validate_json(row.key), KernelRecord.model_validate_json(row.record)
             except ValidationError:
                 continue
 
     def close(self) -> None:
-        self._engine.dispose()
+        self.database.close()
 
     def __enter__(self) -> Records:
         return self
@@ -177,10 +97,166 @@ class Records:
         self.close()
 
 
-def _settings(connection: Any, record: object) -> None:
-    """Write-ahead logging: readers never wait, and a crash loses no committed record."""
-    cursor = connection.cursor()
-    cursor.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
-    cursor.execute("PRAGMA journal_mode = WAL")
-    cursor.execute("PRAGMA synchronous = FULL")
-    cursor.close()
+class Candidates:
+    """The candidates in a database; a :class:`~perfdojo_sdk.store.candidates.CandidateStore`."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        # Made once: composing a statement takes longer than executing it.
+        insert = postgresql.insert if database.dialect == "postgresql" else sqlite.insert
+        self._share = insert(schema.conditions).on_conflict_do_nothing()
+        new = insert(schema.candidates)
+        changed = {c.name: c for c in new.excluded if c.name not in ("id", "digest")}
+        later = new.excluded.at >= schema.candidates.c.at
+        self._upsert = new.on_conflict_do_update(index_elements=["digest"], set_=changed, where=later)
+
+    # -- writing -------------------------------------------------------------------------------
+
+    def put(self, candidate: Candidate) -> None:
+        """Keep a candidate; it survives the end of this process from when this returns.
+
+        Of two under one key the one that was evaluated later stays.
+        """
+        self.put_all([candidate])
+
+    def put_all(self, candidates: Iterable[Candidate]) -> Tally:
+        """Keep all; none, when the process ends before this returns."""
+        shared: dict[str, dict[str, Any]] = {}
+        rows: dict[str, dict[str, Any]] = {}
+        count = 0
+        for candidate in candidates:
+            count += 1
+            row = _row(candidate)
+            if row["conditions"] not in shared:
+                shared[row["conditions"]] = _shared(candidate)
+            if row["at"] >= rows.get(row["digest"], row)["at"]:
+                rows[row["digest"]] = row
+        if not rows:
+            return Tally()
+
+        def work(connection: Connection) -> Tally:
+            there = connection.execute(_TIMES, {"digests": list(rows)})
+            before = {row.digest: row.at for row in there}
+            # In the order of their keys, so that no two writers on a server wait for each other in a ring.
+            connection.execute(self._share, [shared[digest] for digest in sorted(shared)])
+            connection.execute(self._upsert, [rows[digest] for digest in sorted(rows)])
+            replaced = sum(at < rows[digest]["at"] for digest, at in before.items())
+            new = len(rows) - len(before)
+            return Tally(new, replaced, count - new - replaced)
+
+        return self.database.write(work)
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def find(self, key: CandidateKey) -> Candidate | None:
+        """The candidate under ``key``; one that no longer reads counts as absent."""
+        wanted = {"digest": key.digest}
+        row = self.database.read(lambda connection: connection.execute(_BY_DIGEST, wanted).one_or_none())
+        return _candidate(row) if row else None
+
+    def of(self, kernel: str, target: str) -> Iterator[Candidate]:
+        """All candidates of a kernel for a target, on any device, in the order of their first put."""
+        table = schema.conditions.c
+        where = (table.kernel == kernel) & (table.target == target)
+        mine = schema.candidates.c.id
+        return self._in_order(_with_conditions(mine).where(where).order_by(mine))
+
+    def best(self, conditions: RecordKey) -> Candidate | None:
+        """The first of :meth:`ranked`."""
+        return next(self.ranked(conditions), None)
+
+    def ranked(self, conditions: RecordKey) -> Iterator[Candidate]:
+        """Those that were timed to the end under equal conditions, the fastest first.
+
+        All that were measured come before those simulated, and these before those estimated.
+        """
+        table = schema.candidates.c
+        rank = case(PROVENANCE_RANK, value=table.provenance, else_=9)
+        timed = (table.conditions == conditions.digest) & table.seconds.is_not(None) & ~table.cut
+        return self._in_order(select(table.id).where(timed).order_by(rank, table.seconds, table.id))
+
+    def __iter__(self) -> Iterator[Candidate]:
+        """Every candidate, in the order of their first put."""
+        return self._in_order(select(schema.candidates.c.id).order_by(schema.candidates.c.id))
+
+    def _in_order(self, ids: Select[Any]) -> Iterator[Candidate]:
+        """The candidates of these ids, a page at a time, so that no reader holds up a writer."""
+        order = self.database.read(lambda connection: connection.execute(ids).scalars().all())
+        for start in range(0, len(order), _PAGE):
+            page = order[start : start + _PAGE]
+            found = {row.id: row for row in self._page(page)}
+            for number in page:
+                candidate = _candidate(found[number]) if number in found else None
+                if candidate is not None:
+                    yield candidate
+
+    def _page(self, ids: Sequence[int]) -> Sequence[Row[Any]]:
+        return self.database.read(lambda connection: connection.execute(_BY_ID, {"ids": ids}).all())
+
+
+def _with_conditions(*columns: Any) -> Select[Any]:
+    shared = schema.conditions.c
+    return select(*columns).join(schema.conditions, shared.digest == schema.candidates.c.conditions)
+
+
+_WHOLE = _with_conditions(*schema.candidates.c, schema.conditions.c.key, schema.conditions.c.root)
+_BY_DIGEST = _WHOLE.where(schema.candidates.c.digest == bindparam("digest"))
+_TIMES = select(schema.candidates.c.digest, schema.candidates.c.at).where(
+    schema.candidates.c.digest.in_(bindparam("digests", expanding=True))
+)
+_BY_ID = _WHOLE.where(schema.candidates.c.id.in_(bindparam("ids", expanding=True)))
+
+
+def _kernel_row(key: RecordKey, record: KernelRecord) -> dict[str, str]:
+    return {
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "digest": key.digest,
+        "kernel": key.kernel,
+        "target": key.target,
+        "device": key.device,
+        "key": key.model_dump_json(),
+        "record": record.model_dump_json(by_alias=True),
+    }
+
+
+def _shared(candidate: Candidate) -> dict[str, Any]:
+    key = candidate.key.conditions
+    return {
+        "digest": key.digest,
+        "kernel": key.kernel,
+        "target": key.target,
+        "device": key.device,
+        "key": key.model_dump_json(),
+        "root": candidate.trace.root,
+    }
+
+
+def _row(candidate: Candidate) -> dict[str, Any]:
+    result = candidate.result
+    timed = result if isinstance(result, Timed) else None
+    data = candidate.model_dump(mode="json", by_alias=True, exclude={"key"})
+    del data["trace"]["root"]
+    return {
+        "digest": candidate.key.digest,
+        "conditions": candidate.key.conditions.digest,
+        "program_sha256": candidate.key.program_sha256,
+        "at": candidate.at.astimezone(UTC).isoformat(timespec="microseconds"),
+        "search": candidate.proposer.search,
+        "reason": result.reason if isinstance(result, Failed) else None,
+        "seconds": timed.timing.median_s if timed else None,
+        "provenance": timed.timing.provenance if timed else None,
+        "cut": timed.cut if timed else False,
+        **candidate.took.model_dump(),
+        "record": json.dumps(data, separators=(",", ":")),
+    }
+
+
+def _candidate(row: Row[Any]) -> Candidate | None:
+    """None for a row that this version cannot read."""
+    try:
+        data = json.loads(row.record)
+        data["trace"]["root"] = row.root
+        data["key"] = {"conditions": json.loads(row.key), "program_sha256": row.program_sha256}
+        return Candidate.model_validate(data)
+    except (ValueError, TypeError, KeyError):
+        return None

@@ -8,12 +8,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from functools import cached_property
+from typing import Annotated
+
+from pydantic import Field, StringConstraints
 
 from perfdojo_sdk.hookspecs.types import Bound, Measurement, Provenance
 from perfdojo_sdk.store.traces import SavedTrace, Strict
 
 Figure = bool | int | float | str
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+#: What a key and a record hold beside programs: names, versions, settings. No database keeps a NUL.
+Text = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$", max_length=4096)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 def sha256(data: str | bytes) -> str:
@@ -23,17 +31,17 @@ def sha256(data: str | bytes) -> str:
 class RecordKey(Strict):
     """Under which conditions a kernel was found, verified and measured."""
 
-    kernel: str
-    program_sha256: str
+    kernel: Text
+    program_sha256: Sha256
     """Of the initial program's text."""
-    target: str
-    target_sha256: str
+    target: Text
+    target_sha256: Sha256
     """Of the target's capabilities."""
-    device: str
-    toolchain: str
-    plugins: dict[str, str]
+    device: Text
+    toolchain: Text
+    plugins: dict[Text, Text] = Field(max_length=1000)
     """Plugin -> version and content hash."""
-    settings: dict[str, Figure]
+    settings: dict[Text, Figure] = Field(max_length=1000)
 
     @cached_property
     def digest(self) -> str:
@@ -70,14 +78,14 @@ class Verification(Strict):
 class Timing(Strict):
     """Timed calls of one program, in seconds."""
 
-    median_s: float
-    best_s: float
+    median_s: Seconds
+    best_s: Seconds
     calls: int
     threads: int
     cold: bool
     provenance: Provenance
-    device: str
-    details: dict[str, float] = {}
+    device: Text
+    details: dict[Text, Annotated[float, Field(allow_inf_nan=False)]] = Field({}, max_length=1000)
     """Further figures of the runner and of observers, such as cycles or joules."""
 
     @classmethod
@@ -90,7 +98,7 @@ class Timing(Strict):
             cold=measured.cold,
             provenance=measured.provenance,
             device=measured.device,
-            details=dict(measured.details),
+            details={name: figure for name, figure in measured.details.items() if math.isfinite(figure)},
         )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import DojoError, MoveError, closest
@@ -26,6 +26,13 @@ PackageName = Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9][A-Za-z0-9
 PlaceName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][\w.]*$", max_length=1024)]
 Word = Annotated[str, StringConstraints(max_length=256)]
 Integer = Annotated[int, Field(strict=True, ge=-MAX_NUMBER, le=MAX_NUMBER)]
+
+
+def first_error(error: ValidationError) -> str:
+    """The first thing that is wrong, with its place in the file; never the value, which may be anything."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(part)[:64] for part in first["loc"])
+    return f"{place}: {first['msg']}" if place else str(first["msg"])
 
 
 class Strict(BaseModel):

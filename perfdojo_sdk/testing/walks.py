@@ -7,25 +7,8 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from perfdojo_sdk.core.program import Program
-from perfdojo_sdk.core.transformation import Kind, Move, Requirement, Rules, Step, Trace
-
-
-def random_step(
-    rng: Random, program: Program, rules: Rules, only: str | None = None, most: Kind = Kind.DECLARED_LAW
-) -> Step | None:
-    """One random legal move; transformations are drawn evenly, then their places.
-
-    ``only`` names the transformation to play. None when it (or every one) has no legal move.
-    """
-    names = [only] if only else rng.sample(list(rules.transformations), len(rules.transformations))
-    for name in names:
-        moves = list(rules.transformations[name].candidates(program, rules.dialect))
-        rng.shuffle(moves)
-        for move in moves:
-            result = rules.attempt(program, move)
-            if isinstance(result, Step) and result.legal.kind <= most:
-                return result
-    return None
+from perfdojo_sdk.core.transformation import Move, Requirement, Rules, Step, Trace
+from perfdojo_sdk.search.neighbours import random_step
 
 
 def random_walk(rng: Random, root: Program, rules: Rules, length: int) -> Trace:

@@ -16,12 +16,13 @@ interpreter), which the report states as its problem. This is stricter than fill
 from __future__ import annotations
 
 import random
+from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from hashlib import blake2b
 from typing import Any, NoReturn, TypeAlias
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT, Dialect
@@ -31,11 +32,9 @@ from perfdojo_sdk.core.errors import ProgramError, VerificationError, closest
 from perfdojo_sdk.core.interpreter import FORWARD, Interpreter, Schedule, schedules, unravel
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Step, Trace
-
-#: A safe prime: (PRIME - 1) / 2 is prime too.
-PRIME = 4611686018427377339
-#: The exponents of the squares modulo PRIME are residues modulo this prime.
-EXPONENTS = (PRIME - 1) // 2
+from perfdojo_sdk.verify import residues
+from perfdojo_sdk.verify.mixing import EXPONENTS, GOLDEN, PRIME, WORD, mix, name_key
+from perfdojo_sdk.verify.residues import Cells, Encoded, Encoder, Unsupported
 
 RECIPROCAL = "x/y = x*(1/y)"
 IDEMPOTENT_MAX = "max(x,x) = x"
@@ -127,7 +126,12 @@ def _inverse(a: int, modulus: int) -> Constant:
     return Constant(pow(a, -1, modulus))
 
 
-_CONSTANT = {Constant}
+_TURN = pow(EXPONENTS, -1, PRIME)
+
+
+def _joined(first: int, second: int) -> int:
+    """What is ``first`` modulo PRIME and ``second`` modulo EXPONENTS (Chinese remainders)."""
+    return second + EXPONENTS * ((first - second) * _TURN % PRIME)
 
 
 class RandomModel:
@@ -171,7 +175,7 @@ class RandomModel:
             return integer_operation(name, dtype)
         if name in COMPARISONS:
             compared = self.opaque(f"{name} {dtype}")
-            return lambda a, b: compared(a, b) & 1
+            return lambda a, b: compared(a, b) % PRIME & 1
         if name in self.ring:
             return self.ring[name]
         if name == "div":
@@ -187,8 +191,8 @@ class RandomModel:
         if source in FLOAT_DTYPES:
             rounding = self.opaque(f"cast {source} {target}")
             if target == "bool":
-                return lambda value: rounding(value) & 1
-            return rounding if target in FLOAT_DTYPES else lambda value: wrap(rounding(value), target)
+                return lambda value: rounding(value) % PRIME & 1
+            return rounding if target in FLOAT_DTYPES else lambda value: wrap(rounding(value) % PRIME, target)
         if target in FLOAT_DTYPES:
             return lambda value: value % self.modulus
         return lambda value: wrap(value, target)
@@ -197,16 +201,19 @@ class RandomModel:
 
     def opaque(self, name: str) -> Callable[..., int]:
         """A function of which nothing is known but that equal arguments give equal results."""
-        start = blake2b(f"{self.seed} {name}".encode(), digest_size=16)
+        start = mix(mix((self.seed + GOLDEN) & WORD) ^ name_key(name))
 
         def function(*arguments: Element) -> int:
-            kinds = set(map(type, arguments))
-            if Infinity in kinds:
-                _outside(name.split()[0], *arguments)
-            state = start.copy()
-            state.update(repr([a % PRIME for a in arguments]).encode())  # type: ignore[operator]
-            value = int.from_bytes(state.digest(), "little") % self.modulus
-            return Constant(value) if kinds == _CONSTANT else value
+            state, constant = start, True
+            for argument in arguments:
+                if isinstance(argument, Infinity):
+                    _outside(name.split()[0], *arguments)
+                state = mix((state + GOLDEN & WORD) ^ argument % PRIME)
+                constant &= type(argument) is Constant
+            value = state % PRIME
+            if self.modulus != PRIME:
+                value = _joined(value, mix(state ^ GOLDEN) % EXPONENTS)
+            return Constant(value) if constant else value
 
         return function
 
@@ -229,14 +236,13 @@ class RandomModel:
             return Constant(0) if a is Infinity.NEGATIVE else opaque(a)
 
         def power(a: Element) -> Element:
-            """``base**a`` modulo PRIME, and anything modulo EXPONENTS, put together (Chinese remainders)."""
+            """``base**a`` modulo PRIME, and anything modulo EXPONENTS."""
             if isinstance(a, Infinity):
                 return exp(a)
-            first, second = pow(base, a % EXPONENTS, PRIME), int(opaque(a)) % EXPONENTS  # type: ignore[arg-type]
-            value = second + EXPONENTS * ((first - second) * inverse % PRIME)
-            return Constant(value) if type(a) is Constant else int(value)
+            value = _joined(pow(base, a % EXPONENTS, PRIME), int(opaque(a)) % EXPONENTS)
+            return Constant(value) if type(a) is Constant else value
 
-        base, inverse = pow(int(opaque(Constant(1))), 2, PRIME), pow(EXPONENTS, -1, PRIME)  # type: ignore[arg-type]
+        base = pow(int(opaque(Constant(1))), 2, PRIME)
         return power if EXPONENT in self.laws else exp
 
     def _extremum(self, name: str) -> Callable[[Element, Element], Element]:
@@ -270,14 +276,59 @@ class RandomModel:
         """Random values for every input, the same for each program with this interface."""
         given: dict[str, list[Element]] = {}
         for name in program.inputs:
-            buffer, source = program.buffer_of[name], random.Random(f"{self.seed} {name}")
-            cells = range(buffer.cells)
-            if buffer.dtype in FLOAT_DTYPES:
-                given[name] = [source.getrandbits(128) % self.modulus for _ in cells]
-            else:
-                low, high = integer_bounds(buffer.dtype)
-                given[name] = [source.randint(low, high) for _ in cells]
+            buffer = program.buffer_of[name]
+            drawn = _drawn(self.seed, name, buffer.cells, buffer.dtype)
+            floats = buffer.dtype in FLOAT_DTYPES
+            given[name] = [value % self.modulus for value in drawn] if floats else list(drawn)
         return given
+
+    # -- results and the engine in C
+
+    @property
+    def flags(self) -> int:
+        """The laws as ``residues.c`` takes them."""
+        return sum(1 << k for k, law in enumerate(_FLAGGED) if law in self.laws)
+
+    def packed(self, program: Program) -> bytes:
+        """:meth:`inputs` as ``residues.c`` takes them."""
+        buffers = [program.buffer_of[name] for name in program.inputs]
+        return _packed(self.seed, tuple([(b.arrays[0], b.cells, b.dtype) for b in buffers]))
+
+    def cells(self, values: Sequence[Element], dtype: str) -> Cells:
+        """What two equal results agree in."""
+        words, kinds = array("Q"), bytearray()
+        for value in values:
+            if isinstance(value, Infinity):
+                words.append(0)
+                kinds.append(_KINDS[value])
+            else:
+                words.append(value % PRIME if dtype in FLOAT_DTYPES else value & WORD)
+                kinds.append(0)
+        return Cells(words.tobytes(), bytes(kinds))
+
+
+_FLAGGED = (EXPONENT, RECIPROCAL, IDEMPOTENT_MAX, IDEMPOTENT_MIN)
+_KINDS = {Infinity.NEGATIVE: residues.NEGATIVE, Infinity.POSITIVE: residues.POSITIVE}
+
+
+@lru_cache(256)
+def _drawn(seed: int, name: str, cells: int, dtype: str) -> tuple[int, ...]:
+    """Values of an input; of a float, 128 bits to take residues of."""
+    source = random.Random(f"{seed} {name}")
+    if dtype in FLOAT_DTYPES:
+        return tuple([source.getrandbits(128) for _ in range(cells)])
+    low, high = integer_bounds(dtype)
+    return tuple([source.randint(low, high) for _ in range(cells)])
+
+
+@lru_cache(64)
+def _packed(seed: int, inputs: tuple[tuple[str, int, str], ...]) -> bytes:
+    words = array("Q")
+    for name, cells, dtype in inputs:
+        floats = dtype in FLOAT_DTYPES
+        for value in _drawn(seed, name, cells, dtype):
+            words.extend((value % PRIME, value % EXPONENTS) if floats else (value & WORD, 0))
+    return words.tobytes()
 
 
 # -- comparing programs ----------------------------------------------------------------------------
@@ -326,24 +377,35 @@ def verify_exact(
     that is malformed, or that the models have no value for, is a failed report.
     :class:`VerificationError` (PD-V006) when a law is unknown.
     """
-    before, after = _Subject(original, dialect), _Subject(transformed, dialect)
+    encoder = _encoder(dialect)
+    before, after = _Subject(original, dialect, encoder), _Subject(transformed, dialect, encoder)
     return _compare(before, after, frozenset(laws), seed, models)
 
 
 class _Subject:
-    """A program in a comparison; compiled at most once, however often it is compared.
+    """A program in a comparison; made ready at most once, however often it is compared.
 
     In a trace, a program is the end of one step and the start of the next, so the results of its
-    forward runs are kept.
+    forward runs are kept. ``encoder``: of the engine in C, shared by the programs of a trace; None: the
+    interpreter runs everything. ``before``: a program that breaks no rule, from which this one came.
     """
 
-    def __init__(self, program: Program, dialect: Dialect) -> None:
-        self.program, self.dialect = program, dialect
-        self.forward: dict[tuple[int, frozenset[str]], dict[str, list[Element]]] = {}
+    def __init__(
+        self, program: Program, dialect: Dialect, encoder: Encoder | None, before: Program | None = None
+    ) -> None:
+        self.program, self.dialect, self.encoder, self.before = program, dialect, encoder, before
+        self.forward: dict[tuple[int, frozenset[str]], Mapping[str, Cells]] = {}
 
     @cached_property
     def interpreter(self) -> Interpreter:
-        return Interpreter(self.program, self.dialect)
+        return Interpreter(self.program, self.dialect, self.before)
+
+    @cached_property
+    def encoded(self) -> Encoded | None:
+        if self.encoder is not None and self.interpreter:
+            with suppress(Unsupported, OverflowError):
+                return self.encoder.encode(self.program)
+        return None
 
     @property
     def interface(self) -> Sequence[object]:
@@ -351,14 +413,28 @@ class _Subject:
         shapes = [(b.shape, b.dtype) if (b := program.buffer_of.get(a)) else None for a in arrays]
         return (program.inputs, program.outputs, shapes)
 
-    def run(self, model: RandomModel, schedule: Schedule) -> dict[str, list[Element]]:
+    def run(self, model: RandomModel, schedule: Schedule) -> Mapping[str, Cells]:
+        if schedule != FORWARD:
+            return self.outputs(model, schedule)
         key = (model.seed, model.laws)
-        if schedule != FORWARD or key not in self.forward:
-            outputs = self.interpreter.run(model.inputs(self.program), model, schedule)
-            if schedule != FORWARD:
-                return outputs
-            self.forward[key] = outputs
+        if key not in self.forward:
+            self.forward[key] = self.outputs(model, schedule)
         return self.forward[key]
+
+    def outputs(self, model: RandomModel, schedule: Schedule) -> Mapping[str, Cells]:
+        """By the engine in C; where that has no answer, by the interpreter, which also says why."""
+        program, found = self.program, None
+        if self.encoded is not None:
+            seed, laws = model.seed & WORD, model.flags
+            found = residues.run(self.encoded, model.packed(program), seed, laws, schedule)
+        if found is None:
+            outputs = self.interpreter.run(model.inputs(program), model, schedule)
+            found = {a: model.cells(v, program.buffer_of[a].dtype) for a, v in outputs.items()}
+        return found
+
+
+def _encoder(dialect: Dialect) -> Encoder | None:
+    return Encoder(dialect) if residues.available() else None
 
 
 def _compare(
@@ -381,7 +457,7 @@ def _compare(
             except ProgramError as error:
                 problem = f"the transformed program ({schedule.text} schedule): {error.what}"
                 return ExactReport(False, count, names, problem=problem)
-            mismatch = _mismatch(program, expected, found, schedule, model)
+            mismatch = _mismatch(program, expected, found, schedule, model.seed)
             if mismatch:
                 return ExactReport(False, count, names, mismatch, mismatch.text)
     return ExactReport(True, models, names)
@@ -389,17 +465,16 @@ def _compare(
 
 def _mismatch(
     program: Program,
-    expected: Mapping[str, list[Element]],
-    found: Mapping[str, list[Element]],
+    expected: Mapping[str, Cells],
+    found: Mapping[str, Cells],
     schedule: Schedule,
-    model: RandomModel,
+    seed: int,
 ) -> Mismatch | None:
     for output in program.outputs:
-        floats = program.buffer_of[output].dtype in FLOAT_DTYPES
-        for cell, (a, b) in enumerate(zip(expected[output], found[output], strict=True)):
-            if a != b and not (floats and model.significant(a) == model.significant(b)):
-                index = unravel(cell, program.buffer_of[output].shape)
-                return Mismatch(output, index, schedule, model.seed)
+        if expected[output] != found[output]:
+            pairs = zip(expected[output].numbers, found[output].numbers, strict=True)
+            cell = next(k for k, (a, b) in enumerate(pairs) if a != b)
+            return Mismatch(output, unravel(cell, program.buffer_of[output].shape), schedule, seed)
     return None
 
 
@@ -428,12 +503,15 @@ class ExactWalk:
     start of the next."""
 
     def __init__(self, root: Program, dialect: Dialect = CORE_DIALECT) -> None:
-        self._last, self._dialect = _Subject(root, dialect), dialect
+        self._dialect, self._encoder = dialect, _encoder(dialect)
+        self._last = _Subject(root, dialect, self._encoder)
 
     def check(self, step: Step, seed: int = 0, models: int = 1) -> ExactReport:
         """Compare a step with the program that the last one left; the walk goes on from its end."""
-        before = self._last if self._last.program is step.before else _Subject(step.before, self._dialect)
-        self._last = _Subject(step.after, self._dialect)
+        before, encoder = self._last, self._encoder
+        if before.program is not step.before:
+            before = _Subject(step.before, self._dialect, encoder)
+        self._last = _Subject(step.after, self._dialect, encoder, step.before)
         return _compare(before, self._last, step.legal.laws, seed, models)
 
 
@@ -441,7 +519,9 @@ def verify_exact_trace(
     trace: Trace, dialect: Dialect = CORE_DIALECT, seed: int = 0, models: int = 2
 ) -> ExactTraceReport:
     """Compare before and after of every step, then the last program with the root."""
-    subjects = [_Subject(p, dialect) for p in (trace.root, *(s.after for s in trace.steps))]
+    encoder = _encoder(dialect)
+    subjects = [_Subject(trace.root, dialect, encoder)]
+    subjects += [_Subject(s.after, dialect, encoder, s.before) for s in trace.steps]
     steps = tuple(
         _compare(before, after, step.legal.laws, seed, models)
         for before, after, step in zip(subjects[:-1], subjects[1:], trace.steps, strict=True)

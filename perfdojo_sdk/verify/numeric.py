@@ -9,11 +9,11 @@ legal re-association.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from math import prod
-from typing import TypeAlias
+from typing import ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -34,6 +34,9 @@ from perfdojo_sdk.measure.sandbox import Job, execute
 from perfdojo_sdk.verify.inputs import EXACT_INTEGERS, FLOAT_CLASSES, INTEGERS, Array, draw, integer_range
 from perfdojo_sdk.verify.reference_c import BOUNDED, WIDE, Rows, outermost_rows, reference
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 #: Statement instances up to which every class runs on the whole program.
 _FULL_INSTANCES = 10**7
 #: Instances of the original program that a class may cost when only some rows are looked at.
@@ -43,6 +46,7 @@ _VALUE_INSTANCES = 2 * 10**8
 #: Inputs of a large program that are in memory at a time.
 _INPUT_BYTES = 1 << 30
 _REFERENCE_FLAGS = ("-O2", "-ffp-contract=off")
+_FORK_FLAGS = ("-O0", "-ffp-contract=off")
 _REFERENCE_TIMEOUT_S = 600.0
 _REFERENCE_BYTES = 32 << 30
 
@@ -92,16 +96,20 @@ def verify_numeric(
     seed: int = 0,
     threads: Sequence[int] = (1, 2),
     nan_may_differ: bool = False,
+    quick: bool = False,
+    forks: bool = False,
 ) -> NumericReport:
     """Compare the compiled ``transformed`` with ``original``.
 
     ``accuracy`` is the error in ulp that the target states for a function (``{"exp": 2}``), 0.5
     where it says nothing. ``nan_may_differ``: a move of the trace declared that it changes which
     inputs give NaN; the transformed order then decides. The first class runs with every number of
-    ``threads``, the others with one of them in turn.
+    ``threads``, the others with one of them in turn. ``quick``: the first class only and, of a large
+    program with independent rows, some of these only. ``forks``, for many small programs: the references
+    are compiled without optimising and run in forks of this process, nothing runs at the same time.
     UnavailableError without a C compiler; VerificationError for a dtype that is not checked here.
     """
-    references = _References(original, transformed, accuracy, dialect, seed)
+    references = _References(original, transformed, accuracy, dialect, seed, forks)
     results: list[ClassResult] = []
     planned: list[_Plan] = []
     skipped: list[ClassResult] = []
@@ -113,7 +121,9 @@ def verify_numeric(
             continue
         counts = tuple(threads) if not planned else (threads[len(planned) % len(threads)],)
         planned.append(_Plan(name, largest, counts))
-    with ThreadPoolExecutor(3) as pool:
+        if quick:
+            break
+    with _AtOnce() if forks else ThreadPoolExecutor(3) as pool:
         for group in _groups(planned, original, references.small):
             inputs = [draw(plan.name, original, seed, plan.largest) for plan in group]
             runs = [
@@ -123,13 +133,28 @@ def verify_numeric(
                 ]
                 for plan, given in zip(group, inputs, strict=True)
             ]
-            expected = references.expect(inputs, pool, whole=references.small or group[0].name == "random")
+            whole = references.small or (group[0].name == "random" and not _rows_do(references, quick))
+            expected = references.expect(inputs, pool, whole)
             for plan, run, outcome in zip(group, runs, expected, strict=True):
                 for t, future in zip(plan.threads, run, strict=True):
                     results.append(_judge(plan.name, t, future.result(), outcome, nan_may_differ))
             if problem := _problem(results):
                 return NumericReport(False, (*results, *skipped), problem)
     return NumericReport(True, (*results, *skipped))
+
+
+class _AtOnce(Executor):
+    """Runs what it is given there and then."""
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        future: Future[T] = Future()
+        future.set_result(fn(*args, **kwargs))
+        return future
+
+
+def _rows_do(references: _References, quick: bool) -> bool:
+    """Whether some rows are enough for the class that else runs as a whole."""
+    return quick and references.rows is not None
 
 
 @dataclass(frozen=True)
@@ -226,8 +251,9 @@ class _References:
         accuracy: Mapping[str, float],
         dialect: Dialect,
         seed: int,
+        forks: bool,
     ) -> None:
-        self.original, self.transformed = original, transformed
+        self.original, self.transformed, self.forks = original, transformed, forks
         self.accuracy, self.dialect, self.seed = accuracy, dialect, seed
         self.instances = max(_instances(original), _instances(transformed))
         self.small = self.instances <= _FULL_INSTANCES
@@ -235,7 +261,7 @@ class _References:
         self.compiled: dict[tuple[str, int, int], Artifact] = {}
 
     def expect(
-        self, inputs: Sequence[Mapping[str, Array]], pool: ThreadPoolExecutor, whole: bool
+        self, inputs: Sequence[Mapping[str, Array]], pool: Executor, whole: bool
     ) -> list[_Outcome]:
         """Run both references on each of ``inputs``.
 
@@ -288,7 +314,7 @@ class _References:
             given["pd_rows"] = np.stack([rows] * batch)
         artifact = self.artifact(kind, batch, 0 if rows is None else len(rows))
         request = RunRequest(given, timeout_s=_REFERENCE_TIMEOUT_S, memory_bytes=_REFERENCE_BYTES)
-        [result] = execute(Job((artifact,), request, "reference", trusted=True))
+        [result] = execute(Job((artifact,), request, "reference", trusted=True, forks=self.forks))
         if isinstance(result, Failure) or result.outputs is None:
             raise VerificationError("PD-V021", "the float64 reference did not run", why=str(result))
         return result.outputs
@@ -303,7 +329,10 @@ class _References:
                 program, kind, self.accuracy, self.dialect, batch=batch, rows=rows, any_order=rows > 0
             )
             support = tuple(sorted(source.support.items()))
-            self.compiled[key] = _compiled(source.symbol, source.inputs, source.outputs, source.code, support)
+            flags = _FORK_FLAGS if self.forks else _REFERENCE_FLAGS
+            self.compiled[key] = _compiled(
+                source.symbol, source.inputs, source.outputs, source.code, support, flags
+            )
         return self.compiled[key]
 
 
@@ -319,9 +348,10 @@ def _compiled(
     outputs: tuple[ArraySpec, ...],
     code: str,
     support: tuple[tuple[str, str], ...],
+    flags: tuple[str, ...],
 ) -> Artifact:
     """A reference, compiled once for all the candidates that are compared with it."""
-    made = NativeRunner(_REFERENCE_FLAGS).compile(
+    made = NativeRunner(flags).compile(
         KernelSource(symbol, inputs, outputs, code, support=dict(support))
     )
     if isinstance(made, Failure):

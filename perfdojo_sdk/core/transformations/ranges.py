@@ -9,12 +9,12 @@ moves ask the same questions about the whole: cutting before the move, joining a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from perfdojo_sdk.core.dependence import conflicts, leaking_level, may_meet, private_buffers
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Index, Renumbering
-from perfdojo_sdk.core.program import Buffer, Node, Path, Program, Scope, Statement, fresh
+from perfdojo_sdk.core.frozen import frozen
+from perfdojo_sdk.core.program import Buffer, Node, Program, Scope, Statement, fresh
 from perfdojo_sdk.core.transformation import (
     Instance,
     Joined,
@@ -41,37 +41,34 @@ from perfdojo_sdk.core.validate import common_depth, violations
 MAX_STATEMENTS = 1024
 
 
-@dataclass(frozen=True)
+@frozen
 class Whole:
     """A scope in one piece: what a split starts from and a join ends with."""
 
     program: Program
-    path: Path
+    scope: Scope
+    outer_sizes: tuple[int, ...]
     dialect: Dialect
 
     @property
-    def scope(self) -> Scope:
-        scope = self.program.node(self.path)
-        assert isinstance(scope, Scope)
-        return scope
-
-    @property
     def level(self) -> int:
-        return len(self.path) - 1
+        return len(self.outer_sizes)
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """Sizes of the scopes down to this one."""
-        return (*(s.size for s in self.program.ancestors(self.path)), self.scope.size)
+        return (*self.outer_sizes, self.scope.size)
 
     def owned(self) -> Iterator[tuple[int, Scope, Buffer]]:
         """Buffers of which every iteration of a parallel scope has a copy, with that scope and its
         level; the scope is this one or stands inside it."""
         program = self.program
+        if not self.dialect.any_parallel(self.scope.suffixes):
+            return
         for name in sorted(private_buffers(program, self.scope)):
             buffer, occurrences = program.buffer(name), program.occurrences[name]
             assert buffer is not None
-            around = program.ancestors(occurrences[0].path)
+            around = occurrences[0].above
             for level in range(self.level, common_depth([o.path for o in occurrences])):
                 if self.dialect.is_parallel(around[level].suffix):
                     yield level, around[level], buffer
@@ -104,19 +101,19 @@ def _cut_inside(site: Site) -> Refusal | None:
 
 
 def _still_a_page(site: Site) -> Refusal | None:
-    count = sum(len(node.leaves) for node in site.program.body) + len(site.scope.leaves)
+    count = site.program.statements + len(site.scope.leaves)
     if count <= MAX_STATEMENTS:
         return None
     return Refusal.of(site.scope.id, site.scope.head, count=count, most=MAX_STATEMENTS)
 
 
 def _before(site: Site) -> Whole:
-    return Whole(site.program, site.path, site.dialect)
+    return Whole(site.program, site.scope, site.outer_sizes, site.dialect)
 
 
 def _copies_stay_apart(site: Site) -> Refusal | None:
     """What an iteration owned becomes one for all: its cells must tell the iterations apart."""
-    for level, scope, buffer in _before(site).owned():
+    for level, scope, buffer in site.once(_before).owned():
         occurrences = site.program.occurrences[buffer.name]
         directions = "=" * level + "<"
         for a in occurrences:
@@ -130,7 +127,7 @@ def _copies_stay_apart(site: Site) -> Refusal | None:
 
 
 def _copies_can_be_shared(site: Site) -> Refusal | None:
-    for _, scope, buffer in _before(site).owned():
+    for _, scope, buffer in site.once(_before).owned():
         if not site.dialect.locations[buffer.location].shared:
             words = {"buffer": buffer.name, "location": buffer.location, "head": scope.head}
             return Refusal.of(scope.id, scope.head, **words)
@@ -138,7 +135,7 @@ def _copies_can_be_shared(site: Site) -> Refusal | None:
 
 
 def _lanes_may_part(site: Site) -> Refusal | Kind | None:
-    return _before(site).lanes_may_part()
+    return site.once(_before).lanes_may_part()
 
 
 class SplitRange(Transformation):
@@ -206,15 +203,13 @@ class SplitRange(Transformation):
 
     def rewrite(self, site: Site) -> Program:
         scope, at = site.scope, site.move["at"]
-        rest = scope.renumbered(Renumbering(_shift(site.level, at), site.level))
-        parts = (
-            _part(scope, at, _names(site, "a")),
-            _part(rest, scope.size - at, _names(site, "b")),
-        )
-        return site.program.replaced(site.path, parts)
+        first, second = site.program.once(_two_copies, scope.id)
+        rest = second.renumbered(Renumbering(_shift(site.level, at), site.level))
+        parts = (first.with_size(at), rest.with_size(scope.size - at))
+        return site.replaced(parts)
 
     def relation(self, site: Site, result: Program) -> Relation:
-        first, second = _names(site, "a"), _names(site, "b")
+        first, second = site.program.once(_names, site.scope.id)
         shift = _shift(site.level, site.move["at"])
         found = {}
         for statement, depth in statements_below(site.scope, site.level):
@@ -237,10 +232,12 @@ def _shift(level: int, by: int) -> tuple[Index, ...]:
     return (*levels(level), Index.of({level: 1}, by), *shifted(level + 1, 0))
 
 
-def _names(site: Site, part: str) -> Mapping[str, str]:
-    """Id of every node of the scope -> its id in one part."""
-    taken = site.program.paths
-    return {node.id: fresh(f"{node.id}.{part}", taken) for node in _nodes(site.scope)}
+def _names(program: Program, scope: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Id of every node of the scope -> its id in the first part, and in the second."""
+    names = [node.id for node in _nodes(program.place_of[scope].node)]
+    taken = program.place_of
+    first, second = ({name: fresh(f"{name}.{part}", taken) for name in names} for part in "ab")
+    return first, second
 
 
 def _nodes(node: Node) -> Iterator[Node]:
@@ -249,15 +246,12 @@ def _nodes(node: Node) -> Iterator[Node]:
         yield from _nodes(child)
 
 
-def _part(scope: Scope, size: int, names: Mapping[str, str]) -> Scope:
-    body = tuple([_renamed(child, names) for child in scope.body])
-    return Scope(size, body, scope.suffix, names[scope.id])
-
-
-def _renamed(node: Node, names: Mapping[str, str]) -> Node:
-    if isinstance(node, Statement):
-        return node.named(names[node.id])
-    return _part(node, node.size, names)
+def _two_copies(program: Program, scope: str) -> tuple[Scope, Scope]:
+    """The scope under the names of the first part, and of the second: the same wherever the cut is."""
+    node = program.place_of[scope].node
+    first, second = [node.renamed(names) for names in program.once(_names, scope)]
+    assert isinstance(first, Scope) and isinstance(second, Scope)
+    return first, second
 
 
 # -- join_ranges -----------------------------------------------------------------------------------
@@ -281,7 +275,10 @@ def _goes_on(site: Site) -> Refusal | None:
 
 def _after(site: Site) -> Whole:
     if "whole" not in site.scratch:
-        site.scratch["whole"] = Whole(_joined(site), site.path, site.dialect)
+        program = _joined(site)
+        scope = program.node(site.path)
+        assert isinstance(scope, Scope)
+        site.scratch["whole"] = Whole(program, scope, site.outer_sizes, site.dialect)
     whole: Whole = site.scratch["whole"]
     return whole
 
@@ -290,7 +287,7 @@ def _joined(site: Site) -> Program:
     scope, after = site.scope, next_scope(site)
     assert after is not None
     whole = Scope(scope.size + after.size, scope.body, scope.suffix, scope.id)
-    return site.program.replaced(site.path, (whole,), consumed=2)
+    return site.replaced((whole,), consumed=2)
 
 
 def _target_allows(site: Site) -> Refusal | None:

@@ -1,0 +1,377 @@
+"""From a game that a player proposes to its time, or to the reason why it has none.
+
+The one pipeline of all searches. A program that was evaluated before is looked up, never measured again.
+Compilers run side by side; kernels are timed one after the other, and given up as soon as they cannot win.
+A game that seems to be the fastest has to win a second time, in a race with the fastest so far, and to
+pass verification, before it takes that place. Whatever happens is a record.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Protocol, TypeVar
+
+from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.transformation import Kind, Trace
+from perfdojo_sdk.hookspecs.search import Evaluation
+from perfdojo_sdk.hookspecs.types import (
+    Artifact,
+    CodeGenerator,
+    Failure,
+    KernelSource,
+    Measurement,
+    Runner,
+    RunRequest,
+)
+from perfdojo_sdk.store.candidates import (
+    Candidate,
+    CandidateStore,
+    Check,
+    Failed,
+    Proposer,
+    Timed,
+    Took,
+    key_of,
+    result_of,
+)
+from perfdojo_sdk.store.records import RecordKey, sha256
+
+#: A call slower than this many times the fastest game's is the last one.
+HOPELESS = 4.0
+#: A first call may wake threads and fill caches: what is faster than this, in seconds, is never hopeless.
+WAKING_S = 0.02
+#: Seconds that any run may take beside a few times what the fastest game's took.
+SLACK_S = 5.0
+#: Failures that say nothing about the program, so that it is tried again next time.
+PASSING = frozenset({"device"})
+#: Runs in a row that find no device before it counts as gone.
+DEVICE_GONE = 10
+
+LEGS: tuple[Check, ...] = ("exact", "dependence", "numeric")
+
+T = TypeVar("T")
+
+
+class Verify(Protocol):
+    """Why the compiled end of a game is wrong; "" when it passes."""
+
+    def __call__(self, game: Trace, artifact: Artifact) -> str: ...
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What evaluating the games of one kernel needs."""
+
+    symbol: str
+    root: Program
+    most: Kind
+    generator: CodeGenerator
+    runner: Runner
+    request: RunRequest
+    """How a candidate is timed."""
+    key: RecordKey = field(repr=False)
+    """What times depend on, beside the program."""
+    proposer: Proposer
+    workers: int = 2
+    """Compilers that run at once."""
+
+
+@dataclass(frozen=True)
+class Champion:
+    """The fastest game so far: it ran twice and passed what was asked of it."""
+
+    game: Trace
+    artifact: Artifact = field(repr=False)
+    seconds: float
+    provenance: str
+
+
+@dataclass
+class Tally:
+    """What a search has done."""
+
+    evaluations: int = 0
+    reused: int = 0
+    """Of them, taken from the records."""
+    failures: Counter[str] = field(default_factory=Counter)
+    """By reason."""
+    messages: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Reason and first line of what was said."""
+    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """Wall time by stage: propose, compile, measure, verify."""
+
+    @contextmanager
+    def timing(self, stage: str) -> Iterator[None]:
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[stage] += time.perf_counter() - begin
+
+    def count(self, failure: Failure) -> None:
+        self.failures[failure.reason] += 1
+        self.messages[failure.reason, failure.detail.partition("\n")[0][:200]] += 1
+
+
+@dataclass
+class _Task:
+    """One game on its way."""
+
+    game: Trace
+    digest: str
+    artifact: Artifact | None = None
+    result: Timed | Failed | None = None
+    new: bool = True
+    """Measured now, or failed now; not looked up."""
+    compile_s: float | None = None
+    measure_s: float | None = None
+    verify_s: float | None = None
+
+    def fail(self, failure: Failure) -> None:
+        self.result = result_of(failure)
+
+
+class DeviceGone(Exception):
+    """Nothing can be measured any more; the words say what the runner said."""
+
+
+class Evaluator:
+    """Evaluates games of one kernel and keeps the champion."""
+
+    def __init__(
+        self, conditions: Conditions, store: CandidateStore | None = None, verify: Verify | None = None
+    ) -> None:
+        self.conditions, self.store, self.verify = conditions, store, verify
+        self.champions: list[Champion] = []
+        """Each faster than the one before it."""
+        self.tally = Tally()
+        self.known: dict[str, Timed | Failed] = {}
+        """Digest of a program's text -> what became of it."""
+        self._run_s = 0.0
+        """How long the champion's run took as a whole."""
+        self._missing = 0
+
+    @property
+    def champion(self) -> Champion | None:
+        return self.champions[-1] if self.champions else None
+
+    def evaluate(self, games: Sequence[Trace]) -> list[Evaluation]:
+        """What became of each; :class:`DeviceGone` when the runner finds its device no more."""
+        tasks = [self._started(game) for game in games]
+        self._compile(tasks)
+        results = []
+        for task in tasks:
+            self._settle(task)
+            results.append(self._evaluation(task))
+        return results
+
+    def _evaluation(self, task: _Task) -> Evaluation:
+        result = task.result
+        assert result is not None
+        self.tally.evaluations += 1
+        self.tally.reused += not task.new
+        if isinstance(result, Timed):
+            return Evaluation(task.game, result.timing.median_s)
+        failure = Failure(result.reason, result.detail)
+        self.tally.count(failure)
+        return Evaluation(task.game, None, failure)
+
+    # -- before anything is compiled -----------------------------------------------------------
+
+    def _started(self, game: Trace) -> _Task:
+        task = _Task(game, sha256(game.program.text))
+        why = self._refused(game)
+        if why:
+            task.fail(Failure("constraints", why))
+        return task
+
+    def _refused(self, game: Trace) -> str:
+        """Why a game that was proposed is not even compiled; "" when it is."""
+        if game.root != self.conditions.root:
+            return "it is about another program"
+        return f"it {game.kind.label}" if game.kind > self.conditions.most else ""
+
+    def _look_up(self, task: _Task) -> Timed | Failed | None:
+        """What became of the same program before, now or in an earlier search."""
+        known = self.known.get(task.digest)
+        if known is None and self.store is not None:
+            found = self.store.find(key_of(self.conditions.key, task.game))
+            known = found.result if found else None
+        return None if isinstance(known, Failed) and known.reason in PASSING else known
+
+    def _promising(self, result: Timed) -> bool:
+        """Whether a time, if it holds, makes a new champion. A figure beats only figures of its kind."""
+        champion = self.champion
+        if champion is None:
+            return not result.cut
+        same = result.timing.provenance == champion.provenance
+        return same and not result.cut and result.timing.median_s < champion.seconds
+
+    # -- compiling -----------------------------------------------------------------------------
+
+    def _compile(self, tasks: Sequence[_Task]) -> None:
+        """Compile what is not known, each program once, as many at a time as there are workers."""
+        wanted: dict[str, _Task] = {}
+        for task in tasks:
+            if task.result is None and task.digest not in wanted:
+                known = self._look_up(task)
+                if known is not None:
+                    task.result, task.new = known, False
+                    self.known[task.digest] = known
+                    if not isinstance(known, Timed) or not self._promising(known):
+                        continue
+                wanted[task.digest] = task
+        with self.tally.timing("compile"), ThreadPoolExecutor(self.conditions.workers) as pool:
+            made = {digest: pool.submit(self._made, task) for digest, task in wanted.items()}
+            for digest, future in made.items():
+                artifact = future.result()
+                task = wanted[digest]
+                if isinstance(artifact, Failure):
+                    task.fail(artifact)
+                    task.new = True
+                else:
+                    task.artifact = artifact
+
+    def _made(self, task: _Task) -> Artifact | Failure:
+        begin = time.perf_counter()
+        try:
+            return compiled(self.conditions, task.game)
+        finally:
+            task.compile_s = time.perf_counter() - begin
+
+    # -- measuring and all that follows ----------------------------------------------------------
+
+    def _settle(self, task: _Task) -> None:
+        """Bring a task to its result, and record it."""
+        if task.result is None and task.artifact is None:
+            # An equal program stood before it in the same round.
+            task.result, task.new = self.known[task.digest], False
+            return
+        if task.result is None:
+            assert task.artifact is not None
+            with self.tally.timing("measure"):
+                task.result = result_of(self._timed(task))
+            self._notice(task.result)
+        if task.artifact is not None and isinstance(task.result, Timed) and self._promising(task.result):
+            self._record(task)
+            self._challenge(task, task.artifact, task.result)
+            task.new = True
+        self._record(task)
+
+    def _timed(self, task: _Task) -> Measurement | Failure:
+        assert task.artifact is not None
+        begin = time.perf_counter()
+        measured = run(self.conditions.runner, task.artifact, self._request())
+        task.measure_s = time.perf_counter() - begin
+        return measured
+
+    def _request(self) -> RunRequest:
+        """A run that ends as soon as its kernel cannot win."""
+        request, champion = self.conditions.request, self.champion
+        if champion is None:
+            return request
+        limit = min(request.timeout_s, SLACK_S + HOPELESS * self._run_s)
+        return replace(request, timeout_s=limit, stop_above_s=max(HOPELESS * champion.seconds, WAKING_S))
+
+    def _notice(self, result: Timed | Failed) -> None:
+        """Stop when the device seems to be gone for good."""
+        gone = isinstance(result, Failed) and result.reason == "device"
+        self._missing = self._missing + 1 if gone else 0
+        if self._missing >= DEVICE_GONE and isinstance(result, Failed):
+            raise DeviceGone(result.detail)
+
+    def _challenge(self, task: _Task, artifact: Artifact, first: Timed) -> None:
+        """A second run, in a race with the champion; then verification; then it is the champion."""
+        with self.tally.timing("measure"):
+            begin = time.perf_counter()
+            again, rival_s = self._race(artifact)
+            run_s = time.perf_counter() - begin
+        task.result = result = result_of(again)
+        if isinstance(result, Failed):
+            task.fail(Failure(result.reason, f"it ran once and not twice: {result.detail}"))
+            return
+        if rival_s is not None and result.timing.median_s >= rival_s:
+            return
+        passed = first.passed
+        if self.verify is not None and not set(LEGS) <= set(passed):
+            with self.tally.timing("verify"):
+                begin = time.perf_counter()
+                wrong = self.verify(task.game, artifact)
+                task.verify_s = time.perf_counter() - begin
+            if wrong:
+                task.fail(Failure("wrong_result", f"verification failed ({wrong})"))
+                return
+            passed = LEGS
+        task.result = result.model_copy(update={"passed": passed})
+        timing = result.timing
+        self.champions.append(Champion(task.game, artifact, timing.median_s, timing.provenance))
+        self._run_s = run_s
+
+    def _race(self, artifact: Artifact) -> tuple[Measurement | Failure, float | None]:
+        """The challenger's second run, and what the champion takes meanwhile.
+
+        Where the runner can, both run in turns, so that they see the same weather; else the champion's
+        time of before has to do.
+        """
+        champion, runner, request = self.champion, self.conditions.runner, self._request()
+        race = getattr(runner, "time_interleaved", None)
+        if champion is None or race is None:
+            return run(runner, artifact, request), champion.seconds if champion else None
+        racers = [artifact, champion.artifact]
+        both = _guarded(lambda: race(racers, replace(request, stop_above_s=None)))
+        if isinstance(both, Failure):
+            return both, None
+        ours, theirs = both
+        if isinstance(theirs, Measurement) and theirs.seconds:
+            self.champions[-1] = champion = replace(champion, seconds=theirs.median)
+        return ours, champion.seconds
+
+    def _record(self, task: _Task) -> None:
+        """Keep what became of a program, unless it was kept before or is none of this kernel's."""
+        result = task.result
+        assert result is not None
+        if not task.new or self._refused(task.game):
+            return
+        self.known[task.digest] = result
+        if self.store is not None:
+            number = self.tally.evaluations + 1
+            proposer = self.conditions.proposer.model_copy(update={"number": number})
+            took = Took(compile_s=task.compile_s, measure_s=task.measure_s, verify_s=task.verify_s)
+            self.store.put(Candidate.of(self.conditions.key, task.game, result, proposer, took))
+
+
+def compiled(conditions: Conditions, game: Trace) -> Artifact | Failure:
+    """The game's last program as code; what a generator or compiler does wrong is a failure."""
+    try:
+        source: KernelSource = conditions.generator.generate(game.program, conditions.symbol)
+    except Exception as error:
+        return Failure("constraints", f"no code can be generated: {_said(error)}")
+    made = _guarded(lambda: conditions.runner.compile(source))
+    return made if isinstance(made, Artifact | Failure) else _strange(made)
+
+
+def run(runner: Runner, artifact: Artifact, request: RunRequest) -> Measurement | Failure:
+    """One run; an error of the runner itself is a failure like any other."""
+    measured = _guarded(lambda: runner.run(artifact, request))
+    return measured if isinstance(measured, Measurement | Failure) else _strange(measured)
+
+
+def _guarded(call: Callable[[], T]) -> T | Failure:
+    try:
+        return call()
+    except Exception as error:  # a plugin's code
+        return Failure("runtime", f"the runner failed: {_said(error)}")
+
+
+def _strange(answer: object) -> Failure:
+    return Failure("runtime", f"the runner returned {type(answer).__name__}")
+
+
+def _said(error: Exception) -> str:
+    return error.what if isinstance(error, DojoError) else f"{type(error).__name__}: {error}"

@@ -1,0 +1,301 @@
+"""A search for one kernel: a player proposes, the pipeline evaluates, and every round can be the last.
+
+After each round the player's state is on disk, beside the records of what it proposed. A search that was
+stopped, by the user or by anything else, goes on from there; what was evaluated after the last round is
+taken from the records.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
+
+from pydantic import ConfigDict, Field, ValidationError
+
+from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.core.transformation import Trace
+from perfdojo_sdk.game import Game, first_error, write_atomically
+from perfdojo_sdk.hookspecs.types import Artifact, Runner, RunRequest
+from perfdojo_sdk.kernels.selection import Kernel
+from perfdojo_sdk.library import verification
+from perfdojo_sdk.library.arrays import available_cores
+from perfdojo_sdk.library.evaluation import Champion, Conditions, DeviceGone, Evaluator, Tally, Verify
+from perfdojo_sdk.search.strategies import PlayerFailed, Progress, play_out
+from perfdojo_sdk.store.candidates import CandidateStore, Proposer
+from perfdojo_sdk.store.records import Figure, RecordKey
+from perfdojo_sdk.store.traces import SavedTrace, Strict
+
+if TYPE_CHECKING:
+    from perfdojo_sdk.library.forge import Forge
+
+#: Most timed calls of a candidate, and the time for them together: enough to tell a fifth, quickly. What
+#: is near the top is timed again and again in races.
+REPEATS, BUDGET_S = 20, 0.05
+#: A compiler that takes longer than this is given up.
+COMPILE_TIMEOUT_S = 20.0
+MAX_STATE_BYTES = 256 << 20
+
+
+class TuneError(DojoError):
+    """A search cannot go on from where it stopped."""
+
+
+class SavedSearch(Strict):
+    """The file form of a search between two rounds."""
+
+    schema_version: Literal[1] = Field(1, alias="schema")
+    key: str
+    """Digest of everything that the search depends on, its budget excepted."""
+    evaluations: Annotated[int, Field(strict=True, ge=0)]
+    elapsed_s: Annotated[float, Field(ge=0)]
+    state: dict[str, Any]
+    """The player's own."""
+    best: SavedTrace | None
+    reused: Annotated[int, Field(strict=True, ge=0)] = 0
+    failures: dict[str, int] = {}
+    messages: tuple[tuple[str, str, int], ...] = ()
+    seconds: dict[str, float] = {}
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class Watch(Protocol):
+    """Who wants to know how far a search is."""
+
+    def round(self, kernel: Kernel, search: Search) -> None:
+        """A round is over, or the whole search."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """How long to search, and where to keep what a later session needs."""
+
+    seconds: float | None = None
+    """Most wall time of the whole search, earlier sessions included."""
+    file: Path | None = None
+    """The player's state after each round."""
+    game: Path | None = None
+    """The fastest game so far, saved."""
+    resume: bool = False
+    """Go on from ``file`` if it is there."""
+
+
+@dataclass
+class Search:
+    """A search in progress, or at its end."""
+
+    evaluator: Evaluator
+    evaluations: int = 0
+    """Proposals evaluated, earlier sessions included."""
+    initial_s: float | None = None
+    elapsed_s: float = 0.0
+    resumed: bool = False
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def tally(self) -> Tally:
+        return self.evaluator.tally
+
+    @property
+    def games(self) -> list[Trace]:
+        """Every game that was once the fastest, the last one first."""
+        return [champion.game for champion in reversed(self.evaluator.champions)]
+
+    @property
+    def champion(self) -> Champion | None:
+        return self.evaluator.champion
+
+
+def tune(
+    forge: Forge,
+    kernel: Kernel,
+    store: CandidateStore | None = None,
+    session: Session | None = None,
+    watch: Watch | None = None,
+) -> Search:
+    """Search with the forge's strategy, within its settings' number of evaluations.
+
+    The initial program is evaluated first, so that there is something to beat. An error of the player, or
+    the loss of the device, ends the search with a note; what it found until then stands.
+    """
+    session = session or Session()
+    evaluator = Evaluator(conditions(forge, kernel), store, _verifier(forge))
+    search = Search(evaluator)
+    saved = _load(session, _search_key(forge, kernel)) if session.resume else None
+    begin = time.monotonic() - (saved.elapsed_s if saved else 0.0)
+    try:
+        _begin(search, forge, kernel, saved)
+        _play(search, forge, kernel, saved, session, watch, begin)
+    except PlayerFailed as error:
+        search.notes.append(f"the search {forge.strategy.name} failed ({error})")
+    except DeviceGone as error:
+        search.notes.append(f"the search ended early, the device is gone: {error}")
+    search.elapsed_s = time.monotonic() - begin
+    if watch is not None:
+        watch.round(kernel, search)
+    return search
+
+
+def _begin(search: Search, forge: Forge, kernel: Kernel, saved: SavedSearch | None) -> None:
+    """Evaluate the initial program and, of a search that goes on, its champion."""
+    evaluator = search.evaluator
+    [initial] = evaluator.evaluate([Trace(kernel.program)])
+    search.initial_s = initial.seconds
+    if saved is not None:
+        search.resumed = True
+        search.evaluations = saved.evaluations
+        if saved.best is not None and saved.best.moves:
+            evaluator.evaluate([saved.best.replay(forge.rules)])
+    # Neither was proposed by the player.
+    evaluator.tally = _tally(saved) if saved else Tally()
+
+
+def _play(
+    search: Search,
+    forge: Forge,
+    kernel: Kernel,
+    saved: SavedSearch | None,
+    session: Session,
+    watch: Watch | None,
+    begin: float,
+) -> None:
+    key = _search_key(forge, kernel)
+
+    def after(progress: Progress) -> bool:
+        search.evaluations = progress.evaluations
+        search.tally.seconds["propose"] += progress.proposing_s
+        search.elapsed_s = time.monotonic() - begin
+        if session.file is not None:
+            _save(session.file, search, key, progress.state)
+        if session.game is not None and search.champion is not None:
+            Game(forge.target, forge.rules, search.champion.game).save(session.game)
+        if watch is not None:
+            watch.round(kernel, search)
+        return session.seconds is None or search.elapsed_s < session.seconds
+
+    start = Progress(saved.evaluations, saved.state) if saved else None
+    if saved is not None and session.seconds is not None and saved.elapsed_s >= session.seconds:
+        return
+    task = forge.task(kernel)
+    play_out(forge.strategy, task, search.evaluator.evaluate, forge.settings.evaluations, start, after)
+
+
+# -- what a time and a search depend on -----------------------------------------------------------------
+
+
+def conditions(forge: Forge, kernel: Kernel) -> Conditions:
+    """How candidates of ``kernel`` are evaluated."""
+    settings = forge.settings
+    request = RunRequest(
+        seed=settings.seed,
+        threads=settings.threads,
+        want_outputs=False,
+        repeats=min(REPEATS, settings.repeats),
+        budget_s=min(BUDGET_S, settings.budget_s),
+        timeout_s=settings.timeout_s,
+    )
+    how: dict[str, Figure] = {
+        "threads": request.threads,
+        "seed": request.seed,
+        "repeats": request.repeats,
+        "budget_s": request.budget_s,
+    }
+    return Conditions(
+        symbol=kernel.symbol,
+        root=kernel.program,
+        most=settings.most,
+        generator=forge.generator,
+        runner=_impatient(forge.plugins.runner(forge.target)),
+        request=request,
+        key=_key(forge.key(kernel), how),
+        proposer=Proposer(search=forge.strategy.name, seed=settings.seed),
+        workers=available_cores(),
+    )
+
+
+def _key(key: RecordKey, settings: Mapping[str, Figure]) -> RecordKey:
+    return RecordKey.model_validate({**key.model_dump(), "settings": dict(settings)})
+
+
+def _search_key(forge: Forge, kernel: Kernel) -> str:
+    """The same search, whatever its budget."""
+    key = forge.key(kernel)
+    return _key(key, {k: v for k, v in key.settings.items() if k != "evaluations"}).digest
+
+
+def _impatient(runner: Runner) -> Runner:
+    """The runner with less patience for its compiler, if it is one that has any."""
+    limit = getattr(runner, "compile_timeout_s", None)
+    if not isinstance(limit, float | int) or limit <= COMPILE_TIMEOUT_S:
+        return runner
+    return replace(runner, compile_timeout_s=COMPILE_TIMEOUT_S)  # type: ignore[type-var]
+
+
+def _verifier(forge: Forge) -> Verify:
+    settings = forge.settings
+
+    def verify(game: Trace, artifact: Artifact) -> str:
+        try:
+            return verification.quick(
+                game, forge.rules, artifact, forge.runner, forge.accuracy, settings.threads, settings.seed
+            ).failure
+        except DojoError as error:
+            return f"it stopped: {error.what}"
+
+    return verify
+
+
+# -- between two sessions --------------------------------------------------------------------------------
+
+
+def _save(file: Path, search: Search, key: str, state: Mapping[str, Any]) -> None:
+    tally, champion = search.tally, search.champion
+    saved = SavedSearch(
+        schema=1,
+        key=key,
+        evaluations=search.evaluations,
+        elapsed_s=search.elapsed_s,
+        state=dict(state),
+        best=SavedTrace.of(champion.game) if champion else None,
+        reused=tally.reused,
+        failures=dict(tally.failures),
+        messages=tuple((reason, said, count) for (reason, said), count in tally.messages.items()),
+        seconds=dict(tally.seconds),
+    )
+    write_atomically(file, saved.model_dump_json(by_alias=True))
+
+
+def _load(session: Session, key: str) -> SavedSearch | None:
+    """Where the search stopped; None when it never began. :class:`TuneError` when it was another one."""
+    if session.file is None or not session.file.exists():
+        return None
+    hint = "leave out --resume to begin again; what was measured before is in the records"
+    try:
+        with session.file.open("rb") as file:
+            content = file.read(MAX_STATE_BYTES + 1)
+        if len(content) > MAX_STATE_BYTES:
+            raise TuneError("PD-U001", f"{session.file} is larger than {MAX_STATE_BYTES} bytes", hint=hint)
+        saved = SavedSearch.model_validate_json(content)
+    except ValidationError as error:
+        what = f"{session.file} does not hold the state of a search"
+        raise TuneError("PD-U001", what, why=first_error(error), hint=hint) from None
+    if saved.key != key:
+        why = "the kernel, target, toolchain, plugins, device or settings are not those of that search"
+        raise TuneError("PD-U002", f"the search in {session.file} is another one", why=why, hint=hint)
+    return saved
+
+
+def _tally(saved: SavedSearch) -> Tally:
+    tally = Tally(saved.evaluations, saved.reused)
+    tally.failures.update(saved.failures)
+    tally.messages.update({(reason, said): count for reason, said, count in saved.messages})
+    tally.seconds.update(saved.seconds)
+    return tally
+
+
+def commonest(tally: Tally, count: int = 3) -> Sequence[tuple[str, str, int]]:
+    """The commonest things that were said about failures: reason, words, how often."""
+    return [(reason, said, often) for (reason, said), often in tally.messages.most_common(count)]

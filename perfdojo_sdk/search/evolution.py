@@ -1,0 +1,121 @@
+"""Evolutionary search with a learned cost model: many children in thought, few on the machine.
+
+Each round draws parents among the fastest games, changes them anywhere (one change or several in a row,
+so that moves which only pay together are met together), and asks the model which children to evaluate:
+those that may well be faster than anything so far. A part of each round is drawn blindly, since a model
+knows nothing about what it has not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import exp
+from random import Random
+
+from perfdojo_sdk.core.transformation import Trace
+from perfdojo_sdk.hookspecs.search import SearchTask, State
+from perfdojo_sdk.search.cost_model import CostModel
+from perfdojo_sdk.search.explorer import Draw, Explorer, digest, openings
+from perfdojo_sdk.search.features import Row, features
+from perfdojo_sdk.search.neighbours import Edges, Sequences
+
+
+@dataclass(frozen=True)
+class Habits:
+    """How an evolution goes about it."""
+
+    parents: int = 16
+    """Games that have children: the fastest of all."""
+    thought: int = 12
+    """Children that the model looks at, for each one evaluated."""
+    blind: float = 0.25
+    """Part of each round that the model has no say in."""
+    optimism: float = 1.0
+    """Standard deviations by which a child may be faster than expected."""
+    again: float = 0.5
+    """Probability of one more change, after each."""
+    failure: float = 4.0
+    """A game that failed counts as so many times slower than the slowest that ran."""
+    model: bool = True
+
+
+class Evolution(Explorer):
+    """Children of the fastest games, chosen by a model."""
+
+    def __init__(self, task: SearchTask, state: State | None, habits: Habits) -> None:
+        self.habits = habits
+        self.rows: dict[int, Row] = {}
+        super().__init__(task, state)
+        self.anywhere = Sequences(task.rules, task.most, self.starts)
+        self.onwards = Edges(task.rules, task.most)
+
+    def opening_games(self) -> list[Trace]:
+        return openings(self.task)
+
+    def draws(self, chance: Random, count: int) -> Iterable[Draw]:
+        ranked = sorted(self.timed, key=self.seconds)[: self.habits.parents]
+        blind = sum(chance.random() < self.habits.blind for _ in range(count))
+        children = self._children(chance, ranked, count * self.habits.thought)
+        chosen = self._chosen(children, count - blind) if self.habits.model else []
+        taken = {id(child) for child in chosen}
+        yield from chosen
+        yield from (child for child in children if id(child) not in taken)
+
+    def _children(self, chance: Random, ranked: list[int], count: int) -> list[Draw]:
+        """New games, in the order in which they were drawn."""
+        best = self.seconds(ranked[0])
+        # The tenth of a rank counts as much as a tenth of the time.
+        weights = [exp(-k / 4) * best / self.seconds(n) for k, n in enumerate(ranked)]
+        found: dict[str, Draw] = {}
+        for _ in range(3 * count):
+            parent = chance.choices(ranked, weights)[0]
+            child = self._child(chance, self.game(parent))
+            if child is not None and (name := digest(child)) not in self.known and name not in found:
+                found[name] = (parent, child)
+                if len(found) == count:
+                    break
+        return list(found.values())
+
+    def _child(self, chance: Random, game: Trace) -> Trace | None:
+        changed: Trace | None = None
+        while True:
+            step = self.onwards if chance.random() < 0.25 else self.anywhere
+            changed = step(changed or game, chance) or changed
+            if chance.random() >= self.habits.again:
+                return changed
+
+    # -- the model -------------------------------------------------------------------------------
+
+    def _chosen(self, children: list[Draw], count: int) -> list[Draw]:
+        """The ``count`` most promising of ``children``."""
+        if count <= 0 or len(self.timed) < 4 or not children:
+            return []
+        model = CostModel(*self._experience())
+        rows = [features(game.program, self.task.target) for _, game in children if game is not None]
+        mean, deviation = model.predict(rows)
+        hope = mean - self.habits.optimism * deviation
+        order = sorted(range(len(children)), key=lambda k: (hope[k], k))
+        return [children[k] for k in order[:count]]
+
+    def _experience(self) -> tuple[list[Row], list[float]]:
+        slowest = max(self.seconds(n) for n in self.timed)
+        seconds = [
+            slowest * self.habits.failure if each.seconds is None else each.seconds for each in self.met
+        ]
+        return [self._row(number) for number in range(len(self.met))], seconds
+
+    def _row(self, number: int) -> Row:
+        if number not in self.rows:
+            self.rows[number] = features(self.game(number).program, self.task.target)
+        return self.rows[number]
+
+
+@dataclass(frozen=True)
+class StartEvolution:
+    """Starts an evolution with its habits. A class, so that strategies pickle."""
+
+    habits: Habits = Habits()
+
+    def __call__(self, task: SearchTask, state: State | None) -> Evolution:
+        return Evolution(task, state, self.habits)

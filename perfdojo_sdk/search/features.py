@@ -1,0 +1,145 @@
+"""A program as a row of numbers, for a model of its time: counts and sizes, nothing of what they cost.
+
+Read off the tree and the target's figures. All numbers of a kind that spans magnitudes are logarithms, so
+that a model sees ratios.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from math import log2, prod
+from typing import Any
+
+import numpy as np
+
+from perfdojo_sdk.core.dtypes import BYTES
+from perfdojo_sdk.core.expression import Access, Cast, Expression, Operation
+from perfdojo_sdk.core.program import Node, Program, Scope, Statement
+from perfdojo_sdk.hookspecs.types import Target
+
+Row = np.ndarray[Any, np.dtype[np.float64]]
+
+#: Cache sizes to look at where the target states none, in bytes.
+CACHES = (32 << 10, 1 << 20)
+_SLOW = frozenset({"div", "exp", "log", "sqrt", "tanh", "erf"})
+
+
+def features(program: Program, target: Target) -> Row:
+    """The row of ``program``; of the same length for all programs of a target."""
+    counts = _Counts(target)
+    for node in program.body:
+        counts.visit(program, node, ())
+    found = dict(counts.logarithms())
+    caches = [c.bytes for c in target.capabilities.caches.values()] or list(CACHES)
+    for size in caches:
+        passed = sum(fetched(program, node, 0, size) for node in program.body)
+        found[f"fetched by {size}"] = log2(1 + passed)
+    for name in target.dialect.locations:
+        inside = [b for b in program.buffers if b.location == name]
+        found[f"buffers {name}"] = len(inside)
+        found[f"bytes {name}"] = log2(1 + sum(b.cells * BYTES[b.dtype] for b in inside))
+    return np.array([found[name] for name in sorted(found)], np.float64)
+
+
+class _Counts:
+    """Sums over the whole tree."""
+
+    SUMS = (
+        "instances", "vectors", "iterations", "unrolled", "operations", "slow", "vector operations",
+        "contiguous", "same cell", "strided", "carried", "carried in lanes", "guarded", "launches", "work",
+    )  # fmt: skip
+    COUNTS = ("scopes", "statements", "copies", "deepest")
+
+    def __init__(self, target: Target) -> None:
+        self.dialect = target.dialect
+        self.sums: dict[str, float] = defaultdict(float)
+        self.counts: dict[str, float] = defaultdict(float)
+
+    def logarithms(self) -> Iterator[tuple[str, float]]:
+        yield from ((name, log2(1 + self.sums[name])) for name in self.SUMS)
+        yield from ((name, log2(1 + self.counts[name])) for name in self.COUNTS)
+        for name in self.dialect.suffixes:
+            yield f"scopes {name}", self.counts[f"scopes {name}"]
+            yield f"runs {name}", log2(1 + self.sums[f"runs {name}"])
+
+    def visit(self, program: Program, node: Node, above: tuple[Scope, ...]) -> None:
+        runs = prod(s.size for s in above if not self.dialect.is_lockstep(s.suffix))
+        if isinstance(node, Statement):
+            self._statement(program, node, above, runs)
+            return
+        self.counts["scopes"] += 1
+        if node.suffix:
+            self.counts[f"scopes {node.suffix}"] += 1
+            self.sums[f"runs {node.suffix}"] += runs * node.size
+        if self.dialect.is_parallel(node.suffix):
+            self.sums["launches"] += runs
+            self.sums["work"] += prod(node.leaves[0].sizes)
+        elif not node.suffix:
+            self.sums["iterations"] += runs * node.size
+        for child in node.body:
+            self.visit(program, child, (*above, node))
+
+    def _statement(self, program: Program, node: Statement, above: tuple[Scope, ...], runs: int) -> None:
+        lanes = next((k for k, s in enumerate(above) if self.dialect.is_lockstep(s.suffix)), -1)
+        width = above[lanes].size if lanes >= 0 else 1
+        copies = prod(s.size for s in above if s.suffix and self.dialect.suffixes[s.suffix].unrolled)
+        self.counts["statements"] += 1
+        self.counts["copies"] += copies
+        self.counts["deepest"] = max(self.counts["deepest"], len(above))
+        self.sums["instances"] += runs * width
+        self.sums["vectors"] += runs if lanes >= 0 else 0
+        self.sums["unrolled"] += runs if copies > 1 else 0
+        self.sums["guarded"] += runs if node.guard else 0
+        for name in _operations(node.value):
+            self.sums["slow" if name in _SLOW else "operations"] += runs
+            self.sums["vector operations"] += runs if lanes >= 0 else 0
+        inner = lanes if lanes >= 0 else len(above) - 1
+        for access in (*node.reads, node.target):
+            stride = stride_of(program, access, inner)
+            self.sums[("same cell", "contiguous")[stride] if stride < 2 else "strided"] += runs
+        if node.accumulate:
+            loops = [k for k in range(len(above)) if k != lanes]
+            self.sums["carried"] += runs if loops and loops[-1] not in node.target.levels else 0
+            self.sums["carried in lanes"] += (
+                runs * width if lanes >= 0 and lanes not in node.target.levels else 0
+            )
+
+
+def _operations(value: Expression) -> Iterator[str]:
+    if isinstance(value, Operation):
+        yield value.name
+        for argument in value.arguments:
+            yield from _operations(argument)
+    elif isinstance(value, Cast):
+        yield "cast"
+
+
+def stride_of(program: Program, access: Access, level: int) -> int:
+    """Cells between neighbouring iterations of the scope at ``level``."""
+    strides = program.buffer_of[access.array].strides
+    return abs(sum(int(s) * form.coefficients.get(level, 0) for s, form in zip(strides, access.subscripts)))
+
+
+def fetched(program: Program, node: Node, level: int, size: int) -> float:
+    """Bytes that pass into a cache of ``size`` bytes while the node runs once.
+
+    What fits is fetched once; what does not, again in each iteration.
+    """
+    used = footprint(program, node, level)
+    if used <= size or isinstance(node, Statement):
+        return used
+    return max(used, node.size * sum(fetched(program, child, level + 1, size) for child in node.body))
+
+
+def footprint(program: Program, node: Node, level: int) -> float:
+    """Bytes that one run of the node touches; ``level`` scopes stand above it."""
+    found: dict[str, float] = {}
+    for array, touches in node.touches.items():
+        buffer = program.buffer_of[array]
+        cells = max(
+            prod(size for k, size in enumerate(touch.sizes) if level + k in touch.access.levels)
+            for touch in touches
+        )
+        found[buffer.name] = max(found.get(buffer.name, 0), min(cells, buffer.cells) * BYTES[buffer.dtype])
+    return sum(found.values())

@@ -1,0 +1,196 @@
+"""What became of one candidate: a program that some search proposed, and its time or its failure.
+
+Plain checked data, and the small interface through which a search keeps it. A candidate is filed under
+its own program and everything else that a time depends on; who proposed it, by which moves and when is
+what the record says, not what it is filed under. So the same program is never measured twice, whichever
+way a search came to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Annotated, Literal, Protocol
+
+import numpy as np
+from pydantic import AwareDatetime, Field, StringConstraints, model_validator
+
+from perfdojo_sdk.core.text import MAX_CHARACTERS
+from perfdojo_sdk.core.transformation import Trace
+from perfdojo_sdk.hookspecs.types import Failure, FailureReason, Measurement
+from perfdojo_sdk.store.records import RecordKey, Sha256, Text, Timing, sha256
+from perfdojo_sdk.store.traces import SavedTrace, Strict
+
+#: Most characters that are kept of what a compiler or a dying kernel said.
+MAX_DETAIL = 4000
+
+Duration = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Check = Literal["outputs", "exact", "numeric", "dependence"]
+
+
+class CandidateKey(Strict):
+    """What a candidate's time depends on."""
+
+    conditions: RecordKey
+    """Kernel and initial program, target, device, toolchain, plugins, and how it is measured. The
+    settings say nothing about the search: whoever proposes a program, it takes the same time."""
+    program_sha256: Sha256
+    """Of the candidate's own text."""
+
+    @cached_property
+    def digest(self) -> str:
+        return sha256(f"{self.conditions.digest} {self.program_sha256}")
+
+
+class Timed(Strict):
+    """The candidate ran."""
+
+    outcome: Literal["timed"] = "timed"
+    timing: Timing
+    spread_s: Duration
+    """Between the quartiles of the timed calls, in seconds."""
+    cut: bool = False
+    """Given up after a few calls, because it could not win any more: a time, and never the best."""
+    passed: tuple[Check, ...] = Field((), max_length=4)
+    """What was checked and found right: the outputs of a run, or legs of verification."""
+
+
+class Failed(Strict):
+    """The candidate did not run, or must not count."""
+
+    outcome: Literal["failed"] = "failed"
+    reason: FailureReason
+    detail: Annotated[str, StringConstraints(max_length=MAX_DETAIL)] = ""
+
+
+Result = Annotated[Timed | Failed, Field(discriminator="outcome")]
+
+
+def result_of(found: Measurement | Failure, passed: tuple[Check, ...] = ()) -> Timed | Failed:
+    """What a runner or a check found, as a result. A measurement without a usable time is a failure."""
+    if isinstance(found, Failure):
+        return Failed(reason=found.reason, detail=shortened(found.detail))
+    if not found.seconds or not all(0 < s < float("inf") for s in found.seconds):
+        return Failed(reason="runtime", detail="the runner gave no usable time")
+    low, high = np.quantile(found.seconds, (0.25, 0.75))
+    cut = bool(found.details.get("stopped"))
+    return Timed(timing=Timing.of(found), spread_s=float(high - low), cut=cut, passed=passed)
+
+
+def shortened(detail: str) -> str:
+    """``detail`` as it is kept: its beginning and its end, and nothing that a database cannot hold."""
+    text = detail.encode("utf-8", "replace").decode("utf-8").replace("\0", "?")
+    if len(text) <= MAX_DETAIL:
+        return text
+    mark = f"\n... {len(text) - MAX_DETAIL} characters and more left out ...\n"
+    kept = MAX_DETAIL - len(mark)
+    return text[: kept * 2 // 3] + mark + text[len(text) - kept + kept * 2 // 3 :]
+
+
+class Proposer(Strict):
+    """Who proposed a candidate."""
+
+    search: Text
+    seed: Annotated[int, Field(strict=True, ge=-(2**63), lt=2**64)] = 0
+    number: Annotated[int, Field(strict=True, ge=0, lt=2**63)] = 0
+    """Of the evaluation in its search, from 1; 0 when it is not known."""
+
+
+class Took(Strict):
+    """Seconds of wall time that went into one candidate; None: that stage was not reached."""
+
+    propose_s: Duration | None = None
+    compile_s: Duration | None = None
+    verify_s: Duration | None = None
+    measure_s: Duration | None = None
+
+
+class Candidate(Strict):
+    """One evaluation of one program."""
+
+    key: CandidateKey
+    trace: SavedTrace
+    """The moves that lead from the initial program to this one."""
+    program: Annotated[str, StringConstraints(max_length=MAX_CHARACTERS)]
+    result: Result
+    proposer: Proposer
+    took: Took = Took()
+    at: AwareDatetime
+    """When the evaluation ended."""
+
+    @model_validator(mode="after")
+    def _belongs_together(self) -> Candidate:
+        if sha256(self.program) != self.key.program_sha256:
+            raise ValueError("the program is not the one that the key names")
+        if sha256(self.trace.root) != self.key.conditions.program_sha256:
+            raise ValueError("the trace does not start at the initial program that the key names")
+        if "\0" in self.trace.root:
+            raise ValueError("the initial program holds a character that no database keeps")
+        return self
+
+    @classmethod
+    def of(
+        cls,
+        conditions: RecordKey,
+        trace: Trace,
+        result: Timed | Failed,
+        proposer: Proposer,
+        took: Took | None = None,
+        at: datetime | None = None,
+    ) -> Candidate:
+        """The record of a game that was evaluated just now, or at ``at``."""
+        return cls(
+            key=key_of(conditions, trace),
+            trace=SavedTrace.of(trace),
+            program=trace.program.text,
+            result=result,
+            proposer=proposer,
+            took=took or Took(),
+            at=at or datetime.now(UTC),
+        )
+
+    @property
+    def seconds(self) -> float | None:
+        """Median of the timed calls; None when it failed."""
+        return self.result.timing.median_s if isinstance(self.result, Timed) else None
+
+    @property
+    def failure(self) -> Failure | None:
+        result = self.result
+        return Failure(result.reason, result.detail) if isinstance(result, Failed) else None
+
+
+def key_of(conditions: RecordKey, trace: Trace) -> CandidateKey:
+    """What the candidate at the end of ``trace`` is filed under."""
+    return CandidateKey(conditions=conditions, program_sha256=sha256(trace.program.text))
+
+
+class CandidateStore(Protocol):
+    """Where a search keeps its candidates. ``Records(place).candidates`` is one, in a database.
+
+    Any number of processes may use one database at once, each through an object that it opened itself
+    or inherited from its parent.
+    """
+
+    def find(self, key: CandidateKey) -> Candidate | None:
+        """The candidate under ``key``, if it was evaluated before."""
+        ...
+
+    def put(self, candidate: Candidate) -> None:
+        """Keep a candidate; it survives the end of this process from when this returns.
+
+        Of two under one key the one that was evaluated later stays, so a repetition does not double.
+        """
+        ...
+
+    def of(self, kernel: str, target: str) -> Iterator[Candidate]:
+        """All candidates of a kernel for a target, on any device, in the order of their first put."""
+        ...
+
+    def best(self, conditions: RecordKey) -> Candidate | None:
+        """The fastest one that was timed to the end under equal conditions.
+
+        A measured time is better than a simulated one, and that better than an estimate.
+        """
+        ...

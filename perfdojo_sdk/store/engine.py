@@ -1,0 +1,307 @@
+"""Opening a database of records: an SQLite file, or a PostgreSQL server by its URL.
+
+An SQLite file is used by several processes of one machine at once. Its write-ahead log needs memory
+that all of them share, which no network file system gives; there, and wherever we do not know better,
+the slower rollback journal takes its place. A damaged file is put aside, never deleted.
+
+Importing this module loads SQLAlchemy; import it where records are opened.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+from weakref import WeakSet
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError
+
+from perfdojo_sdk.store.schema import SCHEMA, StoreError, upgrade, version_of
+
+#: So long a writer waits for the others.
+BUSY_TIMEOUT_S = 30.0
+#: So long a server may take to answer at all.
+CONNECT_TIMEOUT_S = 10
+#: A file up to this size is checked whole when it is opened.
+CHECKED_BYTES = 64 << 20
+#: File systems of one machine, on which processes can share the memory of a write-ahead log.
+LOCAL_FILESYSTEMS = frozenset(
+    {"apfs", "bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "overlay", "ramfs", "reiserfs"}
+    | {"tmpfs", "xfs", "zfs"}
+)
+_DRIVERS = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
+
+T = TypeVar("T")
+
+
+#: Who must let go of the files before a fork.
+_all: WeakSet[Database] = WeakSet()
+
+
+def _let_go() -> None:
+    """Close what is idle. A child that inherited a connection would believe in locks that it has not."""
+    for database in list(_all):
+        database.close()
+
+
+os.register_at_fork(before=_let_go)
+
+
+class Database:
+    """An open database of the current schema.
+
+    A child of this process may go on using the object, if no other thread was using it at the fork.
+    """
+
+    def __init__(self, place: Path | str, create: bool = True) -> None:
+        """``place``: a file, or a URL; ``create``: whether it may be new."""
+        self.url = url_of(place)
+        self.name = self.url.database if self._file else self.url.render_as_string(hide_password=True)
+        self._create = create
+        if self._file:
+            self._folder()
+        self._engine = self._connectable()
+        try:
+            self._open()
+        except DBAPIError as error:
+            raise self._refused(error, opening=True) from error
+        _all.add(self)
+
+    @property
+    def _file(self) -> bool:
+        return self.url.get_backend_name() == "sqlite"
+
+    @property
+    def path(self) -> Path:
+        """Of the file; only for SQLite."""
+        return Path(self.url.database or "")
+
+    @property
+    def dialect(self) -> str:
+        return self._engine.dialect.name
+
+    # -- using ---------------------------------------------------------------------------------
+
+    def read(self, work: Callable[[Connection], T]) -> T:
+        """``work`` on one consistent view of the database."""
+        return self._run(work, writes=False)
+
+    def write(self, work: Callable[[Connection], T], durable: bool = False) -> T:
+        """``work`` as one transaction. It may run twice when a server goes away in the middle.
+
+        ``durable``: not even a power cut shall take it, once this has returned.
+        """
+        return self._run(work, writes=True, durable=durable)
+
+    def _run(self, work: Callable[[Connection], T], writes: bool, durable: bool = False) -> T:
+        engine = self._engine.execution_options(writes=writes, durable=durable)
+        for last in (self._file, True):
+            try:
+                with engine.begin() as connection:
+                    return work(connection)
+            except DBAPIError as error:
+                if last or not error.connection_invalidated:
+                    raise self._refused(error) from error
+        raise AssertionError("the last attempt returns or raises")
+
+    def compact(self) -> bool:
+        """Give the space of what was deleted back; False when others use the file right now."""
+        if not self._file:
+            return True  # a server does that by itself
+        connection = self._engine.raw_connection()
+        try:
+            connection.cursor().execute("VACUUM")
+        except sqlite3.OperationalError:
+            return False
+        finally:
+            connection.close()
+        return True
+
+    def health(self) -> str:
+        """What an SQLite file's own check of every page says; "ok" when it is sound."""
+        if not self._file:
+            return "ok"
+        check = "PRAGMA quick_check(1)"
+        return str(self.read(lambda connection: connection.exec_driver_sql(check).scalar_one()))
+
+    def journal(self) -> str:
+        """How an SQLite file is kept sound: ``wal`` or ``delete``; empty for a server."""
+        if not self._file:
+            return ""
+        return str(self.read(lambda c: c.exec_driver_sql("PRAGMA journal_mode").scalar_one()))
+
+    def close(self) -> None:
+        """Close what is idle; the next use opens it again."""
+        self._engine.dispose()
+
+    # -- opening -------------------------------------------------------------------------------
+
+    def _folder(self) -> None:
+        if not self._create:
+            if not self.path.exists():
+                hint = "name the place with --db or PERFDOJO_DB"
+                raise StoreError("PD-R001", f"there are no records in {self.path}", hint=hint)
+            return
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            what = f"cannot create {self.path.parent}"
+            raise StoreError("PD-R001", what, why=error.strerror or "") from error
+
+    def _connectable(self) -> Engine:
+        if self._file:
+            engine = create_engine(self.url, connect_args={"timeout": BUSY_TIMEOUT_S})
+            event.listen(engine, "connect", _no_implicit_transactions)
+            event.listen(engine, "begin", _begin)
+            return engine
+        try:
+            timeout = {"connect_timeout": CONNECT_TIMEOUT_S}
+            return create_engine(self.url, pool_pre_ping=True, connect_args=timeout)
+        except ImportError as error:
+            hint = "pip install 'perfdojo-sdk[postgres]'"
+            raise StoreError("PD-R004", f"no driver for {self.name}", why=str(error), hint=hint) from error
+
+    def _open(self) -> None:
+        """Check health and version; make the tables or bring them up to date."""
+
+        def look(connection: Connection) -> tuple[str, int]:
+            if self._file and self.path.stat().st_size <= CHECKED_BYTES:
+                health = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
+                if health != "ok":
+                    return str(health), 0
+            return "ok", version_of(connection, self.name or "")
+
+        with self._engine.execution_options(writes=False).begin() as connection:
+            health, version = look(connection)
+        if health != "ok":
+            raise self._damaged(health, opening=True)
+        if version != SCHEMA:
+            with self._engine.execution_options(writes=True).begin() as connection:
+                upgrade(connection, self.name or "")
+        self._settle()
+
+    def _settle(self) -> None:
+        """Only now: the journal's mode is written into the file, which must be ours."""
+        if self._file:
+            self._engine.dispose()
+            shared_memory = filesystem(self.path) in LOCAL_FILESYSTEMS
+            event.listen(self._engine, "connect", _with_log if shared_memory else _without_log)
+
+    # -- errors --------------------------------------------------------------------------------
+
+    def _refused(self, error: DBAPIError, opening: bool = False) -> StoreError:
+        code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            return self._damaged(str(error.orig), opening)
+        hint = "check the folder's permissions and free space, and that no other run holds it"
+        if not self._file:
+            hint = "check that the server runs, and the host, name, user and password in the URL"
+        what = f"cannot use the records in {self.name}"
+        return StoreError("PD-R001", what, why=str(error.orig).strip(), hint=hint)
+
+    def _damaged(self, why: str, opening: bool) -> StoreError:
+        """When opening: rename the file and its companions, so that the next run starts afresh."""
+        self._engine.dispose()
+        if not (opening and self._create):
+            hint = "copy what can be read: sqlite3 FILE .recover | sqlite3 NEW"
+            return StoreError("PD-R002", f"{self.path} is damaged", why=why, hint=hint)
+        moved = self.path.with_name(f"{self.path.name}.damaged-{time.strftime('%Y%m%dT%H%M%S')}")
+        for suffix in ("", "-wal", "-shm"):
+            part = self.path.with_name(self.path.name + suffix)
+            if part.exists():
+                part.rename(moved.with_name(moved.name + suffix))
+        what = f"{self.path} is damaged; it was renamed to {moved.name}"
+        hint = "run the command again: it starts with fresh records"
+        return StoreError("PD-R002", what, why=why, hint=hint)
+
+
+def url_of(place: Path | str) -> URL:
+    """The database that a file's name or a URL means."""
+    if "\0" in str(place):
+        raise _no_place("no name of a file holds a NUL")
+    if isinstance(place, Path) or "://" not in place:
+        # Not as text: a folder's name may hold what a URL gives a meaning.
+        return URL.create("sqlite", database=str(place))
+    try:
+        url = make_url(place)
+    except (ArgumentError, ValueError):
+        # Without the error's own words, which may hold the password.
+        raise _no_place("this is no URL of a database") from None
+    if url.drivername in ("sqlite", "sqlite+pysqlite"):
+        if not url.database or url.database == ":memory:":
+            raise _no_place("records in memory would be lost")
+        return URL.create("sqlite", database=url.database)
+    url = url.set(drivername=_DRIVERS.get(url.drivername, url.drivername))
+    if url.drivername != "postgresql+psycopg":
+        raise _no_place(f"records cannot be kept in a database of kind {url.drivername}")
+    return url
+
+
+def _no_place(what: str) -> StoreError:
+    hint = "give a file, or postgresql://USER@HOST/DATABASE"
+    return StoreError("PD-R004", what, hint=hint)
+
+
+# -- SQLite ----------------------------------------------------------------------------------------
+
+
+def _no_implicit_transactions(connection: Any, record: object) -> None:
+    """We say BEGIN ourselves; else tables would be made outside of any transaction."""
+    connection.isolation_level = None
+
+
+def _begin(connection: Connection) -> None:
+    """A writer takes its turn at once: who has read first could not wait any more."""
+    options = connection.get_execution_options()
+    if options.get("durable"):
+        connection.exec_driver_sql("PRAGMA synchronous = FULL")  # and so it stays; safer is never wrong
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if options["writes"] else "BEGIN")
+
+
+def _with_log(connection: Any, record: object) -> None:
+    """Readers never wait. What was committed survives the process; a power cut may take the last ones."""
+    mode = _journal(connection, "WAL")
+    connection.execute(f"PRAGMA synchronous = {'NORMAL' if mode == 'wal' else 'FULL'}")
+
+
+def _without_log(connection: Any, record: object) -> None:
+    _journal(connection, "DELETE")
+    connection.execute("PRAGMA synchronous = FULL")
+
+
+def _journal(connection: Any, wanted: str) -> str:
+    """Ask for a mode; needs a moment in which nobody else uses the file. Says which mode it is."""
+    deadline = time.monotonic() + BUSY_TIMEOUT_S
+    while True:
+        try:
+            mode: str = connection.execute(f"PRAGMA journal_mode = {wanted}").fetchone()[0]
+            return mode
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+def filesystem(path: Path, mounts: str = "/proc/self/mountinfo") -> str:
+    """The kind of file system that holds ``path``; empty when that cannot be found out."""
+    try:
+        lines = Path(mounts).read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        real = os.path.realpath(path)
+    except OSError:
+        return ""
+    kind, longest = "", -1
+    for line in lines:
+        left, _, right = line.partition(" - ")
+        fields = left.split(" ")
+        if len(fields) < 5 or not right:
+            continue
+        where = fields[4].encode("utf-8", "surrogateescape").decode("unicode_escape")
+        # The later of two mounts on one point hides the earlier one.
+        inside = real == where or real.startswith(where.rstrip("/") + "/")
+        if inside and len(where) >= longest:
+            kind, longest = right.split(" ")[0], len(where)
+    return kind

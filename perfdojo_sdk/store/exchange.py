@@ -1,0 +1,143 @@
+"""Records as lines of JSON: out of one database, into another, on another machine, in another year.
+
+The first line says what the file is; each other line is one record, whole. A file is hostile until it
+has been read: lines are bounded and every field is checked. An import reads the file twice: what has a
+bad line anywhere changes nothing; then the records go in, some hundreds at a time. Whoever is
+interrupted imports again: a record that is there already is not doubled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from pathlib import Path
+from typing import IO, Annotated
+
+from pydantic import Field, ValidationError, model_validator
+
+from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.store.candidates import Candidate
+from perfdojo_sdk.store.database import Records
+from perfdojo_sdk.store.records import KernelRecord, RecordKey
+from perfdojo_sdk.store.tally import Tally
+from perfdojo_sdk.store.traces import Strict, first_error
+
+FORMAT = 1
+#: Most bytes of one line.
+MAX_LINE = 16 << 20
+#: Records that go into a database in one transaction.
+BATCH = 200
+
+
+class FormatError(DojoError):
+    """The file does not hold records."""
+
+
+class Header(Strict):
+    """The first line."""
+
+    perfdojo_records: Annotated[int, Field(strict=True)]
+    """Version of the format."""
+
+
+class FinishedKernel(Strict):
+    """A finished kernel and what it is filed under."""
+
+    key: RecordKey
+    record: KernelRecord
+
+
+class Line(Strict):
+    """Any other line: one of the two."""
+
+    kernel: FinishedKernel | None = None
+    candidate: Candidate | None = None
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Line:
+        if (self.kernel is None) == (self.candidate is None):
+            raise ValueError("a line holds either a kernel or a candidate")
+        return self
+
+
+@dataclass
+class Imported:
+    """What became of the records that came in."""
+
+    kernels: Tally = field(default_factory=Tally)
+    candidates: Tally = field(default_factory=Tally)
+
+    def as_json(self) -> dict[str, dict[str, int]]:
+        return {"kernels": self.kernels.as_json(), "candidates": self.candidates.as_json()}
+
+
+# -- out -------------------------------------------------------------------------------------------
+
+
+def lines_of(records: Records, chosen: Callable[[RecordKey], bool] = lambda key: True) -> Iterator[str]:
+    """The file, line by line: finished kernels first, each kind oldest first."""
+    yield Header(perfdojo_records=FORMAT).model_dump_json()
+    for key, record in records:
+        if chosen(key):
+            finished = FinishedKernel(key=key, record=record)
+            yield f'{{"kernel":{finished.model_dump_json(by_alias=True)}}}'
+    for candidate in records.candidates:
+        if chosen(candidate.key.conditions):
+            yield f'{{"candidate":{candidate.model_dump_json(by_alias=True)}}}'
+
+
+# -- in --------------------------------------------------------------------------------------------
+
+
+def import_file(records: Records, path: Path) -> Imported:
+    """Bring in every record of a file. :class:`FormatError` names the first bad line; nothing is changed."""
+    with path.open("rb") as file:
+        for _ in _read(file, path.name):
+            pass
+        file.seek(0)
+        return _bring(records, _read(file, path.name))
+
+
+def merge(records: Records, other: Records) -> Imported:
+    """Bring in every record of another database."""
+    lines: Iterator[Line] = (
+        Line(kernel=FinishedKernel(key=key, record=record), candidate=None) for key, record in other
+    )
+    return _bring(records, chain(lines, (Line(candidate=candidate) for candidate in other.candidates)))
+
+
+def _bring(records: Records, lines: Iterable[Line]) -> Imported:
+    found, rest = Imported(), iter(lines)
+    while batch := list(islice(rest, BATCH)):
+        found.kernels += records.add_missing([(k.key, k.record) for k in (b.kernel for b in batch) if k])
+        found.candidates += records.candidates.put_all([b.candidate for b in batch if b.candidate])
+    return found
+
+
+def _read(file: IO[bytes], name: str) -> Iterator[Line]:
+    number = 0
+    while raw := file.readline(MAX_LINE + 1):
+        number += 1
+        if len(raw) > MAX_LINE:
+            raise _bad(name, number, f"the line is longer than {MAX_LINE} bytes")
+        try:
+            if number == 1:
+                _check_format(name, Header.model_validate_json(raw))
+            elif not raw.isspace():
+                yield Line.model_validate_json(raw)
+        except ValidationError as error:
+            raise _bad(name, number, first_error(error)) from error
+    if number == 0:
+        raise _bad(name, 1, "the file is empty")
+
+
+def _check_format(name: str, header: Header) -> None:
+    if header.perfdojo_records != FORMAT:
+        what = f"{name} has format {header.perfdojo_records}, this SDK reads format {FORMAT}"
+        raise FormatError("PD-R005", what, hint="export it with an SDK of this version")
+
+
+def _bad(name: str, number: int, why: str) -> FormatError:
+    hint = "nothing was changed; `perfdojo-sdk db export` writes files that can be read"
+    return FormatError("PD-R005", f"{name}, line {number} is no record", why=why, hint=hint)

@@ -1,0 +1,145 @@
+"""The tables, their version, and how a database of an earlier version becomes one of this version.
+
+In an SQLite file the version stands in the header, beside the mark that the file is ours; on a server
+it stands in a table of its own. A migration is one transaction: a database has either version, never
+something between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Connection,
+    Float,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    inspect,
+)
+
+from perfdojo_sdk.core.errors import DojoError
+
+SCHEMA = 2
+#: Marks a file as ours ("PDjo"); on a server, the lock that one who migrates holds.
+APPLICATION_ID = 0x50446A6F
+
+_Id = BigInteger().with_variant(Integer, "sqlite")
+_metadata = MetaData()
+
+#: Finished kernels: appended, never changed; the newest under a digest counts.
+kernels = Table(
+    "records",
+    _metadata,
+    Column("id", _Id, primary_key=True, autoincrement=True),
+    Column("created", String, nullable=False),
+    Column("digest", String, nullable=False),
+    Column("kernel", String, nullable=False),
+    Column("target", String, nullable=False),
+    Column("device", String, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("record", Text, nullable=False),
+    Index("records_by_digest", "digest"),
+)
+
+#: What many candidates share: everything that their times depend on but their own program.
+conditions = Table(
+    "conditions",
+    _metadata,
+    Column("digest", String, primary_key=True),
+    Column("kernel", String, nullable=False),
+    Column("target", String, nullable=False),
+    Column("device", String, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("root", Text, nullable=False),
+    Index("conditions_by_kernel", "kernel", "target"),
+)
+
+#: One row for each candidate; the columns beside ``record`` are what questions are asked about.
+candidates = Table(
+    "candidates",
+    _metadata,
+    Column("id", _Id, primary_key=True, autoincrement=True),
+    Column("digest", String, nullable=False, unique=True),
+    Column("conditions", String, nullable=False),
+    Column("program_sha256", String, nullable=False),
+    Column("at", String, nullable=False),
+    Column("search", String, nullable=False),
+    Column("reason", String),
+    Column("seconds", Float),
+    Column("provenance", String),
+    Column("cut", Boolean, nullable=False),
+    Column("propose_s", Float),
+    Column("compile_s", Float),
+    Column("verify_s", Float),
+    Column("measure_s", Float),
+    Column("record", Text, nullable=False),
+    Index("candidates_by_conditions", "conditions", "seconds"),
+)
+
+#: Servers only: one row, the version of the other tables.
+_version = Table("perfdojo_schema", MetaData(), Column("version", Integer, nullable=False))
+
+
+class StoreError(DojoError):
+    """The records cannot be read or written."""
+
+
+def _add_candidates(connection: Connection) -> None:
+    """1 to 2: candidates beside finished kernels."""
+    for table in (conditions, candidates):
+        table.create(connection)
+
+
+#: From version -> what leads to the next one.
+_MIGRATIONS: Mapping[int, Callable[[Connection], None]] = {1: _add_candidates}
+
+
+def version_of(connection: Connection, name: str) -> int:
+    """The database's version; 0 when it is new. :class:`StoreError` when it is not ours or too new."""
+    tables = set(inspect(connection).get_table_names())
+    if connection.dialect.name == "sqlite":
+        mine = connection.exec_driver_sql("PRAGMA application_id").scalar_one() == APPLICATION_ID
+        version = connection.exec_driver_sql("PRAGMA user_version").scalar_one()
+        fresh, foreign = not tables, bool(tables) and not mine
+    else:
+        mine = _version.name in tables
+        version = connection.execute(_version.select()).scalar_one() if mine else 0
+        # Other programs may have tables in the same database, under other names.
+        fresh, foreign = not mine, not mine and bool(tables & _metadata.tables.keys())
+    if foreign:
+        hint = "choose another place for the records"
+        raise StoreError("PD-R003", f"{name} is a database of another program", hint=hint)
+    if fresh:
+        return 0
+    if not 1 <= version <= SCHEMA:
+        what = f"{name} has schema version {version}, this SDK reads versions 1 to {SCHEMA}"
+        hint = "use the SDK that wrote it or a newer one, or choose another place for the records"
+        raise StoreError("PD-R003", what, hint=hint)
+    return int(version)
+
+
+def upgrade(connection: Connection, name: str) -> None:
+    """Bring the database to this version, inside the caller's writing transaction."""
+    if connection.dialect.name != "sqlite":
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({APPLICATION_ID})")
+    version = version_of(connection, name)  # again: somebody may have been faster
+    if version == SCHEMA:
+        return
+    if version == 0:
+        _metadata.create_all(connection, checkfirst=False)
+    for step in range(version, SCHEMA) if version else ():
+        _MIGRATIONS[step](connection)
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.exec_driver_sql(f"PRAGMA user_version = {SCHEMA}")
+        return
+    _version.create(connection, checkfirst=True)
+    connection.execute(_version.delete())
+    connection.execute(_version.insert().values(version=SCHEMA))

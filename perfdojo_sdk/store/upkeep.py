@@ -1,0 +1,162 @@
+"""What a database holds, in figures, and which candidates may go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, Select, case, delete, func, select, true
+
+from perfdojo_sdk.store.database import PROVENANCE_RANK, Records
+from perfdojo_sdk.store.records import RecordKey
+from perfdojo_sdk.store.schema import SCHEMA, candidates, conditions, kernels
+
+_STAGES = ("propose_s", "compile_s", "verify_s", "measure_s")
+
+
+# -- figures ---------------------------------------------------------------------------------------
+
+
+def statistics(records: Records) -> dict[str, Any]:
+    """The database in figures, as JSON values."""
+    database = records.database
+    found = database.read(_statistics)
+    return {
+        "place": database.name,
+        "kind": database.dialect,
+        "schema": SCHEMA,
+        "health": database.health(),
+        "journal": database.journal(),
+        **found,
+    }
+
+
+def _statistics(connection: Connection) -> dict[str, Any]:
+    c = candidates.c
+
+    def counted(column: Any, *where: Any) -> dict[str, int]:
+        query = (
+            select(column, func.count()).where(*where).group_by(column).order_by(func.count().desc(), column)
+        )
+        return {str(value): count for value, count in connection.execute(query)}
+
+    def number(table: Any, *where: Any) -> int:
+        return int(connection.execute(select(func.count()).select_from(table).where(*where)).scalar_one())
+
+    spent = connection.execute(select(*(func.sum(c[stage]) for stage in _STAGES))).one()
+    return {
+        "finished_kernels": number(kernels),
+        "candidates": number(candidates),
+        "timed": number(candidates, c.seconds.is_not(None)),
+        "cut": number(candidates, c.cut),
+        "failed": number(candidates, c.reason.is_not(None)),
+        "failures": counted(c.reason, c.reason.is_not(None)),
+        "searches": counted(c.search),
+        "spent_s": {stage.removesuffix("_s"): spent[k] or 0.0 for k, stage in enumerate(_STAGES)},
+        "groups": _groups(connection),
+    }
+
+
+def _groups(connection: Connection) -> list[dict[str, Any]]:
+    """For each set of equal conditions: how many candidates, and the best time with its provenance."""
+    c = candidates.c
+    finished = case((~c.cut, c.seconds))
+    columns = (func.count(), func.count(c.reason), func.min(c.at), func.max(c.at))
+    totals = select(c.conditions, *columns).group_by(c.conditions)
+    best = select(c.conditions, c.provenance, func.min(finished)).group_by(c.conditions, c.provenance)
+    bests: dict[str, tuple[int, float, str]] = {}
+    for digest, provenance, seconds in connection.execute(best.where(finished.is_not(None))):
+        found = (PROVENANCE_RANK[provenance], seconds, provenance)
+        bests[digest] = min(bests.get(digest, found), found)
+    keys = {row.digest: row.key for row in connection.execute(select(conditions))}
+    groups = []
+    for digest, count, failed, first, last in connection.execute(totals):
+        key = RecordKey.model_validate_json(keys[digest])
+        _, seconds, provenance = bests.get(digest, (0, None, None))
+        groups.append(
+            {
+                **key.model_dump(mode="json", exclude={"program_sha256", "target_sha256"}),
+                "candidates": count,
+                "failed": failed,
+                "best_s": seconds,
+                "provenance": provenance,
+                "first": first,
+                "last": last,
+            }
+        )
+    return sorted(groups, key=lambda g: (g["kernel"], g["target"], g["device"], g["last"]))
+
+
+# -- pruning ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Which candidates may go: those on which all that is given agrees."""
+
+    before: datetime | None = None
+    """Evaluated earlier than this."""
+    keep: int | None = None
+    """Not among so many of the fastest under equal conditions. What failed or was cut comes last."""
+    failures: bool = False
+    """What failed."""
+    kernel: str = ""
+    target: str = ""
+
+    @property
+    def says_something(self) -> bool:
+        return self.before is not None or self.keep is not None or self.failures
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """What went, or would go."""
+
+    timed: int
+    failed: int
+    left: int
+
+
+def prune(records: Records, rule: Rule, dry_run: bool = False) -> Pruned:
+    """Delete the candidates that the rule names; finished kernels stay. One transaction."""
+    doomed = _doomed(rule)
+    c = candidates.c
+
+    def work(connection: Connection) -> Pruned:
+        going = c.id.in_(doomed)
+        query = select(func.count(), func.count(c.reason)).where(going)
+        count, failed = connection.execute(query).one()
+        total = connection.execute(select(func.count()).select_from(candidates)).scalar_one()
+        if not dry_run:
+            connection.execute(delete(candidates).where(going))
+        return Pruned(count - failed, failed, total - count)
+
+    database = records.database
+    pruned = database.read(work) if dry_run else database.write(work)
+    if not dry_run:
+        database.compact()
+    return pruned
+
+
+def _doomed(rule: Rule) -> Select[Any]:
+    """The ids of the candidates that may go."""
+    c, shared = candidates.c, conditions.c
+    group = case(
+        (c.seconds.is_(None), 9), (c.cut, 8), *((c.provenance == p, k) for p, k in PROVENANCE_RANK.items())
+    )
+    place = func.row_number().over(partition_by=c.conditions, order_by=(group, c.seconds, c.id))
+    query = select(c.id, c.at, c.reason, place.label("place"))
+    query = query.join(conditions, shared.digest == c.conditions)
+    ranked = query.where(
+        shared.kernel == rule.kernel if rule.kernel else true(),
+        shared.target == rule.target if rule.target else true(),
+    ).subquery()
+    chosen = select(ranked.c.id)
+    if rule.before is not None:
+        chosen = chosen.where(ranked.c.at < rule.before.astimezone(UTC).isoformat(timespec="microseconds"))
+    if rule.keep is not None:
+        chosen = chosen.where(ranked.c.place > rule.keep)
+    if rule.failures:
+        chosen = chosen.where(ranked.c.reason.is_not(None))
+    return chosen

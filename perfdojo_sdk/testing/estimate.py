@@ -1,0 +1,124 @@
+"""A machine on paper: how long a program would take, read off its tree. For tests and comparisons only.
+
+Deterministic and quick, with what makes the search for fast kernels hard on real machines: vectors pay
+only where data stand side by side, threads only for enough work, reuse only where it fits into a cache,
+and most single moves change nothing until another one follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.expression import Cast, Expression, Operation
+from perfdojo_sdk.core.program import Node, Program, Scope, Statement
+from perfdojo_sdk.core.text import parse
+from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measurement, RunRequest
+from perfdojo_sdk.kernels.selection import array_specs
+from perfdojo_sdk.search.features import fetched, stride_of
+
+
+@dataclass(frozen=True)
+class PaperMachine:
+    """Cycles of everything, at ``hertz``."""
+
+    dialect: Dialect
+    threads: int = 4
+    hertz: float = 3e9
+    caches: tuple[tuple[int, float], ...] = ((32 << 10, 1 / 64), (1 << 20, 1 / 32), (32 << 20, 1 / 8))
+    """Bytes of each level, and cycles for a byte that it has to fetch from the next."""
+    launch: float = 3000.0
+    """To start the threads."""
+    iteration: float = 1.5
+    """Of a loop that is neither unrolled nor in lanes."""
+    latency: float = 4.0
+    """Of one term after the other into the same cell; in different cells they overlap."""
+    code_lines: int = 512
+    """Copies of statements beyond which the code itself is slow to fetch."""
+
+    #: Cycles of an operation; all others take one.
+    SLOW = {"div": 8.0, "sqrt": 10.0, "exp": 20.0, "log": 20.0, "tanh": 30.0}
+
+    def seconds(self, program: Program) -> float:
+        cycles = sum(self._node(program, node, ()) for node in program.body)
+        cycles += sum(
+            cost * sum(fetched(program, node, 0, size) for node in program.body) for size, cost in self.caches
+        )
+        if self._copies(program.body) > self.code_lines:
+            cycles *= 2
+        return cycles / self.hertz
+
+    # -- computing -------------------------------------------------------------------------------
+
+    def _node(self, program: Program, node: Node, above: tuple[Scope, ...]) -> float:
+        if isinstance(node, Statement):
+            return self._statement(program, node, above)
+        inside = sum(self._node(program, child, (*above, node)) for child in node.body)
+        if self.dialect.is_lockstep(node.suffix):
+            return inside
+        if self.dialect.is_parallel(node.suffix):
+            rounds = -(-node.size // min(self.threads, node.size))
+            return self.launch + rounds * inside
+        return node.size * (inside + (0 if node.suffix else self.iteration))
+
+    def _statement(self, program: Program, statement: Statement, above: tuple[Scope, ...]) -> float:
+        """Cycles of one instance, or of all lanes of a vector."""
+        cycles = sum(self._operations(statement.value))
+        lanes = next((k for k, s in enumerate(above) if self.dialect.is_lockstep(s.suffix)), None)
+        for access in (*statement.reads, statement.target):
+            stride = 0 if lanes is None else stride_of(program, access, lanes)
+            cycles += 0.5 if stride in (0, 1) else 0.5 * above[lanes or 0].size
+        if statement.accumulate:
+            loops = [k for k, scope in enumerate(above) if not self.dialect.is_lockstep(scope.suffix)]
+            carried = bool(loops) and loops[-1] not in statement.target.levels
+            cycles += self.latency if carried else 1.0
+            if lanes is not None and lanes not in statement.target.levels:
+                cycles += above[lanes].size  # lanes of one cell go one by one
+        return cycles
+
+    def _operations(self, value: Expression) -> Iterator[float]:
+        if isinstance(value, Operation):
+            yield self.SLOW.get(value.name, 1.0)
+            for argument in value.arguments:
+                yield from self._operations(argument)
+        elif isinstance(value, Cast):
+            yield 1.0
+
+    def _copies(self, nodes: tuple[Node, ...]) -> int:
+        count = 0
+        for node in nodes:
+            if isinstance(node, Statement):
+                count += 1
+            else:
+                unrolled = bool(node.suffix) and self.dialect.suffixes[node.suffix].unrolled
+                count += (node.size if unrolled else 1) * self._copies(node.body)
+        return count
+
+
+@dataclass(frozen=True)
+class PaperGenerator:
+    """Writes the program itself as the code of a kernel."""
+
+    def generate(self, program: Program, symbol: str) -> KernelSource:
+        inputs, outputs = array_specs(program, program.inputs), array_specs(program, program.outputs)
+        return KernelSource(symbol, inputs, outputs, program.text, "dojo")
+
+
+@dataclass(frozen=True)
+class PaperRunner:
+    """Reads the program back and estimates its time. It computes nothing."""
+
+    machine: PaperMachine
+
+    def compile(self, source: KernelSource) -> Artifact | Failure:
+        content = source.code.encode()
+        return Artifact(source.symbol, source.inputs, source.outputs, "program", content, "paper")
+
+    def run(self, artifact: Artifact, request: RunRequest) -> Measurement | Failure:
+        program = parse(artifact.content.decode(), self.machine.dialect)
+        seconds = (self.machine.seconds(program),) * max(1, request.repeats)
+        return Measurement(None, seconds, "estimated", self.device(), request.threads)
+
+    def device(self) -> str:
+        return f"a machine on paper with {self.machine.threads} threads"
