@@ -4,10 +4,16 @@
                               [--targets x,y] [--no-numeric] [--json]
 
 Random programs over the whole language, random walks over all moves of the core and of every target that
-this machine can run, in turn. Leg 1 after each move; legs 2 and 3 at the end of each walk and after every
-hundredth move. Each finished walk is a line in STATE/walks.jsonl: stop it with Ctrl-C, run the same command
-again, and it goes on. A failure is shrunk and written to STATE/failures/ as a saved game, ready to be moved
-to tests/fuzz_cases/, where the tests replay it.
+this machine can run, in turn. A move is of a transformation drawn evenly from those that have a legal one;
+one move in four is of that which this walk has played least.
+
+Leg 1 after each move; legs 2 and 3 at the end of each walk and after every hundredth move. Leg 2 compiles
+the ends of a block of walks together: one block in eight as the target compiles its libraries, the others
+without optimising, which shows what was emitted and not what a compiler makes of it.
+
+Each finished walk is a line in STATE/walks.jsonl: stop it with Ctrl-C, run the same command again, and it
+goes on. A failure is shrunk and written to STATE/failures/ as a saved game, ready to be moved to
+tests/fuzz_cases/, where the tests replay it.
 """
 
 from __future__ import annotations
@@ -29,82 +35,78 @@ from typing import Any
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT
 from perfdojo_sdk.core.errors import DojoError
-from perfdojo_sdk.core.transformation import Kind, Rules, Trace
+from perfdojo_sdk.core.transformation import Rules
 from perfdojo_sdk.core.transformations import GENERIC
-from perfdojo_sdk.hookspecs.types import Failure
 from perfdojo_sdk.plugins import load_plugins
-from perfdojo_sdk.testing.fuzzing import FuzzFailure, FuzzReport, Numeric, fuzz, shrunk
-from perfdojo_sdk.verify.numeric import verify_numeric
+from perfdojo_sdk.testing.fuzzing import FuzzFailure, FuzzReport, fuzz, look_numerically, shrunk
+from perfdojo_sdk.testing.looks import NumericLooks
 
 CORE = "core"
 
 
+#: Walks on one target whose ends are compiled together.
+BLOCK = 4
+#: Every so many blocks, the ends are compiled as for a library.
+OPTIMISED = 8
+
+
 @dataclass(frozen=True)
 class Job:
-    seed: int
+    """A block of walks."""
+
+    seeds: tuple[int, ...]
     target: str
     length: int
     numeric: bool
+    optimised: bool
 
 
 @lru_cache
-def game(target_name: str) -> tuple[Rules, Numeric | None]:
+def game(target_name: str) -> tuple[Rules, NumericLooks | None]:
     """The rules of a target's game, and leg 2 for it; the core alone has no code generator."""
     if target_name == CORE:
         return Rules(CORE_DIALECT, GENERIC), None
     plugins = load_plugins()
     target = plugins.target(target_name)
-    generator, runner = plugins.code_generator(target), plugins.runner(target)
-
-    def numeric(trace: Trace) -> str:
-        artifact = runner.compile(generator.generate(trace.program, "pd_fuzz"))
-        if isinstance(artifact, Failure):
-            return f"{artifact.reason}: {artifact.detail}"
-        report = verify_numeric(
-            trace.root,
-            trace.program,
-            artifact,
-            runner,
-            plugins.math_accuracy(target),
-            target.dialect,
-            nan_may_differ=trace.kind >= Kind.REASSOCIATES,
-        )
-        return report.problem
-
-    return plugins.rules(target), numeric
+    return plugins.rules(target), NumericLooks(plugins, target)
 
 
-def run(job: Job) -> tuple[Job, FuzzReport]:
+def run(job: Job) -> tuple[Job, list[FuzzReport]]:
     rules, numeric = game(job.target)
-    report = fuzz(job.seed, rules, job.length, numeric if job.numeric else None)
-    if report.failure is not None:
-        report.failure = shrunk(report.failure, rules)
-    return job, report
+    reports = [fuzz(seed, rules, job.length) for seed in job.seeds]
+    if job.numeric and numeric is not None:
+        look_numerically(reports, lambda traces: numeric(traces, job.optimised))
+    for report in reports:
+        report.looks.clear()
+        if report.failure is not None:
+            report.failure = shrunk(report.failure, rules)
+    return job, reports
 
 
 def as_line(job: Job, report: FuzzReport) -> dict[str, Any]:
     return {
-        "seed": job.seed,
+        "seed": report.seed,
         "target": job.target,
         "statements": report.statements,
         "moves": dict(report.moves),
+        "kinds": dict(report.kinds),
         "checks": dict(report.by_leg),
         "failure": None if report.failure is None else f"{report.failure.leg}: {report.failure.problem}",
     }
 
 
-def save_failure(folder: Path, job: Job, failure: FuzzFailure) -> Path:
+def save_failure(folder: Path, target: str, seed: int, failure: FuzzFailure) -> Path:
     """As a saved game of one move, with the leg that refuses it."""
     folder.mkdir(parents=True, exist_ok=True)
     case = {
-        "target": job.target,
+        "target": target,
         "leg": failure.leg,
         "problem": failure.problem,
         "root": failure.before.text,
         "move": failure.move.as_json(),
         "after": failure.after.text,
     }
-    path = folder / f"{failure.move.transformation.replace('/', '_')}_{job.seed}.json"
+    path = folder / f"{failure.move.transformation.replace('/', '_')}_{seed}.json"
     path.write_text(json.dumps(case, indent=1) + "\n", encoding="utf-8")
     return path
 
@@ -115,9 +117,11 @@ def usable_targets() -> list[str]:
 
 
 def jobs(done: set[int], targets: list[str], length: int, numeric: bool) -> Iterator[Job]:
-    for seed in count():
-        if seed not in done:
-            yield Job(seed, targets[seed % len(targets)], length, numeric)
+    for block in count():
+        seeds = tuple(seed for seed in range(block * BLOCK, (block + 1) * BLOCK) if seed not in done)
+        if seeds:
+            target = targets[block % len(targets)]
+            yield Job(seeds, target, length, numeric, block // len(targets) % OPTIMISED == 0)
 
 
 def main() -> int:
@@ -140,21 +144,24 @@ def main() -> int:
     start, before = time.monotonic(), total.moves_played
     with ProcessPoolExecutor(options.processes) as pool, record.open("a", encoding="utf-8") as log:
         waiting = jobs({line["seed"] for line in lines}, targets, options.length, not options.no_numeric)
-        running: set[Future[tuple[Job, FuzzReport]]] = set()
+        running: set[Future[tuple[Job, list[FuzzReport]]]] = set()
         try:
             while total.moves_played < options.moves:
                 while len(running) < 2 * options.processes:
                     running.add(pool.submit(run, next(waiting)))
                 finished, running = wait(running, return_when=FIRST_COMPLETED)
                 for future in finished:
-                    job, report = future.result()
-                    line = as_line(job, report)
-                    log.write(json.dumps(line) + "\n")
+                    job, reports = future.result()
+                    for report in reports:
+                        line = as_line(job, report)
+                        log.write(json.dumps(line) + "\n")
+                        total.add(line)
+                        if report.failure is not None:
+                            folder = options.state / "failures"
+                            path = save_failure(folder, job.target, report.seed, report.failure)
+                            told = f"\nseed {report.seed}: {line['failure']}\n  saved: {path}"
+                            print(told, file=sys.stderr)
                     log.flush()
-                    total.add(line)
-                    if report.failure is not None:
-                        path = save_failure(options.state / "failures", job, report.failure)
-                        print(f"\nseed {job.seed}: {line['failure']}\n  saved: {path}", file=sys.stderr)
                 rate = (total.moves_played - before) / (time.monotonic() - start)
                 progress = f"\r{total.moves_played} moves, {rate:.0f}/s, {total.failures} failures"
                 print(progress, end="", file=sys.stderr)
@@ -174,6 +181,7 @@ class Totals:
 
     def __init__(self) -> None:
         self.moves: Counter[str] = Counter()
+        self.kinds: Counter[str] = Counter()
         self.checks: Counter[str] = Counter()
         self.targets: Counter[str] = Counter()
         self.statements: list[int] = []
@@ -185,6 +193,7 @@ class Totals:
 
     def add(self, line: dict[str, Any]) -> None:
         self.moves.update(line["moves"])
+        self.kinds.update(line["kinds"])
         self.checks.update(line["checks"])
         self.targets[line["target"]] += 1
         self.statements.append(line["statements"])
@@ -197,6 +206,7 @@ class Totals:
             "statements_median": statistics.median(self.statements) if self.statements else 0,
             "moves": self.moves_played,
             "moves_by_transformation": dict(self.moves.most_common()),
+            "moves_by_kind": dict(self.kinds.most_common()),
             "checks_by_leg": dict(self.checks),
             "failures": self.failures,
         }
@@ -204,9 +214,10 @@ class Totals:
     def text(self) -> str:
         found = self.as_json()
         lines = [
-            f"{found['walks']} walks ({', '.join(f'{n} on {t}' for t, n in self.targets.items())})",
-            f"programs: {found['statements_median']} statements in the median",
+            f"{found['walks']} programs, {found['statements_median']} statements in the median",
+            "walks: " + ", ".join(f"{n} on {target}" for target, n in self.targets.items()),
             f"{found['moves']} moves, {found['failures']} failures",
+            "kinds: " + ", ".join(f"{n} {kind}" for kind, n in self.kinds.most_common()),
             "checks: " + ", ".join(f"{n} {leg}" for leg, n in self.checks.most_common()),
         ]
         width = max((len(name) for name in self.moves), default=0)

@@ -8,14 +8,17 @@ from pathlib import Path
 import pytest
 from snippets import DIALECT, RULES, program
 
+from perfdojo_sdk.core.dialect import CORE_DIALECT
 from perfdojo_sdk.core.text import parse
-from perfdojo_sdk.core.transformation import Move, Rejection, Step
+from perfdojo_sdk.core.transformation import Move, Rejection, Rules, Step, Trace
+from perfdojo_sdk.core.transformations import GENERIC
 from perfdojo_sdk.testing.fuzzing import FuzzFailure, fuzz, shrunk
 from perfdojo_sdk.testing.shrink import shrink
 from perfdojo_sdk.testing.walks import mutants
-from perfdojo_sdk.verify.dependence import verify_dependence, verify_races
+from perfdojo_sdk.verify.dependence import verify_dependence_trace
 from perfdojo_sdk.verify.exact import verify_exact
 
+CORE = Rules(CORE_DIALECT, GENERIC)
 CASES = sorted((Path(__file__).parent / "fuzz_cases").glob("*.json"))
 
 
@@ -23,15 +26,15 @@ CASES = sorted((Path(__file__).parent / "fuzz_cases").glob("*.json"))
 def test_kept_failures_stay_mended(case: Path) -> None:
     """The move is refused now, or right."""
     found = json.loads(case.read_text(encoding="utf-8"))
-    saved, root = found["move"], parse(found["root"], DIALECT)
+    saved, root = found["move"], parse(found["root"], CORE_DIALECT)
     move = Move.of(saved["transformation"], saved["place"], saved["version"], **saved["parameters"])
-    step = RULES.attempt(root, move)
+    step = CORE.attempt(root, move)
     if isinstance(step, Rejection):
         return
-    relation = RULES.relation(step)
-    assert verify_exact(root, step.after, step.legal.laws, DIALECT).ok
-    assert verify_dependence(root, step.after, relation, DIALECT, step.legal.kind, step.legal.laws).ok
-    assert verify_races(step.after, DIALECT).ok
+    exact = verify_exact(root, step.after, step.legal.laws, CORE_DIALECT)
+    assert exact.ok, exact.problem
+    proved = verify_dependence_trace(Trace(root, (step,)), CORE)
+    assert proved.ok, proved.problem
 
 
 def test_a_walk_counts_what_it_does() -> None:

@@ -135,6 +135,17 @@ def names(selection: str | list[str]) -> list[str]:
     return [k.name for k in select(selection, BY_NAME)]
 
 
+def test_a_list_of_a_target_stands_for_its_kernels() -> None:
+    lists = {"small": ("relu[2,3]", "softmax[2,4]"), "default": ("add[1,1]",)}
+    names = [k.name for k in select("mul[2,2] small", BY_NAME, lists=lists)]
+    assert names == ["mul_2x2_f32", "relu_2x3_f32", "softmax_2x4_f32"]
+    assert [k.name for k in default_selection(BY_NAME, lists=lists)] == ["add_1x1_f32"]
+    with pytest.raises(SelectionError, match="did you mean small"):
+        select("smal", BY_NAME, lists=lists)
+    with pytest.raises(SelectionError, match="unknown kernel"):
+        select("small[2]", BY_NAME, lists=lists)
+
+
 @pytest.mark.parametrize(
     ("selection", "expected"),
     [

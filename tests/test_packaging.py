@@ -71,18 +71,13 @@ def test_every_data_file_is_packaged() -> None:
     assert not left_out
 
 
-#: Packages under plugins/ that hold parts of a target and implement no hook yet.
-UNREGISTERED = {"riscv_snitch"}
-REGISTERED = [p for p in PROJECTS[1:] if p.parent.name not in UNREGISTERED]
-
-
-@pytest.mark.parametrize("path", REGISTERED, ids=lambda p: p.parent.name)
+@pytest.mark.parametrize("path", PROJECTS[1:], ids=lambda p: p.parent.name)
 def test_a_plugin_registers_an_entry_point(path: Path) -> None:
     points = project(path)["entry-points"]["perfdojo_sdk.plugins"]  # type: ignore[index]
     assert points
 
 
-@pytest.mark.parametrize("path", REGISTERED, ids=lambda p: p.parent.name)
+@pytest.mark.parametrize("path", PROJECTS[1:], ids=lambda p: p.parent.name)
 def test_a_plugin_declares_the_targets_of_its_files(path: Path) -> None:
     points = project(path)["entry-points"]["perfdojo_sdk.targets"]  # type: ignore[index]
     assert set(points) == {file.stem for file in path.parent.glob("perfdojo_*/*.yaml")}

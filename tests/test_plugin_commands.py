@@ -14,7 +14,15 @@ from made_plugins import Entry, Metadata, boom, plugin, target
 from toy_target import perfdojo_toy
 from toy_target.perfdojo_toy.moves import UnrollShort
 
-from perfdojo_sdk.hookspecs.services import Experiment, ExperimentResult, Probe, TimeBreakdown, TimePart
+from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.hookspecs.services import (
+    Experiment,
+    ExperimentResult,
+    Probe,
+    SimulatedRun,
+    TimeBreakdown,
+    TimePart,
+)
 from perfdojo_sdk.hookspecs.types import Operator, OperatorParameter
 from perfdojo_sdk.kernels.operators import SOFTMAX
 from perfdojo_sdk.plugins import discovery, load_plugins
@@ -267,12 +275,56 @@ def test_the_toy_target_says_where_time_goes(cli: Cli) -> None:
     assert parts["memory"] > 0 and parts["rest"] >= 0 and outcome.data["unit"] == "seconds"
 
 
+# -- programs of a target's own machine code -------------------------------------------------------
+
+
+class Abacus:
+    """A runner that can do one thing only."""
+
+    def compile(self, source: object) -> None:
+        raise AssertionError
+
+    run = device = compile
+
+    def simulate(self, program: Path, *, trace: bool = False, max_cycles: int | None = None) -> SimulatedRun:
+        if not program.exists():
+            raise DojoError("TOY-007", f"there is no {program.name}", hint="write one")
+        lines = program.read_text().splitlines()
+        stalls = {"bead_stuck": max_cycles or 0}
+        return SimulatedRun(len(lines), {"beads": 2.5}, stalls, {"a": "0x7"}, tuple(lines) if trace else ())
+
+
+def test_simulate_runs_a_file_on_the_targets_simulator(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hooks = {name: getattr(perfdojo_toy, name) for name in dir(perfdojo_toy) if name.startswith("perfdojo_")}
+    module = SimpleNamespace(PERFDOJO_API=perfdojo_toy.PERFDOJO_API, **hooks)
+    entry = Entry("toy", lambda: module, targets=["toy"])
+    monkeypatch.setattr(discovery, "entry_points", lambda: Metadata([entry]))
+    (tmp_path / "prog.s").write_text("add\nadd\nend\n")
+    words = ("simulate", str(tmp_path / "prog.s"), "--target", "toy")
+    native = cli(*words, plugins="toy")
+    assert native.code == 3 and "PD-G014" in native.err and "bench" in native.err
+    module.perfdojo_runner = plugin("", runner=lambda target: Abacus()).perfdojo_runner
+    said = cli(*words, "--trace", "--max-cycles", "9", plugins="toy")
+    assert said.code == 0 and said.out.startswith("add\nadd\nend\ncycles")
+    assert "beads   2.5" in said.out and "bead stuck" in said.out
+    data = cli(*words, "--json", plugins="toy").data
+    assert data == {
+        "cycles": 3,
+        "figures": {"beads": 2.5},
+        "stalls": {"bead_stuck": 0},
+        "registers": {"a": "0x7"},
+    }
+    assert len(cli(*words, "--json", "--trace", plugins="toy").data["trace"]) == 3
+    missing = cli("simulate", "none.s", "--target", "toy", plugins="toy")
+    assert missing.code == 1 and "TOY-007" in missing.err
+
+
 # -- building with a player and an observer --------------------------------------------------------
 
 
-def test_a_plugins_search_builds_a_library_with_the_figures_of_its_observer(
-    cli: Cli, tmp_path: Path
-) -> None:
+def test_a_plugins_search_builds_a_library_with_the_figures_of_its_observer(cli: Cli, tmp_path: Path) -> None:
     words = ("build-library", "--target", "toy", "--kernels", "toy_scale[64]", "--threads", "1", "-o", "lib")
     outcome = cli(*words, "--pass", "toy/walk", "--evaluations", "2", plugins="toy")
     assert outcome.code == 0, outcome.err

@@ -196,3 +196,22 @@ def test_a_new_plugin_from_nothing_to_a_library_and_away(fresh: Fresh) -> None:
 
     fresh.pip("uninstall", "--yes", "perfdojo-my-chip")
     assert fresh.targets() == {}
+
+
+def test_a_third_party_adds_to_a_target_and_goes_again(fresh: Fresh) -> None:
+    """A move and a veto for a target of somebody else, each from a wheel of its own."""
+    x86 = ("--target", "x86_avx512")
+    for package in ("plugins/x86_avx512", "tests/third_party_move"):
+        source = fresh.folder / Path(package).name
+        unwanted = shutil.ignore_patterns("__pycache__", "*.egg-info", "build")
+        shutil.copytree(ROOT / package, source, ignore=unwanted)
+        fresh.pip("install", "--no-deps", fresh.wheel(source))
+    assert "ACME-003" in fresh.dojo("transformations", "acme/reverse_scope", *x86)
+    assert "fewer than 4" in fresh.dojo("explain", "softmax[3,8]", "annotate_scope(s0, suffix=p)", *x86)
+    fresh.dojo("apply", "softmax[3,8]", "acme/reverse_scope(s0)", *x86, "-o", "game.json")
+    fresh.pip("uninstall", "--yes", "perfdojo-acme")
+    assert "is legal" in fresh.dojo("explain", "softmax[3,8]", "annotate_scope(s0, suffix=p)", *x86)
+    with pytest.raises(AssertionError, match="perfdojo-acme"):
+        fresh.dojo("replay", "game.json")
+    fresh.pip("uninstall", "--yes", "perfdojo-x86-avx512")
+    assert fresh.targets() == {}

@@ -349,6 +349,10 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
     "PD-T431": ("4\n| 8 y[{0},{1}] = x[{1}]\n| z[{0}] = 1", "", [], "collapse_scopes(s0)"),
     "PD-T432": ("4 8:v y[{0},{1}] = x[{1}]", "", [], "collapse_scopes(s0)"),
     "PD-T433": ("65536 65536 y[{0},{1}] = x[{1}]", "", [], "collapse_scopes(s0)"),
+    "PD-T434": (
+        "y f32 [9] heap\n9 y[{0}] = 0\n4 4 y[{0}*4+{1}] = x[{1}] if {0}+{1} <= 2",
+        "", [], "collapse_scopes(s1)",
+    ),
 }  # fmt: skip
 
 

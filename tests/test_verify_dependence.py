@@ -651,6 +651,24 @@ t f32 [2,6,6] heap
     assert proved(verify_dependence(whole, apart, relation, CORE_DIALECT, Kind.EXACT))
 
 
+def test_writes_in_strides_under_conditions_are_not_overlooked() -> None:
+    """isl's own flow finds no write of t[0,1] here, and no quotient is about."""
+    text = """kernel k(x) -> y
+x f32 [6] heap
+t f32 [6,6] heap
+y f32 [6] heap
+
+6 2 1
+| 2 t[{1}*2+{2}+{3}*4,{0}] = x[{0}] if {1}*2+{2}+{3}*4 <= 5
+| 2 t[{1}*2+{2}+{3}*4+1,{0}] = x[{0}] if {1}*2+{2}+{3}*4 <= 4
+y[0] = 0
+5
+| y[{0}+1] = 0
+| 2 4 y[{0}+1] += t[{1}*4+{2},{0}+1] if {1}*4+{2} <= 5
+"""
+    assert proved(verify_races(parse(text), CORE_DIALECT))
+
+
 def test_a_lying_step_is_named() -> None:
     trace = walk(SOFTMAX, 1, 3)
     last = trace.steps[-1].after

@@ -396,9 +396,25 @@ def test_tiles_keep_at_least_two_iterations() -> None:
     rows, columns = Move.of("split_scope", "s0", factor=12), Move.of("split_scope", "s1", factor=32)
     trace = Trace(root).play_all(RULES, [rows, columns])
     reduced = reduce_trace(trace, RULES, 1)
-    assert reduced.root.buffer_of["c"].shape == (24, 64)
-    assert reduced.root.buffer_of["a"].shape == (24, 2)
+    assert reduced.root.buffer_of["c"].shape == (4, 4)
+    assert reduced.root.buffer_of["a"].shape == (4, 2)
+    assert [move["factor"] for move in reduced.moves] == [2, 2]
     assert verify_exact_trace(reduced, DIALECT, models=1).ok
+
+
+def test_tiles_keep_their_factors_where_the_root_alone_is_small_enough() -> None:
+    trace = Trace(large(programs.RELU, _48=4800)).play(RULES, Move.of("split_scope", "s0", factor=16))
+    reduced = reduce_trace(trace, RULES, 32)
+    assert reduced.root.buffer_of["x"].shape == (32,) and reduced.moves == trace.moves
+
+
+def test_a_cut_near_the_end_of_a_range_moves_with_the_end() -> None:
+    cut = Move.of("split_range", "s0", at=4795)
+    tile = Move.of("split_scope", "s0.a", factor=5)
+    trace = Trace(large(programs.RELU, _48=4800)).play_all(RULES, [cut, tile])
+    reduced = reduce_trace(trace, RULES, 1)
+    assert reduced.root.buffer_of["x"].shape == (6,)
+    assert [dict(move.parameters) for move in reduced.moves] == [{"at": 4}, {"factor": 2}]
 
 
 def test_a_small_trace_comes_back_as_it_is() -> None:
@@ -418,15 +434,11 @@ def test_extents_unify_what_one_iterator_indexes() -> None:
     assert len(rows_and_columns) == 2 and not rows_and_columns[0] & rows_and_columns[1]
 
 
-def test_other_subscripts_pin_what_they_touch() -> None:
-    """A window reads x[i + j]: x keeps its size, y still shrinks with the loop that writes it."""
-    text = "kernel f(x) -> y\nx f32 [70] heap\ny f32 [64] heap\n\n64\n| y[{0}] = 0\n| 6 y[{0}] += x[{0}+{1}]"
-    reduced = reduce_trace(Trace(program(text)), RULES, 20)
-    assert (reduced.root.buffer_of["x"].shape, reduced.root.buffer_of["y"].shape) == ((70,), (2,))
+@pytest.mark.parametrize(("size", "window"), [(69, 7), (70, 70)], ids=["filled", "with a margin"])
+def test_other_subscripts_pin_what_they_touch(size: int, window: int) -> None:
+    """A window reads x[i + j]: x follows the loops where they fill it; y shrinks with its own loop."""
+    text = "kernel f(x) -> y\nx f32 [@] heap\ny f32 [64] heap\n\n64\n| y[{0}] = 0\n| 6 y[{0}] += x[{0}+{1}]"
+    reduced = reduce_trace(Trace(program(text.replace("@", str(size)))), RULES, 20)
+    assert (reduced.root.buffer_of["x"].shape, reduced.root.buffer_of["y"].shape) == ((window,), (2,))
     flipped = "kernel f(x) -> y\nx f32 [64] heap\ny f32 [64] heap\n\n64 y[63-{0}] = x[{0}]"
     assert extents(program(flipped)) == []
-
-
-def test_moves_that_need_the_size_stop_the_shrinking() -> None:
-    trace = Trace(large(programs.RELU, _48=4800)).play(RULES, Move.of("split_scope", "s0", factor=16))
-    assert reduce_trace(trace, RULES, 10).root.buffer_of["x"].shape == (32,)

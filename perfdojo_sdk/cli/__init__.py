@@ -33,6 +33,7 @@ COMMANDS: Mapping[str, str] = {
     "insert": "play a move in the middle of a saved game and keep the later ones",
     "replay": "play a saved game again from its initial program",
     "explain-time": "split a kernel's time into parts",
+    "simulate": "run a program of a target's own assembly or machine code on its simulator",
     "explain": "say why a move is or is not legal, or what an error code means",
     "reproduce": "list the experiments, or run one",
     "db": "show, export, import, merge and prune the records of searches and builds",

@@ -126,7 +126,7 @@ def stored_request(manifest: Manifest) -> RunRequest:
     from perfdojo_sdk.hookspecs.types import RunRequest
 
     stored: Mapping[str, Any] = manifest.settings
-    names = ("seed", "threads", "repeats", "budget_s", "timeout_s")
+    names = ("seed", "threads", "repeats", "budget_s", "timeout_s", "precision")
     return RunRequest(**{name: stored[name] for name in names if name in stored})
 
 

@@ -39,7 +39,8 @@ def command(
         str, typer.Option(help="Build for this target, or for the best that can run here.")
     ] = "best",
     kernels: Annotated[
-        list[str] | None, typer.Option(help="For example: 'softmax matmul[768,1024,1024]'. Default: all.")
+        list[str] | None,
+        typer.Option(help="For example: 'softmax matmul[8,8,8]'. Default: the target's choice, or all."),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Default: build/library/TARGET.")
@@ -47,11 +48,20 @@ def command(
     threads: Annotated[int | None, typer.Option(min=1, max=1024, help="Default: all cores.")] = None,
     allow: Annotated[Allow, typer.Option(help="The most that moves may change.")] = Allow.law,
     search: Annotated[
-        str, typer.Option("--pass", help="Who plays: heuristic, greedy, naive, or a plugin's own strategy.")
-    ] = "heuristic",
+        str, typer.Option("--pass", help="Who plays: heuristic, greedy, naive, or a search as for `tune`.")
+    ] = "",
     evaluations: Annotated[
         int, typer.Option(min=1, help="Most programs of a search to compile and time, for each kernel.")
     ] = 100,
+    tune: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="BUDGET",
+            help="Search, evaluating so many for each kernel.",
+            show_default=False,
+        ),
+    ] = None,
     db: PlaceOption = "",
     as_json: Json = False,
 ) -> None:
@@ -65,16 +75,19 @@ def command(
     from perfdojo_sdk.library.build import build_library
     from perfdojo_sdk.library.forge import Settings
     from perfdojo_sdk.plugins import load_plugins
+    from perfdojo_sdk.search.strategies import AUTO, HEURISTIC
 
     plugins = load_plugins(targets=[target])
     for problem in plugins.problems:
         progress(f"plugin {problem.plugin} is left out ({problem.stage}): {problem.cause}")
     found = plugins.require(target)
+    lists = found.capabilities.selections
     if kernels is None:
-        selected = default_selection(plugins.operators_for(found), found.dialect)
+        selected = default_selection(plugins.operators_for(found), found.dialect, lists)
     else:
-        selected = select(kernels, plugins.operators_for(found), found.dialect)
-    settings = Settings(most=allow.kind, search=search, evaluations=evaluations)
+        selected = select(kernels, plugins.operators_for(found), found.dialect, lists)
+    search = search or (HEURISTIC if tune is None else AUTO)
+    settings = Settings(most=allow.kind, search=search, evaluations=evaluations if tune is None else tune)
     if threads is not None:
         settings = replace(settings, threads=threads)
     progress(f"building {len(selected)} kernels for {found.name} with {settings.threads} threads")
@@ -143,10 +156,45 @@ def _text(result: BuildResult) -> str:
     notes = [f"{entry.name}: {note}" for entry in result.manifest.kernels for note in entry.notes]
     lines += [f"note: {note}" for note in notes]
     lines += [f"left out: {r.kernel.name}: {r.failure}" for r in result.failed]
+    once = [e.name for e in result.manifest.kernels if _timed_once(e)]
+    if once:
+        lines.append(f"slow initial programs, timed by one call: {', '.join(once)}")
+    lines += _time_split(result)
     provenances = sorted({e.timing.final.provenance for e in result.manifest.kernels if e.timing.final})
     lines.append(f"times are {' and '.join(provenances)} on {result.manifest.device}")
     lines.append(f"library: {result.directory}")
     return "\n".join(lines)
+
+
+def _timed_once(entry: KernelEntry) -> bool:
+    initial = entry.timing.initial
+    return initial is not None and bool(initial.details.get("stopped"))
+
+
+#: Stages of one kernel, one after the other; then the legs, which run beside each other.
+STAGES, LEGS = ("search", "compile", "measure", "verify"), ("exact", "numeric", "dependence")
+
+
+def _split(entry: KernelEntry) -> dict[str, float]:
+    """Seconds by stage and by leg of verification."""
+    stages = {name: entry.build_seconds.get(name, 0.0) for name in STAGES}
+    legs = {name: getattr(entry.verification, name).figures.get("seconds", 0.0) for name in LEGS}
+    return stages | legs
+
+
+def _time_split(result: BuildResult) -> list[str]:
+    """Where the build's time went, for the kernels that were built now."""
+    assert result.manifest is not None
+    built = {r.kernel.name for r in result.results if r.found and not r.found.reused}
+    entries = [entry for entry in result.manifest.kernels if entry.name in built]
+    rows = []
+    for entry in entries:
+        split = _split(entry)
+        rows.append((entry.name, *(f"{split[n]:.1f}" for n in (*STAGES, *LEGS))))
+    title = "seconds of the build; the three legs run beside each other"
+    parts = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in result.seconds.items())
+    lines = [table(("kernel", *STAGES, *LEGS), rows, title)] if rows else []
+    return [*lines, f"the build took {sum(result.seconds.values()):.1f} s: {parts}"]
 
 
 def _row(entry: KernelEntry) -> tuple[str, ...]:
@@ -177,6 +225,7 @@ def _data(result: BuildResult) -> dict[str, Any]:
         "target": result.manifest.target,
         "device": result.manifest.device,
         "threads": result.manifest.settings.get("threads"),
+        "build_seconds": dict(result.seconds),
         "kernels": [
             {
                 "name": entry.name,
@@ -189,6 +238,8 @@ def _data(result: BuildResult) -> dict[str, Any]:
                 "laws": list(entry.laws),
                 "moves": len(entry.moves),
                 "notes": list(entry.notes),
+                "initial_timed_once": _timed_once(entry),
+                "build_seconds": _split(entry),
             }
             for entry in result.manifest.kernels
         ],

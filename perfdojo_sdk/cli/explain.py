@@ -84,11 +84,13 @@ def _explain_code(code: str, target: str, as_json: bool) -> None:
 
 
 def _requirement(code: str, rules: Rules) -> dict[str, str] | None:
-    """The reason for refusing that carries ``code``, from the transformation that has it."""
-    for transformation in rules.transformations.values():
-        for r in transformation.requirements:
+    """The reason for refusing that carries ``code``, from the transformation or veto that has it."""
+    owners = [(t.name, t.requirements) for t in rules.transformations.values()]
+    owners += [("the target", getattr(veto, "requirements", ())) for veto in rules.vetoes]
+    for name, requirements in owners:
+        for r in requirements:
             if r.code == code:
-                means = f"{transformation.name} refuses: {words(r.why)}."
+                means = f"{name} refuses: {words(r.why)}."
                 if r.semantic:
                     means += " Without this requirement a result could be wrong."
                 return {"title": r.title, "means": means, "try": words(r.hint)}

@@ -19,7 +19,8 @@ def command(
     """List the kernels: how to ask for each, its default sizes, and what it computes.
 
     Sizes go in brackets, by position or by name: matmul[768,1024,1024], softmax[rows=8,cols=16].
-    A name before default sizes stands for them: layernorm1.
+    A name before default sizes stands for them: layernorm1. A target may have lists of kernels; the name
+    of one stands for all of it.
     """
     from perfdojo_sdk.kernels.selection import usage
     from perfdojo_sdk.plugins import load_plugins
@@ -40,7 +41,11 @@ def command(
     rows = [
         (d["usage"], _shown(d["names"] or [""] * len(d["defaults"]), d["defaults"]), d["doc"]) for d in data
     ]
-    emit(table(("kernel", "default sizes", "what it computes"), rows), {"kernels": data}, as_json)
+    lists = plugins.target(target).capabilities.selections if target else {}
+    lines = [table(("kernel", "default sizes", "what it computes"), rows)]
+    lines += [f"{name}: {' '.join(kernels)}" for name, kernels in lists.items()]
+    named = {name: list(kernels) for name, kernels in lists.items()}
+    emit("\n".join(lines), {"kernels": data, "selections": named}, as_json)
 
 
 def _shown(names: Sequence[str], defaults: Sequence[Sequence[int]]) -> str:

@@ -215,7 +215,7 @@ def is_reduction(a: Touch, b: Touch) -> bool:
 
 
 def may_run_before(
-    program: Program, buffer: Buffer, first: Occurrence, second: Occurrence, start: int, dialect: Dialect
+    buffer: Buffer, first: Occurrence, second: Occurrence, start: int, dialect: Dialect
 ) -> bool:
     """Whether ``first`` may touch a cell before ``second`` touches the same one.
 
@@ -226,7 +226,7 @@ def may_run_before(
         return may_meet(buffer, first.access, first.sizes, second.access, second.sizes, directions)
 
     shared = common_depth([first.path, second.path])
-    orders = [dialect.order(s.suffix) for s in program.ancestors(first.path)[:shared]]
+    orders = [dialect.order(s.suffix) for s in first.above[:shared]]
     if first.path == second.path and first.writes and not second.writes:
         # Its reads come first, those of all lanes included; then only another iteration can be meant.
         before = False
@@ -261,11 +261,11 @@ def private_buffers(program: Program, scope: Scope) -> frozenset[str]:
     )
 
 
-def home_depth(program: Program, occurrences: Sequence[Occurrence], lockstep: set[str]) -> int:
+def home_depth(occurrences: Sequence[Occurrence], dialect: Dialect) -> int:
     """Number of scopes around the place where a buffer lives (lockstep scopes hold no storage)."""
     depth = common_depth([o.path for o in occurrences])
-    scopes = program.ancestors(occurrences[0].path)
-    while depth and scopes[depth - 1].suffix in lockstep:
+    scopes = occurrences[0].above
+    while depth and dialect.is_lockstep(scopes[depth - 1].suffix):
         depth -= 1
     return depth
 

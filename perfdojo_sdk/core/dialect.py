@@ -52,6 +52,16 @@ class Location:
     """What is copied out of it to memory bypasses the caches."""
     max_bytes: int | None = None
 
+    @property
+    def allows_all(self) -> bool:
+        """Whether any buffer may live here, however it is used."""
+        return (
+            self.shared
+            and self.max_bytes is None
+            and not self.constant_subscripts
+            and not self.copy_out_only
+        )
+
 
 @dataclass(frozen=True)
 class Dialect:
@@ -75,7 +85,7 @@ class Dialect:
         return bool(suffix) and self.suffixes[suffix].order == "parallel"
 
     def any_parallel(self, suffixes: Iterable[str]) -> bool:
-        return any([self.is_parallel(suffix) for suffix in suffixes])
+        return any(map(self.is_parallel, suffixes))
 
     def is_lockstep(self, suffix: str) -> bool:
         return bool(suffix) and self.suffixes[suffix].order == "lockstep"

@@ -11,7 +11,7 @@ Ids (``s3``, ``c1``) name places for moves. They take no part in equality or in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -284,52 +284,32 @@ class Occurrence(NamedTuple):
     writes: bool
     path: Path
     """Path of the statement."""
+    above: tuple[Scope, ...]
+    """The scopes around the statement, outermost first."""
     sizes: tuple[int, ...]
-    """Sizes of all scopes around the statement, outermost first."""
+    """Their sizes."""
 
 
-class Occurrences(Mapping[str, tuple[Occurrence, ...]]):
-    """Buffer name -> all its accesses, looked for when somebody asks: most moves ask about a few."""
-
-    def __init__(self, buffers: tuple[Buffer, ...], body: tuple[Node, ...]) -> None:
-        self.arrays = {b.name: frozenset(b.arrays) for b in buffers}
-        self.body = body
-        self.found: dict[str, tuple[Occurrence, ...]] = {}
-
-    def __getitem__(self, name: str) -> tuple[Occurrence, ...]:
-        found = self.found.get(name)
-        if found is None:
-            found = self.found[name] = tuple(occurrences_of(self.arrays[name], self.body))
-        return found
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.arrays)
-
-    def __len__(self) -> int:
-        return len(self.arrays)
-
-
-def places_in(nodes: tuple[Node, ...], kept: Container[int] = ()) -> list[Place]:
-    """Every node, but for the ``kept`` ones, known by their ``id()``, and what is in them.
-
-    Parents before children, in program order; ``nodes`` are the children of the root.
-    """
-    found: list[Place] = []
-
-    def visit(nodes: tuple[Node, ...], path: Path, above: tuple[Scope, ...], sizes: tuple[int, ...]) -> None:
-        for k, node in enumerate(nodes):
-            if id(node) not in kept:
-                here = (*path, k)
-                found.append(Place(node, here, above, sizes))
-                if isinstance(node, Scope):
-                    visit(node.body, here, (*above, node), (*sizes, node.size))
-
-    visit(nodes, (), (), ())
-    return found
+def places_in(
+    nodes: tuple[Node, ...],
+    path: Path = (),
+    above: tuple[Scope, ...] = (),
+    sizes: tuple[int, ...] = (),
+) -> Iterator[Place]:
+    """The children of the node at ``path`` and all that is in them, in program order."""
+    for k, node in enumerate(nodes):
+        here = (*path, k)
+        yield Place(node, here, above, sizes)
+        if isinstance(node, Scope):
+            yield from places_in(node.body, here, (*above, node), (*sizes, node.size))
 
 
 def occurrences_of(
-    arrays: frozenset[str], nodes: tuple[Node, ...], path: Path = (), sizes: tuple[int, ...] = ()
+    arrays: frozenset[str],
+    nodes: tuple[Node, ...],
+    path: Path = (),
+    above: tuple[Scope, ...] = (),
+    sizes: tuple[int, ...] = (),
 ) -> Iterator[Occurrence]:
     """The accesses of some arrays in the children of the node at ``path``, in program order."""
     for k, node in enumerate(nodes):
@@ -337,13 +317,13 @@ def occurrences_of(
             continue
         here = (*path, k)
         if isinstance(node, Scope):
-            yield from occurrences_of(arrays, node.body, here, (*sizes, node.size))
+            yield from occurrences_of(arrays, node.body, here, (*above, node), (*sizes, node.size))
             continue
         for read in node.reads:
             if read.array in arrays:
-                yield Occurrence(read, node, False, here, sizes)
+                yield Occurrence(read, node, False, here, above, sizes)
         if node.target.array in arrays:
-            yield Occurrence(node.target, node, True, here, sizes)
+            yield Occurrence(node.target, node, True, here, above, sizes)
 
 
 @frozen
@@ -395,8 +375,14 @@ class Program:
         """Arrays that the caller owns."""
         return frozenset(self.inputs) | frozenset(self.outputs)
 
+    @lazy
+    def positions(self) -> Mapping[str, int]:
+        """Name of a buffer -> its position."""
+        return {buffer.name: k for k, buffer in enumerate(self.buffers)}
+
     def buffer(self, name: str) -> Buffer | None:
-        return next((b for b in self.buffers if b.name == name), None)
+        k = self.positions.get(name)
+        return None if k is None else self.buffers[k]
 
     @lazy
     def names(self) -> frozenset[str]:
@@ -406,7 +392,14 @@ class Program:
     @lazy
     def occurrences(self) -> Mapping[str, tuple[Occurrence, ...]]:
         """Buffer name -> all its accesses, in program order (reads of a statement first)."""
-        return Occurrences(self.buffers, self.body)
+        of_buffer: dict[str, list[Occurrence]] = {buffer.name: [] for buffer in self.buffers}
+        found = {array: of_buffer[buffer.name] for array, buffer in self.buffer_of.items()}
+        for node, path, above, sizes in self.places:
+            if isinstance(node, Statement):
+                for read in node.reads:
+                    found[read.array].append(Occurrence(read, node, False, path, above, sizes))
+                found[node.target.array].append(Occurrence(node.target, node, True, path, above, sizes))
+        return {name: tuple(occurrences) for name, occurrences in of_buffer.items()}
 
     @lazy
     def statements(self) -> int:
@@ -449,11 +442,6 @@ class Program:
         """Id -> path (child numbers from the root)."""
         return {place.node.id: place.path for place in self.places}
 
-    @lazy
-    def identities(self) -> frozenset[int]:
-        """``id()`` of every node: what an edit shares with this program is known by it."""
-        return frozenset([id(place.node) for place in self.places])
-
     def walk(self) -> Iterator[tuple[Path, Node]]:
         """Every node with its path, parents before children, in program order."""
         return iter([(place.path, place.node) for place in self.places])
@@ -469,7 +457,8 @@ class Program:
 
     def ancestors(self, path: Path) -> tuple[Scope, ...]:
         """The scopes strictly above ``path``, outermost first."""
-        nodes, found = self.body, ()
+        nodes = self.body
+        found: tuple[Scope, ...] = ()
         for k in path[:-1]:
             scope = nodes[k]
             assert isinstance(scope, Scope)
@@ -490,13 +479,22 @@ class Program:
 
     def replaced(self, path: Path, nodes: tuple[Node, ...], consumed: int = 1) -> Program:
         """Put ``nodes`` where ``consumed`` siblings, from ``path`` on, stand now."""
-        k, above = path[-1], self.ancestors(path)
-        for depth in range(len(above) - 1, -1, -1):
-            scope = above[depth]
-            body = scope.body
-            nodes = (scope.with_body(body[:k] + nodes + body[k + consumed :]),)
-            k, consumed = path[depth], 1
-        return self.with_body(self.body[:k] + nodes + self.body[k + consumed :])
+        return self.edited(self.ancestors(path), path, nodes, consumed)
+
+    def edited(
+        self,
+        above: tuple[Scope, ...],
+        path: Path,
+        nodes: tuple[Node, ...],
+        consumed: int = 1,
+        buffer: Buffer | None = None,
+    ) -> Program:
+        """Like :meth:`replaced`, by somebody who knows the scopes above ``path``; ``buffer`` is new."""
+        if above:
+            nodes, consumed = enclosed(above, path[1:], nodes, consumed), 1
+        k = path[0]
+        program = self if buffer is None else self.with_new_buffer(buffer)
+        return program.with_body(self.body[:k] + nodes + self.body[k + consumed :])
 
     def with_body(self, body: tuple[Node, ...]) -> Program:
         new = Program(self.name, self.inputs, self.outputs, self.buffers, body)
@@ -507,10 +505,18 @@ class Program:
 
     def with_buffer(self, old: str, new: Buffer) -> Program:
         """The same tree with buffer ``old`` declared anew (same arrays)."""
-        buffers = tuple([new if b.name == old else b for b in self.buffers])
+        k = self.positions[old]
+        buffers = (*self.buffers[:k], new, *self.buffers[k + 1 :])
         program = Program(self.name, self.inputs, self.outputs, buffers, self.body)
         known = program.__dict__
         known["tree_lines"], known["occurrences"] = self.tree_lines, self.occurrences
+        known["buffer_of"] = {**self.buffer_of, **dict.fromkeys(new.arrays, new)}
+        return program
+
+    def with_buffers(self, buffers: tuple[Buffer, ...]) -> Program:
+        """The same tree on other buffers."""
+        program = Program(self.name, self.inputs, self.outputs, buffers, self.body)
+        program.__dict__["tree_lines"] = self.tree_lines
         return program
 
     def with_new_buffer(self, buffer: Buffer) -> Program:
@@ -519,6 +525,26 @@ class Program:
         known["top"] = f"{self.top}{buffer.text}\n"
         known["buffer_of"] = {**self.buffer_of, **dict.fromkeys(buffer.arrays, buffer)}
         return program
+
+
+def enclosed(
+    scopes: tuple[Scope, ...], path: Path, nodes: tuple[Node, ...], consumed: int = 1
+) -> tuple[Node, ...]:
+    """The outermost of ``scopes``, in which ``nodes`` stand where ``consumed`` children of the innermost
+    stood; ``path`` has a child number in each of the scopes. Without scopes, the nodes."""
+    for scope, k in zip(reversed(scopes), reversed(path), strict=True):
+        body = scope.body
+        nodes = (scope.with_body(body[:k] + nodes + body[k + consumed :]),)
+        consumed = 1
+    return nodes
+
+
+def innermost(place: Place) -> Place:
+    """The statement of a nest of single children, from the place of its outermost scope."""
+    node, path, above, sizes = place
+    while isinstance(node, Scope):
+        above, sizes, path, node = (*above, node), (*sizes, node.size), (*path, 0), node.body[0]
+    return Place(node, path, above, sizes)
 
 
 def fresh(base: str, taken: frozenset[str] | Mapping[str, object]) -> str:

@@ -34,10 +34,9 @@ class Spot(NamedTuple):
 
 def spot(program: Program, identifier: str) -> Spot:
     """The statement with this id."""
-    path = program.paths[identifier]
-    statement = program.node(path)
+    statement, path, _, sizes = program.place_of[identifier]
     assert isinstance(statement, Statement)
-    return Spot(statement, path, tuple([s.size for s in program.ancestors(path)]))
+    return Spot(statement, path, sizes)
 
 
 def spots(program: Program) -> list[Spot]:

@@ -299,6 +299,13 @@ class Site:
         """Number of scopes above the node; the level of its iterator when it is a scope."""
         return len(self.above)
 
+    def replaced(
+        self, nodes: tuple[Node, ...], consumed: int = 1, buffer: Buffer | None = None
+    ) -> Program:
+        """The program with ``nodes`` where ``consumed`` siblings, from the node on, stand; ``buffer`` is
+        new."""
+        return self.program.edited(self.above, self.path, nodes, consumed, buffer)
+
     def once(self, make: Callable[[Site], T]) -> T:
         """``make(site)``, worked out once: several requirements and the rewrite may need it."""
         if make not in self.scratch:
@@ -314,6 +321,8 @@ class Parameter:
     name: str
     type: type[int] | type[str]
     doc: str
+    counts: bool = False
+    """Whether it is a number of iterations or elements, which a smaller kernel may have fewer of."""
 
 
 _PLACES: Mapping[str, tuple[type, ...]] = {
@@ -406,8 +415,19 @@ class Transformation(ABC):
         return mutant
 
 
-LegalityCheck: TypeAlias = Callable[[Program, Move, Program, Dialect], str | None]
-"""A plugin's veto: (before, move, after, dialect) -> the reason to refuse, or None."""
+@frozen
+class Objection:
+    """A veto with a code, a place and a remedy of its own."""
+
+    requirement: Requirement
+    refusal: Refusal
+
+
+LegalityCheck: TypeAlias = Callable[[Program, Move, Program, Dialect], str | Objection | None]
+"""A plugin's veto: (before, move, after, dialect) -> the reason to refuse, or None.
+
+One with an attribute ``requirements`` tells with it which requirements its objections may name.
+"""
 
 _VETO = Requirement(
     "PD-T003",
@@ -461,6 +481,10 @@ class Rules:
         after = transformation.rewrite(site)
         for veto in self.vetoes:
             reason = veto(program, move, after, self.dialect)
+            if isinstance(reason, Objection):
+                # Its place may be one that the move would make.
+                shown = program if reason.refusal.at in program.paths else after
+                return Rejection(reason.requirement, reason.refusal, shown, move)
             if reason is not None:
                 return Rejection(_VETO, Refusal.of(reason=reason), program, move)
         if move.version != transformation.version:

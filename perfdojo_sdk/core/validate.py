@@ -30,7 +30,6 @@ from perfdojo_sdk.core.program import (
     Scope,
     Statement,
     occurrences_of,
-    places_in,
 )
 
 
@@ -52,17 +51,13 @@ def violations(program: Program, dialect: Dialect, before: Program | None = None
     """
     yield from _interface(program, dialect)
     kept = _shared_nests(before, program) if before is not None else frozenset[int]()
-    places = places_in(program.body, kept=kept)
+    places = [place for place in program.places if place.path[0] not in kept]
     found: dict[str, list[Occurrence]] = {b.name: [] for b in program.buffers}
     for place in places:
         for o in _occurrences(place):
             found[program.buffer_of[o.access.array].name].append(o)
     for buffer in program.buffers:
-        occurrences = found[buffer.name]
-        yield from _bounds(buffer, occurrences)
-        yield from _order(program, buffer, occurrences)
-        yield from _first_write(program, buffer)
-        yield from location_violations(program, buffer, occurrences, dialect)
+        yield from _storage(program, buffer, found[buffer.name], dialect)
     for place in places:
         yield from _scope(program, place, dialect)
     for place in places:
@@ -70,49 +65,56 @@ def violations(program: Program, dialect: Dialect, before: Program | None = None
 
 
 def _shared_nests(before: Program, after: Program) -> frozenset[int]:
-    """``id()`` of the outermost nodes that two programs of one interface share with all their storage."""
+    """Numbers of the outermost nodes of ``after`` that ``before`` has too, with all their storage."""
     if (before.inputs, before.outputs) != (after.inputs, after.outputs):
         return frozenset()
     mine, theirs = after.buffer_of, before.buffer_of
     known = frozenset([id(node) for node in before.body])
     return frozenset(
         [
-            id(node)
-            for node in after.body
+            k
+            for k, node in enumerate(after.body)
             if id(node) in known and all(mine[a] is theirs.get(a) for a in node.arrays)
         ]
     )
 
 
-def new_violations(before: Program, after: Program, dialect: Dialect) -> Iterator[Violation]:
-    """Rules that ``after`` breaks and ``before`` did not, found by looking at what differs.
+def new_violations(program: Program, places: Sequence[Place], dialect: Dialect) -> Iterator[Violation]:
+    """Rules that the statements at ``places``, in program order, break; all others stood before.
 
-    Statements may be new or changed, with new plain scopes around them and new buffers; everything
-    else is the same objects in the same scopes.
+    Only plain scopes and buffers came with these statements.
     """
-    places = places_in(after.body, kept=before.identities)
     found: dict[str, list[Occurrence]] = {}
     for place in places:
         for o in _occurrences(place):
-            found.setdefault(after.buffer_of[o.access.array].name, []).append(o)
-    for buffer in after.buffers:
+            found.setdefault(program.buffer_of[o.access.array].name, []).append(o)
+    for buffer in program.buffers:
         if buffer.name in found:
-            yield from _bounds(buffer, found[buffer.name])
-            yield from _order(after, buffer, found[buffer.name])
-            yield from _first_write(after, buffer)
-            yield from location_violations(after, buffer, found[buffer.name], dialect)
+            yield from _storage(program, buffer, found[buffer.name], dialect)
     for place in places:
-        yield from _scope(after, place, dialect)
-        yield from _statement(after, place)
+        around = place.above[-1:]
+        if around and dialect.is_lockstep(around[0].suffix):
+            lanes = around[0].with_body(program.siblings(place.path))
+            yield from _lockstep(program, lanes, len(place.above) - 1, dialect)
+        yield from _statement(program, place)
+
+
+def _storage(
+    program: Program, buffer: Buffer, occurrences: Sequence[Occurrence], dialect: Dialect
+) -> Iterator[Violation]:
+    yield from _bounds(buffer, occurrences)
+    yield from _order(program, buffer, occurrences)
+    yield from _first_write(program, buffer)
+    yield from location_violations(program, buffer, occurrences, dialect)
 
 
 def _occurrences(place: Place) -> Iterator[Occurrence]:
     """The accesses of the statement at a place."""
-    node, path, _, sizes = place
+    node, path, above, sizes = place
     if isinstance(node, Statement):
         for read in node.reads:
-            yield Occurrence(read, node, False, path, sizes)
-        yield Occurrence(node.target, node, True, path, sizes)
+            yield Occurrence(read, node, False, path, above, sizes)
+        yield Occurrence(node.target, node, True, path, above, sizes)
 
 
 def _interface(program: Program, dialect: Dialect) -> Iterator[Violation]:
@@ -136,6 +138,9 @@ def _bounds(buffer: Buffer, occurrences: Sequence[Occurrence]) -> Iterator[Viola
     """Every subscript stays inside its dimension wherever the statement's guard holds."""
     for o in occurrences:
         for subscript, size in zip(o.access.subscripts, buffer.shape, strict=True):
+            low, high = subscript.bounds(o.sizes)
+            if low >= 0 and high < size:
+                continue
             low, high = guarded_bounds(subscript, o.statement.guard, o.sizes)
             if low < 0 or high >= size:
                 yield Violation(
@@ -150,21 +155,22 @@ def _bounds(buffer: Buffer, occurrences: Sequence[Occurrence]) -> Iterator[Viola
 def guarded_bounds(form: Index, guard: tuple[Index, ...], sizes: tuple[int, ...]) -> tuple[int, int]:
     """A range of ``form`` over the iterations in which each form of ``guard`` is at least 0.
 
-    One condition is used at a time, so many times as the form has more of its first iterator.
+    One condition is used at a time, so many times as the form has more of an iterator, or of a quotient,
+    that both have; whichever of those says most. So it does not matter how the iterators are numbered.
     """
     low, high = form.bounds(sizes)
     for condition in guard:
-        times = _times(form, condition)
-        low = max(low, form.plus(condition, -times).bounds(sizes)[0])
-        high = min(high, form.plus(condition, times).bounds(sizes)[1])
+        for times in _times(form, condition):
+            low = max(low, form.plus(condition, -times).bounds(sizes)[0])
+            high = min(high, form.plus(condition, times).bounds(sizes)[1])
     return low, high
 
 
-def _times(form: Index, condition: Index) -> int:
-    for level, coefficient in condition.terms:
-        if level in form.coefficients:
-            return max(1, abs(form.coefficients[level] // coefficient))
-    return 1
+def _times(form: Index, condition: Index) -> set[int]:
+    mine = dict(form.quotients)
+    pairs = [(form.coefficients[l], c) for l, c in condition.terms if l in form.coefficients]
+    pairs += [(mine[q], c) for q, c in condition.quotients if q in mine]
+    return {max(1, abs(a // b)) for a, b in pairs} or {1}
 
 
 def _order(program: Program, buffer: Buffer, occurrences: Sequence[Occurrence]) -> Iterator[Violation]:
@@ -177,7 +183,7 @@ def _order(program: Program, buffer: Buffer, occurrences: Sequence[Occurrence]) 
 
 
 def _is_input(program: Program, buffer: Buffer) -> bool:
-    return any(array in program.inputs for array in (buffer.name, *buffer.arrays))
+    return not {buffer.name, *buffer.arrays}.isdisjoint(program.inputs)
 
 
 def _first_write(program: Program, buffer: Buffer) -> Iterator[Violation]:
@@ -203,6 +209,8 @@ def location_violations(
 ) -> Iterator[Violation]:
     """What the buffer's location forbids, to these accesses of it and to the scopes around all of them."""
     location = dialect.locations[buffer.location]
+    if location.allows_all:
+        return
     size = buffer.cells * BYTES[buffer.dtype]
     if location.max_bytes is not None and size > location.max_bytes:
         yield Violation(
@@ -212,10 +220,9 @@ def location_violations(
         )
     for o in occurrences if location.constant_subscripts or location.copy_out_only else ():
         if location.constant_subscripts:
-            scopes = program.ancestors(o.path)
             for k in buffer.materialised:
                 for level in sorted(o.access.subscripts[k].levels):
-                    if not _is_constant(scopes[level], dialect):
+                    if not _is_constant(o.above[level], dialect):
                         yield Violation(
                             "PD-P014",
                             f"{o.access.text}: cells of {location.name} are named, and {{{level}}} is "

@@ -94,6 +94,33 @@ class TimeBreakdown:
         return sum(part.amount for part in self.parts)
 
 
+# -- programs of a target's own machine code ---------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SimulatedRun:
+    """What a program in a target's machine code did on its simulator."""
+
+    cycles: int
+    figures: Mapping[str, float]
+    """What else the simulator counts: name -> value."""
+    stalls: Mapping[str, int]
+    """Why no instruction was issued -> cycles."""
+    registers: Mapping[str, str]
+    """Registers at the end, as text."""
+    trace: tuple[str, ...] = ()
+    """One line for each instruction, where a trace was asked for."""
+
+
+@runtime_checkable
+class Simulator(Protocol):
+    """What a :class:`Runner` can do besides, when it is a simulator: run a program that nobody generated."""
+
+    def simulate(self, program: Path, *, trace: bool = False, max_cycles: int | None = None) -> SimulatedRun:
+        """Run a file of assembly or machine code. What it does wrong is a DojoError with its place."""
+        ...
+
+
 # -- packages ------------------------------------------------------------------------------------
 
 

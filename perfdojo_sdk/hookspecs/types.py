@@ -159,6 +159,8 @@ class Capabilities(Strict):
     """Flags of /proc/cpuinfo without which nothing runs."""
     compiler_flags: tuple[str, ...] = ()
     """For the plugin's runner."""
+    selections: dict[str, tuple[str, ...]] = {}
+    """Name -> kernels, as a selection names them; ``default`` is what is built when none is named."""
     options: dict[str, Any] = {}
     """For the plugin's own use."""
 
@@ -300,6 +302,8 @@ class RunRequest:
     memory_bytes: int = 8 << 30
     stop_above_s: float | None = None
     """Give up when a call is slower than this: the candidate cannot win."""
+    precision: float = 0.0
+    """Stop early when the median is known this well: half of its 95 % interval over itself."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 An item is an operator's name (all its default sizes), the name of one of its sizes
 (``layernorm1``), either with sizes in brackets (by position or by name), or the path of a
-``.dojo`` file. Blanks, or commas outside brackets, separate items.
+``.dojo`` file. Blanks, or commas outside brackets, separate items. A target may have named lists of
+kernels; such a name stands for the whole list.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import TypeAlias
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT, Dialect
 from perfdojo_sdk.core.errors import DojoError, NothingFoundError, ProgramError, closest
@@ -22,6 +24,10 @@ from perfdojo_sdk.hookspecs.types import ArraySpec, Operator
 
 MAX_SELECTION = 10_000
 MAX_KERNELS = 1_000
+
+#: Name of a list -> what it stands for, each item as in a selection.
+Lists: TypeAlias = Mapping[str, Sequence[str]]
+_NO_LISTS: Lists = {}
 
 _ITEM = re.compile(r"\s*,?\s*(?P<name>[^\s,\[\]]+)(?:\[(?P<sizes>[^\[\]]*)\])?")
 _SIZE = re.compile(r"\s*(?:(?P<name>[A-Za-z_]\w*)\s*=\s*)?(?P<size>\d{1,10})\s*", re.ASCII)
@@ -124,10 +130,17 @@ def usage(operator: Operator) -> str:
     return f"{operator.name}[{','.join(p.name for p in operator.parameters)}]"
 
 
+#: The list of a target that stands for no selection at all.
+DEFAULT = "default"
+
+
 def select(
-    selection: str | Sequence[str], operators: Mapping[str, Operator], dialect: Dialect = CORE_DIALECT
+    selection: str | Sequence[str],
+    operators: Mapping[str, Operator],
+    dialect: Dialect = CORE_DIALECT,
+    lists: Lists = _NO_LISTS,
 ) -> tuple[Kernel, ...]:
-    """The kernels that ``selection`` names, in its order, each once.
+    """The kernels that ``selection`` names, in its order, each once; ``lists`` are the target's.
 
     Errors: :class:`SelectionError` for words that cannot be understood,
     :class:`NothingFoundError` for an empty selection.
@@ -136,7 +149,7 @@ def select(
     if len(text) > MAX_SELECTION:
         raise SelectionError("PD-K001", f"a selection has at most {MAX_SELECTION} characters")
     kernels: dict[str, Kernel] = {}
-    for kernel in _kernels(text, operators, dialect):
+    for kernel in _kernels(text, operators, dialect, lists):
         other = kernels.setdefault(kernel.name, kernel)
         if other.program != kernel.program:
             what = f"two different kernels are both named {kernel.name}"
@@ -151,9 +164,11 @@ def select(
 
 
 def default_selection(
-    operators: Mapping[str, Operator], dialect: Dialect = CORE_DIALECT
+    operators: Mapping[str, Operator], dialect: Dialect = CORE_DIALECT, lists: Lists = _NO_LISTS
 ) -> tuple[Kernel, ...]:
-    """Every operator at its default sizes."""
+    """The target's list of that name, else every operator at its default sizes."""
+    if DEFAULT in lists:
+        return select(lists[DEFAULT], operators, dialect)
     return tuple(
         instantiate(operator, sizes, dialect)
         for operator in operators.values()
@@ -174,9 +189,14 @@ def _refuse_ambiguous(kernels: Iterable[Kernel]) -> None:
             raise SelectionError("PD-K006", what, hint="give one of them another name")
 
 
-def _kernels(text: str, operators: Mapping[str, Operator], dialect: Dialect) -> Iterator[Kernel]:
+def _kernels(
+    text: str, operators: Mapping[str, Operator], dialect: Dialect, lists: Lists
+) -> Iterator[Kernel]:
     by_size = {name: operator for operator in operators.values() for name in operator.names}
     for name, sizes in _items(text):
+        if name in lists and sizes is None and name not in operators:
+            yield from _kernels(" ".join(lists[name]), operators, dialect, _NO_LISTS)
+            continue
         if name.endswith(".dojo"):
             if sizes is not None:
                 raise SelectionError("PD-K001", f"{name} is a file and takes no sizes")
@@ -184,7 +204,7 @@ def _kernels(text: str, operators: Mapping[str, Operator], dialect: Dialect) -> 
             continue
         operator = operators.get(name) or by_size.get(name)
         if operator is None:
-            hint = closest(name, [*operators, *by_size])
+            hint = closest(name, [*operators, *by_size, *lists])
             raise SelectionError("PD-K008", f"unknown kernel {_shown(name)}", hint=hint)
         if sizes is not None:
             wanted: Sequence[tuple[int, ...]] = (_sizes(operator, sizes),)

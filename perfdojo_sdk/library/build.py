@@ -7,9 +7,9 @@ programs, plugins, compiler, device and settings takes it from there.
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from perfdojo_sdk.kernels.selection import Kernel
 from perfdojo_sdk.library.forge import Forge, Found, Rejected, Settings
 from perfdojo_sdk.library.manifest import LibraryError, Manifest
 from perfdojo_sdk.library.package import package
+from perfdojo_sdk.library.spent import Spent
 from perfdojo_sdk.library.tuning import Search, Session
 from perfdojo_sdk.plugins import Plugins
 
@@ -66,6 +67,8 @@ class BuildResult:
     manifest: Manifest | None
     """None when no kernel could enter a library; then nothing was written."""
     results: tuple[KernelResult, ...]
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """How long ``set-up`` (the toolchain, the machine's figures), ``kernels`` and ``packaging`` took."""
 
     @property
     def failed(self) -> tuple[KernelResult, ...]:
@@ -101,19 +104,23 @@ def build_library(
     from perfdojo_sdk.store.database import Records
 
     with exclusive(directory), Records(place or directory / RECORDS) as records:
-        forge = Forge(plugins, target, settings or Settings(), figures)
+        spent = Spent()
+        with spent.on("set-up"):
+            forge = Forge(plugins, target, settings or Settings(), figures)
         results = []
-        for number, kernel in enumerate(kernels, 1):
-            observer.started(kernel, number, len(kernels))
-            results.append(_one(forge, records, kernel, observer))
-            observer.finished(results[-1])
+        with spent.on("kernels"):
+            for number, kernel in enumerate(kernels, 1):
+                observer.started(kernel, number, len(kernels))
+                results.append(_one(forge, records, kernel, observer))
+                observer.finished(results[-1])
         ready = [r.found for r in results if r.found is not None]
         manifest = None
         if ready:
             observer.packaging(len(ready))
-            manifest = package(forge, ready, directory)
+            with spent.on("packaging"):
+                manifest = package(forge, ready, directory)
             plugins.library_built(target, directory)
-        return BuildResult(directory, manifest, tuple(results))
+        return BuildResult(directory, manifest, tuple(results), spent.rounded)
 
 
 def tune_kernel(

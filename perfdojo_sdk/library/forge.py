@@ -10,7 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol
 
 from perfdojo_sdk.core.errors import DojoError
@@ -31,6 +33,7 @@ from perfdojo_sdk.kernels.selection import Kernel
 from perfdojo_sdk.library import tuning, verification
 from perfdojo_sdk.library.arrays import available_cores
 from perfdojo_sdk.library.manifest import LibraryError
+from perfdojo_sdk.library.spent import Spent
 from perfdojo_sdk.plugins import Plugins
 from perfdojo_sdk.search.strategies import HEURISTIC, PASSES, PlayerFailed, play_out
 from perfdojo_sdk.store.candidates import CandidateStore
@@ -47,8 +50,13 @@ from perfdojo_sdk.store.traces import SavedTrace
 
 #: A time below this fraction of a calibrated bound is not believed.
 SUSPECT = 0.85
-#: So many of the fastest games of a search are timed a second time.
+#: So many of the fastest games of a search are timed a second time,
 FINALISTS = 4
+#: if they came within this factor of the fastest.
+CLOSE = 1.25
+#: A call of the initial program that takes longer than this is its only one: nobody will run it, and
+#: naive loops may take seconds.
+SLOW_S = 0.25
 
 
 @dataclass(frozen=True)
@@ -61,6 +69,8 @@ class Settings:
     """Most timed calls of a program."""
     budget_s: float = 1.0
     """Time for the timed calls of a program."""
+    precision: float = 0.01
+    """Fewer calls will do once half of the median's 95 % interval is below this part of it."""
     timeout_s: float = 120.0
     """Time for one run in the child process, set-up included."""
     most: Kind = Kind.DECLARED_LAW
@@ -76,6 +86,7 @@ class Settings:
             "seed": self.seed,
             "repeats": self.repeats,
             "budget_s": self.budget_s,
+            "precision": self.precision,
             "timeout_s": self.timeout_s,
             "most": self.most.label,
             "search": self.search,
@@ -166,6 +177,7 @@ class Forge:
         self.figures = figures or plugins.machine_figures(target)
         self.fingerprints = plugins.fingerprints(target)
         self.device = self.runner.device()
+        self.spent = Spent()
         self.toolchain = self._probe_toolchain()
 
     def _probe_toolchain(self) -> str:
@@ -217,7 +229,8 @@ class Forge:
         verification is kept. ``store`` and ``session`` are for searches that explore.
         """
         notes: list[str] = []
-        initial = self._attempt(kernel, Trace(kernel.program), watch)
+        self.spent = Spent()
+        [initial] = self._attempts(kernel, [Trace(kernel.program)], watch)
         if self.strategy.name in PASSES:
             attempts = self._search(kernel, initial, notes, watch)
         else:
@@ -250,7 +263,7 @@ class Forge:
         search = tuning.tune(self, kernel, store, session, watch)
         notes += search.notes
         games = [game for game in search.games if game.steps][:FINALISTS]
-        return [self._attempt(kernel, game, watch) for game in games]
+        return self._attempts(kernel, games, watch)
 
     def _search(self, kernel: Kernel, initial: _Attempt, notes: list[str], watch: Watch) -> list[_Attempt]:
         """Let the strategy play, and keep the fastest few of its games."""
@@ -261,22 +274,21 @@ class Forge:
         kept: list[_Attempt] = []
 
         def evaluate(traces: Sequence[Trace]) -> list[Evaluation]:
-            results = []
-            for trace in traces:
-                refused = self._refused(kernel, trace, notes)
-                if refused:
-                    results.append(Evaluation(trace, None, refused))
-                    continue
-                attempt = self._attempt(kernel, trace, watch) if trace.steps else initial
-                results.append(attempt.evaluation)
-                if trace.steps:
-                    kept[:] = sorted([*kept, attempt], key=_median)[:FINALISTS]
-            return results
+            refused = [self._refused(kernel, trace, notes) for trace in traces]
+            played = [t for t, why in zip(traces, refused, strict=True) if t.steps and not why]
+            attempts = self._attempts(kernel, played, watch)
+            kept[:] = sorted([*kept, *attempts], key=_median)[:FINALISTS]
+            made = iter(attempts)
+            return [
+                Evaluation(t, None, why) if why else (next(made) if t.steps else initial).evaluation
+                for t, why in zip(traces, refused, strict=True)
+            ]
 
-        try:
-            play_out(self.strategy, self.task(kernel), evaluate, self.settings.evaluations)
-        except PlayerFailed as error:
-            notes.append(f"the search {self.strategy.name} failed ({error})")
+        with self.spent.on("search"):
+            try:
+                play_out(self.strategy, self.task(kernel), evaluate, self.settings.evaluations)
+            except PlayerFailed as error:
+                notes.append(f"the search {self.strategy.name} failed ({error})")
         return kept
 
     def task(self, kernel: Kernel) -> SearchTask:
@@ -305,9 +317,11 @@ class Forge:
         return Failure("constraints", why)
 
     def _ranked(self, attempts: list[_Attempt], kernel: Kernel, watch: Watch) -> list[_Attempt]:
-        """Fastest first. All are timed a second time, so that a busy moment hits none alone."""
+        """Fastest first. Those close to it are timed a second time, so that a busy moment hits none alone."""
         watch.stage(kernel, "confirming")
-        return sorted([self._timed_again(attempt) for attempt in attempts], key=_median)
+        limit = CLOSE * min(map(_median, attempts), default=0.0)
+        again = [self._timed_again(attempt) if _median(attempt) <= limit else attempt for attempt in attempts]
+        return sorted(again, key=_median)
 
     def _timed_again(self, attempt: _Attempt) -> _Attempt:
         """The attempt with the faster of its measurement and a second one."""
@@ -318,9 +332,15 @@ class Forge:
             return replace(attempt, measured=None, reason=measured)
         return min(attempt, replace(attempt, measured=measured), key=_median)
 
-    def _attempt(self, kernel: Kernel, trace: Trace, watch: Watch) -> _Attempt:
-        """Generate, compile and time; what goes wrong is the attempt's failure."""
+    def _attempts(self, kernel: Kernel, traces: Sequence[Trace], watch: Watch) -> list[_Attempt]:
+        """Generate and compile side by side, then time one by one; an error is a failure of its own."""
         watch.stage(kernel, "compiling")
+        with self.spent.on("compile"), ThreadPoolExecutor(available_cores()) as pool:
+            compiled = list(pool.map(partial(self._compiled, kernel), traces))
+        watch.stage(kernel, "measuring")
+        return [self._timed(attempt) for attempt in compiled]
+
+    def _compiled(self, kernel: Kernel, trace: Trace) -> _Attempt:
         try:
             source = self.generator.generate(trace.program, kernel.symbol)
         except Exception as error:  # a plugin's code, as above
@@ -328,11 +348,15 @@ class Forge:
         artifact = self.runner.compile(source)
         if isinstance(artifact, Failure):
             return _Attempt(trace, source, reason=artifact)
-        watch.stage(kernel, "measuring")
-        measured = self._time(artifact)
+        return _Attempt(trace, source, artifact)
+
+    def _timed(self, attempt: _Attempt) -> _Attempt:
+        if attempt.artifact is None:
+            return attempt
+        measured = self._time(attempt.artifact, None if attempt.trace.steps else SLOW_S)
         if isinstance(measured, Failure):
-            return _Attempt(trace, source, artifact, reason=measured)
-        return _Attempt(trace, source, artifact, measured)
+            return replace(attempt, reason=measured)
+        return replace(attempt, measured=measured)
 
     def _accept(
         self, kernel: Kernel, attempt: _Attempt, initial: _Attempt, notes: list[str], watch: Watch
@@ -340,9 +364,13 @@ class Forge:
         """Verify an attempt that ran; :class:`Rejected` with the first thing that is wrong."""
         if attempt.source is None or attempt.artifact is None or attempt.measured is None:
             raise Rejected(attempt.failure)
-        measured, bound = self._plausible(kernel, attempt.artifact, attempt.measured, notes)
+        measured = attempt.measured
+        if measured.details.get("stopped"):
+            measured = self._again(attempt.artifact)
+        measured, bound = self._plausible(kernel, attempt.artifact, measured, notes)
         watch.stage(kernel, "verifying")
-        verified = self._verify(attempt.trace, attempt.artifact)
+        with self.spent.on("verify"):
+            verified = self._verify(attempt.trace, attempt.artifact)
         if not verified.passed:
             raise Rejected(f"verification failed ({verified.failure})")
         if initial.measured is None:
@@ -359,6 +387,7 @@ class Forge:
             bound=bound,
             output_sha256=self.output_sha256(measured),
             notes=tuple(notes),
+            build_seconds=self.spent.rounded,
         )
         return Found(kernel, attempt.source, record, measured=replace(measured, outputs=None))
 
@@ -380,11 +409,14 @@ class Forge:
             threads=self.settings.threads,
             repeats=self.settings.repeats,
             budget_s=self.settings.budget_s,
+            precision=self.settings.precision,
             timeout_s=self.settings.timeout_s,
         )
 
-    def _time(self, artifact: Artifact) -> Measurement | Failure:
-        measured = self.runner.run(artifact, self.request())
+    def _time(self, artifact: Artifact, slow_s: float | None = None) -> Measurement | Failure:
+        """Time a kernel; one call is all that it gets if that takes more than ``slow_s``."""
+        with self.spent.on("measure"):
+            measured = self.runner.run(artifact, replace(self.request(), stop_above_s=slow_s))
         if isinstance(measured, Measurement) and not measured.seconds:
             return Failure("runtime", "the runner timed no call")
         return measured

@@ -55,6 +55,7 @@ def load_library(directory: str | Path) -> Library:
     folder = Path(directory)
     manifest = read_manifest(folder)
     _check_machine(manifest)
+    _check_kind(manifest)
     artefact = manifest.artefact(SHARED_OBJECT)
     read_artefact(folder, artefact)
     path = (folder / artefact.path).resolve()
@@ -76,6 +77,20 @@ def _check_machine(manifest: Manifest) -> None:
         what = f"this machine cannot run a library for {manifest.target}"
         why = f"the processor has no {', '.join(missing)}"
         raise LibraryError("PD-L006", what, why=why, hint="build a library on this machine")
+
+
+def _check_kind(manifest: Manifest) -> None:
+    """Refuse code that is for another kind of machine than the one that Python runs on."""
+    kind_of = {artefact.path: artefact.kind for artefact in manifest.artefacts}
+    kinds = {kind_of[entry.code] for entry in manifest.kernels if entry.code in kind_of}
+    if kinds and SHARED_OBJECT not in kinds:
+        files = ", ".join(sorted({entry.code for entry in manifest.kernels}))
+        raise LibraryError(
+            "PD-L016",
+            f"the kernels of a library for {manifest.target} cannot be called from Python",
+            why=f"{files} holds code of kind {', '.join(sorted(kinds))}, which no program here loads",
+            hint="link it into a program for that target; `perfdojo-sdk bench DIRECTORY` runs it again",
+        )
 
 
 class Library:

@@ -112,6 +112,8 @@ class KernelEntry(Strict):
     roofline_fraction: float | None
     output_sha256: Sha256
     notes: tuple[str, ...] = ()
+    build_seconds: dict[str, float] = {}
+    """How long each stage of the kernel's build took."""
 
 
 class Manifest(Strict):

@@ -191,4 +191,5 @@ def _entry(found: Found, home: PackagedFile) -> KernelEntry:
         roofline_fraction=timing.roofline_fraction,
         output_sha256=record.output_sha256,
         notes=record.notes,
+        build_seconds=record.build_seconds,
     )

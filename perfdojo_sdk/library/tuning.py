@@ -134,6 +134,8 @@ def tune(
     except DeviceGone as error:
         search.notes.append(f"the search ended early, the device is gone: {error}")
     search.elapsed_s = time.monotonic() - begin
+    if watch is not None:
+        watch.round(kernel, search)
     return search
 
 

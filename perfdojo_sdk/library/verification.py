@@ -6,9 +6,11 @@ This is the one place where the library builder meets :mod:`perfdojo_sdk.verify`
 from __future__ import annotations
 
 from collections.abc import Mapping
+from time import perf_counter
 
 from perfdojo_sdk.core.transformation import Kind, Rules, Trace
 from perfdojo_sdk.hookspecs.types import Artifact, Runner
+from perfdojo_sdk.library.beside import beside
 from perfdojo_sdk.store.records import Figure, LegResult, Verification
 
 #: Statement instances of one run in the exact leg; interpreting more takes long and shows no more.
@@ -26,12 +28,11 @@ def verify(
     threads: int,
     seed: int,
 ) -> Verification:
-    """All three legs for the compiled end of a trace."""
-    return Verification(
-        exact=exact(trace, rules, seed),
-        numeric=numeric(trace, rules, artifact, runner, accuracy, threads, seed),
-        dependence=dependence(trace, rules),
-    )
+    """All three legs for the compiled end of a trace, the two that are only Python beside the third."""
+    with beside(lambda: (exact(trace, rules, seed), dependence(trace, rules))) as others:
+        compiled = numeric(trace, rules, artifact, runner, accuracy, threads, seed)
+        models, sets = others()
+    return Verification(exact=models, numeric=compiled, dependence=sets)
 
 
 def quick(
@@ -82,6 +83,7 @@ def exact(trace: Trace, rules: Rules, seed: int) -> LegResult:
     from perfdojo_sdk.verify.exact import verify_exact_trace
     from perfdojo_sdk.verify.reduced import reduce_trace, statement_instances
 
+    begin = perf_counter()
     small = reduce_trace(trace, rules, EXACT_INSTANCES)
     report = verify_exact_trace(small, rules.dialect, seed)
     instances = statement_instances(small.program)
@@ -93,6 +95,8 @@ def exact(trace: Trace, rules: Rules, seed: int) -> LegResult:
         "schedules": len(report.end.schedules),
         "instances": instances,
         "reduced_shape": small.root.text != trace.root.text,
+        "reduced_factors": small.moves != trace.moves,
+        "seconds": round(perf_counter() - begin, 3),
     }
     return LegResult(passed=report.ok, detail=detail, figures=figures)
 
@@ -118,6 +122,7 @@ def numeric(
     """The compiled kernel against float64, on one thread and on several whatever ``threads`` is."""
     from perfdojo_sdk.verify.numeric import verify_numeric
 
+    begin = perf_counter()
     report = verify_numeric(
         trace.root,
         trace.program,
@@ -136,5 +141,6 @@ def numeric(
         "elements": sum(c.elements for c in report.classes),
         "classes": classes,
         "skipped": "; ".join(f"{c.name}: {c.skipped}" for c in report.classes if c.skipped),
+        "seconds": round(perf_counter() - begin, 3),
     }
     return LegResult(passed=report.ok, detail=detail, figures=figures)

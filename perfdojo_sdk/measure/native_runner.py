@@ -30,6 +30,8 @@ class NativeRunner:
 
     flags: tuple[str, ...] = ("-O2",)
     compile_timeout_s: float = 120.0
+    forks: bool = False
+    """Run in forks of this process: for many small kernels, in a process without other threads."""
 
     def compile(self, source: KernelSource) -> Artifact | Failure:
         """UnavailableError without a compiler; a compiler's error is a Failure."""
@@ -66,7 +68,8 @@ class NativeRunner:
     def _execute(self, artifacts: tuple[Artifact, ...], request: RunRequest) -> list[Measurement | Failure]:
         here = machine()
         if not request.repeats:
-            return execute(Job(artifacts, request, here.text, last_cache_bytes=here.last_cache_bytes))
+            job = Job(artifacts, request, here.text, last_cache_bytes=here.last_cache_bytes, forks=self.forks)
+            return execute(job)
         arrays = len(artifacts[0].inputs) + len(artifacts[0].outputs)
         job = Job(
             artifacts,
@@ -75,6 +78,7 @@ class NativeRunner:
             harness(find_toolchain(), arrays),
             here.last_cache_bytes,
             max(os.sched_getaffinity(0)) if request.threads == 1 else None,
+            forks=self.forks,
         )
         with one_measurement_at_a_time():
             return execute(job)

@@ -1,12 +1,15 @@
 """The parent's side of a measurement: start the child, watch it, believe only what adds up.
 
-A child that dies, hangs or grows is an ordinary :class:`Failure`. Arrays travel through files in
-a private folder that is always removed.
+A child that dies, hangs or grows is an ordinary :class:`Failure`. Code and words travel through files
+in a private folder that is always removed; arrays through memory that parent and child share, so that
+hundreds of megabytes are never written to a disk.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
+import mmap
 import os
 import select
 import signal
@@ -14,8 +17,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +53,9 @@ class Job:
     """The one processor to run on."""
     trusted: bool = False
     """Our own reference: one call, no search for cheats."""
+    forks: bool = False
+    """The child is a fork of this process, not a new interpreter: the same limits and checks, some fifty
+    times as quick to start. Not beside other threads."""
 
 
 @dataclass
@@ -88,15 +97,21 @@ def _check_interfaces(job: Job) -> None:
 
 def _attempt(job: Job, artifacts: list[Artifact]) -> tuple[list[Measurement | Failure], int | None]:
     """Results, and which kernel took the child down if one did."""
-    with tempfile.TemporaryDirectory(prefix="perfdojo-run-") as name:
+    request, first = job.request, artifacts[0]
+    count = len(first.outputs) * len(artifacts) if request.want_outputs else 0
+    with (
+        tempfile.TemporaryDirectory(prefix="perfdojo-run-") as name,
+        _shared_memory(len(first.inputs) if request.inputs is not None else 0) as inputs,
+        _shared_memory(count) as outputs,
+    ):
         folder = Path(name)
         read_end, write_end = os.pipe()
         try:
-            _write(folder, job, artifacts, write_end)
-            ending = _watch(folder, job, len(artifacts), read_end, write_end)
+            _write(folder, job, artifacts, _Channels(write_end, inputs, outputs))
+            ending = _watch(folder, job, len(artifacts), read_end, (write_end, *inputs, *outputs))
         finally:
             os.close(read_end)
-        results = _results(folder, job, artifacts, ending)
+        results = _results(folder, job, artifacts, ending, outputs)
         if isinstance(results, list):
             return results, None
         guilty = int(np.fromfile(folder / "running", np.int64)[0])
@@ -104,7 +119,49 @@ def _attempt(job: Job, artifacts: list[Artifact]) -> tuple[list[Measurement | Fa
         return [results] * len(artifacts), guilty
 
 
-def _write(folder: Path, job: Job, artifacts: list[Artifact], pipe: int) -> None:
+@dataclass(frozen=True)
+class _Channels:
+    """Open files that the child inherits."""
+
+    pipe: int
+    """Where it puts its marks."""
+    inputs: tuple[int, ...]
+    """Memory with one input each; none when the child draws them."""
+    outputs: tuple[int, ...]
+    """Memory for one output each, artifact after artifact; none when they are not wanted."""
+
+
+@contextmanager
+def _shared_memory(count: int) -> Iterator[tuple[int, ...]]:
+    """So many files that exist in memory only, empty at first."""
+    files: list[int] = []
+    try:
+        for _ in range(count):
+            files.append(os.memfd_create("perfdojo-array", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
+        yield tuple(files)
+    finally:
+        for file in files:
+            os.close(file)
+
+
+def _fill(file: int, array: np.ndarray[Any, Any]) -> None:
+    rest = memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    while rest:
+        rest = rest[os.write(file, rest) :]
+
+
+def _taken(file: int, spec: ArraySpec) -> np.ndarray[Any, Any] | None:
+    """The array that the child left in ``file``, without copying it; None when it is not one."""
+    dtype = np.dtype(CARRIER[spec.dtype])
+    size = dtype.itemsize * prod(spec.shape)
+    # Whatever still runs must not be able to cut off what is being read.
+    fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+    if os.fstat(file).st_size != size:
+        return None
+    return np.frombuffer(mmap.mmap(file, size, mmap.MAP_PRIVATE), dtype).reshape(spec.shape)
+
+
+def _write(folder: Path, job: Job, artifacts: list[Artifact], channels: _Channels) -> None:
     request, first = job.request, artifacts[0]
     for k, artifact in enumerate(artifacts):
         (folder / f"k{k}.so").write_bytes(artifact.content)
@@ -112,9 +169,9 @@ def _write(folder: Path, job: Job, artifacts: list[Artifact], pipe: int) -> None
             (folder / f"k{k}.fresh.so").write_bytes(artifact.content)
     if request.repeats:
         (folder / "harness.so").write_bytes(job.harness)
-    for k, spec in enumerate(first.inputs if request.inputs is not None else ()):
+    for file, spec in zip(channels.inputs, first.inputs, strict=False):
         assert request.inputs is not None
-        np.ascontiguousarray(request.inputs[spec.name]).tofile(folder / f"in{k}.bin")
+        _fill(file, request.inputs[spec.name])
     (folder / "running").write_bytes(bytes(8))
 
     def interface(specs: tuple[ArraySpec, ...]) -> list[list[Any]]:
@@ -126,8 +183,9 @@ def _write(folder: Path, job: Job, artifacts: list[Artifact], pipe: int) -> None
                 "symbols": [a.symbol for a in artifacts],
                 "inputs": interface(first.inputs),
                 "outputs": interface(first.outputs),
-                "given": request.inputs is not None,
-                "pipe": pipe,
+                "given": channels.inputs if request.inputs is not None else None,
+                "results": channels.outputs,
+                "pipe": channels.pipe,
                 "cpu": job.cpu,
                 "trusted": job.trusted,
                 "last_cache_bytes": job.last_cache_bytes,
@@ -140,28 +198,36 @@ def _write(folder: Path, job: Job, artifacts: list[Artifact], pipe: int) -> None
                 "timeout_s": request.timeout_s,
                 "memory_bytes": request.memory_bytes,
                 "stop_above_s": request.stop_above_s,
+                "precision": request.precision,
             }
         )
     )
 
 
-def _watch(folder: Path, job: Job, kernels: int, read_end: int, write_end: int) -> _Ending:
-    """Start the child and wait for its end, its time-out or its memory limit."""
+def _watch(folder: Path, job: Job, kernels: int, read_end: int, files: tuple[int, ...]) -> _Ending:
+    """Start the child, with ``files``, and wait for its end, its time-out or its memory limit.
+
+    The first of ``files`` is the other end of the pipe that is listened to.
+    """
     # One thread of numpy's own: the child calls kernels, not linear algebra.
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     said = folder / "said"
     ending = _Ending()
+    process: subprocess.Popen[bytes] | _Fork
     with said.open("wb") as sink:
-        process = subprocess.Popen(
-            [sys.executable, "-P", worker.__file__, str(folder)],
-            stdin=subprocess.DEVNULL,
-            stdout=sink,
-            stderr=sink,
-            env=environment,
-            pass_fds=(write_end,),
-            start_new_session=True,
-        )
-    os.close(write_end)
+        if job.forks:
+            process = _Fork(folder, sink.fileno(), read_end)
+        else:
+            process = subprocess.Popen(
+                [sys.executable, "-P", worker.__file__, str(folder)],
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=sink,
+                env=environment,
+                pass_fds=files,
+                start_new_session=True,
+            )
+    os.close(files[0])
     deadline = time.monotonic() + job.request.timeout_s * kernels
     marks: list[float] = []
     try:
@@ -182,6 +248,43 @@ def _watch(folder: Path, job: Job, kernels: int, read_end: int, write_end: int) 
     return ending
 
 
+class _Fork:
+    """The worker in a fork of this process; as much of ``Popen`` as is asked for here."""
+
+    def __init__(self, folder: Path, said: int, read_end: int) -> None:
+        self.returncode = 0
+        self.running = True
+        self.pid = os.fork()
+        if self.pid == 0:
+            status = 1
+            try:
+                os.setsid()
+                os.close(read_end)
+                os.dup2(said, 1)
+                os.dup2(said, 2)
+                worker.main(str(folder))
+                status = 0
+            except BaseException:
+                os.write(2, traceback.format_exc().encode())
+            finally:
+                os._exit(status)
+
+    def poll(self) -> int | None:
+        if self.running:
+            self._reap(os.WNOHANG)
+        return None if self.running else self.returncode
+
+    def wait(self) -> int:
+        if self.running:
+            self._reap(0)
+        return self.returncode
+
+    def _reap(self, options: int) -> None:
+        pid, status = os.waitpid(self.pid, options)
+        if pid:
+            self.running, self.returncode = False, os.waitstatus_to_exitcode(status)
+
+
 def _listen(pipe: int, marks: list[float]) -> None:
     """Wait one poll; note when a mark comes. A child that ends closes the pipe and wakes us."""
     ready, _, _ = select.select([pipe], [], [], _POLL_S)
@@ -193,7 +296,7 @@ def _listen(pipe: int, marks: list[float]) -> None:
             time.sleep(0.001)
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
+def _kill(process: subprocess.Popen[bytes] | _Fork) -> None:
     """End the child and whatever it started."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
@@ -209,7 +312,7 @@ def _resident(pid: int) -> int:
 
 
 def _results(
-    folder: Path, job: Job, artifacts: list[Artifact], ending: _Ending
+    folder: Path, job: Job, artifacts: list[Artifact], ending: _Ending, outputs: tuple[int, ...]
 ) -> list[Measurement | Failure] | Failure:
     """What the child left; one failure for the whole child when it did not end well."""
     died = _death(folder, ending)
@@ -219,7 +322,11 @@ def _results(
     problem = clock_problem(result["elapsed_ns"] * 1e-9, ending.timed_s)
     if problem:
         return [problem] * len(artifacts)
-    return [_measurement(folder, job, artifact, k, result) for k, artifact in enumerate(artifacts)]
+    each = len(artifacts[0].outputs) if outputs else 0
+    return [
+        _measurement(job, artifact, outputs[each * k : each * (k + 1)], result["kernels"][k], result)
+        for k, artifact in enumerate(artifacts)
+    ]
 
 
 def _death(folder: Path, ending: _Ending) -> Failure | None:
@@ -249,18 +356,19 @@ def clock_problem(counted_s: float, seen_s: float | None) -> Failure | None:
 
 
 def _measurement(
-    folder: Path, job: Job, artifact: Artifact, number: int, result: dict[str, Any]
+    job: Job, artifact: Artifact, files: tuple[int, ...], own: dict[str, Any], result: dict[str, Any]
 ) -> Measurement | Failure:
-    own = result["kernels"][number]
     if own["failure"]:
         reason, detail = own["failure"]
         return Failure(reason, detail)
     outputs = None
     if job.request.want_outputs:
-        outputs = {
-            spec.name: np.fromfile(folder / f"out{number}_{k}.bin", CARRIER[spec.dtype]).reshape(spec.shape)
-            for k, spec in enumerate(artifact.outputs)
-        }
+        outputs = {}
+        for file, spec in zip(files, artifact.outputs, strict=True):
+            taken = _taken(file, spec)
+            if taken is None:
+                return Failure("runtime", f"the child left no {spec.name} of the right size")
+            outputs[spec.name] = taken
     return Measurement(
         outputs,
         tuple(own["seconds"]),

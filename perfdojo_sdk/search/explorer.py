@@ -32,8 +32,11 @@ def openings(task: SearchTask) -> list[Trace]:
     """The games that are known without searching: the expert's, greedy, naive, the initial program."""
     expert = tuple(task.expert(task.root, task.rules, task.target)) if task.expert else ()
     games = [*expert, greedy(task.root, task.rules), naive(task.root, task.rules), Trace(task.root)]
-    different = {game.program.text: game for game in reversed(games) if game.kind <= task.most}
-    return list(reversed(different.values()))
+    different: dict[str, Trace] = {}
+    for game in games:
+        if game.kind <= task.most:
+            different.setdefault(game.program.text, game)
+    return list(different.values())
 
 
 @dataclass

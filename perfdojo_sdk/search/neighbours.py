@@ -7,7 +7,7 @@ parameter, one move less or more, or from some point on what another game (a pas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from typing import TypeAlias
@@ -24,14 +24,26 @@ Neighbour: TypeAlias = Callable[[Trace, Random], Trace | None]
 """Draws a game one change away; None when this draw led nowhere."""
 
 
+#: Share of the moves that go to the transformations played least.
+RARE = 0.25
+
+
 def random_step(
-    rng: Random, program: Program, rules: Rules, only: str | None = None, most: Kind = Kind.DECLARED_LAW
+    rng: Random,
+    program: Program,
+    rules: Rules,
+    only: str | None = None,
+    most: Kind = Kind.DECLARED_LAW,
+    played: Mapping[str, int] | None = None,
 ) -> Step | None:
     """One random legal move; transformations are drawn evenly, then their places.
 
-    ``only`` names the transformation to play. None when it (or every one) has no legal move.
+    ``only`` names the transformation to play. ``played``: how often each one was; one move in four is of
+    that which was played least and can be. None when it (or every one) has no legal move.
     """
     names = [only] if only else rng.sample(list(rules.transformations), len(rules.transformations))
+    if played is not None and rng.random() < RARE:
+        names.sort(key=lambda name: played.get(name, 0))
     for name in names:
         moves = list(rules.transformations[name].candidates(program, rules.dialect))
         rng.shuffle(moves)

@@ -129,6 +129,8 @@ def _heuristic(task: SearchTask) -> tuple[Trace, ...]:
 
 HEURISTIC = "heuristic"
 
+#: What tuning uses unless told otherwise.
+AUTO = "auto"
 #: They propose what they always play, and learn nothing.
 PASSES = ("naive", "greedy", HEURISTIC)
 
@@ -157,5 +159,6 @@ STRATEGIES = (
         "Children of the fastest games, chosen by a learned model of their time.",
         StartEvolution(),
     ),
+    SearchStrategy(AUTO, "What did best in benchmarks/search.py: evolution.", StartEvolution()),
     SearchStrategy("beam", "The fastest four games and what is next to them.", StartWalk(Beam, sequences)),
 )

@@ -138,3 +138,6 @@ class KernelRecord(Strict):
     """Of the outputs on the inputs that the seed gives; a library's copy must give the same bits."""
     notes: tuple[str, ...] = ()
     """What a person should know, such as why the initial program was kept."""
+    build_seconds: dict[str, float] = {}
+    """How long each stage of the build took; the legs of verification, which run beside each other,
+    say so in their own figures."""

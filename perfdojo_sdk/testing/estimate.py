@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Cast, Expression, Operation
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
+from perfdojo_sdk.core.text import parse
+from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measurement, RunRequest
+from perfdojo_sdk.kernels.selection import array_specs
 from perfdojo_sdk.search.features import fetched, stride_of
 
 
@@ -91,3 +94,31 @@ class PaperMachine:
                 unrolled = bool(node.suffix) and self.dialect.suffixes[node.suffix].unrolled
                 count += (node.size if unrolled else 1) * self._copies(node.body)
         return count
+
+
+@dataclass(frozen=True)
+class PaperGenerator:
+    """Writes the program itself as the code of a kernel."""
+
+    def generate(self, program: Program, symbol: str) -> KernelSource:
+        inputs, outputs = array_specs(program, program.inputs), array_specs(program, program.outputs)
+        return KernelSource(symbol, inputs, outputs, program.text, "dojo")
+
+
+@dataclass(frozen=True)
+class PaperRunner:
+    """Reads the program back and estimates its time. It computes nothing."""
+
+    machine: PaperMachine
+
+    def compile(self, source: KernelSource) -> Artifact | Failure:
+        content = source.code.encode()
+        return Artifact(source.symbol, source.inputs, source.outputs, "program", content, "paper")
+
+    def run(self, artifact: Artifact, request: RunRequest) -> Measurement | Failure:
+        program = parse(artifact.content.decode(), self.machine.dialect)
+        seconds = (self.machine.seconds(program),) * max(1, request.repeats)
+        return Measurement(None, seconds, "estimated", self.device(), request.threads)
+
+    def device(self) -> str:
+        return f"a machine on paper with {self.machine.threads} threads"

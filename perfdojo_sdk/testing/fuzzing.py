@@ -1,22 +1,23 @@
 """One random game, verified as it is played: the unit of work of every fuzz run.
 
 Leg 1 judges each move; legs 3 and, where the program can be compiled and run, 2 judge the end and
-every hundredth move. A failure holds the program, the move and the leg, and shrinks.
+every hundredth move. Leg 2 looks at the ends of several walks together, which is much cheaper. A failure
+holds the program, the move and the leg, and shrinks.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
 from perfdojo_sdk.core.program import Program, Statement
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Move, Rules, Step, Trace
+from perfdojo_sdk.search.neighbours import random_step
 from perfdojo_sdk.testing.programs import random_program
 from perfdojo_sdk.testing.shrink import shrink, still
-from perfdojo_sdk.testing.walks import random_step
 from perfdojo_sdk.verify.dependence import verify_dependence_trace
 from perfdojo_sdk.verify.exact import ExactWalk, verify_exact
 
@@ -25,8 +26,8 @@ EVERY = 100
 #: Moves between two looks at the printed text.
 EVERY_TEXT = 50
 
-Numeric = Callable[[Trace], str]
-"""Leg 2 for a target: what is wrong with the compiled end of a trace, or nothing."""
+Numeric = Callable[[Sequence[Trace]], Sequence[str]]
+"""Leg 2 for a target: what is wrong with the compiled end of each trace, or nothing."""
 
 
 @dataclass(frozen=True)
@@ -48,33 +49,37 @@ class FuzzReport:
     statements: int = 0
     """Of the program that the walk starts from."""
     moves: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[str] = field(default_factory=Counter)
     by_leg: Counter[str] = field(default_factory=Counter)
     """Checks of each leg."""
     failure: FuzzFailure | None = None
+    looks: list[Trace] = field(default_factory=list)
+    """What leg 2 has to look at."""
 
 
-def fuzz(seed: int, rules: Rules, length: int, numeric: Numeric | None = None) -> FuzzReport:
-    """A walk of ``length`` moves over a random program of six statements or more."""
+def fuzz(seed: int, rules: Rules, length: int) -> FuzzReport:
+    """A walk of ``length`` moves over a random program of six statements or more, judged by legs 1 and 3."""
     rng, report = Random(seed), FuzzReport(seed)
     trace = Trace(random_program(rng, 6))
     walk = ExactWalk(trace.root, rules.dialect)
     report.statements = sum(isinstance(node, Statement) for _, node in trace.root.walk())
     for number in range(1, length + 1):
-        step = random_step(rng, trace.program, rules)
+        step = random_step(rng, trace.program, rules, played=report.moves)
         if step is None:
             break
         trace = Trace(trace.root, (*trace.steps, step))
         report.moves[step.move.transformation] += 1
+        report.kinds[step.legal.kind.label] += 1
         problem = _after_move(walk, step, seed, report)
         if not problem and number % EVERY_TEXT == 0 and parse(step.after.text, rules.dialect) != step.after:
             problem = "text", "the printed program parses to another one"
         if not problem and number % EVERY == 0:
-            problem = _now_and_then(trace, rules, numeric, report)
+            problem = _now_and_then(trace, rules, report)
         if problem:
             report.failure = FuzzFailure(*problem, step.before, step.move, step.after)
             return report
     if trace.steps and len(trace.steps) % EVERY:
-        problem = _now_and_then(trace, rules, numeric, report)
+        problem = _now_and_then(trace, rules, report)
         if problem:
             last = trace.steps[-1]
             report.failure = FuzzFailure(*problem, last.before, last.move, last.after)
@@ -88,10 +93,19 @@ def _after_move(walk: ExactWalk, step: Step, seed: int, report: FuzzReport) -> t
     return None if exact.ok else ("exact", exact.problem)
 
 
-def _now_and_then(
-    trace: Trace, rules: Rules, numeric: Numeric | None, report: FuzzReport
-) -> tuple[str, str] | None:
-    """Legs 3 and 2, and leg 1 from the root."""
+def look_numerically(reports: Sequence[FuzzReport], numeric: Numeric) -> None:
+    """Leg 2 on what the walks left for it; a report gets its first failure."""
+    todo = [(report, trace) for report in reports for trace in report.looks if report.failure is None]
+    problems = numeric([trace for _, trace in todo]) if todo else ()
+    for (report, trace), problem in zip(todo, problems, strict=True):
+        report.by_leg["numeric"] += 1
+        if problem and report.failure is None:
+            last = trace.steps[-1]
+            report.failure = FuzzFailure("numeric", problem, last.before, last.move, last.after)
+
+
+def _now_and_then(trace: Trace, rules: Rules, report: FuzzReport) -> tuple[str, str] | None:
+    """Leg 3, and leg 1 from the root."""
     step, end = trace.steps[-1], trace.program
     report.by_leg["dependence"] += 1
     proved = verify_dependence_trace(Trace(step.before, (step,)), rules)
@@ -100,11 +114,7 @@ def _now_and_then(
     whole = verify_exact(trace.root, end, trace.laws, rules.dialect, report.seed)
     if not whole.ok:
         return "exact", f"end against root: {whole.problem}"
-    if numeric is not None:
-        report.by_leg["numeric"] += 1
-        problem = numeric(trace)
-        if problem:
-            return "numeric", problem
+    report.looks.append(trace)
     return None
 
 
@@ -124,12 +134,13 @@ def shrunk(failure: FuzzFailure, rules: Rules) -> FuzzFailure:
         return None
 
     smallest = shrink(failure.before, still(lambda program: found(program) is not None), rules.dialect)
-    return found(smallest) or failure
+    # The ids of a program that was parsed anew, as whoever replays it will have them.
+    return found(parse(smallest.text, rules.dialect)) or found(smallest) or failure
 
 
 def _refuted(step: Step, rules: Rules) -> tuple[str, str] | None:
     report = FuzzReport(0)
     walk = ExactWalk(step.before, rules.dialect)
     return _after_move(walk, step, 0, report) or _now_and_then(
-        Trace(step.before, (step,)), rules, None, report
+        Trace(step.before, (step,)), rules, report
     )

@@ -425,7 +425,8 @@ class _Subject:
         """By the engine in C; where that has no answer, by the interpreter, which also says why."""
         program, found = self.program, None
         if self.encoded is not None:
-            found = residues.run(self.encoded, model.packed(program), model.seed & WORD, model.flags, schedule)
+            seed, laws = model.seed & WORD, model.flags
+            found = residues.run(self.encoded, model.packed(program), seed, laws, schedule)
         if found is None:
             outputs = self.interpreter.run(model.inputs(program), model, schedule)
             found = {a: model.cells(v, program.buffer_of[a].dtype) for a, v in outputs.items()}

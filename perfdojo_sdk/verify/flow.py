@@ -116,28 +116,9 @@ class Flow:
     def _seen_by(self, sinks: isl.UnionMap, hiding: isl.UnionMap, kept: isl.UnionMap | None) -> isl.UnionMap:
         """Sink -> the last of the ``hiding`` accesses to its cell before it, and the ``kept`` ones since.
 
-        A plain write hides what was before it, an accumulation is kept beside it.
-        """
-        if self._has_quotients:
-            return self._by_sets(sinks, hiding, kept)
-        access = isl.UnionAccessInfo.from_sink(sinks).set_must_source(hiding)
-        if kept is not None:
-            access = access.set_may_source(kept)
-        found = access.set_schedule(self._schedule).compute_flow()
-        last = found.get_must_dependence() if kept is None else found.get_may_dependence()
-        return last.reverse()
-
-    @cached_property
-    def _has_quotients(self) -> bool:
-        cells = [touch.cell for leaf in self.leaves for touch in leaf.touches]
-        conditions = [leaf.domain.conditions for leaf in self.leaves]
-        return any("floor" in form or "mod" in form for forms in (*cells, *conditions) for form in forms)
-
-    def _by_sets(self, sinks: isl.UnionMap, hiding: isl.UnionMap, kept: isl.UnionMap | None) -> isl.UnionMap:
-        """The same by operations on sets alone.
-
-        isl's own flow has been seen to overlook writes where cells or conditions have quotients
-        (``tests/test_verify_dependence.py`` has two cases).
+        A plain write hides what was before it, an accumulation is kept beside it. Plain operations on
+        sets: isl's own flow analysis has been seen to overlook writes where quotients or conditions are
+        about (``tests/test_verify_dependence.py`` has three cases).
         """
         time = self._schedule.get_map()
 

@@ -8,11 +8,12 @@ legal re-association.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from math import prod
+from typing import ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -33,6 +34,9 @@ from perfdojo_sdk.measure.sandbox import Job, execute
 from perfdojo_sdk.verify.inputs import EXACT_INTEGERS, FLOAT_CLASSES, INTEGERS, Array, draw, integer_range
 from perfdojo_sdk.verify.reference_c import BOUNDED, WIDE, Rows, outermost_rows, reference
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 #: Statement instances up to which every class runs on the whole program.
 _FULL_INSTANCES = 10**7
 #: Instances of the original program that a class may cost when only some rows are looked at.
@@ -40,6 +44,7 @@ _ROW_INSTANCES = 2 * 10**6
 #: The same for the original's value in the one class that a large program runs as a whole.
 _VALUE_INSTANCES = 2 * 10**8
 _REFERENCE_FLAGS = ("-O2", "-ffp-contract=off")
+_FORK_FLAGS = ("-O0", "-ffp-contract=off")
 _REFERENCE_TIMEOUT_S = 600.0
 _REFERENCE_BYTES = 32 << 30
 
@@ -90,6 +95,7 @@ def verify_numeric(
     threads: Sequence[int] = (1, 2),
     nan_may_differ: bool = False,
     quick: bool = False,
+    forks: bool = False,
 ) -> NumericReport:
     """Compare the compiled ``transformed`` with ``original``.
 
@@ -97,10 +103,11 @@ def verify_numeric(
     where it says nothing. ``nan_may_differ``: a move of the trace declared that it changes which
     inputs give NaN; the transformed order then decides. The first class runs with every number of
     ``threads``, the others with one of them in turn. ``quick``: the first class only and, of a large
-    program with independent rows, some of these only.
+    program with independent rows, some of these only. ``forks``, for many small programs: the references
+    are compiled without optimising and run in forks of this process, nothing runs at the same time.
     UnavailableError without a C compiler; VerificationError for a dtype that is not checked here.
     """
-    references = _References(original, transformed, accuracy, dialect, seed)
+    references = _References(original, transformed, accuracy, dialect, seed, forks)
     results: list[ClassResult] = []
     planned: list[_Plan] = []
     skipped: list[ClassResult] = []
@@ -116,7 +123,7 @@ def verify_numeric(
             break
     # Small programs go through the references together, large ones class by class.
     groups = [planned] if references.small else [[plan] for plan in planned]
-    with ThreadPoolExecutor(3) as pool:
+    with _AtOnce() if forks else ThreadPoolExecutor(3) as pool:
         for group in groups:
             inputs = [draw(plan.name, original, seed, plan.largest) for plan in group]
             runs = [
@@ -134,6 +141,15 @@ def verify_numeric(
             if problem := _problem(results):
                 return NumericReport(False, (*results, *skipped), problem)
     return NumericReport(True, (*results, *skipped))
+
+
+class _AtOnce(Executor):
+    """Runs what it is given there and then."""
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        future: Future[T] = Future()
+        future.set_result(fn(*args, **kwargs))
+        return future
 
 
 def _rows_do(references: _References, quick: bool) -> bool:
@@ -180,6 +196,19 @@ class _Expected:
     bound: Array
     """How far a legal kernel may be from ``value``; infinite: only the class is known."""
 
+    @property
+    def flat(self) -> _Expected:
+        return self._each(lambda array: array.reshape(-1))
+
+    def at(self, part: slice) -> _Expected:
+        return self._each(lambda array: array[part])
+
+    def _each(self, change: Callable[[Array], Array]) -> _Expected:
+        return _Expected(*(change(getattr(self, f.name)) for f in fields(self)))
+
+
+_Judge: TypeAlias = Callable[[Array, _Expected, bool], tuple[float, Array]]
+
 
 @dataclass(frozen=True)
 class _Piece:
@@ -211,8 +240,9 @@ class _References:
         accuracy: Mapping[str, float],
         dialect: Dialect,
         seed: int,
+        forks: bool,
     ) -> None:
-        self.original, self.transformed = original, transformed
+        self.original, self.transformed, self.forks = original, transformed, forks
         self.accuracy, self.dialect, self.seed = accuracy, dialect, seed
         self.instances = max(_instances(original), _instances(transformed))
         self.small = self.instances <= _FULL_INSTANCES
@@ -220,7 +250,7 @@ class _References:
         self.compiled: dict[tuple[str, int, int], Artifact] = {}
 
     def expect(
-        self, inputs: Sequence[Mapping[str, Array]], pool: ThreadPoolExecutor, whole: bool
+        self, inputs: Sequence[Mapping[str, Array]], pool: Executor, whole: bool
     ) -> list[_Outcome]:
         """Run both references on each of ``inputs``.
 
@@ -268,12 +298,12 @@ class _References:
         self, kind: str, inputs: Sequence[Mapping[str, Array]], rows: Array | None
     ) -> Mapping[str, Array]:
         batch = len(inputs)
-        given = {name: np.stack([one[name] for one in inputs]) for name in self.original.inputs}
+        given = {name: _stacked([one[name] for one in inputs]) for name in self.original.inputs}
         if rows is not None:
             given["pd_rows"] = np.stack([rows] * batch)
         artifact = self.artifact(kind, batch, 0 if rows is None else len(rows))
         request = RunRequest(given, timeout_s=_REFERENCE_TIMEOUT_S, memory_bytes=_REFERENCE_BYTES)
-        [result] = execute(Job((artifact,), request, "reference", trusted=True))
+        [result] = execute(Job((artifact,), request, "reference", trusted=True, forks=self.forks))
         if isinstance(result, Failure) or result.outputs is None:
             raise VerificationError("PD-V021", "the float64 reference did not run", why=str(result))
         return result.outputs
@@ -288,8 +318,16 @@ class _References:
                 program, kind, self.accuracy, self.dialect, batch=batch, rows=rows, any_order=rows > 0
             )
             support = tuple(sorted(source.support.items()))
-            self.compiled[key] = _compiled(source.symbol, source.inputs, source.outputs, source.code, support)
+            flags = _FORK_FLAGS if self.forks else _REFERENCE_FLAGS
+            self.compiled[key] = _compiled(
+                source.symbol, source.inputs, source.outputs, source.code, support, flags
+            )
         return self.compiled[key]
+
+
+def _stacked(arrays: Sequence[Array]) -> Array:
+    """The arrays under one more dimension; one alone is not copied."""
+    return arrays[0][None] if len(arrays) == 1 else np.stack(arrays)
 
 
 @lru_cache(64)
@@ -299,9 +337,10 @@ def _compiled(
     outputs: tuple[ArraySpec, ...],
     code: str,
     support: tuple[tuple[str, str], ...],
+    flags: tuple[str, ...],
 ) -> Artifact:
     """A reference, compiled once for all the candidates that are compared with it."""
-    made = NativeRunner(_REFERENCE_FLAGS).compile(
+    made = NativeRunner(flags).compile(
         KernelSource(symbol, inputs, outputs, code, support=dict(support))
     )
     if isinstance(made, Failure):
@@ -325,12 +364,26 @@ def _judge(
     assert run.outputs is not None
     for piece in expected.pieces:
         got = piece.of(run.outputs[piece.output])
-        judge = _equal if name == INTEGERS else _near
-        worst, wrong = judge(got, piece.expected, nan_may_differ)
+        worst, wrong = _in_blocks(_equal if name == INTEGERS else _near, got, piece.expected, nan_may_differ)
         result = replace(result, worst=max(result.worst, worst), elements=result.elements + got.size)
         if wrong.any():
             return replace(result, problem=_describe(piece, got, wrong))
     return result
+
+
+#: Elements compared at a time, so that what is worked out on the way stays in cache.
+_BLOCK = 1 << 16
+
+
+def _in_blocks(judge: _Judge, got: Array, expected: _Expected, nan_may_differ: bool) -> tuple[float, Array]:
+    """``judge``, block by block: largest error over its bound, and which elements are wrong."""
+    worst, wrong = 0.0, np.zeros(got.size, bool)
+    flat, parts = got.reshape(-1), expected.flat
+    for k in range(0, got.size, _BLOCK):
+        here = slice(k, k + _BLOCK)
+        block, wrong[here] = judge(flat[here], parts.at(here), nan_may_differ)
+        worst = max(worst, block)
+    return worst, wrong.reshape(got.shape)
 
 
 def _equal(got: Array, expected: _Expected, _: bool) -> tuple[float, Array]:

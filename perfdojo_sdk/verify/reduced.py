@@ -1,8 +1,8 @@
 """The same game on a smaller kernel, so that a slow check can afford a large one.
 
-A trace is a list of moves, and moves name places, not sizes. Shrink the root, play the same moves
-again, and where each is legal for the same reasons and gives the same tree, the small trace
-proves about the moves what the large one would.
+A trace is a list of moves, and moves name places; sizes they name only where they cut. Shrink the
+root and if need be the cuts, play the same moves again, and where each is legal for the same reasons
+and gives the same tree, the small trace proves about the moves what the large one would.
 
 Sizes belong to *extents*: a scope and every array dimension that its bare iterator indexes have
 one size for one reason and shrink together. Literals stay: a mean over 512 elements that divides
@@ -11,19 +11,23 @@ by 512 does so before and after the moves, whatever the shape.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from math import prod
 from typing import TypeAlias
 
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import Index
 from perfdojo_sdk.core.program import Buffer, Node, Path, Program, Scope, Statement
-from perfdojo_sdk.core.transformation import Rules, Trace
+from perfdojo_sdk.core.transformation import Move, Rejection, Rules, Step, Trace
 from perfdojo_sdk.core.validate import index_values, violations
 
 Place: TypeAlias = Path | tuple[str, int]
 """Where a size stands: a scope's path, or a buffer's name and a dimension's position."""
+
+#: Every size up to this one is tried, beyond it only divisors.
+_FEW = 24
 
 
 def statement_instances(program: Program) -> int:
@@ -33,20 +37,80 @@ def statement_instances(program: Program) -> int:
 
 
 def reduce_trace(trace: Trace, rules: Rules, most_instances: int) -> Trace:
-    """The same moves on the smallest root needed to stay within ``most_instances``, if possible.
+    """The same game on the smallest root needed to stay within ``most_instances``, if possible.
 
-    No program of the result runs more statement instances than that, unless the moves allow no
-    shape that small; then the smallest shape found. Every scope that iterates in the given trace
-    iterates at least twice in the result, as a loop that runs once hides what order it has.
-    A trace that is small enough comes back as it is.
+    First the root alone shrinks. Where tiles keep it too large, they shrink with it: the same moves at
+    the same places, with smaller factors. No program of the result runs more statement instances than
+    that, unless the moves allow no shape that small; then the smallest shape found. Every scope that
+    iterates in the given trace iterates at least twice in the result, as a loop that runs once hides
+    what order it has. A trace that is small enough comes back as it is.
     """
-    reduced = trace
-    for extent in extents(trace.root):
+    game = _Game(trace, rules)
+    reduced = _smaller_root(trace, game, most_instances)
+    while _instances(reduced) > most_instances:
+        tiles = _smaller_cuts(_smaller_tiles(reduced, game), game)
+        smaller = _smaller_root(tiles, game, most_instances)
+        if smaller.moves == reduced.moves and smaller.root == reduced.root:
+            break
+        reduced = smaller
+    return reduced
+
+
+def _smaller_root(reduced: Trace, game: _Game, most_instances: int) -> Trace:
+    for extent in extents(reduced.root):
         if _instances(reduced) <= most_instances:
             break
-        smaller = (_replayed(reduced, trace, rules, extent, size) for size in extent.smaller())
+        roots = (resized(reduced.root, extent, size) for size in extent.smaller())
+        smaller = (game.replayed(reduced, root, reduced.moves) for root in roots)
         reduced = next((t for t in smaller if t is not None), reduced)
     return reduced
+
+
+def _smaller_tiles(reduced: Trace, game: _Game) -> Trace:
+    """Smaller counts in the moves, inner tiles before those that they were cut from."""
+    for k in reversed(range(len(reduced.moves))):
+        for name in game.counts(k):
+            tries = (_with(reduced.moves, k, name, v) for v in _smaller(reduced.moves[k][name]))
+            smaller = (game.replayed(reduced, reduced.root, moves) for moves in tries)
+            reduced = next((t for t in smaller if t is not None), reduced)
+    return reduced
+
+
+def _smaller_cuts(reduced: Trace, game: _Game) -> Trace:
+    """A scope that a move cuts near its end, and the place of the cut: they shrink only together."""
+    for k in range(len(reduced.moves)):
+        for name in game.counts(k):
+            size = _size_at(reduced.steps[k])
+            if not size / 2 < reduced.moves[k][name] < size:
+                continue
+            for extent in (e for e in extents(reduced.root) if e.size == size):
+                tries = ((s, at) for s in range(3, min(size, 2 * _FEW)) for at in range(2, s))
+                smaller = (
+                    game.replayed(
+                        reduced, resized(reduced.root, extent, s), _with(reduced.moves, k, name, at)
+                    )
+                    for s, at in tries
+                )
+                reduced = next((t for t in smaller if t is not None), reduced)
+    return reduced
+
+
+def _size_at(step: Step) -> int:
+    """The size of the scope where a step acts; 0 if it acts elsewhere."""
+    path = step.before.paths.get(step.move.place)
+    node = step.before.node(path) if path is not None else None
+    return node.size if isinstance(node, Scope) else 0
+
+
+def _with(moves: Sequence[Move], k: int, name: str, value: int) -> list[Move]:
+    """The moves with another value for one parameter of one of them."""
+    changed = tuple((n, value if n == name else v) for n, v in moves[k].parameters)
+    return [*moves[:k], replace(moves[k], parameters=changed), *moves[k + 1 :]]
+
+
+def _smaller(size: int) -> Iterator[int]:
+    """Sizes to try instead, smallest first: few iterations, then divisors, so that tiles still fit."""
+    return (d for d in range(2, size) if d <= _FEW or size % d == 0)
 
 
 def _instances(trace: Trace) -> int:
@@ -64,8 +128,7 @@ class Extent:
     size: int
 
     def smaller(self) -> Iterator[int]:
-        """Sizes to try, smallest first: two, then divisors, so that tiles still fit."""
-        return (d for d in range(2, self.size) if d == 2 or self.size % d == 0)
+        return _smaller(self.size)
 
 
 def extents(root: Program) -> list[Extent]:
@@ -146,20 +209,36 @@ class _Groups:
 # -- replaying -------------------------------------------------------------------------------------
 
 
-def _replayed(reduced: Trace, trace: Trace, rules: Rules, extent: Extent, size: int) -> Trace | None:
-    """``reduced`` with one more extent set to ``size``; None where that is another game."""
-    root = resized(reduced.root, extent, size)
-    if next(violations(root, rules.dialect), None) is not None:
-        return None
-    try:
-        played = Trace(root).play_all(rules, trace.moves)
-    except MoveError:
-        return None
-    same = all(
-        _skeleton(new.after) == _skeleton(old.after) and new.legal == old.legal
-        for new, old in zip(played.steps, trace.steps, strict=True)
-    )
-    return played if same else None
+class _Game:
+    """The given trace, as what every smaller one is compared with."""
+
+    def __init__(self, trace: Trace, rules: Rules) -> None:
+        self.rules = rules
+        self.expected = [(_skeleton(step.after), step.legal) for step in trace.steps]
+        self.transformations = [rules.transformation(move.transformation) for move in trace.moves]
+
+    def counts(self, k: int) -> list[str]:
+        """Parameters of move ``k`` that count iterations or elements."""
+        return [p.name for p in self.transformations[k].parameters if p.counts]
+
+    def replayed(self, known: Trace, root: Program, moves: Sequence[Move]) -> Trace | None:
+        """The game of ``moves`` on ``root``; None where it is another game.
+
+        What ``known`` begins with is taken from there.
+        """
+        if next(violations(root, self.rules.dialect), None) is not None:
+            return None
+        same = zip(known.moves, moves, strict=True) if known.root == root else ()
+        steps = list(known.steps[: sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], same))])
+        for move, expected in list(zip(moves, self.expected, strict=True))[len(steps) :]:
+            try:
+                step = self.rules.attempt(steps[-1].after if steps else root, move)
+            except MoveError:
+                return None
+            if isinstance(step, Rejection) or (_skeleton(step.after), step.legal) != expected:
+                return None
+            steps.append(step)
+        return Trace(root, tuple(steps))
 
 
 def _skeleton(program: Program) -> list[tuple[object, ...]]:
@@ -171,11 +250,7 @@ def _skeleton(program: Program) -> list[tuple[object, ...]]:
 
 
 def resized(root: Program, extent: Extent, size: int) -> Program:
-    """``root`` with every place of an extent set to ``size``."""
-    def storage(buffer: Buffer) -> Buffer:
-        kept = enumerate(buffer.dimensions)
-        shrunk = [replace(d, size=size) if (buffer.name, k) in extent.places else d for k, d in kept]
-        return replace(buffer, dimensions=tuple(shrunk))
+    """``root`` with every place of an extent set to ``size``; windows that slide over it follow."""
 
     def tree(node: Node, path: Path) -> Node:
         if not isinstance(node, Scope):
@@ -183,10 +258,35 @@ def resized(root: Program, extent: Extent, size: int) -> Program:
         body = tuple(tree(child, (*path, k)) for k, child in enumerate(node.body))
         return Scope(size if path in extent.places else node.size, body, node.suffix, node.id)
 
-    return Program(
-        root.name,
-        root.inputs,
-        root.outputs,
-        tuple(storage(b) for b in root.buffers),
-        tuple(tree(node, (k,)) for k, node in enumerate(root.body)),
-    )
+    body = tuple(tree(node, (k,)) for k, node in enumerate(root.body))
+    buffers = [
+        _sized(b, lambda k, _, b=b: size if (b.name, k) in extent.places else None) for b in root.buffers
+    ]
+    changed = Program(root.name, root.inputs, root.outputs, tuple(buffers), body)
+    before, after = _reach(root), _reach(changed)
+
+    def window(buffer: Buffer) -> Buffer:
+        """A dimension that subscripts filled to its end is filled again."""
+        return _sized(
+            buffer, lambda k, old: after[buffer.name, k] if before.get((buffer.name, k)) == old else None
+        )
+
+    return replace(changed, buffers=tuple(window(buffer) for buffer in changed.buffers))
+
+
+def _sized(buffer: Buffer, size: Callable[[int, int], int | None]) -> Buffer:
+    """The buffer with new sizes for the dimensions for which ``size(position, old size)`` has one."""
+    sizes = [size(k, dimension.size) for k, dimension in enumerate(buffer.dimensions)]
+    new = [replace(d, size=s) if s else d for d, s in zip(buffer.dimensions, sizes, strict=True)]
+    return replace(buffer, dimensions=tuple(new))
+
+
+def _reach(root: Program) -> Mapping[tuple[str, int], int]:
+    """For every dimension one more than the largest subscript."""
+    reach: dict[tuple[str, int], int] = {}
+    for name, occurrences in root.occurrences.items():
+        for occurrence in occurrences:
+            sizes = tuple(scope.size for scope in root.ancestors(occurrence.path))
+            for k, subscript in enumerate(occurrence.access.subscripts):
+                reach[name, k] = max(reach.get((name, k), 0), subscript.bounds(sizes)[1] + 1)
+    return reach

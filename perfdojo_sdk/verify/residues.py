@@ -35,7 +35,6 @@ from perfdojo_sdk.core.expression import (
     Index,
     IndexValue,
     Literal,
-    Operation,
     Read,
 )
 from perfdojo_sdk.core.interpreter import LOOPS, Schedule, owner

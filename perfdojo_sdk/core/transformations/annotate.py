@@ -318,4 +318,4 @@ class AnnotateScope(Transformation):
 
     def rewrite(self, site: Site) -> Program:
         old = site.scope
-        return site.program.replaced(site.path, (Scope(old.size, old.body, site.move["suffix"], old.id),))
+        return site.replaced((Scope(old.size, old.body, site.move["suffix"], old.id),))

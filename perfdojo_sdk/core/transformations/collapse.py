@@ -21,6 +21,7 @@ from perfdojo_sdk.core.transformations.scopes import (
     inner_scope,
     levels,
     perfect_nest,
+    reaching_outside,
     scopes,
     shifted,
     statements_below,
@@ -39,6 +40,12 @@ def _size_bounded(site: Site) -> Refusal | None:
     if size <= MAX_NUMBER:
         return None
     return Refusal.of(site.scope.id, site.scope.head, size=size, most=MAX_NUMBER)
+
+
+def _stays_inside(site: Site) -> Refusal | None:
+    """A condition that bounds a subscript by an iterator need not do so by quotients."""
+    access = reaching_outside(site, site.once(_collapsed))
+    return Refusal.of(site.scope.id, site.scope.head, access=access) if access else None
 
 
 class CollapseScopes(Transformation):
@@ -74,6 +81,13 @@ class CollapseScopes(Transformation):
             "collapse inner scopes only",
             _size_bounded,
         ),
+        Requirement(
+            "PD-T434",
+            "a subscript cannot be shown to stay inside its array",
+            "a condition bounds {access}, and it is not seen to do so with one iterator for two",
+            "use drop_condition first, or leave the scopes as they are",
+            _stays_inside,
+        ),
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
@@ -83,11 +97,7 @@ class CollapseScopes(Transformation):
                 yield Move(self.name, scope.id)
 
     def rewrite(self, site: Site) -> Program:
-        outer, inner, level = site.scope, inner_scope(site), site.level
-        by = Renumbering((*levels(level), *_pair(site), *shifted(level + 2, -1)), level)
-        body = tuple([child.renumbered(by) for child in inner.body])
-        name = fresh(f"{outer.id}.{inner.id}", site.program.paths)
-        return site.program.replaced(site.path, (Scope(outer.size * inner.size, body, "", name),))
+        return site.replaced((site.once(_collapsed),))
 
     def relation(self, site: Site, result: Program) -> Relation:
         level = site.level
@@ -97,6 +107,13 @@ class CollapseScopes(Transformation):
             )
             for statement, depth in statements_below(site.scope, level)
         }
+
+
+def _collapsed(site: Site) -> Scope:
+    outer, inner, level = site.scope, inner_scope(site), site.level
+    by = Renumbering((*levels(level), *_pair(site), *shifted(level + 2, -1)), level)
+    body = tuple([child.renumbered(by) for child in inner.body])
+    return Scope(outer.size * inner.size, body, "", fresh(f"{outer.id}.{inner.id}", site.program.place_of))
 
 
 def _pair(site: Site) -> tuple[Index, Index]:

@@ -21,11 +21,11 @@ from perfdojo_sdk.core.transformations.scopes import (
     factor_in_range,
     levels,
     no_suffix,
+    reaching_outside,
     scopes,
     shifted,
     statements_below,
 )
-from perfdojo_sdk.core.validate import guarded_bounds
 
 # -- split_with_condition --------------------------------------------------------------------------
 
@@ -39,17 +39,8 @@ def _factor_leaves_a_rest(site: Site) -> Refusal | None:
 
 def _stays_inside(site: Site) -> Refusal | None:
     """Every subscript is shown to stay inside its dimension wherever the condition holds."""
-    program, sizes = site.program, site.outer_sizes
-    nest = _split(site)
-    for leaf in nest.leaves:
-        statement, around = leaf.statement, (*sizes, *leaf.sizes)
-        for access in (statement.target, *statement.reads):
-            shape = program.buffer_of[access.array].shape
-            for subscript, size in zip(access.subscripts, shape, strict=True):
-                low, high = guarded_bounds(subscript, statement.guard, around)
-                if low < 0 or high >= size:
-                    return Refusal.of(site.scope.id, site.scope.head, access=access.text)
-    return None
+    access = reaching_outside(site, _split(site))
+    return Refusal.of(site.scope.id, site.scope.head, access=access) if access else None
 
 
 def _split(site: Site) -> Scope:
@@ -62,7 +53,7 @@ def _split(site: Site) -> Scope:
     by = Renumbering((*levels(level), position, *shifted(level + 1, 1)), level)
     condition = Index(scope.size - 1).plus(position, -1)
     guarded = tuple([_with_condition(child.renumbered(by), condition) for child in scope.body])
-    taken = site.program.paths
+    taken = site.program.place_of
     inner = Scope(factor, guarded, "", fresh(f"{scope.id}.i", taken))
     count = -(-scope.size // factor)
     found = site.scratch["nest"] = Scope(count, (inner,), "", fresh(f"{scope.id}.o", taken))
@@ -86,7 +77,7 @@ class SplitWithCondition(Transformation):
 
     name = "split_with_condition"
     place = "scope"
-    parameters = (Parameter("factor", int, "iterations of the inner scope"),)
+    parameters = (Parameter("factor", int, "iterations of the inner scope", counts=True),)
     requirements = (
         Requirement(
             "PD-T401",
@@ -126,7 +117,7 @@ class SplitWithCondition(Transformation):
                     yield Move(self.name, scope.id, (("factor", factor),))
 
     def rewrite(self, site: Site) -> Program:
-        return site.program.replaced(site.path, (_split(site),))
+        return site.replaced((_split(site),))
 
     def relation(self, site: Site, result: Program) -> Relation:
         level, factor = site.level, site.move["factor"]
@@ -191,7 +182,7 @@ class DropCondition(Transformation):
         # A mutant without the requirement drops everything.
         statement, dropped = site.statement, set(_decided(site, _always)) or set(site.statement.guard)
         kept = tuple(form for form in statement.guard if form not in dropped)
-        return site.program.replaced(site.path, (statement.with_guard(kept),))
+        return site.replaced((statement.with_guard(kept),))
 
 
 def _something_never_holds(site: Site) -> Refusal | None:

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import (
+    LEVELS,
     Access,
     Cast,
     Expression,
-    Index,
     Operation,
     Read,
     Renumbering,
     map_expression,
 )
-from perfdojo_sdk.core.program import Buffer, Dimension, Node, Path, Program, Scope, Statement, fresh
+from perfdojo_sdk.core.program import (
+    Buffer,
+    Dimension,
+    Node,
+    Place,
+    Program,
+    Scope,
+    Statement,
+    enclosed,
+    fresh,
+    innermost,
+)
 from perfdojo_sdk.core.reaching import Spot, change_between, matching_instance, one_instance_each, shared
 from perfdojo_sdk.core.transformation import (
     Definition,
@@ -30,7 +42,7 @@ from perfdojo_sdk.core.transformation import (
     Transformation,
 )
 from perfdojo_sdk.core.transformations.scopes import levels
-from perfdojo_sdk.core.transformations.staging import MAX_STAGED_CELLS, Form
+from perfdojo_sdk.core.transformations.staging import MAX_STAGED_CELLS, nest
 from perfdojo_sdk.core.transformations.storage import temporaries, words_only
 from perfdojo_sdk.core.validate import new_violations
 
@@ -43,10 +55,15 @@ def here(site: Site) -> Spot:
     return Spot(site.statement, site.path, site.outer_sizes)
 
 
-def well_formed(site: Site, result: Program) -> Refusal | None:
-    """Whether the target's locations and lanes allow the new accesses."""
-    problem = next(new_violations(site.program, result, site.dialect), None)
+def well_formed(site: Site, result: Program, places: Sequence[Place]) -> Refusal | None:
+    """Whether the target's locations and lanes allow the accesses of the new statements at ``places``."""
+    problem = next(new_violations(result, places, site.dialect), None)
     return Refusal.of(site.move.place, "", what=problem.what) if problem else None
+
+
+def in_its_place(site: Site, statement: Statement) -> Place:
+    """Where a statement stands that replaces the site's."""
+    return Place(statement, site.path, site.above, site.outer_sizes)
 
 
 # -- inline_definition -----------------------------------------------------------------------------
@@ -153,7 +170,11 @@ def _readable(site: Site) -> Refusal | None:
 
 
 def _inlined_program(site: Site) -> Program:
-    return site.program.replaced(site.path, (site.once(_inlined),))
+    return site.replaced((site.once(_inlined),))
+
+
+def _inlined_fits(site: Site) -> Refusal | None:
+    return well_formed(site, site.once(_inlined_program), [in_its_place(site, site.once(_inlined))])
 
 
 class InlineDefinition(Transformation):
@@ -238,7 +259,7 @@ class InlineDefinition(Transformation):
             "the target does not allow the new accesses",
             "{what}",
             "inline before annotating scopes and setting locations",
-            lambda site: well_formed(site, site.once(_inlined_program)),
+            _inlined_fits,
         ),
     )
 
@@ -285,11 +306,13 @@ def substitute(value: Expression, old: Expression, new: Expression) -> Expressio
 
 def _around(site: Site) -> Refusal | None:
     """Where the value will be computed: in front of the statement or of a scope around it."""
-    for depth in range(1, len(site.path) + 1):
-        if site.program.node(site.path[:depth]).id == site.move["before"]:
-            site.scratch["before"] = site.path[:depth]
+    before = site.move["before"]
+    around: tuple[Node, ...] = (*site.above, site.statement)
+    for depth, node in enumerate(around):
+        if node.id == before:
+            site.scratch["depth"] = depth
             return None
-    return Refusal.of(site.statement.id, "", before=site.move["before"])
+    return Refusal.of(site.statement.id, "", before=before)
 
 
 def _term_exists(site: Site) -> Refusal | None:
@@ -300,9 +323,10 @@ def _term_exists(site: Site) -> Refusal | None:
     return None
 
 
-def _before(site: Site) -> Path:
-    path: Path = site.scratch["before"]
-    return path
+def _depth(site: Site) -> int:
+    """Number of scopes around the place where the value will be computed."""
+    depth: int = site.scratch["depth"]
+    return depth
 
 
 def _value(site: Site) -> Expression:
@@ -317,28 +341,23 @@ def _unconditional(site: Site) -> Refusal | None:
 
 def _operands_not_written(site: Site) -> Refusal | None:
     """Inside the scope, nothing writes what the value is made of."""
-    node, buffer_of = site.program.node(_before(site)), site.program.buffer_of
-    if isinstance(node, Statement):
+    depth, buffer_of = _depth(site), site.program.buffer_of
+    if depth == len(site.above):
         return None
     operands = {buffer_of[read.array].name for read in _value(site).reads}
-    for touches in node.touches.values():
-        for touch in touches:
-            if touch.writes and buffer_of[touch.access.array].name in operands:
-                return Refusal.of(touch.statement.id, touch.access.text, write=touch.access.text)
+    for array, touches in site.above[depth].touches.items():
+        if buffer_of[array].name in operands:
+            for touch in touches:
+                if touch.writes:
+                    return Refusal.of(touch.statement.id, touch.access.text, write=touch.access.text)
     return None
 
 
 def _room_for_a_statement(site: Site) -> Refusal | None:
-    above = site.program.ancestors(_before(site))
-    if above and site.dialect.is_lockstep(above[-1].suffix):
-        return Refusal.of(above[-1].id, above[-1].head, head=above[-1].head)
+    around = site.above[: _depth(site)][-1:]
+    if around and site.dialect.is_lockstep(around[0].suffix):
+        return Refusal.of(around[0].id, around[0].head, head=around[0].head)
     return None
-
-
-def _staged_form(site: Site) -> Form:
-    """Every iterator of the value as a dimension."""
-    used = [Index.level(level) for level in sorted(_value(site).levels)]
-    return Form.of(Access("", tuple(used)), len(_before(site)) - 1, site.outer_sizes)
 
 
 def _stage_bounded(site: Site) -> Refusal | None:
@@ -350,23 +369,43 @@ def _stage_bounded(site: Site) -> Refusal | None:
     return Refusal.of(site.statement.id, "", cells=cells, most=MAX_STAGED_CELLS)
 
 
-def _named(site: Site) -> Program:
-    value, form, path = _value(site), _staged_form(site), _before(site)
+class _Named(NamedTuple):
+    """The program in which the value has a name, and its two new statements."""
+
+    program: Program
+    places: tuple[Place, Place]
+
+
+def _named(site: Site) -> _Named:
+    value, depth, sizes = _value(site), _depth(site), site.outer_sizes
     program, statement = site.program, site.statement
-    name = fresh(f"{statement.target.array}_v", program.names)
-    sizes = (*(site.outer_sizes[level] for level in form.outer), *form.sizes)
-    buffer = Buffer(
-        name, value.dtype, tuple(map(Dimension, sizes)), site.dialect.default_location, (name,)
-    )
+    # The nest runs over the value's iterators from this depth on, in the order that they have.
     used = sorted(value.levels)
-    compact = {level: form.element[k] for k, level in enumerate(used)}
-    forms = [compact.get(level, Index.level(level)) for level in range(len(site.outer_sizes))]
-    inside = value.renumbered(Renumbering(forms))
-    define = Statement(Access(name, form.element), inside, None, value.dtype)
-    read = Read(Access(name, tuple([Index.level(level) for level in used])), value.dtype)
-    changed = statement.with_parts(statement.target, substitute(statement.value, value, read))
-    result = program.with_new_buffer(buffer).replaced(site.path, (changed,))
-    return result.replaced(path, (form.nest(define, name, program.paths), result.node(path)))
+    inner = [level for level in used if level >= depth]
+    read = tuple([LEVELS[level] for level in used])
+    element = (*read[: len(used) - len(inner)], *LEVELS[depth : depth + len(inner)])
+    name = fresh(f"{statement.target.array}_v", program.names)
+    dimensions = tuple([Dimension(sizes[level]) for level in used])
+    buffer = Buffer(name, value.dtype, dimensions, site.dialect.default_location, (name,))
+    if element != read:
+        forms = dict(zip(used, element, strict=True))
+        here = value.renumbered(Renumbering([forms.get(l, LEVELS[l]) for l in range(len(sizes))]))
+    else:
+        here = value
+    define = Statement(Access(name, element), here, None, value.dtype)
+    copy = nest(define, [sizes[level] for level in inner], name, program.place_of)
+    named = substitute(statement.value, value, Read(Access(name, read), value.dtype))
+    changed = statement.with_parts(statement.target, named)
+    path, inside = site.path[: depth + 1], site.path[depth + 1 :]
+    after = (*path[:-1], path[-1] + 1)
+    nodes = (copy, *enclosed(site.above[depth:], inside, (changed,)))
+    return _Named(
+        program.edited(site.above[:depth], path, nodes, buffer=buffer),
+        (
+            innermost(Place(copy, path, site.above[:depth], sizes[:depth])),
+            Place(changed, after + inside, site.above, sizes),
+        ),
+    )
 
 
 class StageExpression(Transformation):
@@ -438,7 +477,7 @@ class StageExpression(Transformation):
             "the target does not allow the new accesses",
             "{what}",
             "play the move before annotating scopes and setting locations",
-            lambda site: well_formed(site, site.once(_named)),
+            lambda site: well_formed(site, *site.once(_named)),
         ),
     )
 
@@ -450,13 +489,13 @@ class StageExpression(Transformation):
                         yield Move(self.name, node.id, (("before", before), ("term", term)))
 
     def rewrite(self, site: Site) -> Program:
-        return site.once(_named)
+        return site.once(_named).program
 
     def relation(self, site: Site, result: Program) -> Relation:
         return {
             node.id: Definition()
             for _, node in result.walk()
-            if isinstance(node, Statement) and node.id not in site.program.paths
+            if isinstance(node, Statement) and node.id not in site.program.place_of
         }
 
 
@@ -534,7 +573,7 @@ class RemoveDead(Transformation):
         return Program(program.name, program.inputs, program.outputs, kept, body)
 
     def relation(self, site: Site, result: Program) -> Relation:
-        gone = {i for i in site.program.paths if i not in result.paths}
+        gone = {i for i in site.program.place_of if i not in result.paths}
         return {
             node.id: Removed()
             for _, node in site.program.walk()

@@ -27,7 +27,7 @@ from perfdojo_sdk.core.expression import (
     Operation,
     Read,
 )
-from perfdojo_sdk.core.program import Buffer, Dimension, Program, Statement, fresh
+from perfdojo_sdk.core.program import Buffer, Dimension, Place, Program, Statement, fresh, innermost
 from perfdojo_sdk.core.reaching import (
     Reduction,
     Spot,
@@ -51,7 +51,7 @@ from perfdojo_sdk.core.transformation import (
     Site,
     Transformation,
 )
-from perfdojo_sdk.core.transformations.inlining import here, substitute, well_formed
+from perfdojo_sdk.core.transformations.inlining import here, in_its_place, substitute, well_formed
 from perfdojo_sdk.core.transformations.reductions import one_chain, with_statement
 from perfdojo_sdk.core.transformations.scopes import scopes
 
@@ -258,7 +258,7 @@ class RebaseSquares(Transformation):
             "the target does not allow the new accesses",
             "{what}",
             "play the move before annotating scopes and setting locations",
-            lambda site: well_formed(site, site.once(_rebased_squares)),
+            lambda site: well_formed(site, *site.once(_rebased_squares)),
         ),
     )
 
@@ -272,11 +272,11 @@ class RebaseSquares(Transformation):
                 yield Move(self.name, scope.id, (("sum", array),))
 
     def rewrite(self, site: Site) -> Program:
-        return site.once(_rebased_squares)
+        return site.once(_rebased_squares).program
 
     def relation(self, site: Site, result: Program) -> Relation:
         name = _mean_name(site)
-        taken = site.program.paths
+        taken = site.program.place_of
         return {
             fresh(f"{name}.c", taken): Definition(),
             fresh(f"{name}.fix", taken): Correction(_squares(site).statement.id),
@@ -300,9 +300,16 @@ def _mean_name(site: Site) -> str:
     return fresh(f"{site.move['sum']}_m", site.program.names)
 
 
-def _rebased_squares(site: Site) -> Program:
+class _Rebased(NamedTuple):
+    """The program with the sum of squares from another centre, and its new statements."""
+
+    program: Program
+    places: list[Place]
+
+
+def _rebased_squares(site: Site) -> _Rebased:
     squares, total, name = _squares(site), _result(site), _mean_name(site)
-    statement, dtype, taken = squares.statement, squares.statement.dtype, site.program.paths
+    statement, dtype, taken = squares.statement, squares.statement.dtype, site.program.place_of
     count = 1
     for size in squares.spot.sizes[site.level :]:
         count *= size
@@ -322,7 +329,14 @@ def _rebased_squares(site: Site) -> Program:
     fix = Operation("mul", (_square(mean, squares.centre), number), dtype)
     correct = Statement(statement.target, fix, "add", dtype, fresh(f"{name}.fix", taken))
     nodes = (define, with_statement(site.scope, inner), correct)
-    return site.program.with_new_buffer(buffer).replaced(site.path, nodes)
+    above, k = site.path[:-1], site.path[-1]
+    return _Rebased(
+        site.replaced(nodes, buffer=buffer),
+        [
+            innermost(Place(node, (*above, k + n), site.above, site.outer_sizes))
+            for n, node in enumerate(nodes)
+        ],
+    )
 
 
 def _square(left: Read, right: Read) -> Operation:
@@ -382,7 +396,7 @@ def _one_operation(site: Site) -> Refusal | None:
 
 def _factored(site: Site) -> Program:
     statement: Statement = site.scratch["statement"]
-    fixed, taken = site.scratch["fixed"], site.program.paths
+    fixed, taken = site.scratch["fixed"], site.program.place_of
     name, dtype = _factored_name(site), statement.dtype
     used = {*statement.target.levels, *statement.value.levels}
     dims = sorted([level for level in used if level < site.level])
@@ -396,7 +410,7 @@ def _factored(site: Site) -> Program:
     scaled = Operation("mul", (Read(partial, dtype), product([parts[k] for k in fixed])), dtype)
     combine = Statement(statement.target, scaled, "add", dtype, fresh(f"{name}.out", taken))
     nodes = (start, with_statement(site.scope, inner), combine)
-    return site.program.with_new_buffer(buffer).replaced(site.path, nodes)
+    return site.replaced(nodes, buffer=buffer)
 
 
 def _factored_name(site: Site) -> str:
@@ -457,7 +471,7 @@ class FactorReduction(Transformation):
         return _factored(site)
 
     def relation(self, site: Site, result: Program) -> Relation:
-        name, taken = _factored_name(site), site.program.paths
+        name, taken = _factored_name(site), site.program.place_of
         statement: Statement = site.scratch["statement"]
         return {
             fresh(f"{name}.in", taken): PartialStart(),
@@ -528,6 +542,12 @@ def _rebased_exponent(site: Site) -> Statement:
     return replace(site.statement, value=substitute(site.statement.value, found, rebased))
 
 
+def _exponent_fits(site: Site) -> Refusal | None:
+    rebased = site.once(_rebased_exponent)
+    result = site.replaced((rebased,))
+    return well_formed(site, result, [in_its_place(site, rebased)])
+
+
 class RebaseExponent(Transformation):
     """Take the exponential relative to a maximum that is known already: exp(x-m) = exp(x-q)*exp(q-m).
 
@@ -577,7 +597,7 @@ class RebaseExponent(Transformation):
             "the target does not allow the new accesses",
             "{what}",
             "play the move before annotating scopes and setting locations",
-            lambda site: well_formed(site, site.program.replaced(site.path, (_rebased_exponent(site),))),
+            _exponent_fits,
         ),
     )
 
@@ -589,4 +609,4 @@ class RebaseExponent(Transformation):
                     yield Move(self.name, node.id, (("maximum", array),))
 
     def rewrite(self, site: Site) -> Program:
-        return site.program.replaced(site.path, (_rebased_exponent(site),))
+        return site.replaced((site.once(_rebased_exponent),))

@@ -9,11 +9,11 @@ moves ask the same questions about the whole: cutting before the move, joining a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from perfdojo_sdk.core.dependence import conflicts, leaking_level, may_meet, private_buffers
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Index, Renumbering
+from perfdojo_sdk.core.frozen import frozen
 from perfdojo_sdk.core.program import Buffer, Node, Program, Scope, Statement, fresh
 from perfdojo_sdk.core.transformation import (
     Instance,
@@ -41,7 +41,7 @@ from perfdojo_sdk.core.validate import common_depth, violations
 MAX_STATEMENTS = 1024
 
 
-@dataclass(frozen=True)
+@frozen
 class Whole:
     """A scope in one piece: what a split starts from and a join ends with."""
 
@@ -68,7 +68,7 @@ class Whole:
         for name in sorted(private_buffers(program, self.scope)):
             buffer, occurrences = program.buffer(name), program.occurrences[name]
             assert buffer is not None
-            around = program.ancestors(occurrences[0].path)
+            around = occurrences[0].above
             for level in range(self.level, common_depth([o.path for o in occurrences])):
                 if self.dialect.is_parallel(around[level].suffix):
                     yield level, around[level], buffer
@@ -113,7 +113,7 @@ def _before(site: Site) -> Whole:
 
 def _copies_stay_apart(site: Site) -> Refusal | None:
     """What an iteration owned becomes one for all: its cells must tell the iterations apart."""
-    for level, scope, buffer in _before(site).owned():
+    for level, scope, buffer in site.once(_before).owned():
         occurrences = site.program.occurrences[buffer.name]
         directions = "=" * level + "<"
         for a in occurrences:
@@ -127,7 +127,7 @@ def _copies_stay_apart(site: Site) -> Refusal | None:
 
 
 def _copies_can_be_shared(site: Site) -> Refusal | None:
-    for _, scope, buffer in _before(site).owned():
+    for _, scope, buffer in site.once(_before).owned():
         if not site.dialect.locations[buffer.location].shared:
             words = {"buffer": buffer.name, "location": buffer.location, "head": scope.head}
             return Refusal.of(scope.id, scope.head, **words)
@@ -135,7 +135,7 @@ def _copies_can_be_shared(site: Site) -> Refusal | None:
 
 
 def _lanes_may_part(site: Site) -> Refusal | Kind | None:
-    return _before(site).lanes_may_part()
+    return site.once(_before).lanes_may_part()
 
 
 class SplitRange(Transformation):
@@ -153,7 +153,7 @@ class SplitRange(Transformation):
 
     name = "split_range"
     place = "scope"
-    parameters = (Parameter("at", int, "iterations of the first part"),)
+    parameters = (Parameter("at", int, "iterations of the first part", counts=True),)
     requirements = (
         Requirement(
             "PD-T301",
@@ -206,7 +206,7 @@ class SplitRange(Transformation):
         first, second = site.program.once(_two_copies, scope.id)
         rest = second.renumbered(Renumbering(_shift(site.level, at), site.level))
         parts = (first.with_size(at), rest.with_size(scope.size - at))
-        return site.program.replaced(site.path, parts)
+        return site.replaced(parts)
 
     def relation(self, site: Site, result: Program) -> Relation:
         first, second = site.program.once(_names, site.scope.id)
@@ -287,7 +287,7 @@ def _joined(site: Site) -> Program:
     scope, after = site.scope, next_scope(site)
     assert after is not None
     whole = Scope(scope.size + after.size, scope.body, scope.suffix, scope.id)
-    return site.program.replaced(site.path, (whole,), consumed=2)
+    return site.replaced((whole,), consumed=2)
 
 
 def _target_allows(site: Site) -> Refusal | None:

@@ -21,6 +21,7 @@ from perfdojo_sdk.core.transformation import (
     Transformation,
 )
 from perfdojo_sdk.core.transformations.scopes import scopes
+from perfdojo_sdk.core.transformations.staging import nest
 
 
 def one_chain(scope: Scope) -> tuple[list[Scope], Statement | None]:
@@ -43,9 +44,9 @@ def _one_accumulation(site: Site) -> Refusal | None:
 
 
 def _lane_level(site: Site) -> int:
-    nest: list[Scope] = site.scratch["nest"]
+    chain: list[Scope] = site.scratch["nest"]
     lane = site.move["lane"]
-    return next((site.level + k for k, s in enumerate(nest) if s.id == lane), -1)
+    return next((site.level + k for k, s in enumerate(chain) if s.id == lane), -1)
 
 
 def _lane_reduces(site: Site) -> Refusal | None:
@@ -146,11 +147,11 @@ class SplitReduction(Transformation):
                     yield Move(self.name, scope.id, (("lane", lane.id),))
 
     def rewrite(self, site: Site) -> Program:
-        nest: list[Scope] = site.scratch["nest"]
+        chain: list[Scope] = site.scratch["nest"]
         statement: Statement = site.scratch["statement"]
         level, lane = site.level, _lane_level(site)
         dims = sorted({*statement.target.levels, lane})
-        sizes = (*site.outer_sizes, *(s.size for s in nest))
+        sizes = (*site.outer_sizes, *(s.size for s in chain))
         name = fresh(f"{statement.target.array}_p", site.program.names)
         dtype = statement.dtype
         buffer = Buffer(
@@ -171,30 +172,23 @@ class SplitReduction(Transformation):
             statement.target.substitute(form), Read(here, dtype), statement.accumulate, dtype
         )
         inner_sizes = [sizes[l] for l in inner]
-        taken = site.program.paths
+        taken = site.program.place_of
         nodes = (
-            _nest(start, inner_sizes, f"{name}.in", taken),
+            nest(start, inner_sizes, f"{name}.in", taken),
             with_statement(site.scope, replace(statement, target=partial)),
-            _nest(combine, inner_sizes, f"{name}.out", taken),
+            nest(combine, inner_sizes, f"{name}.out", taken),
         )
-        return site.program.with_new_buffer(buffer).replaced(site.path, nodes)
+        return site.replaced(nodes, buffer=buffer)
 
     def relation(self, site: Site, result: Program) -> Relation:
         statement: Statement = site.scratch["statement"]
         name = next(b.name for b in result.buffers if site.program.buffer(b.name) is None)
         del statement
-        taken = site.program.paths
+        taken = site.program.place_of
         return {
             fresh(f"{name}.in.c", taken): PartialStart(),
             fresh(f"{name}.out.c", taken): PartialCombine(),
         }
-
-
-def _nest(statement: Statement, sizes: list[int], name: str, taken: object) -> Node:
-    node: Node = statement.named(fresh(f"{name}.c", taken))  # type: ignore[arg-type]
-    for k in reversed(range(len(sizes))):
-        node = Scope(sizes[k], (node,), "", fresh(f"{name}.{k}", taken))  # type: ignore[arg-type]
-    return node
 
 
 def with_statement(node: Node, statement: Statement) -> Node:

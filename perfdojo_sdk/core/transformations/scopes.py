@@ -20,6 +20,7 @@ from perfdojo_sdk.core.transformation import (
     Site,
     Transformation,
 )
+from perfdojo_sdk.core.validate import guarded_bounds
 
 
 def settle(found: Iterator[Conflict]) -> Refusal | Kind | None:
@@ -82,6 +83,19 @@ def no_suffix(site: Site) -> Refusal | None:
     return Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
 
 
+def reaching_outside(site: Site, nest: Scope) -> str:
+    """An access of the new nest that is not shown to stay inside its array where its condition holds."""
+    for leaf in nest.leaves:
+        statement, around = leaf.statement, (*site.outer_sizes, *leaf.sizes)
+        for access in (statement.target, *statement.reads) if statement.guard else ():
+            shape = site.program.buffer_of[access.array].shape
+            for subscript, size in zip(access.subscripts, shape, strict=True):
+                low, high = guarded_bounds(subscript, statement.guard, around)
+                if low < 0 or high >= size:
+                    return access.text
+    return ""
+
+
 class SplitScope(Transformation):
     """Split a scope into an outer scope and an inner one of ``factor`` iterations (tile).
 
@@ -93,7 +107,7 @@ class SplitScope(Transformation):
 
     name = "split_scope"
     place = "scope"
-    parameters = (Parameter("factor", int, "iterations of the inner scope"),)
+    parameters = (Parameter("factor", int, "iterations of the inner scope", counts=True),)
     requirements = (
         Requirement(
             "PD-T101",
@@ -128,12 +142,12 @@ class SplitScope(Transformation):
     def rewrite(self, site: Site) -> Program:
         scope, level, factor = site.scope, site.level, site.move["factor"]
         forms = (*levels(level), Index.of({level: factor, level + 1: 1}), *shifted(level + 1, 1))
-        taken = site.program.paths
+        taken = site.program.place_of
         by = Renumbering(forms, level)
         body = tuple([child.renumbered(by) for child in scope.body])
         inner = Scope(factor, body, "", fresh(f"{scope.id}.i", taken))
         outer = Scope(scope.size // factor, (inner,), "", fresh(f"{scope.id}.o", taken))
-        return site.program.replaced(site.path, (outer,))
+        return site.replaced((outer,))
 
     def relation(self, site: Site, result: Program) -> Relation:
         level, factor = site.level, site.move["factor"]
@@ -294,7 +308,7 @@ class SwapScopes(Transformation):
         forms = (*levels(level), Index.level(level + 1), Index.level(level), *shifted(level + 2, 0))
         by = Renumbering(forms, level)
         body = tuple([child.renumbered(by) for child in inner.body])
-        return site.program.replaced(site.path, (inner.with_body((outer.with_body(body),)),))
+        return site.replaced((inner.with_body((outer.with_body(body),)),))
 
     def relation(self, site: Site, result: Program) -> Relation:
         level = site.level
@@ -368,7 +382,7 @@ def _join_keeps_values(site: Site) -> Refusal | None:
     if not site.dialect.is_parallel(site.scope.suffix):
         return None
     fused = site.scope.with_body(site.scope.body + after.body)
-    program, level = site.program.replaced(site.path, (fused,), consumed=2), site.level
+    program, level = site.replaced((fused,), consumed=2), site.level
     buffer_of = program.buffer_of
     crossing = {buffer_of[a].name for a in site.scope.touches} & {buffer_of[a].name for a in after.touches}
     for name in sorted(crossing & private_buffers(program, fused)):
@@ -463,7 +477,7 @@ class JoinScopes(Transformation):
         after = next_scope(site)
         assert after is not None
         joined = site.scope.with_body(site.scope.body + after.body)
-        return site.program.replaced(site.path, (joined,), consumed=2)
+        return site.replaced((joined,), consumed=2)
 
 
 # -- fission_scope ---------------------------------------------------------------------------------
@@ -578,7 +592,7 @@ class FissionScope(Transformation):
         assert isinstance(parent, Scope) and site.node is not None
         k = site.path[-1]
         second = replace(
-            parent, body=parent.body[k:], id=fresh(f"{parent.id}.{site.node.id}", site.program.paths)
+            parent, body=parent.body[k:], id=fresh(f"{parent.id}.{site.node.id}", site.program.place_of)
         )
         return site.program.replaced(site.path[:-1], (parent.with_body(parent.body[:k]), second))
 
@@ -640,4 +654,4 @@ class ReorderStatements(Transformation):
 
     def rewrite(self, site: Site) -> Program:
         siblings, k = site.program.siblings(site.path), site.path[-1]
-        return site.program.replaced(site.path, (siblings[k + 1], siblings[k]), consumed=2)
+        return site.replaced((siblings[k + 1], siblings[k]), consumed=2)

@@ -14,7 +14,7 @@ from itertools import product
 from perfdojo_sdk.core.dependence import home_depth, leaking_level, may_meet, may_run_before
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import MoveError, closest
-from perfdojo_sdk.core.program import Buffer, Occurrence, Program
+from perfdojo_sdk.core.program import Buffer, Occurrence, Program, occurrences_of
 from perfdojo_sdk.core.transformation import (
     Move,
     Parameter,
@@ -38,7 +38,7 @@ def _in_turn(site: Site, one: Occurrences, other: Occurrences, start: int) -> Re
     for first, second in ((one, other), (other, one)):
         for a, b in product(first, second):
             if (a.writes or b.writes) and may_run_before(
-                site.program, site.storage, b, a, start, site.dialect
+                site.storage, b, a, start, site.dialect
             ):
                 words = {"first": b.access.text, "second": a.access.text}
                 found = Refusal.of(a.statement.id, a.access.text, **words)
@@ -85,10 +85,9 @@ def _uses_in_turn(site: Site) -> Refusal | None:
     one, other = _both(site)
     if not one or not other:
         return None
-    program, together = site.program, (*one, *other)
-    lockstep = {name for name, s in site.dialect.suffixes.items() if s.order == "lockstep"}
-    depth = home_depth(program, together, lockstep)
-    around = program.ancestors(one[0].path)[:depth]
+    together = (*one, *other)
+    depth = home_depth(together, site.dialect)
+    around = one[0].above[:depth]
     # Iterations of a parallel scope around both have copies of their own, before and after.
     apart = max((l + 1 for l in range(depth) if site.dialect.is_parallel(around[l].suffix)), default=0)
     leaks = (
@@ -104,9 +103,9 @@ def _copies_stay_apart(site: Site) -> Refusal | None:
     one, other = _both(site)
     if not one or not other:
         return None
-    program, outside = site.program, common_depth([o.path for o in (*one, *other)])
+    outside = common_depth([o.path for o in (*one, *other)])
     for occurrences in (one, other):
-        around = program.ancestors(occurrences[0].path)
+        around = occurrences[0].above
         for level in range(outside, common_depth([o.path for o in occurrences])):
             if not site.dialect.is_parallel(around[level].suffix):
                 continue
@@ -119,23 +118,20 @@ def _copies_stay_apart(site: Site) -> Refusal | None:
     return None
 
 
-def _shared(site: Site) -> Program:
+def _merged(site: Site) -> Buffer:
     one, other = site.storage, _other(site)
-    merged = Buffer(one.name, one.dtype, one.dimensions, one.location, (*one.arrays, *other.arrays))
-    buffers = [merged if b is one else b for b in site.program.buffers if b is not other]
-    return _stored(site.program, buffers)
+    return Buffer(one.name, one.dtype, one.dimensions, one.location, (*one.arrays, *other.arrays))
 
 
 def _stored(program: Program, buffers: Sequence[Buffer]) -> Program:
     """The same tree on other buffers."""
-    return Program(program.name, program.inputs, program.outputs, tuple(buffers), program.body)
+    return program.with_buffers(tuple(buffers))
 
 
 def _location_holds_both(site: Site) -> Refusal | None:
-    program = _shared(site)
-    buffer = program.buffer(site.storage.name)
-    assert buffer is not None
-    found = location_violations(program, buffer, program.occurrences[buffer.name], site.dialect)
+    program, buffer = site.program, site.once(_merged)
+    occurrences = list(occurrences_of(frozenset(buffer.arrays), program.body))
+    found = location_violations(program, buffer, occurrences, site.dialect)
     violation = next(found, None)
     if violation is None:
         return None
@@ -211,7 +207,9 @@ class ShareStorage(Transformation):
                     yield Move(self.name, one.name, (("other", other.name),))
 
     def rewrite(self, site: Site) -> Program:
-        return _shared(site)
+        one, other, merged = site.storage, _other(site), site.once(_merged)
+        buffers = [merged if b is one else b for b in site.program.buffers if b is not other]
+        return _stored(site.program, buffers)
 
 
 # -- unshare_storage -------------------------------------------------------------------------------

@@ -8,14 +8,16 @@ dimensions (``reuse_dims``) and choosing a layout (``reorder_dims``) are moves o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import prod
 
 from perfdojo_sdk.core.dependence import may_meet
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
 from perfdojo_sdk.core.errors import MoveError, closest
 from perfdojo_sdk.core.expression import (
+    LEVELS,
     Access,
     Cast,
     Expression,
@@ -25,6 +27,7 @@ from perfdojo_sdk.core.expression import (
     Read,
     map_expression,
 )
+from perfdojo_sdk.core.frozen import frozen
 from perfdojo_sdk.core.program import Buffer, Dimension, Node, Program, Scope, Statement, Touch, fresh
 from perfdojo_sdk.core.transformation import (
     Definition,
@@ -45,7 +48,7 @@ RECIPROCAL_LAW = "x/y = x*(1/y)"
 MAX_STAGED_CELLS = 2**36
 
 
-@dataclass(frozen=True)
+@frozen
 class Form:
     """How an access inside a scope at level ``inner`` depends on iterators.
 
@@ -63,33 +66,23 @@ class Form:
         """``sizes``: of all scopes around the access, from the root."""
         used = access.levels
         inside = [l for l in used if l >= inner]
-        if inside == list(range(inner, inner + len(inside))):
-            outer = used[: len(used) - len(inside)]
-            return Form(inner, outer, tuple([sizes[l] for l in inside]), access.subscripts)
-        renamed = {l: Index.level(inner + k) for k, l in enumerate(inside)}
+        outer = used[: len(used) - len(inside)]
+        subscripts = access.subscripts
+        if inside and inside[-1] - inner >= len(inside):
+            renamed = {l: LEVELS[inner + k] for k, l in enumerate(inside)}
+            subscripts = tuple([s.substitute(lambda l: renamed.get(l, LEVELS[l])) for s in subscripts])
+        return Form(inner, outer, tuple([sizes[l] for l in inside]), subscripts)
 
-        def form(level: int) -> Index:
-            return renamed.get(level) or Index.level(level)
-
-        subscripts = tuple(s.substitute(form) for s in access.subscripts)
-        return Form(inner, tuple(l for l in used if l < inner), tuple(sizes[l] for l in inside), subscripts)
-
-    def staged(self, name: str, access: Access) -> Access:
-        """The element of the new buffer that stands for ``access``."""
-        inside = [l for l in access.levels if l >= self.inner]
-        return Access(name, tuple(Index.level(l) for l in (*self.outer, *inside)))
+    @staticmethod
+    def staged(name: str, access: Access) -> Access:
+        """The element of the new buffer that stands for ``access``: its iterators, outermost first."""
+        return Access(name, tuple([LEVELS[l] for l in access.levels]))
 
     @property
     def element(self) -> tuple[Index, ...]:
         """Subscripts of the new buffer inside a nest over ``sizes``."""
-        return tuple(Index.level(l) for l in (*self.outer, *levels_from(self.inner, len(self.sizes))))
-
-    def nest(self, statement: Statement, name: str, taken: object) -> Node:
-        """``statement`` inside scopes over ``sizes``, with ids made from ``name``."""
-        node: Node = statement.named(fresh(f"{name}.c", taken))  # type: ignore[arg-type]
-        for k in reversed(range(len(self.sizes))):
-            node = Scope(self.sizes[k], (node,), "", fresh(f"{name}.{k}", taken))  # type: ignore[arg-type]
-        return node
+        inner = self.inner
+        return (*[LEVELS[l] for l in self.outer], *LEVELS[inner : inner + len(self.sizes)])
 
     def one_cell_each(self, buffer: Buffer) -> bool:
         """Whether different inside iterations always touch different cells of ``buffer``."""
@@ -102,15 +95,18 @@ class Form:
         return True
 
 
-def levels_from(start: int, count: int) -> range:
-    return range(start, start + count)
+def nest(statement: Statement, sizes: Sequence[int], name: str, taken: Mapping[str, object]) -> Node:
+    """``statement`` inside scopes of ``sizes``, with ids made from ``name``."""
+    node: Node = statement.named(fresh(f"{name}.c", taken))
+    for k in reversed(range(len(sizes))):
+        node = Scope(sizes[k], (node,), "", fresh(f"{name}.{k}", taken))
+    return node
 
 
 def _inside(site: Site) -> tuple[Touch, ...]:
     """Every touch of the array's buffer inside the scope."""
-    return tuple(
-        touch for alias in _buffer(site).arrays for touch in site.scope.touches.get(alias, ())
-    )
+    touches = site.scope.touches
+    return tuple([touch for alias in _buffer(site).arrays for touch in touches.get(alias, ())])
 
 
 def _array(site: Site) -> str:
@@ -143,48 +139,50 @@ def _addressable(site: Site) -> Refusal | None:
 
 
 def _bounded(site: Site) -> Refusal | None:
-    form, cells = _the_form(site), 1
-    for size in (*(site.outer_sizes[l] for l in form.outer), *form.sizes):
-        cells *= size
+    cells = prod(site.once(_sizes))
     if cells <= MAX_STAGED_CELLS:
         return None
     return Refusal.of(site.scope.id, site.scope.head, cells=cells, most=MAX_STAGED_CELLS)
 
 
+def _sizes(site: Site) -> tuple[int, ...]:
+    """Dimensions of the new buffer."""
+    form, outer_sizes = _the_form(site), site.outer_sizes
+    return (*[outer_sizes[l] for l in form.outer], *form.sizes)
+
+
 def _new_buffer(site: Site, suffix: str) -> Buffer:
-    form, old = _the_form(site), _buffer(site)
     name = fresh(f"{_array(site)}_{suffix}", site.program.names)
-    sizes = (*(site.outer_sizes[l] for l in form.outer), *form.sizes)
-    dimensions = tuple(Dimension(s) for s in sizes)
-    return Buffer(name, old.dtype, dimensions, site.dialect.default_location, (name,))
+    dimensions = tuple([Dimension(s) for s in site.once(_sizes)])
+    return Buffer(name, _buffer(site).dtype, dimensions, site.dialect.default_location, (name,))
 
 
 def _redirect(node: Node, change: Callable[[Statement], Statement], array: str) -> Node:
-    if array not in node.touches:
+    if array not in node.arrays:
         return node
     if isinstance(node, Statement):
         return change(node)
-    return node.with_body(tuple(_redirect(child, change, array) for child in node.body))
+    return node.with_body(tuple([_redirect(child, change, array) for child in node.body]))
 
 
 def _stage(site: Site, buffer: Buffer, before: Statement | None, after: Statement | None,
            change: Callable[[Statement], Statement]) -> Program:  # fmt: skip
     """Put the scope with ``change`` on its statements between the two copy nests."""
-    form, taken = _the_form(site), site.program.paths
+    form, taken = _the_form(site), site.program.place_of
     nodes: list[Node] = []
     if before is not None:
-        nodes.append(form.nest(before, f"{buffer.name}.in" if after else buffer.name, taken))
+        nodes.append(nest(before, form.sizes, f"{buffer.name}.in" if after else buffer.name, taken))
     nodes.append(_redirect(site.scope, change, _array(site)))
     if after is not None:
-        nodes.append(form.nest(after, f"{buffer.name}.out" if before else buffer.name, taken))
-    return site.program.with_new_buffer(buffer).replaced(site.path, tuple(nodes))
+        nodes.append(nest(after, form.sizes, f"{buffer.name}.out" if before else buffer.name, taken))
+    return site.replaced(tuple(nodes), buffer=buffer)
 
 
 def _definitions(site: Site, result: Program) -> Relation:
     """Statements that the move brought are definitions; all others are what they were."""
     found: dict[str, Origin] = {}
     for _, node in result.walk():
-        if isinstance(node, Statement) and node.id not in site.program.paths:
+        if isinstance(node, Statement) and node.id not in site.program.place_of:
             found[node.id] = Definition()
     return found
 
@@ -200,7 +198,7 @@ def _is_written(site: Site) -> Refusal | None:
 
 def _unguarded(site: Site) -> Refusal | None:
     """The copy nests run over all iterations, the statements only where their conditions hold."""
-    for touch in _inside(site):
+    for touch in site.once(_inside):
         if touch.statement.guard:
             return Refusal.of(touch.statement.id, "if", statement=touch.statement.text)
     return None
@@ -249,7 +247,7 @@ def _array_candidates(name: str, program: Program, written: bool) -> Iterator[Mo
 
 def _read_in_one_form(site: Site) -> Refusal | None:
     array = _array(site)
-    reads = [t for t in _inside(site) if not t.writes and t.access.array == array]
+    reads = [t for t in site.once(_inside) if not t.writes and t.access.array == array]
     if not reads:
         return Refusal.of(site.scope.id, site.scope.head, array=array, other="nothing")
     site.scratch["form"] = _form(site, reads[0])
@@ -260,7 +258,7 @@ def _read_in_one_form(site: Site) -> Refusal | None:
 
 
 def _not_written(site: Site) -> Refusal | None:
-    for touch in _inside(site):
+    for touch in site.once(_inside):
         if touch.writes:
             return Refusal.of(touch.statement.id, touch.access.text, write=touch.access.text)
     return None
@@ -309,7 +307,7 @@ class StageRead(Transformation):
 
         def value(e: Expression) -> Expression:
             if isinstance(e, Read) and e.access.array == array:
-                return Read(form.staged(buffer.name, e.access), e.dtype)
+                return Read(Form.staged(buffer.name, e.access), e.dtype)
             return e
 
         def change(statement: Statement) -> Statement:
@@ -335,7 +333,7 @@ def _with_reads(statement: Statement, change: Callable[[Expression], Expression]
 
 
 def _only_accumulated(site: Site) -> Refusal | None:
-    for touch in _inside(site):
+    for touch in site.once(_inside):
         alone = touch.writes and touch.statement.accumulate and touch.access.array == _array(site)
         if not alone or _form(site, touch) != _the_form(site):
             return Refusal.of(
@@ -419,13 +417,13 @@ def _renaming(site: Site, buffer: Buffer) -> Callable[[Statement], Statement]:
     inside = {id(t.access): _form(site, t) for t in site.scope.touches[array]}
 
     def access(a: Access) -> Access:
-        return form.staged(buffer.name, a) if a.array == array and inside.get(id(a)) == form else a
+        return Form.staged(buffer.name, a) if a.array == array and inside.get(id(a)) == form else a
+
+    def value(e: Expression) -> Expression:
+        return Read(access(e.access), e.dtype) if isinstance(e, Read) and e.access.array == array else e
 
     def change(statement: Statement) -> Statement:
-        renamed = _with_reads(
-            statement, lambda e: Read(access(e.access), e.dtype) if isinstance(e, Read) else e
-        )
-        return replace(renamed, target=access(statement.target))
+        return statement.with_parts(access(statement.target), map_expression(statement.value, value))
 
     return change
 
@@ -434,7 +432,7 @@ def _renaming(site: Site, buffer: Buffer) -> Callable[[Statement], Statement]:
 
 
 def _used_in_one_form(site: Site) -> Refusal | None:
-    for touch in _inside(site):
+    for touch in site.once(_inside):
         if touch.access.array != _array(site) or _form(site, touch) != _the_form(site):
             return Refusal.of(
                 touch.statement.id, touch.access.text, array=_array(site), other=touch.access.text
@@ -627,7 +625,7 @@ class StageReciprocal(Transformation):
             arguments = tuple(value(a) for a in e.arguments)
             divisor = e.arguments[-1]
             if e.name == "div" and isinstance(divisor, Read) and _is_divisor(divisor, array):
-                inverse = Read(form.staged(buffer.name, divisor.access), e.dtype)
+                inverse = Read(Form.staged(buffer.name, divisor.access), e.dtype)
                 return Operation("mul", (arguments[0], inverse), e.dtype)
             return replace(e, arguments=arguments)
 

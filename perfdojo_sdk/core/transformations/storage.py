@@ -58,17 +58,13 @@ def _materialised(site: Site) -> Refusal | None:
 
 
 def _home(site: Site) -> int:
-    if "home" not in site.scratch:
-        lockstep = {name for name, s in site.dialect.suffixes.items() if s.order == "lockstep"}
-        occurrences = site.program.occurrences[site.storage.name]
-        site.scratch["home"] = home_depth(site.program, occurrences, lockstep) if occurrences else 0
-    depth: int = site.scratch["home"]
-    return depth
+    occurrences = site.program.occurrences[site.storage.name]
+    return home_depth(occurrences, site.dialect) if occurrences else 0
 
 
 def _one_index_at_a_time(site: Site) -> Refusal | None:
     """Inside one iteration of the scopes around all accesses, only one index is in use."""
-    k, home = _dimension(site), _home(site)
+    k, home = _dimension(site), site.once(_home)
     occurrences = site.program.occurrences[site.storage.name]
     for o in occurrences:
         subscript = o.access.subscripts[k]
@@ -81,7 +77,7 @@ def _no_value_crosses(site: Site) -> Refusal | None:
     occurrences = site.program.occurrences[site.storage.name]
     if not occurrences:
         return None
-    level = leaking_level(site.storage, occurrences, _home(site))
+    level = leaking_level(site.storage, occurrences, site.once(_home))
     if level is None:
         return None
     first = occurrences[0]
@@ -178,7 +174,7 @@ def _exchange(access: Access, k: int) -> Access:
 def _lanes_stay_neighbours(site: Site) -> Refusal | None:
     k, buffer = _dimension(site), _exchanged(site)
     for o in site.program.occurrences[buffer.name]:
-        scope = site.program.ancestors(o.path)[-1:]
+        scope = o.above[-1:]
         if scope and site.dialect.is_lockstep(scope[0].suffix):
             access = _exchange(o.access, k)
             if lane_stride(buffer, access.subscripts, len(o.path) - 2) not in (0, 1):
@@ -257,14 +253,10 @@ def _map_accesses(node: Node, arrays: frozenset[str], change: Callable[[Access],
 # -- pad_dim ---------------------------------------------------------------------------------------
 
 
-def _padded(site: Site) -> Program:
-    if "padded" not in site.scratch:
-        dims, k = list(site.storage.dimensions), _dimension(site)
-        dims[k] = Dimension(site.move["size"], dims[k].suffix)
-        buffer = site.storage.with_dimensions(tuple(dims))
-        site.scratch["padded"] = site.program.with_buffer(buffer.name, buffer)
-    program: Program = site.scratch["padded"]
-    return program
+def _padded(site: Site) -> Buffer:
+    dims, k = list(site.storage.dimensions), _dimension(site)
+    dims[k] = Dimension(site.move["size"], dims[k].suffix)
+    return site.storage.with_dimensions(tuple(dims))
 
 
 def _grows(site: Site) -> Refusal | None:
@@ -276,11 +268,9 @@ def _grows(site: Site) -> Refusal | None:
 
 
 def _lanes_stay_near(site: Site) -> Refusal | None:
-    program = _padded(site)
-    buffer = program.buffer(site.storage.name)
-    assert buffer is not None
+    buffer = site.once(_padded)
     for o in site.program.occurrences[buffer.name]:
-        scope = site.program.ancestors(o.path)[-1:]
+        scope = o.above[-1:]
         if scope and site.dialect.is_lockstep(scope[0].suffix):
             if lane_stride(buffer, o.access.subscripts, len(o.path) - 2) not in (0, 1):
                 return Refusal.of(o.statement.id, o.access.text, access=o.access.text)
@@ -288,9 +278,7 @@ def _lanes_stay_near(site: Site) -> Refusal | None:
 
 
 def _padding_fits(site: Site) -> Refusal | None:
-    program = _padded(site)
-    buffer = program.buffer(site.storage.name)
-    assert buffer is not None
+    program, buffer = site.program, site.once(_padded)
     if prod(buffer.shape) > MAX_CELLS:
         return Refusal.of(words_only(site), "", what=f"a buffer has at most {MAX_CELLS} elements")
     found = location_violations(program, buffer, program.occurrences[buffer.name], site.dialect)
@@ -320,7 +308,7 @@ class PadDim(Transformation):
     place = "buffer"
     parameters = (
         Parameter("dim", int, "position of the dimension, from 0"),
-        Parameter("size", int, "its new size"),
+        Parameter("size", int, "its new size", counts=True),
     )
     requirements = (
         Requirement(
@@ -372,7 +360,7 @@ class PadDim(Transformation):
                         yield Move(self.name, buffer.name, (("dim", k), ("size", padded)))
 
     def rewrite(self, site: Site) -> Program:
-        return _padded(site)
+        return site.program.with_buffer(site.storage.name, site.once(_padded))
 
 
 def _used(program: Program, buffer: Buffer, k: int) -> int:
@@ -384,17 +372,12 @@ def _used(program: Program, buffer: Buffer, k: int) -> int:
 # -- set_location ----------------------------------------------------------------------------------
 
 
-def _moved(site: Site) -> Program:
-    if "moved" not in site.scratch:
-        name = site.move["location"]
-        if name not in site.dialect.locations:
-            hint = closest(name, list(site.dialect.locations))
-            raise MoveError("PD-T002", f"{site.move.text}: unknown location {name!r}", hint=hint)
-        old = site.storage
-        moved = Buffer(old.name, old.dtype, old.dimensions, name, old.arrays)
-        site.scratch["moved"] = site.program.with_buffer(old.name, moved)
-    program: Program = site.scratch["moved"]
-    return program
+def _moved(site: Site) -> Buffer:
+    name, old = site.move["location"], site.storage
+    if name not in site.dialect.locations:
+        hint = closest(name, list(site.dialect.locations))
+        raise MoveError("PD-T002", f"{site.move.text}: unknown location {name!r}", hint=hint)
+    return Buffer(old.name, old.dtype, old.dimensions, name, old.arrays)
 
 
 def _moves(site: Site) -> Refusal | None:
@@ -404,9 +387,7 @@ def _moves(site: Site) -> Refusal | None:
 
 
 def _location_fits(site: Site) -> Refusal | None:
-    program = _moved(site)
-    buffer = program.buffer(site.storage.name)
-    assert buffer is not None
+    program, buffer = site.program, site.once(_moved)
     occurrences = program.occurrences[buffer.name]
     violation = next(location_violations(program, buffer, occurrences, site.dialect), None)
     if violation is None:
@@ -457,4 +438,4 @@ class SetLocation(Transformation):
                     yield Move(self.name, buffer.name, (("location", location),))
 
     def rewrite(self, site: Site) -> Program:
-        return _moved(site)
+        return site.program.with_buffer(site.storage.name, site.once(_moved))

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import perfdojo_riscv_snitch.plugin as plugin
+from perfdojo_riscv_snitch.codegen import SnitchCodeGenerator
 from perfdojo_riscv_snitch.program import Program
 from perfdojo_riscv_snitch.simulator import simulate
+
+from perfdojo_sdk.core.program import Program as LoopProgram
+from perfdojo_sdk.hookspecs.types import Artifact, Capabilities, KernelSource, Measurement, RunRequest
+from perfdojo_sdk.plugins import load_plugins
 
 TCDM = 0x10000000
 #: Waits until the FP side has come to this point.
@@ -75,3 +82,59 @@ def elf_of(program: Program, data_bytes: int = 4096) -> bytes:
     sizes = (52, 32, len(segments), 40, 0, 0)
     top = struct.pack("<16sHHIIIIIHHHHHH", ident, 2, 243, 1, program.entry, 52, 0, double_abi, *sizes)
     return (top + headers).ljust(0x1000, b"\0") + body
+
+
+# -- kernels ---------------------------------------------------------------------------------------------
+
+
+class Game:
+    """The target with everything that its plugin brings."""
+
+    def __init__(self) -> None:
+        self.plugins = PLUGINS
+        self.target = PLUGINS.target("riscv_snitch")
+        self.generator = PLUGINS.code_generator(self.target)
+        self.runner = PLUGINS.runner(self.target)
+        self.rules = PLUGINS.rules(self.target)
+
+    def compile(self, source: KernelSource) -> Artifact:
+        made = self.runner.compile(source)
+        assert isinstance(made, Artifact), f"{made}\n{source.code}"
+        return made
+
+
+PLUGINS = load_plugins(without=("riscv_snitch",), extra=[plugin])
+
+#: The target with as many named cells as one likes, so that values outnumber registers.
+WIDE = Capabilities.model_validate(
+    {
+        **(own := PLUGINS.target("riscv_snitch").capabilities).model_dump(),
+        "extra_locations": {
+            **{name: where.model_dump() for name, where in own.extra_locations.items()},
+            "reg": {**own.extra_locations["reg"].model_dump(), "max_bytes": 4096},
+        },
+    }
+)
+
+
+def compiled(program: LoopProgram, symbol: str = "pd_kernel", wide: bool = False) -> KernelSource:
+    """The assembly of a program."""
+    capabilities = WIDE if wide else PLUGINS.target("riscv_snitch").capabilities
+    return SnitchCodeGenerator(capabilities).generate(program, symbol)
+
+
+def run(program: LoopProgram, given: dict[str, Any], wide: bool = False) -> Measurement:
+    """The program on the simulator, with these inputs."""
+    game = Game()
+    source = compiled(program, wide=wide)
+    measured = game.runner.run(game.compile(source), RunRequest(given, repeats=1))
+    assert isinstance(measured, Measurement), f"{measured}\n{source.code}"
+    return measured
+
+
+def golden(name: str, text: str) -> None:
+    """Compare with ``golden/name``; PERFDOJO_UPDATE_GOLDEN=1 writes it."""
+    path = Path(__file__).parent / "golden" / name
+    if os.environ.get("PERFDOJO_UPDATE_GOLDEN") == "1":
+        path.write_text(text)
+    assert text == path.read_text()

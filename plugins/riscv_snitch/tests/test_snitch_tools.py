@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import struct
 import time
 from pathlib import Path
 
 import pytest
-from perfdojo_riscv_snitch.__main__ import main
 from perfdojo_riscv_snitch.assembly import assemble
+from perfdojo_riscv_snitch.breakdown import limit, parts_of
 from perfdojo_riscv_snitch.errors import SnitchError
-from perfdojo_riscv_snitch.simulator import Simulator, simulate
+from perfdojo_riscv_snitch.runner import SnitchRunner
+from perfdojo_riscv_snitch.simulator import simulate
 from perfdojo_riscv_snitch.simulator.native import sources
 from snitch_support import TCDM, elf_of
+
+from perfdojo_sdk.hookspecs.services import Simulator
 
 COUNT = 512
 #: A dot product by streams and a hardware loop.
@@ -82,7 +84,7 @@ def test_elf_and_text_do_the_same(tmp_path: Path) -> None:
     text = f".data\nx: .double 1.5, 2.5\n.text\n_start: la a0, x\nfld fa0, 0(a0)\nfld fa1, 8(a0)\n{DOT}"
     file = tmp_path / "prog.elf"
     file.write_bytes(elf_of(assemble(text)))
-    from_text, from_elf = simulate(text), Simulator().simulate(file)
+    from_text, from_elf = simulate(text), simulate(file)
     assert from_elf.as_json() == from_text.as_json()
     assert from_elf.memory == from_text.memory
 
@@ -125,26 +127,37 @@ def test_trace() -> None:
     assert "fadd.d" in str(issued[0])
 
 
-def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_runner_simulates_files(tmp_path: Path) -> None:
+    runner = SnitchRunner()
+    assert isinstance(runner, Simulator)
     file = tmp_path / "prog.s"
-    file.write_text("li a0, 5\necall\n")
-    assert main([str(file)]) == 0
-    assert "cycles" in capsys.readouterr().out
-    assert main([str(file), "--json", "--trace"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert said["registers"]["a0"] == 5
-    assert [line["text"] for line in said["trace"]] == ["li a0, 5", "ecall"]
-
-
-def test_command_fails_in_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "prog.s"
+    file.write_text("li a0, 5\ncsrr t0, mcycle\nnop\ncsrr t1, mcycle\necall\n")
+    run = runner.simulate(file, trace=True)
+    assert run.cycles == 2 and run.registers["a0"] == "0x00000005"
+    assert [line.split()[-1] for line in run.trace if "li" in line] == ["5"]
     file.write_text("nop\n1: j 1b\n")
-    assert main([str(file), "--max-cycles", "1000"]) == 1
-    assert f"{file}:2" in capsys.readouterr().err
-    assert main([str(file), "--max-cycles", "1000", "--json"]) == 1
-    assert json.loads(capsys.readouterr().err)
-    assert main([str(tmp_path / "none.s")]) == 1
-    assert "none.s" in capsys.readouterr().err
+    with pytest.raises(SnitchError, match="PD-S005") as caught:
+        runner.simulate(file, max_cycles=1000)
+    assert f"{file}:2" in caught.value.render()
+
+
+def test_the_parts_of_a_run_add_up() -> None:
+    values = struct.pack(f"<{COUNT}d", *[1.0] * COUNT)
+    slow = f"li a0, {TCDM}\ncsrr s10, mcycle\n" + "lw t0, 0(a0)\nmv t0, t0\nfadd.d fa0, fa0, fa1\n" * 9
+    for text in (DOT, f"{slow}fmv.x.w t0, fa0\nmv t0, t0\ncsrr s11, mcycle\necall"):
+        result = simulate(text, memory={TCDM: values, TCDM + 8 * COUNT + 8: values})
+        parts = {part.name: part.amount for part in parts_of(result)}
+        assert sum(parts.values()) == result.cycles and min(parts.values()) >= 0
+    assert parts["waiting core"] >= 18 and not parts["SSR set-up"]
+    streams = {part.name: part.amount for part in parts_of(simulate(DOT))}
+    assert (
+        streams["issue"] == COUNT + 4
+        and streams["SSR set-up"]
+        and limit(parts_of(simulate(DOT)))[:7] == "the FPU"
+    )
+    together = simulate(DOT.replace("li t1, 8", "li t1, 0").replace(f"{TCDM + 8 * COUNT + 8}", f"{TCDM}"))
+    assert {part.name: part.amount for part in parts_of(together)}["bank conflict"] > COUNT / 2
+    assert limit(parts_of(together)).startswith("bank conflict")
 
 
 def test_core_is_kept_by_its_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,6 @@
 42
 """
 
-from perfdojo_riscv_snitch.simulator.run import Simulation, Simulator, TraceLine, load, simulate
+from perfdojo_riscv_snitch.simulator.run import Simulation, TraceLine, load, simulate
 
-__all__ = ["Simulation", "Simulator", "TraceLine", "load", "simulate"]
+__all__ = ["Simulation", "TraceLine", "load", "simulate"]

@@ -41,6 +41,10 @@ COUNTERS = (
     "conflict_mover0",
     "conflict_mover1",
     "conflict_mover2",
+    "fp_switches",
+    "idle_setup",
+    "idle_wait",
+    "stream_conflict",
 )
 
 _Counters = ctypes.c_uint64 * len(COUNTERS)
@@ -98,13 +102,18 @@ class NativeState(ctypes.Structure):
 @cache
 def core() -> ctypes.CDLL:
     """The compiled core. UnavailableError without a C compiler (PD-M001) or if it fails (PD-M002)."""
-    toolchain = find_toolchain()
-    library = ctypes.CDLL(str(_built(toolchain)))
+    library = ctypes.CDLL(str(core_path()))
     library.snitch_run.argtypes = [ctypes.POINTER(NativeProgram), ctypes.POINTER(NativeState)]
     library.snitch_run.restype = ctypes.c_int
     library.snitch_free_trace.argtypes = [ctypes.POINTER(NativeState)]
     library.snitch_free_trace.restype = None
     return library
+
+
+@cache
+def core_path() -> Path:
+    """The file of the compiled core, which is made if it is not there; errors as for :func:`core`."""
+    return _built(find_toolchain())
 
 
 def sources() -> dict[str, str]:

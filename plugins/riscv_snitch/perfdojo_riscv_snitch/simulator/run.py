@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator, Mapping
+import struct
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from perfdojo_riscv_snitch.simulator.native import (
     NativeState,
     TraceRecord,
     core,
+    core_path,
 )
 
 DEFAULT_MAX_CYCLES = 100_000_000
@@ -26,6 +28,7 @@ DEFAULT_MAX_CYCLES = 100_000_000
 _CORE_STALLS = COUNTERS[5:12]
 _FP_STALLS = COUNTERS[12:17]
 _CONFLICTS = COUNTERS[17:21]
+_SHARES = COUNTERS[21:]
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,10 @@ class Simulation:
     """Why the FP side did not issue -> cycles."""
     conflicts: Mapping[str, int]
     """Memory port -> cycles in which a request had to wait for a bank or the shared port."""
+    shares: Mapping[str, int]
+    """``fp_switches``: cycles in which streams were switched on or off. Of the FP side's idle cycles,
+    ``idle_setup`` (streams were being configured) and ``idle_wait`` (the integer core waited, too); of
+    those that waited for a stream, ``stream_conflict`` (a bank had refused the datum)."""
     registers: Mapping[str, int]
     """Integer registers at the end, as unsigned numbers, by their ABI names."""
     fp_registers: Mapping[str, int]
@@ -158,6 +165,41 @@ def simulate(
     return _result(loaded, state, bytes(content), lines)
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """A run as bytes, for another process that knows nothing but the core."""
+
+    core: str
+    """File of the compiled core."""
+    program: bytes
+    code: bytes
+    state: bytes
+    memory: bytes
+
+
+def prepare(
+    program: Program, memory: bytes | bytearray, registers: Mapping[str, int], max_cycles: int
+) -> Prepared:
+    """What :mod:`.worker` needs to run ``program`` on ``memory``, the whole content of TCDM."""
+    state, _ = _initial_state(program, {TCDM_BASE: bytes(memory)}, registers)
+    native = NativeProgram(None, len(program.words), program.base, program.entry, 0, max_cycles)
+    code = struct.pack(f"<{len(program.words)}I", *program.words)
+    return Prepared(str(core_path()), bytes(native), code, bytes(state), bytes(memory))
+
+
+def finish(program: Program, runs: Sequence[Prepared], output: bytes) -> Iterator[Simulation]:
+    """What the runs did, from the worker's output. SnitchError for what the program did wrong."""
+    at = 0
+    for run in runs:
+        state = NativeState.from_buffer_copy(output[at : at + len(run.state)])
+        at += len(run.state)
+        memory = output[at : at + len(run.memory)]
+        at += len(run.memory)
+        if state.error:
+            raise explain(program, state)
+        yield _result(program, state, memory, ())
+
+
 def _initial_state(
     program: Program, memory: Mapping[int, bytes], registers: Mapping[str, int]
 ) -> tuple[NativeState, ctypes.Array[ctypes.c_char]]:
@@ -198,6 +240,7 @@ def _result(program: Program, state: NativeState, memory: bytes, lines: tuple[Tr
         {name: counters[name] for name in _CORE_STALLS},
         {name: counters[name] for name in _FP_STALLS},
         {name: counters[name] for name in _CONFLICTS},
+        {name: counters[name] for name in _SHARES},
         dict(zip(INTEGER_NAMES, state.x)),
         dict(zip(FLOAT_NAMES, state.f)),
         state.fcsr,
@@ -253,15 +296,3 @@ def explain(program: Program, state: NativeState) -> SnitchError:
         why = f"{_STUCK[state.error_detail]}; {why}"
     pc = state.error_pc
     return run_error(code, what.format(state.error_detail), pc, program.lines.get(pc), program.file, why)
-
-
-class Simulator:
-    """The simulator as an object, for a command or a runner that knows it by this shape only."""
-
-    name = "riscv_snitch"
-
-    def simulate(
-        self, program: str | Path, *, trace: bool = False, max_cycles: int = DEFAULT_MAX_CYCLES
-    ) -> Simulation:
-        """Run assembly text, or the file at a path. DojoError; OSError."""
-        return simulate(program, trace=trace, max_cycles=max_cycles)

@@ -138,6 +138,7 @@ static bool operands(Machine *m, const Insn *i, u32 pc, u64 *value) {
     for (int k = 0; k < 3; k++) {
         if (i->source[k] >= MOVERS || stream_read(m, i->source[k], pc, &value[k])) continue;
         m->stuck = STUCK_STREAM_READ, m->stuck_pc = pc;
+        if (m->refused >> i->source[k] & 1) count_event(m, STREAM_CONFLICT);
         return false;
     }
     return true;
@@ -208,7 +209,7 @@ static bool issue_fp(Machine *m, const Insn *i, const Offload *o, bool repeated)
     if (i->unit == UNIT_FPU)
         start(m, i, o, value);
     else if (i->unit == UNIT_FP_CSR)
-        switch_streams(m, i);
+        switch_streams(m, i), count_event(m, FP_SWITCHES);
     else
         start_memory(m, i, o, value[1], repeated);
     for (; streams; streams &= streams - 1) stream_pop(m, __builtin_ctz(streams));
@@ -301,6 +302,19 @@ static bool dispatch(Machine *m, const Offload *o, const Offload **body, const O
     }
 }
 
+/* The FP side has nothing to issue: because streams are being set up, because the integer core waits,
+ * or because that is busy with something else. */
+static void count_idle(Machine *m, const Offload *waiting) {
+    count_event(m, STALL_FP_IDLE);
+    u32 word = (m->pc - m->program->base) >> 2;
+    const Insn *next = waiting ? waiting->insn : word < m->program->words ? &m->code[word] : NULL;
+    if (!next) return;
+    if (next->unit == UNIT_SSR_CONFIG || next->unit == UNIT_FP_CSR)
+        count_event(m, IDLE_SETUP);
+    else if (!waiting && (next->unit == UNIT_FENCE || m->pending & next->wait))
+        count_event(m, IDLE_WAIT);
+}
+
 static bool is_direct(const Offload *o) {
     return o->insn->path == PATH_DIRECT && (o->insn->unit == UNIT_FPU || o->insn->unit == UNIT_FP_CSR);
 }
@@ -319,7 +333,7 @@ void offload_step(Machine *m) {
         taken = issue_fp(m, waiting->insn, waiting, false);
     } else {
         if (q->active) m->stuck = STUCK_FREP_BODY;
-        count_event(m, STALL_FP_IDLE);
+        count_idle(m, waiting);
     }
     if (waiting && !is_direct(waiting)) taken = dispatch(m, waiting, &body, &frep);
     if (issued || body || frep) sequencer_step(m, issued, body, frep);

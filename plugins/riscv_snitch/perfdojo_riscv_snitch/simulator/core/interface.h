@@ -54,6 +54,11 @@ enum Counter {
     CONFLICT_MOVER0,
     CONFLICT_MOVER1,
     CONFLICT_MOVER2,
+    /* Parts of the above, and what else the FP side did: its cycles add up to all of them. */
+    FP_SWITCHES,     /* of the streams, on and off */
+    IDLE_SETUP,      /* of STALL_FP_IDLE: a stream was being configured */
+    IDLE_WAIT,       /* of STALL_FP_IDLE: the integer core waited, too */
+    STREAM_CONFLICT, /* of STALL_FP_STREAM: the datum had been refused by a bank */
     COUNTERS,
 };
 

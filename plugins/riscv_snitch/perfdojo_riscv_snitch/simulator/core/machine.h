@@ -176,6 +176,7 @@ typedef struct Machine {
     /* Streams */
     Mover mover[MOVERS];
     u8 movers_busy; /* movers with a job, a response or a new configuration */
+    u8 refused;     /* movers whose next datum a bank has refused once */
     u8 configure;   /* movers that a configuration write addresses in this cycle */
     u8 configure_register;
     u32 configure_value, configure_pc;

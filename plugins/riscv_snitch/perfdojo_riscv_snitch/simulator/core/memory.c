@@ -132,8 +132,10 @@ static void serve_movers(Machine *m, u32 movers, u32 served) {
         int k = __builtin_ctz(left);
         if (served >> k & 1)
             serve_mover(m, k);
-        else
+        else {
             count_event(m, CONFLICT_MOVER0 + k);
+            m->refused |= (u8)(1u << k);
+        }
     }
 }
 

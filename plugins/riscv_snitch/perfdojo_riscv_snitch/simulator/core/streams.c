@@ -52,6 +52,7 @@ void stream_pop(Machine *m, int k) {
         return;
     }
     v->repeated = 0;
+    m->refused &= (u8)~(1u << k);
     QUEUE_POP(v->fifo);
     v->credits++;
 }

@@ -1,0 +1,72 @@
+"""Leg 2 for a fuzz run: several ends of walks are compiled in one call and run in forks.
+
+Most of the cost of a small kernel is not its own: headers of intrinsics to read, an interpreter to start.
+Kernels that share a translation unit share the headers, and a fork of this process is a child with the
+same limits and checks as a new interpreter, at a fiftieth of the price.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from perfdojo_sdk.core.transformation import Kind, Trace
+from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Target
+from perfdojo_sdk.measure.native_runner import NativeRunner
+from perfdojo_sdk.plugins import Plugins
+from perfdojo_sdk.verify.numeric import verify_numeric
+
+#: The optimisation level of most looks; it keeps what the generator wrote and costs a sixth.
+QUICK = "-O0"
+
+
+class NumericLooks:
+    """Leg 2 on the ends of several games for one target."""
+
+    def __init__(self, plugins: Plugins, target: Target) -> None:
+        self.plugins, self.target = plugins, target
+        self.generator, self.runner = plugins.code_generator(target), plugins.runner(target)
+
+    def __call__(self, traces: Sequence[Trace], optimised: bool) -> list[str]:
+        """What is wrong with the compiled end of each trace, or nothing.
+
+        ``optimised``: at the target's own level, as its libraries are compiled; else quickly.
+        """
+        runner = self.runner
+        if isinstance(runner, NativeRunner):
+            flags = runner.flags if optimised else tuple(QUICK if f == "-O3" else f for f in runner.flags)
+            runner = replace(runner, flags=flags, forks=True)
+        sources = [self.generator.generate(t.program, f"pd_fuzz{k}") for k, t in enumerate(traces)]
+        found = []
+        for trace, artifact in zip(traces, compiled_together(runner, sources), strict=True):
+            if isinstance(artifact, Failure):
+                found.append(f"{artifact.reason}: {artifact.detail}")
+                continue
+            report = verify_numeric(
+                trace.root,
+                trace.program,
+                artifact,
+                runner,
+                self.plugins.math_accuracy(self.target),
+                self.target.dialect,
+                nan_may_differ=trace.kind >= Kind.REASSOCIATES,
+                forks=True,
+            )
+            found.append(report.problem)
+        return found
+
+
+def compiled_together(runner: NativeRunner, sources: Sequence[KernelSource]) -> list[Artifact | Failure]:
+    """One shared object for all sources, which differ in their symbols; alone where that fails."""
+    support = {name: text for source in sources for name, text in source.support.items()}
+    together = KernelSource(
+        sources[0].symbol,
+        sources[0].inputs,
+        sources[0].outputs,
+        "\n".join(source.code for source in sources),
+        support=support,
+    )
+    made = runner.compile(together)
+    if isinstance(made, Failure):
+        return [runner.compile(source) for source in sources]
+    return [replace(made, symbol=s.symbol, inputs=s.inputs, outputs=s.outputs) for s in sources]

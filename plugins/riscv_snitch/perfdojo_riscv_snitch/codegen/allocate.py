@@ -1,0 +1,151 @@
+"""Registers for values: a linear scan over the listing, with slots of the frame where none is left.
+
+A value lives from its first to its last line; one that a loop takes over from before, or from its last
+iteration, lives through the whole loop. Values in slots pass through registers kept for that.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from perfdojo_riscv_snitch.codegen.assembly import Instruction, Kind, Line, Mark, Register
+
+#: In the order of preference: those that a called function may change, then those that it must save.
+#: ft0, ft1 and ft2 belong to the streams.
+POOLS: Mapping[Kind, tuple[str, ...]] = {
+    "x": (
+        *(f"t{k}" for k in range(7)),
+        *(f"a{k}" for k in range(8)),
+        *(f"s{k}" for k in range(12)),
+    ),
+    "f": (
+        *(f"ft{k}" for k in range(3, 12)),
+        *(f"fa{k}" for k in range(8)),
+        *(f"fs{k}" for k in range(12)),
+    ),
+}
+
+#: Through these pass values that live in slots: as many as one instruction reads.
+SPARE: Mapping[Kind, tuple[str, ...]] = {"x": ("t4", "t5", "t6"), "f": ("ft9", "ft10", "ft11")}
+
+_SAVED = frozenset(name for pool in POOLS.values() for name in pool if name.strip("f")[0] == "s")
+_LOOP_WEIGHT = 8
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """Where each value is."""
+
+    names: Mapping[Register, str]
+    slots: Mapping[Register, int]
+    """Number of the slot of eight bytes, for values without a register."""
+    saved: tuple[str, ...]
+    """Registers that the caller expects unchanged."""
+
+    @property
+    def bytes(self) -> int:
+        """Of the frame: slots and saved registers."""
+        return 8 * (len(set(self.slots.values())) + len(self.saved))
+
+
+@dataclass
+class _Life:
+    register: Register
+    start: int
+    end: int
+    weight: float
+
+
+def allocate(lines: Sequence[Line], kept: Sequence[str] = ()) -> Allocation:
+    """Places for all registers of the listing; ``kept`` are not to be used."""
+    lives = sorted(_lives(lines).values(), key=lambda life: (life.start, life.end))
+    names: dict[Register, str] = {}
+    slots: dict[Register, int] = {}
+    for kind in ("x", "f"):
+        own = [life for life in lives if life.register.kind == kind]
+        pool = [name for name in POOLS[kind] if name not in kept]
+        found, left = _scan(own, pool)
+        if left:
+            # Now that some live in slots, registers are needed to reach these.
+            found, left = _scan(own, [name for name in pool if name not in SPARE[kind]])
+        names |= found
+        for life in left:
+            slots[life.register] = len(slots)
+    used = set(names.values())
+    names |= {r: r.fixed for l in lines if isinstance(l, Instruction) for r in l.operands if r.fixed}
+    saved = tuple(name for pool in POOLS.values() for name in pool if name in used & _SAVED)
+    return Allocation(names, slots, saved)
+
+
+def _lives(lines: Sequence[Line]) -> Mapping[Register, _Life]:
+    found: dict[Register, _Life] = {}
+    places: dict[Register, list[int]] = {}
+    depth = 0
+    for at, line in enumerate(lines):
+        if isinstance(line, Mark):
+            depth += line.begins_loop - line.ends_loop
+            continue
+        for register in line.operands:
+            if register.fixed:
+                continue
+            life = found.setdefault(register, _Life(register, at if not register.wish else -1, at, 0.0))
+            life.end = at
+            life.weight += float(_LOOP_WEIGHT**depth)
+            places.setdefault(register, []).append(at)
+    for first, last in _loops(lines):
+        for register in _read_before_written(lines[first:last]):
+            life = found[register]
+            life.start, life.end = min(life.start, first), max(life.end, last)
+        for register, life in found.items():
+            if life.start < first:
+                next_use = bisect_left(places[register], first)
+                if next_use < len(places[register]) and places[register][next_use] < last:
+                    life.end = max(life.end, last)
+    return found
+
+
+def _loops(lines: Sequence[Line]) -> Iterator[tuple[int, int]]:
+    """First and last line of each loop, inner ones first."""
+    open_loops: list[int] = []
+    for at, line in enumerate(lines):
+        if isinstance(line, Mark) and line.begins_loop:
+            open_loops.append(at)
+        elif isinstance(line, Mark) and line.ends_loop:
+            yield open_loops.pop(), at
+
+
+def _read_before_written(lines: Sequence[Line]) -> set[Register]:
+    written: set[Register] = set()
+    found: set[Register] = set()
+    for line in lines:
+        if isinstance(line, Instruction):
+            found.update(r for r in line.reads if r not in written and not r.fixed)
+            written.update(line.writes)
+    return found
+
+
+def _scan(lives: Sequence[_Life], pool: Sequence[str]) -> tuple[dict[Register, str], list[_Life]]:
+    """Registers by name, and the lives that found none: those with the fewest uses for their length."""
+    names: dict[Register, str] = {}
+    active: list[_Life] = []
+    left: list[_Life] = []
+    for life in lives:
+        active = [a for a in active if a.end > life.start]
+        taken = {names[a.register] for a in active}
+        free = [name for name in pool if name not in taken]
+        if life.register.wish in free:
+            names[life.register] = life.register.wish
+        elif free and not life.register.wish:
+            names[life.register] = free[0]
+        else:
+            rivals = [a for a in active if not life.register.wish or names[a.register] == life.register.wish]
+            cheapest = min([*rivals, life], key=lambda a: a.weight / (a.end - a.start + 1))
+            left.append(cheapest)
+            if cheapest is life:
+                continue
+            active.remove(cheapest)
+            names[life.register] = names.pop(cheapest.register)
+        active.append(life)
+    return names, left

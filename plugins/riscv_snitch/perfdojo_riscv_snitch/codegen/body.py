@@ -1,0 +1,379 @@
+"""The body of a kernel: loops, statements, streams and repeated scopes as instructions.
+
+Loops that the sequencer repeats (``:frep``) hold FP instructions only. A copy to or from a stream register
+is no instruction: the mover does it, from where its job begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from perfdojo_riscv_snitch.codegen import limits
+from perfdojo_riscv_snitch.codegen.assembly import Instruction, Line, Listing, Mark, Register
+from perfdojo_riscv_snitch.codegen.limits import Refused
+from perfdojo_riscv_snitch.codegen.pointers import REACH, Pointers
+from perfdojo_riscv_snitch.codegen.streams import MOVERS, Stream, streams
+from perfdojo_riscv_snitch.codegen.tree import Address, Edge, Loop, Part, Point, Work, address, points, unfold
+from perfdojo_riscv_snitch.codegen.values import BYTES, FORMATS, Values, never_nan
+from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.expression import Access, Index
+from perfdojo_sdk.core.program import Buffer, Path, Program, Statement
+from perfdojo_sdk.core.validate import index_values
+
+#: Suffix of a scope that the sequencer repeats.
+REPEATED = "frep"
+SEQUENCER = 32
+MOST_TIMES = 1 << 16
+NESTED = 2
+
+_REG_REPEAT, _REG_BOUND, _REG_STRIDE, _REG_READ, _REG_WRITE = 1, 2, 6, 24, 28
+
+
+class Body:
+    """Emits the tree of one program into a listing. ``bases``: where each buffer in memory starts."""
+
+    def __init__(self, program: Program, dialect: Dialect, listing: Listing) -> None:
+        self.program, self.dialect, self.listing = program, dialect, listing
+        self.values = Values(listing, self, never_nan(program))
+        self.bases: dict[str, Register] = {}
+        self.streams = streams(program, dialect)
+        self.movers = {name: Register("f", fixed=f"ft{mover}") for name, mover in MOVERS.items()}
+        self.jobs: dict[Path, list[Stream]] = {}
+        for stream in self.streams.values():
+            self.jobs.setdefault(stream.job, []).append(stream)
+        self.parts = unfold(program, dialect, self.jobs)
+        self.cells: dict[tuple[str, int], Register] = {}
+        """Buffer and cell -> its register, for buffers that live in registers."""
+        self.constants: dict[tuple[int, str], Register] = {}
+        self.iterators: dict[Loop, Register] = {}
+        self.repeating: list[Loop] = []
+        for point in points(self.parts):
+            for level in self._counted_levels(point):
+                if isinstance(loop := point.iterators[level], Loop):
+                    loop.counted = True
+        self.pointers = Pointers(self.parts, self._addresses())
+
+    # -- what the code needs -------------------------------------------------------------------------
+
+    def _counted_levels(self, point: Point) -> Iterator[int]:
+        """Levels whose iterators the code needs as numbers."""
+        if not isinstance(point, Work):
+            return
+        statement = point.statement
+        for form in statement.guard:
+            yield from point.fold(form).levels
+        for value in index_values(statement.value):
+            yield from point.fold(value.index).levels
+        for access in (statement.target, *statement.reads):
+            form = point.fold(self.program.buffer_of[access.array].address(access.subscripts))
+            if form.quotients and not self._moved(statement):
+                yield from form.levels
+
+    def _addresses(self) -> Iterator[Address]:
+        for point in points(self.parts):
+            if isinstance(point, Edge):
+                yield from (self._job_start(stream, point) for stream in self._starting(point))
+            elif not self._moved(point.statement):
+                for access in (*point.statement.reads, point.statement.target):
+                    if self._in_memory(access) and (found := self._address(access, point)):
+                        yield found
+
+    def _moved(self, statement: Statement) -> bool:
+        """Whether a mover does what the statement says."""
+        buffers = [self.program.buffer_of[a.array].name for a in (statement.target, *statement.reads)]
+        found = [self.streams[name] for name in buffers if name in self.streams]
+        return any(self.program.node(stream.copy) is statement for stream in found)
+
+    def _starting(self, edge: Edge) -> list[Stream]:
+        return self.jobs[edge.path] if edge.begins else []
+
+    def _job_start(self, stream: Stream, edge: Edge) -> Address:
+        source = self.program.buffer_of[stream.memory.array]
+        found = address(edge, source, stream.start(self.program), BYTES[source.dtype])
+        assert found is not None, "a stream's addresses are affine"
+        return found
+
+    def _address(self, access: Access, point: Point) -> Address | None:
+        buffer = self.program.buffer_of[access.array]
+        return address(point, buffer, buffer.address(access.subscripts), BYTES[buffer.dtype])
+
+    def _in_memory(self, access: Access) -> bool:
+        location = self.program.buffer_of[access.array].location
+        return location not in MOVERS and not self.dialect.locations[location].constant_subscripts
+
+    # -- the tree ----------------------------------------------------------------------------------
+
+    def emit(self) -> None:
+        """The whole body; streams are on from its start to its end."""
+        if self.streams:
+            self.configure()
+            self.listing.put("csrsi 0x7c0, 1 # streams on")
+        self._emit(self.parts)
+        if self.streams:
+            self.listing.put("csrci 0x7c0, 1 # streams off")
+            for mover in sorted({s.mover for s in self.streams.values() if s.writes}):
+                self.listing.await_writes(mover)
+
+    def _emit(self, parts: list[Part]) -> None:
+        for part in parts:
+            if isinstance(part, Work):
+                self._work(part)
+            elif isinstance(part, Edge):
+                self._edge(part)
+            elif part.suffix == REPEATED:
+                self._repeat(part)
+            else:
+                self._loop(part)
+
+    def _loop(self, loop: Loop) -> None:
+        if self.repeating:
+            outer = self.repeating[-1]
+            words = {"head": str(loop.size), "outer": f"{outer.size}:{REPEATED}"}
+            raise Refused(limits.NESTING, loop.id, what="it is a loop of the integer core", **words)
+        listing = self.listing
+        self.pointers.start(loop, self.bases, listing)
+        guide = self.pointers.guide(loop)
+        if loop.counted:
+            count = self.iterators[loop] = listing.number(0)
+            end: Register | None = listing.number(loop.size)
+        elif guide:
+            count = guide.register
+            end = listing.plus(count, loop.size * guide.strides[loop], into=Register("x"))
+        else:
+            count, end = listing.number(loop.size), None
+        with listing.loop() as label:
+            self._emit(loop.body)
+            self.pointers.step(loop, listing)
+            if loop.counted or end is None:
+                listing.plus(count, 1 if loop.counted else -1, into=count)
+            if end is None:
+                listing.put(f"bnez {{0}}, {label}", (), (count,))
+            else:
+                listing.put(f"bne {{0}}, {{1}}, {label}", (), (count, end))
+
+    def _work(self, work: Work) -> None:
+        forms = [work.fold(form) for form in work.statement.guard]
+        if any(form.constant < 0 for form in forms if not form.levels):
+            return
+        self.listing.comment(work.statement.text)
+        if self._moved(work.statement):
+            return
+        if self.repeating:
+            self._check_repeatable(work)
+        start = len(self.listing.lines)
+        open_forms = [form for form in forms if form.levels]
+        label = self.listing.new_label() if open_forms else ""
+        for form in open_forms:
+            self.listing.put(f"bltz {{0}}, {label}", (), (self.whole(form, work),))
+        self._statement(work)
+        if label:
+            self.listing.label(label)
+        if self.repeating:
+            self._check_repeated(work.statement, self.listing.lines[start:])
+
+    def _statement(self, work: Work) -> None:
+        statement = work.statement
+        home = self._cell(statement.target, work)
+        dtype = statement.dtype
+        if statement.accumulate is None:
+            value = self.values.number(statement.value, work, into=home)
+        else:
+            old = home or self.load(statement.target, dtype, work, Register("f"))
+            value = self.values.accumulate(statement.accumulate, statement.value, old, work)
+        if home is None:
+            pointer, offset = self._place(statement.target, work)
+            self.listing.put(f"{_store(dtype)} {{0}}, {offset}({{1}})", (), (value, pointer))
+
+    # -- repeated scopes -----------------------------------------------------------------------------
+
+    def _repeat(self, loop: Loop) -> None:
+        head = f"{loop.size}:{REPEATED}"
+        if loop.size > MOST_TIMES:
+            raise Refused(limits.TIMES, loop.id, head, head=head, most=MOST_TIMES)
+        if len(self.repeating) == NESTED:
+            words = {"head": head, "outer": f"{self.repeating[-1].size}:{REPEATED}"}
+            raise Refused(limits.NESTING, loop.id, head, what="that is already nested", **words)
+        inner = [part for part in loop.body if isinstance(part, Loop) and part.suffix == REPEATED]
+        if len(inner) > 1:
+            words = {"head": f"{inner[1].size}:{REPEATED}", "outer": head}
+            raise Refused(limits.NESTING, inner[1].id, what="a second one cannot follow the first", **words)
+        count = self.listing.number(loop.size - 1)
+        before, self.listing.lines = self.listing.lines, []
+        self.repeating.append(loop)
+        self._emit(loop.body)
+        self.repeating.pop()
+        body, self.listing.lines = self.listing.lines, before
+        length = sum(1 for line in body if _is_fp(line))
+        if not 1 <= length <= SEQUENCER:
+            raise Refused(limits.LENGTH, loop.id, head, count=length, most=SEQUENCER)
+        # Inner counts of repetitions are read once, by the integer core, before it all begins.
+        self.listing.lines += [line for line in body if _is_number(line)]
+        text = f".insn i 0x0b, 0, x1, {{0}}, {length - 1} # frep.o {{0}}, {length}"
+        self.listing.put(text, (), (count,))
+        self.listing.lines.append(Mark(begins_loop=True, repeats=loop.id))
+        self.listing.lines += [line for line in body if not _is_number(line)]
+        self.listing.lines.append(Mark(ends_loop=True))
+
+    def _check_repeatable(self, work: Work) -> None:
+        statement = work.statement
+        for access in (*statement.reads, statement.target):
+            if self._in_memory(access):
+                location = self.program.buffer_of[access.array].location
+                words = {"access": access.text, "location": location}
+                raise Refused(limits.MEMORY, statement.id, access.text, **words)
+
+    def _check_repeated(self, statement: Statement, lines: list[Line]) -> None:
+        for line in lines:
+            if isinstance(line, Mark) or not _is_fp(line):
+                what = "a branch" if isinstance(line, Mark) else line.text.partition(" ")[0]
+                words = {"statement": statement.text, "instruction": what}
+                raise Refused(limits.INTEGER, statement.id, **words)
+
+    # -- streams -----------------------------------------------------------------------------------
+
+    def configure(self) -> None:
+        """Set up, once and before everything else, the movers that have one job only."""
+        for stream in self.streams.values():
+            if self._alone(stream):
+                self._configure(stream)
+
+    def _alone(self, stream: Stream) -> bool:
+        return [s.mover for s in self.streams.values()].count(stream.mover) == 1
+
+    def _configure(self, stream: Stream) -> None:
+        """Bounds, strides and repetition of a job; a stride is what the highest loop that ends adds."""
+        listing, back = self.listing, 0
+        for k, dimension in enumerate(stream.dimensions):
+            listing.stream_config(_REG_BOUND + k, stream.mover, listing.number(dimension.size - 1))
+            listing.stream_config(_REG_STRIDE + k, stream.mover, listing.number(dimension.stride - back))
+            back += dimension.stride * (dimension.size - 1)
+        if stream.repeat > 1 or not self._alone(stream):
+            listing.stream_config(_REG_REPEAT, stream.mover, listing.number(stream.repeat - 1))
+
+    def _edge(self, edge: Edge) -> None:
+        listing = self.listing
+        for stream in self.jobs[edge.path]:
+            if edge.begins:
+                source = self.program.buffer_of[stream.memory.array]
+                listing.comment(f"{stream.buffer.location}: {stream.memory.text}")
+                if not stream.writes and self._stored(source):
+                    listing.put("fence")
+                if not self._alone(stream):
+                    self._configure(stream)
+                pointer, offset = self._reach(self._job_start(stream, edge))
+                start = listing.plus(pointer, offset)
+                first = _REG_WRITE if stream.writes else _REG_READ
+                listing.stream_config(first + len(stream.dimensions) - 1, stream.mover, start)
+            elif stream.writes and self._touched_elsewhere(stream):
+                listing.await_writes(stream.mover)
+
+    def _stored(self, buffer: Buffer) -> bool:
+        """Whether an ordinary store writes to the buffer."""
+        occurrences = self.program.occurrences[buffer.name]
+        return any(o.writes and not self._moved(o.statement) for o in occurrences)
+
+    def _touched_elsewhere(self, stream: Stream) -> bool:
+        target = self.program.buffer_of[stream.memory.array]
+        return any(o.path[: len(stream.job)] != stream.job for o in self.program.occurrences[target.name])
+
+    # -- Memory, for the expressions -----------------------------------------------------------------
+
+    def load(self, access: Access, dtype: str, work: Work, into: Register | None) -> Register:
+        cell = self._cell(access, work)
+        if cell is None and (into is None or not into.fixed):
+            pointer, offset = self._place(access, work)
+            return self.listing.compute("f", f"{_load(dtype)} {{0}}, {offset}({{1}})", pointer, into=into)
+        if cell is None:  # only the FPU's own results go into a stream
+            cell = self.load(access, dtype, work, None)
+        if into in (None, cell):
+            return cell
+        return self.listing.compute("f", f"fmv.{FORMATS[dtype]} {{0}}, {{1}}", cell, into=into)
+
+    def constant(self, bits: int, dtype: str) -> Register:
+        return self.constants.setdefault((bits, dtype), Register("f"))
+
+    def whole(self, index: Index, work: Work) -> Register:
+        """A form of the iterators as an integer of 32 bits."""
+        listing = self.listing
+        form = work.fold(index)
+        total: Register | None = None
+        for level, coefficient in form.terms:
+            if self.repeating:
+                words = {"statement": work.statement.text, "instruction": "the value of an iterator"}
+                raise Refused(limits.INTEGER, work.statement.id, **words)
+            term = self._scaled(self.iterators[work.loop(level)], coefficient)
+            total = term if total is None else listing.compute("x", "add {0}, {1}, {2}", total, term)
+        for quotient, coefficient in form.quotients:
+            dividend = self.whole(quotient.dividend, work)
+            name = "rem" if quotient.remainder else "div"
+            by = listing.number(quotient.divisor)
+            found = listing.compute("x", f"{name} {{0}}, {{1}}, {{2}}", dividend, by)
+            term = self._scaled(found, coefficient)
+            total = term if total is None else listing.compute("x", "add {0}, {1}, {2}", total, term)
+        if total is None:
+            return listing.number(form.constant)
+        return listing.plus(total, form.constant)
+
+    def _scaled(self, register: Register, factor: int) -> Register:
+        if factor == 1:
+            return register
+        if factor > 0 and factor & (factor - 1) == 0:
+            return self.listing.compute("x", f"slli {{0}}, {{1}}, {factor.bit_length() - 1}", register)
+        return self.listing.compute("x", "mul {0}, {1}, {2}", register, self.listing.number(factor))
+
+    def _cell(self, access: Access, work: Work) -> Register | None:
+        """The register of a cell that lives in one, or passes through a stream register."""
+        buffer = self.program.buffer_of[access.array]
+        if buffer.location in MOVERS:
+            return self.movers[buffer.location]
+        if self._in_memory(access):
+            return None
+        form = work.fold(buffer.address(access.subscripts))
+        assert not form.levels, "the subscripts of a named cell are constants"
+        return self.cells.setdefault((buffer.name, form.constant), Register("f"))
+
+    def _place(self, access: Access, work: Work) -> tuple[Register, int]:
+        """A register and an offset that lead to the access."""
+        found = self._address(access, work)
+        if found is not None:
+            return self._reach(found)
+        buffer = self.program.buffer_of[access.array]
+        distance = self._scaled(self.whole(buffer.address(access.subscripts), work), BYTES[buffer.dtype])
+        return self.listing.compute("x", "add {0}, {1}, {2}", self.bases[buffer.name], distance), 0
+
+    def _reach(self, found: Address) -> tuple[Register, int]:
+        if found.terms:
+            pointer, offset = self.pointers.found[found]
+            return pointer.register, offset
+        base = self.bases[found.buffer]
+        if found.constant <= REACH:
+            return base, found.constant
+        return self.listing.plus(base, found.constant), 0
+
+
+def local_bytes(program: Program, dialect: Dialect, names: Mapping[str, object]) -> dict[str, int]:
+    """Buffer of location tcdm -> bytes from the start of the local part of the frame; ``""`` -> all of it."""
+    at, used = dict[str, int](), 0
+    for buffer in program.buffers:
+        if buffer.location == "tcdm" and buffer.name in names:
+            at[buffer.name] = used
+            used += -(-buffer.cells * BYTES[buffer.dtype] // 8) * 8
+    return {**at, "": used}
+
+
+def _is_number(line: Line) -> bool:
+    """The count of an inner repetition."""
+    return isinstance(line, Instruction) and line.text.startswith("li ")
+
+
+def _is_fp(line: Line) -> bool:
+    """Whether the line is an instruction of the FPU on FP registers alone."""
+    return isinstance(line, Instruction) and all(r.kind == "f" for r in line.operands)
+
+
+def _load(dtype: str) -> str:
+    return "fld" if dtype == "f64" else "flw"
+
+
+def _store(dtype: str) -> str:
+    return "fsd" if dtype == "f64" else "fsw"

@@ -1,0 +1,298 @@
+"""Which streams a program has: for each buffer in a stream register, what its mover does and where it starts.
+
+A buffer of location ``ssr0``, ``ssr1`` or ``ssr2`` holds one value. Filled by a copy from memory, it is a
+stream of reads: the copy is no instruction, the mover fetches its elements in the order in which the
+program would. Emptied by a copy to memory, it is a stream of writes. The mover's *job* is as many of the
+scopes around the copy as it can run over: the further out it starts, the less there is to set up.
+
+A mover reads ahead of the program and writes behind it. So within a job, nothing may write a cell before
+the stream reads it, and nothing may touch a cell after the stream writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from perfdojo_riscv_snitch.codegen import limits
+from perfdojo_riscv_snitch.codegen.assembly import Instruction, Listing, Register
+from perfdojo_riscv_snitch.codegen.limits import Refused
+from perfdojo_riscv_snitch.codegen.tree import Work
+from perfdojo_riscv_snitch.codegen.values import BYTES, Values, never_nan
+from perfdojo_sdk.core.dependence import may_meet, may_run_before
+from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.expression import Access, Index
+from perfdojo_sdk.core.program import Buffer, Occurrence, Path, Program, Scope, Statement
+from perfdojo_sdk.core.validate import is_copy
+
+MOVERS: Mapping[str, int] = {"ssr0": 0, "ssr1": 1, "ssr2": 2}
+
+DIMENSIONS = 4
+MOST_REPEATS = 16
+MOST_BOUND = 1 << 14
+WORD = 8
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """One loop of a mover: so many elements, so many bytes apart."""
+
+    size: int
+    stride: int
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One buffer in a stream register."""
+
+    buffer: Buffer
+    mover: int
+    writes: bool
+    memory: Access
+    """The elements that the mover moves."""
+    copy: Path
+    """Path of the copy."""
+    job: Path
+    """Path of the scope that the mover runs over as a whole."""
+    dimensions: tuple[Dimension, ...]
+    """Innermost first."""
+    repeat: int = 1
+    """How often each element is read."""
+
+    def start(self, program: Program) -> Index:
+        """Cell of the job's first element, as a form of the scopes around the job."""
+        outside = len(self.job) - 1
+        form = program.buffer_of[self.memory.array].address(self.memory.subscripts)
+        return form.substitute(lambda level: Index.level(level) if level < outside else Index())
+
+
+def streams(program: Program, dialect: Dialect) -> Mapping[str, Stream]:
+    """Buffer -> its stream; :class:`Refused` for what the movers cannot do."""
+    buffers = [b for b in program.buffers if b.location in MOVERS and program.occurrences[b.name]]
+    found: dict[str, Stream] = {}
+    for buffer in buffers:
+        new = _stream(program, buffer, dialect)
+        for other in found.values():
+            if other.mover == new.mover and _overlap(other.job, new.job):
+                at = program.occurrences[buffer.name][0].statement.id
+                words = {"other": other.buffer.name, "location": buffer.location}
+                raise Refused(limits.MOVERS, at, buffer=buffer.name, **words)
+        found[buffer.name] = new
+    return found
+
+
+def _overlap(one: Path, other: Path) -> bool:
+    shared = min(len(one), len(other))
+    return one[:shared] == other[:shared]
+
+
+def _stream(program: Program, buffer: Buffer, dialect: Dialect) -> Stream:
+    occurrences = program.occurrences[buffer.name]
+    first = occurrences[0].statement.id
+    if buffer.cells != 1:
+        words: dict[str, Any] = {"cells": buffer.cells, "location": buffer.location}
+        raise Refused(limits.ONE_VALUE, first, buffer=buffer.name, **words)
+    for o in occurrences:
+        if o.statement.guard:
+            raise Refused(
+                limits.CONDITION, o.statement.id, "if", statement=o.statement.text, buffer=buffer.name
+            )
+    writes = [o for o in occurrences if o.writes]
+    reads = [o for o in occurrences if not o.writes]
+    if len(writes) == 1 and _is_fetch(program, writes[0].statement):
+        copy, is_write = writes[0], False
+        memory = copy.statement.reads[0]
+        repeat = _repeats(program, buffer, copy, reads)
+    elif len(writes) == 1 and len(reads) == 1 and _is_store(program, reads[0].statement):
+        copy, is_write, repeat = reads[0], True, 1
+        memory = copy.statement.target
+        _check_written_once(buffer, writes[0], copy)
+    else:
+        counts: dict[str, Any] = {"writes": len(writes), "reads": len(reads)}
+        raise Refused(limits.ONE_COPY, first, buffer=buffer.name, **counts)
+    outside, dimensions = _job(program, buffer, copy, memory, is_write, dialect)
+    job = copy.path[: outside + 1]
+    mover = MOVERS[buffer.location]
+    return Stream(buffer, mover, is_write, memory, copy.path, job, dimensions, repeat)
+
+
+def _is_fetch(program: Program, statement: Statement) -> bool:
+    return is_copy(statement) and _in_memory(program, statement.reads[0])
+
+
+def _is_store(program: Program, statement: Statement) -> bool:
+    return is_copy(statement) and _in_memory(program, statement.target)
+
+
+def _in_memory(program: Program, access: Access) -> bool:
+    return program.buffer_of[access.array].location not in (*MOVERS, "reg")
+
+
+# -- keeping step ----------------------------------------------------------------------------------
+
+
+def _check_written_once(buffer: Buffer, write: Occurrence, copy: Occurrence) -> None:
+    """Each value that is computed is copied out once, before the next one."""
+    if write.statement.accumulate:
+        raise _out_of_step(buffer, write, "is accumulated into")
+    if write.path[:-1] != copy.path[:-1] or write.path >= copy.path:
+        raise _out_of_step(buffer, write, "is not copied out right where it is computed")
+
+
+def _out_of_step(buffer: Buffer, o: Occurrence, what: str) -> Refused:
+    return Refused(limits.MATCHED, o.statement.id, o.access.text, buffer=buffer.name, what=what)
+
+
+def _repeats(program: Program, buffer: Buffer, copy: Occurrence, reads: Sequence[Occurrence]) -> int:
+    """How often each element is read: always equally often, after its copy and before the next."""
+    inside, count = copy.path[:-1], 0
+    statements: dict[Path, Occurrence] = {o.path: o for o in reads}
+    for path, o in statements.items():
+        if path[: len(inside)] != inside or path < copy.path:
+            raise _out_of_step(buffer, o, "is read where the next element may be there already")
+        around = o.sizes[len(inside) :]
+        count += _pops(program, buffer, o.statement) * prod(around)
+    if not 1 <= count <= MOST_REPEATS:
+        raise _out_of_step(buffer, copy, f"is read {count} times for each element")
+    return count
+
+
+class _Nothing:
+    """Stands for memory where only the instructions between loads and stores are of interest."""
+
+    def __init__(self) -> None:
+        self.registers: dict[str, Register] = {}
+
+    def load(self, access: Access, dtype: str, work: Work, into: Register | None) -> Register:
+        return self.registers.setdefault(access.text, Register("f"))
+
+    def constant(self, bits: int, dtype: str) -> Register:
+        return Register("f")
+
+    def whole(self, index: Index, work: Work) -> Register:
+        return Register("x")
+
+
+def _pops(program: Program, buffer: Buffer, statement: Statement) -> int:
+    """Instructions of a statement that read the buffer; each of them takes an element."""
+    listing, memory = Listing("x"), _Nothing()
+    values = Values(listing, memory, never_nan(program))
+    work, target = Work((), statement), Register("f")
+    if statement.accumulate:
+        values.accumulate(statement.accumulate, statement.value, target, work)
+        result = target
+    else:
+        result = values.number(statement.value, work)
+    own = {r for text, r in memory.registers.items() if text.partition("[")[0] in buffer.arrays}
+    count = sum(1 for l in listing.lines if isinstance(l, Instruction) and own.intersection(l.reads))
+    words = {"statement": statement.text, "buffer": buffer.name}
+    if any(not isinstance(l, Instruction) for l in listing.lines):
+        raise Refused(limits.POPS, statement.id, what="under a branch", **words)
+    count += result in own  # a plain copy, whose one instruction stores or moves the register
+    if count != 1:
+        raise Refused(limits.POPS, statement.id, what=f"in {count} instructions", **words)
+    return count
+
+
+# -- addresses -------------------------------------------------------------------------------------
+
+
+def _job(
+    program: Program, buffer: Buffer, copy: Occurrence, memory: Access, writes: bool, dialect: Dialect
+) -> tuple[int, tuple[Dimension, ...]]:
+    """How many scopes stand around the job, as few as possible, and its loops."""
+    scopes = program.ancestors(copy.path)
+    if not scopes:
+        words = {"access": memory.text, "what": "no scope stands around it, there is one element"}
+        raise Refused(limits.PATTERN, copy.statement.id, memory.text, **words)
+    refused: Refused | None = None
+    for outside in range(len(scopes)):
+        try:
+            dimensions = _dimensions(program, copy, memory, scopes, outside)
+            _check_order(program, buffer, copy, memory, writes, outside, dialect)
+            return outside, dimensions
+        except Refused as reason:
+            refused = reason
+    assert refused is not None
+    raise refused
+
+
+def _dimensions(
+    program: Program, copy: Occurrence, memory: Access, scopes: Sequence[Scope], outside: int
+) -> tuple[Dimension, ...]:
+    def wrong(what: str) -> Refused:
+        return Refused(limits.PATTERN, copy.statement.id, memory.text, access=memory.text, what=what)
+
+    source = program.buffer_of[memory.array]
+    size = BYTES.get(source.dtype, 0)
+    if size != WORD:
+        raise wrong(f"elements of {source.dtype} are no words of {WORD} bytes")
+    form = source.address(memory.subscripts)
+    if form.quotients:
+        raise wrong("the address is no affine form of the iterators")
+    merged: list[Dimension] = []
+    for level in reversed(range(outside, len(scopes))):
+        here = Dimension(scopes[level].size, size * form.coefficients.get(level, 0))
+        if here.size == 1:
+            continue
+        if merged and here.stride == merged[-1].size * merged[-1].stride:
+            last = merged.pop()
+            here = Dimension(last.size * here.size, last.stride)
+        merged.append(here)
+    merged = merged or [Dimension(1, 0)]
+    if len(merged) > DIMENSIONS:
+        raise wrong(f"it needs {len(merged)} nested loops")
+    if any(d.size > MOST_BOUND for d in merged):
+        raise wrong(f"a loop of a mover has at most {MOST_BOUND} elements")
+    return tuple(merged)
+
+
+# -- order -----------------------------------------------------------------------------------------
+
+
+def _check_order(
+    program: Program,
+    buffer: Buffer,
+    copy: Occurrence,
+    memory: Access,
+    writes: bool,
+    outside: int,
+    dialect: Dialect,
+) -> None:
+    """Nothing in the job comes before the stream's reads, or after its writes, that it would overtake."""
+    source = program.buffer_of[memory.array]
+    job = copy.path[: outside + 1]
+    mine = Occurrence(memory, copy.statement, writes, copy.path, copy.sizes)
+    for o in _inside(program, source, job):
+        if o.path == copy.path:
+            continue
+        if not writes:
+            clash = o.writes and may_run_before(program, source, o, mine, outside, dialect)
+        elif _is_stream(program, o):
+            clash = may_run_before(program, source, mine, o, outside, dialect)
+        else:
+            clash = _meets(source, mine, o, outside)
+        if clash:
+            words = {"first": o.access.text, "second": memory.text, "buffer": buffer.name}
+            raise Refused(limits.ORDER, o.statement.id, o.access.text, **words)
+
+
+def _inside(program: Program, source: Buffer, job: Path) -> Iterator[Occurrence]:
+    return (o for o in program.occurrences[source.name] if o.path[: len(job)] == job)
+
+
+def _is_stream(program: Program, o: Occurrence) -> bool:
+    """Whether the access is that of another stream's copy from memory."""
+    target = program.buffer_of[o.statement.target.array]
+    return not o.writes and target.location in MOVERS
+
+
+def _meets(source: Buffer, one: Occurrence, other: Occurrence, outside: int) -> bool:
+    """Whether the two may touch one cell within one run of the job."""
+    shared = 0
+    while shared < min(len(one.path), len(other.path)) - 1 and one.path[shared] == other.path[shared]:
+        shared += 1
+    directions = "=" * outside + "*" * (shared - outside)
+    return may_meet(source, one.access, one.sizes, other.access, other.sizes, directions)

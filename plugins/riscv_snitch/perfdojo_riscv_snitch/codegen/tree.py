@@ -1,0 +1,134 @@
+"""The program as it will run: every scope that is written out is written out, every loop is one object.
+
+In the text an iterator is a level. Here it is the loop itself, so that an address that was worked out in
+one place means the same in another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.expression import Index
+from perfdojo_sdk.core.program import Buffer, Node, Path, Program, Scope, Statement
+
+
+@dataclass(eq=False)
+class Loop:
+    """A scope that iterates."""
+
+    size: int
+    suffix: str = ""
+    id: str = ""
+    body: list[Part] = field(default_factory=list)
+    counted: bool = False
+    """Whether the code needs the iterator's value, and not only addresses."""
+
+
+@dataclass(eq=False)
+class Point:
+    """A place under loops."""
+
+    iterators: tuple[Loop | int, ...]
+    """For each level the loop, or the iterator's value where it is known."""
+
+    def fold(self, form: Index) -> Index:
+        """``form`` with the known iterators put in."""
+        known = {level: value for level, value in enumerate(self.iterators) if isinstance(value, int)}
+        return form.substitute(lambda level: Index(known[level]) if level in known else Index.level(level))
+
+    def loop(self, level: int) -> Loop:
+        found = self.iterators[level]
+        assert isinstance(found, Loop)
+        return found
+
+
+@dataclass(eq=False)
+class Work(Point):
+    """A statement under the loops around it."""
+
+    statement: Statement
+
+
+@dataclass(eq=False)
+class Edge(Point):
+    """Where a scope begins or ends that keeps its path from the text."""
+
+    path: Path
+    begins: bool
+
+
+Part: TypeAlias = Loop | Work | Edge
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where an access lies: bytes from the start of its buffer."""
+
+    buffer: str
+    constant: int
+    terms: tuple[tuple[Loop, int], ...]
+    """Loop -> bytes for each of its iterations, outermost first; none is 0."""
+
+
+def unfold(program: Program, dialect: Dialect, edges: Container[Path] = ()) -> list[Part]:
+    """The tree of ``program`` with unrolled scopes and scopes of one iteration written out.
+
+    Around the scopes at ``edges`` stands an :class:`Edge` on both sides.
+    """
+    return list(_unfolded(program.body, (), (), dialect, edges))
+
+
+def _unfolded(
+    nodes: Sequence[Node],
+    above: Path,
+    iterators: tuple[Loop | int, ...],
+    dialect: Dialect,
+    edges: Container[Path],
+) -> Iterator[Part]:
+    for position, node in enumerate(nodes):
+        path = (*above, position)
+        if isinstance(node, Statement):
+            yield Work(iterators, node)
+            continue
+        if path in edges:
+            yield Edge(iterators, path, begins=True)
+        if node.size == 1 or _written_out(node, dialect):
+            for value in range(node.size):
+                yield from _unfolded(node.body, path, (*iterators, value), dialect, edges)
+        else:
+            loop = Loop(node.size, node.suffix, node.id)
+            loop.body += _unfolded(node.body, path, (*iterators, loop), dialect, edges)
+            yield loop
+        if path in edges:
+            yield Edge(iterators, path, begins=False)
+
+
+def _written_out(scope: Scope, dialect: Dialect) -> bool:
+    suffix = dialect.suffixes.get(scope.suffix)
+    return suffix is not None and suffix.unrolled
+
+
+def address(point: Point, buffer: Buffer, cell: Index, size: int) -> Address | None:
+    """Where a cell lies, given its number as a form; None when that is not affine. ``size``: of a cell."""
+    form = point.fold(cell)
+    if form.quotients:
+        return None
+    terms = tuple([(point.loop(level), size * c) for level, c in form.terms])
+    return Address(buffer.name, size * form.constant, terms)
+
+
+def points(parts: Sequence[Part]) -> Iterator[Work | Edge]:
+    """Every statement and edge, in order."""
+    for part in parts:
+        if isinstance(part, Loop):
+            yield from points(part.body)
+        else:
+            yield part
+
+
+def works(parts: Sequence[Part]) -> Iterator[Work]:
+    """Every statement, in order."""
+    return (part for part in points(parts) if isinstance(part, Work))

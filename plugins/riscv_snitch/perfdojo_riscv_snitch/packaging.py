@@ -1,0 +1,27 @@
+"""A library for a core that this machine is not: one object for the linker, and a C header."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from perfdojo_riscv_snitch.runner import OBJECT
+from perfdojo_sdk.codegen.packaging import header
+from perfdojo_sdk.hookspecs.services import Packable, Package, PackagedFile
+from perfdojo_sdk.hookspecs.types import Failure, KernelSource, Runner
+
+
+@dataclass(frozen=True)
+class SnitchPackager:
+    """All kernels in ``lib/NAME.o``, described in ``include/NAME.h``."""
+
+    def package(self, name: str, kernels: Sequence[Packable], runner: Runner) -> Package | Failure:
+        code = "\n".join(kernel.source.code for kernel in kernels)
+        artifact = runner.compile(KernelSource(name, (), (), code, kernels[0].source.language))
+        if isinstance(artifact, Failure):
+            return artifact
+        files = (
+            PackagedFile("header", f"include/{name}.h", header(name, kernels).encode()),
+            PackagedFile(OBJECT, f"lib/{name}.o", artifact.content, tuple(k.name for k in kernels)),
+        )
+        return Package(files, artifact.toolchain)

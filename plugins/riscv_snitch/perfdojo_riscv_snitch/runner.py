@@ -1,0 +1,307 @@
+"""The runner: kernels on the simulator, in a child process with limits; cycles are the time.
+
+Arrays lie one after the other from the start of TCDM, each on a multiple of 64 bytes with 64 bytes
+between them; the stack grows down from its end. A call is timed as the core's own benchmarks are: from
+the first instruction of the kernel to the fence after its last.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from perfdojo_riscv_snitch.assembly import assemble
+from perfdojo_riscv_snitch.elf import load_elf
+from perfdojo_riscv_snitch.objects import write_object
+from perfdojo_riscv_snitch.program import TCDM_BASE, TCDM_BYTES, Program
+from perfdojo_riscv_snitch.simulator import Simulation, simulate
+from perfdojo_riscv_snitch.simulator import worker as worker_script
+from perfdojo_riscv_snitch.simulator.run import DEFAULT_MAX_CYCLES, Prepared, finish, prepare
+from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.hookspecs.services import SimulatedRun
+from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, Failure, KernelSource, Measurement, RunRequest
+from perfdojo_sdk.measure.worker import CARRIER, poison_of
+
+OBJECT = "object"
+TOOLCHAIN = "riscv_snitch assembler (rv32imafd Xssr Xfrep, ilp32d)"
+
+GUARD = 64
+_FILL = 0xA5
+_INTERPRETER_BYTES = 1 << 30
+#: Beyond this a kernel is taken to run for ever: two minutes of simulated time.
+MAX_CYCLES = 500_000_000
+
+#: Calls the kernel whose address is in t3 and measures it; arguments are in place.
+_CALL = "csrr t4, mcycle; jalr ra, 0(t3); fence; csrr t5, mcycle; mv t6, a0; ecall"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an array of a call lies."""
+
+    spec: ArraySpec
+    address: int
+    size: int
+
+    @property
+    def dtype(self) -> Any:
+        return np.dtype(CARRIER[self.spec.dtype])
+
+    def of(self, memory: bytes) -> np.ndarray[Any, Any]:
+        """The array in TCDM's content."""
+        start = self.address - TCDM_BASE
+        return np.frombuffer(memory[start : start + self.size], self.dtype).reshape(self.spec.shape)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A kernel with places for its arrays, the workspace being the last of them."""
+
+    program: Program
+    places: tuple[Place, ...]
+    inputs: int
+    """So many of the places are inputs."""
+    registers: Mapping[str, int]
+    stack: Mapping[int, bytes]
+    """Arguments that find no register."""
+
+    @property
+    def outputs(self) -> tuple[Place, ...]:
+        return self.places[self.inputs : -1]
+
+    def gaps(self) -> list[tuple[int, int]]:
+        """(offset in TCDM, bytes) of what no array and no stack uses."""
+        ends = [(p.address - TCDM_BASE, p.size) for p in self.places]
+        found, at = [], 0
+        for start, count in ends:
+            found.append((at, start - at))
+            at = start + count
+        found.append((at, min(GUARD, TCDM_BYTES - at)))
+        return [gap for gap in found if gap[1]]
+
+
+@dataclass(frozen=True)
+class SnitchRunner:
+    """Assembles and simulates. A value: it pickles."""
+
+    clock_hz: float = 1e9
+    """Turns cycles into the seconds of a measurement."""
+
+    def compile(self, source: KernelSource) -> Artifact | Failure:
+        try:
+            content = write_object(assemble(source.code, f"{source.symbol}.s"))
+        except DojoError as error:
+            return Failure("compile", error.render())
+        return Artifact(source.symbol, source.inputs, source.outputs, OBJECT, content, TOOLCHAIN)
+
+    def device(self) -> str:
+        return f"one Snitch core complex, simulated at {self.clock_hz / 1e9:g} GHz, TCDM 128 KiB"
+
+    def simulate(self, program: Path, *, trace: bool = False, max_cycles: int | None = None) -> SimulatedRun:
+        """Run a file of assembly or an ELF file, as it is."""
+        result = simulate(program, trace=trace, max_cycles=max_cycles or DEFAULT_MAX_CYCLES)
+        registers = {name: f"0x{value:08x}" for name, value in result.registers.items()}
+        registers |= {name: f"0x{bits:016x}" for name, bits in result.fp_registers.items()}
+        counted = {
+            "whole run, cycles": float(result.total_cycles),
+            "instructions": float(result.instructions),
+            "FPU instructions": float(result.fpu_instructions),
+            "FP loads and stores": float(result.fp_memory_instructions),
+            "FPU utilisation": result.fpu_utilisation,
+        }
+        lines = tuple(map(str, result.trace))
+        return SimulatedRun(result.cycles, counted, result.stalls, registers, lines)
+
+    def run(self, artifact: Artifact, request: RunRequest) -> Measurement | Failure:
+        called = call_kernel(artifact, request)
+        if isinstance(called, Failure):
+            return called
+        call, first = called
+        seconds = (first.cycles / self.clock_hz,) if request.repeats else ()
+        outputs = {p.spec.name: p.of(first.memory) for p in call.outputs}
+        return Measurement(
+            outputs if request.want_outputs else None,
+            seconds,
+            "simulated",
+            self.device(),
+            request.threads,
+            details=figures(first),
+        )
+
+
+def figures(result: Simulation) -> dict[str, float]:
+    """What a measurement tells beside the time."""
+    return {
+        "snitch.cycles": float(result.cycles),
+        "snitch.instructions": float(result.instructions),
+        "snitch.fpu_utilisation": result.fpu_utilisation,
+    }
+
+
+def call_kernel(artifact: Artifact, request: RunRequest) -> tuple[Call, Simulation] | Failure:
+    """Simulate the kernel twice, on outputs poisoned differently: both calls must agree."""
+    try:
+        call = prepare_call(artifact)
+    except DojoError as error:
+        return Failure("runtime", error.render())
+    if isinstance(call, Failure):
+        return call
+    inputs = _given(call, request)
+    images = [_image(call, inputs, variant) for variant in (0, 1)]
+    finished = execute(call, images, request)
+    if isinstance(finished, Failure):
+        return finished
+    first, second = finished
+    return _wrong(call, images[0], first) or _disagree(call, first, second) or (call, first)
+
+
+def prepare_call(artifact: Artifact) -> Call | Failure:
+    """A call of the kernel with its arrays laid out; DojoError when the object is none."""
+    program = load_elf(artifact.content, artifact.symbol)
+    size = workspace_bytes(program, artifact.symbol)
+    if isinstance(size, Failure):
+        return size
+    places, at = [], TCDM_BASE + GUARD
+    for spec in (*artifact.inputs, *artifact.outputs, ArraySpec("workspace", (size,), "u8")):
+        count = int(np.prod(spec.shape, dtype=np.int64)) * np.dtype(CARRIER[spec.dtype]).itemsize
+        places.append(Place(spec, at, count))
+        at += -(-count // GUARD) * GUARD + GUARD
+    if at > TCDM_BASE + TCDM_BYTES - 1024:
+        needed = at - TCDM_BASE
+        return Failure("memory", f"arrays and workspace take {needed} bytes, TCDM holds {TCDM_BYTES}")
+    arguments = [*[p.address for p in places], size, 1]
+    registers = {f"a{k}": value for k, value in enumerate(arguments[:8])}
+    rest = arguments[8:]
+    top = TCDM_BASE + TCDM_BYTES - GUARD
+    stack = {top + 4 * k: struct.pack("<I", value) for k, value in enumerate(rest)}
+    program = _with_code(program, _CALL)
+    registers |= {"sp": top, "t3": program.symbols[artifact.symbol]}
+    return Call(program, tuple(places), len(artifact.inputs), registers, stack)
+
+
+def workspace_bytes(program: Program, symbol: str) -> int | Failure:
+    """What the kernel asks for; the function that tells is simulated too."""
+    for name in (symbol, f"{symbol}_workspace_bytes"):
+        if name not in program.symbols:
+            return Failure("runtime", f"the object has no function {name}")
+    asking = _with_code(program, "li a0, 1; jalr ra, 0(t3); ecall")
+    at = program.symbols[f"{symbol}_workspace_bytes"]
+    try:
+        return simulate(asking, registers={"t3": at}, max_cycles=10_000).registers["a0"]
+    except DojoError as error:
+        return Failure("runtime", error.render())
+
+
+def _with_code(program: Program, text: str) -> Program:
+    """The program with a few more instructions at its end, where it then starts."""
+    more = assemble(text)
+    entry = program.base + 4 * len(program.words)
+    return Program(
+        (*program.words, *more.words), program.base, entry, program.data, program.symbols, {}, program.file
+    )
+
+
+# -- memory ------------------------------------------------------------------------------------------
+
+
+def _given(call: Call, request: RunRequest) -> list[np.ndarray[Any, Any]]:
+    rng = np.random.default_rng([request.seed, 0])
+    found = []
+    for place in call.places[: call.inputs]:
+        if request.inputs is not None:
+            found.append(np.ascontiguousarray(request.inputs[place.spec.name], place.dtype))
+        else:
+            found.append((rng.random(place.spec.shape) * 2 - 1).astype(place.dtype))
+    return found
+
+
+def _image(call: Call, inputs: Sequence[np.ndarray[Any, Any]], variant: int) -> bytearray:
+    """TCDM before the call: inputs, poisoned outputs and workspace, a pattern everywhere else."""
+    image = bytearray([_FILL]) * TCDM_BYTES
+    for place, array in zip(call.places, inputs, strict=False):
+        start = place.address - TCDM_BASE
+        image[start : start + place.size] = array.tobytes()
+    for place in call.places[call.inputs :]:
+        start, width = place.address - TCDM_BASE, place.dtype.itemsize
+        poison = poison_of(place.spec.dtype, variant).to_bytes(width, "little")
+        image[start : start + place.size] = poison * (place.size // width)
+    for address, content in call.stack.items():
+        image[address - TCDM_BASE : address - TCDM_BASE + len(content)] = content
+    return image
+
+
+def _wrong(call: Call, before: bytearray, result: Simulation) -> Failure | None:
+    """What a call must not do: fail, touch memory that is not its own, change an input."""
+    if result.registers["t6"]:
+        return Failure("runtime", f"the kernel returned {result.registers['t6']}, 0 means success")
+    for place in call.places[: call.inputs]:
+        start = place.address - TCDM_BASE
+        if result.memory[start : start + place.size] != before[start : start + place.size]:
+            return Failure("input_modified", f"the kernel changed its input {place.spec.name}")
+    for start, count in call.gaps():
+        if result.memory[start : start + count] != before[start : start + count]:
+            where = f"near 0x{TCDM_BASE + start:x}"
+            return Failure("wrong_result", f"the kernel wrote {where}, outside its arrays")
+    return None
+
+
+def _disagree(call: Call, first: Simulation, second: Simulation) -> Failure | None:
+    """Two calls that started with different bits in the outputs end with the same."""
+    for place in call.outputs:
+        start = place.address - TCDM_BASE
+        one, other = (r.memory[start : start + place.size] for r in (first, second))
+        if one != other:
+            return Failure("wrong_result", f"elements of {place.spec.name} are never written, or read first")
+    return None
+
+
+# -- the child process -------------------------------------------------------------------------------
+
+
+def execute(call: Call, images: Sequence[bytearray], request: RunRequest) -> list[Simulation] | Failure:
+    """Simulate the call on each of the images of TCDM."""
+    prepared = [prepare(call.program, image, call.registers, MAX_CYCLES) for image in images]
+    job = _job(prepared, request)
+    try:
+        child = subprocess.run(
+            [sys.executable, "-P", worker_script.__file__],
+            input=job,
+            capture_output=True,
+            timeout=request.timeout_s,
+            start_new_session=True,
+        )
+    except subprocess.TimeoutExpired:
+        return Failure("timeout", f"no result after {request.timeout_s:g} s")
+    if child.returncode:
+        said = child.stderr.decode("utf-8", "replace").strip()[-2000:]
+        return Failure("runtime", f"the simulator ended with status {child.returncode}: {said}")
+    try:
+        return list(finish(call.program, prepared, child.stdout))
+    except DojoError as error:
+        reason = "timeout" if error.code == "PD-S005" else "crash"
+        return Failure(reason, error.render())  # type: ignore[arg-type]
+
+
+def _job(prepared: Sequence[Prepared], request: RunRequest) -> bytes:
+    first = prepared[0]
+    head = {
+        "core": first.core,
+        "seconds": ceil(request.timeout_s) + 1,
+        "bytes": request.memory_bytes + _INTERPRETER_BYTES,
+        "program": len(first.program),
+        "code": len(first.code),
+        "state": len(first.state),
+        "memory": len(first.memory),
+        "runs": len(prepared),
+    }
+    runs = b"".join(each.state + each.memory for each in prepared)
+    return json.dumps(head).encode() + b"\n" + first.program + first.code + runs

@@ -1,0 +1,45 @@
+"""The target's veto: no move may lead to a program that the hardware cannot run."""
+
+from __future__ import annotations
+
+from perfdojo_riscv_snitch.codegen import limits
+from perfdojo_riscv_snitch.codegen.body import REPEATED
+from perfdojo_riscv_snitch.codegen.kernel import emit
+from perfdojo_riscv_snitch.codegen.limits import Refused
+from perfdojo_riscv_snitch.codegen.streams import MOVERS
+from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.core.program import Program, Scope
+from perfdojo_sdk.core.transformation import Move, Objection
+
+
+class HardwareLimits:
+    """Generates the code that a move would lead to, where streams or repeated scopes are about."""
+
+    requirements = limits.REQUIREMENTS
+
+    def __call__(self, before: Program, move: Move, after: Program, dialect: Dialect) -> Objection | None:
+        if not uses_extensions(after):
+            return None
+        refused = beyond(after, dialect)
+        if refused is None or (uses_extensions(before) and beyond(before, dialect)):
+            return None  # a program that was beyond the hardware already may be mended step by step
+        return Objection(refused.requirement, refused.refusal)
+
+
+def uses_extensions(program: Program) -> bool:
+    """Whether a program has streams or repeated scopes."""
+    if any(buffer.location in MOVERS for buffer in program.buffers):
+        return True
+    return any(isinstance(node, Scope) and REPEATED in node.suffixes for node in program.body)
+
+
+def beyond(program: Program, dialect: Dialect) -> Refused | None:
+    """Why the hardware cannot run the program; None as well where it does not compile for another reason."""
+    try:
+        emit(program, "pd_veto", dialect)
+    except Refused as refused:
+        return refused
+    except DojoError:
+        return None
+    return None

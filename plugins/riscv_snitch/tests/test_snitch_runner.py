@@ -1,0 +1,142 @@
+"""The runner: what a kernel may not do, what a measurement says, and a library from end to end."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from perfdojo_riscv_snitch.elf import load_elf
+from perfdojo_riscv_snitch.runner import SnitchRunner
+from snitch_support import Game, golden
+
+from perfdojo_sdk.hookspecs.types import (
+    ArraySpec,
+    Artifact,
+    Failure,
+    KernelSource,
+    Measurement,
+    RunRequest,
+)
+from perfdojo_sdk.kernels.selection import default_selection, select
+from perfdojo_sdk.library.build import build_library
+from perfdojo_sdk.library.forge import Settings
+from perfdojo_sdk.library.loader import load_library
+from perfdojo_sdk.library.manifest import LibraryError
+
+QUERY = "pd_k_workspace_bytes: li a0, 0\nret\n"
+
+
+def kernel(body: str, query: str = QUERY, size: int = 4) -> KernelSource:
+    """A kernel of one input and one output, as assembly."""
+    text = f".text\npd_k:\n{body}\nli a0, 0\nret\n{query}"
+    arrays = [(ArraySpec(name, (size,), "f64"),) for name in "xy"]
+    return KernelSource("pd_k", *arrays, text, "s")
+
+
+def outcome(
+    body: str, query: str = QUERY, request: RunRequest | None = None, size: int = 4
+) -> Measurement | Failure:
+    runner = SnitchRunner()
+    artifact = runner.compile(kernel(body, query, size))
+    assert isinstance(artifact, Artifact), artifact
+    return runner.run(artifact, request or RunRequest(repeats=3))
+
+
+#: Copies four doubles.
+COPY = "\n".join(f"fld ft{k}, {8 * k}(a0)\nfsd ft{k}, {8 * k}(a1)" for k in range(4))
+
+
+def test_a_measurement_says_cycles() -> None:
+    measured = outcome(COPY, request=RunRequest({"x": np.arange(4.0)}, repeats=3))
+    assert isinstance(measured, Measurement) and measured.provenance == "simulated"
+    np.testing.assert_array_equal(measured.outputs["y"], np.arange(4.0))
+    assert measured.seconds == (measured.details["snitch.cycles"] * 1e-9,)
+    assert 8 < measured.details["snitch.cycles"] < 40
+    again = outcome(COPY, request=RunRequest({"x": np.arange(4.0)}, want_outputs=False))
+    assert isinstance(again, Measurement) and again.seconds == () and again.outputs is None
+    assert again.details == measured.details
+
+
+@pytest.mark.parametrize(
+    "body, reason, word",
+    [
+        (COPY.replace("24(a1)", "16(a1)"), "wrong_result", "never written"),
+        (f"{COPY}\nfsd ft0, 32(a1)", "wrong_result", "outside"),
+        (f"{COPY}\nfsd ft0, -8(a0)", "wrong_result", "outside"),
+        (f"{COPY}\nfsd ft1, 0(a0)", "input_modified", "x"),
+        ("li a0, 1\nret", "runtime", "returned 1"),
+        ("1: j 1b", "timeout", "PD-S005"),
+        ("lw t0, 2(a0)", "crash", "PD-S003"),
+        ("sw t0, 0(zero)", "crash", "PD-S004"),
+        ("fld ft0, 0(a1)\nfsd ft0, 0(a1)", "wrong_result", "read first"),
+    ],
+)
+def test_what_a_kernel_may_not_do(body: str, reason: str, word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perfdojo_riscv_snitch.runner.MAX_CYCLES", 100_000)
+    failed = outcome(body)
+    assert isinstance(failed, Failure) and failed.reason == reason and word in failed.detail, failed
+
+
+def test_a_kernel_that_runs_too_long_is_stopped() -> None:
+    failed = outcome("1: j 1b", request=RunRequest(timeout_s=0.5))
+    assert isinstance(failed, Failure) and failed.reason == "timeout"
+
+
+def test_arrays_that_do_not_fit_are_refused() -> None:
+    failed = outcome(COPY, size=10_000)
+    assert isinstance(failed, Failure) and failed.reason == "memory" and "131072" in failed.detail
+
+
+@pytest.mark.parametrize("query", ["", "pd_k_workspace_bytes: j pd_k_workspace_bytes"])
+def test_an_object_without_a_workspace_query_is_refused(query: str) -> None:
+    failed = outcome(COPY, query)
+    assert isinstance(failed, Failure) and failed.reason == "runtime"
+
+
+def test_what_is_no_object_or_no_assembly_is_a_failure() -> None:
+    failed = SnitchRunner().compile(kernel("frobnicate a0"))
+    assert isinstance(failed, Failure) and failed.reason == "compile" and "frobnicate" in failed.detail
+    artifact = SnitchRunner().compile(kernel(COPY))
+    assert isinstance(artifact, Artifact)
+    failed = SnitchRunner().run(replace(artifact, content=b"\x7fELF"), RunRequest())
+    assert isinstance(failed, Failure) and failed.reason == "runtime"
+
+
+def test_a_workspace_is_given() -> None:
+    body = f"li t0, 4096\nbne a3, t0, 1f\nsw a0, 4092(a2)\n{COPY}\nj 2f\n1: li a0, 1\nret\n2:"
+    body = body.replace("sw a0, 4092(a2)", "li t0, 4092\nadd t0, t0, a2\nsw a0, 0(t0)")
+    assert isinstance(outcome(body, "pd_k_workspace_bytes: li a0, 1\nslli a0, a0, 12\nret"), Measurement)
+
+
+def test_the_default_selection_is_the_micro_kernels() -> None:
+    game = Game()
+    operators = game.plugins.operators_for(game.target)
+    lists = game.target.capabilities.selections
+    names = {k.operator for k in default_selection(operators, game.target.dialect, lists)}
+    assert names == set(lists["default"])
+    assert {"dmatmul", "srelu"} <= names and "softmax" not in names
+    both = select("f64 ddot[128]", operators, game.target.dialect, lists)
+    assert {k.operator for k in both} == set(lists["f64"])
+
+
+def test_a_library_from_end_to_end(tmp_path: Path) -> None:
+    game = Game()
+    operators = game.plugins.operators_for(game.target)
+    kernels = select("drelu[4,4] sdense[2,3,4]", operators, game.target.dialect)
+    result = build_library(game.plugins, game.target, kernels, tmp_path, Settings(threads=1))
+    assert result.manifest and not result.failed
+    for entry in result.manifest.kernels:
+        assert entry.verification.passed
+        assert entry.timing.final and entry.timing.final.provenance == "simulated"
+    (code,) = {entry.code for entry in result.manifest.kernels}
+    program = load_elf((tmp_path / code).read_bytes())
+    assert {entry.symbol for entry in result.manifest.kernels} <= program.symbols.keys()
+    header = (tmp_path / "include" / "perfdojo_riscv_snitch.h").read_text()
+    golden("perfdojo_riscv_snitch.h", header)
+    with pytest.raises(LibraryError, match="cannot be called from Python") as error:
+        load_library(tmp_path)
+    assert error.value.code == "PD-L016"
+    assert json.loads((tmp_path / "manifest.json").read_text())["target"] == "riscv_snitch"
