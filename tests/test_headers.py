@@ -74,5 +74,5 @@ def test_the_code_is_the_same_byte_for_byte(monkeypatch: pytest.MonkeyPatch) -> 
         assert isinstance(result, Compiled), result
         made.append(result.content)
     assert len(set(made)) == 1
-    broken = compiler.compile({**SOURCES, "k.c": CODE + "nonsense;\n"}, ("-O2",))
+    broken = compiler.compile({**SOURCES, "k.c": CODE + "nonsense +;\n"}, ("-O2",))
     assert isinstance(broken, Failure) and "nonsense" in broken.detail
