@@ -369,3 +369,15 @@ def test_calibration_is_measured_once(monkeypatch: pytest.MonkeyPatch, tmp_path:
     ):
         file.write_text(damage)
         assert calibrate((), 16).read_gbs == 7.0
+
+
+def test_clocks_that_differ_once_are_bad_luck(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A parent that is late to hear of a mark is no kernel that cheats; one that does so does it again."""
+    late = Failure("wrong_result", "1 s of 2 s: the kernel tampers with time")
+    answers: list[Failure | None] = [late, None, None]
+    monkeypatch.setattr("perfdojo_sdk.measure.sandbox.clock_problem", lambda counted, seen: answers.pop(0))
+    artifact = build(RIGHT)
+    assert isinstance(RUNNER.run(artifact, TIMED), Measurement) and len(answers) == 1
+    always = Failure("wrong_result", "0 s of 2 s: the kernel tampers with time")
+    monkeypatch.setattr("perfdojo_sdk.measure.sandbox.clock_problem", lambda counted, seen: always)
+    assert RUNNER.run(artifact, TIMED) == always

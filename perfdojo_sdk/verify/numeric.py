@@ -126,18 +126,21 @@ def verify_numeric(
     with _AtOnce() if forks else ThreadPoolExecutor(3) as pool:
         for group in _groups(planned, original, references.small):
             inputs = [draw(plan.name, original, seed, plan.largest) for plan in group]
-            runs = [
-                [
-                    pool.submit(runner.run, artifact, RunRequest(inputs=given, threads=t, timeout_s=120.0))
-                    for t in plan.threads
-                ]
+            requests = [
+                RunRequest(inputs=given, threads=t, timeout_s=120.0)
                 for plan, given in zip(group, inputs, strict=True)
+                for t in plan.threads
             ]
+            if forks and isinstance(runner, NativeRunner):
+                done = iter(runner.run_together(artifact, requests))
+            else:
+                futures = [pool.submit(runner.run, artifact, request) for request in requests]
+                done = (future.result() for future in futures)
             whole = references.small or (group[0].name == "random" and not _rows_do(references, quick))
             expected = references.expect(inputs, pool, whole)
-            for plan, run, outcome in zip(group, runs, expected, strict=True):
-                for t, future in zip(plan.threads, run, strict=True):
-                    results.append(_judge(plan.name, t, future.result(), outcome, nan_may_differ))
+            for plan, outcome in zip(group, expected, strict=True):
+                for t in plan.threads:
+                    results.append(_judge(plan.name, t, next(done), outcome, nan_may_differ))
             if problem := _problem(results):
                 return NumericReport(False, (*results, *skipped), problem)
     return NumericReport(True, (*results, *skipped))
