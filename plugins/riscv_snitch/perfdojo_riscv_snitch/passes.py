@@ -249,6 +249,7 @@ def _sum(play: Play, loops: Sequence[str], interleaved: bool) -> None:
     place = _collapsed(play, loops)
     (statement, *_) = [leaf.statement for leaf in play.scope(place).leaves]
     if interleaved and play.scope(place).size % LATENCY == 0:
+        play.must("stage_accumulator", place, array=statement.target.array)
         play.must("split_scope", place, factor=LATENCY)
         path = play.program.paths[place] if place in play.program.paths else play.program.paths[f"{place}.o"]
         play.must("split_reduction", f"{place}.o", lane=f"{place}.i")
