@@ -58,7 +58,10 @@ def violations(program: Program, dialect: Dialect, before: Program | None = None
             found[program.buffer_of[o.access.array].name].append(o)
     for buffer in program.buffers:
         if buffer.name not in settled:
-            yield from _storage(program, buffer, found[buffer.name], dialect)
+            yield from _bounds(buffer, found[buffer.name])
+            yield from _order(program, buffer, found[buffer.name])
+            yield from _first_write(program, buffer)
+            yield from location_violations(program, buffer, found[buffer.name], dialect)
     for place in places:
         yield from _scope(program, place, dialect)
     for place in places:
@@ -95,10 +98,11 @@ def _users(program: Program) -> Mapping[str, list[int]]:
     return found
 
 
-def new_violations(program: Program, places: Sequence[Place], dialect: Dialect) -> Iterator[Violation]:
-    """Rules that the statements at ``places``, in program order, break; all others stood before.
+def target_violations(program: Program, places: Sequence[Place], dialect: Dialect) -> Iterator[Violation]:
+    """What locations and lanes forbid to the statements at ``places``, which are in program order.
 
-    Only plain scopes and buffers came with these statements.
+    For moves that put such statements into a program, with plain scopes and buffers: what else there is
+    to break, no use of elements that others use can break.
     """
     found: dict[str, list[Occurrence]] = {}
     for place in places:
@@ -106,22 +110,12 @@ def new_violations(program: Program, places: Sequence[Place], dialect: Dialect) 
             found.setdefault(program.buffer_of[o.access.array].name, []).append(o)
     for buffer in program.buffers:
         if buffer.name in found:
-            yield from _storage(program, buffer, found[buffer.name], dialect)
+            yield from location_violations(program, buffer, found[buffer.name], dialect)
     for place in places:
         around = place.above[-1:]
         if around and dialect.is_lockstep(around[0].suffix):
             lanes = around[0].with_body(program.siblings(place.path))
             yield from _lockstep(program, lanes, len(place.above) - 1, dialect)
-        yield from _statement(program, place)
-
-
-def _storage(
-    program: Program, buffer: Buffer, occurrences: Sequence[Occurrence], dialect: Dialect
-) -> Iterator[Violation]:
-    yield from _bounds(buffer, occurrences)
-    yield from _order(program, buffer, occurrences)
-    yield from _first_write(program, buffer)
-    yield from location_violations(program, buffer, occurrences, dialect)
 
 
 def _occurrences(place: Place) -> Iterator[Occurrence]:

@@ -75,7 +75,11 @@ def execute(job: Job) -> list[Measurement | Failure]:
     results: list[Measurement | Failure | None] = [None] * len(job.artifacts)
     # A kernel that takes the child down is left out of the next try.
     while waiting := [k for k, result in enumerate(results) if result is None]:
-        found, guilty = _attempt(job, [job.artifacts[k] for k in waiting])
+        artifacts = [job.artifacts[k] for k in waiting]
+        found, guilty = _attempt(job, artifacts)
+        if guilty is None and all(map(_clocks_differ, found)):
+            # On a busy machine the parent may hear late of the child's marks; a cheat cheats again.
+            found, guilty = _attempt(job, artifacts)
         if guilty is not None:
             results[waiting[guilty]] = found[guilty]
         else:
@@ -377,13 +381,20 @@ def _death(folder: Path, ending: _Ending) -> Failure | None:
     return None
 
 
+_TAMPERS = "the kernel tampers with time"
+
+
+def _clocks_differ(result: Measurement | Failure) -> bool:
+    return isinstance(result, Failure) and result.detail.endswith(_TAMPERS)
+
+
 def clock_problem(counted_s: float, seen_s: float | None) -> Failure | None:
     """The child's own clock against this process's: a kernel may have slowed the former."""
     if seen_s is None or counted_s > 0.9 * seen_s - _CLOCK_SLACK_S:
         return None
     return Failure(
         "wrong_result",
-        f"the child's clock counted {counted_s:.3f} s of {seen_s:.3f} s: the kernel tampers with time",
+        f"the child's clock counted {counted_s:.3f} s of {seen_s:.3f} s: {_TAMPERS}",
     )
 
 
