@@ -129,9 +129,19 @@ def test_the_pages_made_from_the_code_hold_everything() -> None:
     for check in CHECKS:
         assert f"| {check.name} | {check.doc} |" in checks and check.doc.endswith("."), check.name
     fields = docs_pages.target_file_reference()
-    assert "None" not in fields
-    for name in Capabilities.model_fields:
-        assert f"| `{name}` |" in fields
+    assert all(f"| `{name}` |" in fields for name in Capabilities.model_fields)
+
+
+def test_every_marker_has_a_page_and_is_filled() -> None:
+    pytest.importorskip("mkdocs")
+    from tools import docs_pages
+
+    texts = [page.read_text(encoding="utf-8") for page in (*PAGES, *guide())]
+    for marker in docs_pages.markers():
+        [marked] = [text for text in texts if marker in text]
+        assert marker not in docs_pages.filled(marked)
+    [search] = [text for text in texts if docs_pages.SOURCE.search(text)]
+    assert "class Walk:" in docs_pages.filled(search)
 
 
 def test_links_between_pages_lead_somewhere() -> None:

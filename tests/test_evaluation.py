@@ -215,8 +215,24 @@ def test_runs_are_cut_by_the_champion() -> None:
     evaluator = Evaluator(conditions(runner))
     evaluator.evaluate(GAMES[:2])
     first, _, cut = runner.requests
-    assert first.stop_above_s is None and first.timeout_s == 60
+    assert first.stop_above_s == 0.25 and first.timeout_s == 60
     assert cut.stop_above_s == 4.0 and cut.timeout_s < 10
+
+
+def test_a_slow_initial_program_runs_once_and_others_are_compared_with_it() -> None:
+    class Slow(Fake):
+        def run(self, artifact: Artifact, request: RunRequest) -> Measurement | Failure:
+            found = super().run(artifact, request)
+            assert isinstance(found, Measurement) and request.stop_above_s is not None
+            cut = found.median > request.stop_above_s
+            return replace(found, details={"stopped": 1.0}) if cut else found  # type: ignore[type-var]
+
+    runner = Slow({text(0): [2.0], text(1): [3.0], text(2): [0.5]})
+    evaluator = Evaluator(conditions(runner))
+    seen = evaluator.evaluate(GAMES[:3])
+    assert [e.seconds for e in seen] == [2.0, 3.0, 0.5]
+    assert [r.stop_above_s for r in runner.requests[:2]] == [0.25, 8.0]
+    assert [c.game for c in evaluator.champions] == [GAMES[1], GAMES[2]]
 
 
 def test_a_cut_candidate_is_no_champion(store: Candidates) -> None:

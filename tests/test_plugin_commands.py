@@ -86,7 +86,7 @@ def test_show_names_everything_that_a_plugin_brings(cli: Cli) -> None:
     assert outcome.data["observers"] == ["stopwatch"] and outcome.data["targets"] == ["toy"]
     assert "perfdojo_packager" in cli("plugins", "show", "toy", plugins="toy").out
     builtin = cli("plugins", "show", "perfdojo_sdk", "--json")
-    assert {"naive", "greedy", "heuristic"} == set(builtin.data["searches"])
+    assert {"naive", "greedy", "heuristic"} <= set(builtin.data["searches"])
 
 
 @pytest.mark.parametrize("command", ["show", "check"])

@@ -46,6 +46,9 @@ from perfdojo_sdk.store.records import RecordKey, sha256
 HOPELESS = 4.0
 #: A first call may wake threads and fill caches: what is faster than this, in seconds, is never hopeless.
 WAKING_S = 0.02
+#: As long as nothing was timed to the end, a call that takes longer than this, in seconds, is the only one:
+#: naive loops may take long, and nobody will run them.
+SLOW_S = 0.25
 #: Seconds that any run may take beside a few times what the fastest game's took.
 SLACK_S = 5.0
 #: Failures that say nothing about the program, so that it is tried again next time.
@@ -155,6 +158,8 @@ class Evaluator:
         """Digest of a program's text -> what became of it."""
         self._run_s = 0.0
         """How long the champion's run took as a whole."""
+        self._least_s: float | None = None
+        """The least time of any run, those that were cut included."""
         self._missing = 0
 
     @property
@@ -258,6 +263,8 @@ class Evaluator:
             with self.tally.timing("measure"):
                 task.result = result_of(self._timed(task))
             self._notice(task.result)
+            if isinstance(task.result, Timed):
+                self._least_s = min(task.result.timing.median_s, self._least_s or float("inf"))
         if task.artifact is not None and isinstance(task.result, Timed) and self._promising(task.result):
             self._record(task)
             self._challenge(task, task.artifact, task.result)
@@ -275,7 +282,8 @@ class Evaluator:
         """A run that ends as soon as its kernel cannot win."""
         request, champion = self.conditions.request, self.champion
         if champion is None:
-            return request
+            slow = SLOW_S if self._least_s is None else max(HOPELESS * self._least_s, WAKING_S)
+            return replace(request, stop_above_s=slow)
         limit = min(request.timeout_s, SLACK_S + HOPELESS * self._run_s)
         return replace(request, timeout_s=limit, stop_above_s=max(HOPELESS * champion.seconds, WAKING_S))
 

@@ -24,12 +24,15 @@ from pathlib import Path
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.hookspecs.services import Probe
 from perfdojo_sdk.hookspecs.types import Failure
+from perfdojo_sdk.measure.headers import ParsedHeaders
 
 #: Environment variable that names the compiler to use, with arguments if need be.
 COMPILER_VARIABLE = "PERFDOJO_CC"
 
 _SHARED = ("-shared", "-fPIC", "-Werror=implicit-function-declaration")
 _MOST_NOTES = 4000
+_HEADERS_TIMEOUT_S = 60.0
+_HEADERS = ParsedHeaders()
 _DIAGNOSTIC = re.compile(r"^[^\n]*?\b(?:fatal )?(?:error|undefined reference)\b:? *(.*)$", re.MULTILINE)
 
 
@@ -82,8 +85,9 @@ class Toolchain:
                     raise ValueError(f"a source's name must be a plain file name: {name!r}")
                 Path(folder, name).write_text(text, encoding="utf-8")
             units = [name for name in sources if name.endswith(".c")]
-            options = (*self._spelled(flags), *_SHARED, "-o", "out.so")
-            command = [*self.command, *options, *units, *self.link_flags]
+            options = (*self._spelled(flags), *_SHARED)
+            known = self._known_headers(sources, options)
+            command = [*self.command, *options, *known, "-o", "out.so", *units, *self.link_flags]
             ended = _run(command, folder, timeout_s)
             if ended is None:
                 return Failure("compile_timeout", f"the compiler ran longer than {timeout_s:g} s")
@@ -91,6 +95,19 @@ class Toolchain:
             if status:
                 return Failure("compile", _summary(said) or f"the compiler ended with status {status}")
             return Compiled(Path(folder, "out.so").read_bytes(), said[:_MOST_NOTES])
+
+    def _known_headers(self, sources: Mapping[str, str], options: tuple[str, ...]) -> tuple[str, ...]:
+        """Options that spare the compiler the headers it has parsed before."""
+        if not self.version.startswith("gcc"):
+            return ()
+
+        def compile(arguments: list[str], folder: str) -> bool:
+            ended = _run([*self.command, *arguments], folder, _HEADERS_TIMEOUT_S)
+            return ended is not None and ended[0] == 0
+
+        # What the linker is told may also matter to the preprocessor: -pthread defines a name.
+        told = (flag for flag in self.link_flags if not flag.startswith("-l"))
+        return _HEADERS.options(self.command, (*options, *told), sources, compile)
 
 
 def _run(command: list[str], folder: str, timeout_s: float) -> tuple[int, str] | None:

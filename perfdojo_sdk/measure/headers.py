@@ -1,0 +1,78 @@
+"""Headers that all kernels of a target include, parsed once: most of what compiling a small kernel takes.
+
+The intrinsics of a vector unit are tens of thousands of lines. Where the compiler is GCC, the headers that
+a source begins with are compiled beforehand once it is clear that more kernels will include them. The
+compiler checks that flags and headers are the same, and reads the headers themselves when they are not; the
+code that comes out is the same, byte for byte.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+#: Compilations with the same headers after which these are parsed beforehand.
+WORTH_WHILE = 3
+#: Sets of headers kept at once; each takes some 30 MB of temporary space.
+MOST_SETS = 4
+
+_INCLUDES = re.compile(r'\s*(?:/\*.*?\*/\s*)*((?:#include "[A-Za-z_]\w*\.h"[ \t]*\n)+)', re.DOTALL)
+
+Compile = Callable[[list[str], str], bool]
+"""Run the compiler with these arguments in this folder; whether it succeeded."""
+
+
+def leading_includes(code: str) -> str:
+    """The lines of a source that include headers of its own before anything else; "" if there are none."""
+    found = _INCLUDES.match(code)
+    return found[1] if found else ""
+
+
+class ParsedHeaders:
+    """The headers that one process has parsed beforehand. Threads may use it at once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seen: Counter[tuple[object, ...]] = Counter()
+        self._parsed: dict[tuple[object, ...], tuple[str, ...]] = {}
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def options(
+        self, compiler: Sequence[str], flags: Sequence[str], sources: Mapping[str, str], compile: Compile
+    ) -> tuple[str, ...]:
+        """What to add to the ``flags`` with which ``compiler`` compiles ``sources``; often nothing."""
+        units = [text for name, text in sources.items() if name.endswith(".c")]
+        includes = leading_includes(units[0]) if len(units) == 1 else ""
+        if not includes:
+            return ()
+        headers = tuple(sorted((name, text) for name, text in sources.items() if name.endswith(".h")))
+        key = (tuple(compiler), includes, tuple(flags), headers)
+        with self._lock:
+            if key in self._parsed:
+                return self._parsed[key]
+            self._seen[key] += 1
+            if self._seen[key] < WORTH_WHILE or len(self._parsed) >= MOST_SETS:
+                return ()
+            self._parsed[key] = ()  # until it is ready, and for ever if it fails
+        found = self._parse(includes, flags, dict(headers), compile)
+        with self._lock:
+            self._parsed[key] = found
+        return found
+
+    def _parse(
+        self, includes: str, flags: Sequence[str], headers: Mapping[str, str], compile: Compile
+    ) -> tuple[str, ...]:
+        with self._lock:
+            if self._folder is None:
+                self._folder = tempfile.TemporaryDirectory(prefix="perfdojo-headers-")
+            folder = Path(self._folder.name, str(len(self._parsed)))
+            folder.mkdir()
+        for name, text in headers.items():
+            Path(folder, name).write_text(text, encoding="utf-8")
+        Path(folder, "all.h").write_text(includes, encoding="utf-8")
+        done = compile([*flags, "-x", "c-header", "all.h", "-o", "all.h.gch"], str(folder))
+        return ("-include", str(folder / "all.h")) if done else ()

@@ -1,0 +1,78 @@
+"""Headers that were parsed beforehand change how long compiling takes, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from perfdojo_sdk.hookspecs.types import Failure
+from perfdojo_sdk.measure import toolchain
+from perfdojo_sdk.measure.headers import MOST_SETS, WORTH_WHILE, ParsedHeaders, leading_includes
+from perfdojo_sdk.measure.toolchain import Compiled, find_toolchain
+
+OWN = "#ifndef OWN_H\n#define OWN_H\nstatic inline int twice(int x) { return 2 * x; }\n#endif\n"
+CODE = '/* a comment\n * of two lines */\n\n#include "own.h"\n\nint f(int x) { return twice(x); }\n'
+SOURCES = {"k.c": CODE, "own.h": OWN}
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (CODE, '#include "own.h"\n'),
+        ('#include "a.h"\n#include "b.h"\nint x;\n', '#include "a.h"\n#include "b.h"\n'),
+        ('#define N 4\n#include "own.h"\n', ""),
+        ("#include <stddef.h>\n", ""),
+        ('#include "../../etc/own.h"\n', ""),
+        ("int x;\n", ""),
+    ],
+)
+def test_only_what_stands_first_is_parsed_beforehand(code: str, expected: str) -> None:
+    assert leading_includes(code) == expected
+
+
+class Asked:
+    """A compiler that notes what it was asked for."""
+
+    def __init__(self, works: bool = True) -> None:
+        self.works, self.calls = works, list[list[str]]()
+
+    def __call__(self, arguments: list[str], folder: str) -> bool:
+        self.calls.append(arguments)
+        return self.works
+
+
+def options(
+    known: ParsedHeaders, asked: Asked, times: int, sources: Mapping[str, str] = SOURCES, flag: str = "-O2"
+) -> list[tuple[str, ...]]:
+    return [known.options(("gcc",), (flag,), sources, asked) for _ in range(times)]
+
+
+def test_headers_are_parsed_once_they_come_again_and_again() -> None:
+    known, asked = ParsedHeaders(), Asked()
+    found = options(known, asked, WORTH_WHILE + 2)
+    assert not any(found[: WORTH_WHILE - 1]) and all(f[0] == "-include" for f in found[WORTH_WHILE - 1 :])
+    assert len(asked.calls) == 1 and asked.calls[0][0] == "-O2"
+    options(known, asked, WORTH_WHILE, flag="-O3")
+    options(known, asked, WORTH_WHILE, {**SOURCES, "own.h": OWN + "\n"})
+    assert len(asked.calls) == 3, "other flags and other headers are parsed anew"
+    for k in range(MOST_SETS):
+        options(known, asked, WORTH_WHILE, flag=f"-D{k}")
+    assert len(asked.calls) == MOST_SETS
+
+
+def test_a_compiler_that_cannot_is_asked_once() -> None:
+    known, asked = ParsedHeaders(), Asked(works=False)
+    assert not any(options(known, asked, 3 * WORTH_WHILE)) and len(asked.calls) == 1
+
+
+def test_the_code_is_the_same_byte_for_byte(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toolchain, "_HEADERS", ParsedHeaders())
+    compiler, made = find_toolchain(), []
+    for _ in range(WORTH_WHILE + 1):
+        result = compiler.compile(SOURCES, ("-O2",))
+        assert isinstance(result, Compiled), result
+        made.append(result.content)
+    assert len(set(made)) == 1
+    broken = compiler.compile({**SOURCES, "k.c": CODE + "nonsense +;\n"}, ("-O2",))
+    assert isinstance(broken, Failure) and "nonsense" in broken.detail
