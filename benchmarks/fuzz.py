@@ -112,16 +112,18 @@ def save_failure(folder: Path, target: str, seed: int, failure: FuzzFailure) -> 
 
 
 def usable_targets() -> list[str]:
+    """In turn; the core alone, whose language is widest, as often as all targets together."""
     plugins = load_plugins()
-    return [CORE, *(name for name in plugins.targets if plugins.unavailable(plugins.target(name)) is None)]
+    usable = [name for name in plugins.targets if plugins.unavailable(plugins.target(name)) is None]
+    return [name for target in usable for name in (CORE, target)] or [CORE]
 
 
 def jobs(done: set[int], targets: list[str], length: int, numeric: bool) -> Iterator[Job]:
     for block in count():
         seeds = tuple(seed for seed in range(block * BLOCK, (block + 1) * BLOCK) if seed not in done)
         if seeds:
-            target = targets[block % len(targets)]
-            yield Job(seeds, target, length, numeric, block // len(targets) % OPTIMISED == 0)
+            turn, place = divmod(block, len(targets))
+            yield Job(seeds, targets[place], length, numeric, turn % OPTIMISED == 0)
 
 
 def main() -> int:

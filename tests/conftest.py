@@ -102,9 +102,9 @@ def postgres_server() -> Iterator[postgres.Server]:
 
 @pytest.fixture
 def server_place(postgres_server: postgres.Server) -> str:
-    """A new database on the server."""
+    """A new schema on the server, where there is nothing yet."""
     name = f"records_{os.urandom(8).hex()}"
-    postgres_server.execute(f"CREATE DATABASE {name}")
+    postgres_server.execute(f"CREATE SCHEMA {name}")
     return postgres_server.url(name)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -59,8 +60,9 @@ class Server:
         ]
         subprocess.run([*command, "--no-sync"], user=self.user, cwd=folder, check=True, capture_output=True)
 
-    def url(self, database: str = "postgres") -> str:
-        return f"postgresql://{USER}@/{database}?host={self.folder}"
+    def url(self, schema: str = "public") -> str:
+        """Of one schema: as good as a database of its own, and made at once."""
+        return f"postgresql://{USER}@/postgres?host={self.folder}&options=-csearch_path%3D{schema}"
 
     def start(self) -> None:
         settings = {"listen_addresses": "", "unix_socket_directories": str(self.folder), "fsync": "off"}
@@ -72,14 +74,14 @@ class Server:
             )
         self.execute("SELECT 1")
 
-    def execute(self, statement: str, database: str = "postgres") -> None:
+    def execute(self, statement: str) -> None:
         """Run a statement as soon as the server answers."""
         import psycopg
 
         deadline = time.monotonic() + 60
         while True:
             try:
-                with psycopg.connect(self.url(database), autocommit=True) as connection:
+                with psycopg.connect(self.url(), autocommit=True) as connection:
                     connection.execute(statement)  # type: ignore[call-overload]
                     return
             except psycopg.OperationalError:
@@ -88,10 +90,13 @@ class Server:
                 time.sleep(0.05)
 
     def crash(self) -> None:
-        """End all at once, without a farewell to the clients."""
+        """End all at once, without a farewell to the clients; the next start recovers."""
+        self.stop(signal.SIGQUIT)
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         if self.process is not None:
-            self.process.send_signal(3)  # SIGQUIT: immediate shutdown, with recovery at the next start
-            self.process.wait(30)
+            self.process.send_signal(how)
+            self.process.wait(60)
             self.process = None
 
 
@@ -109,5 +114,5 @@ def server() -> Iterator[Server]:
         yield made
     finally:
         if made is not None:
-            made.crash()
+            made.stop()
         shutil.rmtree(folder, ignore_errors=True)

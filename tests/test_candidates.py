@@ -30,7 +30,7 @@ from perfdojo_sdk.store.candidates import (
     key_of,
     result_of,
 )
-from perfdojo_sdk.store.database import Records
+from perfdojo_sdk.store.database import Arrived, Records
 from perfdojo_sdk.store.records import RecordKey
 
 RULES = Rules(CORE_DIALECT, GENERIC)
@@ -156,8 +156,7 @@ def test_of_two_under_one_key_the_later_stays_whichever_comes_first(place: str) 
             for each in order:
                 records.candidates.put(each)
             assert list(records.candidates) == [late]
-        tally = records.candidates.put_all([early, late, evaluated(ROOT)])
-        assert (tally.new, tally.replaced, tally.kept) == (1, 0, 2)
+        assert records.candidates.put_all([early, late, evaluated(ROOT)]) == Arrived(new=1, kept=2)
 
 
 def test_another_way_to_the_same_program_is_the_same_candidate(place: str) -> None:
@@ -194,6 +193,15 @@ def test_a_row_that_does_not_read_counts_as_absent(place: str) -> None:
         )
         assert records.candidates.find(evaluated().key) is None
         assert list(records.candidates) == [evaluated(ROOT)]
+
+
+@pytest.mark.parametrize("text", ["", "5", "[]", "{}", "[" * 100_000, '{"trace": 5}'], ids=range(6))
+def test_whatever_stands_in_a_row_it_is_only_absent(text: str, tmp_path: Path) -> None:
+    with Records(tmp_path / "r.sqlite") as records:
+        records.candidates.put(evaluated())
+        change = "UPDATE candidates SET record = ?"
+        records.database.write(lambda connection: connection.exec_driver_sql(change, (text,)))
+        assert records.candidates.find(evaluated().key) is None
 
 
 def test_pages_come_in_order(place: str) -> None:

@@ -20,6 +20,7 @@ from perfdojo_sdk.cli import COMMANDS
 from perfdojo_sdk.hookspecs import specs
 from perfdojo_sdk.hookspecs.types import Capabilities
 from perfdojo_sdk.plugins import load_plugins
+from perfdojo_sdk.testing.conformance import CHECKS
 
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 UPDATE = os.environ.get("PERFDOJO_UPDATE_GOLDEN") == "1"
@@ -124,10 +125,23 @@ def test_the_pages_made_from_the_code_hold_everything() -> None:
             said = [docs_pages.spoken(text) for text in (r.title, r.hint)]
             assert r.code in page and all(text in page for text in said), r.code
         assert not re.search(r"\{[a-z]", page.replace("{#", "")), transformation.name
+    checks = docs_pages.check_reference()
+    for check in CHECKS:
+        assert f"| {check.name} | {check.doc} |" in checks and check.doc.endswith("."), check.name
     fields = docs_pages.target_file_reference()
-    assert "None" not in fields
-    for name in Capabilities.model_fields:
-        assert f"| `{name}` |" in fields
+    assert all(f"| `{name}` |" in fields for name in Capabilities.model_fields)
+
+
+def test_every_marker_has_a_page_and_is_filled() -> None:
+    pytest.importorskip("mkdocs")
+    from tools import docs_pages
+
+    texts = [page.read_text(encoding="utf-8") for page in (*PAGES, *guide())]
+    for marker in docs_pages.markers():
+        [marked] = [text for text in texts if marker in text]
+        assert marker not in docs_pages.filled(marked)
+    [search] = [text for text in texts if docs_pages.SOURCE.search(text)]
+    assert "class Walk:" in docs_pages.filled(search)
 
 
 def test_links_between_pages_lead_somewhere() -> None:

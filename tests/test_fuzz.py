@@ -31,6 +31,7 @@ def test_random_walk_keeps_the_meaning(seed: int) -> None:
     for number, step in enumerate(trace.steps):
         where = f"seed {seed}, move {number}: {step.move.text}\n{step.before}\n{step.after}"
         assert not list(violations(step.after, DIALECT)), where
+        assert not list(violations(step.after, DIALECT, step.before)), where
         assert parse(step.after.text, DIALECT) == step.after, where
         exact = verify_exact(step.before, step.after, step.legal.laws, DIALECT, seed=seed, models=1)
         assert exact.ok, f"{exact.problem}\n{where}"

@@ -43,6 +43,7 @@ from perfdojo_sdk.library.build import build_library
 from perfdojo_sdk.library.forge import Settings
 from perfdojo_sdk.library.manifest import LibraryError
 from perfdojo_sdk.plugins import HOOKS, Plugins, discovery, load_plugins
+from perfdojo_sdk.plugins.plugin import cause_of
 
 SPECS = [pytest.param(getattr(specs, name), id=name) for name in HOOKS]
 LOOP = parse("kernel f(x) -> y\nx f32 [64] heap\ny f32 [64] heap\n\n64 y[{0}] = x[{0}]\n")
@@ -108,6 +109,29 @@ def test_versions_are_pairs() -> None:
 def test_a_target_file_is_strict() -> None:
     with pytest.raises(ValueError, match="lane"):
         types.Capabilities.model_validate({"name": "a", "description": "", "lane": {"f32": 4}})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"name": "best"}, "stands for whichever target"),
+        ({"name": "My chip"}, "should match pattern"),
+        ({"suffixes": ["z"]}, "there is no scope suffix 'z'; known: b, g, p, u, v, w, or describe it"),
+        ({"locations": ["heep"]}, "there is no location 'heep'; did you mean heap?"),
+        ({"extra_suffixes": {"u": {"doc": "", "order": "parallel"}}}, "'u' means the same for every target"),
+        ({"extra_suffixes": {"r p": {"doc": "", "order": "parallel"}}}, "should match pattern"),
+        ({"extra_locations": {"heap": {"doc": ""}}}, "'heap' means the same for every target"),
+        ({"extra_locations": {"near": {"doc": "", "max_bytes": 0}}}, "greater than or equal to 1"),
+        ({"lanes": {"f23": 4}}, "there is no dtype 'f23'; did you mean f32?"),
+        ({"lanes": {"f32": 0}}, "greater than or equal to 1"),
+        ({"peak_gflops": {"f32": float("nan")}}, "finite number"),
+        ({"max_unroll": 10**9}, "less than or equal to 65536"),
+    ],
+)
+def test_a_target_file_that_means_nothing_is_refused(wrong: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError) as refused:
+        types.Capabilities.model_validate({"name": "a", "description": "", **wrong})
+    assert why in cause_of(refused.value)
 
 
 def test_figures_of_a_target_file_are_not_calibrated() -> None:

@@ -27,6 +27,7 @@ from perfdojo_sdk.measure.native_runner import NativeRunner, harness
 from perfdojo_sdk.measure.sandbox import Job, clock_problem, execute
 from perfdojo_sdk.measure.timing import ratio_of_medians
 from perfdojo_sdk.measure.toolchain import Toolchain, find_toolchain
+from perfdojo_sdk.measure.worker import FEWEST_TIMES, checksum, spread_of_median
 
 N = 1000
 RUNNER = NativeRunner(("-O2",))
@@ -120,6 +121,38 @@ def test_a_hopeless_kernel_is_given_up() -> None:
     result = RUNNER.run(build("usleep(50000);" + RIGHT), replace(TIMED, stop_above_s=0.01, repeats=1000))
     assert isinstance(result, Measurement)
     assert result.details["stopped"] and len(result.seconds) == 1 and result.median > 0.01
+
+
+def test_timing_stops_when_the_median_is_known() -> None:
+    request = replace(TIMED, repeats=100_000, budget_s=5, precision=1.0)
+    result = RUNNER.run(build("usleep(1000);" + RIGHT), request)
+    assert isinstance(result, Measurement) and FEWEST_TIMES <= len(result.seconds) < 100
+
+
+def test_the_spread_of_a_median_covers_it() -> None:
+    """Of a skewed distribution with a known median, the interval holds it about 95 times of 100."""
+    rng = np.random.default_rng(0)
+    held = 0
+    for _ in range(400):
+        times = list(rng.exponential(size=40))
+        middle = sorted(times)[20]
+        low, high = sorted(times)[13], sorted(times)[27]
+        assert spread_of_median(times) == pytest.approx((high - low) / (2 * middle))
+        held += low <= np.log(2) <= high
+    assert 0.93 * 400 <= held <= 400
+    assert spread_of_median([1.0] * (FEWEST_TIMES - 1)) == float("inf")
+    assert spread_of_median([1.0] * FEWEST_TIMES) == 0
+
+
+@pytest.mark.parametrize("size", [1, 8, 1000, 1 << 16, (1 << 16) + 5])
+def test_a_checksum_sees_every_byte(size: int) -> None:
+    content = np.random.default_rng(1).integers(0, 256, size, dtype=np.uint8)
+    before = checksum(content)
+    for at in {0, size // 2, size - 1}:
+        content[at] ^= 1
+        assert checksum(content) != before
+        content[at] ^= 1
+    assert checksum(content) == before
 
 
 def test_interleaved_tells_which_is_faster_and_keeps_failures_apart() -> None:

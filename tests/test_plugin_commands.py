@@ -7,9 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
-from command_line import Outcome
+from command_line import Outcome, clear
 from made_plugins import Entry, Metadata, boom, plugin, target
 from toy_target import perfdojo_toy
 from toy_target.perfdojo_toy.moves import UnrollShort
@@ -26,7 +27,8 @@ from perfdojo_sdk.hookspecs.services import (
 from perfdojo_sdk.hookspecs.types import Operator, OperatorParameter
 from perfdojo_sdk.kernels.operators import SOFTMAX
 from perfdojo_sdk.plugins import discovery, load_plugins
-from perfdojo_sdk.testing.metadata import CHECKS, check
+from perfdojo_sdk.testing.conformance import PACKAGE_CHECKS, run
+from perfdojo_sdk.testing.context import Context
 
 Cli = Callable[..., Outcome]
 EVERYTHING = "paper,toy,torn"
@@ -84,7 +86,7 @@ def test_show_names_everything_that_a_plugin_brings(cli: Cli) -> None:
     assert outcome.data["observers"] == ["stopwatch"] and outcome.data["targets"] == ["toy"]
     assert "perfdojo_packager" in cli("plugins", "show", "toy", plugins="toy").out
     builtin = cli("plugins", "show", "perfdojo_sdk", "--json")
-    assert {"naive", "greedy", "heuristic"} == set(builtin.data["searches"])
+    assert {"naive", "greedy", "heuristic"} <= set(builtin.data["searches"])
 
 
 @pytest.mark.parametrize("command", ["show", "check"])
@@ -112,12 +114,44 @@ def test_what_shows_only_when_it_is_asked_counts(cli: Cli, monkeypatch: pytest.M
 # -- check -----------------------------------------------------------------------------------------
 
 
-def test_check_passes_on_the_toy_target_by_either_name(cli: Cli) -> None:
-    outcome = cli("plugins", "check", "toy", "--json", plugins=EVERYTHING)
-    assert outcome.code == 0 and outcome.data["passed"]
-    assert [c["name"] for c in outcome.data["checks"]] == list(CHECKS)
-    assert "all 7 checks passed" in cli("plugins", "check", "toy", plugins="toy").out
-    assert cli("plugins", "check", "perfdojo_sdk").code == 0
+def test_check_passes_on_a_plugin_without_targets(cli: Cli) -> None:
+    outcome = cli("plugins", "check", "perfdojo_sdk", "--quick", "--json")
+    assert outcome.code == 0 and outcome.data["passed"] and outcome.data["budget"] == "quick"
+    by_outcome = {c["outcome"]: c["why"] for c in outcome.data["checks"]}
+    assert by_outcome.keys() == {"passed", "skipped"} and "--target" in by_outcome["skipped"]
+
+
+def test_check_writes_what_machines_read(cli: Cli, tmp_path: Path) -> None:
+    words = ("plugins", "check", "toy", "--quick", "--only", "prefix", "--only", "texts")
+    outcome = cli(*words, "--junit", "found.xml", "--badge", "badge.json", plugins="toy")
+    assert outcome.code == 0 and "toy 1.0, quick: all 2 checks passed" in outcome.out
+    assert "passed" not in outcome.err.splitlines()[0].partition("prefix")[2], "progress names each check"
+    suite = ElementTree.parse(tmp_path / "found.xml").getroot()[0]
+    assert [case.get("name") for case in suite] == ["names have a prefix", "texts round-trip"]
+    assert suite.get("tests") == "2" and suite.get("failures") == suite.get("skipped") == "0"
+    badge = json.loads((tmp_path / "badge.json").read_text())
+    assert badge == {
+        **{"schemaVersion": 1, "label": "PerfDojo conformance"},
+        **{"message": "2 passed", "color": "brightgreen"},
+    }
+
+
+def test_what_this_machine_lacks_never_counts_as_passed(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERFDOJO_CC", "no_such_compiler")
+    words = ("plugins", "check", "toy", "--quick", "--only", "cheats", "--only", "prefix")
+    outcome = cli(*words, "--json", "--badge", "badge.json", plugins="toy")
+    assert outcome.code == 3 and not outcome.data["passed"]
+    [skipped] = [c for c in outcome.data["checks"] if c["outcome"] == "skipped"]
+    assert "cannot run on this machine" in skipped["why"] and "PERFDOJO_CC" in skipped["try"]
+    assert json.loads((tmp_path / "badge.json").read_text())["message"] == "1 passed, 1 not run"
+    assert "try: " in cli(*words, plugins="toy").out
+
+
+def test_check_refuses_words_that_mean_nothing(cli: Cli) -> None:
+    clear(cli("plugins", "check", "toy", "--only", "no such", plugins="toy"), 5, "PD-G015")
+    assert cli("plugins", "check", "toy", "--quick", "--thorough", plugins="toy").code == 2
 
 
 class Mute(UnrollShort):
@@ -172,8 +206,9 @@ def test_check_finds(
     monkeypatch.delenv("PERFDOJO_PLUGINS", raising=False)
     plugins = load_plugins(extra=[plugin("made", targets=lambda: [target("a")], **hooks)])
     [made] = [p for p in plugins.loaded if p.name == "made"]
-    [result] = [r for r in check(plugins, made) if r.name == name]
-    assert not result.passed and any(words in complaint for complaint in result.complaints), result
+    [result] = run(Context(plugins, made), [c for c in PACKAGE_CHECKS if c.name == name])
+    assert result.outcome == "failed"
+    assert any(words in problem for problem in result.problems), result
 
 
 # -- doctor ----------------------------------------------------------------------------------------

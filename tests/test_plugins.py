@@ -15,7 +15,7 @@ from toy_target.perfdojo_toy.moves import UnrollShort
 from perfdojo_sdk import plugins as module
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.core.text import parse
-from perfdojo_sdk.core.transformation import Move, Rejection
+from perfdojo_sdk.core.transformation import Move, Objection, Refusal, Rejection, Requirement
 from perfdojo_sdk.hookspecs import API_VERSION
 from perfdojo_sdk.hookspecs.services import Probe
 from perfdojo_sdk.hookspecs.types import Bound, Capabilities, Target
@@ -80,6 +80,31 @@ def test_another_plugin_adds_a_veto_to_a_target_it_does_not_own() -> None:
     plugins = load_plugins(extra=[perfdojo_toy, guest])
     result = plugins.rules(plugins.target("toy")).attempt(LOOP, Move.of("annotate_scope", "s0", suffix="p"))
     assert isinstance(result, Rejection) and result.why == "not today"
+
+
+def test_a_veto_may_have_a_code_a_place_and_a_remedy() -> None:
+    limit = Requirement("ODD-001", "odd sizes", "{head} is odd", "split it", lambda site: None)
+
+    class EvenOnly:
+        requirements = (limit,)
+
+        def __call__(self, before: object, move: Move, after: object, dialect: object) -> Objection:
+            return Objection(limit, Refusal.of("s0", "64", head="64"))
+
+    guest = plugin("guest", legality_checks=lambda target: [EvenOnly()])
+    plugins = load_plugins(extra=[perfdojo_toy, guest])
+    rules = plugins.rules(plugins.target("toy"))
+    refused = rules.attempt(LOOP, Move.of("annotate_scope", "s0", suffix="p"))
+    assert isinstance(refused, Rejection) and (refused.code, refused.why) == ("ODD-001", "64 is odd")
+    error = refused.error()
+    assert error.hint == "split it" and error.place is not None and "ODD-001" in error.render()
+    from perfdojo_sdk.cli.explain import _requirement
+
+    assert _requirement("ODD-001", rules) == {
+        "title": "odd sizes",
+        "means": "the target refuses: HEAD is odd.",
+        "try": "split it",
+    }
 
 
 def test_fingerprints_follow_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,9 +17,9 @@ from test_store import key, record
 from benchmarks.records import CONDITIONS, candidate, conditions
 from perfdojo_sdk.hookspecs.types import Failure, FailureReason
 from perfdojo_sdk.store import exchange, t4
-from perfdojo_sdk.store.database import Records
+from perfdojo_sdk.store.database import Arrived, Records
 from perfdojo_sdk.store.exchange import FormatError, import_file, lines_of, merge
-from perfdojo_sdk.store.upkeep import Rule, prune
+from perfdojo_sdk.store.upkeep import Rule, prune, statistics
 
 Cli = Callable[..., Outcome]
 
@@ -63,9 +63,8 @@ def test_of_two_databases_the_later_candidate_stays(place: str, tmp_path: Path) 
     late = evaluated(found=measured(9.0), at=WHEN + timedelta(days=1))
     with filled(tmp_path / "a.sqlite") as a, Records(place) as b:
         b.candidates.put_all([late, evaluated(ROOT)])
-        tally = merge(a, b)
-        assert (tally.candidates.new, tally.candidates.replaced) == (1, 1)
-        assert merge(b, a).candidates.as_json() == {"new": 3, "replaced": 0, "kept": 2}
+        assert merge(a, b).candidates == Arrived(new=1, replaced=1)
+        assert merge(b, a).candidates == Arrived(new=3, kept=2)
         assert a.candidates.find(late.key) == b.candidates.find(late.key) == late
         assert sorted(content(a)[1], key=str) == sorted(content(b)[1], key=str)
 
@@ -244,11 +243,23 @@ def test_the_fastest_are_kept_for_each_set_of_conditions(place: str) -> None:
 def test_space_is_given_back(tmp_path: Path) -> None:
     path = tmp_path / "r.sqlite"
     with Records(path) as records:
-        records.candidates.put_all([candidate(n) for n in range(2000)])
+        records.candidates.put_all([candidate(n) for n in range(600)])
     before = path.stat().st_size
     with Records(path) as records:
         prune(records, Rule(keep=10))
     assert path.stat().st_size < before / 4
+
+
+def test_figures_of_a_database_with_rows_that_do_not_read(place: str) -> None:
+    with filled(place) as records:
+        for statement in (
+            "UPDATE candidates SET provenance = 'guessed', record = '[[['",
+            "UPDATE conditions SET key = '{}'",
+        ):
+            records.database.write(lambda c, s=statement: c.exec_driver_sql(s))  # type: ignore[misc]
+        found = statistics(records)
+        assert found["candidates"] == 4 and [g["candidates"] for g in found["groups"]] == [4]
+        assert list(records.candidates) == []
 
 
 # -- the commands ----------------------------------------------------------------------------------

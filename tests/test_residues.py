@@ -16,6 +16,7 @@ from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Rules
 from perfdojo_sdk.core.transformations import GENERIC
+from perfdojo_sdk.core.validate import violations
 from perfdojo_sdk.search.neighbours import random_step
 from perfdojo_sdk.testing.programs import random_program
 from perfdojo_sdk.testing.walks import mutants, newly_allowed, random_walk
@@ -150,3 +151,18 @@ def test_a_storage_move_is_noticed_in_nests_that_stay() -> None:
 def test_too_large_for_its_memory_is_left_to_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(residues, "MEMORY", 100)
     assert in_c(Encoder(DIALECT), program("4 y[{0}] = x[{0}]"), RandomModel(0), FORWARD) is None
+
+
+def test_rules_are_looked_at_where_something_changed() -> None:
+    """With the program before at hand, the same moves break the same rules: mutants leave the language."""
+    broken = 0
+    for mutant in mutants(RULES):
+        for seed in range(2):
+            rng = Random(seed)
+            start = random_walk(rng, random_program(rng, 3), RULES, 4).program
+            for step in list(newly_allowed(mutant, RULES, start))[:3]:
+                whole = {(v.code, v.node, v.name) for v in violations(step.after, DIALECT)}
+                part = {(v.code, v.node, v.name) for v in violations(step.after, DIALECT, step.before)}
+                assert part == whole, f"{step.move.text}\n{step.before}"
+                broken += bool(whole)
+    assert broken >= 5

@@ -20,6 +20,7 @@ from command_line import ROOT, Outcome, clear
 
 from perfdojo_sdk.hookspecs import API_VERSION
 from perfdojo_sdk.plugins.scaffold import FILES, MAX_NAME, ScaffoldError, scaffold
+from perfdojo_sdk.testing.conformance import CHECKS
 
 Cli = Callable[..., Outcome]
 
@@ -183,7 +184,8 @@ def test_a_new_plugin_from_nothing_to_a_library_and_away(fresh: Fresh) -> None:
     fresh.pip("install", "--no-deps", fresh.wheel(fresh.work / "my_chip"))
 
     assert fresh.targets() == {"my_chip": True}
-    fresh.dojo("plugins", "check", "my_chip")  # its exit code says whether all is well
+    # Its exit code says whether all is well; pytest runs the rest of the same checks below.
+    fresh.dojo("plugins", "check", "my_chip", "--quick", "--only", "import", "--only", "processes")
 
     built = fresh.dojo("build-library", "--target", "my_chip", "--kernels", "softmax[8,16]", "--json")
     [kernel] = json.loads(built)["kernels"]
@@ -191,8 +193,10 @@ def test_a_new_plugin_from_nothing_to_a_library_and_away(fresh: Fresh) -> None:
     assert (fresh.work / "build/library/my_chip").is_dir()
 
     shutil.move(fresh.work / "my_chip/tests", fresh.work / "tests")  # away from the sources
-    tested = fresh.run(fresh.bin / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests")
-    assert "5 passed" in tested and "skipped" not in tested
+    words = ("-q", "-rs", "-p", "no:cacheprovider", "--conformance", "quick", "tests")
+    tested = fresh.run(fresh.bin / "python", "-m", "pytest", *words)
+    assert f"{len(CHECKS) - 2} passed, 2 skipped" in tested
+    assert "moves of its own" in tested and "legality checks of its own" in tested
 
     fresh.pip("uninstall", "--yes", "perfdojo-my-chip")
     assert fresh.targets() == {}

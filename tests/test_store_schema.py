@@ -118,14 +118,14 @@ def test_whoever_dies_while_opening_spoils_nothing(start: str, first_version: Pa
 def test_a_server_of_a_newer_sdk_or_of_somebody_else_is_left_alone(
     server_place: str, postgres_server: Server
 ) -> None:
-    name = server_place.partition("@/")[2].partition("?")[0]
-    postgres_server.execute("CREATE TABLE songs (title text)", name)  # somebody else's, and no harm
+    name = server_place.rpartition("%3D")[2]
+    postgres_server.execute(f"CREATE TABLE {name}.songs (title text)")  # somebody else's, and no harm
     Records(server_place).close()
-    postgres_server.execute(f"UPDATE perfdojo_schema SET version = {SCHEMA + 1}", name)
+    postgres_server.execute(f"UPDATE {name}.perfdojo_schema SET version = {SCHEMA + 1}")
     with pytest.raises(StoreError, match=f"schema version {SCHEMA + 1}") as caught:
         Records(server_place)
     assert caught.value.code == "PD-R003"
-    postgres_server.execute("DROP TABLE perfdojo_schema", name)
+    postgres_server.execute(f"DROP TABLE {name}.perfdojo_schema")
     with pytest.raises(StoreError, match="another program") as caught:
         Records(server_place)
     assert caught.value.code == "PD-R003"
@@ -245,3 +245,16 @@ def test_where_memory_is_not_shared_the_log_is_not_used(
     assert not list(tmp_path.glob("*-wal"))
     with Records(path) as records:
         assert len(list(records.candidates)) == 2
+
+
+def test_a_log_that_others_use_cannot_be_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "r.sqlite"
+    monkeypatch.setattr(engine, "filesystem", lambda path: "ext4")
+    monkeypatch.setattr(engine, "BUSY_TIMEOUT_S", 0.2)
+    with Records(path) as records:
+        records.candidates.put(candidate(1))
+        monkeypatch.setattr(engine, "filesystem", lambda path: "nfs")
+        with pytest.raises(StoreError, match="cannot use") as caught:
+            Records(path)
+        assert caught.value.code == "PD-R001" and "locked" in caught.value.why
+        assert len(list(records.candidates)) == 1

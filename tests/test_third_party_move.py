@@ -14,7 +14,8 @@ from perfdojo_sdk.core.transformations import GENERIC
 from perfdojo_sdk.game import Game
 from perfdojo_sdk.hookspecs.types import Failure
 from perfdojo_sdk.plugins import Plugins, load_plugins
-from perfdojo_sdk.testing.metadata import check
+from perfdojo_sdk.testing.conformance import GAME_CHECKS, PACKAGE_CHECKS, run
+from perfdojo_sdk.testing.context import Budget, Context
 from perfdojo_sdk.verify.dependence import verify_dependence, verify_dependence_trace
 from perfdojo_sdk.verify.exact import verify_exact_trace
 from perfdojo_sdk.verify.numeric import verify_numeric
@@ -76,7 +77,14 @@ def played(plugins: Plugins) -> Game:
 def test_the_package_is_in_order(plugins: Plugins) -> None:
     assert {p.name for p in plugins.loaded} >= {"x86_avx512", "acme"}
     [acme] = [p for p in plugins.loaded if p.name == "acme"]
-    assert [result for result in check(plugins, acme) if not result.passed] == []
+    target = plugins.target("x86_avx512")
+    results = run(
+        Context(
+            plugins, acme, target, Budget("tiny", "for this test", walks=1, moves=4, shapes=1, seconds=2)
+        ),
+        (*PACKAGE_CHECKS, *GAME_CHECKS),
+    )
+    assert {r.check.name: r.problems for r in results if r.outcome != "passed"} == {}
 
 
 def test_the_move_is_there_for_that_target_only(plugins: Plugins, alone: Plugins) -> None:

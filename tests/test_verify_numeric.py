@@ -309,9 +309,11 @@ def test_any_order_bound_covers_every_order() -> None:
     assert abs(float(worst) - 2048) <= bound["y_e"][0]
 
 
-def test_large_program_is_checked_on_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("memory", [1, 2 * 16 * 48 * 4, 1 << 20], ids=["one by one", "two", "together"])
+def test_large_program_is_checked_on_rows(monkeypatch: pytest.MonkeyPatch, memory: int) -> None:
     import perfdojo_sdk.verify.numeric as numeric
 
+    monkeypatch.setattr(numeric, "_INPUT_BYTES", memory)
     monkeypatch.setattr(numeric, "_FULL_INSTANCES", 10)
     monkeypatch.setattr(numeric, "_ROW_INSTANCES", 1000)
     monkeypatch.setattr(numeric, "_VALUE_INSTANCES", 1000)

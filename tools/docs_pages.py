@@ -1,17 +1,20 @@
 """Pages that the code writes about itself, made whenever the documentation is built.
 
-A hook of mkdocs. Each transformation gets a page from its docstring and its requirements; the page
-of errors and the reference of hooks are filled in where their markers stand.
+A hook of mkdocs. Each transformation gets a page from its docstring and its requirements; the errors,
+the hooks, the commands, the fields of a target file and whole source files are filled in where their
+markers stand.
 """
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import re
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,12 @@ from perfdojo_sdk.cli.transformations import NAMED, WHOLE, summary, usage
 from perfdojo_sdk.core.transformation import Requirement, Transformation
 from perfdojo_sdk.core.transformations import GENERIC
 from perfdojo_sdk.hookspecs import specs, types
+from perfdojo_sdk.testing import conformance
+from perfdojo_sdk.testing.context import BUDGETS, Part
+
+ROOT = Path(__file__).parent.parent
+#: Stands for a file of the repository.
+SOURCE = re.compile(r"<!-- source (\S+) -->")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -45,15 +54,32 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    for marker, make in (
-        ("<!-- error codes -->", error_reference),
-        ("<!-- hooks -->", hook_reference),
-        ("<!-- commands -->", command_reference),
-        ("<!-- target file -->", target_file_reference),
-    ):
+    return filled(markdown)
+
+
+def filled(markdown: str) -> str:
+    """A page with everything that the code says in place of the markers."""
+    for marker, make in markers().items():
         if marker in markdown:
             markdown = markdown.replace(marker, make())
-    return markdown
+    return SOURCE.sub(lambda found: source(found[1]), markdown)
+
+
+def markers() -> dict[str, Callable[[], str]]:
+    """Marker -> what stands in its place."""
+    return {
+        "<!-- error codes -->": error_reference,
+        "<!-- hooks -->": hook_reference,
+        "<!-- commands -->": command_reference,
+        "<!-- target file -->": target_file_reference,
+        "<!-- checks -->": check_reference,
+    }
+
+
+def source(path: str) -> str:
+    """A file of the repository as a block of code."""
+    text = (ROOT / path).read_text(encoding="utf-8").rstrip()
+    return f"```{Path(path).suffix.removeprefix('.').replace('py', 'python')}\n{text}\n```"
 
 
 # -- moves -----------------------------------------------------------------------------------------
@@ -165,6 +191,31 @@ def error_entry(code: str, entry: Mapping[str, Any]) -> Iterator[str]:
         yield from ("For example:", "", "```text", entry["example"].rstrip(), "```", "")
 
 
+# -- the conformance kit ---------------------------------------------------------------------------
+
+
+def check_reference() -> str:
+    """Every check of the kit, what it proves and what it needs; every budget."""
+    lines = []
+    for about, checks in (
+        ("The package", conformance.PACKAGE_CHECKS),
+        ("The game", conformance.GAME_CHECKS),
+        ("The code", conformance.KERNEL_CHECKS),
+        ("The runner", conformance.RUNNER_CHECKS),
+    ):
+        lines += [f"### {about}", "", "| check | what it proves | needs |", "|---|---|---|"]
+        for check in checks:
+            needs = ", ".join(part.value for part in check.needs if part is not Part.TARGET)
+            lines.append(f"| {check.name} | {check.doc} | {needs} |")
+        lines.append("")
+    columns = ("", "for", "random games", "moves of each", "shapes of a kernel", "seconds of a check")
+    lines += ["### Budgets", "", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    for b in BUDGETS.values():
+        name = "no option" if b.name == "default" else f"`--{b.name}`"
+        lines.append(f"| {name} | {b.doc} | {b.walks} | {b.moves} | {b.shapes} | {b.seconds:g} |")
+    return "\n".join(lines)
+
+
 # -- hooks and commands ----------------------------------------------------------------------------
 
 
@@ -206,7 +257,7 @@ def answers(hook: Any) -> str:
 
 def toy_target() -> Any:
     """The target of the tests, which implements every hook."""
-    folder = str(Path(__file__).parent.parent / "tests" / "toy_target")
+    folder = str(ROOT / "tests" / "toy_target")
     if folder not in sys.path:
         sys.path.append(folder)
     return importlib.import_module("perfdojo_toy")
@@ -223,11 +274,24 @@ def target_file_reference() -> str:
         (types.MemoryFigures, "`memory`"),
     ):
         lines += [f"### {title}", "", "| field | default | meaning |", "|---|---|---|"]
+        meaning = meanings(model)
         for name, field in model.model_fields.items():
             default = "must be given" if field.is_required() else f"`{written(field.default)}`"
-            lines.append(f"| `{name}` | {default} | {field.description} |")
+            lines.append(f"| `{name}` | {default} | {meaning[name]} |")
         lines.append("")
     return "\n".join(lines)
+
+
+def meanings(model: type) -> dict[str, str]:
+    """Field -> the text under it in the source."""
+    (definition,) = ast.parse(inspect.getsource(model)).body
+    assert isinstance(definition, ast.ClassDef)
+    return {
+        field.target.id: below.value.value
+        for field, below in pairwise(definition.body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
+    }
 
 
 def written(default: object) -> str:

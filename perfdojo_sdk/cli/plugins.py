@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfdojo_sdk.cli.console import Json, emit, progress, table
-from perfdojo_sdk.core.errors import UnavailableError, closest
+from perfdojo_sdk.core.errors import NothingFoundError, UnavailableError, VerificationError, closest
 
 if TYPE_CHECKING:
     from perfdojo_sdk.hookspecs.types import Target
     from perfdojo_sdk.plugins import Installed, Plugin, Plugins, Problem
-    from perfdojo_sdk.testing.metadata import Checked
 
 app = typer.Typer(
     add_completion=False,
@@ -187,33 +186,80 @@ def _find(name: str) -> tuple[Plugins, Plugin]:
 
 
 @app.command()
-def check(name: NameArgument, as_json: Json = False) -> None:
-    """Check what a plugin declares and brings. The exit code is 3 when something is wrong."""
-    from perfdojo_sdk.testing.metadata import check as run_checks
+def check(
+    name: NameArgument,
+    target: Annotated[
+        str, typer.Option(help="Check a plugin that brings no target on this one.", show_default=False)
+    ] = "",
+    quick: Annotated[bool, typer.Option("--quick", help="Less of everything, while you write code.")] = False,
+    thorough: Annotated[bool, typer.Option("--thorough", help="Much more, before a release.")] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="WORDS", help="Only checks with these words in their name; may be repeated."),
+    ] = None,
+    junit: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a JUnit file.", show_default=False)
+    ] = None,
+    badge: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a badge as shields.io reads it.", show_default=False),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Run the conformance kit on a target, or on a plugin with all of its targets.
 
+    The exit code is 4 when a check failed, 3 when nothing failed and this machine lacks what some
+    checks need.
+    """
+    from perfdojo_sdk.testing import reports
+    from perfdojo_sdk.testing.conformance import CHECKS, run_all
+    from perfdojo_sdk.testing.context import BUDGETS
+
+    if quick and thorough:
+        raise typer.BadParameter("--quick and --thorough exclude each other")
+    words = only or [""]
+    if not any(word in each.name for word in words for each in CHECKS):
+        known = [each.name for each in CHECKS]
+        what = f"no check has {' or '.join(map(repr, words))} in its name"
+        raise NothingFoundError("PD-G015", what, hint=closest(words[0], known))
     plugins, plugin = _find(name)
-    results = run_checks(plugins, plugin)
-    wrong = sum(not result.passed for result in results)
+    budget = BUDGETS["quick" if quick else "thorough" if thorough else "default"]
+    results = []
+    for result in run_all(
+        plugins,
+        plugin,
+        _targets_to_check(plugins, plugin, name, target),
+        budget,
+        lambda each: any(word in each.name for word in words),
+    ):
+        results.append(result)
+        progress(f"{len(results):3}  {reports.line(result)}  {result.seconds:.1f} s")
+    found = reports.counts(results)
+    if junit:
+        junit.write_bytes(reports.junit(plugin.name, results))
+    if badge:
+        badge.write_text(reports.badge(results), encoding="utf-8")
     data = {
         "plugin": plugin.name,
-        "passed": not wrong,
-        "checks": [
-            {"name": r.name, "doc": r.doc, "passed": r.passed, "complaints": list(r.complaints)}
-            for r in results
-        ],
+        "version": plugin.version,
+        "budget": budget.name,
+        "passed": not found["failed"] and not found["unavailable"],
+        "counts": {outcome: found[outcome] for outcome in (*reports.WORDS, "unavailable")},
+        "checks": [reports.as_json(result) for result in results],
     }
-    emit(_check_text(plugin, results, wrong), data, as_json)
-    if wrong:
+    summary = f"{plugin.name} {plugin.version}, {budget.name}: {reports.verdict(results)}"
+    emit("\n".join([*map(reports.text, results), summary]), data, as_json)
+    if found["failed"]:
+        raise typer.Exit(VerificationError.exit_code)
+    if found["unavailable"]:
         raise typer.Exit(UNAVAILABLE)
 
 
-def _check_text(plugin: Plugin, results: list[Checked], wrong: int) -> str:
-    lines = []
-    for result in results:
-        lines.append(f"{'passed' if result.passed else 'FAILED'}  {result.name}")
-        lines += [f"        {complaint}" for complaint in result.complaints]
-    verdict = f"{wrong} of {len(results)} checks failed" if wrong else f"all {len(results)} checks passed"
-    return "\n".join([*lines, f"{plugin.name} {plugin.version}: {verdict}"])
+def _targets_to_check(plugins: Plugins, plugin: Plugin, name: str, wanted: str) -> list[Target]:
+    """The one that was named; else all that the plugin brings."""
+    if wanted or name in plugins.targets:
+        return [plugins.target(wanted or name)]
+    return [target for target in plugins.targets.values() if target.plugin == plugin.name]
 
 
 # -- doctor --------------------------------------------------------------------------------------

@@ -6,9 +6,10 @@ Every node carries its dtype, and conversions are explicit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from itertools import islice
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, INTEGER_DTYPES
 from perfdojo_sdk.core.frozen import frozen, lazy
@@ -321,9 +322,12 @@ class Access:
     def substitute(self, levels: Callable[[int], Index]) -> Access:
         return Access(self.array, tuple([s.substitute(levels) for s in self.subscripts]))
 
+    @lazy
+    def pattern(self) -> str:
+        """The text with a hole for each subscript."""
+        return f"{self.array}[{','.join(['%s' for _ in self.subscripts])}]"
+
     def renumbered(self, by: Renumbering) -> Access:
-        if self.highest < by.start:
-            return self
         return Access(self.array, tuple([by(s) for s in self.subscripts]))
 
     @lazy
@@ -356,9 +360,14 @@ class Literal:
     def precedence(self) -> int:
         return _UNARY if self.text.startswith("-") else _ATOM
 
-    def renumbered(self, by: Renumbering) -> Literal:
+    @property
+    def pattern(self) -> str:
+        return self.text
+
+    def filled(self, forms: Iterator[Form]) -> Literal:
         return self
 
+    forms: ClassVar[tuple[Form, ...]] = ()
     reads: ClassVar[tuple[Access, ...]] = ()
     levels: ClassVar[frozenset[int]] = frozenset()
     highest: ClassVar[int] = -1
@@ -379,8 +388,19 @@ class IndexValue:
         plain = not form.constant and not form.quotients and [c for _, c in form.terms] == [1]
         return form.text if plain else f"index({form.text})"
 
-    def renumbered(self, by: Renumbering) -> IndexValue:
-        return IndexValue(by(self.index), self.dtype)
+    def substitute(self, levels: Callable[[int], Index]) -> IndexValue:
+        return IndexValue(self.index.substitute(levels), self.dtype)
+
+    def filled(self, forms: Iterator[Form]) -> IndexValue:
+        value = next(forms)
+        assert isinstance(value, IndexValue)
+        return value
+
+    pattern: ClassVar[str] = "%s"
+
+    @property
+    def forms(self) -> tuple[Form, ...]:
+        return (self,)
 
     reads: ClassVar[tuple[Access, ...]] = ()
 
@@ -406,8 +426,18 @@ class Read:
     def text(self) -> str:
         return self.access.text
 
-    def renumbered(self, by: Renumbering) -> Read:
-        return Read(self.access.renumbered(by), self.dtype)
+    @property
+    def pattern(self) -> str:
+        return self.access.pattern
+
+    @property
+    def forms(self) -> tuple[Form, ...]:
+        return self.access.subscripts
+
+    def filled(self, forms: Iterator[Form]) -> Read:
+        old = self.access
+        subscripts = tuple(islice(forms, len(old.subscripts)))
+        return Read(Access(old.array, subscripts), self.dtype)  # type: ignore[arg-type]
 
     @lazy
     def reads(self) -> tuple[Access, ...]:
@@ -441,25 +471,37 @@ class Operation:
 
     @lazy
     def text(self) -> str:
+        return self.spelled([a.text for a in self.arguments])
+
+    @lazy
+    def pattern(self) -> str:
+        """The text with a hole for each of :attr:`forms`."""
+        return self.spelled([a.pattern for a in self.arguments])
+
+    def spelled(self, parts: Sequence[str]) -> str:
+        """The operation with its arguments written so."""
         if self.name in INFIX:
             sign, level = INFIX[self.name]
             left, right = self.arguments
             # Comparisons do not chain: both sides of one bind closer.
             least = level + (level == COMPARISON)
-            before = left.text if left.precedence >= least else f"({left.text})"
-            after = right.text if right.precedence > level else f"({right.text})"
+            before = parts[0] if left.precedence >= least else f"({parts[0]})"
+            after = parts[1] if right.precedence > level else f"({parts[1]})"
             return f"{before} {sign} {after}"
         if self.name == "neg":
             argument = self.arguments[0]
             # -(2) negates a literal, -2 is one.
             atom = argument.precedence >= _ATOM and not isinstance(argument, Literal)
-            return f"-{argument.text}" if atom else f"-({argument.text})"
-        return f"{self.name}({', '.join([a.text for a in self.arguments])})"
+            return f"-{parts[0]}" if atom else f"-({parts[0]})"
+        return f"{self.name}({', '.join(parts)})"
 
-    def renumbered(self, by: Renumbering) -> Operation:
-        if self.highest < by.start:
-            return self
-        return Operation(self.name, tuple([a.renumbered(by) for a in self.arguments]), self.dtype)
+    @lazy
+    def forms(self) -> tuple[Form, ...]:
+        """What depends on the iterators: subscripts and iterators as values, in the order of the text."""
+        return tuple([form for a in self.arguments for form in a.forms])
+
+    def filled(self, forms: Iterator[Form]) -> Operation:
+        return Operation(self.name, tuple([a.filled(forms) for a in self.arguments]), self.dtype)
 
     @lazy
     def reads(self) -> tuple[Access, ...]:
@@ -485,12 +527,20 @@ class Cast:
 
     precedence: ClassVar[int] = _ATOM
 
-    @lazy
+    @property
     def text(self) -> str:
         return f"{self.dtype}({self.argument.text})"
 
-    def renumbered(self, by: Renumbering) -> Cast:
-        return Cast(self.argument.renumbered(by), self.dtype)
+    @property
+    def pattern(self) -> str:
+        return f"{self.dtype}({self.argument.pattern})"
+
+    @property
+    def forms(self) -> tuple[Form, ...]:
+        return self.argument.forms
+
+    def filled(self, forms: Iterator[Form]) -> Cast:
+        return Cast(self.argument.filled(forms), self.dtype)
 
     @lazy
     def reads(self) -> tuple[Access, ...]:
@@ -505,6 +555,9 @@ class Cast:
         return self.argument.highest
 
 
+#: What depends on the iterators: a subscript, or iterators as a value.
+Form: TypeAlias = Index | IndexValue
+
 Expression: TypeAlias = Literal | IndexValue | Read | Operation | Cast
 
 
@@ -517,6 +570,9 @@ def map_expression(value: Expression, leaf: Callable[[Expression], Expression]) 
     return leaf(value)
 
 
+F = TypeVar("F", bound=Form)
+
+
 class Renumbering:
     """Levels replaced by forms, for one subtree, which must live as long: each form in it is worked
     out once, and known by its identity."""
@@ -524,12 +580,17 @@ class Renumbering:
     def __init__(self, forms: Sequence[Index], start: int = 0) -> None:
         """``forms[l]`` replaces ``{l}``; below ``start`` every level stays what it is."""
         self.forms, self.start = forms, start
-        self.known: dict[int, Index] = {}
+        self.known: dict[int, Any] = {}
 
-    def __call__(self, index: Index) -> Index:
-        if index.highest < self.start:
-            return index
-        found = self.known.get(id(index))
+    def __call__(self, form: F) -> F:
+        found: Any = self.known.get(id(form))
         if found is None:
-            found = self.known[id(index)] = index.substitute(self.forms.__getitem__)
-        return found
+            below = form.highest < self.start
+            found = self.known[id(form)] = form if below else form.substitute(self.forms.__getitem__)
+        made: F = found
+        return made
+
+
+def renumbered(value: Expression, by: Renumbering) -> Expression:
+    """The value with its iterators replaced."""
+    return value.filled(map(by, value.forms))

@@ -16,12 +16,12 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def frozen(cls: type[T]) -> type[T]:
-    """A frozen dataclass. Defaults must be plain values; there is no ``__post_init__``."""
+    """A frozen dataclass. Defaults must be plain values or :func:`later`; there is no ``__post_init__``."""
     made: Any = dataclass(frozen=True)(cls)
     parameters, lines = ["self"], ["values = self.__dict__"]
     defaults: dict[str, object] = {}
     for each in fields(made):
-        if each.default is MISSING:
+        if each.default is MISSING or isinstance(each.default, lazy):
             parameters.append(each.name)
         else:
             defaults[f"default_{each.name}"] = each.default
@@ -41,6 +41,9 @@ class lazy(Generic[T]):
     def __init__(self, compute: Callable[[Any], T]) -> None:
         self.compute, self.name, self.__doc__ = compute, compute.__name__, compute.__doc__
 
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
     @overload
     def __get__(self, instance: None, owner: type) -> lazy[T]: ...
     @overload
@@ -50,3 +53,9 @@ class lazy(Generic[T]):
             return self
         value = instance.__dict__[self.name] = self.compute(instance)
         return value
+
+
+def later(compute: Callable[[Any], T]) -> T:
+    """A field that is worked out when it is first read, in instances that were made without it."""
+    field: Any = lazy(compute)
+    return field  # type: ignore[no-any-return]

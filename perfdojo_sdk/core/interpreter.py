@@ -78,7 +78,8 @@ _WORD = (1 << 64) - 1
 
 def schedules(program: Program, dialect: Dialect, seed: int = 0) -> tuple[Schedule, ...]:
     """Every kind of schedule that can matter to the program; only ``forward`` if order is fixed."""
-    orders = {dialect.order(n.suffix) for _, n in program.walk() if isinstance(n, Scope)}
+    suffixes = {suffix for node in program.body if isinstance(node, Scope) for suffix in node.suffixes}
+    orders = set(map(dialect.order, suffixes))
     if "parallel" in orders:
         interleaved = (Schedule("lockstep"), Schedule("random", seed), Schedule("random", seed + 1))
         return (FORWARD, Schedule("reversed"), *interleaved)

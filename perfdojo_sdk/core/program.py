@@ -13,10 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
+from operator import is_
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from perfdojo_sdk.core.expression import ACCUMULATIONS, Access, Expression, Index, Renumbering, guard_text
-from perfdojo_sdk.core.frozen import frozen, lazy
+from perfdojo_sdk.core.expression import (
+    ACCUMULATIONS,
+    Access,
+    Expression,
+    Form,
+    Index,
+    Renumbering,
+    guard_text,
+)
+from perfdojo_sdk.core.frozen import frozen, later, lazy
 
 T = TypeVar("T")
 
@@ -49,10 +58,14 @@ class Statement:
     """``target = value``, or ``target accumulate= value``. The dtype is the target's.
 
     Where a form of ``guard`` is negative, the statement does nothing.
+
+    Most statements differ from another in their forms alone: a move gave the iterators other names.
+    Such a statement is made of the other one (``origin``) and its own :attr:`forms`, which is all that
+    its text needs; target and value are put together when somebody asks for them.
     """
 
-    target: Access
-    value: Expression
+    target: Access = later(lambda new: new.origin.target_with(new.forms))
+    value: Expression = later(lambda new: new.origin.value_with(new.forms))
     accumulate: str | None = None
     dtype: str = "f32"
     id: str = field(default="", compare=False)
@@ -65,9 +78,32 @@ class Statement:
 
     @lazy
     def text(self) -> str:
-        sign = ACCUMULATIONS[self.accumulate] if self.accumulate else "="
-        condition = f" if {guard_text(self.guard)}" if self.guard else ""
-        return f"{self.target.text} {sign} {self.value.text}{condition}"
+        if "origin" in self.__dict__:
+            text = self.pattern % tuple([form.text for form in self.forms])
+        else:
+            text = self.spelled(self.target.text, self.value.text)
+        return f"{text} if {guard_text(self.guard)}" if self.guard else text
+
+    @lazy
+    def pattern(self) -> str:
+        """The text without the condition and with a hole for each of :attr:`forms`."""
+        return self.spelled(self.target.pattern, self.value.pattern)
+
+    def spelled(self, target: str, value: str) -> str:
+        """The statement with its two sides written so."""
+        return f"{target} {ACCUMULATIONS[self.accumulate] if self.accumulate else '='} {value}"
+
+    @lazy
+    def forms(self) -> tuple[Form, ...]:
+        """What depends on the iterators, but for the condition, in the order of the text."""
+        return self.target.subscripts + self.value.forms
+
+    def target_with(self, forms: tuple[Form, ...]) -> Access:
+        old = self.target
+        return Access(old.array, forms[: len(old.subscripts)])  # type: ignore[arg-type]
+
+    def value_with(self, forms: tuple[Form, ...]) -> Expression:
+        return self.value.filled(iter(forms[len(self.target.subscripts) :]))
 
     @lazy
     def below(self) -> str:
@@ -93,7 +129,8 @@ class Statement:
         return found
 
     def named(self, identifier: str) -> Statement:
-        new = Statement(self.target, self.value, self.accumulate, self.dtype, identifier, self.guard)
+        """The same statement under another id."""
+        new = self.alike(self.forms, self.guard, identifier)
         new.__dict__["text"] = self.text
         return new
 
@@ -110,14 +147,19 @@ class Statement:
         return Statement(target, value, self.accumulate, self.dtype, self.id, self.guard)
 
     def renumbered(self, by: Renumbering) -> Statement:
-        return Statement(
-            self.target.renumbered(by),
-            self.value.renumbered(by),
-            self.accumulate,
-            self.dtype,
-            self.id,
-            tuple([by(form) for form in self.guard]) if self.guard else (),
-        )
+        forms, guard = tuple(map(by, self.forms)), tuple(map(by, self.guard))
+        if not guard and all(map(is_, forms, self.forms)):
+            return self
+        return self.alike(forms, guard, self.id)
+
+    def alike(self, forms: tuple[Form, ...], guard: tuple[Index, ...], identifier: str) -> Statement:
+        """A statement that is this one but for its forms and its id."""
+        new = object.__new__(Statement)
+        known = new.__dict__
+        known["origin"], known["pattern"] = self.__dict__.get("origin", self), self.pattern
+        known["accumulate"], known["dtype"], known["id"] = self.accumulate, self.dtype, identifier
+        known["forms"], known["guard"] = forms, guard
+        return new
 
 
 @frozen
@@ -136,10 +178,13 @@ class Scope:
     @lazy
     def text(self) -> str:
         """The lines of the scope; a chain of single children shares its first line."""
-        body = self.body
-        if len(body) == 1:
-            return f"{self.head} {body[0].text}"
-        return "\n".join([self.head, *[child.below for child in body]])
+        line, body = self.head, self.body
+        while len(body) == 1:
+            child = body[0]
+            if isinstance(child, Statement):
+                return f"{line} {child.text}"
+            line, body = f"{line} {child.head}", child.body
+        return "\n".join([line, *[child.below for child in body]])
 
     @lazy
     def below(self) -> str:
@@ -465,6 +510,10 @@ class Program:
             found = (*found, scope)
             nodes = scope.body
         return found
+
+    def beside(self, place: Place) -> tuple[Node, ...]:
+        """The node at a place and its siblings."""
+        return place.above[-1].body if place.above else self.body
 
     def siblings(self, path: Path) -> tuple[Node, ...]:
         """The children of ``path``'s parent, itself included."""

@@ -54,10 +54,7 @@ class Move:
         return Move(transformation, place, tuple(sorted(parameters.items())), version)
 
     def __getitem__(self, name: str) -> Any:
-        for key, value in self.parameters:
-            if key == name:
-                return value
-        raise KeyError(name)
+        return dict(self.parameters)[name]
 
     @property
     def text(self) -> str:
@@ -298,6 +295,11 @@ class Site:
     def level(self) -> int:
         """Number of scopes above the node; the level of its iterator when it is a scope."""
         return len(self.above)
+
+    @property
+    def siblings(self) -> tuple[Node, ...]:
+        """The node and its siblings."""
+        return self.above[-1].body if self.above else self.program.body
 
     def replaced(
         self, nodes: tuple[Node, ...], consumed: int = 1, buffer: Buffer | None = None

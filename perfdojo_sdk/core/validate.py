@@ -6,7 +6,7 @@ move, so a transformation that leaves the language is caught even where no resul
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from perfdojo_sdk.core.dialect import Dialect
@@ -50,39 +50,59 @@ def violations(program: Program, dialect: Dialect, before: Program | None = None
     share, cannot break a rule in one and not in the other.
     """
     yield from _interface(program, dialect)
-    kept = _shared_nests(before, program) if before is not None else frozenset[int]()
+    kept, settled = _shared(before, program) if before is not None else _NOTHING
     places = [place for place in program.places if place.path[0] not in kept]
     found: dict[str, list[Occurrence]] = {b.name: [] for b in program.buffers}
     for place in places:
         for o in _occurrences(place):
             found[program.buffer_of[o.access.array].name].append(o)
     for buffer in program.buffers:
-        yield from _storage(program, buffer, found[buffer.name], dialect)
+        if buffer.name not in settled:
+            yield from _bounds(buffer, found[buffer.name])
+            yield from _order(program, buffer, found[buffer.name])
+            yield from _first_write(program, buffer)
+            yield from location_violations(program, buffer, found[buffer.name], dialect)
     for place in places:
         yield from _scope(program, place, dialect)
     for place in places:
         yield from _statement(program, place)
 
 
-def _shared_nests(before: Program, after: Program) -> frozenset[int]:
-    """Numbers of the outermost nodes of ``after`` that ``before`` has too, with all their storage."""
+_NOTHING: tuple[frozenset[int], frozenset[str]] = (frozenset(), frozenset())
+
+
+def _shared(before: Program, after: Program) -> tuple[frozenset[int], frozenset[str]]:
+    """What ``after`` has in common with ``before``: numbers of its outermost nodes that both hold over the
+    same storage; names of the buffers that the same nodes use in the same order."""
     if (before.inputs, before.outputs) != (after.inputs, after.outputs):
-        return frozenset()
+        return _NOTHING
     mine, theirs = after.buffer_of, before.buffer_of
     known = frozenset([id(node) for node in before.body])
-    return frozenset(
-        [
-            k
-            for k, node in enumerate(after.body)
-            if id(node) in known and all(mine[a] is theirs.get(a) for a in node.arrays)
-        ]
-    )
+    nests = [
+        k
+        for k, node in enumerate(after.body)
+        if id(node) in known and all(mine[a] is theirs.get(a) for a in node.arrays)
+    ]
+    old, new = _users(before), _users(after)
+    same = [b.name for b in after.buffers if b is theirs.get(b.arrays[0]) and new[b.name] == old[b.name]]
+    return frozenset(nests), frozenset(same)
 
 
-def new_violations(program: Program, places: Sequence[Place], dialect: Dialect) -> Iterator[Violation]:
-    """Rules that the statements at ``places``, in program order, break; all others stood before.
+def _users(program: Program) -> Mapping[str, list[int]]:
+    """Buffer -> ``id()`` of the outermost nodes that use it, in program order."""
+    found: dict[str, list[int]] = {b.name: [] for b in program.buffers}
+    buffer_of = program.buffer_of
+    for node in program.body:
+        for name in {buffer_of[a].name for a in node.arrays}:
+            found[name].append(id(node))
+    return found
 
-    Only plain scopes and buffers came with these statements.
+
+def target_violations(program: Program, places: Sequence[Place], dialect: Dialect) -> Iterator[Violation]:
+    """What locations and lanes forbid to the statements at ``places``, which are in program order.
+
+    For moves that put such statements into a program, with plain scopes and buffers: what else there is
+    to break, no use of elements that others use can break.
     """
     found: dict[str, list[Occurrence]] = {}
     for place in places:
@@ -90,22 +110,12 @@ def new_violations(program: Program, places: Sequence[Place], dialect: Dialect) 
             found.setdefault(program.buffer_of[o.access.array].name, []).append(o)
     for buffer in program.buffers:
         if buffer.name in found:
-            yield from _storage(program, buffer, found[buffer.name], dialect)
+            yield from location_violations(program, buffer, found[buffer.name], dialect)
     for place in places:
         around = place.above[-1:]
         if around and dialect.is_lockstep(around[0].suffix):
             lanes = around[0].with_body(program.siblings(place.path))
             yield from _lockstep(program, lanes, len(place.above) - 1, dialect)
-        yield from _statement(program, place)
-
-
-def _storage(
-    program: Program, buffer: Buffer, occurrences: Sequence[Occurrence], dialect: Dialect
-) -> Iterator[Violation]:
-    yield from _bounds(buffer, occurrences)
-    yield from _order(program, buffer, occurrences)
-    yield from _first_write(program, buffer)
-    yield from location_violations(program, buffer, occurrences, dialect)
 
 
 def _occurrences(place: Place) -> Iterator[Occurrence]:

@@ -14,7 +14,16 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT, Dialect
-from perfdojo_sdk.core.expression import IDENTITY, Access, Expression, Index, Literal, Read, Renumbering
+from perfdojo_sdk.core.expression import (
+    IDENTITY,
+    Access,
+    Expression,
+    Index,
+    Literal,
+    Read,
+    Renumbering,
+    renumbered,
+)
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 
 
@@ -196,7 +205,7 @@ class _Reader:
         reads = {array for read in first.value.reads for array in self._aliases(read.array)}
         if any(reads & self._written(item) for item in between):
             return None
-        start = None if identity else first.value.renumbered(renumbering)
+        start = None if identity else renumbered(first.value, renumbering)
         return replace(equation, start=start)
 
     def _distinct(self, target: Access, loops: tuple[Loop, ...]) -> bool:

@@ -6,14 +6,16 @@ kernel on its way from text to a measured time. Nothing here knows how a target 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from perfdojo_sdk.core.dialect import CORE_LOCATIONS, CORE_SUFFIXES, Dialect, Location, ScopeSuffix
+from perfdojo_sdk.core.dtypes import DTYPES
+from perfdojo_sdk.core.errors import closest
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Rules, Trace
 
@@ -37,7 +39,39 @@ FailureReason = Literal[
 class Strict(BaseModel):
     """Data of a target file; the sentence under each field is also its entry in the documentation."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+def _of(known: Iterable[str], what: str, instead: str = "") -> AfterValidator:
+    """The value is one of ``known``, else a sentence with the nearest one."""
+
+    def check(name: str) -> str:
+        if name not in known:
+            raise ValueError(f"there is no {what} {name!r}; {closest(name, list(known))}{instead}")
+        return name
+
+    return AfterValidator(check)
+
+
+def _not(taken: Iterable[str], why: str) -> AfterValidator:
+    """The value is none of ``taken``."""
+
+    def check(name: str) -> str:
+        if name in taken:
+            raise ValueError(f"{name!r} {why}; choose another name")
+        return name
+
+    return AfterValidator(check)
+
+
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=32)]
+CoreSuffix = Annotated[str, _of(CORE_SUFFIXES, "scope suffix", ", or describe it under extra_suffixes")]
+CoreLocation = Annotated[str, _of(CORE_LOCATIONS, "location", ", or describe it under extra_locations")]
+OwnSuffix = Annotated[Name, _not(CORE_SUFFIXES, "means the same for every target")]
+OwnLocation = Annotated[Name, _not(CORE_LOCATIONS, "means the same for every target")]
+Dtype = Annotated[str, _of(DTYPES, "dtype")]
+Lanes = Annotated[int, Field(ge=1, le=4096)]
+Peak = Annotated[float, Field(gt=0)]
 
 
 class LocationFile(Strict):
@@ -57,7 +91,7 @@ class LocationFile(Strict):
     """Copying between it and memory also asks for the memory this many bytes further on."""
     past_caches: bool = False
     """What is copied out of it to memory bypasses the caches."""
-    max_bytes: int | None = None
+    max_bytes: int | None = Field(None, ge=1)
     """Room of one buffer; a move that would need more is refused."""
 
 
@@ -120,7 +154,7 @@ class MachineFigures(Strict):
     """Name -> level."""
     memory: MemoryFigures | None = None
     """Main memory."""
-    peak_gflops: dict[str, float] = {}
+    peak_gflops: dict[Dtype, Peak] = {}
     """dtype -> one thread's peak."""
     calibrated: bool = False
     """True when the figures were measured on this device."""
@@ -129,31 +163,31 @@ class MachineFigures(Strict):
 class Capabilities(Strict):
     """One target, as the YAML file in its plugin describes it."""
 
-    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
+    name: Annotated[Name, _not(("best",), "stands for whichever target can run and is the best")]
     """What `--target` takes: lower-case letters, digits and underscores."""
     description: str
     """One line for `perfdojo-sdk targets`."""
     rank: int = 0
     """Among the targets that can run here, the highest rank is the best."""
-    suffixes: tuple[str, ...] = ()
+    suffixes: tuple[CoreSuffix, ...] = ()
     """Scope suffixes of the core that the target has."""
-    extra_suffixes: dict[str, SuffixFile] = {}
+    extra_suffixes: dict[OwnSuffix, SuffixFile] = {}
     """Suffix -> what it means, for those that the core does not have."""
-    locations: tuple[str, ...] = ("heap", "stack")
+    locations: tuple[CoreLocation, ...] = ("heap", "stack")
     """Buffer locations of the core that the target has."""
-    extra_locations: dict[str, LocationFile] = {}
+    extra_locations: dict[OwnLocation, LocationFile] = {}
     """Location -> what it means, for those that the core does not have."""
-    lanes: dict[str, int] = {}
+    lanes: dict[Dtype, Lanes] = {}
     """dtype -> lanes of a vector; a dtype that is absent has no vectors."""
     vector_registers: int = Field(0, ge=0)
     """How many there are, for expert passes."""
-    max_unroll: int = Field(256, ge=1)
+    max_unroll: int = Field(256, ge=1, le=65536)
     """Most copies of one statement that unrolled scopes may make."""
     caches: dict[str, CacheLevel] = {}
     """Name -> level, for the roofline and for expert passes."""
     memory: MemoryFigures | None = None
     """Main memory; without it there is no roofline."""
-    peak_gflops: dict[str, float] = {}
+    peak_gflops: dict[Dtype, Peak] = {}
     """dtype -> one thread's peak, for the roofline."""
     cpu_flags: tuple[str, ...] = ()
     """Flags of /proc/cpuinfo without which nothing runs."""

@@ -18,8 +18,8 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -88,6 +88,36 @@ def execute(job: Job) -> list[Measurement | Failure]:
     return [r for r in results if r is not None]
 
 
+def execute_together(jobs: Sequence[Job]) -> list[list[Measurement | Failure]]:
+    """Jobs that fork, one after the other in one child; each in a child of its own should that one die."""
+    with tempfile.TemporaryDirectory(prefix="perfdojo-run-") as name, ExitStack() as stack:
+        folders = [Path(name, str(k)) for k in range(len(jobs))]
+        results: list[tuple[int, ...]] = []
+        read_end, write_end = os.pipe()
+        try:
+            for folder, job in zip(folders, jobs, strict=True):
+                _check_interfaces(job)
+                request, first = job.request, job.artifacts[0]
+                given = len(first.inputs) if request.inputs is not None else 0
+                wanted = len(first.outputs) * len(job.artifacts) if request.want_outputs else 0
+                inputs = stack.enter_context(_shared_memory(given))
+                results.append(stack.enter_context(_shared_memory(wanted)))
+                folder.mkdir()
+                _write(folder, job, list(job.artifacts), _Channels(write_end, inputs, results[-1]))
+            ending = _watch(folders, jobs[0], len(jobs), read_end, (write_end,))
+        finally:
+            os.close(read_end)
+        if not _death(folders[-1], ending):
+            found = [
+                _results(folder, job, list(job.artifacts), ending, outputs)
+                for folder, job, outputs in zip(folders, jobs, results, strict=True)
+            ]
+            fine = [measured for measured in found if isinstance(measured, list)]
+            if len(fine) == len(jobs):
+                return fine
+    return [execute(job) for job in jobs]
+
+
 def _check_interfaces(job: Job) -> None:
     first = job.artifacts[0]
     for artifact in job.artifacts:
@@ -112,7 +142,7 @@ def _attempt(job: Job, artifacts: list[Artifact]) -> tuple[list[Measurement | Fa
         read_end, write_end = os.pipe()
         try:
             _write(folder, job, artifacts, _Channels(write_end, inputs, outputs))
-            ending = _watch(folder, job, len(artifacts), read_end, (write_end, *inputs, *outputs))
+            ending = _watch([folder], job, len(artifacts), read_end, (write_end, *inputs, *outputs))
         finally:
             os.close(read_end)
         results = _results(folder, job, artifacts, ending, outputs)
@@ -208,19 +238,20 @@ def _write(folder: Path, job: Job, artifacts: list[Artifact], channels: _Channel
     )
 
 
-def _watch(folder: Path, job: Job, kernels: int, read_end: int, files: tuple[int, ...]) -> _Ending:
+def _watch(folders: list[Path], job: Job, kernels: int, read_end: int, files: tuple[int, ...]) -> _Ending:
     """Start the child, with ``files``, and wait for its end, its time-out or its memory limit.
 
     The first of ``files`` is the other end of the pipe that is listened to.
     """
     # One thread of numpy's own: the child calls kernels, not linear algebra.
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    folder = folders[0]
     said = folder / "said"
     ending = _Ending()
     process: subprocess.Popen[bytes] | _Fork
     with said.open("wb") as sink:
         if job.forks:
-            process = _Fork(folder, sink.fileno(), read_end)
+            process = _Fork(folders, sink.fileno(), read_end)
         else:
             process = subprocess.Popen(
                 [sys.executable, "-P", worker.__file__, str(folder)],
@@ -255,7 +286,7 @@ def _watch(folder: Path, job: Job, kernels: int, read_end: int, files: tuple[int
 class _Fork:
     """The worker in a fork of this process; as much of ``Popen`` as is asked for here."""
 
-    def __init__(self, folder: Path, said: int, read_end: int) -> None:
+    def __init__(self, folders: list[Path], said: int, read_end: int) -> None:
         self.returncode = 0
         self.running = True
         self.pid = os.fork()
@@ -266,7 +297,8 @@ class _Fork:
                 os.close(read_end)
                 os.dup2(said, 1)
                 os.dup2(said, 2)
-                worker.main(str(folder))
+                for folder in folders:
+                    worker.main(str(folder))
                 status = 0
             except BaseException:
                 os.write(2, traceback.format_exc().encode())

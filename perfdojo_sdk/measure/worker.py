@@ -290,7 +290,8 @@ class Contender:
     @property
     def settled(self) -> bool:
         """Whether the median is known as precisely as was asked for."""
-        return spread_of_median(self.seconds) <= self.job["precision"]
+        wanted = self.job["precision"]
+        return bool(wanted) and spread_of_median(self.seconds) <= wanted
 
     def load(self, library: str) -> Kernel:
         return Kernel(
@@ -468,6 +469,13 @@ def number_of_sets(job: dict[str, Any]) -> int:
     return sets
 
 
+def limit(kind: int, value: int) -> None:
+    """A limit once set for an earlier job of this process is only made tighter."""
+    _, hard = resource.getrlimit(kind)
+    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(kind, (value, value))
+
+
 def limit_resources(job: dict[str, Any]) -> None:
     """No core dump; die with the parent; address space and processor time are bounded."""
     ctypes.CDLL(None).prctl(1, 9)
@@ -475,9 +483,8 @@ def limit_resources(job: dict[str, Any]) -> None:
     with open("/proc/self/statm") as statm:
         mapped = int(statm.read().split()[0]) * resource.getpagesize()
     space = mapped + int(job["memory_bytes"]) + (1 << 30)
-    resource.setrlimit(resource.RLIMIT_AS, (space, space))
-    seconds = int(job["timeout_s"] * (job["threads"] + 1)) + 5
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    limit(resource.RLIMIT_AS, space)
+    limit(resource.RLIMIT_CPU, int(job["timeout_s"] * (job["threads"] + 1)) + 5)
     if job["cpu"] is not None:
         os.sched_setaffinity(0, {job["cpu"]})
 

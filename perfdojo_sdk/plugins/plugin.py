@@ -103,8 +103,9 @@ def cause_of(error: BaseException) -> str:
 
 def _misfit_field(error: Mapping[str, Any]) -> str:
     """One field of data from outside, and what is wrong with it."""
-    unknown = error["type"] == "extra_forbidden"
-    return f"{'.'.join(map(str, error['loc']))}: {'there is no such field' if unknown else error['msg']}"
+    said = error["msg"].removeprefix("Value error, ")
+    said = "there is no such field" if error["type"] == "extra_forbidden" else said
+    return f"{'.'.join(map(str, error['loc']))}: {said}"
 
 
 def misfit_version(plugin: Plugin) -> Problem | None:

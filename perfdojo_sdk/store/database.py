@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import from_json
 from sqlalchemy import Connection, Row, Select, bindparam, case, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 
@@ -21,14 +23,27 @@ from perfdojo_sdk.store.candidates import Candidate, CandidateKey, Failed, Timed
 from perfdojo_sdk.store.engine import Database
 from perfdojo_sdk.store.records import KernelRecord, RecordKey
 from perfdojo_sdk.store.schema import SCHEMA, StoreError
-from perfdojo_sdk.store.tally import Tally
 
-__all__ = ["SCHEMA", "Candidates", "Records", "StoreError"]
+__all__ = ["SCHEMA", "Arrived", "Candidates", "Records", "StoreError"]
 
 #: Rows that are fetched at once.
 _PAGE = 200
 #: Which figures count more: the lower.
 PROVENANCE_RANK = {"measured": 0, "simulated": 1, "estimated": 2}
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """Of records that came in: how many are new, and how many were there already."""
+
+    new: int = 0
+    replaced: int = 0
+    """Were there, of an earlier time."""
+    kept: int = 0
+    """Were there, as they came in or of a later time."""
+
+    def __add__(self, other: Arrived) -> Arrived:
+        return Arrived(self.new + other.new, self.replaced + other.replaced, self.kept + other.kept)
 
 
 class Records:
@@ -47,12 +62,12 @@ class Records:
         row = _kernel_row(key, record)
         self.database.write(lambda c: c.execute(insert(schema.kernels), row), durable=True)
 
-    def add_missing(self, found: Sequence[tuple[RecordKey, KernelRecord]]) -> Tally:
+    def add_missing(self, found: Sequence[tuple[RecordKey, KernelRecord]]) -> Arrived:
         """Append those that are not there yet, word for word; all, or none when it does not return."""
         rows = [_kernel_row(key, record) for key, record in found]
         table = schema.kernels.c
 
-        def work(connection: Connection) -> Tally:
+        def work(connection: Connection) -> Arrived:
             same = select(table.digest, table.record).where(table.digest.in_({r["digest"] for r in rows}))
             there = {tuple(row) for row in connection.execute(same)}
             new = []
@@ -62,9 +77,9 @@ class Records:
                     there.add((row["digest"], row["record"]))
             if new:
                 connection.execute(insert(schema.kernels), new)
-            return Tally(new=len(new), kept=len(rows) - len(new))
+            return Arrived(new=len(new), kept=len(rows) - len(new))
 
-        return self.database.write(work) if rows else Tally()
+        return self.database.write(work) if rows else Arrived()
 
     def find(self, key: RecordKey) -> KernelRecord | None:
         """The newest finished kernel under ``key``; one that no longer reads counts as absent."""
@@ -119,7 +134,7 @@ class Candidates:
         """
         self.put_all([candidate])
 
-    def put_all(self, candidates: Iterable[Candidate]) -> Tally:
+    def put_all(self, candidates: Iterable[Candidate]) -> Arrived:
         """Keep all; none, when the process ends before this returns."""
         shared: dict[str, dict[str, Any]] = {}
         rows: dict[str, dict[str, Any]] = {}
@@ -132,9 +147,9 @@ class Candidates:
             if row["at"] >= rows.get(row["digest"], row)["at"]:
                 rows[row["digest"]] = row
         if not rows:
-            return Tally()
+            return Arrived()
 
-        def work(connection: Connection) -> Tally:
+        def work(connection: Connection) -> Arrived:
             there = connection.execute(_TIMES, {"digests": list(rows)})
             before = {row.digest: row.at for row in there}
             # In the order of their keys, so that no two writers on a server wait for each other in a ring.
@@ -142,7 +157,7 @@ class Candidates:
             connection.execute(self._upsert, [rows[digest] for digest in sorted(rows)])
             replaced = sum(at < rows[digest]["at"] for digest, at in before.items())
             new = len(rows) - len(before)
-            return Tally(new, replaced, count - new - replaced)
+            return Arrived(new, replaced, count - new - replaced)
 
         return self.database.write(work)
 
@@ -254,9 +269,9 @@ def _row(candidate: Candidate) -> dict[str, Any]:
 def _candidate(row: Row[Any]) -> Candidate | None:
     """None for a row that this version cannot read."""
     try:
-        data = json.loads(row.record)
+        data = from_json(row.record)
         data["trace"]["root"] = row.root
-        data["key"] = {"conditions": json.loads(row.key), "program_sha256": row.program_sha256}
+        data["key"] = {"conditions": from_json(row.key), "program_sha256": row.program_sha256}
         return Candidate.model_validate(data)
     except (ValueError, TypeError, KeyError):
         return None

@@ -67,7 +67,7 @@ class Database:
         self._engine = self._connectable()
         try:
             self._open()
-        except DBAPIError as error:
+        except (DBAPIError, sqlite3.Error) as error:
             raise self._refused(error, opening=True) from error
         _all.add(self)
 
@@ -106,6 +106,8 @@ class Database:
             except DBAPIError as error:
                 if last or not error.connection_invalidated:
                     raise self._refused(error) from error
+            except sqlite3.Error as error:  # while connecting
+                raise self._refused(error) from error
         raise AssertionError("the last attempt returns or raises")
 
     def compact(self) -> bool:
@@ -190,18 +192,20 @@ class Database:
             self._engine.dispose()
             shared_memory = filesystem(self.path) in LOCAL_FILESYSTEMS
             event.listen(self._engine, "connect", _with_log if shared_memory else _without_log)
+            self._engine.connect().close()  # what is wrong with the journal is said now
 
     # -- errors --------------------------------------------------------------------------------
 
-    def _refused(self, error: DBAPIError, opening: bool = False) -> StoreError:
-        code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
+    def _refused(self, error: DBAPIError | sqlite3.Error, opening: bool = False) -> StoreError:
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            return self._damaged(str(error.orig), opening)
+            return self._damaged(str(cause), opening)
         hint = "check the folder's permissions and free space, and that no other run holds it"
         if not self._file:
             hint = "check that the server runs, and the host, name, user and password in the URL"
         what = f"cannot use the records in {self.name}"
-        return StoreError("PD-R001", what, why=str(error.orig).strip(), hint=hint)
+        return StoreError("PD-R001", what, why=str(cause).strip(), hint=hint)
 
     def _damaged(self, why: str, opening: bool) -> StoreError:
         """When opening: rename the file and its companions, so that the next run starts afresh."""
@@ -250,8 +254,12 @@ def _no_place(what: str) -> StoreError:
 
 
 def _no_implicit_transactions(connection: Any, record: object) -> None:
-    """We say BEGIN ourselves; else tables would be made outside of any transaction."""
+    """We say BEGIN ourselves; else tables would be made outside of any transaction.
+
+    And nothing that a file brings along is called, should it be somebody else's.
+    """
     connection.isolation_level = None
+    connection.execute("PRAGMA trusted_schema = OFF")
 
 
 def _begin(connection: Connection) -> None:

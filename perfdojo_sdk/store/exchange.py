@@ -9,7 +9,7 @@ interrupted imports again: a record that is there already is not doubled.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Annotated
@@ -18,9 +18,8 @@ from pydantic import Field, ValidationError, model_validator
 
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.store.candidates import Candidate
-from perfdojo_sdk.store.database import Records
+from perfdojo_sdk.store.database import Arrived, Records
 from perfdojo_sdk.store.records import KernelRecord, RecordKey
-from perfdojo_sdk.store.tally import Tally
 from perfdojo_sdk.store.traces import Strict, first_error
 
 FORMAT = 1
@@ -65,11 +64,11 @@ class Line(Strict):
 class Imported:
     """What became of the records that came in."""
 
-    kernels: Tally = field(default_factory=Tally)
-    candidates: Tally = field(default_factory=Tally)
+    kernels: Arrived = field(default_factory=Arrived)
+    candidates: Arrived = field(default_factory=Arrived)
 
     def as_json(self) -> dict[str, dict[str, int]]:
-        return {"kernels": self.kernels.as_json(), "candidates": self.candidates.as_json()}
+        return asdict(self)
 
 
 # -- out -------------------------------------------------------------------------------------------

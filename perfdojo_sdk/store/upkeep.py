@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, Select, case, delete, func, select, true
+from pydantic import ValidationError
+from sqlalchemy import Connection, Row, Select, case, delete, func, select, true
 
 from perfdojo_sdk.store.database import PROVENANCE_RANK, Records
 from perfdojo_sdk.store.records import RecordKey
@@ -67,16 +68,15 @@ def _groups(connection: Connection) -> list[dict[str, Any]]:
     best = select(c.conditions, c.provenance, func.min(finished)).group_by(c.conditions, c.provenance)
     bests: dict[str, tuple[int, float, str]] = {}
     for digest, provenance, seconds in connection.execute(best.where(finished.is_not(None))):
-        found = (PROVENANCE_RANK[provenance], seconds, provenance)
+        found = (PROVENANCE_RANK.get(provenance, len(PROVENANCE_RANK)), seconds, provenance)
         bests[digest] = min(bests.get(digest, found), found)
-    keys = {row.digest: row.key for row in connection.execute(select(conditions))}
+    shared = {row.digest: row for row in connection.execute(select(conditions))}
     groups = []
     for digest, count, failed, first, last in connection.execute(totals):
-        key = RecordKey.model_validate_json(keys[digest])
         _, seconds, provenance = bests.get(digest, (0, None, None))
         groups.append(
             {
-                **key.model_dump(mode="json", exclude={"program_sha256", "target_sha256"}),
+                **_described(shared[digest]),
                 "candidates": count,
                 "failed": failed,
                 "best_s": seconds,
@@ -86,6 +86,16 @@ def _groups(connection: Connection) -> list[dict[str, Any]]:
             }
         )
     return sorted(groups, key=lambda g: (g["kernel"], g["target"], g["device"], g["last"]))
+
+
+def _described(row: Row[Any]) -> dict[str, Any]:
+    """What the candidates of a group share; of a key that does not read, what stands beside it."""
+    found = {"kernel": row.kernel, "target": row.target, "device": row.device}
+    try:
+        key = RecordKey.model_validate_json(row.key)
+    except ValidationError:
+        return {**found, "toolchain": "", "plugins": {}, "settings": {}}
+    return {**found, "toolchain": key.toolchain, "plugins": key.plugins, "settings": key.settings}
 
 
 # -- pruning ---------------------------------------------------------------------------------------

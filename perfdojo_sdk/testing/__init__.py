@@ -1,1 +1,19 @@
-"""What tests need, ours and a vendor's: random programs, random walks, mutants."""
+"""What tests need, ours and a vendor's: the conformance kit, random programs, random walks, mutants."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from perfdojo_sdk.testing.target_conformance import TargetConformance
+
+__all__ = ["TargetConformance"]
+
+
+def __getattr__(name: str) -> Any:
+    """pytest imports this package wherever the SDK is installed; the kit comes when it is asked for."""
+    if name == "TargetConformance":
+        from perfdojo_sdk.testing.target_conformance import TargetConformance
+
+        return TargetConformance
+    raise AttributeError(f"module {__name__} has no attribute {name}")

@@ -1,94 +1,117 @@
-"""What can be said about a plugin without running a kernel: its names, versions, texts and borders.
-
-``perfdojo-sdk plugins check`` prints these checks; the conformance kit runs them as tests.
-"""
+"""What can be said about a plugin as a package: its names, versions, texts and borders."""
 
 from __future__ import annotations
 
+import importlib
 import inspect
-import pickle
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
-from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.core.errors import DojoError, UnavailableError
 from perfdojo_sdk.core.transformation import Transformation
 from perfdojo_sdk.hookspecs.search import SearchStrategy
 from perfdojo_sdk.hookspecs.services import Experiment
 from perfdojo_sdk.hookspecs.types import Operator, Target
 from perfdojo_sdk.kernels.selection import instantiate
-from perfdojo_sdk.plugins import BUILTIN, Plugin, Plugins
+from perfdojo_sdk.plugins import BUILTIN, installed
+from perfdojo_sdk.testing import fresh
+from perfdojo_sdk.testing.context import Context
 
-Check = Callable[[Plugins, Plugin], Iterator[str]]
-
-
-@dataclass(frozen=True)
-class Checked:
-    """One check and what it found wrong; nothing when it passed."""
-
-    name: str
-    doc: str
-    complaints: tuple[str, ...]
-
-    @property
-    def passed(self) -> bool:
-        return not self.complaints
+#: Libraries that a plugin may need, and must not load before it needs them.
+HEAVY = frozenset(
+    {"jax", "matplotlib", "networkx", "numba", "onnx", "onnxruntime", "pandas", "ray", "scipy", "sklearn"}
+    | {"sqlalchemy", "sympy", "tensorflow", "torch", "transformers", "triton", "tvm", "typer"}
+)
+#: Processor time that importing a plugin may take beyond the SDK's own modules.
+IMPORT_S = 1.0
 
 
-def check(plugins: Plugins, plugin: Plugin) -> list[Checked]:
-    """Every check on one plugin. A check that raises has failed with that error."""
-    results = []
-    for name, test in CHECKS.items():
-        try:
-            complaints = tuple(test(plugins, plugin))
-        except DojoError as error:
-            complaints = (f"{error.what}: {error.why}" if error.why else error.what,)
-        except Exception as error:
-            complaints = (f"{type(error).__name__}: {error}",)
-        results.append(Checked(name, inspect.getdoc(test) or "", complaints))
-    return results
+def targets_of(context: Context) -> list[Target]:
+    """The targets that the plugin may be asked about: its own, or all when it brings none."""
+    plugins = context.plugins
+    return [t for t in plugins.targets.values() if context.plugin in plugins.concerned(t)]
 
 
-def targets_of(plugins: Plugins, plugin: Plugin) -> list[Target]:
-    """The targets that a plugin may be asked about: its own, or all when it brings none."""
-    return [t for t in plugins.targets.values() if plugin in plugins.concerned(t)]
-
-
-def own_targets(plugins: Plugins, plugin: Plugin) -> list[Target]:
-    return [t for t in plugins.targets.values() if t.plugin == plugin.name]
+def own_targets(context: Context) -> list[Target]:
+    return [t for t in context.plugins.targets.values() if t.plugin == context.plugin.name]
 
 
 # -- the checks ----------------------------------------------------------------------------------
 
 
-def loads(plugins: Plugins, plugin: Plugin) -> Iterator[str]:
+def loads(context: Context) -> Iterator[str]:
     """It imports, fits this version of the contract, and its hooks answer what they promise."""
-    for target in targets_of(plugins, plugin):
-        plugins.rules(target)
-        plugins.probes(target)
+    plugins = context.plugins
+    for target in targets_of(context):
+        with suppress(UnavailableError):  # then there is a problem, and it is listed below
+            plugins.rules(target)
+            plugins.math_accuracy(target)
+        for owner, probe in plugins.probes(target):
+            if owner == context.plugin and not probe.ok and not (probe.why and probe.remedy):
+                yield f"probe {probe.part} of {target.name} finds nothing, and says not why or what mends it"
     for problem in plugins.problems:
-        if problem.plugin == plugin.name:
-            yield f"{problem.stage}: {problem.cause}"
+        if problem.plugin == context.plugin.name:
+            yield f"{problem.stage}: {problem.cause}; {problem.remedy}"
 
 
-def up_to_date(plugins: Plugins, plugin: Plugin) -> Iterator[str]:
+def up_to_date(context: Context) -> Iterator[str]:
     """It uses nothing that the next version of the contract will not have."""
-    for name, what in plugins.deprecations:
-        if name == plugin.name:
+    for name, what in context.plugins.deprecations:
+        if name == context.plugin.name:
             yield what
 
 
-def declares_targets(plugins: Plugins, plugin: Plugin) -> Iterator[str]:
+def declares_targets(context: Context) -> Iterator[str]:
     """Its package declares its targets, so that it is imported only for them."""
-    for target in own_targets(plugins, plugin):
-        if target.name not in plugin.declared:
+    for target in own_targets(context):
+        if target.name not in context.plugin.declared:
             yield f"target {target.name} is not among the entry points of group perfdojo_sdk.targets"
 
 
-def names_have_a_prefix(plugins: Plugins, plugin: Plugin) -> Iterator[str]:
+def import_is_cheap(context: Context) -> Iterator[str]:
+    """Its names are read without importing it, and importing it loads no heavy library."""
+    if context.plugin.name == BUILTIN:
+        return
+    if context.plugin.name not in {each.name for each in installed()}:
+        yield "it is not among the entry points of group perfdojo_sdk.plugins: is it installed?"
+        return
+    module = getattr(context.plugin.module, "__name__", "")
+    early, loaded, seconds = fresh.call(import_cost, module)
+    if early:
+        yield f"listing the plugins imports {module}"
+    if HEAVY & set(loaded):
+        yield f"importing {module} loads {', '.join(sorted(HEAVY & set(loaded)))}; import them where needed"
+    if seconds > IMPORT_S:
+        yield f"importing {module} takes {seconds:.1f} s of processor time, more than {IMPORT_S:g} s"
+
+
+def import_cost(module: str) -> tuple[bool, list[str], float]:
+    """Whether listing the plugins imports ``module``; what importing it loads, and for how long.
+
+    In a process of its own. The time does not count the SDK's modules and what they load.
+    """
+    installed()
+    early = module in sys.modules
+    before = set(sys.modules)
+    importlib.import_module("perfdojo_sdk.plugins")
+    for name in ("codegen.vector", "measure.native_runner", "search.play", "store.traces"):
+        importlib.import_module(f"perfdojo_sdk.{name}")
+    known = set(sys.modules) - before
+    start = time.process_time()
+    importlib.import_module(module)
+    seconds = time.process_time() - start
+    loaded = {name.partition(".")[0] for name in set(sys.modules) - known - before}
+    return early, sorted(loaded), seconds
+
+
+def names_have_a_prefix(context: Context) -> Iterator[str]:
     """What it adds to others' name spaces starts with one prefix and a slash."""
+    plugins, plugin = context.plugins, context.plugin
     if plugin.name == BUILTIN:
         return
-    names = [t.name for t in _moves(plugins, plugin)]
+    names = [t.name for t in _moves(context)]
     names += [s.name for s in plugins.collect(plugin, "perfdojo_search_strategies", SearchStrategy)]
     names += [e.name for e in plugins.collect(plugin, "perfdojo_experiments", Experiment)]
     for name in names:
@@ -99,10 +122,10 @@ def names_have_a_prefix(plugins: Plugins, plugin: Plugin) -> Iterator[str]:
         yield f"it uses several prefixes: {', '.join(sorted(prefixes))}"
 
 
-def moves_are_described(plugins: Plugins, plugin: Plugin) -> Iterator[str]:
+def moves_are_described(context: Context) -> Iterator[str]:
     """Each transformation has a sentence, an example, and requirements with codes of their own."""
     codes: dict[str, str] = {}
-    for move in _moves(plugins, plugin):
+    for move in _moves(context):
         doc = inspect.getdoc(type(move)) or ""
         if type(move).__doc__ is None or not doc.split("\n")[0].endswith("."):
             yield f"{move.name}: its docstring does not start with a sentence"
@@ -113,13 +136,15 @@ def moves_are_described(plugins: Plugins, plugin: Plugin) -> Iterator[str]:
         for requirement in move.requirements:
             if codes.setdefault(requirement.code, move.name) != move.name:
                 yield f"{move.name} and {codes[requirement.code]} share the code {requirement.code}"
+            if requirement.code.startswith("PD-"):
+                yield f"{move.name}: the codes PD-... are the SDK's, and {requirement.code} is one of them"
             if not (requirement.title and requirement.why and requirement.hint):
                 yield f"{requirement.code}: title, why and hint must say something"
 
 
-def operators_build(plugins: Plugins, plugin: Plugin) -> Iterator[str]:
+def operators_build(context: Context) -> Iterator[str]:
     """Each operator builds a program of its name at its default sizes."""
-    for operator in _operators(plugins, plugin):
+    for operator in _operators(context):
         if not operator.doc.endswith("."):
             yield f"{operator.name}: its description is no sentence"
         for sizes in operator.defaults or ((2,) * len(operator.parameters),):
@@ -129,40 +154,37 @@ def operators_build(plugins: Plugins, plugin: Plugin) -> Iterator[str]:
                 yield f"{operator.name}{list(sizes)}: {error.what}"
 
 
-def objects_cross_processes(plugins: Plugins, plugin: Plugin) -> Iterator[str]:
-    """Its targets, runners and operators pickle, so that workers can have them."""
-    things: list[tuple[str, object]] = [(o.name, o) for o in _operators(plugins, plugin)]
-    for target in own_targets(plugins, plugin):
-        things += [(target.name, target)]
-        if "perfdojo_runner" in plugin.hooks:
-            things.append((f"the runner of {target.name}", plugins.runner(target)))
-    for name, thing in things:
-        try:
-            pickle.loads(pickle.dumps(thing))
-        except Exception as error:
-            yield f"{name} does not pickle: {type(error).__name__}: {error}"
+def objects_cross_processes(context: Context) -> Iterator[str]:
+    """Its targets, runners, code generators and operators reach a fresh process, as a worker has them."""
+    plugins, hooks = context.plugins, context.plugin.hooks
+    things: dict[str, object] = {o.name: o for o in _operators(context)}
+    for target in own_targets(context):
+        things[target.name] = target
+        if "perfdojo_runner" in hooks:
+            things[f"the runner of {target.name}"] = plugins.runner(target)
+        if "perfdojo_code_generator" in hooks:
+            things[f"the code generator of {target.name}"] = plugins.code_generator(target)
+    try:
+        fresh.call(fresh.unchanged, things)
+    except fresh.ChildFailed:
+        for name, thing in things.items():  # slowly, to know which
+            try:
+                fresh.call(fresh.unchanged, thing)
+            except fresh.ChildFailed as error:
+                yield f"{name} {error}"
 
 
-CHECKS: dict[str, Check] = {
-    "loads": loads,
-    "up to date": up_to_date,
-    "declares its targets": declares_targets,
-    "names have a prefix": names_have_a_prefix,
-    "moves are described": moves_are_described,
-    "operators build": operators_build,
-    "objects cross processes": objects_cross_processes,
-}
-
-
-def _moves(plugins: Plugins, plugin: Plugin) -> Sequence[Transformation]:
-    """The transformations that a plugin brings to any target, once each."""
+def _moves(context: Context) -> Sequence[Transformation]:
+    """The transformations that the plugin brings to any target, once each."""
     found = {
         move.name: move
-        for target in targets_of(plugins, plugin)
-        for move in plugins.collect(plugin, "perfdojo_transformations", Transformation, target=target)
+        for target in targets_of(context)
+        for move in context.plugins.collect(
+            context.plugin, "perfdojo_transformations", Transformation, target=target
+        )
     }
     return list(found.values())
 
 
-def _operators(plugins: Plugins, plugin: Plugin) -> Sequence[Operator]:
-    return plugins.collect(plugin, "perfdojo_operators", Operator)
+def _operators(context: Context) -> Sequence[Operator]:
+    return context.plugins.collect(context.plugin, "perfdojo_operators", Operator)

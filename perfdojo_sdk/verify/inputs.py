@@ -8,7 +8,7 @@ integers hold small numbers, or in the classes of extremes their dtype's whole r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import inf, prod
+from math import inf, log2, prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -174,7 +174,10 @@ def _magnitude(program: Program, largest: int) -> float:
         if node.accumulate == "add":
             value = size[buffer.name] + trips * value
         elif node.accumulate == "mul":
-            value = inf if value > 1 and trips > 64 else max(size[buffer.name], 1) * max(value, 1) ** trips
+            # Beyond what is asked for, the exact power does not matter.
+            factor = max(value, 1)
+            grown = inf if factor > 1 and trips * log2(factor) > 64 else factor**trips
+            value = max(size[buffer.name], 1) * grown
         size[buffer.name] = max(size[buffer.name], value)
         worst = max(worst, inner, value)
     return worst

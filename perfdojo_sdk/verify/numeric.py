@@ -43,6 +43,8 @@ _FULL_INSTANCES = 10**7
 _ROW_INSTANCES = 2 * 10**6
 #: The same for the original's value in the one class that a large program runs as a whole.
 _VALUE_INSTANCES = 2 * 10**8
+#: Inputs of a large program that are in memory at a time.
+_INPUT_BYTES = 1 << 30
 _REFERENCE_FLAGS = ("-O2", "-ffp-contract=off")
 _FORK_FLAGS = ("-O0", "-ffp-contract=off")
 _REFERENCE_TIMEOUT_S = 600.0
@@ -121,23 +123,24 @@ def verify_numeric(
         planned.append(_Plan(name, largest, counts))
         if quick:
             break
-    # Small programs go through the references together, large ones class by class.
-    groups = [planned] if references.small else [[plan] for plan in planned]
     with _AtOnce() if forks else ThreadPoolExecutor(3) as pool:
-        for group in groups:
+        for group in _groups(planned, original, references.small):
             inputs = [draw(plan.name, original, seed, plan.largest) for plan in group]
-            runs = [
-                [
-                    pool.submit(runner.run, artifact, RunRequest(inputs=given, threads=t, timeout_s=120.0))
-                    for t in plan.threads
-                ]
+            requests = [
+                RunRequest(inputs=given, threads=t, timeout_s=120.0)
                 for plan, given in zip(group, inputs, strict=True)
+                for t in plan.threads
             ]
+            if forks and isinstance(runner, NativeRunner):
+                done = iter(runner.run_together(artifact, requests))
+            else:
+                futures = [pool.submit(runner.run, artifact, request) for request in requests]
+                done = (future.result() for future in futures)
             whole = references.small or (group[0].name == "random" and not _rows_do(references, quick))
             expected = references.expect(inputs, pool, whole)
-            for plan, run, outcome in zip(group, runs, expected, strict=True):
-                for t, future in zip(plan.threads, run, strict=True):
-                    results.append(_judge(plan.name, t, future.result(), outcome, nan_may_differ))
+            for plan, outcome in zip(group, expected, strict=True):
+                for t in plan.threads:
+                    results.append(_judge(plan.name, t, next(done), outcome, nan_may_differ))
             if problem := _problem(results):
                 return NumericReport(False, (*results, *skipped), problem)
     return NumericReport(True, (*results, *skipped))
@@ -164,6 +167,17 @@ class _Plan:
     name: str
     largest: int
     threads: tuple[int, ...]
+
+
+def _groups(planned: Sequence[_Plan], original: Program, small: bool) -> list[Sequence[_Plan]]:
+    """Classes that go through the references together: all of a small program; of a large one, the
+    first alone, since it runs as a whole, and of the others as many as memory likes."""
+    if small:
+        return [planned]
+    size = sum(4 * prod(original.buffer_of[name].shape) for name in original.inputs)
+    together = max(1, _INPUT_BYTES // max(size, 1))
+    rest = planned[1:]
+    return [planned[:1], *(rest[k : k + together] for k in range(0, len(rest), together))]
 
 
 def _problem(results: Sequence[ClassResult]) -> str:

@@ -195,7 +195,8 @@ class _Emitter:
         own = [b for b in self.program.buffers if not set(b.arrays) & set(self.program.inputs)]
         for buffer in own:
             kind = _cell(buffer.dtype)
-            yield f"    {kind} *restrict b_{buffer.name} = cells({buffer.cells}L * sizeof({kind}));"
+            size = f"{buffer.cells}L * sizeof({kind})"
+            yield f"    {kind} *restrict b_{buffer.name} = cells({size}, {int(not self.rows)});"
             yield f"    if (!b_{buffer.name}) return 1;"
         for node in self.program.body:
             yield from self.node(node, [], 1)

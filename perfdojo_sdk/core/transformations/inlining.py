@@ -15,6 +15,7 @@ from perfdojo_sdk.core.expression import (
     Read,
     Renumbering,
     map_expression,
+    renumbered,
 )
 from perfdojo_sdk.core.program import (
     Buffer,
@@ -44,7 +45,7 @@ from perfdojo_sdk.core.transformation import (
 from perfdojo_sdk.core.transformations.scopes import levels
 from perfdojo_sdk.core.transformations.staging import MAX_STAGED_CELLS, nest
 from perfdojo_sdk.core.transformations.storage import temporaries, words_only
-from perfdojo_sdk.core.validate import new_violations
+from perfdojo_sdk.core.validate import target_violations
 
 #: Most elements that a statement may read once a definition has been put in.
 MAX_READS = 32
@@ -57,7 +58,7 @@ def here(site: Site) -> Spot:
 
 def well_formed(site: Site, result: Program, places: Sequence[Place]) -> Refusal | None:
     """Whether the target's locations and lanes allow the accesses of the new statements at ``places``."""
-    problem = next(new_violations(result, places, site.dialect), None)
+    problem = next(target_violations(result, places, site.dialect), None)
     return Refusal.of(site.move.place, "", what=problem.what) if problem else None
 
 
@@ -157,7 +158,7 @@ def _inlined(site: Site) -> Statement:
     def value(e: Expression) -> Expression:
         if not isinstance(e, Read) or e.access not in instances:
             return e
-        return definition.value.renumbered(Renumbering(instances[e.access]))
+        return renumbered(definition.value, Renumbering(instances[e.access]))
 
     return site.statement.with_parts(site.statement.target, map_expression(site.statement.value, value))
 
@@ -389,7 +390,7 @@ def _named(site: Site) -> _Named:
     buffer = Buffer(name, value.dtype, dimensions, site.dialect.default_location, (name,))
     if element != read:
         forms = dict(zip(used, element, strict=True))
-        here = value.renumbered(Renumbering([forms.get(l, LEVELS[l]) for l in range(len(sizes))]))
+        here = renumbered(value, Renumbering([forms.get(l, LEVELS[l]) for l in range(len(sizes))]))
     else:
         here = value
     define = Statement(Access(name, element), here, None, value.dtype)

@@ -390,11 +390,11 @@ class JoinRanges(Transformation):
     undo = "split_range at the size of the first part, or drop the move from the trace"
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
-        for path, scope in scopes(program):
-            siblings, k = program.siblings(path), path[-1] + 1
-            after = siblings[k] if k < len(siblings) else None
-            if isinstance(after, Scope) and _alike(scope, after):
-                yield Move(self.name, scope.id)
+        for place in program.places:
+            scope, following = place.node, program.beside(place)[place.path[-1] + 1 :][:1]
+            for after in following:
+                if isinstance(scope, Scope) and isinstance(after, Scope) and _alike(scope, after):
+                    yield Move(self.name, scope.id)
 
     def rewrite(self, site: Site) -> Program:
         return _joined(site)

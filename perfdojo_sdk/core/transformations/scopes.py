@@ -324,7 +324,7 @@ class SwapScopes(Transformation):
 
 def next_scope(site: Site) -> Scope | None:
     """The sibling right after the site's scope, when it is a scope."""
-    siblings, k = site.program.siblings(site.path), site.path[-1] + 1
+    siblings, k = site.siblings, site.path[-1] + 1
     after = siblings[k] if k < len(siblings) else None
     return after if isinstance(after, Scope) else None
 
@@ -467,11 +467,10 @@ class JoinScopes(Transformation):
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
-        for path, scope in scopes(program):
-            siblings = program.siblings(path)
-            k = path[-1] + 1
-            if k < len(siblings) and isinstance(siblings[k], Scope):
-                yield Move(self.name, scope.id)
+        for place in program.places:
+            following = program.beside(place)[place.path[-1] + 1 :][:1]
+            if isinstance(place.node, Scope) and following and isinstance(following[0], Scope):
+                yield Move(self.name, place.node.id)
 
     def rewrite(self, site: Site) -> Program:
         after = next_scope(site)
@@ -601,7 +600,7 @@ class FissionScope(Transformation):
 
 
 def _has_next(site: Site) -> Refusal | None:
-    siblings, k = site.program.siblings(site.path), site.path[-1] + 1
+    siblings, k = site.siblings, site.path[-1] + 1
     if k < len(siblings):
         site.scratch["next"] = siblings[k]
         return None
@@ -648,10 +647,10 @@ class ReorderStatements(Transformation):
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
-        for path, node in program.walk():
-            if path[-1] + 1 < len(program.siblings(path)):
-                yield Move(self.name, node.id)
+        for place in program.places:
+            if place.path[-1] + 1 < len(program.beside(place)):
+                yield Move(self.name, place.node.id)
 
     def rewrite(self, site: Site) -> Program:
-        siblings, k = site.program.siblings(site.path), site.path[-1]
+        siblings, k = site.siblings, site.path[-1]
         return site.replaced((siblings[k + 1], siblings[k]), consumed=2)

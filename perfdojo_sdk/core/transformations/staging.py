@@ -606,12 +606,16 @@ class StageReciprocal(Transformation):
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
-        for _, scope in scopes(program):
+        dividing = {
+            (node.id, read.array)
+            for _, node in program.walk()
+            if isinstance(node, Statement)
+            for read in node.reads
+            if any(_divisors(node.value, read.array))
+        }
+        for _, scope in scopes(program) if dividing else ():
             for array, touches in scope.touches.items():
-                if any(
-                    not t.writes and t.access in tuple(_divisors(t.statement.value, array))
-                    for t in touches
-                ):
+                if not dividing.isdisjoint([(t.statement.id, array) for t in touches]):
                     yield Move(self.name, scope.id, (("array", array),))
 
     def rewrite(self, site: Site) -> Program:

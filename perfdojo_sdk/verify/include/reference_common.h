@@ -21,12 +21,12 @@ typedef struct { int64_t v; int unsure; } whole;
 static inline whole whole_of(int64_t v) { return (whole){v, 0}; }
 static inline whole unsure_if(int64_t v, int unsure) { return (whole){v, unsure}; }
 
-/* Zeroed storage in large pages: touching hundreds of megabytes for the first time is dear. */
-static inline void *cells(size_t bytes)
+/* Zeroed storage; in large pages if all of it is touched, as the first touch of each page is dear. */
+static inline void *cells(size_t bytes, int all)
 {
     void *found = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (found == MAP_FAILED) return 0;
-    madvise(found, bytes, MADV_HUGEPAGE);
+    if (all) madvise(found, bytes, MADV_HUGEPAGE);
     return found;
 }
 

@@ -123,6 +123,54 @@ y <t> [<m>,<n>] heap
 <m> <n> y[{0},{1}] = select(s[{0},{1}] > 0, s[{0},{1}], 0)
 """
 
+_SOFTMAX = """\
+kernel <p>softmax(x) -> y
+x <t> [<rows>,<cols>] heap
+m <t> [<rows>] heap
+e <t> [<rows>,<cols>] heap
+s <t> [<rows>] heap
+y <t> [<rows>,<cols>] heap
+
+<rows>
+| m[{0}] = <lowest>
+| <cols> m[{0}] = select(x[{0},{1}] > m[{0}], x[{0},{1}], m[{0}])
+<rows> <cols> e[{0},{1}] = exp(x[{0},{1}] - m[{0}])
+<rows>
+| s[{0}] = 0
+| <cols> s[{0}] += e[{0},{1}]
+<rows> <cols> y[{0},{1}] = e[{0},{1}] / s[{0}]
+"""
+_LAYERNORM = """\
+kernel <p>layernorm(x, w, b) -> y
+x <t> [<rows>,<cols>] heap
+w <t> [<cols>] heap
+b <t> [<cols>] heap
+t <t> [<rows>] heap
+u <t> [<rows>] heap
+d <t> [<rows>,<cols>] heap
+q <t> [<rows>] heap
+r <t> [<rows>] heap
+y <t> [<rows>,<cols>] heap
+
+<rows>
+| t[{0}] = 0
+| <cols> t[{0}] += x[{0},{1}]
+<rows> u[{0}] = t[{0}] / <cols>
+<rows> <cols> d[{0},{1}] = x[{0},{1}] - u[{0}]
+<rows>
+| q[{0}] = 0
+| <cols> q[{0}] += d[{0},{1}] * d[{0},{1}]
+<rows> r[{0}] = sqrt(q[{0}] / <cols> + 1e-05)
+<rows> <cols> y[{0},{1}] = d[{0},{1}] / r[{0}] * w[{1}] + b[{1}]
+"""
+_GELU = """\
+kernel <p>gelu(x) -> y
+x <t> [<rows>,<cols>] heap
+y <t> [<rows>,<cols>] heap
+
+<rows> <cols> y[{0},{1}] = x[{0},{1}] / (1 + exp(x[{0},{1}] * -1.702))
+"""
+
 #: Text, what it computes, its sizes, and the shapes of each precision.
 _KERNELS = (
     (_SUM, "y = a + b, element by element.", _ELEMENTS, _SQUARES, (*_SQUARES, _PACKED)),
@@ -143,6 +191,9 @@ _KERNELS = (
     (_DOT, "r = the sum of x y.", {"n": "elements"}, ((128,),), ((128,),)),
     (_AXPY, "z = a x + y.", {"n": "elements"}, ((64,),), ((64,),)),
     (_DENSE, "y = max(x w + b, 0).", _PRODUCT, ((8, 8, 8),), ((8, 8, 8),)),
+    (_SOFTMAX, "y = exp(x) / sum(exp(x)) along each row.", _ELEMENTS, ((8, 32),), ((8, 32),)),
+    (_LAYERNORM, "y = (x - mean) / sqrt(variance + 1e-5) w + b, by rows.", _ELEMENTS, ((8, 32),), ((8, 32),)),
+    (_GELU, "y = x / (1 + exp(-1.702 x)).", _ELEMENTS, ((8, 32),), ((8, 32),)),
 )
 
 

@@ -11,6 +11,14 @@ from perfdojo_sdk.hookspecs.services import Packable, Package, PackagedFile
 from perfdojo_sdk.hookspecs.types import Failure, KernelSource, Runner
 
 
+#: Stands above the header that every target's library has.
+NOTICE = """\
+/* For a Snitch core, in the calling convention ilp32d. Arrays and workspace lie in TCDM and start at multiples
+ * of 8 bytes. Streams are off when a kernel is called and after it returned; ft0, ft1 and ft2 are theirs.
+ */
+"""
+
+
 @dataclass(frozen=True)
 class SnitchPackager:
     """All kernels in ``lib/NAME.o``, described in ``include/NAME.h``."""
@@ -21,7 +29,7 @@ class SnitchPackager:
         if isinstance(artifact, Failure):
             return artifact
         files = (
-            PackagedFile("header", f"include/{name}.h", header(name, kernels).encode()),
+            PackagedFile("header", f"include/{name}.h", (NOTICE + header(name, kernels)).encode()),
             PackagedFile(OBJECT, f"lib/{name}.o", artifact.content, tuple(k.name for k in kernels)),
         )
         return Package(files, artifact.toolchain)

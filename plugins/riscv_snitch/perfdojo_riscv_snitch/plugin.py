@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 
@@ -72,6 +73,15 @@ def perfdojo_runner(target: Target) -> Runner | None:
     from perfdojo_riscv_snitch.runner import SnitchRunner
 
     return SnitchRunner(float(target.capabilities.options["clock_hz"]))
+
+
+@hookimpl
+def perfdojo_math_accuracy(target: Target) -> Mapping[str, float] | None:
+    if target.name != NAME:
+        return None
+    from perfdojo_riscv_snitch.codegen.functions import ACCURACY
+
+    return ACCURACY
 
 
 @hookimpl

@@ -181,7 +181,8 @@ def prepare_call(artifact: Artifact) -> Call | Failure:
     arguments = [*[p.address for p in places], size, 1]
     registers = {f"a{k}": value for k, value in enumerate(arguments[:8])}
     rest = arguments[8:]
-    top = TCDM_BASE + TCDM_BYTES - GUARD
+    # The stack starts at a multiple of 16 bytes, below the arguments that find no register.
+    top = TCDM_BASE + TCDM_BYTES - GUARD - -(-4 * len(rest) // 16) * 16
     stack = {top + 4 * k: struct.pack("<I", value) for k, value in enumerate(rest)}
     program = _with_code(program, _CALL)
     registers |= {"sp": top, "t3": program.symbols[artifact.symbol]}

@@ -26,6 +26,10 @@ class Register:
     """The machine's register that it is, whatever else happens."""
 
 
+#: The integer 0.
+ZERO = Register("x", fixed="zero")
+
+
 @dataclass(frozen=True)
 class Instruction:
     """One instruction. ``{0}``, ``{1}`` ... of the text are ``writes``, then ``reads``.
@@ -64,6 +68,8 @@ class Listing:
     """Begins every label."""
     lines: list[Line] = field(default_factory=list)
     labels: int = 0
+    routines: set[str] = field(default_factory=set)
+    """Functions that are called, which the kernel has to bring along."""
 
     def put(self, text: str, writes: tuple[Register, ...] = (), reads: tuple[Register, ...] = ()) -> None:
         self.lines.append(Instruction(text, writes, reads))

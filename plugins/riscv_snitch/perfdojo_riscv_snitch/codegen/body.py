@@ -6,10 +6,11 @@ is no instruction: the mover does it, from where its job begins.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 from perfdojo_riscv_snitch.codegen import limits
-from perfdojo_riscv_snitch.codegen.assembly import Instruction, Line, Listing, Mark, Register
+from perfdojo_riscv_snitch.codegen.assembly import ZERO, Instruction, Line, Listing, Mark, Register
 from perfdojo_riscv_snitch.codegen.limits import Refused
 from perfdojo_riscv_snitch.codegen.pointers import REACH, Pointers
 from perfdojo_riscv_snitch.codegen.streams import MOVERS, Stream, streams
@@ -26,6 +27,8 @@ SEQUENCER = 32
 MOST_TIMES = 1 << 16
 NESTED = 2
 
+#: The mover that stands for all of them, when their registers are written.
+ALL_MOVERS = 31
 _REG_REPEAT, _REG_BOUND, _REG_STRIDE, _REG_READ, _REG_WRITE = 1, 2, 6, 24, 28
 
 
@@ -103,16 +106,31 @@ class Body:
 
     # -- the tree ----------------------------------------------------------------------------------
 
-    def emit(self) -> None:
-        """The whole body; streams are on from its start to its end."""
+    def emit(self) -> int:
+        """The whole body; streams are on from its start to its end. The line at which constants belong:
+        behind the start of the first streams, whose first elements take a while."""
+        first = 0
         if self.streams:
             self.configure()
+            while isinstance(self.parts[first], Edge):
+                first += 1
+            self._emit(self.parts[:first])
             self.listing.put("csrsi 0x7c0, 1 # streams on")
-        self._emit(self.parts)
+        constants = len(self.listing.lines)
+        self._emit(self.parts[first:])
         if self.streams:
-            self.listing.put("csrci 0x7c0, 1 # streams off")
             for mover in sorted({s.mover for s in self.streams.values() if s.writes}):
-                self.listing.await_writes(mover)
+                self._await(mover)
+            self.listing.put("csrci 0x7c0, 1 # streams off")
+        return constants
+
+    def _await(self, mover: int) -> None:
+        """Wait until all that a mover has to write is in memory."""
+        jobs = [s.job for s in self.streams.values() if s.mover == mover]
+        self.listing.await_writes(mover)
+        if len(jobs) > 1 or len(jobs[0]) > 1:
+            # Between two jobs the mover says for a moment that it is done.
+            self.listing.await_writes(mover)
 
     def _emit(self, parts: list[Part]) -> None:
         for part in parts:
@@ -233,22 +251,36 @@ class Body:
 
     def configure(self) -> None:
         """Set up, once and before everything else, the movers that have one job only."""
-        for stream in self.streams.values():
-            if self._alone(stream):
-                self._configure(stream)
+        self._configure([s for s in self.streams.values() if self._alone(s)])
 
     def _alone(self, stream: Stream) -> bool:
         return [s.mover for s in self.streams.values()].count(stream.mover) == 1
 
-    def _configure(self, stream: Stream) -> None:
-        """Bounds, strides and repetition of a job; a stride is what the highest loop that ends adds."""
-        listing, back = self.listing, 0
-        for k, dimension in enumerate(stream.dimensions):
-            listing.stream_config(_REG_BOUND + k, stream.mover, listing.number(dimension.size - 1))
-            listing.stream_config(_REG_STRIDE + k, stream.mover, listing.number(dimension.stride - back))
-            back += dimension.stride * (dimension.size - 1)
-        if stream.repeat > 1 or not self._alone(stream):
-            listing.stream_config(_REG_REPEAT, stream.mover, listing.number(stream.repeat - 1))
+    def _configure(self, streams: Sequence[Stream]) -> None:
+        """Bounds, strides and repetition of jobs that start later.
+
+        What several movers share is written to all of them at once, by a mover of that name, as long as
+        every mover that has a job is among them.
+        """
+        numbers = {0: ZERO}
+
+        def write(register: int, mover: int, value: int) -> None:
+            if value not in numbers:
+                numbers[value] = self.listing.number(value)
+            self.listing.stream_config(register, mover, numbers[value])
+
+        wanted: dict[int, dict[int, int]] = {}
+        for stream in streams:
+            for register, value in configuration(stream).items():
+                wanted.setdefault(register, {})[stream.mover] = value
+        for register, values in sorted(wanted.items()):
+            common = Counter(values.values()).most_common(1)[0]
+            shared = common[0] if common[1] > 1 and len(streams) == len(self.streams) else None
+            if shared is not None:
+                write(register, ALL_MOVERS, shared)
+            for mover, value in values.items():
+                if value != shared:
+                    write(register, mover, value)
 
     def _edge(self, edge: Edge) -> None:
         listing = self.listing
@@ -259,13 +291,13 @@ class Body:
                 if not stream.writes and self._stored(source):
                     listing.put("fence")
                 if not self._alone(stream):
-                    self._configure(stream)
+                    self._configure([stream])
                 pointer, offset = self._reach(self._job_start(stream, edge))
                 start = listing.plus(pointer, offset)
                 first = _REG_WRITE if stream.writes else _REG_READ
                 listing.stream_config(first + len(stream.dimensions) - 1, stream.mover, start)
             elif stream.writes and self._touched_elsewhere(stream):
-                listing.await_writes(stream.mover)
+                self._await(stream.mover)
 
     def _stored(self, buffer: Buffer) -> bool:
         """Whether an ordinary store writes to the buffer."""
@@ -273,8 +305,10 @@ class Body:
         return any(o.writes and not self._moved(o.statement) for o in occurrences)
 
     def _touched_elsewhere(self, stream: Stream) -> bool:
-        target = self.program.buffer_of[stream.memory.array]
-        return any(o.path[: len(stream.job)] != stream.job for o in self.program.occurrences[target.name])
+        """Whether something after the job may touch what it wrote: outside of it, or in its next run."""
+        target, job = self.program.buffer_of[stream.memory.array], stream.job
+        others = [o for o in self.program.occurrences[target.name] if o.path != stream.copy]
+        return any(len(job) > 1 or o.path[: len(job)] != job for o in others)
 
     # -- Memory, for the expressions -----------------------------------------------------------------
 
@@ -349,6 +383,16 @@ class Body:
         if found.constant <= REACH:
             return base, found.constant
         return self.listing.plus(base, found.constant), 0
+
+
+def configuration(stream: Stream) -> dict[int, int]:
+    """Register -> value for a job; a stride is what the highest loop that wraps adds."""
+    found, back = {_REG_REPEAT: stream.repeat - 1}, 0
+    for k, dimension in enumerate(stream.dimensions):
+        found[_REG_BOUND + k] = dimension.size - 1
+        found[_REG_STRIDE + k] = dimension.stride - back
+        back += dimension.stride * (dimension.size - 1)
+    return found
 
 
 def local_bytes(program: Program, dialect: Dialect, names: Mapping[str, object]) -> dict[str, int]:

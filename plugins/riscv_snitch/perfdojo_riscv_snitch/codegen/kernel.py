@@ -11,9 +11,9 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from perfdojo_riscv_snitch.codegen import limits
+from perfdojo_riscv_snitch.codegen import functions, limits
 from perfdojo_riscv_snitch.codegen.allocate import SPARE, Allocation, allocate
-from perfdojo_riscv_snitch.codegen.assembly import Instruction, Line, Listing, Mark, Register, small
+from perfdojo_riscv_snitch.codegen.assembly import ZERO, Instruction, Line, Listing, Mark, Register, small
 from perfdojo_riscv_snitch.codegen.body import Body, local_bytes
 from perfdojo_riscv_snitch.codegen.limits import Refused
 from perfdojo_riscv_snitch.codegen.pointers import REACH
@@ -72,12 +72,12 @@ class _Kernel:
         self._check_memory()
         arguments = self._arguments()
         self._bases(arguments)
-        self.body.emit()
+        at = self.body.emit()
         body = self.listing.lines
         self.listing.lines = []
         self._constants()
-        lines = [*self.listing.lines, *body]
-        places = allocate(lines)
+        lines = [*body[:at], *self.listing.lines, *body[at:]]
+        places = allocate(lines, functions.CHANGED if self.listing.routines else ())
         self._check_registers(lines, places)
         return KernelSource(
             self.symbol,
@@ -150,7 +150,7 @@ class _Kernel:
     # -- constants ---------------------------------------------------------------------------------
 
     def _constants(self) -> None:
-        """What every use of a literal shares, before everything else."""
+        """What every use of a literal shares."""
         for (bits, dtype), register in self.body.constants.items():
             _load_constant(self.listing, bits, dtype, register)
 
@@ -158,10 +158,12 @@ class _Kernel:
 
     def _text(self, lines: list[Line], places: Allocation, arguments: Mapping[str, Register]) -> str:
         slots = 8 * len(places.slots)
-        local = 8 + slots + 8 * len(places.saved)
-        needs_frame = bool(slots or places.saved or self.local_bytes or _uses_scratch(lines))
+        table = 8 + slots + 8 * len(places.saved)
+        constants = functions.table_words() if "exp" in self.listing.routines else []
+        local = table + 4 * len(constants)
+        needs_frame = bool(slots or places.saved or constants or self.local_bytes or _uses_scratch(lines))
         frame = -(-(local + self.local_bytes) // 16) * 16 if needs_frame else 0
-        figures = {"frame": str(frame), "scratch": "0", "local": str(local)}
+        figures = {"frame": str(frame), "scratch": "0", "local": str(local), "table": str(table)}
         if local > REACH:
             what = f"{self.program.name} keeps more than registers and a frame hold"
             raise unsupported(what, f"it needs {local} bytes of the frame for single values")
@@ -175,6 +177,8 @@ class _Kernel:
         for argument in arguments.values():
             if argument in places.slots:
                 inner.append(f"sw {argument.wish}, {8 + 8 * places.slots[argument]}(sp)")
+        for k, word in enumerate(constants):
+            inner += [f"li {functions.TABLE}, {word}", f"sw {functions.TABLE}, {table + 4 * k}(sp)"]
         inner += _finished(lines, places, figures)
         end = []
         for k, register in enumerate(places.saved):
@@ -183,6 +187,8 @@ class _Kernel:
         inner += ["li a0, 0", *end, "ret"]
         if self.layout.shared_bytes:
             inner += [f".L{name}_refuse:", "li a0, 1", *end, "ret"]
+        for routine in sorted(self.listing.routines):
+            inner += functions.routine(routine, f".L{name}_{routine}")
         text += [line if line.endswith(":") else f"    {line}" for line in inner]
         text += [f".size {name}, .-{name}", ""]
         query = f"{name}_workspace_bytes"
@@ -194,11 +200,13 @@ class _Kernel:
 def _load_constant(listing: Listing, bits: int, dtype: str, into: Register) -> None:
     """A number from its bits, without memory where the bits allow it."""
     if dtype == "f32":
-        listing.put("fmv.w.x {0}, {1}", (into,), (listing.number(bits),))
+        listing.put("fmv.w.x {0}, {1}", (into,), (listing.number(bits) if bits else ZERO,))
         return
     (number,) = struct.unpack("<d", bits.to_bytes(8, "little"))
     whole = abs(number) < 2**31 and number == int(number)
-    if bits == 0 or (whole and number):
+    if bits == 0:
+        listing.put("fcvt.d.w {0}, {1}", (into,), (ZERO,))
+    elif whole and number:
         listing.put("fcvt.d.w {0}, {1}", (into,), (listing.number(int(number)),))
     elif _fits_single(number):
         short = listing.compute("f", "fmv.w.x {0}, {1}", listing.number(bits_of(number, "f32")))

@@ -18,98 +18,98 @@ def _limit(code: str, title: str, why: str, hint: str, semantic: bool = False) -
 
 
 ONE_VALUE = _limit(
-    "PD-S101",
+    "SNITCH-101",
     "a stream register holds one value",
     "{buffer} keeps {cells} values at a time in {location}",
     "contract all of its dimensions with reuse_dims first",
 )
 ONE_COPY = _limit(
-    "PD-S102",
+    "SNITCH-102",
     "a stream is filled or emptied by one copy",
     "{buffer} has {writes} writes and {reads} reads, and none of them is the copy from or to memory",
     "stage what the scope reads or writes, and set the location of that buffer",
 )
 CONDITION = _limit(
-    "PD-S103",
+    "SNITCH-103",
     "a stream moves in every iteration",
     "{statement} uses {buffer} under a condition, the mover would go on all the same",
     "split the scope so that the condition goes away",
     semantic=True,
 )
 MATCHED = _limit(
-    "PD-S104",
+    "SNITCH-104",
     "a stream and its uses do not keep step",
     "{buffer} {what}",
     "join the copy and its uses in one scope; a value can be read 16 times",
     semantic=True,
 )
 PATTERN = _limit(
-    "PD-S105",
+    "SNITCH-105",
     "a mover cannot make these addresses",
     "{access}: {what}",
     "a mover runs over 4 nested loops of constant strides, in whole words of 8 bytes",
 )
 ORDER = _limit(
-    "PD-S106",
+    "SNITCH-106",
     "a stream runs ahead of the program, or behind it",
     "{first} and {second} may be one cell, and the stream of {buffer} would reach it out of turn",
     "stream an array that nothing else in the scope touches",
     semantic=True,
 )
 MOVERS = _limit(
-    "PD-S107",
+    "SNITCH-107",
     "the mover is in use",
     "{buffer} and {other} both move through {location} at once",
     "choose another of the three stream registers",
     semantic=True,
 )
 POPS = _limit(
-    "PD-S108",
+    "SNITCH-108",
     "a statement does not read its stream once",
     "{statement} reads {buffer} {what}",
     "stage each operand of its own, or compute the value in a register first",
     semantic=True,
 )
 MEMORY = _limit(
-    "PD-S111",
+    "SNITCH-111",
     "a repeated instruction cannot address memory",
     "{access} lives in {location}, and each repetition would go to the first address again",
     "stage it through a stream register, or keep it in a register",
     semantic=True,
 )
 INTEGER = _limit(
-    "PD-S112",
+    "SNITCH-112",
     "the integer core takes no part in a repeated body",
     "{statement} needs {instruction}",
     "keep conditions, iterators as values, maxima that propagate NaN and functions out of the scope",
     semantic=True,
 )
 LENGTH = _limit(
-    "PD-S113",
+    "SNITCH-113",
     "the repeated body does not fit the sequencer",
     "the body has {count} instructions, the sequencer holds 1 to {most}",
     "unroll less, or repeat an inner scope",
 )
 NESTING = _limit(
-    "PD-S114",
+    "SNITCH-114",
     "repeated scopes nest once, with nothing else between",
     "{head} stands in {outer}; {what}",
     "unroll the inner scope, or repeat that one only",
 )
 TIMES = _limit(
-    "PD-S115",
+    "SNITCH-115",
     "too many repetitions",
     "{head} repeats more than {most} times",
     "split the scope and repeat the inner part",
 )
 REGISTERS = _limit(
-    "PD-S116",
+    "SNITCH-116",
     "the repeated body needs more registers than there are",
     "a value of {statement} finds no FP register",
     "interleave fewer accumulators",
 )
 TCDM = _limit(
-    "PD-S121",
+    "SNITCH-121",
     "the data memory is too small",
     "arrays, workspace and frame take {bytes} bytes, the memory holds {most}",
     "contract or share temporaries",

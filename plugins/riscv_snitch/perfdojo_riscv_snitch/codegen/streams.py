@@ -264,14 +264,14 @@ def _check_order(
     """Nothing in the job comes before the stream's reads, or after its writes, that it would overtake."""
     source = program.buffer_of[memory.array]
     job = copy.path[: outside + 1]
-    mine = Occurrence(memory, copy.statement, writes, copy.path, copy.sizes)
+    mine = copy._replace(access=memory, writes=writes)
     for o in _inside(program, source, job):
         if o.path == copy.path:
             continue
         if not writes:
-            clash = o.writes and may_run_before(program, source, o, mine, outside, dialect)
+            clash = o.writes and may_run_before(source, o, mine, outside, dialect)
         elif _is_stream(program, o):
-            clash = may_run_before(program, source, mine, o, outside, dialect)
+            clash = may_run_before(source, mine, o, outside, dialect)
         else:
             clash = _meets(source, mine, o, outside)
         if clash:

@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable, Container
 from typing import Protocol
 
+from perfdojo_riscv_snitch.codegen import functions
 from perfdojo_riscv_snitch.codegen.assembly import Listing, Register
 from perfdojo_riscv_snitch.codegen.tree import Work
 from perfdojo_sdk.core.errors import UnavailableError
@@ -105,7 +106,22 @@ class Values:
             return self._f(f"fneg.{fmt} {{0}}, {{1}}", *arguments, into=into)
         if name == "abs":
             return self._f(f"fabs.{fmt} {{0}}, {{1}}", *arguments, into=into)
+        if name in functions.FUNCTIONS:
+            return self._call(name, arguments, value.dtype, into)
         raise unsupported(f"{value.text}: there is no code for {name}", "the core has no such instruction")
+
+    def _call(self, name: str, arguments: list[Register], dtype: str, into: Register | None) -> Register:
+        """Call a routine, in double precision."""
+        listing, single = self.listing, dtype == "f32"
+        for place, argument in zip(("fa0", "fa1"), arguments, strict=False):
+            move = "fcvt.d.s" if single else "fmv.d"
+            listing.put(f"{move} {{0}}, {{1}}", (Register("f", fixed=place),), (argument,))
+        if name == "exp":
+            listing.put(f"addi {functions.TABLE}, sp, {{table}}")
+        listing.routines.add(name)
+        listing.put(f"jal {functions.LINK}, .L{listing.prefix}_{name}")
+        result = Register("f", fixed="fa0")
+        return self._f(f"{'fcvt.s.d' if single else 'fmv.d'} {{0}}, {{1}}", result, into=into)
 
     def _fused(self, value: Operation, work: Work, into: Register | None) -> Register | None:
         """``a*b + c``, ``a*b - c`` or ``c - a*b`` in one instruction."""

@@ -11,8 +11,7 @@
 .globl pd_ddot_128_f64
 .type pd_ddot_128_f64, @function
 pd_ddot_128_f64:
-    li t0, 0
-    fcvt.d.w ft3, t0
+    fcvt.d.w ft3, zero
     # r[0] = 0
     fsd ft3, 0(a2)
     mv t0, a0

@@ -12,8 +12,7 @@
 .globl pd_dmatmul_4x16x8_f64
 .type pd_dmatmul_4x16x8_f64, @function
 pd_dmatmul_4x16x8_f64:
-    li t0, 0
-    fcvt.d.w ft3, t0
+    fcvt.d.w ft3, zero
     mv t0, a2
     mv t1, a0
     addi t2, t0, 256

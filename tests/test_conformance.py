@@ -1,0 +1,160 @@
+"""The conformance kit passes what is right, and each of its checks finds the faults that it is for."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from faulty_toy import FAULTS, Fault, plant
+
+from perfdojo_sdk.plugins import load_plugins
+from perfdojo_sdk.testing import reports
+from perfdojo_sdk.testing.conformance import CHECKS, Check, run_check
+from perfdojo_sdk.testing.context import Budget, Context
+from perfdojo_sdk.testing.walks import mutants
+
+TINY = Budget("tiny", "for these tests", walks=2, moves=6, shapes=2, seconds=3)
+BY_NAME = {check.name: check for check in CHECKS}
+
+
+@pytest.fixture
+def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Context]:
+    """``context(fault, more)``: a copy of the toy target, installed with the fault."""
+
+    def make(fault: Fault | None = None, more: str = "") -> Context:
+        name = plant(tmp_path, fault, more)
+        monkeypatch.syspath_prepend(str(tmp_path))
+        monkeypatch.setenv("PERFDOJO_PLUGINS", name)
+        plugins = load_plugins()
+        plugin = next(p for p in plugins.loaded if p.name == name)
+        return Context(plugins, plugin, plugins.targets["toy"], TINY)
+
+    return make
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
+def test_the_toy_target_passes(check: Check, context: Callable[..., Context]) -> None:
+    result = run_check(context(), check)
+    assert result.outcome == "passed", result.problems
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+@pytest.mark.filterwarnings("ignore::perfdojo_sdk.hookspecs.deprecated.PluginDeprecation")
+def test_a_planted_fault_is_found_by_its_check(fault: Fault, context: Callable[..., Context]) -> None:
+    result = run_check(context(fault), BY_NAME[fault.check])
+    assert result.outcome == "failed"
+    assert any(fault.words in problem for problem in result.problems), result.problems
+
+
+def test_every_check_finds_a_fault() -> None:
+    others = {"up to date", "walks keep the meaning", "expected failures exist"}  # below, and in other files
+    assert {fault.check for fault in FAULTS} | others == set(BY_NAME)
+
+
+def test_a_walk_that_loses_the_meaning_is_found(context: Callable[..., Context]) -> None:
+    """No plugin can break the SDK's moves, so one of them is broken here: it joins what depends."""
+    found = context()
+    broken = next(m for m in mutants(found.rules) if m.transformation == "reorder_statements")
+    found.rules = broken.rules
+    found.budget = replace(found.budget, walks=6, moves=40, seconds=60)
+    result = run_check(found, BY_NAME["walks keep the meaning"])
+    assert result.outcome == "failed" and "reorder_statements" in result.problems[0]
+
+
+# -- expected failures -----------------------------------------------------------------------------
+
+FLOAT_SIZES = next(fault for fault in FAULTS if fault.check == "texts round-trip")
+
+
+def expecting(**expected: str) -> str:
+    return f"\nPERFDOJO_EXPECTED_FAILURES = {{'toy': {expected!r}}}\n"
+
+
+def test_an_expected_failure_shows_its_reason(context: Callable[..., Context]) -> None:
+    found = context(FLOAT_SIZES, expecting(**{FLOAT_SIZES.check: "sizes are measured, not counted"}))
+    result = run_check(found, BY_NAME[FLOAT_SIZES.check])
+    assert result.outcome == "expected" and result.why == "sizes are measured, not counted"
+    assert result.problems and not result.unavailable
+    assert run_check(found, BY_NAME["expected failures exist"]).outcome == "passed"
+
+
+def test_an_expected_failure_that_passes_is_a_failure(context: Callable[..., Context]) -> None:
+    result = run_check(context(more=expecting(**{"texts round-trip": "once"})), BY_NAME["texts round-trip"])
+    assert result.outcome == "failed" and "take the entry out" in result.problems[0]
+
+
+def test_an_expected_failure_needs_a_reason(context: Callable[..., Context]) -> None:
+    found = context(FLOAT_SIZES, expecting(**{FLOAT_SIZES.check: " "}))
+    result = run_check(found, BY_NAME[FLOAT_SIZES.check])
+    assert result.outcome == "failed" and "no reason is given" in result.problems[-1]
+
+
+def test_only_checks_of_the_kit_can_be_expected_to_fail(context: Callable[..., Context]) -> None:
+    found = context(more="PERFDOJO_EXPECTED_FAILURES = {'toy': {'speed': 'slow'}, 'toi': {}}")
+    result = run_check(found, BY_NAME["expected failures exist"])
+    assert [word in str(result.problems) for word in ("'speed'", "'toi'")] == [True, True]
+
+
+# -- what is not there -----------------------------------------------------------------------------
+
+
+def test_a_part_that_was_never_promised_is_skipped_without_a_remedy(context: Callable[..., Context]) -> None:
+    found = context(more="del perfdojo_runner, perfdojo_code_generator")
+    for name in ("kernels as written", "cheats are caught", "code is plain"):
+        result = run_check(found, BY_NAME[name])
+        assert result.outcome == "skipped" and "does not bring" in result.why and not result.unavailable
+    assert run_check(found, BY_NAME["same seed, same game"]).outcome == "passed"
+
+
+def test_a_target_that_cannot_run_here_is_skipped_with_the_remedy(
+    context: Callable[..., Context], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERFDOJO_CC", "no_such_compiler")
+    found = context()
+    result = run_check(found, BY_NAME["failures are results"])
+    assert result.outcome == "skipped" and result.unavailable and "PERFDOJO_CC" in result.remedy
+    assert run_check(found, BY_NAME["code is plain"]).outcome == "passed", "it needs no compiler"
+    assert "need what this machine lacks" in reports.verdict([result])
+
+
+def test_a_run_out_of_time_says_so(context: Callable[..., Context]) -> None:
+    found = context()
+    found.budget = replace(found.budget, seconds=0.0)
+    result = run_check(found, BY_NAME["find and check agree"])
+    assert result.outcome == "passed" and result.cut and result.cases == len(found.operators)
+    assert "ended by the budget" in reports.line(result)
+
+
+# -- how it is called ------------------------------------------------------------------------------
+
+VENDOR = """
+from perfdojo_sdk.testing import TargetConformance
+
+class TestToy(TargetConformance):
+    target = "toy"
+    budget = "quick"
+"""
+
+
+def test_pytest_runs_the_same_checks(
+    context: Callable[..., Context], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A vendor's file of four lines: each check is a test, which passes, fails, is skipped or xfails."""
+    fault = next(fault for fault in FAULTS if fault.check == "refusals help")
+    expected = expecting(**{"refusals help": "words to come", "texts round-trip": "once"})
+    context(fault, f"{expected}\ndel perfdojo_runner\n")
+    (tmp_path / "test_vendor.py").write_text(VENDOR)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(entry or os.getcwd() for entry in sys.path))
+    words = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", "--rootdir", tmp_path]
+    done = subprocess.run(
+        [*words, tmp_path / "test_vendor.py", "-k", "refusals or texts or cheats or prefix"],
+        **{"capture_output": True, "text": True, "cwd": tmp_path, "timeout": 120},
+    )
+    assert "1 failed, 1 passed, 1 skipped" in done.stdout and "1 xfailed" in done.stdout, done.stdout
+    assert "take the entry out" in done.stdout and "words to come" in done.stdout
+    assert "does not bring a runner" in done.stdout and "Traceback" not in done.stdout

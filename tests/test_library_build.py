@@ -1,0 +1,371 @@
+"""Building never loses work, never ends empty-handed, and says where its time went."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from paper_target import QUICK, Paper, build, entry, parallel_pass
+from toy_target import perfdojo_toy
+
+from perfdojo_sdk.core.errors import NothingFoundError, VerificationError
+from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.transformation import Kind, Move, Rules, Trace
+from perfdojo_sdk.game import Game
+from perfdojo_sdk.hookspecs.types import (
+    Bound,
+    Target,
+)
+from perfdojo_sdk.kernels.selection import Kernel, select
+from perfdojo_sdk.library import verification
+from perfdojo_sdk.library.beside import beside
+from perfdojo_sdk.library.build import KernelResult, Observer, build_library, exclusive
+from perfdojo_sdk.library.forge import SLOW_S
+from perfdojo_sdk.library.manifest import LibraryError, read_manifest
+from perfdojo_sdk.library.spent import Spent
+from perfdojo_sdk.measure.toolchain import Compiled, find_toolchain
+from perfdojo_sdk.plugins import load_plugins
+from perfdojo_sdk.store.records import LegResult, Verification
+
+
+@pytest.fixture
+def paper(monkeypatch: pytest.MonkeyPatch) -> Paper:
+    """A paper target whose verification says what :attr:`Paper.verifies` says."""
+    made = Paper()
+
+    def verify(trace: Trace, *_: object) -> Verification:
+        leg = LegResult(passed=made.verifies(trace), detail="as the test says")
+        return Verification(exact=leg, numeric=leg, dependence=leg)
+
+    monkeypatch.setattr(verification, "verify", verify)
+    monkeypatch.setattr("perfdojo_sdk.plugins.discovery.installed", lambda: ())
+    return made
+
+
+def test_what_the_pass_found_enters_the_library(paper: Paper, tmp_path: Path) -> None:
+    paper.bound = Bound(5e-4, "paper speed", "estimated", calibrated=False)
+    result = build(paper, tmp_path)
+    kernel = entry(result)
+    assert [m.transformation for m in kernel.moves] == ["annotate_scope"]
+    assert kernel.speed_up == pytest.approx(2) and kernel.roofline_fraction == pytest.approx(0.5)
+    assert kernel.timing.final.provenance == "simulated" and kernel.notes == ()
+    assert result.failed == () and read_manifest(tmp_path) == result.manifest
+
+
+def test_a_kernel_of_a_named_size_says_so(paper: Paper, tmp_path: Path) -> None:
+    kernels = [entry(build(paper, tmp_path, kernels=k)) for k in ("layernorm1", "layernorm1[4,8]")]
+    assert [(k.operator, k.alias) for k in kernels] == [("layernorm", "layernorm1"), ("layernorm", None)]
+
+
+def test_the_files_are_those_that_the_manifest_lists(paper: Paper, tmp_path: Path) -> None:
+    result = build(paper, tmp_path, "relu[4,8] add[2,3]")
+    assert result.manifest
+    listed = {a.path for a in result.manifest.artefacts}
+    assert listed >= {"src/relu_4x8_f32.paper", "traces/add_2x3_f32.json", "programs/add_2x3_f32.dojo"}
+    assert "include/perfdojo_paper.h" in listed and "lib/libperfdojo_paper.paper" in listed
+    there = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
+    assert there == listed | {"manifest.json", "records.sqlite", ".lock"}
+    result = build(paper, tmp_path, "add[2,3]")
+    assert not (tmp_path / "src/relu_4x8_f32.paper").exists(), "what left the selection leaves the library"
+
+
+def test_a_trace_of_the_library_is_a_saved_game(paper: Paper, tmp_path: Path) -> None:
+    kernel = entry(build(paper, tmp_path))
+    game = Game.load(paper.plugins(), tmp_path / kernel.trace)
+    assert game.program.text == (tmp_path / kernel.program).read_text()
+
+
+# -- never empty-handed ----------------------------------------------------------------------------
+
+
+def raises(root: Program, rules: Rules, target: Target) -> tuple[Trace, ...]:
+    raise IndexError("the pass tripped")
+
+
+def plays_elsewhere(root: Program, rules: Rules, target: Target) -> tuple[Trace, ...]:
+    return (Trace(replace(root, name="other")),)
+
+
+@pytest.mark.parametrize(
+    ("change", "note"),
+    [
+        ({"expert": None}, "no pass"),
+        ({"expert": raises}, "IndexError: the pass tripped"),
+        ({"expert": plays_elsewhere}, "another program"),
+        ({"slow": 1e-4}, "slower"),
+        ({"verifies": lambda trace: not trace.steps}, "verification failed (exact: as the test says"),
+        ({"refuses": lambda code: ":p" in code.partition("\n\n")[2]}, "compile: paper jam"),
+    ],
+    ids=["no pass", "raises", "elsewhere", "slower", "wrong", "does not compile"],
+)
+def test_the_initial_program_takes_the_place(
+    paper: Paper, tmp_path: Path, change: dict[str, Any], note: str
+) -> None:
+    for name, value in change.items():
+        setattr(paper, name, value)
+    kernel = entry(build(paper, tmp_path))
+    assert kernel.moves == () and kernel.speed_up == 1
+    assert note in " ".join(kernel.notes)
+
+
+def test_a_kind_that_is_not_allowed_is_not_used(paper: Paper, tmp_path: Path) -> None:
+    def reassociates(root: Program, rules: Rules, target: Target) -> tuple[Trace, ...]:
+        (trace,) = parallel_pass(root, rules, target)
+        legal = replace(trace.steps[0].legal, kind=Kind.CHANGES_PRECISION)
+        return (replace(trace, steps=(replace(trace.steps[0], legal=legal),)),)
+
+    paper.expert = reassociates
+    kernel = entry(build(paper, tmp_path))
+    assert kernel.moves == () and "changes precision" in kernel.notes[0]
+
+
+def test_a_kernel_that_fails_verification_never_enters(paper: Paper, tmp_path: Path) -> None:
+    paper.verifies = lambda trace: trace.root.name != "relu"
+    result = build(paper, tmp_path, "relu[4,8] add[2,3]")
+    assert entry(result).operator == "add"
+    [failed] = result.failed
+    assert failed.kernel.operator == "relu" and "verification failed" in failed.failure
+    paper.verifies = lambda trace: False
+    empty = build(paper, tmp_path / "empty", "mul[2,3]")
+    assert empty.manifest is None and len(empty.failed) == 1
+    assert not (tmp_path / "empty" / "manifest.json").exists()
+
+
+def test_a_time_below_a_calibrated_roofline_is_not_believed(paper: Paper, tmp_path: Path) -> None:
+    paper.bound = Bound(1.5e-3, "paper speed", "measured", calibrated=True)
+    kernel = entry(build(paper, tmp_path))
+    assert kernel.moves == () and "suspect" in kernel.notes[0]
+    paper.bound = replace(paper.bound, calibrated=False)
+    kernel = entry(build(paper, tmp_path / "other"))
+    assert kernel.moves and "not measured on this device" in kernel.notes[0]
+
+
+def test_a_roofline_that_was_wrong_is_measured_anew(paper: Paper, tmp_path: Path) -> None:
+    """Figures taken while the machine was busy must not cost anybody a fast kernel."""
+    paper.bound = Bound(1.5e-3, "paper speed", "measured", calibrated=True)
+    paper.recalibrated = Bound(0.8e-3, "paper speed", "measured", calibrated=True)
+    kernel = entry(build(paper, tmp_path))
+    assert kernel.moves and kernel.notes == ()
+    assert kernel.roofline_fraction == pytest.approx(0.8)
+
+
+def test_packaged_code_that_differs_is_refused_and_the_old_library_stays(
+    paper: Paper, tmp_path: Path
+) -> None:
+    before = build(paper, tmp_path).manifest
+    paper.packaged_value = 2.0
+    with pytest.raises(VerificationError, match="not the kernel that was verified"):
+        build(paper, tmp_path, "relu[4,8] add[2,3]")
+    assert read_manifest(tmp_path) == before
+
+
+def test_a_broken_toolchain_is_one_clear_error(paper: Paper, tmp_path: Path) -> None:
+    paper.refuses = lambda code: True
+    with pytest.raises(LibraryError, match="compiler of target paper does not work"):
+        build(paper, tmp_path)
+
+
+def test_no_kernels_is_an_error(paper: Paper, tmp_path: Path) -> None:
+    plugins = paper.plugins()
+    with pytest.raises(NothingFoundError):
+        build_library(plugins, plugins.target("paper"), [], tmp_path)
+
+
+# -- interruption, resumption, exclusion -----------------------------------------------------------
+
+
+class Interrupt(Observer):
+    """Ctrl-C while the second kernel is being verified."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def started(self, kernel: Kernel, number: int, count: int) -> None:
+        self.number = number
+
+    def stage(self, kernel: Kernel, stage: str) -> None:
+        if self.number == 2 and stage == "verifying":
+            raise KeyboardInterrupt
+
+
+class Log(Observer):
+    def __init__(self) -> None:
+        self.reused: dict[str, bool] = {}
+        self.stages: list[str] = []
+
+    def stage(self, kernel: Kernel, stage: str) -> None:
+        self.stages.append(f"{kernel.operator} {stage}")
+
+    def finished(self, result: KernelResult) -> None:
+        assert result.found
+        self.reused[result.kernel.operator] = result.found.reused
+
+
+def test_an_interrupted_build_goes_on_where_it_stopped(paper: Paper, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        build(paper, tmp_path, "relu[4,8] add[2,3] mul[2,3]", observer=Interrupt())
+    assert not (tmp_path / "manifest.json").exists()
+    log = Log()
+    result = build(paper, tmp_path, "relu[4,8] add[2,3] mul[2,3]", observer=log)
+    assert log.reused == {"relu": True, "add": False, "mul": False}
+    assert not any(stage.startswith("relu") for stage in log.stages)
+    assert result.manifest and len(result.manifest.kernels) == 3
+
+
+def test_nothing_is_repeated_under_an_equal_key_and_everything_under_another(
+    paper: Paper, tmp_path: Path
+) -> None:
+    first = entry(build(paper, tmp_path))
+    log = Log()
+    assert entry(build(paper, tmp_path, observer=log)) == first and log.reused == {"relu": True}
+    plugins = paper.plugins()
+    target = plugins.target("paper")
+    log = Log()
+    other = replace(QUICK, seed=1)
+    build_library(plugins, target, select("relu[4,8]", plugins.operators), tmp_path, other, log)
+    assert log.reused == {"relu": False}
+
+
+def test_a_record_that_leads_to_other_code_is_not_used(paper: Paper, tmp_path: Path) -> None:
+    build(paper, tmp_path)
+    paper.mark = "/* a generator that changed */"
+    log = Log()
+    build(paper, tmp_path, observer=log)
+    assert log.reused == {"relu": False}
+
+
+def test_two_builds_do_not_share_a_folder(paper: Paper, tmp_path: Path) -> None:
+    with exclusive(tmp_path), pytest.raises(LibraryError, match="another build is writing"):
+        build(paper, tmp_path)
+    assert build(paper, tmp_path).manifest
+
+
+# -- where the time goes ---------------------------------------------------------------------------
+
+
+def test_a_stage_inside_another_is_taken_out_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter([0.0, 1.0, 3.0, 6.0, 10.0, 15.0])
+    monkeypatch.setattr("perfdojo_sdk.library.spent.perf_counter", lambda: next(times))
+    spent = Spent()
+    with spent.on("search"), spent.on("measure"):
+        pass
+    with spent.on("search"):
+        pass
+    assert spent.rounded == {"search": 1.0 + 3.0 + 5.0, "measure": 2.0}
+
+
+def test_the_manifest_says_where_the_time_went(paper: Paper, tmp_path: Path) -> None:
+    result = build(paper, tmp_path)
+    assert set(entry(result).build_seconds) == {"compile", "measure", "search", "verify"}
+    assert set(result.seconds) == {"set-up", "kernels", "packaging"}
+    again = build(paper, tmp_path)
+    assert entry(again).build_seconds == entry(result).build_seconds, "a record keeps what its build took"
+
+
+def test_a_slow_initial_program_is_called_once_and_the_record_says_so(paper: Paper, tmp_path: Path) -> None:
+    paper.slow = 10 * SLOW_S
+    kernel = entry(build(paper, tmp_path))
+    assert kernel.timing.initial.details["stopped"] and not kernel.timing.final.details.get("stopped")
+    paper.expert = None
+    kernel = entry(build(paper, tmp_path / "alone"))
+    assert kernel.moves == () and not kernel.timing.final.details.get("stopped"), (
+        "what is shipped is timed well"
+    )
+
+
+def test_only_games_close_to_the_fastest_are_timed_again(paper: Paper, tmp_path: Path) -> None:
+    def two_games(root: Program, rules: Rules, target: Target) -> tuple[Trace, ...]:
+        (threads,) = parallel_pass(root, rules, target)
+        return threads, Trace(root).play(rules, Move.of("annotate_scope", "s1", suffix="u"))
+
+    def timings(slow: float) -> int:
+        paper.slow, paper.runs = slow, []
+        build(paper, tmp_path / f"{slow}")
+        return len(paper.runs)
+
+    paper.expert = two_games
+    assert timings(1.2e-3) == timings(2e-3) + 1
+
+
+def test_work_beside_gives_its_result_or_is_done_here(tmp_path: Path) -> None:
+    def elsewhere() -> int:
+        return os.getpid()
+
+    with beside(elsewhere) as result:
+        assert result() != os.getpid()
+
+    def fails_elsewhere(here: int = os.getpid()) -> int:
+        if os.getpid() != here:
+            raise ValueError("not here")
+        return here
+
+    with beside(fails_elsewhere) as result:
+        assert result() == os.getpid()
+
+    def fails() -> int:
+        raise NothingFoundError("PD-K007", "in the middle")
+
+    with beside(fails) as result, pytest.raises(NothingFoundError, match="in the middle"):
+        result()
+
+
+def test_an_interruption_ends_the_work_beside(tmp_path: Path) -> None:
+    mark = tmp_path / "pid"
+
+    def forever() -> None:
+        mark.write_text(str(os.getpid()))
+        time.sleep(60)
+
+    with pytest.raises(KeyboardInterrupt), beside(forever):
+        while not mark.exists() or not mark.read_text():
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(mark.read_text()), 0)
+
+
+# -- the real thing --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def verified(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library of one kernel that went through everything for real."""
+    folder = tmp_path_factory.mktemp("verified")
+    plugins = load_plugins(extra=[perfdojo_toy])
+    target = plugins.require("toy")
+    result = build_library(plugins, target, select("softmax[9,33]", plugins.operators), folder, QUICK)
+    assert result.manifest, result.failed
+    return folder
+
+
+def test_a_library_carries_all_three_legs(verified: Path) -> None:
+    [kernel] = read_manifest(verified).kernels
+    assert kernel.verification.passed and kernel.verification.failure == ""
+    assert kernel.verification.exact.figures["models"] == 2
+    assert kernel.verification.numeric.figures["elements"] >= 9 * 33
+    assert 0 < kernel.verification.numeric.figures["worst_error_over_bound"] <= 1
+    assert kernel.timing.final and kernel.timing.final.provenance == "measured"
+    assert kernel.timing.final.median_s > 0 and kernel.roofline_fraction
+
+
+def test_the_manifest_notes_contraction_and_toolchain(verified: Path) -> None:
+    manifest = read_manifest(verified)
+    assert not manifest.contraction and "-ffp-contract=off" in manifest.toolchain
+    assert {"perfdojo_sdk", "perfdojo_toy"} <= manifest.plugins.keys()
+    assert manifest.target == "toy" and manifest.settings["threads"] == 2
+
+
+def test_the_header_declares_what_the_sources_define(verified: Path) -> None:
+    """Compiled together: conflicting declarations are errors."""
+    sources = {p.name: p.read_text() for p in verified.glob("src/*")}
+    header = (verified / "include/perfdojo_toy.h").read_text()
+    [unit] = [name for name in sources if name.endswith(".c")]
+    sources[unit] = '#include "perfdojo_toy.h"\n' + sources[unit]
+    compiled = find_toolchain().compile(
+        {**sources, "perfdojo_toy.h": header}, ("-Wall", "-Wextra", "-Werror")
+    )
+    assert isinstance(compiled, Compiled), compiled

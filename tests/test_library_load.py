@@ -1,0 +1,341 @@
+"""Loading a library refuses whatever could go wrong."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from paper_target import QUICK
+from toy_target import perfdojo_toy
+
+from perfdojo_sdk import load_library
+from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.kernels.selection import select
+from perfdojo_sdk.library import verification
+from perfdojo_sdk.library.arrays import ArgumentTypeError, ArgumentValueError
+from perfdojo_sdk.library.build import build_library
+from perfdojo_sdk.library.loader import Library
+from perfdojo_sdk.library.manifest import LibraryError, Manifest, read_manifest
+from perfdojo_sdk.plugins import load_plugins
+from perfdojo_sdk.store.records import LegResult, Verification
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Compiled kernels; their verification is the other tests' matter."""
+    leg = LegResult(passed=True, detail="not here")
+    patch = pytest.MonkeyPatch()
+    patch.setattr(verification, "verify", lambda *_: Verification(exact=leg, numeric=leg, dependence=leg))
+    where = tmp_path_factory.mktemp("library")
+    twin = tmp_path_factory.mktemp("programs") / "twin.dojo"
+    twin.write_text(
+        "kernel twin(x) -> y, z\nx f32 [6] heap\ny f32 [6] heap\nz f32 [6] heap\n\n"
+        "6 y[{0}] = x[{0}] + 1\n6 z[{0}] = x[{0}] * 2\n"
+    )
+    plugins = load_plugins(extra=[perfdojo_toy])
+    kernels = select(f"softmax[8,12] softmax[3,5] matmul[4,5,6] {twin}", plugins.operators)
+    result = build_library(plugins, plugins.target("toy"), kernels, where, QUICK)
+    patch.undo()
+    assert result.manifest and not result.failed
+    return where
+
+
+@pytest.fixture(scope="module")
+def library(folder: Path) -> Library:
+    return load_library(folder)
+
+
+def softmax(x: Any) -> Any:
+    e = np.exp(x - x.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+def random(*shape: int) -> Any:
+    return np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+
+
+def test_a_call_computes_and_dispatches_on_shape(library: Library) -> None:
+    for shape in ((8, 12), (3, 5)):
+        x = random(*shape)
+        np.testing.assert_allclose(library.softmax(x), softmax(x), rtol=1e-5)
+    a, b = random(4, 6), random(6, 5)
+    np.testing.assert_allclose(library.matmul(a, b), a @ b, rtol=1e-4, atol=1e-6)
+
+
+def test_out_is_written_and_returned(library: Library) -> None:
+    x, y = random(8, 12), np.full((8, 12), np.nan, np.float32)
+    assert library.softmax(x, out=y) is y
+    np.testing.assert_allclose(y, softmax(x), rtol=1e-5)
+
+
+def test_a_bound_call_reads_and_writes_the_arrays_that_it_was_given(library: Library) -> None:
+    x, y = random(8, 12), np.full((8, 12), np.nan, np.float32)
+    run = library.softmax.bind(x, out=y, threads=1)
+    assert np.isnan(y).all() and run() is y
+    np.testing.assert_allclose(y, softmax(x), rtol=1e-5)
+    x *= 2
+    run()
+    np.testing.assert_allclose(y, softmax(x), rtol=1e-5)
+    with pytest.raises(ArgumentValueError, match="overlap"):
+        library.softmax.bind(x, out=x)
+
+
+def test_a_bound_call_keeps_its_arrays(library: Library) -> None:
+    x = random(6)
+    run = library.twin.bind(x.copy())
+    y, z = run()
+    np.testing.assert_array_equal(y, x + 1)
+    assert run()[1] is z
+
+
+def test_several_outputs(library: Library) -> None:
+    x = random(6)
+    y, z = library.twin(x)
+    np.testing.assert_array_equal(y, x + 1)
+    mine = (np.empty(6, np.float32), np.empty(6, np.float32))
+    assert library.twin(x, out=mine) is mine
+    np.testing.assert_array_equal(mine[1], x * 2)
+    with pytest.raises(ArgumentTypeError, match=r"2 outputs \(y, z\), out has 1"):
+        library.twin(x, out=np.empty(6, np.float32))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 7])
+def test_threads_do_not_change_the_result(library: Library, threads: int) -> None:
+    x = random(8, 12)
+    np.testing.assert_array_equal(library.softmax(x, threads=threads), library.softmax(x, threads=1))
+
+
+def test_a_workspace_may_be_passed(library: Library) -> None:
+    x = random(8, 12)
+    needed = library.softmax.workspace_bytes(x, threads=2)
+    assert needed > 0
+    expected = library.softmax(x, threads=2)
+    given = np.empty(needed, np.uint8)
+    np.testing.assert_array_equal(library.softmax(x, threads=2, workspace=given), expected)
+    with pytest.raises(ArgumentValueError, match=f"needs {needed} on 2 threads"):
+        library.softmax(x, threads=2, workspace=given[:-1])
+
+
+class Foreign:
+    """An array of another library: nothing but DLPack."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self.array.__dlpack_device__()
+
+
+class Old(Foreign):
+    """As a library from before DLPack could say "writable"."""
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__()
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return self.array
+
+
+def test_dlpack_arrays_in_and_out(library: Library) -> None:
+    x, y = random(8, 12), np.zeros((8, 12), np.float32)
+    np.testing.assert_allclose(library.softmax(Foreign(x)), softmax(x), rtol=1e-5)
+    for kind in (Foreign, Old):
+        y[:] = 0
+        out = kind(y)
+        assert library.softmax(x, out=out) is out
+        np.testing.assert_allclose(y, softmax(x), rtol=1e-5)
+
+
+def test_torch_tensors(library: Library) -> None:
+    torch = pytest.importorskip("torch")
+    x, y = torch.from_numpy(random(8, 12)), torch.empty(8, 12)
+    assert library.softmax(x, out=y) is y
+    assert torch.allclose(y, torch.softmax(x, 1))
+    with pytest.raises(ArgumentTypeError, match="cannot be read"):
+        library.softmax(x.clone().requires_grad_())
+
+
+READ_ONLY = random(8, 12)
+READ_ONLY.flags.writeable = False
+BASE = random(16, 12)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "kind", "words"),
+    [
+        ((), {}, TypeError, "takes 1 inputs (x), 0 are given"),
+        ((random(8, 12), random(8, 12)), {}, TypeError, "2 are given"),
+        (([1.0],), {}, TypeError, "x is list"),
+        ((None,), {}, TypeError, "x is NoneType"),
+        ((random(8, 13),), {}, ValueError, "no kernel for f32 [8,13]"),
+        ((random(12),), {}, ValueError, "f32 [8,12]; f32 [3,5]"),
+        ((random(8, 12).astype(np.float64),), {}, TypeError, "no kernel for f64 [8,12]"),
+        ((random(8, 12).astype(">f4"),), {}, ValueError, "byte order"),
+        ((random(12, 8).T,), {}, ValueError, "without gaps"),
+        ((random(16, 12)[::2],), {}, ValueError, "strides"),
+        ((random(8, 12),), {"out": random(3, 5)}, ValueError, "out (y) has shape (3, 5)"),
+        ((random(8, 12),), {"out": np.empty((8, 12))}, TypeError, "out (y) is float64"),
+        ((random(8, 12),), {"out": READ_ONLY}, ValueError, "read-only"),
+        ((random(8, 12),), {"out": random(12, 8).T}, ValueError, "without gaps"),
+        ((random(8, 12),), {"out": 3}, TypeError, "out (y) is int"),
+        ((BASE[:8],), {"out": BASE[4:12]}, ValueError, "y and x overlap"),
+        ((BASE[:8],), {"out": BASE[:8]}, ValueError, "overlap"),
+        ((BASE[:8],), {"out": BASE[8:], "workspace": BASE}, ValueError, "overlap"),
+        ((random(8, 12),), {"workspace": 5}, TypeError, "workspace is int"),
+        ((random(8, 12),), {"threads": 0}, ValueError, "threads is 0"),
+        ((random(8, 12),), {"threads": 5000}, ValueError, "threads is 5000"),
+        ((random(8, 12),), {"threads": 1.5}, TypeError, "threads is float"),
+        ((random(8, 12),), {"threads": True}, TypeError, "threads is bool"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_wrong_argument_is_refused(
+    library: Library, arguments: Any, options: Any, kind: type[Exception], words: str
+) -> None:
+    with pytest.raises(kind) as caught:
+        library.softmax(*arguments, **options)
+    assert isinstance(caught.value, DojoError) and words in str(caught.value)
+
+
+def test_an_unaligned_array_is_refused(library: Library) -> None:
+    raw = np.zeros(8 * 12 * 4 + 1, np.uint8)
+    with pytest.raises(ArgumentValueError, match="aligned"):
+        library.softmax(raw[1:].view(np.float32).reshape(8, 12))
+
+
+@pytest.mark.parametrize(("text", "good"), [("1", True), ("2", True), ("", True)] + [
+    (bad, False) for bad in ("0", "-1", "two", "1.5", "99999999999999999999", "\u0662")
+])  # fmt: skip
+def test_the_environment_sets_the_threads(
+    library: Library, monkeypatch: pytest.MonkeyPatch, text: str, good: bool
+) -> None:
+    monkeypatch.setenv("PERFDOJO_NUM_THREADS", text)
+    x = random(8, 12)
+    if good:
+        np.testing.assert_allclose(library.softmax(x), softmax(x), rtol=1e-5)
+        return
+    with pytest.raises(ArgumentValueError, match="PERFDOJO_NUM_THREADS"):
+        library.softmax(x)
+    library.softmax(x, threads=1)
+
+
+def test_calls_from_several_python_threads(library: Library) -> None:
+    inputs = [random(8, 12) * (k + 1) for k in range(4)]
+    wrong: list[int] = []
+
+    def work(k: int) -> None:
+        expected = softmax(inputs[k])
+        for _ in range(200):
+            if not np.allclose(library.softmax(inputs[k], threads=2), expected, rtol=1e-4):
+                wrong.append(k)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_an_unknown_operator_is_suggested(library: Library) -> None:
+    with pytest.raises(AttributeError, match="did you mean softmax"):
+        _ = library.sofmax
+    assert not hasattr(library, "conv")
+    assert {"softmax", "matmul", "twin"} <= set(dir(library))
+    assert library["matmul"].kernels[0].symbol == "pd_matmul_4x5x6_f32"
+
+
+# -- a folder that is not what it should be --------------------------------------------------------
+
+
+@pytest.fixture
+def copy(folder: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(folder, tmp_path / "copy"))
+
+
+def edit(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    data = json.loads((folder / "manifest.json").read_text())
+    change(data)
+    (folder / "manifest.json").write_text(json.dumps(data))
+
+
+def test_a_copied_library_works(copy: Path) -> None:
+    x = random(3, 5)
+    np.testing.assert_allclose(load_library(str(copy)).softmax(x), softmax(x), rtol=1e-5)
+
+
+def test_the_name_of_a_size_leads_to_its_kernel(copy: Path) -> None:
+    edit(copy, lambda m: m["kernels"][0].update(alias="softmax1"))
+    library = load_library(copy)
+    x, other = random(8, 12), random(3, 5)
+    np.testing.assert_array_equal(library.softmax1(x), library.softmax(x))
+    assert "softmax1" in dir(library) and len(library.softmax.kernels) == 2
+    with pytest.raises(ArgumentValueError, match="softmax1 has no kernel for"):
+        library.softmax1(other)
+
+
+def test_a_folder_without_a_library(tmp_path: Path) -> None:
+    with pytest.raises(LibraryError, match="holds no library"):
+        load_library(tmp_path)
+
+
+def test_a_shared_object_that_was_changed_is_not_loaded(copy: Path) -> None:
+    with (copy / "lib/libperfdojo_toy.so").open("ab") as file:
+        file.write(b"x")
+    with pytest.raises(LibraryError, match="not the file that the manifest describes"):
+        load_library(copy)
+    (copy / "lib/libperfdojo_toy.so").unlink()
+    with pytest.raises(LibraryError, match="cannot read"):
+        load_library(copy)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda m: m.update(schema_version=1), "schema version 1"),
+        (lambda m: m.update(schema_version="2"), "no manifest"),
+        (lambda m: m.update(more=1), "more"),
+        (lambda m: m.update(kernels=[]), "kernels"),
+        (lambda m: m["artefacts"][0].update(path="../../etc/passwd"), "path"),
+        (lambda m: m["artefacts"][0].update(path="/etc/passwd"), "path"),
+        (lambda m: m["kernels"][0].update(symbol="system; rm"), "symbol"),
+        (lambda m: m["kernels"][0]["inputs"][0].update(shape=[0, 5]), "shape"),
+        (lambda m: m["kernels"][0]["inputs"][0].update(dtype="f33"), "dtype"),
+        (lambda m: m["kernels"][0].update(symbol="pd_absent"), "lacks pd_absent"),
+        (
+            lambda m: m.update(cpu_flags=["a_flag_that_no_processor_has"]),
+            "has no a_flag_that_no_processor_has",
+        ),
+        (lambda m: m.update(machine="z80"), "cannot run"),
+        (lambda m: m["artefacts"].clear(), "no shared_object"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_manifest_that_lies_is_refused(
+    copy: Path, change: Callable[[dict[str, Any]], object], words: str
+) -> None:
+    edit(copy, change)
+    with pytest.raises(LibraryError) as caught:
+        load_library(copy)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "null", "[" * 100_000, "\x00"])
+def test_a_file_that_is_no_manifest(copy: Path, content: str) -> None:
+    (copy / "manifest.json").write_text(content)
+    with pytest.raises(LibraryError, match="no manifest"):
+        load_library(copy)
+
+
+def test_a_manifest_reads_as_it_was_written(folder: Path) -> None:
+    manifest = read_manifest(folder)
+    assert Manifest.model_validate_json(manifest.model_dump_json()) == manifest
