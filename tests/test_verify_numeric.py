@@ -14,7 +14,7 @@ from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, KernelSource, Meas
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.measure.sandbox import Job, execute
 from perfdojo_sdk.verify.inputs import EXACT_INTEGERS, FLOAT_CLASSES, draw, integer_range
-from perfdojo_sdk.verify.numeric import NumericReport, verify_numeric
+from perfdojo_sdk.verify.numeric import NumericReport, _References, verify_numeric
 from perfdojo_sdk.verify.reference_c import BOUNDED, WIDE, outermost_rows, reference
 
 RUNNER = NativeRunner(("-O2",))
@@ -323,3 +323,11 @@ def test_large_program_is_checked_on_rows(monkeypatch: pytest.MonkeyPatch, memor
     # A fault in one row that the sample need not contain: the first class looks at all of them.
     report = check(SOFTMAX, SOFTMAX_LOOP + "y[7*48 + 5] *= 1.01f;")
     assert not report.ok and "y[7,5]" in report.problem
+
+
+def test_where_a_row_is_dear_only_the_first_and_the_last_are_taken() -> None:
+    root = program(SOFTMAX)
+    references = _References(root, root, ACCURACY, CORE_DIALECT, 0, False)
+    assert references.choose_rows(1).tolist() == [0, 15]
+    assert 2 < len(references.choose_rows(1200)) < 16
+    assert references.choose_rows(10**6).tolist() == list(range(16))

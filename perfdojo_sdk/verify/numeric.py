@@ -305,7 +305,8 @@ class _References:
         assert self.rows
         size = self.rows.size
         count = min(size, max(2, instances * size // _instances(self.original)))
-        others = np.random.default_rng(self.seed).choice(size, count, replace=False)
+        between = np.arange(1, max(size - 1, 1))
+        others = np.random.default_rng(self.seed).choice(between, max(count - 2, 0), replace=False)
         return np.unique([0, size - 1, *others]).astype(np.int32)
 
     def run(
