@@ -10,11 +10,11 @@ from perfdojo_sdk.codegen.packaging import header
 from perfdojo_sdk.hookspecs.services import Packable, Package, PackagedFile
 from perfdojo_sdk.hookspecs.types import Failure, KernelSource, Runner
 
-
 #: Stands above the header that every target's library has.
 NOTICE = """\
-/* For a Snitch core, in the calling convention ilp32d. Arrays and workspace lie in TCDM and start at multiples
- * of 8 bytes. Streams are off when a kernel is called and after it returned; ft0, ft1 and ft2 are theirs.
+/* For a Snitch core, in the calling convention ilp32d. Arrays and workspace lie in TCDM and start at
+ * multiples of 8 bytes. Streams are off when a kernel is called and after it returned; ft0, ft1 and ft2 are
+ * theirs.
  */
 """
 

@@ -11,12 +11,14 @@ import yaml
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import LegalityCheck
 from perfdojo_sdk.hookspecs import hookimpl
+from perfdojo_sdk.hookspecs.search import SearchStrategy
 from perfdojo_sdk.hookspecs.services import Packager, Probe, TimeBreakdown
 from perfdojo_sdk.hookspecs.types import (
     Artifact,
     Bound,
     Capabilities,
     CodeGenerator,
+    HeuristicPass,
     MachineFigures,
     Operator,
     Runner,
@@ -82,6 +84,22 @@ def perfdojo_math_accuracy(target: Target) -> Mapping[str, float] | None:
     from perfdojo_riscv_snitch.codegen.functions import ACCURACY
 
     return ACCURACY
+
+
+@hookimpl
+def perfdojo_search_strategies() -> list[SearchStrategy]:
+    from perfdojo_riscv_snitch.passes import GREEDY
+
+    return [GREEDY]
+
+
+@hookimpl
+def perfdojo_heuristic_pass(target: Target) -> HeuristicPass | None:
+    if target.name != NAME:
+        return None
+    from perfdojo_riscv_snitch.passes import heuristic
+
+    return heuristic
 
 
 @hookimpl

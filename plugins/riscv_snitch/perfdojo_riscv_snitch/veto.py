@@ -28,10 +28,12 @@ class HardwareLimits:
 
 
 def uses_extensions(program: Program) -> bool:
-    """Whether a program has streams or repeated scopes."""
-    if any(buffer.location in MOVERS for buffer in program.buffers):
+    """Whether a program has streams, repeated scopes, or registers that may hold pairs."""
+    locations = {buffer.location for buffer in program.buffers}
+    if not locations.isdisjoint(MOVERS):
         return True
-    return any(isinstance(node, Scope) and REPEATED in node.suffixes for node in program.body)
+    suffixes = {suffix for node in program.body if isinstance(node, Scope) for suffix in node.suffixes}
+    return REPEATED in suffixes or ("reg" in locations and "v" in suffixes)
 
 
 def beyond(program: Program, dialect: Dialect) -> Refused | None:

@@ -293,10 +293,16 @@ REFUSED = {
         "loop of the integer core",
     ),
     "nested twice": (
-        "a f64 [1] reg\n\na[0] = 0\n8 4:frep 2:frep a[0] += 1\n8 4 y[{0},{1}] = a[0]\n",
+        "a f64 [1] reg\n\na[0] = 0\n8 4:frep\n| a[0] += 1\n| 2:frep a[0] *= 2\n8 4 y[{0},{1}] = a[0]\n",
         REPEAT,
         "SNITCH-114",
         "already nested",
+    ),
+    "nothing but the other": (
+        "a f64 [1] reg\n\na[0] = 0\n8 4:frep a[0] += 1\n8 4 y[{0},{1}] = a[0]\n",
+        REPEAT,
+        "SNITCH-114",
+        "only one of the two",
     ),
     "two inside": (
         "a f64 [1] reg\n\na[0] = 0\n8\n| 4:frep a[0] += 1\n| 2:frep a[0] *= 2\n8 4 y[{0},{1}] = a[0]\n",
@@ -333,7 +339,7 @@ def test_what_the_hardware_cannot_do_is_refused(name: str) -> None:
 
 
 def test_every_limit_is_tested() -> None:
-    codes = {code for _, _, code, _ in REFUSED.values()}
+    codes = {code for _, _, code, _ in (*REFUSED.values(), *REFUSED_PAIRS.values())}
     assert {r.code for r in REQUIREMENTS} - codes == {"SNITCH-121"}
 
 
@@ -352,6 +358,93 @@ def test_a_program_beyond_the_hardware_does_not_compile_and_may_be_mended() -> N
     big = parse("kernel k(x) -> y\nx f64 [9000] heap\ny f64 [9000] heap\n\n9000 y[{0}] = x[{0}]\n", DIALECT)
     reason = beyond(big, DIALECT)
     assert reason is not None and reason.requirement.code == "SNITCH-121"
+
+
+# -- pairs of f32 --------------------------------------------------------------------------------------
+
+PAIRS = "kernel k(x, z) -> y\nx f32 [8,4] heap\nz f32 [8,4] heap\ny f32 [8,4] heap\n"
+PAIR_RUNS = {
+    "packed from memory to memory": (
+        "\n8 2 2:v y[{0},{1}*2+{2}] = x[{0},{1}*2+{2}] * 3 - z[{0},{1}*2+{2}]\n",
+        lambda x, z: x * 3 - z,
+        "vfsub.s",
+    ),
+    "through three streams": (
+        "a f32 [8:N,2:N,2] ssr0\nb f32 [8:N,2:N,2] ssr1\nw f32 [8:N,2:N,2] ssr2\n\n8 2:frep\n"
+        "| 2:v a[{0},{1},{2}] = x[{0},{1}*2+{2}]\n| 2:v b[{0},{1},{2}] = z[{0},{1}*2+{2}]\n"
+        "| 2:v w[{0},{1},{2}] = select(a[{0},{1},{2}] > 0, a[{0},{1},{2}], 0) + b[{0},{1},{2}]\n"
+        "| 2:v y[{0},{1}*2+{2}] = w[{0},{1},{2}]\n",
+        lambda x, z: np.maximum(x, 0) + z,
+        "vfmax.s",
+    ),
+    "accumulated in a register, with one number for both": (
+        "s f32 [4:N,2] reg\nv f32 [2] reg\nt f32 [4:N,2] tcdm\na f32 [4:N,4:N,2] ssr0\n\n"
+        "2:v v[{0}] = z[0,0]\n4\n| 2:v s[{0},{1}] = 0\n"
+        "| 4:frep\n| | 2:v a[{0},{1},{2}] = x[{1}*2,{2}+2]\n| | 2:v s[{0},{2}] += a[{0},{1},{2}] * v[{2}]\n"
+        "| 2:v t[{0},{1}] = s[{0},{1}]\n| y[{0}*2,0] = t[{0},0] + t[{0},1]\n| y[{0}*2+1,0] = 0\n"
+        "8 3 y[{0},{1}+1] = 0\n",
+        lambda x, z: np.pad([[v] for v in [x[::2, 2:].sum() * z[0, 0], 0] * 4], ((0, 0), (0, 3))),
+        "vfmac.s",
+    ),
+    "words that are not whole": (
+        "\n8 y[{0},0] = 0\n8 y[{0},3] = 0\n8 2:v y[{0},{1}+1] = x[{0},{1}+1] * z[{0},0]\n",
+        lambda x, z: np.pad(x[:, 1:3] * z[:, :1], ((0, 0), (1, 1))),
+        "fmul.s",
+    ),
+    "a function of each lane": (
+        "\n8 2 2:v y[{0},{1}*2+{2}] = max(x[{0},{1}*2+{2}], 0) / 4\n",
+        lambda x, z: np.maximum(x, 0) / 4,
+        "feq.s",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PAIR_RUNS)
+def test_pairs_compute_what_the_program_says(name: str) -> None:
+    text, wanted, instruction = PAIR_RUNS[name]
+    program = parse(PAIRS + text, DIALECT)
+    assert beyond(program, DIALECT) is None and instruction in compiled(program).code
+    rng = np.random.default_rng(4)
+    given = {array: rng.integers(-9, 9, (8, 4)).astype(np.float32) for array in "xz"}
+    np.testing.assert_array_equal(run(program, given).outputs["y"], wanted(given["x"], given["z"]))
+
+
+REFUSED_PAIRS = {
+    "one of the two": (
+        "s f32 [2] heap\n\n2:v s[{0}] = x[0,{0}]\n8 4 y[{0},{1}] = s[0]\n",
+        Move.of("set_location", "s", location="reg"),
+        "SNITCH-109",
+        "no whole word",
+    ),
+    "no packed function": (
+        "s f32 [2] heap\n\n2:v s[{0}] = sqrt(x[0,{0}])\n8 2 2:v y[{0},{1}*2+{2}] = s[{2}]\n",
+        Move.of("set_location", "s", location="reg"),
+        "SNITCH-109",
+        "sqrt",
+    ),
+    "a stream of single numbers": (
+        "r f32 [8:N,4:N] heap\n\n" + COPY,
+        TO_STREAM,
+        "SNITCH-105",
+        "no words",
+    ),
+    "a stream of halves of words": (
+        "r f32 [8:N,2] heap\n\n8 4 y[{0},{1}] = 0\n8\n| 2:v r[{0},{1}] = x[{0},{1}+1]\n"
+        "| 2:v y[{0},{1}] = r[{0},{1}]\n",
+        TO_STREAM,
+        "SNITCH-105",
+        "multiple of 8 bytes",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_PAIRS)
+def test_what_pairs_cannot_do_is_refused(name: str) -> None:
+    text, move, code, word = REFUSED_PAIRS[name]
+    program = parse(PAIRS + text, DIALECT)
+    result = GAME.rules.attempt(program, move)
+    assert isinstance(result, Rejection), "the move is offered"
+    assert result.code == code and word in result.why, f"{result}"
 
 
 # -- walks -----------------------------------------------------------------------------------------------

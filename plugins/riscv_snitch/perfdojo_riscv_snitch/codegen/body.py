@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from perfdojo_riscv_snitch.codegen import limits
 from perfdojo_riscv_snitch.codegen.assembly import ZERO, Instruction, Line, Listing, Mark, Register
 from perfdojo_riscv_snitch.codegen.limits import Refused
+from perfdojo_riscv_snitch.codegen.pairs import LANES, Pairs, PairValues
 from perfdojo_riscv_snitch.codegen.pointers import REACH, Pointers
 from perfdojo_riscv_snitch.codegen.streams import MOVERS, Stream, streams
 from perfdojo_riscv_snitch.codegen.tree import Address, Edge, Loop, Part, Point, Work, address, points, unfold
@@ -37,14 +38,17 @@ class Body:
 
     def __init__(self, program: Program, dialect: Dialect, listing: Listing) -> None:
         self.program, self.dialect, self.listing = program, dialect, listing
-        self.values = Values(listing, self, never_nan(program))
+        numbers = never_nan(program)
+        self.values = Values(listing, self, numbers)
+        self.pairs = Pairs(program, dialect, numbers)
+        self.pair_values = PairValues(self, self.values)
         self.bases: dict[str, Register] = {}
-        self.streams = streams(program, dialect)
+        self.streams = streams(program, dialect, self.pairs)
         self.movers = {name: Register("f", fixed=f"ft{mover}") for name, mover in MOVERS.items()}
         self.jobs: dict[Path, list[Stream]] = {}
         for stream in self.streams.values():
             self.jobs.setdefault(stream.job, []).append(stream)
-        self.parts = unfold(program, dialect, self.jobs)
+        self.parts = self.pairs.refine(unfold(program, dialect, self.jobs))
         self.cells: dict[tuple[str, int], Register] = {}
         """Buffer and cell -> its register, for buffers that live in registers."""
         self.constants: dict[tuple[int, str], Register] = {}
@@ -85,7 +89,7 @@ class Body:
         """Whether a mover does what the statement says."""
         buffers = [self.program.buffer_of[a.array].name for a in (statement.target, *statement.reads)]
         found = [self.streams[name] for name in buffers if name in self.streams]
-        return any(self.program.node(stream.copy) is statement for stream in found)
+        return any(stream.copy is statement for stream in found)
 
     def _starting(self, edge: Edge) -> list[Stream]:
         return self.jobs[edge.path] if edge.begins else []
@@ -190,6 +194,9 @@ class Body:
             self._check_repeated(work.statement, self.listing.lines[start:])
 
     def _statement(self, work: Work) -> None:
+        if work.lane is not None:
+            self._pair_statement(work)
+            return
         statement = work.statement
         home = self._cell(statement.target, work)
         dtype = statement.dtype
@@ -201,6 +208,18 @@ class Body:
         if home is None:
             pointer, offset = self._place(statement.target, work)
             self.listing.put(f"{_store(dtype)} {{0}}, {offset}({{1}})", (), (value, pointer))
+
+    def _pair_statement(self, work: Work) -> None:
+        statement, target = work.statement, work.statement.target
+        home = self._cell(target, work)
+        if statement.accumulate is None:
+            value = self.pair_values.number(statement.value, work, into=home)
+        else:
+            old = home or self.pair(target, work, Register("f"))
+            value = self.pair_values.accumulate(statement.accumulate, statement.value, old, work)
+        if home is None:
+            pointer, offset = self._place(target, work)
+            self.listing.put(f"fsd {{0}}, {offset}({{1}})", (), (value, pointer))
 
     # -- repeated scopes -----------------------------------------------------------------------------
 
@@ -224,6 +243,10 @@ class Body:
         length = sum(1 for line in body if _is_fp(line))
         if not 1 <= length <= SEQUENCER:
             raise Refused(limits.LENGTH, loop.id, head, count=length, most=SEQUENCER)
+        if inner and length == _inner_length(body):
+            words = {"head": f"{inner[0].size}:{REPEATED}", "outer": head}
+            what = "it is all that repeats there, and the sequencer counts only one of the two"
+            raise Refused(limits.NESTING, inner[0].id, what=what, **words)
         # Inner counts of repetitions are read once, by the integer core, before it all begins.
         self.listing.lines += [line for line in body if _is_number(line)]
         text = f".insn i 0x0b, 0, x1, {{0}}, {length - 1} # frep.o {{0}}, {length}"
@@ -307,7 +330,7 @@ class Body:
     def _touched_elsewhere(self, stream: Stream) -> bool:
         """Whether something after the job may touch what it wrote: outside of it, or in its next run."""
         target, job = self.program.buffer_of[stream.memory.array], stream.job
-        others = [o for o in self.program.occurrences[target.name] if o.path != stream.copy]
+        others = [o for o in self.program.occurrences[target.name] if o.statement is not stream.copy]
         return any(len(job) > 1 or o.path[: len(job)] != job for o in others)
 
     # -- Memory, for the expressions -----------------------------------------------------------------
@@ -322,6 +345,13 @@ class Body:
         if into in (None, cell):
             return cell
         return self.listing.compute("f", f"fmv.{FORMATS[dtype]} {{0}}, {{1}}", cell, into=into)
+
+    def pair(self, access: Access, work: Work, into: Register | None) -> Register:
+        cell = self._cell(access, work)
+        if cell is None and (into is None or not into.fixed):
+            pointer, offset = self._place(access, work)
+            return self.listing.compute("f", f"fld {{0}}, {offset}({{1}})", pointer, into=into)
+        return self.pair_values.copied(self.pair(access, work, None) if cell is None else cell, into)
 
     def constant(self, bits: int, dtype: str) -> Register:
         return self.constants.setdefault((bits, dtype), Register("f"))
@@ -356,15 +386,21 @@ class Body:
         return self.listing.compute("x", "mul {0}, {1}, {2}", register, self.listing.number(factor))
 
     def _cell(self, access: Access, work: Work) -> Register | None:
-        """The register of a cell that lives in one, or passes through a stream register."""
+        """The register of a cell or pair that lives in one, or passes through a stream register."""
         buffer = self.program.buffer_of[access.array]
+        paired = buffer.name in self.pairs.registers
+        if paired and (work.lane is None or work.lane not in access.levels):
+            why = self.pairs.obstacle(self.pairs.in_place(work.statement)) or "it uses one of the two"
+            words = {"buffer": buffer.name, "statement": work.statement.text}
+            raise Refused(limits.LANES, work.statement.id, access.text, what=why, **words)
         if buffer.location in MOVERS:
             return self.movers[buffer.location]
         if self._in_memory(access):
             return None
         form = work.fold(buffer.address(access.subscripts))
         assert not form.levels, "the subscripts of a named cell are constants"
-        return self.cells.setdefault((buffer.name, form.constant), Register("f"))
+        number = form.constant // LANES if paired else form.constant
+        return self.cells.setdefault((buffer.name, number), Register("f"))
 
     def _place(self, access: Access, work: Work) -> tuple[Register, int]:
         """A register and an offset that lead to the access."""
@@ -403,6 +439,13 @@ def local_bytes(program: Program, dialect: Dialect, names: Mapping[str, object])
             at[buffer.name] = used
             used += -(-buffer.cells * BYTES[buffer.dtype] // 8) * 8
     return {**at, "": used}
+
+
+def _inner_length(body: Sequence[Line]) -> int:
+    """Instructions of the repeated scope inside of a repeated body."""
+    start = next(k for k, line in enumerate(body) if isinstance(line, Mark) and line.repeats)
+    end = next(k for k, line in enumerate(body) if isinstance(line, Mark) and line.ends_loop)
+    return sum(1 for line in body[start:end] if _is_fp(line))
 
 
 def _is_number(line: Line) -> bool:

@@ -16,6 +16,7 @@ from perfdojo_riscv_snitch.codegen.allocate import SPARE, Allocation, allocate
 from perfdojo_riscv_snitch.codegen.assembly import ZERO, Instruction, Line, Listing, Mark, Register, small
 from perfdojo_riscv_snitch.codegen.body import Body, local_bytes
 from perfdojo_riscv_snitch.codegen.limits import Refused
+from perfdojo_riscv_snitch.codegen.pairs import PAIR, SPLAT
 from perfdojo_riscv_snitch.codegen.pointers import REACH
 from perfdojo_riscv_snitch.codegen.values import BYTES, FORMATS, bits_of, unsupported
 from perfdojo_riscv_snitch.program import TCDM_BYTES
@@ -199,6 +200,10 @@ class _Kernel:
 
 def _load_constant(listing: Listing, bits: int, dtype: str, into: Register) -> None:
     """A number from its bits, without memory where the bits allow it."""
+    if dtype == PAIR and bits:
+        half = listing.compute("f", "fmv.w.x {0}, {1}", listing.number(bits & 0xFFFFFFFF))
+        listing.put(SPLAT, (into,), (half,))
+        return
     if dtype == "f32":
         listing.put("fmv.w.x {0}, {1}", (into,), (listing.number(bits) if bits else ZERO,))
         return

@@ -70,6 +70,12 @@ POPS = _limit(
     "stage each operand of its own, or compute the value in a register first",
     semantic=True,
 )
+LANES = _limit(
+    "SNITCH-109",
+    "single numbers and pairs do not mix in a register",
+    "{buffer} is kept in pairs, and {statement} does not work on pairs: {what}",
+    "use the two lanes for all accesses of the buffer, or pass it through memory",
+)
 MEMORY = _limit(
     "SNITCH-111",
     "a repeated instruction cannot address memory",
@@ -94,7 +100,7 @@ NESTING = _limit(
     "SNITCH-114",
     "repeated scopes nest once, with nothing else between",
     "{head} stands in {outer}; {what}",
-    "unroll the inner scope, or repeat that one only",
+    "unroll the inner scope, repeat that one only, or make one scope of two with collapse_scopes",
 )
 TIMES = _limit(
     "SNITCH-115",
@@ -116,7 +122,7 @@ TCDM = _limit(
 )
 
 REQUIREMENTS = (
-    *(ONE_VALUE, ONE_COPY, CONDITION, MATCHED, PATTERN, ORDER, MOVERS, POPS),
+    *(ONE_VALUE, ONE_COPY, CONDITION, MATCHED, PATTERN, ORDER, MOVERS, POPS, LANES),
     *(MEMORY, INTEGER, LENGTH, NESTING, TIMES, REGISTERS, TCDM),
 )
 

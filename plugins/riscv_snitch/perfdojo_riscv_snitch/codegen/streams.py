@@ -19,12 +19,13 @@ from typing import Any
 from perfdojo_riscv_snitch.codegen import limits
 from perfdojo_riscv_snitch.codegen.assembly import Instruction, Listing, Register
 from perfdojo_riscv_snitch.codegen.limits import Refused
+from perfdojo_riscv_snitch.codegen.pairs import DTYPE, LANES, Pairs, PairValues
 from perfdojo_riscv_snitch.codegen.tree import Work
-from perfdojo_riscv_snitch.codegen.values import BYTES, Values, never_nan
+from perfdojo_riscv_snitch.codegen.values import BYTES, Values
 from perfdojo_sdk.core.dependence import may_meet, may_run_before
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Access, Index
-from perfdojo_sdk.core.program import Buffer, Occurrence, Path, Program, Scope, Statement
+from perfdojo_sdk.core.program import Buffer, Occurrence, Path, Program, Statement
 from perfdojo_sdk.core.validate import is_copy
 
 MOVERS: Mapping[str, int] = {"ssr0": 0, "ssr1": 1, "ssr2": 2}
@@ -52,8 +53,7 @@ class Stream:
     writes: bool
     memory: Access
     """The elements that the mover moves."""
-    copy: Path
-    """Path of the copy."""
+    copy: Statement
     job: Path
     """Path of the scope that the mover runs over as a whole."""
     dimensions: tuple[Dimension, ...]
@@ -68,12 +68,12 @@ class Stream:
         return form.substitute(lambda level: Index.level(level) if level < outside else Index())
 
 
-def streams(program: Program, dialect: Dialect) -> Mapping[str, Stream]:
+def streams(program: Program, dialect: Dialect, pairs: Pairs) -> Mapping[str, Stream]:
     """Buffer -> its stream; :class:`Refused` for what the movers cannot do."""
     buffers = [b for b in program.buffers if b.location in MOVERS and program.occurrences[b.name]]
     found: dict[str, Stream] = {}
     for buffer in buffers:
-        new = _stream(program, buffer, dialect)
+        new = _stream(program, buffer, dialect, pairs)
         for other in found.values():
             if other.mover == new.mover and _overlap(other.job, new.job):
                 at = program.occurrences[buffer.name][0].statement.id
@@ -88,10 +88,10 @@ def _overlap(one: Path, other: Path) -> bool:
     return one[:shared] == other[:shared]
 
 
-def _stream(program: Program, buffer: Buffer, dialect: Dialect) -> Stream:
+def _stream(program: Program, buffer: Buffer, dialect: Dialect, pairs: Pairs) -> Stream:
     occurrences = program.occurrences[buffer.name]
     first = occurrences[0].statement.id
-    if buffer.cells != 1:
+    if buffer.cells != (LANES if buffer.name in pairs.registers else 1):
         words: dict[str, Any] = {"cells": buffer.cells, "location": buffer.location}
         raise Refused(limits.ONE_VALUE, first, buffer=buffer.name, **words)
     for o in occurrences:
@@ -99,12 +99,12 @@ def _stream(program: Program, buffer: Buffer, dialect: Dialect) -> Stream:
             raise Refused(
                 limits.CONDITION, o.statement.id, "if", statement=o.statement.text, buffer=buffer.name
             )
-    writes = [o for o in occurrences if o.writes]
-    reads = [o for o in occurrences if not o.writes]
+    writes = [_as_one(o, dialect) for o in occurrences if o.writes]
+    reads = [_as_one(o, dialect) for o in occurrences if not o.writes]
     if len(writes) == 1 and _is_fetch(program, writes[0].statement):
         copy, is_write = writes[0], False
         memory = copy.statement.reads[0]
-        repeat = _repeats(program, buffer, copy, reads)
+        repeat = _repeats(program, buffer, copy, reads, pairs)
     elif len(writes) == 1 and len(reads) == 1 and _is_store(program, reads[0].statement):
         copy, is_write, repeat = reads[0], True, 1
         memory = copy.statement.target
@@ -112,10 +112,17 @@ def _stream(program: Program, buffer: Buffer, dialect: Dialect) -> Stream:
     else:
         counts: dict[str, Any] = {"writes": len(writes), "reads": len(reads)}
         raise Refused(limits.ONE_COPY, first, buffer=buffer.name, **counts)
-    outside, dimensions = _job(program, buffer, copy, memory, is_write, dialect)
+    outside, dimensions = _job(program, buffer, copy, memory, is_write, dialect, pairs)
     job = copy.path[: outside + 1]
     mover = MOVERS[buffer.location]
-    return Stream(buffer, mover, is_write, memory, copy.path, job, dimensions, repeat)
+    return Stream(buffer, mover, is_write, memory, copy.statement, job, dimensions, repeat)
+
+
+def _as_one(o: Occurrence, dialect: Dialect) -> Occurrence:
+    """An access in a lockstep scope stands where the scope does: all lanes are one instruction."""
+    if not o.above or not dialect.is_lockstep(o.above[-1].suffix):
+        return o
+    return o._replace(path=o.path[:-1], above=o.above[:-1], sizes=o.sizes[:-1])
 
 
 def _is_fetch(program: Program, statement: Statement) -> bool:
@@ -145,7 +152,9 @@ def _out_of_step(buffer: Buffer, o: Occurrence, what: str) -> Refused:
     return Refused(limits.MATCHED, o.statement.id, o.access.text, buffer=buffer.name, what=what)
 
 
-def _repeats(program: Program, buffer: Buffer, copy: Occurrence, reads: Sequence[Occurrence]) -> int:
+def _repeats(
+    program: Program, buffer: Buffer, copy: Occurrence, reads: Sequence[Occurrence], pairs: Pairs
+) -> int:
     """How often each element is read: always equally often, after its copy and before the next."""
     inside, count = copy.path[:-1], 0
     statements: dict[Path, Occurrence] = {o.path: o for o in reads}
@@ -153,7 +162,7 @@ def _repeats(program: Program, buffer: Buffer, copy: Occurrence, reads: Sequence
         if path[: len(inside)] != inside or path < copy.path:
             raise _out_of_step(buffer, o, "is read where the next element may be there already")
         around = o.sizes[len(inside) :]
-        count += _pops(program, buffer, o.statement) * prod(around)
+        count += _pops(program, buffer, o.statement, pairs) * prod(around)
     if not 1 <= count <= MOST_REPEATS:
         raise _out_of_step(buffer, copy, f"is read {count} times for each element")
     return count
@@ -168,6 +177,9 @@ class _Nothing:
     def load(self, access: Access, dtype: str, work: Work, into: Register | None) -> Register:
         return self.registers.setdefault(access.text, Register("f"))
 
+    def pair(self, access: Access, work: Work, into: Register | None) -> Register:
+        return self.load(access, DTYPE, work, into)
+
     def constant(self, bits: int, dtype: str) -> Register:
         return Register("f")
 
@@ -175,11 +187,16 @@ class _Nothing:
         return Register("x")
 
 
-def _pops(program: Program, buffer: Buffer, statement: Statement) -> int:
+def _pops(program: Program, buffer: Buffer, statement: Statement, pairs: Pairs) -> int:
     """Instructions of a statement that read the buffer; each of them takes an element."""
-    listing, memory = Listing("x"), _Nothing()
-    values = Values(listing, memory, never_nan(program))
-    work, target = Work((), statement), Register("f")
+    listing, memory, target = Listing("x"), _Nothing(), Register("f")
+    single = Values(listing, memory, pairs.never_nan)
+    paired = buffer.name in pairs.registers
+    work = pairs.in_place(statement)
+    values = PairValues(memory, single) if paired else single
+    if paired and (why := pairs.obstacle(work)):
+        words = {"buffer": buffer.name, "statement": statement.text}
+        raise Refused(limits.LANES, statement.id, what=why, **words)
     if statement.accumulate:
         values.accumulate(statement.accumulate, statement.value, target, work)
         result = target
@@ -200,17 +217,23 @@ def _pops(program: Program, buffer: Buffer, statement: Statement) -> int:
 
 
 def _job(
-    program: Program, buffer: Buffer, copy: Occurrence, memory: Access, writes: bool, dialect: Dialect
+    program: Program,
+    buffer: Buffer,
+    copy: Occurrence,
+    memory: Access,
+    writes: bool,
+    dialect: Dialect,
+    pairs: Pairs,
 ) -> tuple[int, tuple[Dimension, ...]]:
     """How many scopes stand around the job, as few as possible, and its loops."""
-    scopes = program.ancestors(copy.path)
+    scopes = copy.above
     if not scopes:
         words = {"access": memory.text, "what": "no scope stands around it, there is one element"}
         raise Refused(limits.PATTERN, copy.statement.id, memory.text, **words)
     refused: Refused | None = None
     for outside in range(len(scopes)):
         try:
-            dimensions = _dimensions(program, copy, memory, scopes, outside)
+            dimensions = _dimensions(program, copy, memory, outside, buffer.name in pairs.registers)
             _check_order(program, buffer, copy, memory, writes, outside, dialect)
             return outside, dimensions
         except Refused as reason:
@@ -220,14 +243,14 @@ def _job(
 
 
 def _dimensions(
-    program: Program, copy: Occurrence, memory: Access, scopes: Sequence[Scope], outside: int
+    program: Program, copy: Occurrence, memory: Access, outside: int, paired: bool
 ) -> tuple[Dimension, ...]:
     def wrong(what: str) -> Refused:
         return Refused(limits.PATTERN, copy.statement.id, memory.text, access=memory.text, what=what)
 
     source = program.buffer_of[memory.array]
-    size = BYTES.get(source.dtype, 0)
-    if size != WORD:
+    size, scopes = BYTES.get(source.dtype, 0), copy.above
+    if size != WORD and not paired:
         raise wrong(f"elements of {source.dtype} are no words of {WORD} bytes")
     form = source.address(memory.subscripts)
     if form.quotients:
@@ -242,6 +265,9 @@ def _dimensions(
             here = Dimension(last.size * here.size, last.stride)
         merged.append(here)
     merged = merged or [Dimension(1, 0)]
+    outer = [size * form.coefficients.get(level, 0) for level in range(outside)]
+    if any(step % WORD for step in (size * form.constant, *outer, *(d.stride for d in merged))):
+        raise wrong(f"it is not at a multiple of {WORD} bytes")
     if len(merged) > DIMENSIONS:
         raise wrong(f"it needs {len(merged)} nested loops")
     if any(d.size > MOST_BOUND for d in merged):
@@ -266,7 +292,7 @@ def _check_order(
     job = copy.path[: outside + 1]
     mine = copy._replace(access=memory, writes=writes)
     for o in _inside(program, source, job):
-        if o.path == copy.path:
+        if o.statement is copy.statement:
             continue
         if not writes:
             clash = o.writes and may_run_before(source, o, mine, outside, dialect)

@@ -50,6 +50,15 @@ class Work(Point):
     """A statement under the loops around it."""
 
     statement: Statement
+    lane: int | None = None
+    """Level of the lockstep scope whose lanes it stands for; that iterator is then the first lane's."""
+
+    def lanes(self, count: int) -> Iterator[Work]:
+        """The statement for each lane alone."""
+        level = self.lane
+        assert level is not None
+        for value in range(count):
+            yield Work((*self.iterators[:level], value, *self.iterators[level + 1 :]), self.statement)
 
 
 @dataclass(eq=False)
@@ -95,7 +104,10 @@ def _unfolded(
             continue
         if path in edges:
             yield Edge(iterators, path, begins=True)
-        if node.size == 1 or _written_out(node, dialect):
+        (child, *_) = node.body
+        if node.size > 1 and isinstance(child, Statement) and dialect.is_lockstep(node.suffix):
+            yield Work((*iterators, 0), child, lane=len(iterators))
+        elif node.size == 1 or _written_out(node, dialect):
             for value in range(node.size):
                 yield from _unfolded(node.body, path, (*iterators, value), dialect, edges)
         else:

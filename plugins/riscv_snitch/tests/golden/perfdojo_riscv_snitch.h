@@ -1,3 +1,7 @@
+/* For a Snitch core, in the calling convention ilp32d. Arrays and workspace lie in TCDM and start at
+ * multiples of 8 bytes. Streams are off when a kernel is called and after it returned; ft0, ft1 and ft2 are
+ * theirs.
+ */
 /* The kernels of perfdojo_riscv_snitch. Arrays are in C order without gaps; outputs overlap nothing.
  *
  * A kernel returns 0, or non-zero when `workspace` holds fewer than NAME_workspace_bytes(threads)

@@ -1,0 +1,172 @@
+"""Two numbers of f32 in one register: a lockstep scope of two iterations as packed instructions.
+
+A pair is a word of memory, a word that a stream moves, or a register of a buffer in ``reg``. Where a
+statement has no packed form (its words are not whole, its operation has none) its lanes are computed one
+after the other, as long as no register holds its pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from typing import Protocol
+
+from perfdojo_riscv_snitch.codegen.assembly import Register
+from perfdojo_riscv_snitch.codegen.tree import Loop, Part, Work, address
+from perfdojo_riscv_snitch.codegen.values import Memory, Values, bits_of, machine_extreme, product
+from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.expression import Access, Expression, Literal, Operation, Read
+from perfdojo_sdk.core.program import Program, Scope, Statement
+from perfdojo_sdk.core.validate import lane_stride
+
+DTYPE, LANES, WORD = "f32", 2, 8
+#: dtype under which a constant of two equal lanes is kept.
+PAIR = "pair"
+
+_FUNCT7 = {"vfadd": 0x41, "vfsub": 0x42, "vfmul": 0x43, "vfmin": 0x45, "vfmax": 0x46, "vfmac": 0x48}
+_COPY, _PACK = 0x4D, 0x58
+_ARITHMETIC = {"add": "vfadd", "sub": "vfsub", "mul": "vfmul"}
+_EXTREME = {"fmax": "vfmax", "fmin": "vfmin"}
+
+
+#: Writes a number to both lanes.
+SPLAT = f".insn r 0x33, 0, {_PACK}, {{0}}, {{1}}, {{1}} # vfcpka.s.s {{0}}, {{1}}, {{1}}"
+
+
+class PairMemory(Memory, Protocol):
+    """Where pairs come from, beside single numbers."""
+
+    def pair(self, access: Access, work: Work, into: Register | None) -> Register: ...
+
+
+class Pairs:
+    """Which buffers of a program are kept as pairs, and which statements work on pairs."""
+
+    def __init__(self, program: Program, dialect: Dialect, never_nan: Container[str]) -> None:
+        self.program, self.dialect, self.never_nan = program, dialect, never_nan
+        self.registers = frozenset(
+            buffer.name
+            for buffer in program.buffers
+            if buffer.dtype == DTYPE and not self.in_memory(buffer.location)
+            if any(self._moves(o.access, len(o.above) - 1) for o in program.occurrences[buffer.name]
+                   if self._in_lanes(o.above))
+        )  # fmt: skip
+        """Buffers outside of memory whose registers hold pairs."""
+
+    def in_memory(self, location: str) -> bool:
+        return location not in ("ssr0", "ssr1", "ssr2", "reg")
+
+    def _in_lanes(self, above: tuple[Scope, ...]) -> bool:
+        return bool(above) and above[-1].size == LANES and self.dialect.is_lockstep(above[-1].suffix)
+
+    def _moves(self, access: Access, level: int) -> bool:
+        return lane_stride(self.program.buffer_of[access.array], access.subscripts, level) != 0
+
+    def refine(self, parts: list[Part]) -> list[Part]:
+        """``parts`` with the lanes of what has no packed form one after the other."""
+        return list(self._refined(parts))
+
+    def _refined(self, parts: list[Part]) -> Iterator[Part]:
+        for part in parts:
+            if isinstance(part, Loop):
+                part.body = self.refine(part.body)
+            elif isinstance(part, Work) and part.lane is not None and self.obstacle(part):
+                yield from part.lanes(LANES)
+                continue
+            yield part
+
+    def in_place(self, statement: Statement) -> Work:
+        """A statement in its place, whatever the iterators are."""
+        above = self.program.ancestors(self.program.paths[statement.id])
+        loops = tuple(Loop(scope.size) for scope in above)
+        lane = len(above) - 1 if self._in_lanes(above) else None
+        return Work(loops if lane is None else (*loops[:-1], 0), statement, lane)
+
+    def obstacle(self, work: Work) -> str:
+        """Why a lockstep statement has no packed form; "" when it has."""
+        statement = work.statement
+        if statement.dtype != DTYPE:
+            return f"it computes {statement.dtype}"
+        if statement.guard:
+            return "it has a condition"
+        if statement.accumulate not in (None, "add", "mul"):
+            return f"there is no packed {statement.accumulate} that propagates NaN"
+        if not self._whole(statement.target, work):
+            return f"{statement.target.text} is no whole word"
+        return self._unpackable(statement.value, work)
+
+    def _unpackable(self, value: Expression, work: Work) -> str:
+        if isinstance(value, Literal):
+            return ""
+        if isinstance(value, Read):
+            if value.dtype != DTYPE:
+                return f"{value.text} is {value.dtype}"
+            moves = work.lane is not None and self._moves(value.access, work.lane)
+            paired = self.program.buffer_of[value.access.array].name in self.registers
+            whole = self._whole(value.access, work) if moves else not paired
+            return "" if whole else f"{value.text} is no whole word"
+        if not isinstance(value, Operation) or value.operand_dtype != DTYPE:
+            return f"{value.text} has no packed form"
+        if value.name == "select":
+            arguments = value.arguments[1:] if machine_extreme(value, self.never_nan) else ()
+        else:
+            arguments = value.arguments if value.name in _ARITHMETIC else ()
+        if not arguments:
+            return f"there is no packed {value.name}"
+        return next((why for a in arguments if (why := self._unpackable(a, work))), "")
+
+    def _whole(self, access: Access, work: Work) -> bool:
+        """Whether the lanes of an access are the two halves of a word."""
+        buffer = self.program.buffer_of[access.array]
+        if work.lane is None or lane_stride(buffer, access.subscripts, work.lane) != 1:
+            return False
+        found = address(work, buffer, buffer.address(access.subscripts), WORD // LANES)
+        return found is not None and all(n % WORD == 0 for n in (found.constant, *dict(found.terms).values()))
+
+
+class PairValues:
+    """Emits expressions on pairs."""
+
+    def __init__(self, memory: PairMemory, single: Values) -> None:
+        """``single``: emits single numbers, into the same listing."""
+        self.listing, self.memory, self.single = single.listing, memory, single
+        self.never_nan = single.never_nan
+
+    def number(self, value: Expression, work: Work, into: Register | None = None) -> Register:
+        """A pair: the value in each lane."""
+        if isinstance(value, Literal):
+            bits = bits_of(float(value.value), DTYPE)
+            return self.copied(self.memory.constant(bits << 32 | bits, PAIR), into)
+        if isinstance(value, Read):
+            if work.lane in value.levels:
+                return self.memory.pair(value.access, work, into)
+            return self._splat(self.single.number(value, work), into)
+        assert isinstance(value, Operation)
+        if found := (machine_extreme(value, self.never_nan) if value.name == "select" else None):
+            name, arguments = _EXTREME[found[0]], [*found[1:]]
+        else:
+            name, arguments = _ARITHMETIC[value.name], [*value.arguments]
+        one, other = (self.number(a, work) for a in arguments)
+        return self._packed(name, one, other, into=into)
+
+    def accumulate(self, operation: str, value: Expression, old: Register, work: Work) -> Register:
+        """What ``old operation= value`` leaves, in ``old`` itself."""
+        if operation == "add" and (factors := product(value)):
+            one, other = (self.number(f, work) for f in factors)
+            text = f".insn r 0x33, 0, {_FUNCT7['vfmac']}, {{0}}, {{1}}, {{2}} # vfmac.s {{0}}, {{1}}, {{2}}"
+            self.listing.put(text, (old,), (one, other, old))
+            return old
+        return self._packed(_ARITHMETIC[operation], old, self.number(value, work), into=old)
+
+    def _packed(self, name: str, one: Register, other: Register, into: Register | None) -> Register:
+        text = f".insn r 0x33, 0, {_FUNCT7[name]}, {{0}}, {{1}}, {{2}} # {name}.s {{0}}, {{1}}, {{2}}"
+        return self.listing.compute("f", text, one, other, into=into)
+
+    def _splat(self, number: Register, into: Register | None) -> Register:
+        return self.listing.compute("f", SPLAT, number, into=into)
+
+    def copied(self, source: Register, into: Register | None) -> Register:
+        """``source``, in ``into`` if that is asked for."""
+        if into in (None, source):
+            return source
+        text = f".insn r 0x33, 0, {_COPY}, {{0}}, {{1}}, {{1}} # vfsgnj.s {{0}}, {{1}}, {{1}}"
+        return self.listing.compute("f", text, source, into=into)

@@ -1,0 +1,75 @@
+"""What the passes play: legal, verified, and as fast as what others published for the same kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from perfdojo_riscv_snitch.codegen.functions import ACCURACY
+from perfdojo_riscv_snitch.passes import greedy, heuristic
+from snitch_support import Game
+
+from perfdojo_sdk.core.transformation import Trace
+from perfdojo_sdk.hookspecs.types import Measurement, RunRequest
+from perfdojo_sdk.kernels.selection import select
+from perfdojo_sdk.library import verification
+from perfdojo_sdk.search.passes import naive
+
+GAME = Game()
+
+#: Kernel -> cycles that others published: by the xDSL compiler, or by hand (f32).
+PUBLISHED = {
+    "dsum[20,20]": 435,
+    "drelu[4,4]": 50,
+    "dfill[20,20]": 431,
+    "dconv3x3[20,20]": 5946,
+    "dmaxpool[4,4]": 224,
+    "dsumpool[20,20]": 5633,
+    "dmatmul[4,16,8]": 668,
+    "dmatmul[1,200,5]": 1056,
+    "dmatmul_transb[4,16,16]": 1244,
+    "ssum[40,40]": 834,
+    "srelu[40,40]": 834,
+}
+
+
+def cycles(trace: Trace) -> float:
+    artifact = GAME.compile(GAME.generator.generate(trace.program, "pd_pass"))
+    measured = GAME.runner.run(artifact, RunRequest(repeats=1))
+    assert isinstance(measured, Measurement), f"{measured}\n{trace.program}"
+    return measured.details["snitch.cycles"]
+
+
+def played(selection: str) -> tuple[Trace, Sequence[Trace], Sequence[Trace]]:
+    """Naive, greedy and heuristic."""
+    (kernel,) = select(selection, GAME.plugins.operators_for(GAME.target), GAME.target.dialect)
+    arguments = (kernel.program, GAME.rules)
+    return naive(*arguments), greedy(*arguments, GAME.target), heuristic(*arguments, GAME.target)
+
+
+@pytest.mark.parametrize("selection", PUBLISHED)
+def test_the_heuristic_is_not_slower_than_what_is_published(selection: str) -> None:
+    first, greedily, games = played(selection)
+    best = min(map(cycles, games))
+    assert best <= PUBLISHED[selection]
+    assert best <= cycles(greedily[0]) <= cycles(first)
+
+
+@pytest.mark.parametrize("selection", ["dmatmul[2,4,8]", "sconv3x3[2,4]", "ddense[2,4,8]", "srelu[4,4]"])
+def test_what_passes_play_is_verified(selection: str) -> None:
+    _, greedily, games = played(selection)
+    trace = min((*greedily, *games), key=cycles)
+    artifact = GAME.compile(GAME.generator.generate(trace.program, "pd_pass"))
+    legs = verification.verify(trace, GAME.rules, artifact, GAME.runner, ACCURACY, 1, 0)
+    assert trace.steps and legs.passed, legs.failure
+
+
+def test_what_has_no_streams_is_played_too() -> None:
+    for selection in ("dsoftmax[2,4]", "slayernorm[2,4]", "dgelu[2,2]", "ddot[6]"):
+        first, greedily, games = played(selection)
+        assert min(map(cycles, games)) <= 1.05 * cycles(first) and cycles(greedily[0])
+
+
+def test_greedy_is_a_strategy_of_its_own() -> None:
+    strategy = GAME.plugins.search_strategy("riscv_snitch/greedy")
+    assert strategy.doc and strategy.name == "riscv_snitch/greedy"
