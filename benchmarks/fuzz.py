@@ -37,6 +37,7 @@ from perfdojo_sdk.core.dialect import CORE_DIALECT
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.transformation import Rules
 from perfdojo_sdk.core.transformations import GENERIC
+from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.plugins import load_plugins
 from perfdojo_sdk.testing.fuzzing import FuzzFailure, FuzzReport, fuzz, look_numerically, shrunk
 from perfdojo_sdk.testing.looks import NumericLooks
@@ -63,12 +64,14 @@ class Job:
 
 @lru_cache
 def game(target_name: str) -> tuple[Rules, NumericLooks | None]:
-    """The rules of a target's game, and leg 2 for it; the core alone has no code generator."""
+    """The rules of a target's game, and leg 2 for it: where kernels run on this machine itself. The core
+    alone has no code generator, and a simulated chip would take most of the time."""
     if target_name == CORE:
         return Rules(CORE_DIALECT, GENERIC), None
     plugins = load_plugins()
     target = plugins.target(target_name)
-    return plugins.rules(target), NumericLooks(plugins, target)
+    native = isinstance(plugins.runner(target), NativeRunner)
+    return plugins.rules(target), NumericLooks(plugins, target) if native else None
 
 
 def run(job: Job) -> tuple[Job, list[FuzzReport]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import pwd
 import shutil
@@ -41,6 +42,11 @@ def _unprivileged() -> str | None:
     return "postgres" if "postgres" in names else "nobody"
 
 
+def _end_with_parent() -> None:
+    """Ask Linux to end the server when this process ends in whatever way (PR_SET_PDEATHSIG)."""
+    ctypes.CDLL(None).prctl(1, signal.SIGQUIT)
+
+
 class Server:
     """A server; :meth:`start` and :meth:`crash` as often as one likes."""
 
@@ -70,7 +76,13 @@ class Server:
         with (self.folder / "said").open("ab") as said:
             command = [program("postgres") or "", "-D", str(self.folder / "data"), *options]
             self.process = subprocess.Popen(
-                command, user=self.user, cwd=self.folder, stdout=said, stderr=said, stdin=subprocess.DEVNULL
+                command,
+                user=self.user,
+                cwd=self.folder,
+                stdout=said,
+                stderr=said,
+                stdin=subprocess.DEVNULL,
+                preexec_fn=_end_with_parent,
             )
         self.execute("SELECT 1")
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from faulty_toy import FAULTS, Fault, plant
 
 from perfdojo_sdk.plugins import load_plugins
 from perfdojo_sdk.testing import reports
-from perfdojo_sdk.testing.conformance import CHECKS, Check, run_check
+from perfdojo_sdk.testing.conformance import CHECKS, Check, Result, run_check
 from perfdojo_sdk.testing.context import Budget, Context
 from perfdojo_sdk.testing.walks import mutants
 
@@ -128,6 +130,47 @@ def test_a_run_out_of_time_says_so(context: Callable[..., Context]) -> None:
     result = run_check(found, BY_NAME["find and check agree"])
     assert result.outcome == "passed" and result.cut and result.cases == len(found.operators)
     assert "ended by the budget" in reports.line(result)
+
+
+# -- what is left of a run -------------------------------------------------------------------------
+
+PASSED, FAILED, EXPECTED = (
+    Result(CHECKS[0], "", "passed", cases=3, seconds=1.0),
+    Result(CHECKS[-1], "toy", "failed", ("cc1 said \x1b[31mno\x1b[0m & died", "twice"), seconds=0.5),
+    Result(CHECKS[-2], "toy", "expected", ("slow",), "the clock is broken"),
+)
+UNAVAILABLE = Result(CHECKS[-3], "toy", "skipped", why="no device", remedy="buy one")
+
+
+def test_a_junit_file_holds_every_check_and_nothing_that_xml_cannot(tmp_path: Path) -> None:
+    suite = ElementTree.fromstring(reports.junit("toy", [PASSED, FAILED, EXPECTED, UNAVAILABLE]))[0]
+    counted = [suite.get(name) for name in ("tests", "failures", "skipped", "errors")]
+    assert counted == ["4", "1", "2", "0"]
+    failure, expected, skipped = suite[1][0], suite[2][0], suite[3][0]
+    assert failure.get("message") == "cc1 said ?[31mno?[0m & died" and "twice" in (failure.text or "")
+    assert expected.get("message") == "the clock is broken" and "buy one" in (skipped.get("message") or "")
+
+
+@pytest.mark.parametrize(
+    ("results", "message", "color"),
+    [
+        ([PASSED, PASSED], "2 passed", "brightgreen"),
+        ([PASSED, EXPECTED], "1 passed, 1 expected failures", "yellow"),
+        ([PASSED, UNAVAILABLE], "1 passed, 1 not run", "lightgrey"),
+        ([PASSED, FAILED, UNAVAILABLE, EXPECTED], "1 of 4 failed", "red"),
+    ],
+)
+def test_a_badge_promises_no_more_than_was_seen(results: list[Result], message: str, color: str) -> None:
+    badge = json.loads(reports.badge(results))
+    assert (badge["schemaVersion"], badge["message"], badge["color"]) == (1, message, color)
+
+
+def test_the_text_says_what_must_hold_and_what_to_try() -> None:
+    assert "must hold: " + FAILED.check.doc in reports.text(FAILED) and "twice" in reports.text(FAILED)
+    assert "try: buy one" in reports.text(UNAVAILABLE) and "slow" in reports.text(EXPECTED)
+    assert reports.verdict([PASSED]) == "all 1 checks passed"
+    some = reports.verdict([PASSED, FAILED, EXPECTED, UNAVAILABLE])
+    assert "1 failed, 1 passed, 1 skipped, 1 failed as expected; 1 need what" in some
 
 
 # -- how it is called ------------------------------------------------------------------------------

@@ -215,6 +215,22 @@ def test_failures(body: str, reason: str, detail: str) -> None:
     assert detail in got.detail
 
 
+def test_runs_in_one_fork_stay_apart_and_a_crash_is_one_run_s_own() -> None:
+    """The third input makes the kernel crash; the others' results are what they would be alone."""
+    crashing = build("if (x[0] == 3) *(volatile int *)8 = 1;" + RIGHT)
+    forking = replace(RUNNER, forks=True)
+    requests = [replace(ONCE, inputs={"x": np.full(N, v, np.float32)}) for v in (1, 2, 3, 4)]
+    for chosen in (requests[:2], requests):
+        for request, found in zip(chosen, forking.run_together(crashing, chosen), strict=True):
+            alone = forking.run(crashing, request)
+            assert type(found) is type(alone)
+            if isinstance(found, Failure):
+                assert request is requests[2] and found.reason == "crash"
+            else:
+                assert isinstance(alone, Measurement) and found.outputs and alone.outputs
+                assert found.outputs["y"].tobytes() == alone.outputs["y"].tobytes()
+
+
 def test_a_workspace_beyond_the_limit() -> None:
     assert failure(replace(ONCE, memory_bytes=1 << 28), RIGHT, workspace="(size_t)1 << 40").reason == "memory"
 

@@ -118,6 +118,7 @@ def changed(**change: Any) -> str:
         (f'{HEADER}\n{GOOD[:-1]},"more":1}}', 2),
         (f"{HEADER}\n{GOOD}\n{changed(program='another')}", 3),
         (f"{HEADER}\n{changed(at='yesterday')}", 2),
+        (f"{HEADER}\n{changed(at='2999-01-01T00:00:00Z')}", 2),
         (f"{HEADER}\n{changed(result={'outcome': 'failed', 'reason': 'none of these'})}", 2),
         (f"{HEADER}\n{changed(trace={'schema': 2, 'root': 'x' * 1_000_001, 'moves': []})}", 2),
         (f"{HEADER}\n{changed(proposer={'search': 'x' * 100_000})}", 2),
@@ -127,7 +128,7 @@ def changed(**change: Any) -> str:
         (HEADER + "\n" + GOOD.replace('"walk"', r'"wa\ud800lk"'), 2),
         (HEADER + "\n\0\0\0", 2),
     ],
-    ids=range(21),
+    ids=range(22),
 )
 def test_a_bad_line_is_named_and_nothing_is_changed(text: str, line: int, tmp_path: Path) -> None:
     file = tmp_path / "r.jsonl"
@@ -137,6 +138,15 @@ def test_a_bad_line_is_named_and_nothing_is_changed(text: str, line: int, tmp_pa
             import_file(records, file)
         assert content(records) == ([], [])
     assert caught.value.code == "PD-R005" and len(caught.value.render()) < 2000
+
+
+def test_a_database_with_a_record_of_the_future_is_not_merged(tmp_path: Path) -> None:
+    late = evaluated(at=datetime.now(UTC) + timedelta(days=2))
+    with Records(tmp_path / "a.sqlite") as a, Records(tmp_path / "b.sqlite") as b:
+        b.candidates.put(late)
+        with pytest.raises(FormatError, match="b.sqlite cannot come in") as caught:
+            merge(a, b)
+        assert "future" in caught.value.why and content(a) == ([], [])
 
 
 def test_lines_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -366,7 +366,7 @@ def test_refused_with_the_reason(code: str) -> None:
     rendered = str(rejection)
     assert rendered.startswith(f"error[{code}]: cannot apply {refused.split('(')[0]}")
     assert "why: " in rendered and "try: " in rendered
-    assert not re.search(r"\{[a-z]", rejection.why), "every word of the sentence is filled in"
+    assert not re.search(r"\{[a-z]", rejection.why + rejection.hint), "every word is filled in"
     if rejection.refusal.at:
         assert "^" in rendered, "the line of the program is shown and underlined"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,7 @@ from perfdojo_sdk.core.errors import NothingFoundError, UnavailableError, Verifi
 if TYPE_CHECKING:
     from perfdojo_sdk.hookspecs.types import Target
     from perfdojo_sdk.plugins import Installed, Plugin, Plugins, Problem
+    from perfdojo_sdk.testing.conformance import Check, Result
 
 app = typer.Typer(
     add_completion=False,
@@ -212,33 +214,24 @@ def check(
     checks need.
     """
     from perfdojo_sdk.testing import reports
-    from perfdojo_sdk.testing.conformance import CHECKS, run_all
+    from perfdojo_sdk.testing.conformance import run_all
     from perfdojo_sdk.testing.context import BUDGETS
 
     if quick and thorough:
         raise typer.BadParameter("--quick and --thorough exclude each other")
-    words = only or [""]
-    if not any(word in each.name for word in words for each in CHECKS):
-        known = [each.name for each in CHECKS]
-        what = f"no check has {' or '.join(map(repr, words))} in its name"
-        raise NothingFoundError("PD-G015", what, hint=closest(words[0], known))
+    wanted = _wanted_checks(only or [""])
     plugins, plugin = _find(name)
+    targets = _targets_to_check(plugins, plugin, name, target)
     budget = BUDGETS["quick" if quick else "thorough" if thorough else "default"]
-    results = []
-    for result in run_all(
-        plugins,
-        plugin,
-        _targets_to_check(plugins, plugin, name, target),
-        budget,
-        lambda each: any(word in each.name for word in words),
-    ):
+    results: list[Result] = []
+    for result in run_all(plugins, plugin, targets, budget, wanted):
         results.append(result)
         progress(f"{len(results):3}  {reports.line(result)}  {result.seconds:.1f} s")
-    found = reports.counts(results)
     if junit:
         junit.write_bytes(reports.junit(plugin.name, results))
     if badge:
         badge.write_text(reports.badge(results), encoding="utf-8")
+    found = reports.counts(results)
     data = {
         "plugin": plugin.name,
         "version": plugin.version,
@@ -253,6 +246,20 @@ def check(
         raise typer.Exit(VerificationError.exit_code)
     if found["unavailable"]:
         raise typer.Exit(UNAVAILABLE)
+
+
+def _wanted_checks(words: list[str]) -> Callable[[Check], bool]:
+    """Whether any of ``words`` stands in a check's name; NothingFoundError when that leaves no check."""
+    from perfdojo_sdk.testing.conformance import CHECKS
+
+    def wanted(check: Check) -> bool:
+        return any(word in check.name for word in words)
+
+    if not any(map(wanted, CHECKS)):
+        what = f"no check has {' or '.join(map(repr, words))} in its name"
+        hint = closest(words[0], [check.name for check in CHECKS])
+        raise NothingFoundError("PD-G015", what, hint=hint)
+    return wanted
 
 
 def _targets_to_check(plugins: Plugins, plugin: Plugin, name: str, wanted: str) -> list[Target]:

@@ -214,11 +214,15 @@ class Rejection:
     def why(self) -> str:
         return self.requirement.why.format(**dict(self.refusal.words))
 
+    @property
+    def hint(self) -> str:
+        return self.requirement.hint.format(**dict(self.refusal.words))
+
     def error(self) -> MoveError:
         """The rejection as the error that a user sees, with the line of the program underlined."""
         what = f"cannot apply {self.move.text} to {self.program.name}: {self.requirement.title}"
         place = find_place(self.program, self.refusal.at, self.refusal.mark) if self.refusal.at else None
-        return MoveError(self.code, what, place=place, why=self.why, hint=self.requirement.hint)
+        return MoveError(self.code, what, place=place, why=self.why, hint=self.hint)
 
     def __str__(self) -> str:
         return self.error().render()

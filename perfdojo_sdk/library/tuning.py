@@ -202,6 +202,7 @@ def conditions(forge: Forge, kernel: Kernel) -> Conditions:
         "seed": request.seed,
         "repeats": request.repeats,
         "budget_s": request.budget_s,
+        "compile_timeout_s": COMPILE_TIMEOUT_S,
     }
     return Conditions(
         symbol=kernel.symbol,

@@ -25,11 +25,11 @@ from perfdojo_sdk.search.neighbours import Edges, Sequences
 class Habits:
     """How an evolution goes about it."""
 
-    parents: int = 16
+    parents: int = 8
     """Games that have children: the fastest of all."""
     thought: int = 12
     """Children that the model looks at, for each one evaluated."""
-    blind: float = 0.25
+    blind: float = 0.125
     """Part of each round that the model has no say in."""
     optimism: float = 1.0
     """Standard deviations by which a child may be faster than expected."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Annotated
@@ -25,6 +26,8 @@ from perfdojo_sdk.store.traces import Strict, first_error
 FORMAT = 1
 #: Most bytes of one line.
 MAX_LINE = 16 << 20
+#: So far in the future a record of another machine may lie.
+CLOCKS_DIFFER = timedelta(days=1)
 #: Records that go into a database in one transaction.
 BATCH = 200
 
@@ -57,6 +60,8 @@ class Line(Strict):
     def _is_one(self) -> Line:
         if (self.kernel is None) == (self.candidate is None):
             raise ValueError("a line holds either a kernel or a candidate")
+        if self.candidate is not None and self.candidate.at > datetime.now(UTC) + CLOCKS_DIFFER:
+            raise ValueError("the evaluation ended in the future, and no later one would ever replace it")
         return self
 
 
@@ -99,11 +104,17 @@ def import_file(records: Records, path: Path) -> Imported:
 
 
 def merge(records: Records, other: Records) -> Imported:
-    """Bring in every record of another database."""
-    lines: Iterator[Line] = (
-        Line(kernel=FinishedKernel(key=key, record=record), candidate=None) for key, record in other
+    """Bring in every record of another database. :class:`FormatError` for one that must not come in."""
+    lines = chain(
+        (Line(kernel=FinishedKernel(key=key, record=record)) for key, record in other),
+        (Line(candidate=candidate) for candidate in other.candidates),
     )
-    return _bring(records, chain(lines, (Line(candidate=candidate) for candidate in other.candidates)))
+    try:
+        return _bring(records, lines)
+    except ValidationError as error:
+        what = f"a record in {other.database.name} cannot come in"
+        hint = "export the other database, take that line out (importing names it), and import the rest"
+        raise FormatError("PD-R005", what, why=first_error(error), hint=hint) from None
 
 
 def _bring(records: Records, lines: Iterable[Line]) -> Imported:

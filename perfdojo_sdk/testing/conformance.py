@@ -164,8 +164,8 @@ def run_check(context: Context, check: Check) -> Result:
     context.begin()
     try:
         problems = tuple(_problems(check, context))
-    except NotApplicable as reason:
-        return Result(check, target, "skipped", why=str(reason))
+    except NotApplicable as idle:
+        return Result(check, target, "skipped", why=str(idle))
     expected, reason = _expectation(context.plugin, target, check)
     outcome: Outcome = "failed" if problems else "passed"
     if expected and not reason:
