@@ -275,7 +275,12 @@ def test_arguments_without_a_register_may_live_in_the_frame() -> None:
     names = [f"x{k}" for k in range(count)]
     values = " + ".join(f"{name}[{{0}}]" for name in names)
     text = "\n".join(
-        [f"kernel total({', '.join(names)}) -> y", *[f"{n} f64 [3] heap" for n in names], "y f64 [3] heap", ""]
+        [
+            f"kernel total({', '.join(names)}) -> y",
+            *[f"{n} f64 [3] heap" for n in names],
+            "y f64 [3] heap",
+            "",
+        ]
     )
     program = parse(f"{text}\n3 y[{{0}}] = {values}\n", DIALECT)
     given = {name: np.arange(3.0) + k for k, name in enumerate(names)}
