@@ -1,7 +1,7 @@
 """What a stock C compiler makes of a program for the core, as a thing to compare with.
 
 The C is the plain loops of the program. The compiler is ``riscv64-unknown-elf-gcc`` where it is installed,
-else the clang of the ``ziglang`` wheel. It knows no streams and no repeated bodies, and the core has no divider.
+else the clang of the ``ziglang`` wheel. It knows no streams and no repeated bodies.
 """
 
 from __future__ import annotations
