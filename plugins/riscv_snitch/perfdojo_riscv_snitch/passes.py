@@ -15,6 +15,7 @@ from perfdojo_riscv_snitch.codegen.body import REPEATED
 from perfdojo_riscv_snitch.codegen.pairs import LANES
 from perfdojo_riscv_snitch.codegen.streams import MOVERS
 from perfdojo_sdk.core.errors import MoveError
+from perfdojo_sdk.core.expression import Expression, Operation
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Rules, Trace
 from perfdojo_sdk.core.transformations.storage import temporaries
@@ -131,7 +132,25 @@ def _in_pairs(play: Play, place: str) -> None:
     for buffer in temporaries(play.program):
         if play.program.occurrences[buffer.name][0].above[:1] == (play.scope(outer),):
             _free_mover(play, buffer.name)
-    play.must("annotate_scope", outer, suffix=REPEATED)
+    _repeat_several(play, outer)
+
+
+def _repeat_several(play: Play, place: str) -> None:
+    """Repeat a body without sums; where one instruction waits for another, four iterations of it at once."""
+    kept = play.trace
+    leaves = play.scope(place).leaves
+    if any(isinstance(a, Operation) for leaf in leaves for a in _arguments(leaf.statement.value)):
+        with suppress(MoveError):
+            play.must("split_scope", place, factor=LATENCY)
+            play.must("annotate_scope", f"{place}.i", suffix="u")
+            play.must("annotate_scope", f"{place}.o", suffix=REPEATED)
+            return
+    play.trace = kept
+    play.must("annotate_scope", place, suffix=REPEATED)
+
+
+def _arguments(value: Expression) -> tuple[Expression, ...]:
+    return value.arguments if isinstance(value, Operation) else ()
 
 
 def _hoist(play: Play, place: str) -> None:

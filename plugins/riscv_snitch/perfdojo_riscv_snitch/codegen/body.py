@@ -14,6 +14,7 @@ from perfdojo_riscv_snitch.codegen.assembly import ZERO, Instruction, Line, List
 from perfdojo_riscv_snitch.codegen.limits import Refused
 from perfdojo_riscv_snitch.codegen.pairs import LANES, Pairs, PairValues
 from perfdojo_riscv_snitch.codegen.pointers import REACH, Pointers
+from perfdojo_riscv_snitch.codegen.schedule import hoisted, scheduled
 from perfdojo_riscv_snitch.codegen.streams import MOVERS, Stream, streams
 from perfdojo_riscv_snitch.codegen.tree import Address, Edge, Loop, Part, Point, Work, address, points, unfold
 from perfdojo_riscv_snitch.codegen.values import BYTES, FORMATS, Values, never_nan
@@ -240,6 +241,10 @@ class Body:
         self._emit(loop.body)
         self.repeating.pop()
         body, self.listing.lines = self.listing.lines, before
+        if not inner and not self.repeating:
+            same, body = hoisted(body)
+            self.listing.lines += same
+            body = scheduled(body)
         length = sum(1 for line in body if _is_fp(line))
         if not 1 <= length <= SEQUENCER:
             raise Refused(limits.LENGTH, loop.id, head, count=length, most=SEQUENCER)

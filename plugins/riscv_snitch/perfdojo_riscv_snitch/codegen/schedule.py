@@ -1,0 +1,96 @@
+"""The order of instructions that the sequencer repeats.
+
+What is the same in all iterations stands before them, and an instruction that needs another's result comes
+late enough to find it. A repeated body holds FP instructions on registers only, so registers are all that
+orders it. Every use of a stream register moves the stream, and these uses keep their order; nor does a
+stream write overtake a stream read, which may be of the same cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perfdojo_riscv_snitch.codegen.assembly import Instruction, Line, Register
+
+#: Words in the name of an instruction -> cycles until a dependent one can start.
+_SHORT = (("min", 2), ("max", 2), ("sgnj", 2), ("mv", 2), ("cpk", 2), ("fcvt", 3))
+_LONG = 4
+
+
+def hoisted(body: Sequence[Line]) -> tuple[list[Line], list[Line]]:
+    """What can stand once before a repeated body, and the rest: no operand of it changes in the body."""
+    before: list[Line] = []
+    rest = list(body)
+    while True:
+        writers: dict[Register, int] = {}
+        for line in rest:
+            for register in line.writes if isinstance(line, Instruction) else ():
+                writers[register] = writers.get(register, 0) + 1
+        seen: set[Register] = set()
+        for k, line in enumerate(rest):
+            if not isinstance(line, Instruction):
+                continue
+            fixed = any(r.fixed for r in line.operands)
+            alone = all(writers[r] == 1 and r not in seen for r in line.writes)
+            last = sum(isinstance(each, Instruction) for each in rest) == 1
+            if alone and not (last or fixed) and not any(r in writers for r in line.reads):
+                before.append(rest.pop(k))
+                break
+            seen.update(line.reads)
+        else:
+            return before, rest
+
+
+def scheduled(body: Sequence[Line]) -> list[Line]:
+    """The body in an order that waits less, marks first; as it is where that would not be less."""
+    work = [line for line in body if isinstance(line, Instruction)]
+    after = _dependences(work)
+    order = _order(work, after)
+    if _length(range(len(work)), after) <= _length(order, after):
+        return list(body)
+    return [*(line for line in body if not isinstance(line, Instruction)), *(work[k] for k in order)]
+
+
+def _latency(line: Instruction) -> int:
+    name = line.text.rpartition("# ")[2]
+    return next((cycles for word, cycles in _SHORT if word in name.partition(" ")[0]), _LONG)
+
+
+def _dependences(work: Sequence[Instruction]) -> list[dict[int, int]]:
+    """Of each instruction: those before it that it depends on -> cycles that have to be between the two."""
+    found: list[dict[int, int]] = []
+    for k, line in enumerate(work):
+        mine: dict[int, int] = {}
+        for j, earlier in enumerate(work[:k]):
+            if any(r in earlier.writes and not r.fixed for r in (*line.reads, *line.writes)):
+                mine[j] = _latency(earlier)
+                continue
+            shared = any(r in line.writes or r.fixed for r in earlier.operands if r in line.operands)
+            overtakes = any(r.fixed for r in line.writes) and any(r.fixed for r in earlier.reads)
+            if shared or overtakes:
+                mine[j] = 1
+        found.append(mine)
+    return found
+
+
+def _order(work: Sequence[Instruction], after: Sequence[dict[int, int]]) -> list[int]:
+    """Always the instruction that can start first; of several the one as written first."""
+    starts: dict[int, int] = {}
+    time = 0
+    while len(starts) < len(work):
+        free = [k for k in range(len(work)) if k not in starts and all(j in starts for j in after[k])]
+        ready = {k: max((starts[j] + gap for j, gap in after[k].items()), default=0) for k in free}
+        chosen = min(free, key=lambda k: (max(ready[k], time), k))
+        starts[chosen] = max(ready[chosen], time)
+        time = starts[chosen] + 1
+    return list(starts)
+
+
+def _length(order: Sequence[int], after: Sequence[dict[int, int]]) -> int:
+    """Cycles until the last instruction starts."""
+    starts: dict[int, int] = {}
+    time = -1
+    for k in order:
+        time = max([time + 1, *(starts[j] + gap for j, gap in after[k].items())])
+        starts[k] = time
+    return time
