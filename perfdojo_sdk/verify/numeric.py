@@ -8,6 +8,7 @@ legal re-association.
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
@@ -42,13 +43,21 @@ T = TypeVar("T")
 _FULL_INSTANCES = 10**7
 #: Instances of the original program that a class may cost when only some rows are looked at.
 _ROW_INSTANCES = 2 * 10**6
-#: Instances that one row may have: fewer levels make a row where it takes fewer.
-_ONE_ROW_INSTANCES = _ROW_INSTANCES // 50
+#: Rows that this should pay for: where outermost iterations are dear, more levels make smaller rows.
+_SOME_ROWS = 50
 #: The same for the original's value in the one class that a large program runs as a whole.
 _VALUE_INSTANCES = 2 * 10**8
 #: Inputs of a large program that are in memory at a time.
 _INPUT_BYTES = 1 << 30
-_REFERENCE_FLAGS = ("-O2", "-ffp-contract=off")
+#: Several numbers at a time: operations of the references choose between values and do not branch, but
+#: for that the compiler has to know that nobody looks at the flags of floating point or at errno.
+_REFERENCE_FLAGS = (
+    "-O3",
+    *(("-march=native",) if platform.machine() in ("x86_64", "aarch64") else ()),
+    "-ffp-contract=off",
+    "-fno-trapping-math",
+    "-fno-math-errno",
+)
 _FORK_FLAGS = ("-O0", "-ffp-contract=off")
 _REFERENCE_TIMEOUT_S = 600.0
 _REFERENCE_BYTES = 32 << 30
@@ -278,7 +287,7 @@ class _References:
         self.accuracy, self.dialect, self.seed = accuracy, dialect, seed
         self.instances = max(_instances(original), _instances(transformed))
         self.small = self.instances <= _FULL_INSTANCES
-        self.rows: Rows | None = outermost_rows(original, _ONE_ROW_INSTANCES)
+        self.rows: Rows | None = outermost_rows(original, _ROW_INSTANCES // _SOME_ROWS)
         self.compiled: dict[tuple[str, int, int], Artifact] = {}
 
     def expect(

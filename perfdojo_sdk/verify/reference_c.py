@@ -191,6 +191,26 @@ class _Emitter:
     def batched(self, specs: list[ArraySpec]) -> tuple[ArraySpec, ...]:
         return tuple(replace(s, shape=(self.batch, *s.shape)) for s in specs)
 
+    def stored(self, dtype: str) -> list[tuple[str, str]]:
+        """Name and C type of the arrays that hold the parts of a buffer's cells.
+
+        Each part has an array of its own, so that a compiler can work on several cells at a time.
+        """
+        if dtype not in FLOAT_DTYPES:
+            return [("v", "int64_t"), ("u", "int")]
+        flat, wide = _FLOATS[dtype]["F"], _FLOATS[dtype]["W"]
+        return [("v", wide), *([("e", flat)] if self.kind == BOUNDED else []), ("f", flat)]
+
+    def load(self, buffer: Buffer, at: str) -> str:
+        """The number in a cell."""
+        cells = ", ".join(f"b_{buffer.name}_{part}[{at}]" for part, _ in self.stored(buffer.dtype))
+        return f"load_{buffer.dtype}({cells})" if buffer.dtype in FLOAT_DTYPES else f"(whole){{{cells}}}"
+
+    def store(self, buffer: Buffer) -> str:
+        """Assign the number x to the cell ``at``."""
+        value = {"v": "x.v", "f": "x.f", "e": f"upwards_{buffer.dtype}(x.e)", "u": "x.unsure"}
+        return " ".join(f"b_{buffer.name}_{p}[at] = {value[p]};" for p, _ in self.stored(buffer.dtype))
+
     def parts(self, dtype: str) -> list[tuple[str, str]]:
         """Suffix and dtype of the arrays that stand for one output."""
         plain = dtype if dtype in FLOAT_DTYPES else "i64"
@@ -219,20 +239,29 @@ class _Emitter:
         parameters += [f"{_C_TYPES[s.dtype]} *restrict {_name(s.name)}" for s in outputs]
         yield f"static int run_one({', '.join(parameters)})"
         yield "{"
-        yield "    double peak = 0;"
+        yield "    int64_t peak = 0;"
         own = [b for b in self.program.buffers if not set(b.arrays) & set(self.program.inputs)]
-        for buffer in own:
-            kind = _cell(buffer.dtype)
-            size = f"{buffer.cells}L * sizeof({kind})"
-            yield f"    {kind} *restrict b_{buffer.name} = cells({size}, {int(not self.split)});"
-            yield f"    if (!b_{buffer.name}) return 1;"
+        storage = [
+            (f"b_{buffer.name}_{part}", kind, f"{buffer.cells}L * sizeof({kind})")
+            for buffer in own
+            if not self.in_place(buffer)
+            for part, kind in self.stored(buffer.dtype)
+        ]
+        for buffer in filter(self.in_place, own):
+            for part, kind in self.stored(buffer.dtype):
+                [output] = buffer.arrays
+                yield f"    {kind} *restrict b_{buffer.name}_{part} = {_name(f'{output}_{part}')};"
+        for array, kind, size in storage:
+            yield f"    {kind} *restrict {array} = cells({size}, {int(not self.split)});"
+            yield f"    if (!{array}) return 1;"
         for node in self.program.body:
             yield from self.node(node, [], 1)
         for name in self.program.outputs:
-            yield from self.copy_out(name)
-        for buffer in own:
-            yield f"    release(b_{buffer.name}, {buffer.cells}L * sizeof({_cell(buffer.dtype)}));"
-        yield f"    *{_name('pd_peak')} = peak;"
+            if not self.in_place(self.program.buffer_of[name]):
+                yield from self.copy_out(name)
+        for array, _, size in storage:
+            yield f"    release({array}, {size});"
+        yield f"    *{_name('pd_peak')} = peak_of(peak);"
         yield "    return 0;"
         yield "}"
         yield f"size_t {SYMBOL}_workspace_bytes(int threads) {{ (void)threads; return 0; }}"
@@ -244,6 +273,10 @@ class _Emitter:
         yield f"        if (run_one({', '.join(ones)})) return 1;"
         yield "    return 0;"
         yield "}"
+
+    def in_place(self, buffer: Buffer) -> bool:
+        """Whether an output's cells are kept where the caller wants them: they have the same types there."""
+        return buffer.dtype == "f32" and not self.split and not {*self.program.outputs}.isdisjoint(buffer.arrays)
 
     def copy_out(self, name: str) -> Iterator[str]:
         """Unpack the cells; of the rows that were run if there are rows."""
@@ -262,9 +295,9 @@ class _Emitter:
         for k in kept:
             to = f"({to}) * {buffer.shape[k]}L + k{k}"
         yield "    {"
-        yield f"        const {_cell(buffer.dtype)} *c = &b_{buffer.name}[{' + '.join([*address, '0L'])}];"
+        yield f"        const long at = {' + '.join([*address, '0L'])};"
         for part, _ in self.parts(buffer.dtype):
-            yield f"        {_name(f'{name}_{part}')}[{to}] = {_part(part, buffer.dtype)};"
+            yield f"        {_name(f'{name}_{part}')}[{to}] = {_part(part, buffer)};"
         yield "    }"
         yield "    }"
 
@@ -297,16 +330,15 @@ class _Emitter:
         dtype, value = statement.dtype, self.expression(statement.value)
         yield f"if ({_condition(statement)}) {{" if statement.guard else "{"
         address = buffer.address(statement.target.subscripts)
-        yield f"    {_cell(dtype)} *c = &b_{buffer.name}[{_form(address)}];"
+        yield f"    const long at = {_form(address)};"
         yield f"    {_number(dtype)} x = {value};"
         if statement.accumulate:
-            yield f"    {_number(dtype)} a = {_load(dtype, '*c')};{self.anchor(statement, scopes)}"
+            yield f"    {_number(dtype)} a = {self.load(buffer, 'at')};{self.anchor(statement, scopes)}"
             yield f"    x = {self.accumulation(statement, scopes)};"
         elif buffer.name in self.summed and dtype in FLOAT_DTYPES:
             yield f"    x = num_anchor_{dtype}(x, {self.summed[buffer.name]});"
-        yield f"    *c = {f'store_{dtype}(x)' if dtype in FLOAT_DTYPES else 'x'};"
-        finite = f"finite__{dtype}(x.v) && " if dtype in FLOAT_DTYPES else ""
-        yield f"    if ({finite}fabs((double)x.v) > peak) peak = fabs((double)x.v);"
+        yield f"    {self.store(buffer)}"
+        yield "    peak = higher(peak, magnitude((double)x.v));"
         yield "}"
 
     def accumulation(self, statement: Statement, scopes: list[Scope]) -> str:
@@ -369,7 +401,7 @@ class _Emitter:
         buffer = self.program.buffer_of[access.array]
         at = _form(buffer.address(access.subscripts))
         if access.array not in self.program.inputs:
-            return _load(buffer.dtype, f"b_{buffer.name}[{at}]")
+            return self.load(buffer, at)
         given = f"{_name(access.array)}[{at}]"
         return f"literal_{buffer.dtype}({given})" if buffer.dtype in FLOAT_DTYPES else f"whole_of({given})"
 
@@ -405,24 +437,17 @@ def _headers() -> Mapping[str, str]:
     return {file.name: file.read_text(encoding="utf-8") for file in folder.iterdir()}
 
 
-def _cell(dtype: str) -> str:
-    return f"cell_{dtype}" if dtype in FLOAT_DTYPES else "whole"
-
-
 def _number(dtype: str) -> str:
     return f"num_{dtype}" if dtype in FLOAT_DTYPES else "whole"
 
 
-def _load(dtype: str, cell: str) -> str:
-    return f"load_{dtype}({cell})" if dtype in FLOAT_DTYPES else cell
-
-
-def _part(part: str, dtype: str) -> str:
-    """A part of the cell ``c`` as an output holds it; the value of f64 is rounded to a double there."""
-    if dtype in FLOAT_DTYPES:
-        rounded = part == "e" and dtype == "f64"
-        return "c->e + 0x1.01p-53 * fabs((double)c->v)" if rounded else f"c->{part}"
-    return "c->unsure ? INFINITY : 0" if part == "e" else "c->v"
+def _part(part: str, buffer: Buffer) -> str:
+    """A part of the cell ``at`` as an output holds it; the value of f64 is rounded to a double there."""
+    cell = f"b_{buffer.name}_%s[at]"
+    if buffer.dtype in FLOAT_DTYPES:
+        rounded = part == "e" and buffer.dtype == "f64"
+        return cell % part + (f" + 0x1.01p-53 * fabs((double){cell % 'v'})" if rounded else "")
+    return f"{cell % 'u'} ? INFINITY : 0" if part == "e" else cell % "v"
 
 
 def _cast(value: Cast, argument: str) -> str:
