@@ -49,9 +49,10 @@ _SOME_ROWS = 50
 _VALUE_INSTANCES = 2 * 10**8
 #: Inputs of a large program that are in memory at a time.
 _INPUT_BYTES = 1 << 30
-#: Several numbers at a time: operations of the references choose between values and do not branch, but
+_REFERENCE_FLAGS = ("-O2", "-ffp-contract=off")
+#: For large programs. Several numbers at a time: operations of the references choose between values and do not branch, but
 #: for that the compiler has to know that nobody looks at the flags of floating point or at errno.
-_REFERENCE_FLAGS = (
+_LARGE_FLAGS = (
     "-O3",
     *(("-march=native",) if platform.machine() in ("x86_64", "aarch64") else ()),
     "-ffp-contract=off",
@@ -371,7 +372,7 @@ class _References:
                 any_order=rows > 0,
             )
             support = tuple(sorted(source.support.items()))
-            flags = _FORK_FLAGS if self.forks else _REFERENCE_FLAGS
+            flags = _FORK_FLAGS if self.forks else _REFERENCE_FLAGS if self.small else _LARGE_FLAGS
             self.compiled[key] = _compiled(
                 source.symbol, source.inputs, source.outputs, source.code, support, flags
             )
