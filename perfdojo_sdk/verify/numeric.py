@@ -50,8 +50,8 @@ _VALUE_INSTANCES = 2 * 10**8
 #: Inputs of a large program that are in memory at a time.
 _INPUT_BYTES = 1 << 30
 _REFERENCE_FLAGS = ("-O2", "-ffp-contract=off")
-#: For large programs. Several numbers at a time: operations of the references choose between values and do not branch, but
-#: for that the compiler has to know that nobody looks at the flags of floating point or at errno.
+#: For large programs, several numbers at a time: operations of the references choose between values
+#: and do not branch, for which the compiler has to know that nobody looks at flags or at errno.
 _LARGE_FLAGS = (
     "-O3",
     *(("-march=native",) if platform.machine() in ("x86_64", "aarch64") else ()),
@@ -263,7 +263,7 @@ class _Piece:
 
 def _rows_of(array: Array, rows: Array, dimensions: tuple[int, ...]) -> Array:
     """The rows of an array, one after the other."""
-    return np.moveaxis(array, dimensions, range(len(dimensions)))[tuple(rows.T)]
+    return np.moveaxis(array, dimensions, tuple(range(len(dimensions))))[tuple(rows.T)]
 
 
 @dataclass(frozen=True)
@@ -496,7 +496,8 @@ def _describe(piece: _Piece, got: Array, wrong: Array) -> str:
     here = tuple(int(k) for k in np.argwhere(wrong)[0])
     value, bound = float(piece.expected.value[here]), float(piece.expected.bound[here])
     tolerance = f" within {bound:.3g}" if np.isfinite(bound) else ""
+    place = ",".join(map(str, piece.place(here)))
     return (
-        f"{piece.output}[{','.join(map(str, piece.place(here)))}] is {got[here]:.9g}, expected {value:.9g}{tolerance}; "
+        f"{piece.output}[{place}] is {got[here]:.9g}, expected {value:.9g}{tolerance}; "
         f"{int(np.count_nonzero(wrong))} of {wrong.size} elements are wrong"
     )

@@ -141,9 +141,9 @@ def reference(
     Every array has ``batch`` as its first dimension: so many runs in one call. Inputs are those
     of the program; with ``split`` (of :func:`outermost_rows`) also ``pd_rows`` (i32, ``rows`` by
     levels): only these rows are run, and each output holds them only, along its first dimension, in
-    front of those of its dimensions that are no level's. Outputs are, for each output ``y``, ``y_v`` (f64; i64 for integers) and ``y_f`` (plain
-    arithmetic of its dtype), with BOUNDED also ``y_e`` (rounded up); and ``pd_peak``, the largest
-    finite value ever stored. ``accuracy`` gives a function's error in ulp, 0.5 if absent. With
+    front of those of its dimensions that are no level's. Outputs are, for each output ``y``, ``y_v``
+    (f64; i64 for integers) and ``y_f`` (plain arithmetic of its dtype), with BOUNDED also ``y_e``
+    (rounded up); and ``pd_peak``, the largest finite value ever stored. ``accuracy`` gives a function's error in ulp, 0.5 if absent. With
     ``any_order`` the bound holds for every order of every reduction.
     """
     return _Emitter(program, kind, accuracy, dialect, batch, rows, split, any_order).source()
@@ -276,7 +276,8 @@ class _Emitter:
 
     def in_place(self, buffer: Buffer) -> bool:
         """Whether an output's cells are kept where the caller wants them: they have the same types there."""
-        return buffer.dtype == "f32" and not self.split and not {*self.program.outputs}.isdisjoint(buffer.arrays)
+        is_output = not {*self.program.outputs}.isdisjoint(buffer.arrays)
+        return is_output and buffer.dtype == "f32" and not self.split
 
     def copy_out(self, name: str) -> Iterator[str]:
         """Unpack the cells; of the rows that were run if there are rows."""
