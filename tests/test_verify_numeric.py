@@ -293,7 +293,14 @@ def test_reference_on_some_rows() -> None:
     x = draw("random", program(SOFTMAX), 1)["x"]
     whole = run_reference(WIDE, SOFTMAX, {"x": x})
     rows = np.array([0, 3, 15], np.int32)
-    some = run_reference(BOUNDED, SOFTMAX, {"x": x, "pd_rows": rows}, rows=3, any_order=True)
+    some = run_reference(
+        BOUNDED,
+        SOFTMAX,
+        {"x": x, "pd_rows": rows[:, None]},
+        rows=3,
+        split=outermost_rows(program(SOFTMAX)),
+        any_order=True,
+    )
     assert np.array_equal(some["y_v"], whole["y_v"][rows])
 
 
@@ -301,7 +308,12 @@ def test_any_order_bound_covers_every_order() -> None:
     """Sums that cancel in order but not in another one."""
     x = np.tile(np.array([2.0**20, -(2.0**20) + 1], np.float32), (2, 2048))
     bound = run_reference(
-        BOUNDED, SUM, {"x": x, "pd_rows": np.array([0, 1], np.int32)}, rows=2, any_order=True
+        BOUNDED,
+        SUM,
+        {"x": x, "pd_rows": np.array([[0], [1]], np.int32)},
+        rows=2,
+        split=outermost_rows(program(SUM)),
+        any_order=True,
     )
     worst = np.float32(0)
     for value in (*x[0, 0::2], *x[0, 1::2]):
@@ -328,6 +340,6 @@ def test_large_program_is_checked_on_rows(monkeypatch: pytest.MonkeyPatch, memor
 def test_where_a_row_is_dear_only_the_first_and_the_last_are_taken() -> None:
     root = program(SOFTMAX)
     references = _References(root, root, ACCURACY, CORE_DIALECT, 0, False)
-    assert references.choose_rows(1).tolist() == [0, 15]
+    assert references.choose_rows(1).tolist() == [[0], [15]]
     assert 2 < len(references.choose_rows(1200)) < 16
-    assert references.choose_rows(10**6).tolist() == list(range(16))
+    assert references.choose_rows(10**6).tolist() == [[k] for k in range(16)]
