@@ -143,8 +143,9 @@ def reference(
     levels): only these rows are run, and each output holds them only, along its first dimension, in
     front of those of its dimensions that are no level's. Outputs are, for each output ``y``, ``y_v``
     (f64; i64 for integers) and ``y_f`` (plain arithmetic of its dtype), with BOUNDED also ``y_e``
-    (rounded up); and ``pd_peak``, the largest finite value ever stored. ``accuracy`` gives a function's error in ulp, 0.5 if absent. With
-    ``any_order`` the bound holds for every order of every reduction.
+    (rounded up); and ``pd_peak``, the largest finite value ever stored. ``accuracy`` gives a
+    function's error in ulp, 0.5 if absent. With ``any_order`` the bound holds for every order of
+    every reduction.
     """
     return _Emitter(program, kind, accuracy, dialect, batch, rows, split, any_order).source()
 
