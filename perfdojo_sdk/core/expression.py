@@ -293,17 +293,31 @@ _MOST_FORMS = 100_000
 LEVELS = tuple(Index(0, ((level, 1),)) for level in range(4 * MAX_DEPTH))
 
 
-def guard_text(guard: Sequence[Index]) -> str:
-    """Conditions ``form >= 0`` as text: the iterators on the left, the constant on the right."""
-    return " and ".join([_condition(form) for form in guard])
+@frozen
+class Condition:
+    """``form >= 0``, written with the iterators on the left and the constant on the right."""
 
+    form: Index
 
-def _condition(form: Index) -> str:
-    coefficients = [c for _, c in (*form.terms, *form.quotients)]
-    if coefficients and max(coefficients) < 0:
-        turned = Index().plus(form, -1)
-        return f"{Index(0, turned.terms, turned.quotients).text} <= {form.constant}"
-    return f"{Index(0, form.terms, form.quotients).text} >= {-form.constant}"
+    @lazy
+    def text(self) -> str:
+        form = self.form
+        coefficients = [c for _, c in (*form.terms, *form.quotients)]
+        if coefficients and max(coefficients) < 0:
+            turned = Index().plus(form, -1)
+            return f"{Index(0, turned.terms, turned.quotients).text} <= {form.constant}"
+        return f"{Index(0, form.terms, form.quotients).text} >= {-form.constant}"
+
+    def substitute(self, levels: Callable[[int], Index]) -> Condition:
+        return Condition(self.form.substitute(levels))
+
+    @property
+    def levels(self) -> frozenset[int]:
+        return self.form.levels
+
+    @property
+    def highest(self) -> int:
+        return self.form.highest
 
 
 # -- values ----------------------------------------------------------------------------------------
@@ -555,8 +569,8 @@ class Cast:
         return self.argument.highest
 
 
-#: What depends on the iterators: a subscript, or iterators as a value.
-Form: TypeAlias = Index | IndexValue
+#: What depends on the iterators: a subscript, iterators as a value, or a condition.
+Form: TypeAlias = Index | IndexValue | Condition
 
 Expression: TypeAlias = Literal | IndexValue | Read | Operation | Cast
 

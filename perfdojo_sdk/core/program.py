@@ -19,11 +19,11 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from perfdojo_sdk.core.expression import (
     ACCUMULATIONS,
     Access,
+    Condition,
     Expression,
     Form,
     Index,
     Renumbering,
-    guard_text,
 )
 from perfdojo_sdk.core.frozen import frozen, later, lazy
 
@@ -79,24 +79,27 @@ class Statement:
     @lazy
     def text(self) -> str:
         if "origin" in self.__dict__:
-            text = self.pattern % tuple([form.text for form in self.forms])
-        else:
-            text = self.spelled(self.target.text, self.value.text)
-        return f"{text} if {guard_text(self.guard)}" if self.guard else text
+            return self.pattern % tuple([form.text for form in self.forms])
+        return self.spelled(self.target.text, self.value.text, [form.text for form in self.conditions])
 
     @lazy
     def pattern(self) -> str:
-        """The text without the condition and with a hole for each of :attr:`forms`."""
-        return self.spelled(self.target.pattern, self.value.pattern)
+        """The text with a hole for each of :attr:`forms`."""
+        return self.spelled(self.target.pattern, self.value.pattern, ["%s" for _ in self.guard])
 
-    def spelled(self, target: str, value: str) -> str:
-        """The statement with its two sides written so."""
-        return f"{target} {ACCUMULATIONS[self.accumulate] if self.accumulate else '='} {value}"
+    def spelled(self, target: str, value: str, conditions: list[str]) -> str:
+        """The statement with its parts written so."""
+        sign = ACCUMULATIONS[self.accumulate] if self.accumulate else "="
+        return f"{target} {sign} {value}{' if ' if conditions else ''}{' and '.join(conditions)}"
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        return tuple([Condition(form) for form in self.guard])
 
     @lazy
     def forms(self) -> tuple[Form, ...]:
-        """What depends on the iterators, but for the condition, in the order of the text."""
-        return self.target.subscripts + self.value.forms
+        """What depends on the iterators, in the order of the text."""
+        return self.target.subscripts + self.value.forms + self.conditions
 
     def target_with(self, forms: tuple[Form, ...]) -> Access:
         old = self.target
@@ -130,13 +133,13 @@ class Statement:
 
     def named(self, identifier: str) -> Statement:
         """The same statement under another id."""
-        new = self.alike(self.forms, self.guard, identifier)
+        new = self.alike(self.forms, identifier)
         new.__dict__["text"] = self.text
         return new
 
-    def renamed(self, names: Mapping[str, str]) -> Statement:
-        """The same statement under another id; ``names`` has it by the old one."""
-        return self.named(names[self.id])
+    def renamed(self, name: Callable[[str], str]) -> Statement:
+        """The same statement under the id that ``name`` makes of its own."""
+        return self.named(name(self.id))
 
     def with_guard(self, guard: tuple[Index, ...]) -> Statement:
         """The same statement under another condition."""
@@ -147,27 +150,32 @@ class Statement:
         return Statement(target, value, self.accumulate, self.dtype, self.id, self.guard)
 
     def renumbered(self, by: Renumbering) -> Statement:
-        forms, guard = tuple(map(by, self.forms)), tuple(map(by, self.guard))
-        if not guard and all(map(is_, forms, self.forms)):
-            return self
-        return self.alike(forms, guard, self.id)
+        forms = tuple(map(by, self.forms))
+        return self if all(map(is_, forms, self.forms)) else self.alike(forms, self.id)
 
-    def alike(self, forms: tuple[Form, ...], guard: tuple[Index, ...], identifier: str) -> Statement:
+    def alike(self, forms: tuple[Form, ...], identifier: str) -> Statement:
         """A statement that is this one but for its forms and its id."""
         new = object.__new__(Statement)
         known = new.__dict__
         known["origin"], known["pattern"] = self.__dict__.get("origin", self), self.pattern
         known["accumulate"], known["dtype"], known["id"] = self.accumulate, self.dtype, identifier
-        known["forms"], known["guard"] = forms, guard
+        known["forms"], known["guard"] = forms, self.guard and self.guard_with(forms)
         return new
+
+    def guard_with(self, forms: tuple[Form, ...]) -> tuple[Index, ...]:
+        return tuple([each.form for each in forms if isinstance(each, Condition)])
 
 
 @frozen
 class Scope:
-    """``size`` iterations over ``body``; ``suffix`` says how they are instantiated."""
+    """``size`` iterations over ``body``; ``suffix`` says how they are instantiated.
+
+    As with statements: a scope that differs from another (``origin``) only in the forms and ids inside is
+    made of that and its own :attr:`forms`; its body is a copy made when somebody asks for it.
+    """
 
     size: int
-    body: tuple[Node, ...]
+    body: tuple[Node, ...] = later(lambda new: tuple([new.copy(child) for child in new.origin.body]))
     suffix: str = ""
     id: str = field(default="", compare=False)
 
@@ -178,13 +186,33 @@ class Scope:
     @lazy
     def text(self) -> str:
         """The lines of the scope; a chain of single children shares its first line."""
-        line, body = self.head, self.body
-        while len(body) == 1:
-            child = body[0]
-            if isinstance(child, Statement):
-                return f"{line} {child.text}"
-            line, body = f"{line} {child.head}", child.body
-        return "\n".join([line, *[child.below for child in body]])
+        return f"{self.head}{self.inside}"
+
+    @lazy
+    def inside(self) -> str:
+        """What follows the head."""
+        if "origin" in self.__dict__:
+            return self.pattern_inside % tuple([form.text for form in self.forms])
+        body = self.body
+        return f" {body[0].text}" if len(body) == 1 else "\n" + "\n".join([child.below for child in body])
+
+    @property
+    def pattern(self) -> str:
+        """The text with a hole for each of :attr:`forms`."""
+        return f"{self.head}{self.pattern_inside}"
+
+    @lazy
+    def pattern_inside(self) -> str:
+        """What follows the head, with a hole for each of :attr:`forms`."""
+        patterns = [child.pattern for child in self.body]
+        if len(patterns) == 1:
+            return f" {patterns[0]}"
+        return "".join(["\n| " + pattern.replace("\n", "\n| ") for pattern in patterns])
+
+    @lazy
+    def forms(self) -> tuple[Form, ...]:
+        """What depends on the iterators inside, in the order of the text."""
+        return tuple([form for child in self.body for form in child.forms])
 
     @lazy
     def below(self) -> str:
@@ -219,20 +247,39 @@ class Scope:
         return frozenset([self.suffix] if self.suffix else ()).union(*inside)
 
     def renumbered(self, by: Renumbering) -> Scope:
-        return self.with_body(tuple([child.renumbered(by) for child in self.body]))
+        return self.headed(self.size, self.suffix, self.id, by)
 
-    def renamed(self, names: Mapping[str, str]) -> Scope:
-        """The same scope with other ids, for it and for all inside; ``names`` has them by the old ones."""
-        body = tuple([child.renamed(names) for child in self.body])
-        new = Scope(self.size, body, self.suffix, names[self.id])
-        new.__dict__["text"] = self.text
+    def headed(self, size: int, suffix: str, identifier: str, by: Renumbering) -> Scope:
+        """Another scope over this one's body, whose iterators are replaced."""
+        forms = tuple(map(by, self.forms))
+        return self.alike(size, suffix, identifier, forms, lambda child: child.renumbered(by))
+
+    def renamed(self, name: Callable[[str], str], size: int = 0) -> Scope:
+        """The same scope with other ids, for it and for all inside, and another size if given; ``name``
+        makes the ids of the old ones."""
+        size, identifier = size or self.size, name(self.id)
+        new = self.alike(size, self.suffix, identifier, self.forms, lambda child: child.renamed(name))
+        new.__dict__["inside"] = self.inside
+        return new
+
+    def alike(
+        self,
+        size: int,
+        suffix: str,
+        identifier: str,
+        forms: tuple[Form, ...],
+        copy: Callable[[Node], Node],
+    ) -> Scope:
+        """A scope over copies of this one's children; ``forms`` are those of the copies."""
+        new = object.__new__(Scope)
+        known = new.__dict__
+        known["origin"], known["copy"] = self, copy
+        known["pattern_inside"], known["forms"] = self.pattern_inside, forms
+        known["size"], known["suffix"], known["id"] = size, suffix, identifier
         return new
 
     def with_body(self, body: tuple[Node, ...]) -> Scope:
         return Scope(self.size, body, self.suffix, self.id)
-
-    def with_size(self, size: int) -> Scope:
-        return Scope(size, self.body, self.suffix, self.id)
 
 
 Node: TypeAlias = Scope | Statement

@@ -8,13 +8,13 @@ moves ask the same questions about the whole: cutting before the move, joining a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 from perfdojo_sdk.core.dependence import conflicts, leaking_level, may_meet, private_buffers
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Index, Renumbering
 from perfdojo_sdk.core.frozen import frozen
-from perfdojo_sdk.core.program import Buffer, Node, Program, Scope, Statement, fresh
+from perfdojo_sdk.core.program import Buffer, Program, Scope, Statement, fresh
 from perfdojo_sdk.core.transformation import (
     Instance,
     Joined,
@@ -203,18 +203,17 @@ class SplitRange(Transformation):
 
     def rewrite(self, site: Site) -> Program:
         scope, at = site.scope, site.move["at"]
-        first, second = site.program.once(_two_copies, scope.id)
-        rest = second.renumbered(Renumbering(_shift(site.level, at), site.level))
-        parts = (first.with_size(at), rest.with_size(scope.size - at))
-        return site.replaced(parts)
+        first = scope.renamed(_named(site, "a"), at)
+        second = scope.renumbered(Renumbering(_shift(site.level, at), site.level))
+        return site.replaced((first, second.renamed(_named(site, "b"), scope.size - at)))
 
     def relation(self, site: Site, result: Program) -> Relation:
-        first, second = site.program.once(_names, site.scope.id)
+        first, second = _named(site, "a"), _named(site, "b")
         shift = _shift(site.level, site.move["at"])
         found = {}
         for statement, depth in statements_below(site.scope, site.level):
-            found[first[statement.id]] = Instance(statement.id, levels(depth))
-            found[second[statement.id]] = Instance(statement.id, shift[:depth])
+            found[first(statement.id)] = Instance(statement.id, levels(depth))
+            found[second(statement.id)] = Instance(statement.id, shift[:depth])
         return found
 
 
@@ -232,26 +231,10 @@ def _shift(level: int, by: int) -> tuple[Index, ...]:
     return (*levels(level), Index.of({level: 1}, by), *shifted(level + 1, 0))
 
 
-def _names(program: Program, scope: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Id of every node of the scope -> its id in the first part, and in the second."""
-    names = [node.id for node in _nodes(program.place_of[scope].node)]
-    taken = program.place_of
-    first, second = ({name: fresh(f"{name}.{part}", taken) for name in names} for part in "ab")
-    return first, second
-
-
-def _nodes(node: Node) -> Iterator[Node]:
-    yield node
-    for child in node.body if isinstance(node, Scope) else ():
-        yield from _nodes(child)
-
-
-def _two_copies(program: Program, scope: str) -> tuple[Scope, Scope]:
-    """The scope under the names of the first part, and of the second: the same wherever the cut is."""
-    node = program.place_of[scope].node
-    first, second = [node.renamed(names) for names in program.once(_names, scope)]
-    assert isinstance(first, Scope) and isinstance(second, Scope)
-    return first, second
+def _named(site: Site, part: str) -> Callable[[str], str]:
+    """Id of a node of the scope -> its id in a part."""
+    taken = site.program.place_of
+    return lambda old: fresh(f"{old}.{part}", taken)
 
 
 # -- join_ranges -----------------------------------------------------------------------------------
