@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from operator import itemgetter
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, INTEGER_DTYPES
@@ -158,9 +159,12 @@ class Index:
             found, whole = _collected(quotients)
             if whole is not None:
                 return whole.plus(Index.of(coefficients, constant, found))
-            terms = tuple(sorted([item for item in coefficients.items() if item[1]]))
-            return Index(constant, terms, found)
-        terms = tuple(sorted([item for item in coefficients.items() if item[1]]))
+        terms = tuple(sorted(filter(_COEFFICIENT, coefficients.items())))
+        return Index(constant, terms, found) if quotients else Index.affine(constant, terms)
+
+    @staticmethod
+    def affine(constant: int, terms: tuple[tuple[int, int], ...]) -> Index:
+        """The form without quotients that has these terms, which ascend."""
         known = _FORMS.get((constant, terms))
         if known is None:
             if len(_FORMS) >= _MOST_FORMS:
@@ -227,6 +231,13 @@ class Index:
             made = made.plus(Quotient.of(dividend, old.divisor, old.remainder, sizes), coefficient)
         return made
 
+    def shifted(self, level: int, by: int) -> Index:
+        """Replace the iterator ``{level}`` by ``{level} + by``."""
+        if self.quotients:
+            return self.substitute(lambda l: Index(by, ((l, 1),)) if l == level else LEVELS[l])
+        factor = self.coefficients.get(level)
+        return self if factor is None else Index.affine(self.constant + factor * by, self.terms)
+
     def evaluate(self, iterators: Sequence[int]) -> int:
         value = self.constant + sum(c * iterators[l] for l, c in self.terms)
         for quotient, coefficient in self.quotients:
@@ -286,6 +297,9 @@ def _collected(quotients: Quotients) -> tuple[Quotients, Index | None]:
     return tuple(sorted([i for i in total.items() if i[1]], key=lambda item: item[0].text)), whole
 
 
+#: Of an item of coefficients by level.
+_COEFFICIENT = itemgetter(1)
+
 _FORMS: dict[tuple[int, tuple[tuple[int, int], ...]], Index] = {}
 _MOST_FORMS = 100_000
 
@@ -310,6 +324,9 @@ class Condition:
 
     def substitute(self, levels: Callable[[int], Index]) -> Condition:
         return Condition(self.form.substitute(levels))
+
+    def shifted(self, level: int, by: int) -> Condition:
+        return Condition(self.form.shifted(level, by))
 
     @property
     def levels(self) -> frozenset[int]:
@@ -404,6 +421,9 @@ class IndexValue:
 
     def substitute(self, levels: Callable[[int], Index]) -> IndexValue:
         return IndexValue(self.index.substitute(levels), self.dtype)
+
+    def shifted(self, level: int, by: int) -> IndexValue:
+        return IndexValue(self.index.shifted(level, by), self.dtype)
 
     def filled(self, forms: Iterator[Form]) -> IndexValue:
         value = next(forms)
@@ -601,6 +621,21 @@ class Renumbering:
         if found is None:
             below = form.highest < self.start
             found = self.known[id(form)] = form if below else form.substitute(self.forms.__getitem__)
+        made: F = found
+        return made
+
+
+class Shift(Renumbering):
+    """One iterator starts at ``by``; forms without it stay what they are."""
+
+    def __init__(self, level: int, by: int) -> None:
+        self.level, self.by = level, by
+        self.known = {}
+
+    def __call__(self, form: F) -> F:
+        found: Any = self.known.get(id(form))
+        if found is None:
+            found = self.known[id(form)] = form.shifted(self.level, self.by)
         made: F = found
         return made
 

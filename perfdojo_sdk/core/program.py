@@ -23,6 +23,7 @@ from perfdojo_sdk.core.expression import (
     Expression,
     Form,
     Index,
+    IndexValue,
     Renumbering,
 )
 from perfdojo_sdk.core.frozen import frozen, later, lazy
@@ -91,6 +92,20 @@ class Statement:
         """The statement with its parts written so."""
         sign = ACCUMULATIONS[self.accumulate] if self.accumulate else "="
         return f"{target} {sign} {value}{' if ' if conditions else ''}{' and '.join(conditions)}"
+
+    @lazy
+    def slots(self) -> tuple[tuple[str, int], ...]:
+        """The array of each access, with the place of its first subscript among :attr:`forms`."""
+        if "origin" in self.__dict__:
+            slots: tuple[tuple[str, int], ...] = self.__dict__["origin"].slots
+            return slots
+        found, at = [(self.target.array, 0)], len(self.target.subscripts)
+        for read in self.reads:
+            while at < len(self.forms) and isinstance(self.forms[at], IndexValue):
+                at += 1
+            found.append((read.array, at))
+            at += len(read.subscripts)
+        return tuple(found)
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
@@ -186,15 +201,12 @@ class Scope:
     @lazy
     def text(self) -> str:
         """The lines of the scope; a chain of single children shares its first line."""
-        return f"{self.head}{self.inside}"
-
-    @lazy
-    def inside(self) -> str:
-        """What follows the head."""
         if "origin" in self.__dict__:
-            return self.pattern_inside % tuple([form.text for form in self.forms])
+            return self.head + self.pattern_inside % tuple([form.text for form in self.forms])
         body = self.body
-        return f" {body[0].text}" if len(body) == 1 else "\n" + "\n".join([child.below for child in body])
+        if len(body) == 1:
+            return f"{self.head} {body[0].text}"
+        return "\n".join([self.head, *[child.below for child in body]])
 
     @property
     def pattern(self) -> str:
@@ -259,7 +271,7 @@ class Scope:
         makes the ids of the old ones."""
         size, identifier = size or self.size, name(self.id)
         new = self.alike(size, self.suffix, identifier, self.forms, lambda child: child.renamed(name))
-        new.__dict__["inside"] = self.inside
+        new.__dict__["text"] = new.head + self.text[len(self.head) :]
         return new
 
     def alike(
@@ -605,6 +617,8 @@ class Program:
         buffers = (*self.buffers[:k], new, *self.buffers[k + 1 :])
         program = Program(self.name, self.inputs, self.outputs, buffers, self.body)
         known = program.__dict__
+        # Its name makes a buffer's line unlike all others.
+        known["top"] = self.top.replace(f"\n{self.buffers[k].text}\n", f"\n{new.text}\n", 1)
         known["tree_lines"], known["occurrences"] = self.tree_lines, self.occurrences
         known["buffer_of"] = {**self.buffer_of, **dict.fromkeys(new.arrays, new)}
         return program

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 from perfdojo_sdk.core.dependence import conflicts, leaking_level, may_meet, private_buffers
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.expression import Index, Renumbering
+from perfdojo_sdk.core.expression import Index, Shift
 from perfdojo_sdk.core.frozen import frozen
 from perfdojo_sdk.core.program import Buffer, Program, Scope, Statement, fresh
 from perfdojo_sdk.core.transformation import (
@@ -204,7 +204,7 @@ class SplitRange(Transformation):
     def rewrite(self, site: Site) -> Program:
         scope, at = site.scope, site.move["at"]
         first = scope.renamed(_named(site, "a"), at)
-        second = scope.renumbered(Renumbering(_shift(site.level, at), site.level))
+        second = scope.renumbered(Shift(site.level, at))
         return site.replaced((first, second.renamed(_named(site, "b"), scope.size - at)))
 
     def relation(self, site: Site, result: Program) -> Relation:
@@ -250,7 +250,7 @@ def _is_followed(site: Site) -> Refusal | None:
 
 def _goes_on(site: Site) -> Refusal | None:
     after: Scope = site.scratch["next"]
-    rest = site.scope.renumbered(Renumbering(_shift(site.level, site.scope.size), site.level))
+    rest = site.scope.renumbered(Shift(site.level, site.scope.size))
     if rest.body == after.body:
         return None
     return Refusal.of(after.id, "", size=site.scope.size, level=f"{{{site.level}}}")
