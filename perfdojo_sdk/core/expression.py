@@ -592,6 +592,9 @@ class Cast:
 #: What depends on the iterators: a subscript, iterators as a value, or a condition.
 Form: TypeAlias = Index | IndexValue | Condition
 
+#: A form of other iterators for each form.
+Change: TypeAlias = Callable[[Form], Form]
+
 Expression: TypeAlias = Literal | IndexValue | Read | Operation | Cast
 
 
@@ -621,21 +624,6 @@ class Renumbering:
         if found is None:
             below = form.highest < self.start
             found = self.known[id(form)] = form if below else form.substitute(self.forms.__getitem__)
-        made: F = found
-        return made
-
-
-class Shift(Renumbering):
-    """One iterator starts at ``by``; forms without it stay what they are."""
-
-    def __init__(self, level: int, by: int) -> None:
-        self.level, self.by = level, by
-        self.known = {}
-
-    def __call__(self, form: F) -> F:
-        found: Any = self.known.get(id(form))
-        if found is None:
-            found = self.known[id(form)] = form.shifted(self.level, self.by)
         made: F = found
         return made
 

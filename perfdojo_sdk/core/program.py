@@ -13,22 +13,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
-from operator import is_
+from operator import attrgetter, is_
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.expression import (
     ACCUMULATIONS,
     Access,
+    Change,
     Condition,
     Expression,
     Form,
     Index,
     IndexValue,
-    Renumbering,
 )
 from perfdojo_sdk.core.frozen import frozen, later, lazy
 
 T = TypeVar("T")
+
+_TEXT, _BELOW, _PATH, _NODE = map(attrgetter, ("text", "below", "path", "node"))
 
 
 class Leaf(NamedTuple):
@@ -80,18 +83,19 @@ class Statement:
     @lazy
     def text(self) -> str:
         if "origin" in self.__dict__:
-            return self.pattern % tuple([form.text for form in self.forms])
-        return self.spelled(self.target.text, self.value.text, [form.text for form in self.conditions])
+            return self.pattern % tuple(map(_TEXT, self.forms))
+        text = self.spelled(self.target.text, self.value.text)
+        return f"{text} if {' and '.join([c.text for c in self.conditions])}" if self.guard else text
 
     @lazy
     def pattern(self) -> str:
         """The text with a hole for each of :attr:`forms`."""
-        return self.spelled(self.target.pattern, self.value.pattern, ["%s" for _ in self.guard])
+        pattern = self.spelled(self.target.pattern, self.value.pattern)
+        return f"{pattern} if {' and '.join(['%s' for _ in self.guard])}" if self.guard else pattern
 
-    def spelled(self, target: str, value: str, conditions: list[str]) -> str:
-        """The statement with its parts written so."""
-        sign = ACCUMULATIONS[self.accumulate] if self.accumulate else "="
-        return f"{target} {sign} {value}{' if ' if conditions else ''}{' and '.join(conditions)}"
+    def spelled(self, target: str, value: str) -> str:
+        """The statement with its two sides written so."""
+        return f"{target} {ACCUMULATIONS[self.accumulate] if self.accumulate else '='} {value}"
 
     @lazy
     def slots(self) -> tuple[tuple[str, int], ...]:
@@ -114,7 +118,8 @@ class Statement:
     @lazy
     def forms(self) -> tuple[Form, ...]:
         """What depends on the iterators, in the order of the text."""
-        return self.target.subscripts + self.value.forms + self.conditions
+        forms = self.target.subscripts + self.value.forms
+        return forms + self.conditions if self.guard else forms
 
     def target_with(self, forms: tuple[Form, ...]) -> Access:
         old = self.target
@@ -148,9 +153,9 @@ class Statement:
 
     def named(self, identifier: str) -> Statement:
         """The same statement under another id."""
-        new = self.alike(self.forms, identifier)
-        new.__dict__["text"] = self.text
-        return new
+        if "origin" in self.__dict__:
+            return self.alike(self.forms, identifier)
+        return Statement(self.target, self.value, self.accumulate, self.dtype, identifier, self.guard)
 
     def renamed(self, name: Callable[[str], str]) -> Statement:
         """The same statement under the id that ``name`` makes of its own."""
@@ -164,7 +169,7 @@ class Statement:
         """The same statement with another target and value."""
         return Statement(target, value, self.accumulate, self.dtype, self.id, self.guard)
 
-    def renumbered(self, by: Renumbering) -> Statement:
+    def renumbered(self, by: Change) -> Statement:
         forms = tuple(map(by, self.forms))
         return self if all(map(is_, forms, self.forms)) else self.alike(forms, self.id)
 
@@ -202,11 +207,11 @@ class Scope:
     def text(self) -> str:
         """The lines of the scope; a chain of single children shares its first line."""
         if "origin" in self.__dict__:
-            return self.head + self.pattern_inside % tuple([form.text for form in self.forms])
+            return self.head + self.pattern_inside % tuple(map(_TEXT, self.forms))
         body = self.body
         if len(body) == 1:
             return f"{self.head} {body[0].text}"
-        return "\n".join([self.head, *[child.below for child in body]])
+        return "\n".join([self.head, *map(_BELOW, body)])
 
     @property
     def pattern(self) -> str:
@@ -253,15 +258,25 @@ class Scope:
         )
 
     @lazy
+    def read_arrays(self) -> tuple[str, ...]:
+        """Arrays that a statement inside reads, in the order of :attr:`touches`."""
+        return tuple([a for a, touches in self.touches.items() if not all([t.writes for t in touches])])
+
+    @lazy
+    def written_arrays(self) -> tuple[str, ...]:
+        """Arrays that a statement inside writes, in the order of :attr:`touches`."""
+        return tuple([a for a, touches in self.touches.items() if any([t.writes for t in touches])])
+
+    @lazy
     def suffixes(self) -> frozenset[str]:
         """The suffixes of the scope and of those inside it."""
         inside = [child.suffixes for child in self.body if isinstance(child, Scope)]
         return frozenset([self.suffix] if self.suffix else ()).union(*inside)
 
-    def renumbered(self, by: Renumbering) -> Scope:
+    def renumbered(self, by: Change) -> Scope:
         return self.headed(self.size, self.suffix, self.id, by)
 
-    def headed(self, size: int, suffix: str, identifier: str, by: Renumbering) -> Scope:
+    def headed(self, size: int, suffix: str, identifier: str, by: Change) -> Scope:
         """Another scope over this one's body, whose iterators are replaced."""
         forms = tuple(map(by, self.forms))
         return self.alike(size, suffix, identifier, forms, lambda child: child.renumbered(by))
@@ -356,6 +371,11 @@ class Buffer:
         for k in reversed(self.materialised):
             address = address.plus(subscripts[k], self.strides[k])
         return address
+
+    @property
+    def bytes(self) -> int:
+        """Size in memory."""
+        return self.cells * BYTES[self.dtype]
 
     @lazy
     def cells(self) -> int:
@@ -462,7 +482,7 @@ class Program:
 
     @lazy
     def tree_lines(self) -> str:
-        return "\n".join([node.text for node in self.body]) + "\n"
+        return "\n".join(map(_TEXT, self.body)) + "\n"
 
     def __str__(self) -> str:
         return self.text
@@ -548,7 +568,7 @@ class Program:
 
     def walk(self) -> Iterator[tuple[Path, Node]]:
         """Every node with its path, parents before children, in program order."""
-        return iter([(place.path, place.node) for place in self.places])
+        return zip(map(_PATH, self.places), map(_NODE, self.places), strict=True)
 
     def node(self, path: Path) -> Node:
         nodes, node = self.body, None

@@ -9,10 +9,12 @@ moves ask the same questions about the whole: cutting before the move, joining a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
+from operator import methodcaller
 
 from perfdojo_sdk.core.dependence import conflicts, leaking_level, may_meet, private_buffers
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.expression import Index, Shift
+from perfdojo_sdk.core.expression import Index
 from perfdojo_sdk.core.frozen import frozen
 from perfdojo_sdk.core.program import Buffer, Program, Scope, Statement, fresh
 from perfdojo_sdk.core.transformation import (
@@ -196,7 +198,7 @@ class SplitRange(Transformation):
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
-        widths = sorted({lanes for lanes in dialect.lanes.values() if lanes > 1})
+        widths = tuple(sorted({lanes for lanes in dialect.lanes.values() if lanes > 1}))
         for _, scope in scopes(program):
             for at in cuts(scope.size, widths):
                 yield Move(self.name, scope.id, (("at", at),))
@@ -204,7 +206,7 @@ class SplitRange(Transformation):
     def rewrite(self, site: Site) -> Program:
         scope, at = site.scope, site.move["at"]
         first = scope.renamed(_named(site, "a"), at)
-        second = scope.renumbered(Shift(site.level, at))
+        second = scope.renumbered(methodcaller("shifted", site.level, at))
         return site.replaced((first, second.renamed(_named(site, "b"), scope.size - at)))
 
     def relation(self, site: Site, result: Program) -> Relation:
@@ -217,7 +219,8 @@ class SplitRange(Transformation):
         return found
 
 
-def cuts(size: int, widths: list[int]) -> list[int]:
+@cache
+def cuts(size: int, widths: tuple[int, ...]) -> list[int]:
     """Where cutting a range is worth a look: one iteration at either end, the largest power of two,
     and as many iterations as fill vectors of each width. Ascending."""
     if size == 1:
@@ -250,7 +253,7 @@ def _is_followed(site: Site) -> Refusal | None:
 
 def _goes_on(site: Site) -> Refusal | None:
     after: Scope = site.scratch["next"]
-    rest = site.scope.renumbered(Shift(site.level, site.scope.size))
+    rest = site.scope.renumbered(methodcaller("shifted", site.level, site.scope.size))
     if rest.body == after.body:
         return None
     return Refusal.of(after.id, "", size=site.scope.size, level=f"{{{site.level}}}")

@@ -237,9 +237,8 @@ _NAMED_CELLS = (
 
 def _array_candidates(name: str, program: Program, written: bool) -> Iterator[Move]:
     for _, scope in scopes(program):
-        for array, touches in scope.touches.items():
-            if any(t.writes is written for t in touches):
-                yield Move(name, scope.id, (("array", array),))
+        for array in scope.written_arrays if written else scope.read_arrays:
+            yield Move(name, scope.id, (("array", array),))
 
 
 # -- stage_read ------------------------------------------------------------------------------------
