@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, INTEGER_DTYPES
 from perfdojo_sdk.core.frozen import frozen, lazy
+
+_TEXT = attrgetter("text")
 
 #: What iterators and literals are compared as when nothing else says so.
 INDEX_DTYPE = "i64"
@@ -348,7 +350,7 @@ class Access:
 
     @lazy
     def text(self) -> str:
-        return f"{self.array}[{','.join([s.text for s in self.subscripts])}]"
+        return f"{self.array}[{','.join(map(_TEXT, self.subscripts))}]"
 
     def substitute(self, levels: Callable[[int], Index]) -> Access:
         return Access(self.array, tuple([s.substitute(levels) for s in self.subscripts]))
@@ -505,7 +507,7 @@ class Operation:
 
     @lazy
     def text(self) -> str:
-        return self.spelled([a.text for a in self.arguments])
+        return self.spelled(tuple(map(_TEXT, self.arguments)))
 
     @lazy
     def pattern(self) -> str:

@@ -16,7 +16,6 @@ from dataclasses import field
 from operator import attrgetter, is_
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.expression import (
     ACCUMULATIONS,
     Access,
@@ -28,6 +27,7 @@ from perfdojo_sdk.core.expression import (
     IndexValue,
 )
 from perfdojo_sdk.core.frozen import frozen, later, lazy
+from perfdojo_sdk.core.storage import Buffer
 
 T = TypeVar("T")
 
@@ -258,14 +258,25 @@ class Scope:
         )
 
     @lazy
+    def chain(self) -> tuple[tuple[Scope, ...], Statement | None]:
+        """The perfect nest that starts here and the one statement in it."""
+        child = self.body[0]
+        if len(self.body) > 1:
+            return (self,), None
+        if isinstance(child, Statement):
+            return (self,), child
+        scopes, statement = child.chain
+        return (self, *scopes), statement
+
+    @lazy
     def read_arrays(self) -> tuple[str, ...]:
         """Arrays that a statement inside reads, in the order of :attr:`touches`."""
-        return tuple([a for a, touches in self.touches.items() if not all([t.writes for t in touches])])
+        return tuple([a for a, touches in self.touches.items() if not all(t.writes for t in touches)])
 
     @lazy
     def written_arrays(self) -> tuple[str, ...]:
         """Arrays that a statement inside writes, in the order of :attr:`touches`."""
-        return tuple([a for a, touches in self.touches.items() if any([t.writes for t in touches])])
+        return tuple([a for a, touches in self.touches.items() if any(t.writes for t in touches)])
 
     @lazy
     def suffixes(self) -> frozenset[str]:
@@ -276,10 +287,17 @@ class Scope:
     def renumbered(self, by: Change) -> Scope:
         return self.headed(self.size, self.suffix, self.id, by)
 
-    def headed(self, size: int, suffix: str, identifier: str, by: Change) -> Scope:
-        """Another scope over this one's body, whose iterators are replaced."""
-        forms = tuple(map(by, self.forms))
-        return self.alike(size, suffix, identifier, forms, lambda child: child.renumbered(by))
+    def headed(
+        self, size: int, suffix: str, identifier: str, by: Change, name: Callable[[str], str] | None = None
+    ) -> Scope:
+        """Another scope over this one's body, whose iterators are replaced; ``name``, if given, makes the
+        ids inside of the old ones."""
+
+        def copy(child: Node) -> Node:
+            new = child.renumbered(by)
+            return new.renamed(name) if name else new
+
+        return self.alike(size, suffix, identifier, tuple(map(by, self.forms)), copy)
 
     def renamed(self, name: Callable[[str], str], size: int = 0) -> Scope:
         """The same scope with other ids, for it and for all inside, and another size if given; ``name``
@@ -310,80 +328,6 @@ class Scope:
 
 
 Node: TypeAlias = Scope | Statement
-
-
-@frozen
-class Dimension:
-    """One dimension of a buffer. The suffix ``N`` means: not materialised."""
-
-    size: int
-    suffix: str = ""
-
-    @property
-    def materialised(self) -> bool:
-        return self.suffix != "N"
-
-    @property
-    def text(self) -> str:
-        return f"{self.size}:{self.suffix}" if self.suffix else str(self.size)
-
-
-@frozen
-class Buffer:
-    """Storage. All ``arrays`` of a buffer have its shape and dtype and alias each other."""
-
-    name: str
-    dtype: str
-    dimensions: tuple[Dimension, ...]
-    location: str
-    arrays: tuple[str, ...]
-
-    @lazy
-    def text(self) -> str:
-        shape = ",".join(d.text for d in self.dimensions)
-        names = "" if self.arrays == (self.name,) else f" -> {', '.join(self.arrays)}"
-        return f"{self.name} {self.dtype} [{shape}] {self.location}{names}"
-
-    def with_dimensions(self, dimensions: tuple[Dimension, ...]) -> Buffer:
-        return Buffer(self.name, self.dtype, dimensions, self.location, self.arrays)
-
-    @lazy
-    def shape(self) -> tuple[int, ...]:
-        return tuple(d.size for d in self.dimensions)
-
-    @lazy
-    def materialised(self) -> tuple[int, ...]:
-        """Positions of the dimensions that exist in memory."""
-        return tuple(k for k, d in enumerate(self.dimensions) if d.materialised)
-
-    @lazy
-    def strides(self) -> tuple[int, ...]:
-        """Distance in cells between neighbouring indices of each dimension; 0 where they share cells."""
-        found, stride = [0] * len(self.dimensions), 1
-        for k in reversed(self.materialised):
-            found[k] = stride
-            stride *= self.dimensions[k].size
-        return tuple(found)
-
-    def address(self, subscripts: tuple[Index, ...]) -> Index:
-        """The cell's number, row-major over the materialised dimensions, as a form of the levels."""
-        address = Index()
-        for k in reversed(self.materialised):
-            address = address.plus(subscripts[k], self.strides[k])
-        return address
-
-    @property
-    def bytes(self) -> int:
-        """Size in memory."""
-        return self.cells * BYTES[self.dtype]
-
-    @lazy
-    def cells(self) -> int:
-        """Number of elements in memory."""
-        count = 1
-        for k in self.materialised:
-            count *= self.dimensions[k].size
-        return count
 
 
 Path: TypeAlias = tuple[int, ...]

@@ -22,16 +22,8 @@ from perfdojo_sdk.core.expression import (
     Operation,
     Read,
 )
-from perfdojo_sdk.core.program import (
-    Buffer,
-    Node,
-    Occurrence,
-    Place,
-    Program,
-    Scope,
-    Statement,
-    occurrences_of,
-)
+from perfdojo_sdk.core.program import Node, Occurrence, Place, Program, Scope, Statement, occurrences_of
+from perfdojo_sdk.core.storage import Buffer
 
 
 class Violation(NamedTuple):

@@ -16,7 +16,8 @@ from perfdojo_sdk.core.dependence import conflicts, leaking_level, may_meet, pri
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Index
 from perfdojo_sdk.core.frozen import frozen
-from perfdojo_sdk.core.program import Buffer, Program, Scope, Statement, fresh
+from perfdojo_sdk.core.program import Program, Scope, Statement, fresh
+from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.transformation import (
     Instance,
     Joined,
@@ -205,9 +206,10 @@ class SplitRange(Transformation):
 
     def rewrite(self, site: Site) -> Program:
         scope, at = site.scope, site.move["at"]
-        first = scope.renamed(_named(site, "a"), at)
-        second = scope.renumbered(methodcaller("shifted", site.level, at))
-        return site.replaced((first, second.renamed(_named(site, "b"), scope.size - at)))
+        first, second = _named(site, "a"), _named(site, "b")
+        shift = methodcaller("shifted", site.level, at)
+        rest = scope.headed(scope.size - at, scope.suffix, second(scope.id), shift, second)
+        return site.replaced((scope.renamed(first, at), rest))
 
     def relation(self, site: Site, result: Program) -> Relation:
         first, second = _named(site, "a"), _named(site, "b")

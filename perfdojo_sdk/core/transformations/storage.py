@@ -9,7 +9,8 @@ from perfdojo_sdk.core.dependence import home_depth, leaking_level
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import MoveError, closest
 from perfdojo_sdk.core.expression import Access
-from perfdojo_sdk.core.program import Buffer, Dimension, Node, Program, Scope
+from perfdojo_sdk.core.program import Node, Program, Scope
+from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.text import MAX_CELLS
 from perfdojo_sdk.core.transformation import (
     Move,
