@@ -21,7 +21,6 @@ FILES: Mapping[str, str] = {
     "README.md": "README.md",
     "test.yml": ".github/workflows/test.yml",
     "init.py": "perfdojo_my_chip/__init__.py",
-    "plugin.py": "perfdojo_my_chip/plugin.py",
     "codegen.py": "perfdojo_my_chip/codegen.py",
     "expert.py": "perfdojo_my_chip/expert.py",
     "target.yaml": "perfdojo_my_chip/my_chip.yaml",

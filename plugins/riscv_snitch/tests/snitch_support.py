@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import perfdojo_riscv_snitch.plugin as plugin
+import perfdojo_riscv_snitch as plugin
 from perfdojo_riscv_snitch.codegen import SnitchCodeGenerator
 from perfdojo_riscv_snitch.program import Program
 from perfdojo_riscv_snitch.simulator import simulate

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import perfdojo_x86_avx512.plugin as plugin
+import perfdojo_x86_avx512 as plugin
 import pytest
 import yaml
 from perfdojo_x86_avx512.codegen import X86CodeGenerator
