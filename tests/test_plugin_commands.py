@@ -277,8 +277,9 @@ def test_reproduce_says_what_went_wrong(cli: Cli, monkeypatch: pytest.MonkeyPatc
     assert raised.code == 3 and "ZeroDivisionError" in raised.err and "Traceback" not in raised.err
     assert "it returned str" in cli("reproduce", "made/odd", plugins="made").err
     assert "did you mean made/fine?" in cli("reproduce", "made/fin", plugins="made").err
-    fine = cli("reproduce", "made/fine", "--json", plugins="made")
-    assert fine.code == 0 and fine.data["result"] == {"n": 1}
+    for name in ("made/fine", "fine"):
+        fine = cli("reproduce", name, "--json", plugins="made")
+        assert fine.code == 0 and fine.data["result"] == {"n": 1}
 
 
 # -- where time goes -------------------------------------------------------------------------------

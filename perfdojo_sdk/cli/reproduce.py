@@ -33,6 +33,9 @@ def command(
         data = {"experiments": [{"name": e.name, "doc": e.doc} for e in known]}
         emit(text if known else "no plugin brings an experiment", data, as_json)
         return
+    if name not in experiments:  # the prefix may be left out where one plugin alone has the rest
+        meant = [known for known in experiments if known.rpartition("/")[2] == name]
+        name = meant[0] if len(meant) == 1 else name
     if name not in experiments:
         hint = closest(name, list(experiments))
         raise UnavailableError("PD-G009", f"unknown experiment {name!r}", hint=hint)

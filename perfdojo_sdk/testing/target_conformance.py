@@ -21,15 +21,15 @@ import pytest
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.plugins import load_plugins
 from perfdojo_sdk.testing.conformance import CHECKS, Check, run_check
-from perfdojo_sdk.testing.context import BUDGETS, Context
+from perfdojo_sdk.testing.context import BUDGETS, Budget, Context
 
 
 class TargetConformance:
     """What a target must hold; subclass it once for each target."""
 
     target: ClassVar[str]
-    budget: ClassVar[str] = "default"
-    """``quick``, ``default`` or ``thorough``; the option ``--conformance`` overrides it."""
+    budget: ClassVar[str | Budget] = "default"
+    """``quick``, ``default``, ``thorough`` or one of your own; the option ``--conformance`` overrides it."""
 
     @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
     def test_conformance(self, check: Check, request: pytest.FixtureRequest) -> None:
@@ -44,7 +44,7 @@ class TargetConformance:
 
 
 @lru_cache
-def _context(target_name: str, budget: str) -> Context:
+def _context(target_name: str, budget: str | Budget) -> Context:
     """One for all tests of a class: what a check works out, the next one need not."""
     try:
         plugins = load_plugins(targets=[target_name])
@@ -52,4 +52,4 @@ def _context(target_name: str, budget: str) -> Context:
     except UnavailableError as error:
         pytest.fail(error.render(), pytrace=False)
     plugin = next(p for p in plugins.loaded if p.name == target.plugin)
-    return Context(plugins, plugin, target, BUDGETS[budget])
+    return Context(plugins, plugin, target, BUDGETS[budget] if isinstance(budget, str) else budget)

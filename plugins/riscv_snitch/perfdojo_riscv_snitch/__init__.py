@@ -12,7 +12,7 @@ from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import LegalityCheck
 from perfdojo_sdk.hookspecs import hookimpl
 from perfdojo_sdk.hookspecs.search import SearchStrategy
-from perfdojo_sdk.hookspecs.services import Packager, Probe, TimeBreakdown
+from perfdojo_sdk.hookspecs.services import Experiment, Packager, Probe, TimeBreakdown
 from perfdojo_sdk.hookspecs.types import (
     Artifact,
     Bound,
@@ -140,3 +140,10 @@ def perfdojo_doctor_probes(target: Target) -> list[Probe]:
     from perfdojo_sdk.measure.toolchain import probe_compiler
 
     return [probe_compiler()]
+
+
+@hookimpl
+def perfdojo_experiments() -> list[Experiment]:
+    from perfdojo_riscv_snitch.experiments import experiments
+
+    return experiments()

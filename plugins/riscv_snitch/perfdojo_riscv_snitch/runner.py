@@ -235,7 +235,7 @@ def _image(call: Call, inputs: Sequence[np.ndarray[Any, Any]], variant: int) -> 
         start, width = place.address - TCDM_BASE, place.dtype.itemsize
         poison = poison_of(place.spec.dtype, variant).to_bytes(width, "little")
         image[start : start + place.size] = poison * (place.size // width)
-    for address, content in call.stack.items():
+    for address, content in (*call.program.data, *call.stack.items()):
         image[address - TCDM_BASE : address - TCDM_BASE + len(content)] = content
     return image
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from random import Random
+from textwrap import dedent
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from perfdojo_riscv_snitch.elf import load_elf
 from perfdojo_riscv_snitch.errors import SnitchError
 from perfdojo_riscv_snitch.kernels import OPERATORS
 from perfdojo_riscv_snitch.objects import write_object
-from snitch_support import Game, compiled, golden, run
+from snitch_support import PLUGINS, Game, compiled, golden, run
 
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.core.text import parse
@@ -25,6 +26,7 @@ from perfdojo_sdk.kernels.selection import instantiate, select
 from perfdojo_sdk.testing.programs import random_program
 from perfdojo_sdk.verify.numeric import verify_numeric
 
+DIALECT = PLUGINS.target("riscv_snitch").dialect
 BY_NAME = {operator.name: operator for operator in OPERATORS}
 
 
@@ -262,3 +264,88 @@ def test_random_programs_are_within_their_bounds() -> None:
 
 def test_registers_are_values_not_names() -> None:
     assert Register("x") != Register("x")
+
+
+# -- what the conformance kit found ------------------------------------------------------------------
+
+
+def test_arguments_without_a_register_may_live_in_the_frame() -> None:
+    """More arrays than argument registers, and more addresses than registers."""
+    count = 30
+    names = [f"x{k}" for k in range(count)]
+    values = " + ".join(f"{name}[{{0}}]" for name in names)
+    text = "\n".join(
+        [
+            f"kernel total({', '.join(names)}) -> y",
+            *[f"{n} f64 [3] heap" for n in names],
+            "y f64 [3] heap",
+            "",
+        ]
+    )
+    program = parse(f"{text}\n3 y[{{0}}] = {values}\n", DIALECT)
+    given = {name: np.arange(3.0) + k for k, name in enumerate(names)}
+    assert np.array_equal(run(program, given).outputs["y"], sum(given.values()))
+
+
+def test_a_mover_that_repeats_otherwise_is_empty_before() -> None:
+    """The FPU takes the last elements of one job late, when the next job is set up already."""
+    text = """\
+    kernel relay(x, w) -> y, z
+    x f64 [8] heap
+    w f64 [8] heap
+    y f64 [1] heap
+    z f64 [8] heap
+    x_r f64 [1] ssr0
+    w_r f64 [1] ssr0
+    z_w f64 [1] ssr1
+    p f64 [1] reg
+
+    p[0] = 1
+    8:frep
+    | x_r[0] = x[{0}]
+    | 2:u
+    | | p[0] = p[0] * x_r[0]
+    | | p[0] = p[0] + 1
+    8:frep
+    | w_r[0] = w[{0}]
+    | z_w[0] = w_r[0] * 5
+    | z[{0}] = z_w[0]
+    y[0] = p[0]
+    """
+    program = parse(dedent(text), DIALECT)
+    given = {"x": np.arange(8.0), "w": np.arange(8.0) + 0.5}
+    outputs = run(program, given).outputs
+    expected = 1.0
+    for element in np.repeat(given["x"], 2):
+        expected = expected * element + 1
+    assert outputs["y"] == expected
+    assert np.array_equal(outputs["z"], given["w"] * 5)
+
+
+def test_a_mover_has_written_before_it_reads() -> None:
+    """What waits in the FIFO goes to memory before the FPU may read from the next job."""
+    text = """\
+    kernel relay(x, w) -> y, z
+    x f64 [8] heap
+    w f64 [8] heap
+    y f64 [8] heap
+    z f64 [8] heap
+    x_r f64 [1] ssr0
+    y_w f64 [1] ssr1
+    w_r f64 [1] ssr1
+    z_w f64 [1] ssr2
+
+    8:frep
+    | x_r[0] = x[{0}]
+    | y_w[0] = x_r[0] * 3
+    | y[{0}] = y_w[0]
+    8:frep
+    | w_r[0] = w[{0}]
+    | z_w[0] = w_r[0] * 5
+    | z[{0}] = z_w[0]
+    """
+    program = parse(dedent(text), DIALECT)
+    given = {"x": np.arange(8.0), "w": np.arange(8.0) + 0.5}
+    outputs = run(program, given).outputs
+    assert np.array_equal(outputs["y"], given["x"] * 3)
+    assert np.array_equal(outputs["z"], given["w"] * 5)

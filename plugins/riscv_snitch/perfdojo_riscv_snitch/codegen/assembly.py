@@ -101,6 +101,11 @@ class Listing:
             status = self.compute("x", f".insn i 0x2b, 1, {{0}}, x0, {mover} # scfgri {{0}}, {mover}")
             self.put(f"bgez {{0}}, {again}", (), (status,))
 
+    def await_fpu(self) -> None:
+        """Wait until the FPU has started every instruction so far."""
+        arrived = self.compute("x", "fmv.x.w {0}, ft3")
+        self.put("mv zero, {0} # all before it has started", (), (arrived,))
+
     @contextmanager
     def loop(self) -> Iterator[str]:
         """What is put inside is run again; the label of its start."""

@@ -315,6 +315,8 @@ class Body:
                 if not stream.writes and self._stored(source):
                     listing.put("fence")
                 if not self._alone(stream):
+                    if self._changes_hands(stream):
+                        self._drain(stream.mover)
                     self._configure([stream])
                 pointer, offset = self._reach(self._job_start(stream, edge))
                 start = listing.plus(pointer, offset)
@@ -322,6 +324,24 @@ class Body:
                 listing.stream_config(first + len(stream.dimensions) - 1, stream.mover, start)
             elif stream.writes and self._touched_elsewhere(stream):
                 self._await(stream.mover)
+
+    def _changes_hands(self, stream: Stream) -> bool:
+        """Whether the mover may have had a job before this one, of the other direction or repetition.
+
+        Repetition counts for what is still in its FIFO as well, and a read job is over for the mover when it
+        has asked for the last element, not when the FPU has read it. Nor may the FPU read a mover that still
+        writes.
+        """
+        others = [s for s in self.streams.values() if s.mover == stream.mover]
+        alike = {(s.writes, s.repeat) for s in others}
+        first = len(stream.job) == 1 and stream.job == min(s.job for s in others)
+        return len(alike) > 1 and not first
+
+    def _drain(self, mover: int) -> None:
+        """Wait until the FPU has taken all that a mover has read, and memory all that it has to write."""
+        self.listing.await_fpu()
+        if any(s.writes for s in self.streams.values() if s.mover == mover):
+            self._await(mover)
 
     def _stored(self, buffer: Buffer) -> bool:
         """Whether an ordinary store writes to the buffer."""

@@ -176,7 +176,7 @@ class _Kernel:
         for k, register in enumerate(places.saved):
             inner.append(f"{'fsd' if register[0] == 'f' else 'sw'} {register}, {8 + slots + 8 * k}(sp)")
         for argument in arguments.values():
-            if argument in places.slots:
+            if argument.wish and argument in places.slots:  # the others are loaded when they are needed
                 inner.append(f"sw {argument.wish}, {8 + 8 * places.slots[argument]}(sp)")
         for k, word in enumerate(constants):
             inner += [f"li {functions.TABLE}, {word}", f"sw {functions.TABLE}, {table + 4 * k}(sp)"]

@@ -1,0 +1,120 @@
+"""What a stock C compiler makes of a program for the core, as a thing to compare with.
+
+The C is the plain loops of the program. The compiler is ``riscv64-unknown-elf-gcc`` where it is installed,
+else the clang of the ``ziglang`` wheel. It knows no streams and no repeated bodies.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from perfdojo_riscv_snitch.program import CODE_BASE, TCDM_BASE
+from perfdojo_riscv_snitch.runner import OBJECT
+from perfdojo_sdk.codegen.c import CEmitter
+from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.expression import Cast, Expression, Operation
+from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.hookspecs.types import Artifact
+
+GCC = "riscv64-unknown-elf-gcc"
+#: What the core does in software, which a C compiler leaves to a library.
+FUNCTIONS = frozenset({"div", "exp", "sqrt", "log", "tanh", "erf"})
+#: Constants of the program lie here, above the arrays and below the stack.
+DATA = TCDM_BASE + 96 * 1024
+_ARRAYS_MOST = 90 * 1024
+_TIMEOUT_S = 120
+_HEADER = "pd_snitch.h"
+
+_FLAGS = ("-O3", "-g0", "-ffreestanding", "-fno-builtin", "-nostdlib", "-static", "-mabi=ilp32d")
+_LINK = f"""\
+PHDRS {{ text PT_LOAD; data PT_LOAD; }}
+SECTIONS {{
+  . = 0x{CODE_BASE:x};
+  .text : {{ *(.text .text.*) }} :text
+  . = 0x{DATA:x};
+  .data : {{
+    *(.rodata .rodata.* .srodata .srodata.* .data .data.* .sdata .sdata.* .bss .bss.* .sbss .sbss.*)
+  }} :data
+  /DISCARD/ : {{ *(.eh_frame*) *(.comment) *(.note*) }}
+}}
+"""
+_SURROUNDINGS = """\
+#include <stddef.h>
+#include <stdint.h>
+#define int64_t int32_t /* iterators: a programmer for a core of 32 bits would take no others */
+#define PD_INF __builtin_inff()
+#define PD_ALIGNED __attribute__((aligned(8)))
+static inline size_t pd_workspace_bytes(size_t shared, size_t slot, int threads)
+{
+    (void)slot, (void)threads;
+    return shared;
+}
+static inline int pd_enter(
+    void *workspace, size_t bytes, size_t shared, size_t slot, int threads, char **base)
+{
+    (void)slot;
+    *base = workspace;
+    return bytes < shared ? 0 : threads;
+}
+"""
+
+
+class _Emitter(CEmitter):
+    """Plain C without threads and without a C library."""
+
+    includes = (_HEADER,)
+
+    def support(self) -> Mapping[str, str]:
+        return {_HEADER: _SURROUNDINGS}
+
+
+def find_compiler() -> tuple[str, ...] | None:
+    """The command of a C compiler for the core, if there is one."""
+    if where := shutil.which(GCC):
+        return (where, "-march=rv32imafd")
+    if importlib.util.find_spec("ziglang"):
+        target = ("-target", "riscv32-freestanding-none", "-mcpu=generic_rv32+m+a+f+d")
+        return (sys.executable, "-m", "ziglang", "cc", *target, "-fno-sanitize=all")
+    return None
+
+
+def compiled_c(program: Program, dialect: Dialect, symbol: str) -> Artifact | str:
+    """The program as C, compiled and linked for the core; or, in words, why there is none."""
+    command = find_compiler()
+    if command is None:
+        return f"no C compiler for RISC-V: neither {GCC} nor the package ziglang is installed"
+    missing = sorted({f for node in program.body for l in node.leaves for f in _functions(l.statement.value)})
+    if missing:
+        return f"a C compiler has no {', '.join(missing)} for a core without divider and C library"
+    size = sum(8 * b.cells for b in program.buffers)
+    if size > _ARRAYS_MOST:
+        return f"its arrays take {size} bytes, which leaves no room for the constants of the C"
+    source = _Emitter(program, symbol, dialect).source()
+    with tempfile.TemporaryDirectory(prefix="perfdojo-snitch-c-") as folder:
+        for name, text in {**source.support, "kernel.c": source.code, "link.ld": _LINK}.items():
+            Path(folder, name).write_text(text, encoding="utf-8")
+        options = ("-Wl,-T,link.ld", f"-Wl,-e,{symbol}", "-o", "kernel.elf", "kernel.c")
+        try:
+            done = subprocess.run(
+                [*command, *_FLAGS, *options], cwd=folder, capture_output=True, text=True, timeout=_TIMEOUT_S
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return f"the C compiler did not end well: {error}"
+        if done.returncode:
+            return f"the C compiler says: {done.stderr.strip()[:400]}"
+        content = Path(folder, "kernel.elf").read_bytes()
+    return Artifact(symbol, source.inputs, source.outputs, OBJECT, content, "C, -O3")
+
+
+def _functions(value: Expression) -> set[str]:
+    if isinstance(value, Cast):
+        return _functions(value.argument)
+    if not isinstance(value, Operation):
+        return set()
+    return ({value.name} & FUNCTIONS).union(*map(_functions, value.arguments))
