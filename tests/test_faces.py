@@ -30,7 +30,8 @@ from perfdojo_sdk.core.expression import (
     Read,
 )
 from perfdojo_sdk.core.interpreter import interpret
-from perfdojo_sdk.core.program import Buffer, Dimension, Program, Scope, Statement
+from perfdojo_sdk.core.program import Program, Scope, Statement
+from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.faces import code, drawing, graph
 from perfdojo_sdk.faces.equations import Equation, Item, Loop, Repeat, equations

@@ -96,12 +96,12 @@ def test_joining_lanes_of_a_reduction_re_associates() -> None:
 @pytest.mark.parametrize(
     ("size", "widths", "offered"),
     [
-        (1, [16], []),
-        (2, [16], [1]),
-        (10, [16], [1, 8, 9]),
-        (16, [8, 16], [1, 8, 15]),
-        (777, [8, 16], [1, 512, 768, 776]),
+        (1, (16,), []),
+        (2, (16,), [1]),
+        (10, (16,), [1, 8, 9]),
+        (16, (8, 16), [1, 8, 15]),
+        (777, (8, 16), [1, 512, 768, 776]),
     ],
 )
-def test_cuts_are_few_and_useful(size: int, widths: list[int], offered: list[int]) -> None:
+def test_cuts_are_few_and_useful(size: int, widths: tuple[int, ...], offered: list[int]) -> None:
     assert cuts(size, widths) == offered

@@ -46,7 +46,7 @@ def test_the_files_are_what_they_seem_and_carry_the_name(tmp_path: Path) -> None
             assert yaml.safe_load(text), path
     project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["name"] == "perfdojo-abacus-2"
-    points = {"abacus_2": "perfdojo_abacus_2.plugin"}
+    points = {"abacus_2": "perfdojo_abacus_2"}
     groups = {"perfdojo_sdk.plugins": points, "perfdojo_sdk.targets": points}
     assert project["entry-points"] == groups
     assert f"PERFDOJO_API = {API_VERSION}" in (folder / "perfdojo_abacus_2/__init__.py").read_text()

@@ -29,7 +29,8 @@ from perfdojo_sdk.core.expression import (
     Operation,
     Read,
 )
-from perfdojo_sdk.core.program import Buffer, Node, Path, Program, Scope, Statement
+from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
+from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.validate import lane_stride
 from perfdojo_sdk.hookspecs.types import ArraySpec, KernelSource
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Index
-from perfdojo_sdk.core.program import Buffer, Occurrence, Program
+from perfdojo_sdk.core.program import Occurrence, Program
+from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.validate import lane_stride
 
 

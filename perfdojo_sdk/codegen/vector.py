@@ -26,7 +26,8 @@ from perfdojo_sdk.core.expression import (
     Operation,
     Read,
 )
-from perfdojo_sdk.core.program import Buffer, Program, Scope, Statement
+from perfdojo_sdk.core.program import Program, Scope, Statement
+from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.validate import BYTES, is_copy, lane_stride
 
 VECTOR_SUPPORT = (*SUPPORT, "pd_vector.h")

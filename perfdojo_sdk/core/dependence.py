@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Access, Index, Quotient
-from perfdojo_sdk.core.program import Buffer, Node, Occurrence, Program, Scope, Touch
+from perfdojo_sdk.core.program import Node, Occurrence, Program, Scope, Touch
+from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.validate import common_depth
 
 Directions = str

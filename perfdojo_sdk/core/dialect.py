@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Literal as OneOf
 from typing import TypeAlias
 
+from perfdojo_sdk.core.frozen import lazy
+
 Order: TypeAlias = OneOf["sequential", "parallel", "lockstep"]
 
 
@@ -85,7 +87,12 @@ class Dialect:
         return bool(suffix) and self.suffixes[suffix].order == "parallel"
 
     def any_parallel(self, suffixes: Iterable[str]) -> bool:
-        return any(map(self.is_parallel, suffixes))
+        return not self.parallel.isdisjoint(suffixes)
+
+    @lazy
+    def parallel(self) -> frozenset[str]:
+        """The suffixes of parallel scopes."""
+        return frozenset(filter(self.is_parallel, self.suffixes))
 
     def is_lockstep(self, suffix: str) -> bool:
         return bool(suffix) and self.suffixes[suffix].order == "lockstep"

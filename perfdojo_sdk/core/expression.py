@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from operator import attrgetter, itemgetter
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, INTEGER_DTYPES
 from perfdojo_sdk.core.frozen import frozen, lazy
+
+_TEXT = attrgetter("text")
 
 #: What iterators and literals are compared as when nothing else says so.
 INDEX_DTYPE = "i64"
@@ -158,9 +161,12 @@ class Index:
             found, whole = _collected(quotients)
             if whole is not None:
                 return whole.plus(Index.of(coefficients, constant, found))
-            terms = tuple(sorted([item for item in coefficients.items() if item[1]]))
-            return Index(constant, terms, found)
-        terms = tuple(sorted([item for item in coefficients.items() if item[1]]))
+        terms = tuple(sorted(filter(_COEFFICIENT, coefficients.items())))
+        return Index(constant, terms, found) if quotients else Index.affine(constant, terms)
+
+    @staticmethod
+    def affine(constant: int, terms: tuple[tuple[int, int], ...]) -> Index:
+        """The form without quotients that has these terms, which ascend."""
         known = _FORMS.get((constant, terms))
         if known is None:
             if len(_FORMS) >= _MOST_FORMS:
@@ -227,6 +233,13 @@ class Index:
             made = made.plus(Quotient.of(dividend, old.divisor, old.remainder, sizes), coefficient)
         return made
 
+    def shifted(self, level: int, by: int) -> Index:
+        """Replace the iterator ``{level}`` by ``{level} + by``."""
+        if self.quotients:
+            return self.substitute(lambda l: Index(by, ((l, 1),)) if l == level else LEVELS[l])
+        factor = self.coefficients.get(level)
+        return self if factor is None else Index.affine(self.constant + factor * by, self.terms)
+
     def evaluate(self, iterators: Sequence[int]) -> int:
         value = self.constant + sum(c * iterators[l] for l, c in self.terms)
         for quotient, coefficient in self.quotients:
@@ -286,6 +299,9 @@ def _collected(quotients: Quotients) -> tuple[Quotients, Index | None]:
     return tuple(sorted([i for i in total.items() if i[1]], key=lambda item: item[0].text)), whole
 
 
+#: Of an item of coefficients by level.
+_COEFFICIENT = itemgetter(1)
+
 _FORMS: dict[tuple[int, tuple[tuple[int, int], ...]], Index] = {}
 _MOST_FORMS = 100_000
 
@@ -293,17 +309,34 @@ _MOST_FORMS = 100_000
 LEVELS = tuple(Index(0, ((level, 1),)) for level in range(4 * MAX_DEPTH))
 
 
-def guard_text(guard: Sequence[Index]) -> str:
-    """Conditions ``form >= 0`` as text: the iterators on the left, the constant on the right."""
-    return " and ".join([_condition(form) for form in guard])
+@frozen
+class Condition:
+    """``form >= 0``, written with the iterators on the left and the constant on the right."""
 
+    form: Index
 
-def _condition(form: Index) -> str:
-    coefficients = [c for _, c in (*form.terms, *form.quotients)]
-    if coefficients and max(coefficients) < 0:
-        turned = Index().plus(form, -1)
-        return f"{Index(0, turned.terms, turned.quotients).text} <= {form.constant}"
-    return f"{Index(0, form.terms, form.quotients).text} >= {-form.constant}"
+    @lazy
+    def text(self) -> str:
+        form = self.form
+        coefficients = [c for _, c in (*form.terms, *form.quotients)]
+        if coefficients and max(coefficients) < 0:
+            turned = Index().plus(form, -1)
+            return f"{Index(0, turned.terms, turned.quotients).text} <= {form.constant}"
+        return f"{Index(0, form.terms, form.quotients).text} >= {-form.constant}"
+
+    def substitute(self, levels: Callable[[int], Index]) -> Condition:
+        return Condition(self.form.substitute(levels))
+
+    def shifted(self, level: int, by: int) -> Condition:
+        return Condition(self.form.shifted(level, by))
+
+    @property
+    def levels(self) -> frozenset[int]:
+        return self.form.levels
+
+    @property
+    def highest(self) -> int:
+        return self.form.highest
 
 
 # -- values ----------------------------------------------------------------------------------------
@@ -317,7 +350,7 @@ class Access:
 
     @lazy
     def text(self) -> str:
-        return f"{self.array}[{','.join([s.text for s in self.subscripts])}]"
+        return f"{self.array}[{','.join(map(_TEXT, self.subscripts))}]"
 
     def substitute(self, levels: Callable[[int], Index]) -> Access:
         return Access(self.array, tuple([s.substitute(levels) for s in self.subscripts]))
@@ -390,6 +423,9 @@ class IndexValue:
 
     def substitute(self, levels: Callable[[int], Index]) -> IndexValue:
         return IndexValue(self.index.substitute(levels), self.dtype)
+
+    def shifted(self, level: int, by: int) -> IndexValue:
+        return IndexValue(self.index.shifted(level, by), self.dtype)
 
     def filled(self, forms: Iterator[Form]) -> IndexValue:
         value = next(forms)
@@ -471,7 +507,7 @@ class Operation:
 
     @lazy
     def text(self) -> str:
-        return self.spelled([a.text for a in self.arguments])
+        return self.spelled(tuple(map(_TEXT, self.arguments)))
 
     @lazy
     def pattern(self) -> str:
@@ -555,8 +591,11 @@ class Cast:
         return self.argument.highest
 
 
-#: What depends on the iterators: a subscript, or iterators as a value.
-Form: TypeAlias = Index | IndexValue
+#: What depends on the iterators: a subscript, iterators as a value, or a condition.
+Form: TypeAlias = Index | IndexValue | Condition
+
+#: A form of other iterators for each form.
+Change: TypeAlias = Callable[[Form], Form]
 
 Expression: TypeAlias = Literal | IndexValue | Read | Operation | Cast
 

@@ -13,21 +13,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
-from operator import is_
+from operator import attrgetter, is_
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from perfdojo_sdk.core.expression import (
     ACCUMULATIONS,
     Access,
+    Change,
+    Condition,
     Expression,
     Form,
     Index,
-    Renumbering,
-    guard_text,
+    IndexValue,
 )
 from perfdojo_sdk.core.frozen import frozen, later, lazy
+from perfdojo_sdk.core.storage import Buffer
 
 T = TypeVar("T")
+
+_TEXT, _BELOW, _PATH, _NODE = map(attrgetter, ("text", "below", "path", "node"))
 
 
 class Leaf(NamedTuple):
@@ -79,24 +83,43 @@ class Statement:
     @lazy
     def text(self) -> str:
         if "origin" in self.__dict__:
-            text = self.pattern % tuple([form.text for form in self.forms])
-        else:
-            text = self.spelled(self.target.text, self.value.text)
-        return f"{text} if {guard_text(self.guard)}" if self.guard else text
+            return self.pattern % tuple(map(_TEXT, self.forms))
+        text = self.spelled(self.target.text, self.value.text)
+        return f"{text} if {' and '.join([c.text for c in self.conditions])}" if self.guard else text
 
     @lazy
     def pattern(self) -> str:
-        """The text without the condition and with a hole for each of :attr:`forms`."""
-        return self.spelled(self.target.pattern, self.value.pattern)
+        """The text with a hole for each of :attr:`forms`."""
+        pattern = self.spelled(self.target.pattern, self.value.pattern)
+        return f"{pattern} if {' and '.join(['%s' for _ in self.guard])}" if self.guard else pattern
 
     def spelled(self, target: str, value: str) -> str:
         """The statement with its two sides written so."""
         return f"{target} {ACCUMULATIONS[self.accumulate] if self.accumulate else '='} {value}"
 
     @lazy
+    def slots(self) -> tuple[tuple[str, int], ...]:
+        """The array of each access, with the place of its first subscript among :attr:`forms`."""
+        if "origin" in self.__dict__:
+            slots: tuple[tuple[str, int], ...] = self.__dict__["origin"].slots
+            return slots
+        found, at = [(self.target.array, 0)], len(self.target.subscripts)
+        for read in self.reads:
+            while at < len(self.forms) and isinstance(self.forms[at], IndexValue):
+                at += 1
+            found.append((read.array, at))
+            at += len(read.subscripts)
+        return tuple(found)
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        return tuple([Condition(form) for form in self.guard])
+
+    @lazy
     def forms(self) -> tuple[Form, ...]:
-        """What depends on the iterators, but for the condition, in the order of the text."""
-        return self.target.subscripts + self.value.forms
+        """What depends on the iterators, in the order of the text."""
+        forms = self.target.subscripts + self.value.forms
+        return forms + self.conditions if self.guard else forms
 
     def target_with(self, forms: tuple[Form, ...]) -> Access:
         old = self.target
@@ -130,13 +153,13 @@ class Statement:
 
     def named(self, identifier: str) -> Statement:
         """The same statement under another id."""
-        new = self.alike(self.forms, self.guard, identifier)
-        new.__dict__["text"] = self.text
-        return new
+        if "origin" in self.__dict__:
+            return self.alike(self.forms, identifier)
+        return Statement(self.target, self.value, self.accumulate, self.dtype, identifier, self.guard)
 
-    def renamed(self, names: Mapping[str, str]) -> Statement:
-        """The same statement under another id; ``names`` has it by the old one."""
-        return self.named(names[self.id])
+    def renamed(self, name: Callable[[str], str]) -> Statement:
+        """The same statement under the id that ``name`` makes of its own."""
+        return self.named(name(self.id))
 
     def with_guard(self, guard: tuple[Index, ...]) -> Statement:
         """The same statement under another condition."""
@@ -146,28 +169,33 @@ class Statement:
         """The same statement with another target and value."""
         return Statement(target, value, self.accumulate, self.dtype, self.id, self.guard)
 
-    def renumbered(self, by: Renumbering) -> Statement:
-        forms, guard = tuple(map(by, self.forms)), tuple(map(by, self.guard))
-        if not guard and all(map(is_, forms, self.forms)):
-            return self
-        return self.alike(forms, guard, self.id)
+    def renumbered(self, by: Change) -> Statement:
+        forms = tuple(map(by, self.forms))
+        return self if all(map(is_, forms, self.forms)) else self.alike(forms, self.id)
 
-    def alike(self, forms: tuple[Form, ...], guard: tuple[Index, ...], identifier: str) -> Statement:
+    def alike(self, forms: tuple[Form, ...], identifier: str) -> Statement:
         """A statement that is this one but for its forms and its id."""
         new = object.__new__(Statement)
         known = new.__dict__
         known["origin"], known["pattern"] = self.__dict__.get("origin", self), self.pattern
         known["accumulate"], known["dtype"], known["id"] = self.accumulate, self.dtype, identifier
-        known["forms"], known["guard"] = forms, guard
+        known["forms"], known["guard"] = forms, self.guard and self.guard_with(forms)
         return new
+
+    def guard_with(self, forms: tuple[Form, ...]) -> tuple[Index, ...]:
+        return tuple([each.form for each in forms if isinstance(each, Condition)])
 
 
 @frozen
 class Scope:
-    """``size`` iterations over ``body``; ``suffix`` says how they are instantiated."""
+    """``size`` iterations over ``body``; ``suffix`` says how they are instantiated.
+
+    As with statements: a scope that differs from another (``origin``) only in the forms and ids inside is
+    made of that and its own :attr:`forms`; its body is a copy made when somebody asks for it.
+    """
 
     size: int
-    body: tuple[Node, ...]
+    body: tuple[Node, ...] = later(lambda new: tuple([new.copy(child) for child in new.origin.body]))
     suffix: str = ""
     id: str = field(default="", compare=False)
 
@@ -178,13 +206,30 @@ class Scope:
     @lazy
     def text(self) -> str:
         """The lines of the scope; a chain of single children shares its first line."""
-        line, body = self.head, self.body
-        while len(body) == 1:
-            child = body[0]
-            if isinstance(child, Statement):
-                return f"{line} {child.text}"
-            line, body = f"{line} {child.head}", child.body
-        return "\n".join([line, *[child.below for child in body]])
+        if "origin" in self.__dict__:
+            return self.head + self.pattern_inside % tuple(map(_TEXT, self.forms))
+        body = self.body
+        if len(body) == 1:
+            return f"{self.head} {body[0].text}"
+        return "\n".join([self.head, *map(_BELOW, body)])
+
+    @property
+    def pattern(self) -> str:
+        """The text with a hole for each of :attr:`forms`."""
+        return f"{self.head}{self.pattern_inside}"
+
+    @lazy
+    def pattern_inside(self) -> str:
+        """What follows the head, with a hole for each of :attr:`forms`."""
+        patterns = [child.pattern for child in self.body]
+        if len(patterns) == 1:
+            return f" {patterns[0]}"
+        return "".join(["\n| " + pattern.replace("\n", "\n| ") for pattern in patterns])
+
+    @lazy
+    def forms(self) -> tuple[Form, ...]:
+        """What depends on the iterators inside, in the order of the text."""
+        return tuple([form for child in self.body for form in child.forms])
 
     @lazy
     def below(self) -> str:
@@ -213,98 +258,76 @@ class Scope:
         )
 
     @lazy
+    def chain(self) -> tuple[tuple[Scope, ...], Statement | None]:
+        """The perfect nest that starts here and the one statement in it."""
+        child = self.body[0]
+        if len(self.body) > 1:
+            return (self,), None
+        if isinstance(child, Statement):
+            return (self,), child
+        scopes, statement = child.chain
+        return (self, *scopes), statement
+
+    @lazy
+    def read_arrays(self) -> tuple[str, ...]:
+        """Arrays that a statement inside reads, in the order of :attr:`touches`."""
+        return tuple([a for a, touches in self.touches.items() if not all(t.writes for t in touches)])
+
+    @lazy
+    def written_arrays(self) -> tuple[str, ...]:
+        """Arrays that a statement inside writes, in the order of :attr:`touches`."""
+        return tuple([a for a, touches in self.touches.items() if any(t.writes for t in touches)])
+
+    @lazy
     def suffixes(self) -> frozenset[str]:
         """The suffixes of the scope and of those inside it."""
         inside = [child.suffixes for child in self.body if isinstance(child, Scope)]
         return frozenset([self.suffix] if self.suffix else ()).union(*inside)
 
-    def renumbered(self, by: Renumbering) -> Scope:
-        return self.with_body(tuple([child.renumbered(by) for child in self.body]))
+    def renumbered(self, by: Change) -> Scope:
+        return self.headed(self.size, self.suffix, self.id, by)
 
-    def renamed(self, names: Mapping[str, str]) -> Scope:
-        """The same scope with other ids, for it and for all inside; ``names`` has them by the old ones."""
-        body = tuple([child.renamed(names) for child in self.body])
-        new = Scope(self.size, body, self.suffix, names[self.id])
-        new.__dict__["text"] = self.text
+    def headed(
+        self, size: int, suffix: str, identifier: str, by: Change, name: Callable[[str], str] | None = None
+    ) -> Scope:
+        """Another scope over this one's body, whose iterators are replaced; ``name``, if given, makes the
+        ids inside of the old ones."""
+
+        def copy(child: Node) -> Node:
+            new = child.renumbered(by)
+            return new.renamed(name) if name else new
+
+        return self.alike(size, suffix, identifier, tuple(map(by, self.forms)), copy)
+
+    def renamed(self, name: Callable[[str], str], size: int = 0) -> Scope:
+        """The same scope with other ids, for it and for all inside, and another size if given; ``name``
+        makes the ids of the old ones."""
+        size, identifier = size or self.size, name(self.id)
+        new = self.alike(size, self.suffix, identifier, self.forms, lambda child: child.renamed(name))
+        new.__dict__["text"] = new.head + self.text[len(self.head) :]
+        return new
+
+    def alike(
+        self,
+        size: int,
+        suffix: str,
+        identifier: str,
+        forms: tuple[Form, ...],
+        copy: Callable[[Node], Node],
+    ) -> Scope:
+        """A scope over copies of this one's children; ``forms`` are those of the copies."""
+        new = object.__new__(Scope)
+        known = new.__dict__
+        known["origin"], known["copy"] = self, copy
+        known["pattern_inside"], known["forms"] = self.pattern_inside, forms
+        known["size"], known["suffix"], known["id"] = size, suffix, identifier
         return new
 
     def with_body(self, body: tuple[Node, ...]) -> Scope:
         return Scope(self.size, body, self.suffix, self.id)
 
-    def with_size(self, size: int) -> Scope:
-        return Scope(size, self.body, self.suffix, self.id)
-
 
 Node: TypeAlias = Scope | Statement
-
-
-@frozen
-class Dimension:
-    """One dimension of a buffer. The suffix ``N`` means: not materialised."""
-
-    size: int
-    suffix: str = ""
-
-    @property
-    def materialised(self) -> bool:
-        return self.suffix != "N"
-
-    @property
-    def text(self) -> str:
-        return f"{self.size}:{self.suffix}" if self.suffix else str(self.size)
-
-
-@frozen
-class Buffer:
-    """Storage. All ``arrays`` of a buffer have its shape and dtype and alias each other."""
-
-    name: str
-    dtype: str
-    dimensions: tuple[Dimension, ...]
-    location: str
-    arrays: tuple[str, ...]
-
-    @lazy
-    def text(self) -> str:
-        shape = ",".join(d.text for d in self.dimensions)
-        names = "" if self.arrays == (self.name,) else f" -> {', '.join(self.arrays)}"
-        return f"{self.name} {self.dtype} [{shape}] {self.location}{names}"
-
-    def with_dimensions(self, dimensions: tuple[Dimension, ...]) -> Buffer:
-        return Buffer(self.name, self.dtype, dimensions, self.location, self.arrays)
-
-    @lazy
-    def shape(self) -> tuple[int, ...]:
-        return tuple(d.size for d in self.dimensions)
-
-    @lazy
-    def materialised(self) -> tuple[int, ...]:
-        """Positions of the dimensions that exist in memory."""
-        return tuple(k for k, d in enumerate(self.dimensions) if d.materialised)
-
-    @lazy
-    def strides(self) -> tuple[int, ...]:
-        """Distance in cells between neighbouring indices of each dimension; 0 where they share cells."""
-        found, stride = [0] * len(self.dimensions), 1
-        for k in reversed(self.materialised):
-            found[k] = stride
-            stride *= self.dimensions[k].size
-        return tuple(found)
-
-    def address(self, subscripts: tuple[Index, ...]) -> Index:
-        """The cell's number, row-major over the materialised dimensions, as a form of the levels."""
-        address = Index()
-        for k in reversed(self.materialised):
-            address = address.plus(subscripts[k], self.strides[k])
-        return address
-
-    @lazy
-    def cells(self) -> int:
-        """Number of elements in memory."""
-        count = 1
-        for k in self.materialised:
-            count *= self.dimensions[k].size
-        return count
 
 
 Path: TypeAlias = tuple[int, ...]
@@ -403,7 +426,7 @@ class Program:
 
     @lazy
     def tree_lines(self) -> str:
-        return "\n".join([node.text for node in self.body]) + "\n"
+        return "\n".join(map(_TEXT, self.body)) + "\n"
 
     def __str__(self) -> str:
         return self.text
@@ -489,7 +512,7 @@ class Program:
 
     def walk(self) -> Iterator[tuple[Path, Node]]:
         """Every node with its path, parents before children, in program order."""
-        return iter([(place.path, place.node) for place in self.places])
+        return zip(map(_PATH, self.places), map(_NODE, self.places), strict=True)
 
     def node(self, path: Path) -> Node:
         nodes, node = self.body, None
@@ -558,6 +581,8 @@ class Program:
         buffers = (*self.buffers[:k], new, *self.buffers[k + 1 :])
         program = Program(self.name, self.inputs, self.outputs, buffers, self.body)
         known = program.__dict__
+        # Its name makes a buffer's line unlike all others.
+        known["top"] = self.top.replace(f"\n{self.buffers[k].text}\n", f"\n{new.text}\n", 1)
         known["tree_lines"], known["occurrences"] = self.tree_lines, self.occurrences
         known["buffer_of"] = {**self.buffer_of, **dict.fromkeys(new.arrays, new)}
         return program

@@ -21,8 +21,9 @@ from perfdojo_sdk.core.dialect import CORE_DIALECT, Dialect
 from perfdojo_sdk.core.dtypes import DTYPES
 from perfdojo_sdk.core.errors import ProgramError, closest
 from perfdojo_sdk.core.expression import MAX_DEPTH
-from perfdojo_sdk.core.program import Buffer, Dimension, Node, Program, Scope, Statement
+from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.statement_text import StatementParser
+from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.tokens import Line
 from perfdojo_sdk.core.validate import Violation, violations
 

@@ -17,7 +17,8 @@ from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import MoveError, Place, closest
 from perfdojo_sdk.core.expression import Index
 from perfdojo_sdk.core.frozen import frozen, lazy
-from perfdojo_sdk.core.program import Buffer, Node, Path, Program, Scope, Statement
+from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
+from perfdojo_sdk.core.storage import Buffer
 
 T = TypeVar("T")
 

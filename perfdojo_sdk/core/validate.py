@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.dtypes import BYTES, INTEGER_DTYPES, integer_bounds
+from perfdojo_sdk.core.dtypes import INTEGER_DTYPES, integer_bounds
 from perfdojo_sdk.core.expression import (
     INDEX_DTYPE,
     OPERATIONS,
@@ -22,15 +22,8 @@ from perfdojo_sdk.core.expression import (
     Operation,
     Read,
 )
-from perfdojo_sdk.core.program import (
-    Buffer,
-    Occurrence,
-    Place,
-    Program,
-    Scope,
-    Statement,
-    occurrences_of,
-)
+from perfdojo_sdk.core.program import Node, Occurrence, Place, Program, Scope, Statement, occurrences_of
+from perfdojo_sdk.core.storage import Buffer
 
 
 class Violation(NamedTuple):
@@ -221,11 +214,10 @@ def location_violations(
     location = dialect.locations[buffer.location]
     if location.allows_all:
         return
-    size = buffer.cells * BYTES[buffer.dtype]
-    if location.max_bytes is not None and size > location.max_bytes:
+    if location.max_bytes is not None and buffer.bytes > location.max_bytes:
         yield Violation(
             "PD-P014",
-            f"{buffer.name} takes {size} bytes, {location.name} holds at most {location.max_bytes}",
+            f"{buffer.name} takes {buffer.bytes} bytes, {location.name} holds at most {location.max_bytes}",
             name=buffer.name,
         )
     for o in occurrences if location.constant_subscripts or location.copy_out_only else ():
@@ -267,20 +259,24 @@ def is_copy(statement: Statement) -> bool:
 
 def parallel_users(program: Program, buffer: Buffer, dialect: Dialect) -> Iterator[Scope]:
     """Parallel scopes around some access of a buffer but not around all of them."""
-    arrays, nodes = frozenset(buffer.arrays), program.body
-    while True:
-        users = [node for node in nodes if not arrays.isdisjoint(node.arrays)]
-        if len(users) != 1 or not isinstance(users[0], Scope):
-            break
-        nodes = users[0].body
-    todo = [user for user in reversed(users) if isinstance(user, Scope)]
-    while todo:
-        scope = todo.pop()
-        if arrays.isdisjoint(scope.arrays) or not dialect.any_parallel(scope.suffixes):
+    return _parallel_users(program.body, frozenset(buffer.arrays), dialect, False)
+
+
+def _parallel_users(
+    nodes: tuple[Node, ...], arrays: frozenset[str], dialect: Dialect, apart: bool
+) -> Iterator[Scope]:
+    """``apart``: there are accesses elsewhere than in ``nodes``."""
+    for node in nodes:
+        if not isinstance(node, Scope) or arrays.isdisjoint(node.arrays):
             continue
-        if dialect.is_parallel(scope.suffix):
-            yield scope
-        todo += [child for child in reversed(scope.body) if isinstance(child, Scope)]
+        if dialect.any_parallel(node.suffixes):
+            beside = apart or any(not arrays.isdisjoint(n.arrays) for n in nodes if n is not node)
+            if dialect.is_parallel(node.suffix):
+                if beside:
+                    yield node
+                if not dialect.nested_parallel:
+                    continue
+            yield from _parallel_users(node.body, arrays, dialect, beside)
 
 
 def common_depth(paths: list[tuple[int, ...]]) -> int:

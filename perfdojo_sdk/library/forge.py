@@ -50,10 +50,14 @@ from perfdojo_sdk.store.traces import SavedTrace
 
 #: A time below this fraction of a calibrated bound is not believed.
 SUSPECT = 0.85
-#: So many of the fastest games of a search are timed a second time,
+#: The share of a timing's budget that a first look at a game gets.
+LOOK = 0.3
+#: So many of the fastest games of a search are timed at length,
 FINALISTS = 4
 #: if they came within this factor of the fastest.
 CLOSE = 1.25
+#: What took so many times as long at length as at first sight met a busy machine.
+BUSY = 1.05
 #: A call of the initial program that takes longer than this is its only one: nobody will run it, and
 #: naive loops may take seconds.
 SLOW_S = 0.25
@@ -317,20 +321,23 @@ class Forge:
         return Failure("constraints", why)
 
     def _ranked(self, attempts: list[_Attempt], kernel: Kernel, watch: Watch) -> list[_Attempt]:
-        """Fastest first. Those close to it are timed a second time, so that a busy moment hits none alone."""
+        """Fastest first; those close to it are timed at length."""
         watch.stage(kernel, "confirming")
         limit = CLOSE * min(map(_median, attempts), default=0.0)
         again = [self._timed_again(attempt) if _median(attempt) <= limit else attempt for attempt in attempts]
         return sorted(again, key=_median)
 
     def _timed_again(self, attempt: _Attempt) -> _Attempt:
-        """The attempt with the faster of its measurement and a second one."""
+        """The attempt timed at length; twice where the first look said faster, as a busy moment may pass."""
         if attempt.artifact is None or attempt.measured is None:
             return attempt
-        measured = self._time(attempt.artifact)
-        if isinstance(measured, Failure):
-            return replace(attempt, measured=None, reason=measured)
-        return min(attempt, replace(attempt, measured=measured), key=_median)
+        found: list[Measurement] = []
+        while not found or (len(found) < 2 and found[0].median > BUSY * attempt.measured.median):
+            measured = self._time(attempt.artifact)
+            if isinstance(measured, Failure):
+                return replace(attempt, measured=None, reason=measured)
+            found.append(measured)
+        return replace(attempt, measured=min(found, key=lambda m: m.median))
 
     def _attempts(self, kernel: Kernel, traces: Sequence[Trace], watch: Watch) -> list[_Attempt]:
         """Generate and compile side by side, then time one by one; an error is a failure of its own."""
@@ -353,7 +360,7 @@ class Forge:
     def _timed(self, attempt: _Attempt) -> _Attempt:
         if attempt.artifact is None:
             return attempt
-        measured = self._time(attempt.artifact, None if attempt.trace.steps else SLOW_S)
+        measured = self._look(attempt.artifact, None if attempt.trace.steps else SLOW_S)
         if isinstance(measured, Failure):
             return replace(attempt, reason=measured)
         return replace(attempt, measured=measured)
@@ -365,7 +372,7 @@ class Forge:
         if attempt.source is None or attempt.artifact is None or attempt.measured is None:
             raise Rejected(attempt.failure)
         measured = attempt.measured
-        if measured.details.get("stopped"):
+        if measured.outputs is None or measured.details.get("stopped"):  # of a first look only
             measured = self._again(attempt.artifact)
         measured, bound = self._plausible(kernel, attempt.artifact, measured, notes)
         watch.stage(kernel, "verifying")
@@ -413,10 +420,18 @@ class Forge:
             timeout_s=self.settings.timeout_s,
         )
 
-    def _time(self, artifact: Artifact, slow_s: float | None = None) -> Measurement | Failure:
-        """Time a kernel; one call is all that it gets if that takes more than ``slow_s``."""
+    def _time(self, artifact: Artifact) -> Measurement | Failure:
+        return self._run(artifact, self.request())
+
+    def _look(self, artifact: Artifact, slow_s: float | None) -> Measurement | Failure:
+        """A short timing, to tell who is near the fastest; one call if that takes more than ``slow_s``."""
+        full = self.request()
+        short = replace(full, budget_s=LOOK * full.budget_s, want_outputs=False, stop_above_s=slow_s)
+        return self._run(artifact, short)
+
+    def _run(self, artifact: Artifact, request: RunRequest) -> Measurement | Failure:
         with self.spent.on("measure"):
-            measured = self.runner.run(artifact, replace(self.request(), stop_above_s=slow_s))
+            measured = self.runner.run(artifact, request)
         if isinstance(measured, Measurement) and not measured.seconds:
             return Failure("runtime", "the runner timed no call")
         return measured

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -33,6 +34,9 @@ from perfdojo_sdk.library.manifest import (
 )
 from perfdojo_sdk.store.records import sha256
 
+#: Packaged kernels that are checked at a time: nothing is timed, but each needs its arrays.
+AT_ONCE = 3
+
 
 def package(forge: Forge, kernels: Sequence[Found], directory: Path) -> Manifest:
     """Write the library of ``kernels`` into ``directory``.
@@ -42,9 +46,14 @@ def package(forge: Forge, kernels: Sequence[Found], directory: Path) -> Manifest
     packed = [Packable(f.kernel.name, f.kernel.operator, f.source) for f in kernels]
     made = _pack(forge, packed)
     homes = _homes(made.files, packed)
-    for found in kernels:
+
+    def differs(found: Found) -> str:
         home = homes[found.kernel.name]
-        reason = forge.same_outputs(found, home.content, home.kind)
+        return forge.same_outputs(found, home.content, home.kind)
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        reasons = list(pool.map(differs, kernels))
+    for found, reason in zip(kernels, reasons, strict=True):
         if reason:
             what = f"{found.kernel.name}, packaged, is not the kernel that was verified"
             raise VerificationError("PD-L021", what, why=reason)

@@ -7,6 +7,7 @@ hundreds of megabytes are never written to a disk.
 
 from __future__ import annotations
 
+import faulthandler
 import fcntl
 import json
 import mmap
@@ -297,6 +298,7 @@ class _Fork:
                 os.close(read_end)
                 os.dup2(said, 1)
                 os.dup2(said, 2)
+                faulthandler.disable()  # it may write to where the parent's errors went
                 for folder in folders:
                     worker.main(str(folder))
                 status = 0

@@ -45,6 +45,10 @@ class Compiled:
     """What the compiler said although it succeeded."""
 
 
+#: Loop transformations on GCC's own trees: clang warns of these flags, zig refuses them.
+_PASSES_OF_GCC = ("-ftree-", "-fno-tree-")
+
+
 @dataclass(frozen=True)
 class Toolchain:
     """One C compiler."""
@@ -63,9 +67,14 @@ class Toolchain:
     def is_zig(self) -> bool:
         return "ziglang" in self.command
 
-    def _spelled(self, flags: Iterable[str]) -> Iterable[str]:
-        """Flags as this compiler writes them: zig has underscores in the names of processors."""
+    def spelled(self, flags: Iterable[str]) -> Iterable[str]:
+        """Flags as this compiler writes them, without those for passes that only GCC has.
+
+        zig has underscores in the names of processors.
+        """
         for flag in flags:
+            if flag.startswith(_PASSES_OF_GCC) and not self.version.startswith("gcc"):
+                continue
             option, equals, processor = flag.partition("=")
             if self.is_zig and option in ("-march", "-mcpu", "-mtune"):
                 processor = processor.replace("-", "_")
@@ -85,7 +94,7 @@ class Toolchain:
                     raise ValueError(f"a source's name must be a plain file name: {name!r}")
                 Path(folder, name).write_text(text, encoding="utf-8")
             units = [name for name in sources if name.endswith(".c")]
-            options = (*self._spelled(flags), *_SHARED)
+            options = (*self.spelled(flags), *_SHARED)
             known = self._known_headers(sources, options)
             command = [*self.command, *options, *known, "-o", "out.so", *units, *self.link_flags]
             ended = _run(command, folder, timeout_s)

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import DojoError
-from perfdojo_sdk.core.program import Buffer, Node, Program, Scope, Statement
+from perfdojo_sdk.core.program import Node, Program, Scope, Statement
+from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.validate import violations
 from perfdojo_sdk.verify.reduced import extents, resized
 

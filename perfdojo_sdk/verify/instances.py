@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Access, Cast, Expression, IndexValue, Operation, Read
-from perfdojo_sdk.core.program import Buffer, Node, Path, Program, Scope, Statement
+from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
+from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.verify.flow import Final, Flow, Leaf, Loop, Mode, Nest, Role, Touch, flow
 from perfdojo_sdk.verify.sets import Domain, Refuted, Session, form, isl
 

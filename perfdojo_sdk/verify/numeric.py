@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from itertools import product
 from math import prod
 from typing import ParamSpec, TypeAlias, TypeVar
 
@@ -41,11 +42,24 @@ T = TypeVar("T")
 _FULL_INSTANCES = 10**7
 #: Instances of the original program that a class may cost when only some rows are looked at.
 _ROW_INSTANCES = 2 * 10**6
+#: Rows that this should pay for: where outermost iterations are dear, more levels make smaller rows.
+_SOME_ROWS = 50
 #: The same for the original's value in the one class that a large program runs as a whole.
 _VALUE_INSTANCES = 2 * 10**8
 #: Inputs of a large program that are in memory at a time.
 _INPUT_BYTES = 1 << 30
 _REFERENCE_FLAGS = ("-O2", "-ffp-contract=off")
+#: Left out where the compiler does not know it.
+_NATIVE = "-march=native"
+#: For large programs, several numbers at a time: operations of the references choose between values
+#: and do not branch, for which the compiler has to know that nobody looks at flags or at errno.
+_LARGE_FLAGS = (
+    "-O3",
+    _NATIVE,
+    "-ffp-contract=off",
+    "-fno-trapping-math",
+    "-fno-math-errno",
+)
 _FORK_FLAGS = ("-O0", "-ffp-contract=off")
 _REFERENCE_TIMEOUT_S = 600.0
 _REFERENCE_BYTES = 32 << 30
@@ -231,11 +245,28 @@ class _Piece:
     output: str
     expected: _Expected
     rows: Array | None = None
-    axis: int = 0
+    """The iteration of each level, row by row."""
+    dimensions: tuple[int, ...] = ()
+    """Where the levels' iterators stand in this output's subscripts."""
 
     def of(self, array: Array) -> Array:
-        """The part of a whole array that this piece is about."""
-        return array if self.rows is None else np.take(array, self.rows, self.axis)
+        """The part of a whole array that this piece is about: rows, then what dimensions they have."""
+        return array if self.rows is None else _rows_of(array, self.rows, self.dimensions)
+
+    def place(self, at: Sequence[int]) -> tuple[int, ...]:
+        """The subscripts in the whole array of an element of the piece."""
+        if self.rows is None:
+            return tuple(at)
+        fixed = dict(zip(self.dimensions, map(int, self.rows[at[0]]), strict=True))
+        within = iter(at[1:])
+        return tuple(fixed[k] if k in fixed else next(within) for k in range(len(fixed) + len(at) - 1))
+
+
+def _rows_of(array: Array, rows: Array, dimensions: tuple[int, ...]) -> Array:
+    """The rows of an array, one after the other."""
+    levels_first = np.moveaxis(array, dimensions, tuple(range(len(dimensions))))
+    found: Array = levels_first[tuple(rows.T)]
+    return found
 
 
 @dataclass(frozen=True)
@@ -260,7 +291,7 @@ class _References:
         self.accuracy, self.dialect, self.seed = accuracy, dialect, seed
         self.instances = max(_instances(original), _instances(transformed))
         self.small = self.instances <= _FULL_INSTANCES
-        self.rows: Rows | None = outermost_rows(original)
+        self.rows: Rows | None = outermost_rows(original, _ROW_INSTANCES // _SOME_ROWS)
         self.compiled: dict[tuple[str, int, int], Artifact] = {}
 
     def expect(
@@ -293,21 +324,25 @@ class _References:
         pieces: list[_Piece] = []
         for name in self.original.outputs:
             own = [bounded[f"{name}_{part}"] for part in ("v", "f", "e")]
-            axis = self.rows.dimension[name] if self.rows else 0
+            dimensions = self.rows.dimensions[name] if self.rows else ()
             if rows is not None and whole:
                 pieces.append(_Piece(name, _Expected(own[0], own[1], *own)))
-                own = [np.take(array, rows, axis) for array in own]
-            pieces.append(_Piece(name, _Expected(wide[f"{name}_v"], wide[f"{name}_f"], *own), rows, axis))
+                own = [_rows_of(array, rows, dimensions) for array in own]
+            expected = _Expected(wide[f"{name}_v"], wide[f"{name}_f"], *own)
+            pieces.append(_Piece(name, expected, rows, dimensions))
         return _Outcome(tuple(pieces), max(float(wide["pd_peak"]), float(bounded["pd_peak"])))
 
     def choose_rows(self, instances: int) -> Array:
-        """The first, the last, and as many others as so many instances allow, ascending."""
+        """Rows by levels, ascending: those of all first and last iterations, and as many others as so
+        many instances allow."""
         assert self.rows
-        size = self.rows.size
-        count = min(size, max(2, instances * size // _instances(self.original)))
-        between = np.arange(1, max(size - 1, 1))
-        others = np.random.default_rng(self.seed).choice(between, max(count - 2, 0), replace=False)
-        return np.unique([0, size - 1, *others]).astype(np.int32)
+        sizes, count = self.rows.sizes, self.rows.count
+        corners = np.unique([np.ravel_multi_index(c, sizes) for c in product(*((0, n - 1) for n in sizes))])
+        wanted = min(count, max(len(corners), instances * count // _instances(self.original)))
+        drawn = np.random.default_rng(self.seed).choice(count, wanted, replace=False)
+        others = drawn[~np.isin(drawn, corners)][: wanted - len(corners)]
+        chosen = np.sort([*corners, *others])
+        return np.stack(np.unravel_index(chosen, sizes), axis=1).astype(np.int32)
 
     def run(
         self, kind: str, inputs: Sequence[Mapping[str, Array]], rows: Array | None
@@ -330,10 +365,17 @@ class _References:
             # order is not a matter of rows.
             program = self.transformed if kind == BOUNDED and not rows else self.original
             source = reference(
-                program, kind, self.accuracy, self.dialect, batch=batch, rows=rows, any_order=rows > 0
+                program,
+                kind,
+                self.accuracy,
+                self.dialect,
+                batch=batch,
+                rows=rows,
+                split=self.rows if rows else None,
+                any_order=rows > 0,
             )
             support = tuple(sorted(source.support.items()))
-            flags = _FORK_FLAGS if self.forks else _REFERENCE_FLAGS
+            flags = _FORK_FLAGS if self.forks else _REFERENCE_FLAGS if self.small else _LARGE_FLAGS
             self.compiled[key] = _compiled(
                 source.symbol, source.inputs, source.outputs, source.code, support, flags
             )
@@ -355,9 +397,10 @@ def _compiled(
     flags: tuple[str, ...],
 ) -> Artifact:
     """A reference, compiled once for all the candidates that are compared with it."""
-    made = NativeRunner(flags).compile(
-        KernelSource(symbol, inputs, outputs, code, support=dict(support))
-    )
+    source = KernelSource(symbol, inputs, outputs, code, support=dict(support))
+    made = NativeRunner(flags).compile(source)
+    if isinstance(made, Failure) and _NATIVE in flags:
+        made = NativeRunner(tuple(flag for flag in flags if flag != _NATIVE)).compile(source)
     if isinstance(made, Failure):
         raise VerificationError("PD-V021", "the float64 reference does not compile", why=made.detail)
     return made
@@ -454,13 +497,11 @@ def _class_allowed(got: Array, expected: _Expected, at: Array, nan_may_differ: b
 
 def _describe(piece: _Piece, got: Array, wrong: Array) -> str:
     """The first wrong element in words."""
-    place = [int(k) for k in np.argwhere(wrong)[0]]
-    here = tuple(place)
-    if piece.rows is not None:
-        place[piece.axis] = int(piece.rows[place[piece.axis]])
+    here = tuple(int(k) for k in np.argwhere(wrong)[0])
     value, bound = float(piece.expected.value[here]), float(piece.expected.bound[here])
     tolerance = f" within {bound:.3g}" if np.isfinite(bound) else ""
+    place = ",".join(map(str, piece.place(here)))
     return (
-        f"{piece.output}[{','.join(map(str, place))}] is {got[here]:.9g}, expected {value:.9g}{tolerance}; "
+        f"{piece.output}[{place}] is {got[here]:.9g}, expected {value:.9g}{tolerance}; "
         f"{int(np.count_nonzero(wrong))} of {wrong.size} elements are wrong"
     )

@@ -19,7 +19,8 @@ from typing import TypeAlias
 
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import Index
-from perfdojo_sdk.core.program import Buffer, Node, Path, Program, Scope, Statement
+from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
+from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.transformation import Move, Rejection, Rules, Step, Trace
 from perfdojo_sdk.core.validate import index_values, violations
 

@@ -36,7 +36,7 @@ from perfdojo_sdk.core.expression import (
     Operation,
     Read,
 )
-from perfdojo_sdk.core.program import Node, Program, Scope, Statement
+from perfdojo_sdk.core.program import Buffer, Node, Program, Scope, Statement
 from perfdojo_sdk.hookspecs.types import ArraySpec, KernelSource
 
 SYMBOL = "pd_reference"
@@ -65,33 +65,64 @@ _C_TYPES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Rows:
-    """Every output row is computed by one iteration of the outermost scopes, from inputs alone."""
+    """Each tuple of iterations of the outermost levels computes output cells of its own, from inputs alone.
 
-    size: int
-    dimension: Mapping[str, int]
-    """Array -> the dimension whose subscript is the outermost iterator."""
-
-
-def outermost_rows(program: Program) -> Rows | None:
-    """How the program falls into independent rows, or None.
-
-    Holds when all outermost scopes have one size and every array that is written uses their
-    iterator, alone, in one and the same dimension wherever it appears.
+    All cells of one tuple are a row, however many dimensions they have.
     """
-    tops = {node.size for node in program.body if isinstance(node, Scope)}
-    if len(tops) != 1 or any(isinstance(node, Statement) for node in program.body):
-        return None
-    first = Index.level(0)
-    dimension: dict[str, int] = {}
-    for buffer in program.buffers:
-        occurrences = program.occurrences[buffer.name]
-        if not any(o.writes for o in occurrences):
-            continue
-        shared = [k for k in buffer.materialised if all(o.access.subscripts[k] == first for o in occurrences)]
-        if not shared:
-            return None
-        dimension |= dict.fromkeys(buffer.arrays, shared[0])
-    return Rows(tops.pop(), dimension)
+
+    sizes: tuple[int, ...]
+    """Iterations of each level."""
+    dimensions: Mapping[str, tuple[int, ...]]
+    """Array -> for each level the dimension whose subscript is that level's iterator."""
+
+    @property
+    def count(self) -> int:
+        return prod(self.sizes)
+
+    def shape(self, array: str, whole: tuple[int, ...], rows: int) -> tuple[int, ...]:
+        """The shape of so many rows of an array."""
+        return (rows, *(whole[k] for k in self.within(array, len(whole))))
+
+    def within(self, array: str, rank: int) -> tuple[int, ...]:
+        """The dimensions that a row has."""
+        return tuple(k for k in range(rank) if k not in self.dimensions[array])
+
+
+def outermost_rows(program: Program, row_instances: int = 0) -> Rows | None:
+    """How the program falls into independent rows of at most so many statement instances, or None.
+
+    As many of the outermost levels as that takes, or as there are: level k qualifies when all scopes
+    down to it are perfectly nested, those of one level have one size, and every array that is written
+    uses the level's iterator, alone, in one and the same dimension wherever it appears.
+    """
+    instances = sum(prod(leaf.sizes) for node in program.body for leaf in node.leaves)
+    written = [b for b in program.buffers if any(o.writes for o in program.occurrences[b.name])]
+    sizes: list[int] = []
+    dimensions: dict[str, tuple[int, ...]] = {array: () for b in written for array in b.arrays}
+    nodes = program.body
+    while nodes and (not sizes or instances > row_instances * prod(sizes)):
+        scopes = [node for node in nodes if isinstance(node, Scope)]
+        if len(scopes) < len(nodes) or len({scope.size for scope in scopes}) != 1:
+            break
+        found = {b: _dimension_of(program, b, len(sizes)) for b in written}
+        if None in found.values():
+            break
+        sizes.append(scopes[0].size)
+        for buffer, dimension in found.items():
+            assert dimension is not None
+            dimensions |= {array: (*dimensions[array], dimension) for array in buffer.arrays}
+        nested = all(len(scope.body) == 1 for scope in scopes)
+        nodes = tuple(scope.body[0] for scope in scopes) if nested else ()
+    return Rows(tuple(sizes), dimensions) if sizes else None
+
+
+def _dimension_of(program: Program, buffer: Buffer, level: int) -> int | None:
+    """The dimension in which every access of the buffer has the level's iterator alone."""
+    accesses = [o.access for o in program.occurrences[buffer.name]]
+    alone = Index.level(level)
+    return next(
+        (k for k in buffer.materialised if all(a.subscripts[k] == alone for a in accesses)), None
+    )
 
 
 def reference(
@@ -102,19 +133,21 @@ def reference(
     *,
     batch: int = 1,
     rows: int = 0,
+    split: Rows | None = None,
     any_order: bool = False,
 ) -> KernelSource:
     """The program over ``num`` as a C kernel.
 
     Every array has ``batch`` as its first dimension: so many runs in one call. Inputs are those
-    of the program; with ``rows`` also ``pd_rows`` (i32): so many of the outermost iterations,
-    ascending, are run, and outputs hold these rows only (ValueError if rows depend on each
-    other). Outputs are, for each output ``y``, ``y_v`` (f64; i64 for integers) and ``y_f`` (plain
-    arithmetic of its dtype), with BOUNDED also ``y_e`` (rounded up); and ``pd_peak``, the largest
-    finite value ever stored. ``accuracy`` gives a function's error in ulp, 0.5 if absent. With
-    ``any_order`` the bound holds for every order of every reduction.
+    of the program; with ``split`` (of :func:`outermost_rows`) also ``pd_rows`` (i32, ``rows`` by
+    levels): only these rows are run, and each output holds them only, along its first dimension, in
+    front of those of its dimensions that are no level's. Outputs are, for each output ``y``, ``y_v``
+    (f64; i64 for integers) and ``y_f`` (plain arithmetic of its dtype), with BOUNDED also ``y_e``
+    (rounded up); and ``pd_peak``, the largest finite value ever stored. ``accuracy`` gives a
+    function's error in ulp, 0.5 if absent. With ``any_order`` the bound holds for every order of
+    every reduction.
     """
-    return _Emitter(program, kind, accuracy, dialect, batch, rows, any_order).source()
+    return _Emitter(program, kind, accuracy, dialect, batch, rows, split, any_order).source()
 
 
 class _Emitter:
@@ -126,13 +159,11 @@ class _Emitter:
         dialect: Dialect,
         batch: int,
         rows: int,
+        split: Rows | None,
         any_order: bool,
     ) -> None:
         self.program, self.kind, self.accuracy, self.dialect = program, kind, accuracy, dialect
-        self.batch, self.rows, self.any_order = batch, rows, any_order
-        self.split = outermost_rows(program) if rows else None
-        if rows and not self.split:
-            raise ValueError(f"the rows of {program.name} depend on each other")
+        self.batch, self.rows, self.split, self.any_order = batch, rows, split, any_order
         self.summed = _summed_buffers(program) if any_order else {}
         if unsupported := {b.dtype for b in program.buffers} - _C_TYPES.keys():
             known = ", ".join(_C_TYPES)
@@ -147,21 +178,39 @@ class _Emitter:
         shapes = {a: b.shape for a, b in self.program.buffer_of.items()}
         dtypes = {a: b.dtype for a, b in self.program.buffer_of.items()}
         inputs = [ArraySpec(name, shapes[name], dtypes[name]) for name in self.program.inputs]
-        if self.rows:
-            inputs.append(ArraySpec("pd_rows", (self.rows,), "i32"))
+        if self.split:
+            inputs.append(ArraySpec("pd_rows", (self.rows, len(self.split.sizes)), "i32"))
         outputs = []
         for name in self.program.outputs:
-            shape = list(shapes[name])
-            if self.split:
-                shape[self.split.dimension[name]] = self.rows
+            shape = self.split.shape(name, shapes[name], self.rows) if self.split else shapes[name]
             parts = self.parts(dtypes[name])
-            outputs += [ArraySpec(f"{name}_{part}", tuple(shape), dtype) for part, dtype in parts]
+            outputs += [ArraySpec(f"{name}_{part}", shape, dtype) for part, dtype in parts]
         outputs.append(ArraySpec("pd_peak", (), "f64"))
         code = "\n".join(self.file(inputs, outputs)) + "\n"
         return KernelSource(SYMBOL, self.batched(inputs), self.batched(outputs), code, support=_headers())
 
     def batched(self, specs: list[ArraySpec]) -> tuple[ArraySpec, ...]:
         return tuple(replace(s, shape=(self.batch, *s.shape)) for s in specs)
+
+    def stored(self, dtype: str) -> list[tuple[str, str]]:
+        """Name and C type of the arrays that hold the parts of a buffer's cells.
+
+        Each part has an array of its own, so that a compiler can work on several cells at a time.
+        """
+        if dtype not in FLOAT_DTYPES:
+            return [("v", "int64_t"), ("u", "int")]
+        flat, wide = _FLOATS[dtype]["F"], _FLOATS[dtype]["W"]
+        return [("v", wide), *([("e", flat)] if self.kind == BOUNDED else []), ("f", flat)]
+
+    def load(self, buffer: Buffer, at: str) -> str:
+        """The number in a cell."""
+        cells = ", ".join(f"b_{buffer.name}_{part}[{at}]" for part, _ in self.stored(buffer.dtype))
+        return f"load_{buffer.dtype}({cells})" if buffer.dtype in FLOAT_DTYPES else f"(whole){{{cells}}}"
+
+    def store(self, buffer: Buffer) -> str:
+        """Assign the number x to the cell ``at``."""
+        value = {"v": "x.v", "f": "x.f", "e": f"upwards_{buffer.dtype}(x.e)", "u": "x.unsure"}
+        return " ".join(f"b_{buffer.name}_{p}[at] = {value[p]};" for p, _ in self.stored(buffer.dtype))
 
     def parts(self, dtype: str) -> list[tuple[str, str]]:
         """Suffix and dtype of the arrays that stand for one output."""
@@ -191,20 +240,29 @@ class _Emitter:
         parameters += [f"{_C_TYPES[s.dtype]} *restrict {_name(s.name)}" for s in outputs]
         yield f"static int run_one({', '.join(parameters)})"
         yield "{"
-        yield "    double peak = 0;"
+        yield "    int64_t peak = 0;"
         own = [b for b in self.program.buffers if not set(b.arrays) & set(self.program.inputs)]
-        for buffer in own:
-            kind = _cell(buffer.dtype)
-            size = f"{buffer.cells}L * sizeof({kind})"
-            yield f"    {kind} *restrict b_{buffer.name} = cells({size}, {int(not self.rows)});"
-            yield f"    if (!b_{buffer.name}) return 1;"
+        storage = [
+            (f"b_{buffer.name}_{part}", kind, f"{buffer.cells}L * sizeof({kind})")
+            for buffer in own
+            if not self.in_place(buffer)
+            for part, kind in self.stored(buffer.dtype)
+        ]
+        for buffer in filter(self.in_place, own):
+            for part, kind in self.stored(buffer.dtype):
+                [output] = buffer.arrays
+                yield f"    {kind} *restrict b_{buffer.name}_{part} = {_name(f'{output}_{part}')};"
+        for array, kind, size in storage:
+            yield f"    {kind} *restrict {array} = cells({size}, {int(not self.split)});"
+            yield f"    if (!{array}) return 1;"
         for node in self.program.body:
             yield from self.node(node, [], 1)
         for name in self.program.outputs:
-            yield from self.copy_out(name)
-        for buffer in own:
-            yield f"    release(b_{buffer.name}, {buffer.cells}L * sizeof({_cell(buffer.dtype)}));"
-        yield f"    *{_name('pd_peak')} = peak;"
+            if not self.in_place(self.program.buffer_of[name]):
+                yield from self.copy_out(name)
+        for array, _, size in storage:
+            yield f"    release({array}, {size});"
+        yield f"    *{_name('pd_peak')} = peak_of(peak);"
         yield "    return 0;"
         yield "}"
         yield f"size_t {SYMBOL}_workspace_bytes(int threads) {{ (void)threads; return 0; }}"
@@ -217,21 +275,38 @@ class _Emitter:
         yield "    return 0;"
         yield "}"
 
+    def in_place(self, buffer: Buffer) -> bool:
+        """Whether an output's cells are kept where the caller wants them: they have the same types there."""
+        is_output = not {*self.program.outputs}.isdisjoint(buffer.arrays)
+        return is_output and buffer.dtype == "f32" and not self.split
+
     def copy_out(self, name: str) -> Iterator[str]:
         """Unpack the cells; of the rows that were run if there are rows."""
         buffer = self.program.buffer_of[name]
-        axis = self.split.dimension[name] if self.split else 0
-        size, inner = buffer.shape[axis], prod(buffer.shape[axis + 1 :])
-        rows, row = (self.rows, f"{_name('pd_rows')}[r]") if self.split else (size, "r")
-        yield f"    for (long o = 0; o < {prod(buffer.shape[:axis])}; o++)"
-        yield f"    for (long r = 0; r < {rows}; r++)"
-        yield f"    for (long k = 0; k < {inner}; k++) {{"
-        yield f"        const long at = (o * {size} + {row}) * {inner} + k;"
-        yield f"        const {_cell(buffer.dtype)} *c = &b_{buffer.name}[at];"
+        kept = self.split.within(name, len(buffer.shape)) if self.split else tuple(range(len(buffer.shape)))
+        strides = [prod(buffer.shape[k + 1 :]) for k in range(len(buffer.shape))]
+        address = [f"k{k} * {strides[k]}L" for k in kept]
+        if self.split:
+            yield f"    for (long r = 0; r < {self.rows}; r++) {{"
+            address += [f"{self.row(j)} * {strides[k]}L" for j, k in enumerate(self.split.dimensions[name])]
+        else:
+            yield "    {"
+        for k in kept:
+            yield f"    for (long k{k} = 0; k{k} < {buffer.shape[k]}; k{k}++)"
+        to = "r" if self.split else "0L"
+        for k in kept:
+            to = f"({to}) * {buffer.shape[k]}L + k{k}"
+        yield "    {"
+        yield f"        const long at = {' + '.join([*address, '0L'])};"
         for part, _ in self.parts(buffer.dtype):
-            to = f"{_name(f'{name}_{part}')}[(o * {rows} + r) * {inner} + k]"
-            yield f"        {to} = {_part(part, buffer.dtype)};"
+            yield f"        {_name(f'{name}_{part}')}[{to}] = {_part(part, buffer)};"
         yield "    }"
+        yield "    }"
+
+    def row(self, level: int) -> str:
+        """The iteration of a level in row r."""
+        assert self.split
+        return f"(long){_name('pd_rows')}[r * {len(self.split.sizes)} + {level}]"
 
     # -- the tree --------------------------------------------------------------------------
 
@@ -241,9 +316,11 @@ class _Emitter:
             yield from (pad + line for line in self.statement(node, scopes))
             return
         level = len(scopes)
-        if self.split and level == 0:
-            yield f"{pad}for (long r = 0; r < {self.rows}; r++) {{"
-            yield f"{pad}    long i0 = {_name('pd_rows')}[r];"
+        levels = len(self.split.sizes) if self.split else 0
+        if level < levels:
+            # The first of the levels stands for all of them; those below it only name their iteration.
+            yield f"{pad}for (long r = 0; r < {self.rows}; r++) {{" if level == 0 else pad + "{"
+            yield f"{pad}    const long i{level} = {self.row(level)};"
         else:
             yield f"{pad}for (long i{level} = 0; i{level} < {node.size}; i{level}++) {{"
         for child in node.body:
@@ -255,16 +332,15 @@ class _Emitter:
         dtype, value = statement.dtype, self.expression(statement.value)
         yield f"if ({_condition(statement)}) {{" if statement.guard else "{"
         address = buffer.address(statement.target.subscripts)
-        yield f"    {_cell(dtype)} *c = &b_{buffer.name}[{_form(address)}];"
+        yield f"    const long at = {_form(address)};"
         yield f"    {_number(dtype)} x = {value};"
         if statement.accumulate:
-            yield f"    {_number(dtype)} a = {_load(dtype, '*c')};{self.anchor(statement, scopes)}"
+            yield f"    {_number(dtype)} a = {self.load(buffer, 'at')};{self.anchor(statement, scopes)}"
             yield f"    x = {self.accumulation(statement, scopes)};"
         elif buffer.name in self.summed and dtype in FLOAT_DTYPES:
             yield f"    x = num_anchor_{dtype}(x, {self.summed[buffer.name]});"
-        yield f"    *c = {f'store_{dtype}(x)' if dtype in FLOAT_DTYPES else 'x'};"
-        finite = f"finite__{dtype}(x.v) && " if dtype in FLOAT_DTYPES else ""
-        yield f"    if ({finite}fabs((double)x.v) > peak) peak = fabs((double)x.v);"
+        yield f"    {self.store(buffer)}"
+        yield "    peak = higher(peak, magnitude((double)x.v));"
         yield "}"
 
     def accumulation(self, statement: Statement, scopes: list[Scope]) -> str:
@@ -327,7 +403,7 @@ class _Emitter:
         buffer = self.program.buffer_of[access.array]
         at = _form(buffer.address(access.subscripts))
         if access.array not in self.program.inputs:
-            return _load(buffer.dtype, f"b_{buffer.name}[{at}]")
+            return self.load(buffer, at)
         given = f"{_name(access.array)}[{at}]"
         return f"literal_{buffer.dtype}({given})" if buffer.dtype in FLOAT_DTYPES else f"whole_of({given})"
 
@@ -363,24 +439,17 @@ def _headers() -> Mapping[str, str]:
     return {file.name: file.read_text(encoding="utf-8") for file in folder.iterdir()}
 
 
-def _cell(dtype: str) -> str:
-    return f"cell_{dtype}" if dtype in FLOAT_DTYPES else "whole"
-
-
 def _number(dtype: str) -> str:
     return f"num_{dtype}" if dtype in FLOAT_DTYPES else "whole"
 
 
-def _load(dtype: str, cell: str) -> str:
-    return f"load_{dtype}({cell})" if dtype in FLOAT_DTYPES else cell
-
-
-def _part(part: str, dtype: str) -> str:
-    """A part of the cell ``c`` as an output holds it; the value of f64 is rounded to a double there."""
-    if dtype in FLOAT_DTYPES:
-        rounded = part == "e" and dtype == "f64"
-        return "c->e + 0x1.01p-53 * fabs((double)c->v)" if rounded else f"c->{part}"
-    return "c->unsure ? INFINITY : 0" if part == "e" else "c->v"
+def _part(part: str, buffer: Buffer) -> str:
+    """A part of the cell ``at`` as an output holds it; the value of f64 is rounded to a double there."""
+    cell = f"b_{buffer.name}_%s[at]"
+    if buffer.dtype in FLOAT_DTYPES:
+        rounded = part == "e" and buffer.dtype == "f64"
+        return cell % part + (f" + 0x1.01p-53 * fabs((double){cell % 'v'})" if rounded else "")
+    return f"{cell % 'u'} ? INFINITY : 0" if part == "e" else cell % "v"
 
 
 def _cast(value: Cast, argument: str) -> str:

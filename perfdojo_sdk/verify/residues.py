@@ -38,7 +38,8 @@ from perfdojo_sdk.core.expression import (
     Read,
 )
 from perfdojo_sdk.core.interpreter import LOOPS, Schedule, owner
-from perfdojo_sdk.core.program import Buffer, Node, Path, Program, Scope, Statement
+from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
+from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.measure.toolchain import Compiled, find_toolchain
 from perfdojo_sdk.verify.mixing import EXPONENTS, PRIME, name_key
 

@@ -112,8 +112,8 @@ class CollapseScopes(Transformation):
 def _collapsed(site: Site) -> Scope:
     outer, inner, level = site.scope, inner_scope(site), site.level
     by = Renumbering((*levels(level), *_pair(site), *shifted(level + 2, -1)), level)
-    body = tuple([child.renumbered(by) for child in inner.body])
-    return Scope(outer.size * inner.size, body, "", fresh(f"{outer.id}.{inner.id}", site.program.place_of))
+    identifier = fresh(f"{outer.id}.{inner.id}", site.program.place_of)
+    return inner.headed(outer.size * inner.size, "", identifier, by)
 
 
 def _pair(site: Site) -> tuple[Index, Index]:

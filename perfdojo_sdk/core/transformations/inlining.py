@@ -17,19 +17,9 @@ from perfdojo_sdk.core.expression import (
     map_expression,
     renumbered,
 )
-from perfdojo_sdk.core.program import (
-    Buffer,
-    Dimension,
-    Node,
-    Place,
-    Program,
-    Scope,
-    Statement,
-    enclosed,
-    fresh,
-    innermost,
-)
+from perfdojo_sdk.core.program import Node, Place, Program, Scope, Statement, enclosed, fresh, innermost
 from perfdojo_sdk.core.reaching import Spot, change_between, matching_instance, one_instance_each, shared
+from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.transformation import (
     Definition,
     Instance,

@@ -27,7 +27,7 @@ from perfdojo_sdk.core.expression import (
     Operation,
     Read,
 )
-from perfdojo_sdk.core.program import Buffer, Dimension, Place, Program, Statement, fresh, innermost
+from perfdojo_sdk.core.program import Place, Program, Statement, fresh, innermost
 from perfdojo_sdk.core.reaching import (
     Reduction,
     Spot,
@@ -37,6 +37,7 @@ from perfdojo_sdk.core.reaching import (
     reduction,
     spot,
 )
+from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.transformation import (
     Correction,
     Definition,
@@ -52,7 +53,7 @@ from perfdojo_sdk.core.transformation import (
     Transformation,
 )
 from perfdojo_sdk.core.transformations.inlining import here, in_its_place, substitute, well_formed
-from perfdojo_sdk.core.transformations.reductions import one_chain, with_statement
+from perfdojo_sdk.core.transformations.reductions import with_statement
 from perfdojo_sdk.core.transformations.scopes import scopes
 
 EXPONENT_LAW = "exp(a)*exp(b) = exp(a+b)"
@@ -132,7 +133,7 @@ def _difference(statement: Statement) -> Operation | None:
 
 
 def _sums_squares(site: Site) -> Refusal | Kind:
-    _, statement = one_chain(site.scope)
+    _, statement = site.scope.chain
     difference = _difference(statement) if statement else None
     refusal = Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
     if statement is None or statement.guard or difference is None:
@@ -264,7 +265,7 @@ class RebaseSquares(Transformation):
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
         for _, scope in scopes(program):
-            _, statement = one_chain(scope)
+            _, statement = scope.chain
             difference = _difference(statement) if statement else None
             if difference is None:
                 continue
@@ -362,7 +363,7 @@ def product(parts: list[Expression]) -> Expression:
 
 
 def _sums_products(site: Site) -> Refusal | Kind:
-    _, statement = one_chain(site.scope)
+    _, statement = site.scope.chain
     refusal = Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
     if statement is None or statement.guard or statement.accumulate != "add":
         return refusal
@@ -463,7 +464,7 @@ class FactorReduction(Transformation):
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
         for _, scope in scopes(program):
-            _, statement = one_chain(scope)
+            _, statement = scope.chain
             if statement and statement.accumulate == "add" and len(factors(statement.value)) > 1:
                 yield Move(self.name, scope.id)
 

@@ -8,13 +8,16 @@ moves ask the same questions about the whole: cutting before the move, joining a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
+from functools import cache
+from operator import methodcaller
 
 from perfdojo_sdk.core.dependence import conflicts, leaking_level, may_meet, private_buffers
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.expression import Index, Renumbering
+from perfdojo_sdk.core.expression import Index
 from perfdojo_sdk.core.frozen import frozen
-from perfdojo_sdk.core.program import Buffer, Node, Program, Scope, Statement, fresh
+from perfdojo_sdk.core.program import Program, Scope, Statement, fresh
+from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.transformation import (
     Instance,
     Joined,
@@ -196,29 +199,30 @@ class SplitRange(Transformation):
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
-        widths = sorted({lanes for lanes in dialect.lanes.values() if lanes > 1})
+        widths = tuple(sorted({lanes for lanes in dialect.lanes.values() if lanes > 1}))
         for _, scope in scopes(program):
             for at in cuts(scope.size, widths):
                 yield Move(self.name, scope.id, (("at", at),))
 
     def rewrite(self, site: Site) -> Program:
         scope, at = site.scope, site.move["at"]
-        first, second = site.program.once(_two_copies, scope.id)
-        rest = second.renumbered(Renumbering(_shift(site.level, at), site.level))
-        parts = (first.with_size(at), rest.with_size(scope.size - at))
-        return site.replaced(parts)
+        first, second = _named(site, "a"), _named(site, "b")
+        shift = methodcaller("shifted", site.level, at)
+        rest = scope.headed(scope.size - at, scope.suffix, second(scope.id), shift, second)
+        return site.replaced((scope.renamed(first, at), rest))
 
     def relation(self, site: Site, result: Program) -> Relation:
-        first, second = site.program.once(_names, site.scope.id)
+        first, second = _named(site, "a"), _named(site, "b")
         shift = _shift(site.level, site.move["at"])
         found = {}
         for statement, depth in statements_below(site.scope, site.level):
-            found[first[statement.id]] = Instance(statement.id, levels(depth))
-            found[second[statement.id]] = Instance(statement.id, shift[:depth])
+            found[first(statement.id)] = Instance(statement.id, levels(depth))
+            found[second(statement.id)] = Instance(statement.id, shift[:depth])
         return found
 
 
-def cuts(size: int, widths: list[int]) -> list[int]:
+@cache
+def cuts(size: int, widths: tuple[int, ...]) -> list[int]:
     """Where cutting a range is worth a look: one iteration at either end, the largest power of two,
     and as many iterations as fill vectors of each width. Ascending."""
     if size == 1:
@@ -232,26 +236,10 @@ def _shift(level: int, by: int) -> tuple[Index, ...]:
     return (*levels(level), Index.of({level: 1}, by), *shifted(level + 1, 0))
 
 
-def _names(program: Program, scope: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Id of every node of the scope -> its id in the first part, and in the second."""
-    names = [node.id for node in _nodes(program.place_of[scope].node)]
-    taken = program.place_of
-    first, second = ({name: fresh(f"{name}.{part}", taken) for name in names} for part in "ab")
-    return first, second
-
-
-def _nodes(node: Node) -> Iterator[Node]:
-    yield node
-    for child in node.body if isinstance(node, Scope) else ():
-        yield from _nodes(child)
-
-
-def _two_copies(program: Program, scope: str) -> tuple[Scope, Scope]:
-    """The scope under the names of the first part, and of the second: the same wherever the cut is."""
-    node = program.place_of[scope].node
-    first, second = [node.renamed(names) for names in program.once(_names, scope)]
-    assert isinstance(first, Scope) and isinstance(second, Scope)
-    return first, second
+def _named(site: Site, part: str) -> Callable[[str], str]:
+    """Id of a node of the scope -> its id in a part."""
+    taken = site.program.place_of
+    return lambda old: fresh(f"{old}.{part}", taken)
 
 
 # -- join_ranges -----------------------------------------------------------------------------------
@@ -267,7 +255,7 @@ def _is_followed(site: Site) -> Refusal | None:
 
 def _goes_on(site: Site) -> Refusal | None:
     after: Scope = site.scratch["next"]
-    rest = site.scope.renumbered(Renumbering(_shift(site.level, site.scope.size), site.level))
+    rest = site.scope.renumbered(methodcaller("shifted", site.level, site.scope.size))
     if rest.body == after.body:
         return None
     return Refusal.of(after.id, "", size=site.scope.size, level=f"{{{site.level}}}")

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import IDENTITY, Access, Index, Literal, Read
-from perfdojo_sdk.core.program import Buffer, Dimension, Node, Program, Scope, Statement, fresh
+from perfdojo_sdk.core.program import Node, Program, Scope, Statement, fresh
+from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.transformation import (
     Kind,
     Move,
@@ -24,19 +25,8 @@ from perfdojo_sdk.core.transformations.scopes import scopes
 from perfdojo_sdk.core.transformations.staging import nest
 
 
-def one_chain(scope: Scope) -> tuple[list[Scope], Statement | None]:
-    """The perfect nest that starts at ``scope`` and the one statement in it."""
-    found = [scope]
-    while len(found[-1].body) == 1:
-        child = found[-1].body[0]
-        if isinstance(child, Statement):
-            return found, child
-        found.append(child)
-    return found, None
-
-
 def _one_accumulation(site: Site) -> Refusal | None:
-    nest, statement = one_chain(site.scope)
+    nest, statement = site.scope.chain
     if statement is None or statement.accumulate is None:
         return Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
     site.scratch["nest"], site.scratch["statement"] = nest, statement
@@ -44,7 +34,7 @@ def _one_accumulation(site: Site) -> Refusal | None:
 
 
 def _lane_level(site: Site) -> int:
-    chain: list[Scope] = site.scratch["nest"]
+    chain: tuple[Scope, ...] = site.scratch["nest"]
     lane = site.move["lane"]
     return next((site.level + k for k, s in enumerate(chain) if s.id == lane), -1)
 
@@ -138,7 +128,7 @@ class SplitReduction(Transformation):
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
         for path, scope in scopes(program):
-            nest, statement = one_chain(scope)
+            nest, statement = scope.chain
             if statement is None or statement.accumulate is None:
                 continue
             used = statement.target.levels
@@ -147,7 +137,7 @@ class SplitReduction(Transformation):
                     yield Move(self.name, scope.id, (("lane", lane.id),))
 
     def rewrite(self, site: Site) -> Program:
-        chain: list[Scope] = site.scratch["nest"]
+        chain: tuple[Scope, ...] = site.scratch["nest"]
         statement: Statement = site.scratch["statement"]
         level, lane = site.level, _lane_level(site)
         dims = sorted({*statement.target.levels, lane})

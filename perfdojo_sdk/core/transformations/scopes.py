@@ -143,9 +143,7 @@ class SplitScope(Transformation):
         scope, level, factor = site.scope, site.level, site.move["factor"]
         forms = (*levels(level), Index.of({level: factor, level + 1: 1}), *shifted(level + 1, 1))
         taken = site.program.place_of
-        by = Renumbering(forms, level)
-        body = tuple([child.renumbered(by) for child in scope.body])
-        inner = Scope(factor, body, "", fresh(f"{scope.id}.i", taken))
+        inner = scope.headed(factor, "", fresh(f"{scope.id}.i", taken), Renumbering(forms, level))
         outer = Scope(scope.size // factor, (inner,), "", fresh(f"{scope.id}.o", taken))
         return site.replaced((outer,))
 
@@ -306,9 +304,8 @@ class SwapScopes(Transformation):
     def rewrite(self, site: Site) -> Program:
         outer, inner, level = site.scope, inner_scope(site), site.level
         forms = (*levels(level), Index.level(level + 1), Index.level(level), *shifted(level + 2, 0))
-        by = Renumbering(forms, level)
-        body = tuple([child.renumbered(by) for child in inner.body])
-        return site.replaced((inner.with_body((outer.with_body(body),)),))
+        new_inner = inner.headed(outer.size, outer.suffix, outer.id, Renumbering(forms, level))
+        return site.replaced((inner.with_body((new_inner,)),))
 
     def relation(self, site: Site, result: Program) -> Relation:
         level = site.level

@@ -14,7 +14,8 @@ from itertools import product
 from perfdojo_sdk.core.dependence import home_depth, leaking_level, may_meet, may_run_before
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import MoveError, closest
-from perfdojo_sdk.core.program import Buffer, Occurrence, Program, occurrences_of
+from perfdojo_sdk.core.program import Occurrence, Program, occurrences_of
+from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.transformation import (
     Move,
     Parameter,

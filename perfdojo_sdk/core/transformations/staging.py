@@ -28,7 +28,8 @@ from perfdojo_sdk.core.expression import (
     map_expression,
 )
 from perfdojo_sdk.core.frozen import frozen
-from perfdojo_sdk.core.program import Buffer, Dimension, Node, Program, Scope, Statement, Touch, fresh
+from perfdojo_sdk.core.program import Node, Program, Scope, Statement, Touch, fresh
+from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.transformation import (
     Definition,
     Kind,
@@ -122,8 +123,10 @@ def _buffer(site: Site) -> Buffer:
     return buffer
 
 
-def _form(site: Site, touch: Touch) -> Form:
-    return Form.of(touch.access, site.level, site.outer_sizes + touch.sizes)
+def _formed(site: Site) -> list[tuple[Touch, Form]]:
+    """Every touch of the array's buffer inside the scope, with its form."""
+    level, outer = site.level, site.outer_sizes
+    return [(touch, Form.of(touch.access, level, outer + touch.sizes)) for touch in site.once(_inside)]
 
 
 def _the_form(site: Site) -> Form:
@@ -189,11 +192,12 @@ def _definitions(site: Site, result: Program) -> Relation:
 
 def _is_written(site: Site) -> Refusal | None:
     """The form of the first write is the form; other requirements compare with it."""
-    for touch in site.scope.touches.get(_array(site), ()):
-        if touch.writes:
-            site.scratch["form"] = _form(site, touch)
+    array = _array(site)
+    for touch, form in site.once(_formed) if array in site.scope.touches else ():
+        if touch.writes and touch.access.array == array:
+            site.scratch["form"] = form
             return None
-    return Refusal.of(site.scope.id, site.scope.head, array=_array(site))
+    return Refusal.of(site.scope.id, site.scope.head, array=array)
 
 
 def _unguarded(site: Site) -> Refusal | None:
@@ -237,9 +241,8 @@ _NAMED_CELLS = (
 
 def _array_candidates(name: str, program: Program, written: bool) -> Iterator[Move]:
     for _, scope in scopes(program):
-        for array, touches in scope.touches.items():
-            if any(t.writes is written for t in touches):
-                yield Move(name, scope.id, (("array", array),))
+        for array in scope.written_arrays if written else scope.read_arrays:
+            yield Move(name, scope.id, (("array", array),))
 
 
 # -- stage_read ------------------------------------------------------------------------------------
@@ -247,12 +250,13 @@ def _array_candidates(name: str, program: Program, written: bool) -> Iterator[Mo
 
 def _read_in_one_form(site: Site) -> Refusal | None:
     array = _array(site)
-    reads = [t for t in site.once(_inside) if not t.writes and t.access.array == array]
+    reads = [(t, form) for t, form in site.once(_formed) if not t.writes and t.access.array == array]
     if not reads:
         return Refusal.of(site.scope.id, site.scope.head, array=array, other="nothing")
-    site.scratch["form"] = _form(site, reads[0])
-    for touch in reads[1:]:
-        if _form(site, touch) != _the_form(site):
+    _, first = reads[0]
+    site.scratch["form"] = first
+    for touch, form in reads[1:]:
+        if form != first:
             return Refusal.of(touch.statement.id, touch.access.text, array=array, other=touch.access.text)
     return None
 
@@ -333,9 +337,9 @@ def _with_reads(statement: Statement, change: Callable[[Expression], Expression]
 
 
 def _only_accumulated(site: Site) -> Refusal | None:
-    for touch in site.once(_inside):
+    for touch, form in site.once(_formed):
         alone = touch.writes and touch.statement.accumulate and touch.access.array == _array(site)
-        if not alone or _form(site, touch) != _the_form(site):
+        if not alone or form != _the_form(site):
             return Refusal.of(
                 touch.statement.id, touch.access.text, array=_array(site), other=touch.access.text
             )
@@ -414,7 +418,7 @@ def _renaming(site: Site, buffer: Buffer) -> Callable[[Statement], Statement]:
     Accesses in another form stay; the requirements say that there are none.
     """
     form, array = _the_form(site), _array(site)
-    inside = {id(t.access): _form(site, t) for t in site.scope.touches[array]}
+    inside = {id(t.access): form for t, form in site.once(_formed) if t.access.array == array}
 
     def access(a: Access) -> Access:
         return Form.staged(buffer.name, a) if a.array == array and inside.get(id(a)) == form else a
@@ -432,8 +436,9 @@ def _renaming(site: Site, buffer: Buffer) -> Callable[[Statement], Statement]:
 
 
 def _used_in_one_form(site: Site) -> Refusal | None:
-    for touch in site.once(_inside):
-        if touch.access.array != _array(site) or _form(site, touch) != _the_form(site):
+    array, first = _array(site), _the_form(site)
+    for touch, form in site.once(_formed):
+        if touch.access.array != array or form is not first and form != first:
             return Refusal.of(
                 touch.statement.id, touch.access.text, array=_array(site), other=touch.access.text
             )
@@ -556,7 +561,7 @@ def _divided_in_one_form(site: Site) -> Refusal | Kind:
     for touch in site.scope.touches.get(array, ()):
         if touch.writes or touch.access not in tuple(_divisors(touch.statement.value, array)):
             continue
-        found = _form(site, touch)
+        found = Form.of(touch.access, site.level, site.outer_sizes + touch.sizes)
         if form is not None and found != form:
             return Refusal.of(touch.statement.id, touch.access.text, array=array, other=touch.access.text)
         form = found
@@ -613,9 +618,10 @@ class StageReciprocal(Transformation):
             for read in node.reads
             if any(_divisors(node.value, read.array))
         }
+        divisors = frozenset([array for _, array in dividing])
         for _, scope in scopes(program) if dividing else ():
-            for array, touches in scope.touches.items():
-                if not dividing.isdisjoint([(t.statement.id, array) for t in touches]):
+            for array, touches in scope.touches.items() if not divisors.isdisjoint(scope.arrays) else ():
+                if array in divisors and not dividing.isdisjoint([(t.statement.id, array) for t in touches]):
                     yield Move(self.name, scope.id, (("array", array),))
 
     def rewrite(self, site: Site) -> Program:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from math import prod
 
 from perfdojo_sdk.core.dependence import home_depth, leaking_level
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import MoveError, closest
-from perfdojo_sdk.core.expression import Access, Read, map_expression
-from perfdojo_sdk.core.program import Buffer, Dimension, Node, Program, Scope
+from perfdojo_sdk.core.expression import Access
+from perfdojo_sdk.core.program import Node, Program, Scope
+from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.text import MAX_CELLS
 from perfdojo_sdk.core.transformation import (
     Move,
@@ -231,23 +232,21 @@ class ReorderDims(Transformation):
     def rewrite(self, site: Site) -> Program:
         k, buffer = _dimension(site), site.storage
         arrays = frozenset(buffer.arrays)
-        body = tuple(_map_accesses(n, arrays, lambda a: _exchange(a, k)) for n in site.program.body)
+        body = tuple([_exchanged_in(node, arrays, k) for node in site.program.body])
         return site.program.with_buffer(buffer.name, _exchanged(site)).with_body(body)
 
 
-def _map_accesses(node: Node, arrays: frozenset[str], change: Callable[[Access], Access]) -> Node:
-    if arrays.isdisjoint(node.touches):
+def _exchanged_in(node: Node, arrays: frozenset[str], k: int) -> Node:
+    """The node with subscripts ``k`` and ``k + 1`` of the arrays exchanged."""
+    if arrays.isdisjoint(node.arrays):
         return node
     if isinstance(node, Scope):
-        return node.with_body(tuple(_map_accesses(c, arrays, change) for c in node.body))
-
-    def access(a: Access) -> Access:
-        return change(a) if a.array in arrays else a
-
-    value = map_expression(
-        node.value, lambda e: Read(access(e.access), e.dtype) if isinstance(e, Read) else e
-    )
-    return node.with_parts(access(node.target), value)
+        return node.with_body(tuple([_exchanged_in(child, arrays, k) for child in node.body]))
+    forms = list(node.forms)
+    for array, at in node.slots:
+        if array in arrays:
+            forms[at + k], forms[at + k + 1] = forms[at + k + 1], forms[at + k]
+    return node.alike(tuple(forms), node.id)
 
 
 # -- pad_dim ---------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@
  */
 #define N(name) PASTE(name, DTYPE)
 #define NUM N(num)
-#define CELL N(cell)
 
 #define EXTREME(name, type, better) \
     static inline type name(type a, type b) { return a != a ? a : b != b ? b : a better b ? a : b; }
@@ -18,18 +17,18 @@ EXTREME(N(max_f), F, >) EXTREME(N(max_d), W, >) EXTREME(N(min_f), F, <) EXTREME(
 #undef EXTREME
 
 typedef struct { W v, e; F f; } NUM;
-typedef struct { W v; F e, f; } CELL;
 
-static inline NUM N(load)(CELL c) { return (NUM){c.v, c.e, c.f}; }
+static inline NUM N(load)(W v, F e, F f) { return (NUM){v, e, f}; }
 
-static inline CELL N(store)(NUM a)
+/* A bound as a cell holds it: rounded up. */
+static inline F N(upwards)(W exact)
 {
-    F e = (F)a.e;
+    F e = (F)exact;
     BITS bits;
     memcpy(&bits, &e, sizeof e);
-    bits += e < a.e; /* bounds round up */
+    bits += e < exact;
     memcpy(&e, &bits, sizeof e);
-    return (CELL){a.v, e, a.f};
+    return e;
 }
 
 static inline NUM N(literal)(F x) { return (NUM){x, 0, x}; }
@@ -40,7 +39,7 @@ static inline NUM N(integer)(long x)
 
 /* Whether a F computation with value v and error e is certain not to overflow; false for NaN. */
 #undef IN_RANGE
-#define IN_RANGE(v, e) __builtin_expect(WIDE_(fabs)(v) + (e) <= F_MAX, 1)
+#define IN_RANGE(v, e) (WIDE_(fabs)(v) + (e) <= F_MAX)
 
 /* e, and the N(rounding) of v by `halves` half units in the last place; `underflow` for one of them. */
 static inline W N(rounding)(W v, W e, W halves, W underflow)
@@ -51,31 +50,34 @@ static inline W N(rounding)(W v, W e, W halves, W underflow)
 /* The F computation may overflow, or an argument is infinite or NaN; the latter is exact if
    the arguments' errors cannot change the outcome. */
 static inline NUM N(special)(W v, int certain, F f) { return (NUM){v, certain ? 0 : INFINITY, f}; }
-static inline int N(sign_known)(NUM a) { return WIDE_(fabs)(a.v) > a.e || a.e == 0 || a.v != a.v; }
+static inline int N(sign_known)(NUM a) { return (WIDE_(fabs)(a.v) > a.e) | (a.e == 0) | (a.v != a.v); }
 static inline int N(sized)(NUM a) { return a.e <= F_MAX; }
 
-/* Sums, products and quotients outside the range of F. */
-RARE NUM N(far_sum)(NUM a, NUM b, W v, F f)
+/* The bound of a sum, product or quotient: e in the range of F, else as for N(special). Chosen, not
+   branched to, so that a compiler can work on several numbers at a time. */
+#undef SELECT
+#define SELECT(in_range, e, certain) ((in_range) ? (e) : (certain) ? 0 : (W)INFINITY)
+
+static inline int N(sum_certain)(NUM a, NUM b)
 {
-    return N(special)(v, N(sized)(a) && N(sized)(b) && !(N(finite_)(a.v) && N(finite_)(b.v)), f);
+    return N(sized)(a) & N(sized)(b) & !(N(finite_)(a.v) & N(finite_)(b.v));
 }
 
-RARE NUM N(far_product)(NUM a, NUM b, W v, F f)
+static inline int N(product_certain)(NUM a, NUM b)
 {
-    int exact = !N(finite_)(a.v) || !N(finite_)(b.v);
-    return N(special)(v, exact && N(sized)(a) && N(sized)(b) && N(sign_known)(a) && N(sign_known)(b), f);
+    return N(sum_certain)(a, b) & N(sign_known)(a) & N(sign_known)(b);
 }
 
-RARE NUM N(far_quotient)(NUM a, NUM b, W v, F f)
+static inline int N(quotient_certain)(NUM a, NUM b)
 {
-    int exact = !N(finite_)(a.v) || !N(finite_)(b.v) || b.v == 0;
-    return N(special)(v, exact && N(sized)(a) && N(sized)(b) && N(sign_known)(a) && N(sign_known)(b), f);
+    int exact = !N(finite_)(a.v) | !N(finite_)(b.v) | (b.v == 0);
+    return exact & N(sized)(a) & N(sized)(b) & N(sign_known)(a) & N(sign_known)(b);
 }
 
 static inline NUM N(num_add)(NUM a, NUM b)
 {
     W v = a.v + b.v, e = N(rounding)(v, a.e + b.e, 1, 0);
-    return IN_RANGE(v, e) ? (NUM){v, e, a.f + b.f} : N(far_sum)(a, b, v, a.f + b.f);
+    return (NUM){v, SELECT(IN_RANGE(v, e), e, N(sum_certain)(a, b)), a.f + b.f};
 }
 
 static inline NUM N(num_neg)(NUM a) { return (NUM){-a.v, a.e, -a.f}; }
@@ -88,8 +90,8 @@ static inline NUM N(num_sum)(NUM a, NUM b, W terms)
 {
     W v = a.v + b.v, size = terms * (WIDE_(fabs)(b.v) + b.e);
     W e = a.e + b.e + 1.01 * U * size;
-    int in_range = IN_RANGE(v, e) && size <= F_MAX;
-    return in_range ? (NUM){v, e, a.f + b.f} : N(far_sum)(a, b, v, a.f + b.f);
+    int in_range = IN_RANGE(v, e) & (size <= F_MAX);
+    return (NUM){v, SELECT(in_range, e, N(sum_certain)(a, b)), a.f + b.f};
 }
 
 /* The value that such a sum starts from meets all the roundings as well. */
@@ -104,22 +106,22 @@ static inline NUM N(num_mul)(NUM a, NUM b)
 {
     W v = a.v * b.v;
     W e = N(rounding)(v, WIDE_(fabs)(a.v) * b.e + WIDE_(fabs)(b.v) * a.e + a.e * b.e, 1, ETA);
-    return IN_RANGE(v, e) ? (NUM){v, e, a.f * b.f} : N(far_product)(a, b, v, a.f * b.f);
+    return (NUM){v, SELECT(IN_RANGE(v, e), e, N(product_certain)(a, b)), a.f * b.f};
 }
 
 /* The product of two inputs or constants, the commonest by far. */
 static inline NUM N(num_mul_exact)(NUM a, NUM b)
 {
     W v = a.v * b.v, e = N(rounding)(v, 0, 1, ETA);
-    return IN_RANGE(v, e) ? (NUM){v, e, a.f * b.f} : N(far_product)(a, b, v, a.f * b.f);
+    return (NUM){v, SELECT(IN_RANGE(v, e), e, N(product_certain)(a, b)), a.f * b.f};
 }
 
 static inline NUM N(num_div)(NUM a, NUM b)
 {
     W v = a.v / b.v;
     W e = N(rounding)(v, (a.e + WIDE_(fabs)(v) * b.e) / (WIDE_(fabs)(b.v) - b.e), 1, ETA);
-    int in_range = IN_RANGE(v, e) && WIDE_(fabs)(b.v) > b.e;
-    return in_range ? (NUM){v, e, a.f / b.f} : N(far_quotient)(a, b, v, a.f / b.f);
+    int in_range = IN_RANGE(v, e) & (WIDE_(fabs)(b.v) > b.e);
+    return (NUM){v, SELECT(in_range, e, N(quotient_certain)(a, b)), a.f / b.f};
 }
 
 RARE NUM N(far_extreme)(NUM a, NUM b, W v, F f)
@@ -229,4 +231,3 @@ static inline whole N(to_bool)(NUM a) { return unsure_if(a.v != 0, a.e > 0 && !(
 
 #undef N
 #undef NUM
-#undef CELL

@@ -22,12 +22,31 @@ static inline whole whole_of(int64_t v) { return (whole){v, 0}; }
 static inline whole unsure_if(int64_t v, int unsure) { return (whole){v, unsure}; }
 
 /* Zeroed storage; in large pages if all of it is touched, as the first touch of each page is dear. */
-static inline void *cells(size_t bytes, int all)
+__attribute__((malloc, noinline)) static void *cells(size_t bytes, int all)
 {
     void *found = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (found == MAP_FAILED) return 0;
     if (all) madvise(found, bytes, MADV_HUGEPAGE);
     return found;
+}
+
+/* The largest finite magnitude so far, as the bits of a double: these compare as the numbers do, and
+   unlike those without a branch. */
+static inline int64_t magnitude(double x)
+{
+    int64_t bits;
+    memcpy(&bits, &x, sizeof x);
+    bits &= INT64_MAX;
+    return bits < INT64_C(0x7ff0000000000000) ? bits : 0;
+}
+
+static inline int64_t higher(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static inline double peak_of(int64_t bits)
+{
+    double peak;
+    memcpy(&peak, &bits, sizeof peak);
+    return peak;
 }
 
 static inline void release(void *c, size_t bytes) { munmap(c, bytes); }

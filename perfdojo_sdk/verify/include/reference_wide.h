@@ -6,7 +6,6 @@
  */
 #define N(name) PASTE(name, DTYPE)
 #define NUM N(num)
-#define CELL N(cell)
 
 #define EXTREME(name, type, better) \
     static inline type name(type a, type b) { return a != a ? a : b != b ? b : a better b ? a : b; }
@@ -15,10 +14,8 @@ EXTREME(N(max_f), F, >) EXTREME(N(max_d), W, >) EXTREME(N(min_f), F, <) EXTREME(
 #undef EXTREME
 
 typedef struct { W v; F f; } NUM;
-typedef NUM CELL;
 
-static inline NUM N(load)(CELL c) { return c; }
-static inline CELL N(store)(NUM a) { return a; }
+static inline NUM N(load)(W v, F f) { return (NUM){v, f}; }
 static inline NUM N(literal)(F x) { return (NUM){x, x}; }
 static inline NUM N(integer)(long x) { return (NUM){x, x}; }
 static inline NUM N(num_anchor)(NUM a, W terms) { (void)terms; return a; }
@@ -59,4 +56,3 @@ static inline whole N(to_bool)(NUM a) { return whole_of(a.v != 0); }
 
 #undef N
 #undef NUM
-#undef CELL

@@ -14,6 +14,7 @@ from perfdojo_x86_avx512.codegen import X86CodeGenerator
 from x86_support import PLUGIN, capabilities, compile_sources, generate
 
 from perfdojo_sdk.core.errors import UnavailableError
+from perfdojo_sdk.measure.toolchain import Toolchain
 
 PROGRAMS = Path(__file__).parent / "programs"
 SMALL = {
@@ -132,8 +133,9 @@ def test_other_compilers_accept_the_headers(target: str, compiler: str, tmp_path
         pytest.skip("needs the ziglang wheel")
     for name, text in {"k.c": source.code, **source.support}.items():
         (tmp_path / name).write_text(text)
-    flags = [f.replace("x86-64-v", "x86_64_v") for f in capabilities(target).compiler_flags]
-    command = [sys.executable, "-m", "ziglang", "cc", *flags, "-Wall", "-Wextra", "-Werror", "-c", "k.c"]
+    zig = Toolchain((sys.executable, "-m", "ziglang", "cc"), "clang")
+    flags = zig.spelled(capabilities(target).compiler_flags)
+    command = [*zig.command, *flags, "-Wall", "-Wextra", "-Werror", "-c", "k.c"]
     subprocess.run(command, cwd=tmp_path, check=True, timeout=120)
 
 

@@ -20,7 +20,8 @@ from perfdojo_riscv_snitch.codegen.tree import Address, Edge, Loop, Part, Point,
 from perfdojo_riscv_snitch.codegen.values import BYTES, FORMATS, Values, never_nan
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Access, Index
-from perfdojo_sdk.core.program import Buffer, Path, Program, Statement
+from perfdojo_sdk.core.program import Path, Program, Statement
+from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.validate import index_values
 
 #: Suffix of a scope that the sequencer repeats.

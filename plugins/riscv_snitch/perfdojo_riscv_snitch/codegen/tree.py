@@ -12,7 +12,8 @@ from typing import TypeAlias
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Index
-from perfdojo_sdk.core.program import Buffer, Node, Path, Program, Scope, Statement
+from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
+from perfdojo_sdk.core.storage import Buffer
 
 
 @dataclass(eq=False)

@@ -1,0 +1,81 @@
+"""Storage: buffers, the arrays that share them, and the dimensions that exist in memory."""
+
+from __future__ import annotations
+
+from perfdojo_sdk.core.dtypes import BYTES
+from perfdojo_sdk.core.expression import Index
+from perfdojo_sdk.core.frozen import frozen, lazy
+
+
+@frozen
+class Dimension:
+    """One dimension of a buffer. The suffix ``N`` means: not materialised."""
+
+    size: int
+    suffix: str = ""
+
+    @property
+    def materialised(self) -> bool:
+        return self.suffix != "N"
+
+    @property
+    def text(self) -> str:
+        return f"{self.size}:{self.suffix}" if self.suffix else str(self.size)
+
+
+@frozen
+class Buffer:
+    """Storage. All ``arrays`` of a buffer have its shape and dtype and alias each other."""
+
+    name: str
+    dtype: str
+    dimensions: tuple[Dimension, ...]
+    location: str
+    arrays: tuple[str, ...]
+
+    @lazy
+    def text(self) -> str:
+        shape = ",".join(d.text for d in self.dimensions)
+        names = "" if self.arrays == (self.name,) else f" -> {', '.join(self.arrays)}"
+        return f"{self.name} {self.dtype} [{shape}] {self.location}{names}"
+
+    def with_dimensions(self, dimensions: tuple[Dimension, ...]) -> Buffer:
+        return Buffer(self.name, self.dtype, dimensions, self.location, self.arrays)
+
+    @lazy
+    def shape(self) -> tuple[int, ...]:
+        return tuple(d.size for d in self.dimensions)
+
+    @lazy
+    def materialised(self) -> tuple[int, ...]:
+        """Positions of the dimensions that exist in memory."""
+        return tuple(k for k, d in enumerate(self.dimensions) if d.materialised)
+
+    @lazy
+    def strides(self) -> tuple[int, ...]:
+        """Distance in cells between neighbouring indices of each dimension; 0 where they share cells."""
+        found, stride = [0] * len(self.dimensions), 1
+        for k in reversed(self.materialised):
+            found[k] = stride
+            stride *= self.dimensions[k].size
+        return tuple(found)
+
+    def address(self, subscripts: tuple[Index, ...]) -> Index:
+        """The cell's number, row-major over the materialised dimensions, as a form of the levels."""
+        address = Index()
+        for k in reversed(self.materialised):
+            address = address.plus(subscripts[k], self.strides[k])
+        return address
+
+    @property
+    def bytes(self) -> int:
+        """Size in memory."""
+        return self.cells * BYTES[self.dtype]
+
+    @lazy
+    def cells(self) -> int:
+        """Number of elements in memory."""
+        count = 1
+        for k in self.materialised:
+            count *= self.dimensions[k].size
+        return count
