@@ -15,6 +15,7 @@ from perfdojo_sdk.codegen.layout import ALIGNMENT
 from perfdojo_sdk.codegen.names import c_name
 from perfdojo_sdk.codegen.registers import Registers, assign, variable
 from perfdojo_sdk.core.dialect import Dialect, Location
+from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.expression import (
     IDENTITY,
     Access,
@@ -28,7 +29,7 @@ from perfdojo_sdk.core.expression import (
 )
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
-from perfdojo_sdk.core.validate import BYTES, is_copy, lane_stride
+from perfdojo_sdk.core.validate import is_copy, lane_stride
 
 VECTOR_SUPPORT = (*SUPPORT, "pd_vector.h")
 """Headers of this package that kernels with vectors need."""
