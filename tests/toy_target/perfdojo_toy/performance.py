@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from math import prod
 
+from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.program import Program, Scope
 from perfdojo_sdk.core.transformation import Rules, Trace
-from perfdojo_sdk.core.validate import BYTES
 from perfdojo_sdk.hookspecs.services import TimeBreakdown, TimePart
 from perfdojo_sdk.hookspecs.types import Artifact, Bound, Failure, MachineFigures, RunRequest, Target
 from perfdojo_sdk.measure.native_runner import NativeRunner
