@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -139,11 +139,22 @@ class _Attempt:
     def label(self) -> str:
         return "what the search found" if self.trace.steps else "the initial program"
 
+    def timed(self, measured: Measurement | Failure) -> _Attempt:
+        if isinstance(measured, Failure):
+            return replace(self, reason=measured)
+        return replace(self, measured=measured)
+
     @property
     def evaluation(self) -> Evaluation:
         """What the player is told."""
         seconds = self.measured.median if self.measured else None
         return Evaluation(self.trace, seconds, None if self.measured else self.reason)
+
+
+def _timed(measured: Measurement | Failure) -> Measurement | Failure:
+    if isinstance(measured, Measurement) and not measured.seconds:
+        return Failure("runtime", "the runner timed no call")
+    return measured
 
 
 def _slower(final: _Attempt, initial: _Attempt) -> bool:
@@ -175,6 +186,7 @@ class Forge:
         self.rules = plugins.rules(target)
         self.generator = plugins.code_generator(target)
         self.runner = plugins.observed_runner(target)
+        self.bare_runner = plugins.runner(target)
         self.strategy = plugins.search_strategy(settings.search)
         self.expert = plugins.heuristic_pass(target)
         self.accuracy = plugins.math_accuracy(target)
@@ -234,7 +246,7 @@ class Forge:
         """
         notes: list[str] = []
         self.spent = Spent()
-        [initial] = self._attempts(kernel, [Trace(kernel.program)], watch)
+        [initial] = self._attempts(kernel, [Trace(kernel.program)], watch, SLOW_S)
         if self.strategy.name in PASSES:
             attempts = self._search(kernel, initial, notes, watch)
         else:
@@ -339,13 +351,16 @@ class Forge:
             found.append(measured)
         return replace(attempt, measured=min(found, key=lambda m: m.median))
 
-    def _attempts(self, kernel: Kernel, traces: Sequence[Trace], watch: Watch) -> list[_Attempt]:
-        """Generate and compile side by side, then time one by one; an error is a failure of its own."""
+    def _attempts(
+        self, kernel: Kernel, traces: Sequence[Trace], watch: Watch, slow_s: float | None = None
+    ) -> list[_Attempt]:
+        """Generate and compile side by side, then look at their times; an error is a failure of its own."""
         watch.stage(kernel, "compiling")
         with self.spent.on("compile"), ThreadPoolExecutor(available_cores()) as pool:
             compiled = list(pool.map(partial(self._compiled, kernel), traces))
         watch.stage(kernel, "measuring")
-        return [self._timed(attempt) for attempt in compiled]
+        times = iter(self._looks([a.artifact for a in compiled if a.artifact is not None], slow_s))
+        return [attempt if attempt.artifact is None else attempt.timed(next(times)) for attempt in compiled]
 
     def _compiled(self, kernel: Kernel, trace: Trace) -> _Attempt:
         try:
@@ -356,14 +371,6 @@ class Forge:
         if isinstance(artifact, Failure):
             return _Attempt(trace, source, reason=artifact)
         return _Attempt(trace, source, artifact)
-
-    def _timed(self, attempt: _Attempt) -> _Attempt:
-        if attempt.artifact is None:
-            return attempt
-        measured = self._look(attempt.artifact, None if attempt.trace.steps else SLOW_S)
-        if isinstance(measured, Failure):
-            return replace(attempt, reason=measured)
-        return replace(attempt, measured=measured)
 
     def _accept(
         self, kernel: Kernel, attempt: _Attempt, initial: _Attempt, notes: list[str], watch: Watch
@@ -423,18 +430,29 @@ class Forge:
     def _time(self, artifact: Artifact) -> Measurement | Failure:
         return self._run(artifact, self.request())
 
-    def _look(self, artifact: Artifact, slow_s: float | None) -> Measurement | Failure:
-        """A short timing, to tell who is near the fastest; one call if that takes more than ``slow_s``."""
+    def _looks(
+        self, artifacts: Sequence[Artifact], slow_s: float | None
+    ) -> Iterator[Measurement | Failure]:
+        """Short timings, to tell who is near the fastest; one call for who takes more than ``slow_s``.
+
+        Where the runner can, a few share a child and take turns: the arrays are made once, and a busy
+        moment hits none alone.
+        """
         full = self.request()
         short = replace(full, budget_s=LOOK * full.budget_s, want_outputs=False, stop_above_s=slow_s)
-        return self._run(artifact, short)
+        together = getattr(self.bare_runner, "time_interleaved", None)
+        step = FINALISTS if together else 1
+        for some in (artifacts[k : k + step] for k in range(0, len(artifacts), step)):
+            if len(some) == 1:
+                yield self._run(some[0], short)
+            else:
+                with self.spent.on("measure"):
+                    found = together(some, short)
+                yield from map(_timed, found)
 
     def _run(self, artifact: Artifact, request: RunRequest) -> Measurement | Failure:
         with self.spent.on("measure"):
-            measured = self.runner.run(artifact, request)
-        if isinstance(measured, Measurement) and not measured.seconds:
-            return Failure("runtime", "the runner timed no call")
-        return measured
+            return _timed(self.runner.run(artifact, request))
 
     def _plausible(
         self, kernel: Kernel, artifact: Artifact, measured: Measurement, notes: list[str]

@@ -36,7 +36,8 @@ from perfdojo_sdk.core.expression import (
     Operation,
     Read,
 )
-from perfdojo_sdk.core.program import Buffer, Node, Program, Scope, Statement
+from perfdojo_sdk.core.program import Node, Program, Scope, Statement
+from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.hookspecs.types import ArraySpec, KernelSource
 
 SYMBOL = "pd_reference"
