@@ -15,10 +15,9 @@ from pydantic import Field, StringConstraints, ValidationError
 from perfdojo_sdk.core.dtypes import DTYPES
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.tokens import MAX_NUMBER
-from perfdojo_sdk.game import first_error
 from perfdojo_sdk.hookspecs.types import ArraySpec
 from perfdojo_sdk.store.records import Figure, RooflineBound, Timing, Verification, sha256
-from perfdojo_sdk.store.traces import Name, SavedMove, Strict
+from perfdojo_sdk.store.traces import Name, SavedMove, Strict, first_error
 
 FILE = "manifest.json"
 SCHEMA = 2

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 import perfdojo_sdk
 from perfdojo_sdk.codegen.packaging import CPackager, shared_support
 from perfdojo_sdk.core.errors import DojoError, VerificationError
-from perfdojo_sdk.game import first_error, write_atomically
+from perfdojo_sdk.game import write_atomically
 from perfdojo_sdk.hookspecs.services import Packable, Package, PackagedFile
 from perfdojo_sdk.hookspecs.types import Failure
 from perfdojo_sdk.library.forge import Forge, Found
@@ -33,6 +33,7 @@ from perfdojo_sdk.library.manifest import (
     read_manifest,
 )
 from perfdojo_sdk.store.records import sha256
+from perfdojo_sdk.store.traces import first_error
 
 #: Packaged kernels that are checked at a time: nothing is timed, but each needs its arrays.
 AT_ONCE = 3

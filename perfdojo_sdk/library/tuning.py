@@ -17,7 +17,7 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.transformation import Trace
-from perfdojo_sdk.game import Game, first_error, write_atomically
+from perfdojo_sdk.game import Game, write_atomically
 from perfdojo_sdk.hookspecs.types import Artifact, Runner, RunRequest
 from perfdojo_sdk.kernels.selection import Kernel
 from perfdojo_sdk.library import verification
@@ -26,7 +26,7 @@ from perfdojo_sdk.library.evaluation import Champion, Conditions, DeviceGone, Ev
 from perfdojo_sdk.search.strategies import PlayerFailed, Progress, play_out
 from perfdojo_sdk.store.candidates import CandidateStore, Proposer
 from perfdojo_sdk.store.records import Figure, RecordKey
-from perfdojo_sdk.store.traces import SavedTrace, Strict
+from perfdojo_sdk.store.traces import SavedTrace, Strict, first_error
 
 if TYPE_CHECKING:
     from perfdojo_sdk.library.forge import Forge
