@@ -7,6 +7,7 @@ else, the state that a later start goes on from included, is here.
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -18,9 +19,6 @@ from perfdojo_sdk.core.transformation import Move, Trace
 from perfdojo_sdk.hookspecs.search import Evaluation, SearchTask, State
 from perfdojo_sdk.search.passes import greedy, naive
 from perfdojo_sdk.store.traces import SavedMove, Strict
-
-#: Draws for each game that is asked for; when all of them were met before, the player is finished.
-DRAWS = 40
 
 NO_PARENT = -1
 
@@ -69,7 +67,7 @@ def digest(game: Trace) -> str:
     return hashlib.sha256(game.program.text.encode()).hexdigest()[:24]
 
 
-class Explorer:
+class Explorer(ABC):
     """A player that goes from games met to new ones."""
 
     def __init__(self, task: SearchTask, state: State | None) -> None:
@@ -84,27 +82,25 @@ class Explorer:
 
     # -- what a player of this kind brings ---------------------------------------------------
 
+    @abstractmethod
     def opening_games(self) -> list[Trace]:
         """Evaluated before anything is drawn; the same each time."""
-        raise NotImplementedError
 
-    def draw(self, chance: Random) -> Draw:
-        """One idea; only called when some game has a time."""
-        raise NotImplementedError
-
+    @abstractmethod
     def draws(self, chance: Random, count: int) -> Iterable[Draw]:
-        """Ideas for a round of ``count`` proposals, best first."""
-        return (self.draw(chance) for _ in range(DRAWS * count))
+        """Ideas for a round of ``count`` proposals, best first; only called when some game has a time."""
 
     def learn(self, numbers: range) -> None:
-        """The games ``numbers`` of :attr:`met` were evaluated just now."""
+        """The games ``numbers`` of :attr:`met` were evaluated just now; nothing to learn by default."""
+        return
 
     def notes(self) -> Mapping[str, Any]:
         """What else belongs to the state, as JSON values."""
         return {}
 
     def read_notes(self, notes: Mapping[str, Any]) -> None:
-        """Take back what :meth:`notes` gave."""
+        """Take back what :meth:`notes` gave, which is nothing by default."""
+        return
 
     # -- the player ----------------------------------------------------------------------------
 

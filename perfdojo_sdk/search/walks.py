@@ -6,7 +6,8 @@ children of a slow one. *Annealing* follows one game, which may get worse while 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import exp, log
 from random import Random
@@ -16,6 +17,9 @@ from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.hookspecs.search import SearchTask, State
 from perfdojo_sdk.search.explorer import NO_PARENT, Draw, Explorer, openings
 from perfdojo_sdk.search.neighbours import Edges, Neighbour, Sequences
+
+#: Draws for each game that is asked for; when all of them were met before, the player is finished.
+DRAWS = 40
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,13 @@ class Walker(Explorer):
 
     def opening_games(self) -> list[Trace]:
         return self.space.starts
+
+    @abstractmethod
+    def draw(self, chance: Random) -> Draw:
+        """One idea."""
+
+    def draws(self, chance: Random, count: int) -> Iterable[Draw]:
+        return (self.draw(chance) for _ in range(DRAWS * count))
 
     def next_to(self, number: int, chance: Random) -> Draw:
         return number, self.space.neighbour(self.game(number), chance)
