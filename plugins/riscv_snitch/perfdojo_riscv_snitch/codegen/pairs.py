@@ -32,6 +32,13 @@ _EXTREME = {"fmax": "vfmax", "fmin": "vfmin"}
 SPLAT = f".insn r 0x33, 0, {_PACK}, {{0}}, {{1}}, {{1}} # vfcpka.s.s {{0}}, {{1}}, {{1}}"
 
 
+#: The product of two pairs, and the product added to the pair that is written.
+MULTIPLY, MULTIPLY_ADD = (
+    f".insn r 0x33, 0, {_FUNCT7[name]}, {{0}}, {{1}}, {{2}} # {name}.s {{0}}, {{1}}, {{2}}"
+    for name in ("vfmul", "vfmac")
+)
+
+
 class PairMemory(Memory, Protocol):
     """Where pairs come from, beside single numbers."""
 
@@ -152,8 +159,7 @@ class PairValues:
         """What ``old operation= value`` leaves, in ``old`` itself."""
         if operation == "add" and (factors := product(value)):
             one, other = (self.number(f, work) for f in factors)
-            text = f".insn r 0x33, 0, {_FUNCT7['vfmac']}, {{0}}, {{1}}, {{2}} # vfmac.s {{0}}, {{1}}, {{2}}"
-            self.listing.put(text, (old,), (one, other, old))
+            self.listing.put(MULTIPLY_ADD, (old,), (one, other, old))
             return old
         return self._packed(_ARITHMETIC[operation], old, self.number(value, work), into=old)
 
