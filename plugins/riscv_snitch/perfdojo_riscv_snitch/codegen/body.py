@@ -43,7 +43,7 @@ class Body:
         numbers = never_nan(program)
         self.values = Values(listing, self, numbers)
         self.pairs = Pairs(program, dialect, numbers)
-        self.pair_values = PairValues(self, self.values)
+        self.pair_values = PairValues(self.pairs, self, self.values)
         self.bases: dict[str, Register] = {}
         self.streams = streams(program, dialect, self.pairs)
         self.movers = {name: Register("f", fixed=f"ft{mover}") for name, mover in MOVERS.items()}
@@ -226,15 +226,18 @@ class Body:
 
     def _pair_statement(self, work: Work) -> None:
         statement, target = work.statement, work.statement.target
-        home = self._cell(target, work)
+        home, store = self._cell(target, work), "fsd"
         if statement.accumulate is None:
             value = self.pair_values.number(statement.value, work, into=home)
+        elif self.pairs.adds_lanes(work):
+            old, store = home or self.load(target, statement.dtype, work, Register("f")), "fsw"
+            value = self.pair_values.accumulate(statement.accumulate, statement.value, old, work)
         else:
             old = home or self.pair(target, work, Register("f"))
             value = self.pair_values.accumulate(statement.accumulate, statement.value, old, work)
         if home is None:
             pointer, offset = self._place(target, work)
-            self.listing.put(f"fsd {{0}}, {offset}({{1}})", (), (value, pointer))
+            self.listing.put(f"{store} {{0}}, {offset}({{1}})", (), (value, pointer))
 
     # -- repeated scopes -----------------------------------------------------------------------------
 
