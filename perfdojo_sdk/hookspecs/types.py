@@ -189,6 +189,8 @@ class Capabilities(Strict):
     """Main memory; without it there is no roofline."""
     peak_gflops: dict[Dtype, Peak] = {}
     """dtype -> one thread's peak, for the roofline."""
+    machine: str = ""
+    """Processor family of the compiled code, as `uname -m` names it; empty: that of the machine at hand."""
     cpu_flags: tuple[str, ...] = ()
     """Flags of /proc/cpuinfo without which nothing runs."""
     compiler_flags: tuple[str, ...] = ()
