@@ -6,22 +6,22 @@ import platform
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
+from typing import TYPE_CHECKING
 
-import yaml
-
-from perfdojo_sdk.core.program import Program
-from perfdojo_sdk.core.transformation import LegalityCheck
 from perfdojo_sdk.hookspecs import hookimpl
-from perfdojo_sdk.hookspecs.services import Probe
-from perfdojo_sdk.hookspecs.types import (
-    Bound,
-    Capabilities,
-    CodeGenerator,
-    HeuristicPass,
-    MachineFigures,
-    Runner,
-    Target,
-)
+
+if TYPE_CHECKING:
+    from perfdojo_sdk.core.program import Program
+    from perfdojo_sdk.core.transformation import LegalityCheck
+    from perfdojo_sdk.hookspecs.services import Probe
+    from perfdojo_sdk.hookspecs.types import (
+        Bound,
+        CodeGenerator,
+        HeuristicPass,
+        MachineFigures,
+        Runner,
+        Target,
+    )
 
 PERFDOJO_API = (0, 2)
 
@@ -30,6 +30,11 @@ NAME = "arm_neon"
 
 @cache
 def _target() -> Target:
+    # Imported here and not above: the child processes of an emulation are modules of this package too.
+    import yaml
+
+    from perfdojo_sdk.hookspecs.types import Capabilities, Target
+
     text = resources.files(__package__).joinpath(f"{NAME}.yaml").read_text(encoding="utf-8")
     capabilities = Capabilities.model_validate(yaml.safe_load(text))
     return Target(NAME, capabilities, capabilities.dialect(), "perfdojo-arm-neon")
@@ -135,6 +140,7 @@ def perfdojo_doctor_probes(target: Target) -> list[Probe]:
 
 
 def _probe_processor(target: Target) -> Probe:
+    from perfdojo_sdk.hookspecs.services import Probe
     from perfdojo_sdk.measure.machine import machine
 
     lacking = [flag for flag in target.capabilities.cpu_flags if flag not in machine().flags]
@@ -148,6 +154,8 @@ def _probe_processor(target: Target) -> Probe:
 
 def _probe_emulator() -> Probe:
     from importlib.metadata import PackageNotFoundError, version
+
+    from perfdojo_sdk.hookspecs.services import Probe
 
     try:
         found = f"unicorn {version('unicorn')}; times are estimated"

@@ -11,6 +11,7 @@ from math import inf
 from perfdojo_arm_neon.crosstools import find_cross_compiler
 from perfdojo_arm_neon.emulator import worker as emulating
 from perfdojo_arm_neon.estimate import worker as estimating
+from perfdojo_arm_neon.estimate.counter import counter_library
 from perfdojo_sdk.hookspecs.types import (
     Artifact,
     Capabilities,
@@ -72,19 +73,17 @@ class EmulatedRunner:
             )
             if isinstance(timed, Failure) or too_large or not request.want_outputs:
                 return timed
-        emulated = self._execute(artifact, replace(request, repeats=0), emulating.__file__)
+        job = Job((artifact,), replace(request, repeats=0), self.device(), script=emulating.__file__)
+        emulated = _executed(job)
         if isinstance(emulated, Failure) or timed is None:
             return emulated
         assert isinstance(timed, Measurement)
         return replace(timed, outputs=emulated.outputs)
 
-    def _execute(self, artifact: Artifact, request: RunRequest, script: str) -> Measurement | Failure:
-        [found] = execute(Job((artifact,), request, self.device(), script=script))
-        return found if isinstance(found, Failure) else replace(found, provenance="estimated")
-
     def _estimate(self, artifact: Artifact, request: RunRequest) -> Measurement | Failure:
-        asked = replace(request, repeats=0, inputs=None, want_outputs=False)
-        counted = self._execute(artifact, asked, estimating.__file__)
+        asked = replace(request, inputs=None, want_outputs=False)
+        job = Job((artifact,), asked, self.device(), counter_library(), script=estimating.__file__)
+        counted = _executed(job)
         if isinstance(counted, Failure):
             return counted
         seconds = self.seconds(artifact, counted)
@@ -107,3 +106,8 @@ class EmulatedRunner:
         moving = traffic.seconds if traffic else -inf
         woken = counted.details["parallel_loops"] * WAKING_S
         return max(counted.details["cycles"] / clock, moving) + woken
+
+
+def _executed(job: Job) -> Measurement | Failure:
+    [found] = execute(job)
+    return found if isinstance(found, Failure) else replace(found, provenance="estimated")

@@ -9,11 +9,8 @@ depend on a value it goes as it would for zeros.
 from __future__ import annotations
 
 import ctypes
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,27 +19,11 @@ from unicorn.unicorn_py3.unicorn import uclib
 
 from perfdojo_arm_neon.emulator.elf import SharedObject
 from perfdojo_arm_neon.emulator.machine import Machine
-from perfdojo_sdk.core.errors import UnavailableError
-from perfdojo_sdk.measure.toolchain import Compiled, find_toolchain
 
 Counts = np.ndarray[Any, np.dtype[np.uint64]]
 
 NOP = 0xD503201F
 MOST_THREADS = 64
-
-COUNTER = """\
-#include <stdint.h>
-struct counter { uint64_t base, words, thread; uint64_t *entered; uint32_t *length; };
-void pd_count(void *core, uint64_t address, uint32_t size, struct counter *c)
-{
-    const uint64_t k = (address - c->base) / 4;
-    if (k < c->words) {
-        c->entered[c->thread * c->words + k]++;
-        c->length[k] = size / 4;
-    }
-}
-"""
-
 
 @dataclass(frozen=True)
 class Counted:
@@ -62,16 +43,6 @@ class _Counter(ctypes.Structure):
         ("entered", ctypes.c_void_p),
         ("length", ctypes.c_void_p),
     ]
-
-
-@lru_cache
-def counter_library() -> bytes:
-    """The counting function, compiled for this machine."""
-    made = find_toolchain().compile({"counter.c": COUNTER}, ("-O2",))
-    if not isinstance(made, Compiled):
-        what = "the C compiler cannot make a shared object"
-        raise UnavailableError("PD-M002", what, why=made.detail, hint="check the compiler")
-    return made.content
 
 
 # -- what is left of the code ------------------------------------------------------------------------
@@ -152,18 +123,13 @@ def _signed(value: int, bits: int) -> int:
 class CountingMachine(Machine):
     """Runs a blanked kernel and counts its instructions, thread by thread."""
 
-    def __init__(self, loaded: SharedObject) -> None:
+    def __init__(self, loaded: SharedObject, counter: ctypes.CDLL) -> None:
         super().__init__(loaded, blanked(loaded))
         words = len(loaded.image) // 4
         self.entered = np.zeros((MOST_THREADS, words), np.uint64)
         self.length = np.zeros(words, np.uint32)
-        self.counter = _Counter(
-            self.base, words, 0, self.entered.ctypes.data, self.length.ctypes.data
-        )
-        with tempfile.NamedTemporaryFile(suffix=".so") as file:
-            file.write(counter_library())
-            file.flush()
-            self.library = ctypes.CDLL(file.name)
+        self.counter = _Counter(self.base, words, 0, self.entered.ctypes.data, self.length.ctypes.data)
+        self.library = counter
         self._hook(self.uc)
 
     def _hook(self, uc: Uc) -> None:
@@ -197,9 +163,14 @@ class CountingMachine(Machine):
         return tuple(found)
 
 
-def count(loaded: SharedObject, symbol: str, sizes: Sequence[int], threads: int) -> Counted:
-    """Run a kernel on arrays of so many bytes, of which nothing is looked at."""
-    machine = CountingMachine(loaded)
+def count(
+    loaded: SharedObject, symbol: str, sizes: Sequence[int], threads: int, counter: ctypes.CDLL
+) -> Counted:
+    """Run a kernel on arrays of so many bytes, of which nothing is looked at.
+
+    ``counter`` is what :mod:`~perfdojo_arm_neon.estimate.counter` compiles.
+    """
+    machine = CountingMachine(loaded, counter)
     workspace = machine.call(f"{symbol}_workspace_bytes", [threads])
     machine.entered[:] = 0
     places = [machine.reserve(size) for size in sizes]

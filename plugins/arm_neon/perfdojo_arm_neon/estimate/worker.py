@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import sys
@@ -20,7 +21,8 @@ def estimate(job: dict[str, Any]) -> dict[str, Any]:
     try:
         loaded = read(Path("k0.so").read_bytes())
         sizes = [bytes_of(spec[1], spec[2]) for spec in (*job["inputs"], *job["outputs"])]
-        counted = count(loaded, job["symbols"][0], sizes, job["threads"])
+        counter = ctypes.CDLL("./harness.so")
+        counted = count(loaded, job["symbols"][0], sizes, job["threads"], counter)
     except (ElfError, KeyError, RuntimeError) as error:
         return {"failure": ("runtime", f"cannot run {job['symbols'][0]}: {error}"), "details": {}}
     threads = [price(loaded, counts) for counts in counted.threads]
