@@ -189,6 +189,8 @@ class Capabilities(Strict):
     """Main memory; without it there is no roofline."""
     peak_gflops: dict[Dtype, Peak] = {}
     """dtype -> one thread's peak, for the roofline."""
+    machine: str = ""
+    """Processor family of the compiled code, as `uname -m` names it; empty: that of the machine at hand."""
     cpu_flags: tuple[str, ...] = ()
     """Flags of /proc/cpuinfo without which nothing runs."""
     compiler_flags: tuple[str, ...] = ()
@@ -386,7 +388,12 @@ class CodeGenerator(Protocol):
 
 @runtime_checkable
 class Runner(Protocol):
-    """Compiles and runs. Picklable; a crash, hang or compiler error is a :class:`Failure`."""
+    """Compiles and runs. Picklable; a crash, hang or compiler error is a :class:`Failure`.
+
+    One that computes slowly, such as an emulator, may have an attribute ``most_instances``: kernels with more
+    statement instances are verified by the same game at a smaller shape. A timed run may then estimate a
+    large kernel's time and leave ``outputs`` None.
+    """
 
     def compile(self, source: KernelSource) -> Artifact | Failure: ...
 

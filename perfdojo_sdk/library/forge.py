@@ -417,7 +417,14 @@ class Forge:
         settings = self.settings
         try:
             return verification.verify(
-                trace, self.rules, artifact, self.runner, self.accuracy, settings.threads, settings.seed
+                trace,
+                self.rules,
+                artifact,
+                self.runner,
+                self.accuracy,
+                settings.threads,
+                settings.seed,
+                self.generator,
             )
         except DojoError as error:
             raise Rejected(f"verification stopped: {error.what}") from error
@@ -495,19 +502,29 @@ class Forge:
         return measured
 
     @staticmethod
-    def output_sha256(measured: Measurement) -> str:
-        """Over the outputs' names, shapes and bits."""
+    def output_sha256(measured: Measurement) -> str | None:
+        """Over the outputs' names, shapes and bits; None where a time was estimated and nothing computed."""
+        if measured.outputs is None and measured.provenance == "estimated":
+            return None
         digest = hashlib.sha256()
         for name, array in sorted((measured.outputs or {}).items()):
             digest.update(f"{name}{array.shape}".encode() + array.tobytes())
         return digest.hexdigest()
 
     def same_outputs(self, found: Found, content: bytes, kind: str) -> str:
-        """Why the kernel inside the packaged file does not give the verified bits; "" when it does."""
+        """Why the kernel inside the packaged file does not give the verified bits; "" when it does.
+
+        One that was not computed at its size has to have the estimate of the one that was verified.
+        """
         artifact = Artifact(found.source.symbol, found.source.inputs, found.source.outputs, kind, content)
-        measured = self.runner.run(artifact, replace(self.request(), repeats=0))
+        computed, expected = found.record.output_sha256 is not None, found.record.final
+        request = self.request()
+        measured = self.runner.run(artifact, replace(request, repeats=0 if computed else request.repeats))
         if isinstance(measured, Failure):
             return f"{measured.reason}: {measured.detail}"
+        if not computed:
+            same = expected is not None and measured.median == expected.median_s
+            return "" if same else "its estimate differs from that of the verified kernel"
         same = self.output_sha256(measured) == found.record.output_sha256
         return "" if same else "its outputs differ from those of the verified kernel"
 

@@ -262,7 +262,14 @@ def _verifier(forge: Forge) -> Verify:
     def verify(game: Trace, artifact: Artifact) -> str:
         try:
             return verification.quick(
-                game, forge.rules, artifact, forge.runner, forge.accuracy, settings.threads, settings.seed
+                game,
+                forge.rules,
+                artifact,
+                forge.runner,
+                forge.accuracy,
+                settings.threads,
+                settings.seed,
+                forge.generator,
             ).failure
         except DojoError as error:
             return f"it stopped: {error.what}"

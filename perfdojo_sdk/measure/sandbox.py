@@ -55,6 +55,8 @@ class Job:
     """The one processor to run on."""
     trusted: bool = False
     """Our own reference: one call, no search for cheats."""
+    script: str = worker.__file__
+    """What the child runs: a script whose one argument is the folder."""
     forks: bool = False
     """The child is a fork of this process, not a new interpreter: the same limits and checks, some fifty
     times as quick to start. Not beside other threads."""
@@ -269,7 +271,7 @@ def _watch(folders: list[Path], job: Job, kernels: int, read_end: int, files: tu
             process = _Fork(folders, sink.fileno(), read_end)
         else:
             process = subprocess.Popen(
-                [sys.executable, "-P", worker.__file__, str(folder)],
+                [sys.executable, "-P", job.script, str(folder)],
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=sink,
@@ -435,5 +437,5 @@ def _measurement(
         job.device,
         job.request.threads,
         bool(result["cold"]),
-        {"calls": own["calls"], "sets": result["sets"], "stopped": float(own["stopped"])},
+        own["details"],
     )
