@@ -294,9 +294,7 @@ class _References:
         self.rows: Rows | None = outermost_rows(original, _ROW_INSTANCES // _SOME_ROWS)
         self.compiled: dict[tuple[str, int, int], Artifact] = {}
 
-    def expect(
-        self, inputs: Sequence[Mapping[str, Array]], pool: Executor, whole: bool
-    ) -> list[_Outcome]:
+    def expect(self, inputs: Sequence[Mapping[str, Array]], pool: Executor, whole: bool) -> list[_Outcome]:
         """Run both references on each of ``inputs``.
 
         Small programs run as a whole. Of large ones with independent rows, the original runs on
