@@ -445,9 +445,7 @@ class Forge:
     def _time(self, artifact: Artifact) -> Measurement | Failure:
         return self._run(artifact, self.request())
 
-    def _looks(
-        self, artifacts: Sequence[Artifact], slow_s: float | None
-    ) -> Iterator[Measurement | Failure]:
+    def _looks(self, artifacts: Sequence[Artifact], slow_s: float | None) -> Iterator[Measurement | Failure]:
         """Short timings, to tell who is near the fastest; one call for who takes more than ``slow_s``.
 
         Where the runner can, a few share a child and take turns: the arrays are made once, and a busy

@@ -144,6 +144,4 @@ def shrunk(failure: FuzzFailure, rules: Rules) -> FuzzFailure:
 def _refuted(step: Step, rules: Rules) -> tuple[str, str] | None:
     report = FuzzReport(0)
     walk = ExactWalk(step.before, rules.dialect)
-    return _after_move(walk, step, 0, report) or _now_and_then(
-        Trace(step.before, (step,)), rules, report
-    )
+    return _after_move(walk, step, 0, report) or _now_and_then(Trace(step.before, (step,)), rules, report)
