@@ -50,7 +50,7 @@ class _Writer:
                  self.window, self.scalar, self.pair, self.overwrite, self.in_place,
                  *[self.statistic] * 3)  # fmt: skip
         if self.whole_language:
-            nests += (self.conditional, self.padded, self.integer)
+            nests += (self.conditional, self.conditional, self.padded, self.integer)
         while self.count < statements:
             self.rng.choice(nests)()
         outputs = [self.locals[-1], *(a for a in self.locals[:-1] if self.rng.random() < 0.25)]
@@ -273,9 +273,9 @@ class _Writer:
     def condition(self, loops: list[tuple[int, int]]) -> str:
         """One or two conditions on the iterators; most of them neither always nor never hold."""
         parts = []
-        if self.rng.random() < 0.15:
+        if self.rng.random() < 0.35:
             level, n = self.rng.choice(loops)
-            return self.rng.choice((f"{{{level}}} >= {n}", f"{{{level}}} <= {n}"))
+            return self.rng.choice((f"{{{level}}} >= {n}", f"{{{level}}} >= {n}", f"{{{level}}} <= {n}"))
         for level, n in self.rng.sample(loops, min(len(loops), self.rng.randint(1, 2))):
             other, _ = self.rng.choice(loops)
             left = f"{{{level}}}" if self.rng.random() < 0.6 else f"{{{level}}}+{{{other}}}"
