@@ -40,7 +40,7 @@ from typing import Any
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT
 from perfdojo_sdk.core.errors import DojoError
-from perfdojo_sdk.core.transformation import Rules
+from perfdojo_sdk.core.transformation import Kind, Rules
 from perfdojo_sdk.core.transformations import GENERIC
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.plugins import load_plugins
@@ -219,6 +219,12 @@ class Totals:
     def moves_played(self) -> int:
         return sum(self.moves.values())
 
+    @property
+    def by_transformation(self) -> dict[str, int]:
+        """How often each was played, those that never were included."""
+        found = {name: self.moves[name] for name in {*GENERIC, *self.moves}}
+        return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
     def rarest(self) -> list[str]:
         """The transformations played least so far."""
         return sorted(GENERIC, key=lambda name: self.moves[name])[:RAREST]
@@ -240,8 +246,8 @@ class Totals:
             "walks_by_target": dict(self.targets),
             "statements_median": statistics.median(self.statements) if self.statements else 0,
             "moves": self.moves_played,
-            "moves_by_transformation": dict(self.moves.most_common()),
-            "moves_by_kind": dict(self.kinds.most_common()),
+            "moves_by_transformation": self.by_transformation,
+            "moves_by_kind": {kind.label: self.kinds[kind.label] for kind in Kind},
             "checks_by_leg": dict(self.checks),
             "failures": self.failures,
             "failures_of_earlier_runs": self.mended,
@@ -253,11 +259,12 @@ class Totals:
             f"{found['walks']} programs, {found['statements_median']} statements in the median",
             "walks: " + ", ".join(f"{n} on {target}" for target, n in self.targets.items()),
             f"{found['moves']} moves, {found['failures']} failures ({self.mended} in earlier runs)",
-            "kinds: " + ", ".join(f"{n} {kind}" for kind, n in self.kinds.most_common()),
+            "kinds: " + ", ".join(f"{n} {kind}" for kind, n in found["moves_by_kind"].items()),
             "checks: " + ", ".join(f"{n} {leg}" for leg, n in self.checks.most_common()),
         ]
         width = max((len(name) for name in self.moves), default=0)
-        return "\n".join([*lines, *(f"  {name:{width}} {n:9}" for name, n in self.moves.most_common())])
+        table = [f"  {name:{width}} {n:9}" for name, n in self.by_transformation.items()]
+        return "\n".join([*lines, *table])
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from random import Random
 
 from perfdojo_sdk.core.program import Program, Statement
 from perfdojo_sdk.core.text import parse
-from perfdojo_sdk.core.transformation import Move, Rules, Step, Trace
+from perfdojo_sdk.core.transformation import Kind, Move, Rules, Step, Trace
 from perfdojo_sdk.search.neighbours import random_step
 from perfdojo_sdk.testing.programs import random_program
 from perfdojo_sdk.testing.shrink import shrink, still
@@ -99,7 +99,7 @@ def _draw(
 ) -> Step | None:
     """A random legal move; one that makes a long program longer only where no other is found."""
     for _ in range(DRAWS):
-        step = random_step(rng, program, rules, played=report.moves, rarest=rarest)
+        step = random_step(rng, program, rules, most=max(Kind), played=report.moves, rarest=rarest)
         if step is None or step.after.statements <= max(MOST_STATEMENTS, program.statements):
             break
     return step
