@@ -22,6 +22,7 @@ next run, as the code is then.
 from __future__ import annotations
 
 import argparse
+import fcntl
 import gc
 import json
 import os
@@ -36,7 +37,7 @@ from functools import lru_cache
 from itertools import count, cycle
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, TextIO
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT
 from perfdojo_sdk.core.errors import DojoError
@@ -150,6 +151,19 @@ def jobs(
             yield Job(seeds, target, length, numeric, optimised, tuple(rarest()))
 
 
+def earlier_walks(log: TextIO) -> list[dict[str, Any]]:
+    """What the record holds, which is this process's alone from here on."""
+    try:
+        fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        sys.exit(f"another run is writing to {log.name}: wait for it, or name another folder with --state")
+    log.seek(0)
+    text, end, torn = log.read().rpartition("\n")
+    if torn:  # whoever was killed while writing; its walk is walked again
+        log.truncate(len((text + end).encode()))
+    return [json.loads(line) for line in text.splitlines()]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--moves", type=int, default=10_000, help="in all, those of earlier runs included")
@@ -162,13 +176,15 @@ def main() -> int:
     options = parser.parse_args()
     targets = cycle(options.targets.split(",")) if options.targets else turns()
     options.state.mkdir(parents=True, exist_ok=True)
-    record = options.state / "walks.jsonl"
-    lines = [json.loads(line) for line in record.read_text().splitlines()] if record.exists() else []
-    total, done = Totals(), {line["seed"] for line in lines if line["failure"] is None}
-    for line in lines:
-        total.add(line, earlier=True)
-    start, before = time.monotonic(), total.moves_played
-    with ProcessPoolExecutor(options.processes) as pool, record.open("a", encoding="utf-8") as log:
+    with (
+        (options.state / "walks.jsonl").open("a+", encoding="utf-8") as log,
+        ProcessPoolExecutor(options.processes) as pool,
+    ):
+        total, done = Totals(), set()
+        for line in earlier_walks(log):
+            total.add(line, earlier=True)
+            done |= {line["seed"]} if line["failure"] is None else set()
+        start, before = time.monotonic(), total.moves_played
         waiting = jobs(done, targets, options.length, not options.no_numeric, total.rarest)
         running: set[Future[tuple[Job, list[FuzzReport]]]] = set()
         try:
