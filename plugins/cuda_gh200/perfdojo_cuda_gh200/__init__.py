@@ -15,6 +15,7 @@ from perfdojo_sdk.hookspecs.types import (
     Bound,
     Capabilities,
     CodeGenerator,
+    HeuristicPass,
     MachineFigures,
     Runner,
     Target,
@@ -53,6 +54,15 @@ def perfdojo_runner(target: Target) -> Runner | None:
     from perfdojo_cuda_gh200.runner import GpuRunner
 
     return GpuRunner(target.capabilities)
+
+
+@hookimpl
+def perfdojo_heuristic_pass(target: Target) -> HeuristicPass | None:
+    if target.name != NAME:
+        return None
+    from perfdojo_cuda_gh200.expert import heuristic
+
+    return heuristic
 
 
 @hookimpl
