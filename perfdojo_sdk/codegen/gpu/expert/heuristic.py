@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from perfdojo_sdk.codegen.gpu.expert.rows import ENOUGH_BLOCKS, play_elements, play_rows
+from perfdojo_sdk.codegen.gpu.expert.rows import ENOUGH_BLOCKS, longest_row, play_elements, play_rows
 from perfdojo_sdk.codegen.gpu.expert.steps import chain, collapse, map_rest, next_to, only_statement, share
-from perfdojo_sdk.codegen.gpu.expert.tiles import play_tiles
+from perfdojo_sdk.codegen.gpu.expert.tiles import play_direct, play_tiles
 from perfdojo_sdk.codegen.gpu.mapping import BLOCK, GRID, Machine
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import Operation, Read
 from perfdojo_sdk.core.program import Program, Scope
 from perfdojo_sdk.core.transformation import Rules, Trace
 from perfdojo_sdk.core.transformations.storage import temporaries
-from perfdojo_sdk.search.passes import fuse
 from perfdojo_sdk.search.play import Play
 
 
@@ -21,8 +20,10 @@ def heuristic(root: Program, rules: Rules, machine: Machine) -> tuple[Trace, ...
     for place in _outermost(play):
         _attempt(play, play_tiles, place, machine)
     for place in _outermost(play):
+        _attempt(play, play_direct, place)
+    _fuse(play)
+    for place in _outermost(play):
         _attempt(play, _reduce_in_parts, place)
-    fuse(play, depth=0)
     _reciprocals(play)
     _compute_again(play)
     for place in _outermost(play):
@@ -34,6 +35,20 @@ def heuristic(root: Program, rules: Rules, machine: Machine) -> tuple[Trace, ...
 def _outermost(play: Play) -> list[str]:
     """The outermost scopes that nothing has been mapped in yet."""
     return [n.id for n in play.program.body if isinstance(n, Scope) and not n.suffixes - {""}]
+
+
+def _fuse(play: Play) -> None:
+    """Join neighbours among the outermost scopes, where nothing is mapped in them yet."""
+    joined = True
+    while joined:
+        joined = False
+        open_ = _outermost(play)
+        for place in open_:
+            path = play.program.paths[place]
+            beside = play.program.body[path[0] + 1 :][:1]
+            if beside and beside[0].id in open_ and play.may("join_scopes", place):
+                joined = True
+                break
 
 
 def _attempt(play: Play, plan: object, place: str, *arguments: object) -> None:
@@ -50,7 +65,7 @@ def _play_nest(play: Play, place: str, machine: Machine) -> None:
     statement = only_statement(play, loops[-1])
     if statement is not None and not statement.accumulate:
         play_elements(play, place)
-    elif any(isinstance(child, Scope) for child in play.scope(loops[-1]).body):
+    elif longest_row(play, loops[-1]) >= machine.warp:
         play_rows(play, place, machine)
     else:
         play_threads(play, place)
@@ -80,11 +95,11 @@ def _reduce_in_parts(play: Play, place: str) -> None:
         start = next_to(play, child, -1)
         for above in reversed(nest[: nest.index(middle)]):
             play.must("swap_scopes", above)
-        end = next_to(play, middle, 1)
         play.must("join_scopes", start)
-        play.must("fission_scope", end)
-        if play.program.siblings(play.program.paths[start])[0].id != start:
-            play.must("fission_scope", start)
+        while play.program.paths[start][-1] > 0:
+            # What starts the sums waits until the parts are there.
+            play.must("reorder_statements", next_to(play, start, -1))
+        play.must("fission_scope", next_to(play, start, 1))
         return
 
 

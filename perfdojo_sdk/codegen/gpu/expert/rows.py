@@ -8,7 +8,18 @@ in registers.
 
 from __future__ import annotations
 
-from perfdojo_sdk.codegen.gpu.expert.steps import WIDE, chain, collapse, next_to, only_statement, share, split
+from math import prod
+
+from perfdojo_sdk.codegen.gpu.expert.steps import (
+    WIDE,
+    chain,
+    collapse,
+    factors,
+    next_to,
+    only_statement,
+    share,
+    split,
+)
 from perfdojo_sdk.codegen.gpu.mapping import BLOCK, GRID, SHUFFLE, WARP, Machine
 from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.program import Scope, Statement
@@ -28,24 +39,38 @@ WRITTEN_OUT = 8
 
 def play_elements(play: Play, place: str) -> None:
     """All iterations are alike: blocks of threads, each of which takes four neighbours."""
-    loops = collapse(play, chain(play, place))
+    kept = play.trace
+    if not _share_elements(play, collapse(play, chain(play, place)), even=True):
+        play.trace = kept
+        _share_elements(play, chain(play, place), even=False)
+
+
+def _share_elements(play: Play, loops: list[str], even: bool) -> bool:
+    """Map the nest; ``even``: only where all blocks are alike."""
     statement = only_statement(play, loops[-1])
     size = play.scope(loops[-1]).size
     if statement is not None and statement.dtype == "f32" and size % WIDE == 0 and size > WIDE:
         outer, lanes = split(play, loops[-1], WIDE)
         play.may("annotate_scope", lanes, suffix="v")
-        loops[-1] = outer
+        loops = [*loops[:-1], outer]
     size = play.scope(loops[-1]).size
-    threads, around = THREADS, 1
-    for loop in loops[:-1]:
-        around *= play.scope(loop).size
-    while threads > 64 and around * -(-size // threads) < ENOUGH_BLOCKS:
-        threads //= 2
+    wanted, around = THREADS, prod(play.scope(loop).size for loop in loops[:-1])
+    while wanted > 64 and around * -(-size // wanted) < ENOUGH_BLOCKS:
+        wanted //= 2
+    fits = [d for d in factors(size, 2 * wanted) if 2 * d >= wanted]
+    threads = min(fits, key=lambda d: (d % 32 != 0, abs(d - wanted)), default=wanted)
+    if even and not fits and size > wanted:
+        return False
     parts = share(play, loops[-1], threads) or [loops[-1]]
-    grid = [*loops[:-1], *parts[:-1]]
-    for loop in grid:
-        play.may("annotate_scope", loop, suffix=GRID)
-    play.may("annotate_scope", parts[-1], suffix=BLOCK)
+    grid, block = [*loops[:-1], *parts[:-1]], parts[-1:]
+    if len(parts) == 1 and grid and size < wanted:
+        above = split(play, grid[-1], factors(play.scope(grid[-1]).size, wanted // size)[-1])
+        # A loop that fits as a whole joins the block, and one that does not leaves a part to the grid.
+        whole = len(above) == 1 and play.scope(above[0]).size * size <= wanted
+        grid[-1:], block = ([], [*above, *block]) if whole else (above[:1], [*above[1:], *block])
+    mapped = [play.may("annotate_scope", loop, suffix=GRID) for loop in grid]
+    mapped += [play.may("annotate_scope", loop, suffix=BLOCK) for loop in reversed(block)]
+    return all(mapped)
 
 
 def play_rows(play: Play, place: str, machine: Machine) -> None:
@@ -55,7 +80,7 @@ def play_rows(play: Play, place: str, machine: Machine) -> None:
     rows = 1
     for loop in loops:
         rows *= play.scope(loop).size
-    longest = max((_length(play, c) for c in play.scope(row).body if isinstance(c, Scope)), default=1)
+    longest = longest_row(play, row)
     threads = machine.warp
     if longest > WARP_ROW or rows < WARP_ROWS:
         threads = _block_threads(play, row, longest, machine)
@@ -70,6 +95,11 @@ def play_rows(play: Play, place: str, machine: Machine) -> None:
                 return
     for loop in loops:
         play.may("annotate_scope", loop, suffix=GRID)
+
+
+def longest_row(play: Play, row: str) -> int:
+    """Iterations of the longest innermost loop directly inside a scope; 0 where there is none."""
+    return max((_length(play, c) for c in play.scope(row).body if isinstance(c, Scope)), default=0)
 
 
 def _length(play: Play, scope: Scope) -> int:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from perfdojo_sdk.codegen.gpu.mapping import Machine, map_program
 from perfdojo_sdk.codegen.gpu.placement import OWN, SHARED, UNIFORM, place
 from perfdojo_sdk.core.program import Scope, Statement
+from perfdojo_sdk.core.transformations.scopes import divisors
 from perfdojo_sdk.core.transformations.storage import temporaries
 from perfdojo_sdk.search.play import Play
 
@@ -28,6 +31,11 @@ def split(play: Play, place_: str, factor: int) -> list[str]:
     return [f"{place_}.o", f"{place_}.i"]
 
 
+def factors(size: int, most: int) -> list[int]:
+    """What divides ``size`` and is at most ``most``, ascending; 1 is always among them."""
+    return sorted(d for d in {1, *divisors(size), size} if d <= max(most, 1))
+
+
 def share(play: Play, place_: str, factor: int) -> list[str] | None:
     """Split, with a condition where the factor does not divide the size; None where that is refused."""
     size = play.scope(place_).size
@@ -40,6 +48,24 @@ def share(play: Play, place_: str, factor: int) -> list[str] | None:
     outer = play.program.node(path)
     assert isinstance(outer, Scope)
     return [outer.id, outer.body[0].id]
+
+
+def arrange(play: Play, order: Sequence[str]) -> None:
+    """Interchange the loops of a perfect nest until they stand in ``order``."""
+    for position, wanted in enumerate(order):
+        nest = sorted(order, key=lambda place: len(play.program.paths[place]))
+        for outer in reversed(nest[position : nest.index(wanted)]):
+            play.must("swap_scopes", outer)
+
+
+def separate(play: Play, place: str, top: str) -> str:
+    """Cut every scope from the one around ``place`` up to ``top`` before ``place``; the second part."""
+    while True:
+        parent = play.around(place)[-1].id
+        play.must("fission_scope", place)
+        place = next_to(play, parent, 1)
+        if parent == top:
+            return place
 
 
 def next_to(play: Play, place_: str, distance: int) -> str:

@@ -1,4 +1,4 @@
-"""How an expert plays a product of matrices: tiles in shared memory, a smaller tile in each thread's registers.
+"""How an expert plays a product of matrices: tiles in shared memory, smaller ones in registers.
 
 A block computes a tile of the output. Step by step it brings a slice of both operands into shared memory,
 coalesced, and each thread multiplies a few rows with a few columns from there. Sizes that do not divide
@@ -7,20 +7,31 @@ get the largest tile that does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from perfdojo_sdk.codegen.gpu.expert.steps import WIDE, chain, next_to, only_statement, split
+from perfdojo_sdk.codegen.gpu.expert.steps import (
+    WIDE,
+    arrange,
+    chain,
+    factors,
+    next_to,
+    only_statement,
+    separate,
+    split,
+)
 from perfdojo_sdk.codegen.gpu.mapping import BLOCK, GRID, Machine
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import Access, Operation, Read
 from perfdojo_sdk.core.program import Path, Scope, Statement
-from perfdojo_sdk.core.transformations.scopes import divisors
 from perfdojo_sdk.search.play import Play
 
 #: Blocks that give each multiprocessor one.
 ENOUGH_BLOCKS = 132
+#: Rows or columns of a block's tile.
+LARGEST = 128
+#: Outputs that one thread adds up where nothing is shared.
+OWN_OUTPUTS = 16
 #: Steps of the sum in one slice that are written out.
 WRITTEN_OUT = 16
 
@@ -95,6 +106,57 @@ def _factors(statement: Statement) -> tuple[_Form, _Form] | None:
     return _Form.of(one.access), _Form.of(other.access)
 
 
+def play_direct(play: Play, place: str) -> None:
+    """A product of another form, such as a convolution: each thread adds up a few outputs in registers.
+
+    ``left`` is what neighbouring outputs read side by side; outputs that read the same of it are a
+    thread's own. Nothing happens where the nest is no such product.
+    """
+    loops = chain(play, place)
+    body = play.scope(loops[-1]).body
+    if len(loops) < 3 or len(body) != 2 or not isinstance(body[1], Scope) or isinstance(body[0], Scope):
+        return
+    total = body[1].id
+    inner = chain(play, total)
+    statement = only_statement(play, inner[-1])
+    forms = _factors(statement) if statement is not None and statement.accumulate == "add" else None
+    if statement is None or forms is None:
+        return
+    column = len(loops) - 1
+    left, right = forms if column in forms[0].levels else forms[::-1]
+    again = [k for k in range(len(loops)) if k not in left.levels]
+    if column not in left.levels or column in right.levels or len(again) != 1 or again[0] == column:
+        return
+    own = split(play, loops[again[0]], _largest(play, loops[again[0]], OWN_OUTPUTS))
+    threads = [loops[column]]
+    if play.scope(threads[0]).size > 1024:
+        raise MoveError("PD-T006", "a row of outputs is longer than a block")
+    grid = [loop for k, loop in enumerate(loops[:-1]) if k != again[0]] + own[:-1]
+    beside = loops[column - 1] if column - 1 != again[0] else None
+    if beside is not None:
+        rows = split(play, beside, _largest(play, beside, max(1, 512 // play.scope(threads[0]).size)))
+        if len(rows) > 1:
+            grid[grid.index(beside)] = rows[0]
+            threads.insert(0, rows[1])
+    arrange(play, [*grid, *threads, own[-1]])
+    top = threads[0]
+    play.must("stage_write", top, array=statement.target.array)
+    compute = separate(play, total, top)
+    end = next_to(play, compute, 1)
+    nest = chain(play, compute)
+    mine = nest[len(threads)]
+    arrange(play, [*nest[: len(threads)], *nest[len(threads) + 1 :], mine])
+    for each in (top, compute, end):
+        for loop in chain(play, each)[: len(threads)]:
+            play.may("annotate_scope", loop, suffix=BLOCK)
+    for loop in grid:
+        play.may("annotate_scope", loop, suffix=GRID)
+
+
+def _largest(play: Play, loop: str, most: int) -> int:
+    return factors(play.scope(loop).size, most)[-1]
+
+
 @dataclass(frozen=True)
 class _Form:
     array: str
@@ -109,11 +171,11 @@ def best_tile(product: Product, around: int, machine: Machine) -> Tile | None:
     """The tile that does most with each element that it loads, while there are blocks enough."""
     choices = []
     for thread_rows, thread_columns in ((8, 8), (8, 4), (4, 4), (2, 4), (2, 2), (1, 2), (1, 1)):
-        for rows in divisors(product.rows):
-            for columns in divisors(product.columns):
-                if rows % thread_rows or columns % thread_columns or max(rows, columns) > 128:
+        for rows in factors(product.rows, LARGEST):
+            for columns in factors(product.columns, LARGEST):
+                if rows % thread_rows or columns % thread_columns:
                     continue
-                depth = max(d for d in divisors(product.steps) if d <= 16)
+                depth = factors(product.steps, WRITTEN_OUT)[-1]
                 tile = Tile(rows, columns, thread_rows, thread_columns, depth)
                 if not machine.warp <= tile.threads <= 256:
                     continue
@@ -146,7 +208,7 @@ def play_tiles(play: Play, place: str, machine: Machine) -> None:
     own_columns = split(play, columns[-1], tile.thread_columns)
     grid = [*product.outer, *rows[:-1], *columns[:-1]]
     threads = [own_rows[0], own_columns[0]]
-    _arrange(play, [*grid, *threads, *own_rows[1:], *own_columns[1:]])
+    arrange(play, [*grid, *threads, *own_rows[1:], *own_columns[1:]])
     start, compute, end = _in_registers(play, product, tile, threads)
     for loop in chain(play, compute)[2:]:
         if play.scope(loop).size <= WRITTEN_OUT:
@@ -167,10 +229,10 @@ def _in_registers(play: Play, product: Product, tile: Tile, threads: list[str]) 
     """
     start = threads[0]
     play.must("stage_write", start, array=product.target)
-    total = _separate(play, product.total, start)
+    total = separate(play, product.total, start)
     end = next_to(play, total, 1)
     nest = chain(play, total)
-    _arrange(play, [nest[-1], *nest[:-1]])
+    arrange(play, [nest[-1], *nest[:-1]])
     slices = split(play, nest[-1], tile.depth)
     if len(slices) == 1:
         raise MoveError("PD-T006", "a sum of one slice has nothing to share")
@@ -185,58 +247,38 @@ def _in_registers(play: Play, product: Product, tile: Tile, threads: list[str]) 
 
 def _share_copy(play: Play, path: Path, threads: int) -> None:
     """Copy a slice with all threads: neighbours take neighbouring elements, four at a time if they can."""
-
-    def nest() -> list[str]:
-        return chain(play, play.program.node(path).id)
-
-    loops = nest()
+    loops = chain(play, play.program.node(path).id)
     statement = only_statement(play, loops[-1])
     assert statement is not None
     source, target = statement.reads[0], statement.target
     first = len(play.around(loops[0]))
     address = play.program.buffer_of[source.array].address(source.subscripts)
-    stride = {loop: address.coefficients.get(first + k, 0) for k, loop in enumerate(loops)}
     stored = play.program.buffer_of[target.array].address(target.subscripts)
+    stride = {loop: address.coefficients.get(first + k, 0) for k, loop in enumerate(loops)}
     together = [
         loop for k, loop in enumerate(loops) if stride[loop] == stored.coefficients.get(first + k) == 1
     ]
-    _arrange(play, sorted(loops, key=lambda loop: -stride[loop]))
-    lanes = (
-        split(play, together[0], WIDE)[1:] if together and play.scope(together[0]).size % WIDE == 0 else []
-    )
-    if not lanes and together and play.scope(together[0]).size == WIDE:
-        lanes = together
-    while len(nest()) > 1 + len(lanes) and play.may("collapse_scopes", nest()[0]):
-        pass
-    one = nest()[0]
-    shares = max(d for d in divisors(play.scope(one).size) if d <= threads)
-    parts = split(play, one, shares)
-    if len(parts) > 1:
-        play.must("swap_scopes", parts[0])
+    arrange(play, sorted(loops, key=lambda loop: -stride[loop]))
+    lanes: list[str] = []
+    if together and play.scope(together[0]).size % WIDE == 0:
+        lanes = split(play, together[0], WIDE)[-1:]
+    shared, turns = [], []
+    for loop in reversed(chain(play, play.program.node(path).id)):
+        if loop in lanes:
+            continue
+        part = factors(play.scope(loop).size, threads)[-1]
+        parts = split(play, loop, part) if part > 1 else [loop]
+        shared[:0] = parts[-1:] if part > 1 else []
+        turns[:0] = parts[:-1] if part > 1 else parts
+        threads //= part
+    arrange(play, [*shared, *turns, *lanes])
     for lane in lanes:
         play.may("annotate_scope", lane, suffix="v")
-    play.may("annotate_scope", parts[-1], suffix=BLOCK)
+    for loop in reversed(shared):
+        play.may("annotate_scope", loop, suffix=BLOCK)
 
 
 def _write_wide(play: Play, end: str) -> None:
     innermost = chain(play, end)[-1]
     if play.scope(innermost).size % WIDE == 0:
         play.may("annotate_scope", innermost, suffix="v")
-
-
-def _arrange(play: Play, order: Sequence[str]) -> None:
-    """Interchange the loops of a perfect nest until they stand in ``order``."""
-    for position, wanted in enumerate(order):
-        nest = sorted(order, key=lambda place: len(play.program.paths[place]))
-        for outer in reversed(nest[position : nest.index(wanted)]):
-            play.must("swap_scopes", outer)
-
-
-def _separate(play: Play, place: str, top: str) -> str:
-    """Cut every scope from the one around ``place`` up to ``top`` before ``place``; the second part."""
-    while True:
-        parent = play.around(place)[-1].id
-        play.must("fission_scope", place)
-        place = next_to(play, parent, 1)
-        if parent == top:
-            return place
