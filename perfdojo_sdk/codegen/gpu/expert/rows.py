@@ -17,6 +17,7 @@ from perfdojo_sdk.codegen.gpu.expert.steps import (
     factors,
     next_to,
     only_statement,
+    separate,
     share,
     split,
 )
@@ -128,13 +129,12 @@ def _spread(play: Play, place: str, threads: int, warp: int) -> None:
         if size % step == 0:
             _spread_evenly(play, place, innermost, threads, step // threads, warp)
             return
-        if size > step and play.may(
-            "split_range", place if place == innermost else innermost, at=size // step * step
-        ):
-            if place == innermost:
-                first, second = f"{place}.a", f"{place}.b"
-                _spread(play, second, threads, warp)
-                _spread(play, first, threads, warp)
+        if size > step and play.may("split_range", innermost, at=size // step * step):
+            first, second = (f"{innermost}.a", f"{innermost}.b") if place == innermost else (
+                place, separate(play, f"{innermost}.b", place)
+            )  # fmt: skip
+            for part in (second, first):
+                _spread(play, part, threads, warp)
             return
     _spread_tail(play, place, innermost, statement)
 
