@@ -64,7 +64,7 @@ PLANTED = (
     ),
     Planted(
         "half of the threads wait",
-        REVERSE.replace("pd_sync_block();", "if (pd_thread < 32)\n        pd_sync_block();"),
+        REVERSE + "    if (pd_thread < 32)\n    " + WAIT,
         104,
     ),
     Planted(
