@@ -36,9 +36,9 @@ class EmulatedRunner:
 
     capabilities: Capabilities
     compile_timeout_s: float = 120.0
-    #: Vector and floating-point instructions that are computed for a timed run; beyond, only their time
-    #: is estimated. An emulated one takes some 50 ns.
-    most_computed: float = 2e7
+    most_computed: float = 5e6
+    """Vector instructions, and twenty times as many of all, up to which a timed run also computes; beyond,
+    only the time is estimated. An emulated one takes some 50 ns."""
 
     @property
     def most_instances(self) -> int:
