@@ -79,7 +79,7 @@ def test_both_compilers_take_the_code(compiler: str, monkeypatch: pytest.MonkeyP
         pytest.skip("needs the ziglang wheel")
     if compiler == "gnu" and which(crosstools.GNU) is None:
         pytest.skip(f"needs {crosstools.GNU}")
-    command = [crosstools.GNU] if compiler == "gnu" else crosstools._zig(Path(found.origin).parent)
+    command = [crosstools.GNU] if compiler == "gnu" else crosstools.zig_command(Path(found.origin).parent)
     monkeypatch.setenv(crosstools.COMPILER_VARIABLE, " ".join([*command, "-Wall", "-Wextra", "-Werror"]))
     made = RUNNER.compile(source(SMALL["tile"]))
     assert isinstance(made, Artifact), made
