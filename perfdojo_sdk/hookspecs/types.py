@@ -181,6 +181,8 @@ class Capabilities(Strict):
     """dtype -> lanes of a vector; a dtype that is absent has no vectors."""
     vector_registers: int = Field(0, ge=0)
     """How many there are, for expert passes."""
+    nested_parallel: bool = False
+    """Whether a parallel scope may stand inside another one (threads inside a block)."""
     max_unroll: int = Field(256, ge=1, le=65536)
     """Most copies of one statement that unrolled scopes may make."""
     caches: dict[str, CacheLevel] = {}
@@ -212,7 +214,13 @@ class Capabilities(Strict):
         locations = {name: CORE_LOCATIONS[name] for name in self.locations}
         for name, where in self.extra_locations.items():
             locations[name] = Location(name, **where.model_dump())
-        return Dialect(suffixes, locations, lanes=self.lanes, max_unroll=self.max_unroll)
+        return Dialect(
+            suffixes,
+            locations,
+            lanes=self.lanes,
+            max_unroll=self.max_unroll,
+            nested_parallel=self.nested_parallel,
+        )
 
 
 @dataclass(frozen=True)

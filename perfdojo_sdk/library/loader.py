@@ -74,13 +74,14 @@ def _check_machine(manifest: Manifest) -> None:
     missing = sorted(frozenset(manifest.cpu_flags) - machine().flags)
     if here != manifest.machine:
         why = f"its code is for {manifest.machine}, this processor is {here}"
-        hint = "load it on such a machine; here, build a library for a target that `perfdojo-sdk targets` runs"
+        hint = "load it on such a machine, or build one for a target that `perfdojo-sdk targets` runs"
     elif missing:
         why = f"the processor has no {', '.join(missing)}"
         hint = "build a library on this machine"
     else:
         return
-    raise LibraryError("PD-L006", f"this machine cannot run a library for {manifest.target}", why=why, hint=hint)
+    what = f"this machine cannot run a library for {manifest.target}"
+    raise LibraryError("PD-L006", what, why=why, hint=hint)
 
 
 def _check_kind(manifest: Manifest) -> None:

@@ -177,23 +177,3 @@ def numeric(
         "seconds": round(perf_counter() - begin, 3),
     }
     return LegResult(passed=report.ok, detail=detail, figures=figures)
-
-
-def affordable(
-    trace: Trace, rules: Rules, artifact: Artifact, runner: Runner, generator: CodeGenerator | None
-) -> tuple[Trace, Artifact]:
-    """The game and its compiled end, or the same game on a smaller kernel where the runner needs one.
-
-    :class:`VerificationError` when the smaller one does not compile.
-    """
-    from perfdojo_sdk.verify.reduced import reduce_trace, statement_instances
-
-    most = getattr(runner, "most_instances", None)
-    if most is None or generator is None or statement_instances(trace.program) <= most:
-        return trace, artifact
-    small = reduce_trace(trace, rules, most)
-    compiled = runner.compile(generator.generate(small.program, artifact.symbol))
-    if isinstance(compiled, Failure):
-        what = f"{trace.root.name} does not compile at a smaller shape: {compiled.reason}"
-        raise VerificationError("PD-C006", what, why=compiled.detail)
-    return small, compiled

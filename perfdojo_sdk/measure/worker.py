@@ -172,8 +172,9 @@ class Memory:
         for k, target in enumerate(self.inputs):
             if job["given"] is not None:
                 split = number * target.bits.itemsize % max(target.bytes.size, 1)
-                read(job["given"][k], target.bytes[split:], 0)
-                read(job["given"][k], target.bytes[:split], target.bytes.size - split)
+                file, at = job["given"][k]
+                read(file, target.bytes[split:], at)
+                read(file, target.bytes[:split], at + target.bytes.size - split)
             else:
                 fill(target, rng)
             target.seal()
@@ -494,19 +495,19 @@ def limit_resources(job: dict[str, Any]) -> None:
 def run_trusted(job: dict[str, Any]) -> None:
     """One call of our own code, on the shared memory itself: no copies, no search for cheats."""
 
-    def shared(file: int, spec: list[Any]) -> ctypes.c_void_p:
-        size = bytes_of(spec[1], spec[2])
-        os.ftruncate(file, size)
-        array = np.frombuffer(mmap.mmap(file, size), np.uint8)
+    def mapped(file: int, at: int, spec: list[Any], access: int) -> ctypes.c_void_p:
+        array = np.frombuffer(mmap.mmap(file, at + bytes_of(spec[1], spec[2]), access=access), np.uint8)
         held.append(array)
-        return ctypes.c_void_p(array.ctypes.data)
+        return ctypes.c_void_p(array.ctypes.data + at)
 
     held: list[Any] = []
-    arrays = [
-        *zip(job["given"], job["inputs"], strict=True),
-        *zip(job["results"], job["outputs"], strict=True),
+    pointers = [
+        mapped(file, at, spec, mmap.ACCESS_COPY)
+        for (file, at), spec in zip(job["given"], job["inputs"], strict=True)
     ]
-    pointers = [shared(file, spec) for file, spec in arrays]
+    for file, spec in zip(job["results"], job["outputs"], strict=True):
+        os.ftruncate(file, bytes_of(spec[1], spec[2]))
+        pointers.append(mapped(file, 0, spec, mmap.ACCESS_WRITE))
     [symbol] = job["symbols"]
     check_status(
         getattr(ctypes.CDLL("./k0.so"), symbol)(*pointers, None, ctypes.c_size_t(0), ctypes.c_int(1))

@@ -43,7 +43,7 @@ class RegisterFile:
 
 
 def fullest(program: Program, dialect: Dialect) -> dict[str, int]:
-    """The buffers with named cells that are in use together and take the most registers, and how many each."""
+    """The buffers with named cells in use together that take the most registers, and how many each."""
     named = [b for b in program.buffers if dialect.locations[b.location].constant_subscripts]
     uses = {b.name: _use(program, b) for b in named if program.occurrences[b.name]}
     if not uses:

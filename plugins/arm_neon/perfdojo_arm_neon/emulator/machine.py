@@ -19,7 +19,7 @@ import numpy as np
 from unicorn import UC_ARCH_ARM64, UC_HOOK_CODE, UC_MODE_ARM, UC_PROT_ALL, Uc, UcError
 from unicorn import arm64_const as reg
 
-from perfdojo_arm_neon.emulator.elf import PAGE, SharedObject
+from perfdojo_arm_neon.emulator.elf import SharedObject
 
 STACK_BYTES = 1 << 20
 HOST_PAGE = mmap.PAGESIZE

@@ -8,10 +8,9 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from .peers import Peer
+from perfdojo_sdk.peers.systems import Peer
 
 #: Freed memory stays with the process and large blocks come in huge pages. With glibc's own settings a
 #: system that returns fresh memory pays for zeroed pages at every call, several times the operator's cost.
@@ -22,7 +21,6 @@ ALLOCATOR = (
     "glibc.malloc.arena_max=1:glibc.malloc.hugetlb=1:glibc.malloc.tcache_max=32"
 )
 START_SECONDS = 180.0
-_BENCHMARKS = Path(__file__).resolve().parent.parent
 
 
 class Lost(Exception):
@@ -41,7 +39,6 @@ def environment(threads: int) -> dict[str, str]:
         "JAX_PLATFORMS": "cpu",
         "OPENVINO_TELEMETRY_OPT_OUT": "1",
         "GLIBC_TUNABLES": ALLOCATOR,
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(_BENCHMARKS), os.environ.get("PYTHONPATH", "")])),
     }
 
 
@@ -66,7 +63,7 @@ class Process:
         self._connection, theirs = multiprocessing.Pipe()
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 (read after the process is gone)
         cpus = ",".join(map(str, processors(self._threads)))
-        command = [sys.executable, "-m", f"{_PACKAGE}.worker", str(theirs.fileno()), self.peer.module]
+        command = [sys.executable, "-m", f"{__package__}.worker", str(theirs.fileno()), self.peer.module]
         self._process = subprocess.Popen(
             [*command, cpus, self._library],
             env=environment(self._threads), pass_fds=[theirs.fileno()],
@@ -129,10 +126,6 @@ class Process:
         except subprocess.TimeoutExpired:
             process.kill()
         return process.wait()
-
-
-_PACKAGE = __package__.rpartition(".")[2]
-"""Under which the worker finds this package, whose folder is on its path."""
 
 
 def missing(peers: dict[str, Peer], chosen: Sequence[str]) -> dict[str, str]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .operators import Operator, input_sets
-from .processes import Process
-from .report import Entry
+from perfdojo_sdk.peers.operators import Operator, input_sets
+from perfdojo_sdk.peers.processes import Process
 
 SETTLE_SECONDS = 0.02
 """Between turns: threads of the last one that still spin go to sleep."""
@@ -17,12 +18,33 @@ TEMPORARIES = 2
 """A contender may hold as much again in intermediate results."""
 
 
+@dataclass
+class Entry:
+    """One contender on one operator."""
+
+    seconds: list[float] = field(default_factory=list)
+    """Of each timed call, over all rounds."""
+    faults: list[float] = field(default_factory=list)
+    """Page faults of a call, in the mean of each turn."""
+    variant: str = ""
+    tried: dict[str, Any] = field(default_factory=dict)
+    """Every variant with the seconds of its trial, or why it was out."""
+    error: float = 0.0
+    """The largest seen, relative to the largest magnitude of the right answer."""
+    failure: str = ""
+    """Why it is out; "missing" for a library without this kernel."""
+
+    @property
+    def median(self) -> float | None:
+        return statistics.median(self.seconds) if self.seconds and not self.failure else None
+
+
 class Runner:
     """A contender in the race for one operator; out of it after its first failure."""
 
     def __init__(self, process: Process, operator: Operator, sets: int) -> None:
         self.entry = Entry()
-        self._process, self._prepare = process, ("prepare", operator.name, sets)
+        self._process, self._prepare = process, ("prepare", operator, sets)
 
     def prepare(self) -> None:
         answer = self._ask(*self._prepare)

@@ -9,8 +9,8 @@ import numpy as np
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
-from ..operators import EPSILON, Array, Operator
-from . import Bind, Call
+from perfdojo_sdk.peers.operators import EPSILON, Array, Operator
+from perfdojo_sdk.peers.systems import Bind, Call
 
 _OPSET = 18
 _IR_VERSION = 10

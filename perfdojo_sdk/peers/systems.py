@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
-from ..operators import Array, Operator
+from perfdojo_sdk.peers.operators import Array, Operator
 
 Call: TypeAlias = Callable[[], Any]
 """Computes once and returns the result, as anything that NumPy reads without a copy."""

@@ -14,8 +14,8 @@ import numba
 import numpy as np
 from numba import prange
 
-from ..operators import EPSILON, Array, Operator
-from . import Bind, Call
+from perfdojo_sdk.peers.operators import EPSILON, Array, Operator
+from perfdojo_sdk.peers.systems import Bind, Call
 
 _EPSILON = np.float32(EPSILON)
 _ZERO, _ONE = np.float32(0), np.float32(1)

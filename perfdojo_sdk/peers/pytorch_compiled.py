@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
-from ..operators import Operator
-from . import Bind, pytorch
+from perfdojo_sdk.peers import pytorch
+from perfdojo_sdk.peers.operators import Operator
+from perfdojo_sdk.peers.systems import Bind
 
 #: Families whose time goes into products: kernels of several systems are tried for them.
 _PRODUCTS = ("matmul", "bmm", "swiglu", "conv2d")

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..operators import EPSILON, Array, Operator
-from . import Bind, Call
+from perfdojo_sdk.peers.operators import EPSILON, Array, Operator
+from perfdojo_sdk.peers.systems import Bind, Call
 
 Formula = Callable[..., Any]
 

@@ -13,8 +13,8 @@ import numpy as np
 import openvino as ov
 from openvino import opset13 as ops
 
-from ..operators import EPSILON, Array, Operator
-from . import Bind, Call
+from perfdojo_sdk.peers.operators import EPSILON, Array, Operator
+from perfdojo_sdk.peers.systems import Bind, Call
 
 
 def start(threads: int, library: str) -> OpenVino:

@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from .operators import OPERATORS, TOLERANCE, Array, Operator, empty, error
-from .peers import Bind, Call, Contender
+from perfdojo_sdk.peers.operators import TOLERANCE, Array, Operator, empty, error
+from perfdojo_sdk.peers.systems import Bind, Call, Contender
 
 TURN_SECONDS = 0.15
 SHORTEST_SAMPLE_SECONDS = 3e-4
@@ -60,12 +60,11 @@ class Worker:
             own = isinstance(problem, Preparation)
             return {"failure": text[:2000] if own else f"{type(problem).__name__}: {text[:2000]}"}
 
-    def prepare(self, name: str, sets: int) -> dict[str, Any]:
+    def prepare(self, operator: Operator, sets: int) -> dict[str, Any]:
         """Bind the fastest right variant to ``sets`` sets of inputs."""
         self.release()
-        operator = OPERATORS[name]
         inputs = self._inputs = [operator.draw(number) for number in range(sets)]
-        if operator is not self._operator:
+        if operator != self._operator:
             self._variants = self._contender.variants(operator)
             self._expected = [operator.expected(given) for given in inputs]
             self._operator, self._choice = operator, ""
@@ -176,7 +175,7 @@ def main() -> None:
     os.sched_setaffinity(0, cpus)  # before a framework counts processors
     with Connection(arguments.connection) as parent:
         try:
-            module = importlib.import_module(f"{__package__}.peers.{arguments.module}")
+            module = importlib.import_module(f"{__package__}.{arguments.module}")
             worker = Worker(module.start(len(cpus), arguments.library))
         except Exception as problem:
             parent.send({"failure": f"{type(problem).__name__}: {problem}"})

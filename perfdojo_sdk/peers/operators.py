@@ -1,4 +1,4 @@
-"""The sixteen operators of the paper's Table 3: shapes, inputs, cost, and the right answer at some places.
+"""What systems are compared on: shapes, inputs, cost, and the right answer at some places; Table 3.
 
 The right answer is computed in float64 at sampled places of the output only, so that it costs little
 even where the output has a hundred million elements.
@@ -28,7 +28,7 @@ _CHUNK = 256
 
 @dataclass(frozen=True)
 class Operator:
-    """One row of the table; every array is float32 and row-major."""
+    """One row of a table; every array is float32 and row-major."""
 
     name: str
     family: str
@@ -49,6 +49,11 @@ class Operator:
     @property
     def bytes(self) -> int:
         return self.read_bytes + self.written_bytes
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Under which there may be kernels: one of the operator's own, or one for all its shapes."""
+        return self.name, self.family
 
     def draw(self, number: int) -> list[Array]:
         """The inputs of set ``number``: uniform in [-0.5, 0.5), the same in every process."""

@@ -7,10 +7,8 @@ from functools import partial
 from typing import Any
 
 import perfdojo_sdk
-
-from ..library import names
-from ..operators import Array, Operator
-from . import Bind, Call
+from perfdojo_sdk.peers.operators import Array, Operator
+from perfdojo_sdk.peers.systems import Bind, Call
 
 
 def start(threads: int, library: str) -> Library:
@@ -23,7 +21,7 @@ class Library:
         self._library, self._threads = library, threads
 
     def variants(self, operator: Operator) -> Mapping[str, Bind]:
-        for name in names(operator):
+        for name in operator.names:
             function = getattr(self._library, name, None)
             if function is not None and any(_fits(kernel, operator) for kernel in function.kernels):
                 return {"library": partial(self._call, function)}

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from ..operators import EPSILON, Array, Operator
-from . import Bind, Call
+from perfdojo_sdk.peers.operators import EPSILON, Array, Operator
+from perfdojo_sdk.peers.systems import Bind, Call
 
 Tensor = torch.Tensor
 Formula = Callable[..., Tensor]
