@@ -74,8 +74,7 @@ y f32 [6,8] heap
         found = run(artifact, RunRequest(threads=threads, timeout_s=60), x=x).outputs
         np.testing.assert_array_equal(found["y"], np.abs(x) - x)  # type: ignore[index]
     one, three = (
-        run(artifact, RunRequest(threads=t, repeats=1, want_outputs=False, timeout_s=60), x=x)
-        for t in (1, 3)
+        run(artifact, RunRequest(threads=t, repeats=1, want_outputs=False, timeout_s=60), x=x) for t in (1, 3)
     )
     assert one.details["parallel_loops"] == 0 and three.details["parallel_loops"] == 1
 
@@ -98,9 +97,9 @@ def c_kernel(body: str) -> Artifact:
         ("y[1 << 28] = x[0]; return 0;", "crash", "of the code"),
         ("*(volatile float *)16 = 1; return 0;", "crash", "of the code"),
         ('__asm__ volatile("svc #0"); return 0;', "crash", "of the code"),
-        ("y[0] = (float)(size_t)getenv(\"HOME\"); return 0;", "crash", "it called getenv"),
+        ('y[0] = (float)(size_t)getenv("HOME"); return 0;', "crash", "it called getenv"),
         ("((float *)x)[0] = 3; y[0] = y[1] = y[2] = y[3] = 0; return 0;", "input_modified", "input x"),
-        ("for (;;) __asm__ volatile(\"\");", "timeout", "no result"),
+        ('for (;;) __asm__ volatile("");', "timeout", "no result"),
     ],
 )
 def test_what_a_kernel_must_not_do(body: str, reason: str, words: str) -> None:

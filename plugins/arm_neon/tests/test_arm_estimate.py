@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from arm_support import RUNNER, TARGET, compiled, instructions, kernel, needs_compiler, played
+from arm_support import PLUGINS, RUNNER, TARGET, compiled, instructions, kernel, needs_compiler, played
 from perfdojo_arm_neon.emulator.elf import read
 from perfdojo_arm_neon.estimate.blocks import blocks, limits
 from perfdojo_arm_neon.estimate.counter import counter_library
@@ -131,3 +131,15 @@ def test_what_is_hopeless_is_said_to_be() -> None:
         compiled(kernel("softmax[16,64]").program), RunRequest(repeats=1, stop_above_s=1e-9, timeout_s=60)
     )
     assert isinstance(found, Measurement) and found.details["stopped"] == 1 and np.isfinite(found.median)
+
+
+@needs_compiler
+@pytest.mark.parametrize("selection", ["softmax[16,64]", "add[512,512]"])
+def test_the_parts_of_a_time_add_up_to_it(selection: str) -> None:
+    program = played(selection).program
+    artifact, request = compiled(program), RunRequest(threads=2, timeout_s=60)
+    parts = PLUGINS.time_breakdown(program, TARGET, artifact, request)
+    found = RUNNER.run(artifact, replace(request, repeats=1, want_outputs=False))
+    assert isinstance(found, Measurement)
+    assert parts.total == pytest.approx(found.median) and parts.provenance == "estimated"
+    assert parts.limit.partition(":")[0] == parts.parts[0].name

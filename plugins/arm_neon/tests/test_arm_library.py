@@ -10,6 +10,7 @@ import pytest
 from arm_support import PLUGINS, TARGET, kernel, needs_compiler
 from perfdojo_arm_neon import at_home
 
+from perfdojo_sdk.cli.bench import artifact, compared, stored_request
 from perfdojo_sdk.library.build import build_library
 from perfdojo_sdk.library.forge import Settings
 from perfdojo_sdk.library.loader import load_library
@@ -21,7 +22,7 @@ pytestmark = [
 ]
 
 #: Small, and too large to be computed or verified as it is.
-SELECTIONS = ("softmax[6,40]", "reducemean[4096,4096]")
+SELECTIONS = ("softmax[6,40]", "softmax[2048,2048]")
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +49,11 @@ def test_a_large_kernel_is_verified_at_a_smaller_shape(built: tuple[Path, Manife
     assert small.verification.numeric.figures["reduced_shape"] is False
     assert large.verification.numeric.figures["reduced_shape"] is True
     assert "smaller shape, x [" in large.verification.numeric.detail
-    assert small.output_sha256 is not None
+    assert small.output_sha256 is not None and large.output_sha256 is None
+    figures = large.timing.final.details  # type: ignore[union-attr]
+    assert figures["vector_instructions"] > 1e6
+    parts = [cycles for name, cycles in figures.items() if name.startswith("cycles, ")]
+    assert sum(parts) == pytest.approx(figures["cycles"])
 
 
 def test_it_is_not_loaded_here(built: tuple[Path, Manifest]) -> None:
@@ -57,6 +62,17 @@ def test_it_is_not_loaded_here(built: tuple[Path, Manifest]) -> None:
     assert refused.value.code == "PD-L006"
     assert refused.value.why == f"its code is for aarch64, this processor is {platform.machine()}"
     assert "such a machine" in refused.value.hint
+
+
+def test_bench_estimates_again(built: tuple[Path, Manifest]) -> None:
+    """The packaged code has the same outputs where it is computed, and the same estimate everywhere."""
+    folder, manifest = built
+    request = stored_request(manifest)
+    for entry in manifest.kernels:
+        measured = PLUGINS.runner(TARGET).run(artifact(folder, manifest, entry), request)
+        result = compared(entry, measured)
+        assert result["same_outputs"] and result["ratio"] == 1
+        assert result["computed"] is (entry.output_sha256 is not None)
 
 
 def test_a_second_build_takes_what_is_there(built: tuple[Path, Manifest]) -> None:

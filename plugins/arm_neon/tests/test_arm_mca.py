@@ -22,7 +22,9 @@ ROUNDS = 200
 
 pytestmark = [
     needs_compiler,
-    pytest.mark.skipif(not (MCA and DISASSEMBLER), reason="needs llvm-mca-19 and GNU's objdump for 64-bit Arm"),
+    pytest.mark.skipif(
+        not (MCA and DISASSEMBLER), reason="needs llvm-mca-19 and GNU's objdump for 64-bit Arm"
+    ),
 ]
 
 
