@@ -8,15 +8,30 @@ legal is left out; the builder measures what came out against the program withou
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 from perfdojo_riscv_snitch.codegen.body import REPEATED
 from perfdojo_riscv_snitch.codegen.pairs import LANES
-from perfdojo_riscv_snitch.codegen.streams import MOVERS
+from perfdojo_riscv_snitch.steps import (
+    arrays,
+    bring_inside,
+    collapsed,
+    contract_all,
+    cut,
+    free_mover,
+    hoist,
+    innermost,
+    into_stream,
+    perfect,
+    settle,
+    stage,
+    streamed_reads,
+    streams,
+)
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import Expression, Operation
-from perfdojo_sdk.core.program import Node, Program, Scope, Statement
+from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Rules, Trace
 from perfdojo_sdk.core.transformations.storage import temporaries
 from perfdojo_sdk.hookspecs.search import SearchStrategy, SearchTask
@@ -40,7 +55,7 @@ def heuristic(root: Program, rules: Rules, target: Target) -> Sequence[Trace]:
         for node in play.program.body:
             if isinstance(node, Scope):
                 _nest(play, node.id, interleaved)
-        _settle(play)
+        settle(play)
         if play.trace.moves not in [game.moves for game in games]:
             games.append(play.trace)
     return tuple(games)
@@ -54,7 +69,7 @@ def greedy(root: Program, rules: Rules, target: Target) -> Sequence[Trace]:
     for node in play.program.body:
         if isinstance(node, Scope):
             _nest(play, node.id, interleaved=False)
-    _settle(play)
+    settle(play)
     return (play.trace,)
 
 
@@ -73,7 +88,7 @@ GREEDY = SearchStrategy(
 
 
 def _nest(play: Play, place: str, interleaved: bool) -> None:
-    loops = _perfect(play, place)
+    loops = perfect(play, place)
     inner = play.scope(loops[-1])
     statements = [child for child in inner.body if isinstance(child, Statement)]
     kept = play.trace
@@ -88,27 +103,19 @@ def _nest(play: Play, place: str, interleaved: bool) -> None:
         play.trace = kept
 
 
-def _perfect(play: Play, place: str) -> list[str]:
-    """Ids of the scopes that hold nothing but each other, from ``place`` inwards."""
-    found = [place]
-    while len(body := play.scope(found[-1]).body) == 1 and isinstance(body[0], Scope):
-        found.append(body[0].id)
-    return found
-
-
 def _elementwise(play: Play, loops: Sequence[str]) -> None:
     """One loop over all elements, each array through a mover, the body repeated."""
-    _hoist(play, loops[0])
+    hoist(play, loops[0])
     kept = play.trace
     with suppress(MoveError):
-        _in_pairs(play, _collapsed(play, loops))
+        _in_pairs(play, collapsed(play, loops))
         return
     play.trace = kept
-    for attempt in (_collapsed, _as_it_is):
+    for attempt in (collapsed, _as_it_is):
         kept = play.trace
         with suppress(MoveError):
             place = attempt(play, loops)
-            place = _streamed(play, place, must=attempt is _collapsed)
+            place = _streamed(play, place, must=attempt is collapsed)
             play.must("annotate_scope", place, suffix=REPEATED)
             return
         play.trace = kept
@@ -122,7 +129,7 @@ def _in_pairs(play: Play, place: str) -> None:
     inner = f"{place}.i"
     outer = play.around(inner)[-1].id
     for move, written in (("stage_read", False), ("stage_write", True)):
-        for array in _arrays(play, inner, written):
+        for array in arrays(play, inner, written):
             before = {b.name for b in play.program.buffers}
             play.must(move, inner, array=array)
             (name,) = {b.name for b in play.program.buffers} - before
@@ -131,7 +138,7 @@ def _in_pairs(play: Play, place: str) -> None:
         play.must("annotate_scope", child.id, suffix="v")
     for buffer in temporaries(play.program):
         if play.program.occurrences[buffer.name][0].above[:1] == (play.scope(outer),):
-            _free_mover(play, buffer.name)
+            free_mover(play, buffer.name)
     _repeat_several(play, outer)
 
 
@@ -153,26 +160,6 @@ def _arguments(value: Expression) -> tuple[Expression, ...]:
     return value.arguments if isinstance(value, Operation) else ()
 
 
-def _hoist(play: Play, place: str) -> None:
-    """Keep in registers what is the same in all iterations."""
-    for array, touches in play.scope(place).touches.items():
-        if not any(t.writes or t.access.levels for t in touches):
-            before = {b.name for b in play.program.buffers}
-            if play.may("stage_read", place, array=array):
-                (name,) = {b.name for b in play.program.buffers} - before
-                play.may("set_location", name, location="reg")
-
-
-def _collapsed(play: Play, loops: Sequence[str]) -> str:
-    place = loops[0]
-    for _ in loops[1:]:
-        path = play.program.paths[place]
-        play.must("collapse_scopes", place)
-        node = play.program.node(path)
-        place = node.id
-    return place
-
-
 def _as_it_is(play: Play, loops: Sequence[str]) -> str:
     return loops[-1]
 
@@ -183,11 +170,11 @@ def _streamed(play: Play, place: str, must: bool) -> str:
     The id of the scope afterwards. MoveError where ``must`` and one of them cannot.
     """
     for move, written in (("stage_read", False), ("stage_write", True)):
-        for array in _arrays(play, place, written):
+        for array in arrays(play, place, written):
             kept = play.trace
             try:
-                name, joined = _stage(play, move, place, array)
-                _into_stream(play, name)
+                name, joined = stage(play, move, place, array)
+                into_stream(play, name)
                 place = joined
             except MoveError:
                 if must:
@@ -196,76 +183,41 @@ def _streamed(play: Play, place: str, must: bool) -> str:
     return place
 
 
-def _arrays(play: Play, place: str, written: bool) -> list[str]:
-    """Arrays in memory that the scope touches, in order."""
-    touches = play.scope(place).touches
-    found = [a for a, each in touches.items() if any(t.writes is written for t in each)]
-    return [a for a in found if play.program.buffer_of[a].location not in (*MOVERS, "reg")]
-
-
-def _stage(play: Play, move: str, place: str, array: str) -> tuple[str, str]:
-    """Stage an array and join the copy with the scope: name of the buffer, id of the joined scope."""
-    before = {b.name for b in play.program.buffers}
-    path = play.program.paths[place]
-    play.must(move, place, array=array)
-    (name,) = {b.name for b in play.program.buffers} - before
-    first = play.program.node(path)
-    if isinstance(first, Statement):  # one element for the whole scope: nothing to join
-        return name, play.program.siblings(path)[path[-1] + 1].id
-    play.must("join_scopes", first.id)
-    return name, first.id
-
-
-def _into_stream(play: Play, name: str) -> None:
-    buffer = play.program.buffer(name)
-    assert buffer is not None
-    for k in buffer.materialised:
-        play.must("reuse_dims", name, dim=k)
-    _free_mover(play, name)
-
-
-def _free_mover(play: Play, name: str) -> None:
-    for location in list(MOVERS)[:-1]:
-        if play.may("set_location", name, location=location):
-            return
-    play.must("set_location", name, location=list(MOVERS)[-1])
-
-
 # -- reductions ------------------------------------------------------------------------------------
 
 
 def _reduction(play: Play, place: str, interleaved: bool) -> None:
     """A scope around sums: several of its iterations at once, accumulators in registers."""
     lanes = _interleave(play, place) if interleaved else place
-    for array in _arrays(play, lanes, written=True):
+    for array in arrays(play, lanes, written=True):
         if play.may("stage_write", lanes, array=array):
             play.may("remove_dead", play.program.buffer_of[array].name)
     if interleaved:
-        parts = _cut(play, lanes)
+        parts = cut(play, lanes)
         for part in parts:
-            _bring_inside(play, part)
+            bring_inside(play, part)
         _write_out(play, play.program.paths[parts[0]][:-1])
         return
     play.may("join_scopes", lanes)
-    _contract_all(play)
+    contract_all(play)
     for node in [c for c in play.scope(lanes).body if isinstance(c, Scope)]:
-        innermost = _streamed_reads(play, _perfect(play, node.id)[-1])
-        _settle(play)
-        play.may("annotate_scope", innermost, suffix=REPEATED)
+        inside = streamed_reads(play, perfect(play, node.id)[-1])
+        settle(play)
+        play.may("annotate_scope", inside, suffix=REPEATED)
 
 
 def _write_out(play: Play, path: tuple[int, ...]) -> None:
     """Below ``path``: streams for operands, lanes written out, accumulators in registers, sums repeated."""
-    for place in list(_innermost(play, path)):
+    for place in list(innermost(play, path)):
         _operands(play, place)
-    _settle(play)
-    for place in list(_innermost(play, path)):
+    settle(play)
+    for place in list(innermost(play, path)):
         _repeat(play, place)
 
 
 def _sum(play: Play, loops: Sequence[str], interleaved: bool) -> None:
     """A sum over all iterations: partial sums in registers, operands through streams."""
-    place = _collapsed(play, loops)
+    place = collapsed(play, loops)
     (statement, *_) = [leaf.statement for leaf in play.scope(place).leaves]
     if interleaved and play.scope(place).size % LATENCY == 0:
         play.must("stage_accumulator", place, array=statement.target.array)
@@ -275,8 +227,8 @@ def _sum(play: Play, loops: Sequence[str], interleaved: bool) -> None:
         _write_out(play, path[:-1])
         return
     play.must("stage_accumulator", place, array=statement.target.array)
-    place = _streamed_reads(play, place)
-    _settle(play)
+    place = streamed_reads(play, place)
+    settle(play)
     play.may("annotate_scope", place, suffix=REPEATED)
 
 
@@ -292,42 +244,14 @@ def _interleave(play: Play, place: str) -> str:
     return f"{place}.i"
 
 
-def _cut(play: Play, place: str) -> list[str]:
-    """A scope of its own for each child; their ids."""
-    path = play.program.paths[place]
-    count = len(play.scope(place).body)
-    for child in [c.id for c in play.scope(place).body][1:]:
-        play.must("fission_scope", child)
-    siblings = play.program.siblings(path)
-    return [node.id for node in siblings[path[-1] : path[-1] + count]]
-
-
-def _bring_inside(play: Play, place: str) -> None:
-    """Exchange a scope with those inside it until it holds statements."""
-    while isinstance(play.scope(place).body[0], Scope):
-        play.must("swap_scopes", place)
-
-
-def _innermost(play: Play, path: tuple[int, ...]) -> Iterator[str]:
-    """Scopes of statements below the node at ``path``; below the root for the empty path."""
-    todo: list[Node] = list(play.program.children(path))
-    while todo:
-        each = todo.pop(0)
-        if isinstance(each, Scope):
-            if all(isinstance(c, Statement) for c in each.body):
-                yield each.id
-            else:
-                todo = [*each.body, *todo]
-
-
 def _operands(play: Play, place: str) -> None:
     """Stream what an interleaved scope reads and writes in memory, and write it out."""
-    place = _streamed_reads(play, place)
-    for array in [a for a in _arrays(play, place, written=True) if a in play.program.outputs]:
+    place = streamed_reads(play, place)
+    for array in [a for a in arrays(play, place, written=True) if a in play.program.outputs]:
         kept = play.trace
         try:
-            name, place_now = _stage(play, "stage_write", place, array)
-            _into_stream(play, name)
+            name, place_now = stage(play, "stage_write", place, array)
+            into_stream(play, name)
             place = place_now
         except MoveError:
             play.trace = kept
@@ -337,6 +261,12 @@ def _operands(play: Play, place: str) -> None:
 def _repeat(play: Play, place: str) -> None:
     """Repeat the loops of a sum around written-out statements: the outermost, the others written out."""
     reductions = [s.id for s in play.around(place) if not s.suffix and _only_this(play, s.id)]
+    kept = play.trace
+    if reductions:
+        with suppress(MoveError):
+            play.must("annotate_scope", collapsed(play, reductions), suffix=REPEATED)
+            return
+    play.trace = kept
     if not play.scope(place).suffix:
         reductions.append(place)
     for k, outer in enumerate(reductions):
@@ -351,39 +281,5 @@ def _only_this(play: Play, place: str) -> bool:
     """Whether a scope is a loop of a sum: what it computes stays in the same cells."""
     statements = [leaf.statement for leaf in play.scope(place).leaves]
     level = len(play.program.paths[place]) - 1
-    sums = [s for s in statements if s.target.array not in _streams(play.program)]
+    sums = [s for s in statements if s.target.array not in streams(play.program)]
     return bool(sums) and all(level not in s.target.levels for s in sums)
-
-
-def _streams(program: Program) -> set[str]:
-    return {a for b in program.buffers if b.location in MOVERS for a in b.arrays}
-
-
-def _streamed_reads(play: Play, place: str) -> str:
-    for array in _arrays(play, place, written=False):
-        if array in _arrays(play, place, written=True) or array not in play.program.interface:
-            continue
-        kept = play.trace
-        try:
-            name, place_now = _stage(play, "stage_read", place, array)
-            _into_stream(play, name)
-            place = place_now
-        except MoveError:
-            play.trace = kept
-    return place
-
-
-def _contract_all(play: Play) -> None:
-    for buffer in temporaries(play.program):
-        for k in buffer.materialised:
-            play.may("reuse_dims", buffer.name, dim=k)
-
-
-def _settle(play: Play) -> None:
-    """The nearest location that takes each temporary which nothing has placed."""
-    _contract_all(play)
-    for buffer in temporaries(play.program):
-        if buffer.location == play.rules.dialect.default_location:
-            for location in ("reg", "tcdm"):
-                if play.may("set_location", buffer.name, location=location):
-                    break

@@ -145,6 +145,14 @@ RUNS = {
         "| r[{0},{1}] = y[{0},3-{1}] + x[{0}+1,{1}]\n| y[{0}+1,{1}] = r[{0},{1}]\n",
         lambda x, z: by_rows(x),
     ),
+    "windows that one scope runs over": (
+        "r f64 [6:N,9:N,2:N] ssr0\ns f64 [6:N,2] reg\n\n8 4 y[{0},{1}] = z[{0},{1}]\n"
+        "6\n| 2:u s[{0},{1}] = 0\n| 9:frep 2:u\n| | r[{0},{1},{2}] = x[{0}+{1}//3,{1}%3+{2}]\n"
+        "| | s[{0},{2}] += r[{0},{1},{2}]\n| 2:u y[{0},{1}] = s[{0},{1}]\n",
+        lambda x, z: np.block(
+            [[np.lib.stride_tricks.sliding_window_view(x, (3, 3)).sum((2, 3)), z[:6, 2:]], [z[6:]]]
+        ),
+    ),
     "in place, reading before writing": (
         "r f64 [8:N,4:N] ssr0\nw f64 [8:N,4:N] ssr1\n\n8 4 y[{0},{1}] = z[{0},{1}]\n"
         "8 4\n| r[{0},{1}] = y[{0},{1}]\n| w[{0},{1}] = r[{0},{1}] + x[{0},{1}]\n"

@@ -55,6 +55,8 @@ class Mark:
     ends_loop: bool = False
     repeats: str = ""
     """Of the begin of a loop that the sequencer repeats: id of the scope."""
+    times: int = 0
+    """Of the same: how often."""
 
 
 Line: TypeAlias = Instruction | Mark

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from perfdojo_riscv_snitch.codegen import limits
 from perfdojo_riscv_snitch.codegen.assembly import ZERO, Instruction, Line, Listing, Mark, Register
 from perfdojo_riscv_snitch.codegen.limits import Refused
-from perfdojo_riscv_snitch.codegen.pairs import LANES, Pairs, PairValues
+from perfdojo_riscv_snitch.codegen.pairs import LANES, PAIR, Pairs, PairValues
+from perfdojo_riscv_snitch.codegen.peel import SEQUENCER, frep, is_fp, merged
 from perfdojo_riscv_snitch.codegen.pointers import REACH, Pointers
 from perfdojo_riscv_snitch.codegen.schedule import hoisted, scheduled
 from perfdojo_riscv_snitch.codegen.streams import MOVERS, Stream, streams
@@ -26,7 +27,6 @@ from perfdojo_sdk.core.validate import index_values
 
 #: Suffix of a scope that the sequencer repeats.
 REPEATED = "frep"
-SEQUENCER = 32
 MOST_TIMES = 1 << 16
 NESTED = 2
 
@@ -43,7 +43,7 @@ class Body:
         numbers = never_nan(program)
         self.values = Values(listing, self, numbers)
         self.pairs = Pairs(program, dialect, numbers)
-        self.pair_values = PairValues(self, self.values)
+        self.pair_values = PairValues(self.pairs, self, self.values)
         self.bases: dict[str, Register] = {}
         self.streams = streams(program, dialect, self.pairs)
         self.movers = {name: Register("f", fixed=f"ft{mover}") for name, mover in MOVERS.items()}
@@ -130,6 +130,19 @@ class Body:
             self.listing.put("csrci 0x7c0, 1 # streams off")
         return constants
 
+    def finished(self, lines: Sequence[Line]) -> list[Line]:
+        """The whole listing with what is known about streams and constants put to use."""
+        zeros = [register for (bits, dtype), register in self.constants.items() if dtype == PAIR and not bits]
+        return merged(lines, zeros, [self.movers[name] for name in MOVERS if self._undisturbed(name)])
+
+    def _undisturbed(self, location: str) -> bool:
+        """Whether all that moves through a stream register are writes to what nothing else touches."""
+        here = [s for s in self.streams.values() if s.buffer.location == location]
+        copies = [s.copy for s in self.streams.values() if s.writes]
+        written = [self.program.buffer_of[s.memory.array] for s in here]
+        occurrences = [o for buffer in written for o in self.program.occurrences[buffer.name]]
+        return all(s.writes for s in here) and all(any(o.statement is c for c in copies) for o in occurrences)
+
     def _await(self, mover: int) -> None:
         """Wait until all that a mover has to write is in memory."""
         jobs = [s.job for s in self.streams.values() if s.mover == mover]
@@ -213,15 +226,18 @@ class Body:
 
     def _pair_statement(self, work: Work) -> None:
         statement, target = work.statement, work.statement.target
-        home = self._cell(target, work)
+        home, store = self._cell(target, work), "fsd"
         if statement.accumulate is None:
             value = self.pair_values.number(statement.value, work, into=home)
+        elif self.pairs.adds_lanes(work):
+            old, store = home or self.load(target, statement.dtype, work, Register("f")), "fsw"
+            value = self.pair_values.accumulate(statement.accumulate, statement.value, old, work)
         else:
             old = home or self.pair(target, work, Register("f"))
             value = self.pair_values.accumulate(statement.accumulate, statement.value, old, work)
         if home is None:
             pointer, offset = self._place(target, work)
-            self.listing.put(f"fsd {{0}}, {offset}({{1}})", (), (value, pointer))
+            self.listing.put(f"{store} {{0}}, {offset}({{1}})", (), (value, pointer))
 
     # -- repeated scopes -----------------------------------------------------------------------------
 
@@ -246,7 +262,7 @@ class Body:
             same, body = hoisted(body)
             self.listing.lines += same
             body = scheduled(body)
-        length = sum(1 for line in body if _is_fp(line))
+        length = sum(1 for line in body if is_fp(line))
         if not 1 <= length <= SEQUENCER:
             raise Refused(limits.LENGTH, loop.id, head, count=length, most=SEQUENCER)
         if inner and length == _inner_length(body):
@@ -255,9 +271,7 @@ class Body:
             raise Refused(limits.NESTING, inner[0].id, what=what, **words)
         # Inner counts of repetitions are read once, by the integer core, before it all begins.
         self.listing.lines += [line for line in body if _is_number(line)]
-        text = f".insn i 0x0b, 0, x1, {{0}}, {length - 1} # frep.o {{0}}, {length}"
-        self.listing.put(text, (), (count,))
-        self.listing.lines.append(Mark(begins_loop=True, repeats=loop.id))
+        self.listing.lines += [frep(count, length), Mark(begins_loop=True, repeats=loop.id, times=loop.size)]
         self.listing.lines += [line for line in body if not _is_number(line)]
         self.listing.lines.append(Mark(ends_loop=True))
 
@@ -271,7 +285,7 @@ class Body:
 
     def _check_repeated(self, statement: Statement, lines: list[Line]) -> None:
         for line in lines:
-            if isinstance(line, Mark) or not _is_fp(line):
+            if isinstance(line, Mark) or not is_fp(line):
                 what = "a branch" if isinstance(line, Mark) else line.text.partition(" ")[0]
                 words = {"statement": statement.text, "instruction": what}
                 raise Refused(limits.INTEGER, statement.id, **words)
@@ -471,17 +485,12 @@ def _inner_length(body: Sequence[Line]) -> int:
     """Instructions of the repeated scope inside of a repeated body."""
     start = next(k for k, line in enumerate(body) if isinstance(line, Mark) and line.repeats)
     end = next(k for k, line in enumerate(body) if isinstance(line, Mark) and line.ends_loop)
-    return sum(1 for line in body[start:end] if _is_fp(line))
+    return sum(1 for line in body[start:end] if is_fp(line))
 
 
 def _is_number(line: Line) -> bool:
     """The count of an inner repetition."""
     return isinstance(line, Instruction) and line.text.startswith("li ")
-
-
-def _is_fp(line: Line) -> bool:
-    """Whether the line is an instruction of the FPU on FP registers alone."""
-    return isinstance(line, Instruction) and all(r.kind == "f" for r in line.operands)
 
 
 def _load(dtype: str) -> str:

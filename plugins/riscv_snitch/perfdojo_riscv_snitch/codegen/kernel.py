@@ -77,7 +77,7 @@ class _Kernel:
         body = self.listing.lines
         self.listing.lines = []
         self._constants()
-        lines = [*body[:at], *self.listing.lines, *body[at:]]
+        lines = self.body.finished([*body[:at], *self.listing.lines, *body[at:]])
         places = allocate(lines, functions.CHANGED if self.listing.routines else ())
         self._check_registers(lines, places)
         return KernelSource(

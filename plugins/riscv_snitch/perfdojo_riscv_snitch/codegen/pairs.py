@@ -1,8 +1,10 @@
 """Two numbers of f32 in one register: a lockstep scope of two iterations as packed instructions.
 
-A pair is a word of memory, a word that a stream moves, or a register of a buffer in ``reg``. Where a
-statement has no packed form (its words are not whole, its operation has none) its lanes are computed one
-after the other, as long as no register holds its pairs.
+A pair is a word of memory, a word that a stream moves, or a register of a buffer in ``reg`` that is written
+in lanes. Two registers of single numbers are packed where a statement reads them as lanes, and a lockstep
+sum into one cell adds up the two halves of a pair. Where a statement has no packed form (its words are not
+whole, its operation has none) its lanes are computed one after the other, as long as no register holds its
+pairs.
 """
 
 from __future__ import annotations
@@ -28,8 +30,18 @@ _ARITHMETIC = {"add": "vfadd", "sub": "vfsub", "mul": "vfmul"}
 _EXTREME = {"fmax": "vfmax", "fmin": "vfmin"}
 
 
-#: Writes a number to both lanes.
+#: Writes a number to both lanes, or a number to each.
 SPLAT = f".insn r 0x33, 0, {_PACK}, {{0}}, {{1}}, {{1}} # vfcpka.s.s {{0}}, {{1}}, {{1}}"
+_JOIN = f".insn r 0x33, 0, {_PACK}, {{0}}, {{1}}, {{2}} # vfcpka.s.s {{0}}, {{1}}, {{2}}"
+#: Adds both lanes to a single number. Register 28 is part of the operation.
+_ADD_LANES = ".insn r 0x33, 0, 71, {0}, {1}, ft8 # vfsum.s {0}, {1}"
+
+
+#: The product of two pairs, and the product added to the pair that is written.
+MULTIPLY, MULTIPLY_ADD = (
+    f".insn r 0x33, 0, {_FUNCT7[name]}, {{0}}, {{1}}, {{2}} # {name}.s {{0}}, {{1}}, {{2}}"
+    for name in ("vfmul", "vfmac")
+)
 
 
 class PairMemory(Memory, Protocol):
@@ -48,9 +60,9 @@ class Pairs:
             for buffer in program.buffers
             if buffer.dtype == DTYPE and not self.in_memory(buffer.location)
             if any(self._moves(o.access, len(o.above) - 1) for o in program.occurrences[buffer.name]
-                   if self._in_lanes(o.above))
+                   if o.writes and self._in_lanes(o.above))
         )  # fmt: skip
-        """Buffers outside of memory whose registers hold pairs."""
+        """Buffers outside of memory whose registers hold pairs: those that are written in lanes."""
 
     def in_memory(self, location: str) -> bool:
         return location not in ("ssr0", "ssr1", "ssr2", "reg")
@@ -90,9 +102,17 @@ class Pairs:
             return "it has a condition"
         if statement.accumulate not in (None, "add", "mul"):
             return f"there is no packed {statement.accumulate} that propagates NaN"
-        if not self._whole(statement.target, work):
+        if not (self._whole(statement.target, work) or self.adds_lanes(work)):
             return f"{statement.target.text} is no whole word"
         return self._unpackable(statement.value, work)
+
+    def adds_lanes(self, work: Work) -> bool:
+        """Whether the statement adds two lanes to one number, and at least one of them comes in a word."""
+        statement, lane = work.statement, work.lane
+        if lane is None or statement.accumulate != "add" or lane in statement.target.levels:
+            return False
+        single = self.program.buffer_of[statement.target.array].name not in self.registers
+        return single and any(self._whole(read, work) for read in statement.reads)
 
     def _unpackable(self, value: Expression, work: Work) -> str:
         if isinstance(value, Literal):
@@ -102,7 +122,7 @@ class Pairs:
                 return f"{value.text} is {value.dtype}"
             moves = work.lane is not None and self._moves(value.access, work.lane)
             paired = self.program.buffer_of[value.access.array].name in self.registers
-            whole = self._whole(value.access, work) if moves else not paired
+            whole = self._whole(value.access, work) or self.joins(value.access) if moves else not paired
             return "" if whole else f"{value.text} is no whole word"
         if not isinstance(value, Operation) or value.operand_dtype != DTYPE:
             return f"{value.text} has no packed form"
@@ -113,6 +133,11 @@ class Pairs:
         if not arguments:
             return f"there is no packed {value.name}"
         return next((why for a in arguments if (why := self._unpackable(a, work))), "")
+
+    def joins(self, access: Access) -> bool:
+        """Whether the lanes of an access are registers of single numbers."""
+        buffer = self.program.buffer_of[access.array]
+        return buffer.location == "reg" and buffer.name not in self.registers
 
     def _whole(self, access: Access, work: Work) -> bool:
         """Whether the lanes of an access are the two halves of a word."""
@@ -126,9 +151,9 @@ class Pairs:
 class PairValues:
     """Emits expressions on pairs."""
 
-    def __init__(self, memory: PairMemory, single: Values) -> None:
+    def __init__(self, pairs: Pairs, memory: PairMemory, single: Values) -> None:
         """``single``: emits single numbers, into the same listing."""
-        self.listing, self.memory, self.single = single.listing, memory, single
+        self.pairs, self.listing, self.memory, self.single = pairs, single.listing, memory, single
         self.never_nan = single.never_nan
 
     def number(self, value: Expression, work: Work, into: Register | None = None) -> Register:
@@ -137,6 +162,9 @@ class PairValues:
             bits = bits_of(float(value.value), DTYPE)
             return self.copied(self.memory.constant(bits << 32 | bits, PAIR), into)
         if isinstance(value, Read):
+            if work.lane in value.levels and self.pairs.joins(value.access):
+                one, other = (self.single.number(value, lane) for lane in work.lanes(LANES))
+                return self.listing.compute("f", _JOIN, one, other, into=into)
             if work.lane in value.levels:
                 return self.memory.pair(value.access, work, into)
             return self._splat(self.single.number(value, work), into)
@@ -149,11 +177,13 @@ class PairValues:
         return self._packed(name, one, other, into=into)
 
     def accumulate(self, operation: str, value: Expression, old: Register, work: Work) -> Register:
-        """What ``old operation= value`` leaves, in ``old`` itself."""
+        """What ``old operation= value`` leaves, in ``old`` itself: a pair, or the sum of both lanes."""
+        if self.pairs.adds_lanes(work):
+            self.listing.put(_ADD_LANES, (old,), (self.number(value, work), old))
+            return old
         if operation == "add" and (factors := product(value)):
             one, other = (self.number(f, work) for f in factors)
-            text = f".insn r 0x33, 0, {_FUNCT7['vfmac']}, {{0}}, {{1}}, {{2}} # vfmac.s {{0}}, {{1}}, {{2}}"
-            self.listing.put(text, (old,), (one, other, old))
+            self.listing.put(MULTIPLY_ADD, (old,), (one, other, old))
             return old
         return self._packed(_ARITHMETIC[operation], old, self.number(value, work), into=old)
 

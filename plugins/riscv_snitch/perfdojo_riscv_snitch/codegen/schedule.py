@@ -51,7 +51,8 @@ def scheduled(body: Sequence[Line]) -> list[Line]:
     return [*(line for line in body if not isinstance(line, Instruction)), *(work[k] for k in order)]
 
 
-def _latency(line: Instruction) -> int:
+def latency(line: Instruction) -> int:
+    """Cycles until an instruction that needs the result can start."""
     name = line.text.rpartition("# ")[2]
     return next((cycles for word, cycles in _SHORT if word in name.partition(" ")[0]), _LONG)
 
@@ -63,7 +64,7 @@ def _dependences(work: Sequence[Instruction]) -> list[dict[int, int]]:
         mine: dict[int, int] = {}
         for j, earlier in enumerate(work[:k]):
             if any(r in earlier.writes and not r.fixed for r in (*line.reads, *line.writes)):
-                mine[j] = _latency(earlier)
+                mine[j] = latency(earlier)
                 continue
             shared = any(r in line.writes or r.fixed for r in earlier.operands if r in line.operands)
             overtakes = any(r.fixed for r in line.writes) and any(r.fixed for r in earlier.reads)

@@ -194,7 +194,7 @@ def _pops(program: Program, buffer: Buffer, statement: Statement, pairs: Pairs) 
     single = Values(listing, memory, pairs.never_nan)
     paired = buffer.name in pairs.registers
     work = pairs.in_place(statement)
-    values = PairValues(memory, single) if paired else single
+    values = PairValues(pairs, memory, single) if paired else single
     if paired and (why := pairs.obstacle(work)):
         words = {"buffer": buffer.name, "statement": statement.text}
         raise Refused(limits.LANES, statement.id, what=why, **words)
@@ -254,18 +254,19 @@ def _dimensions(
     if size != WORD and not paired:
         raise wrong(f"elements of {source.dtype} are no words of {WORD} bytes")
     form = source.address(memory.subscripts)
-    if form.quotients:
-        raise wrong("the address is no affine form of the iterators")
     merged: list[Dimension] = []
     for level in reversed(range(outside, len(scopes))):
-        here = Dimension(scopes[level].size, size * form.coefficients.get(level, 0))
-        if here.size == 1:
-            continue
-        if merged and here.stride == merged[-1].size * merged[-1].stride:
-            last = merged.pop()
-            here = Dimension(last.size * here.size, last.stride)
-        merged.append(here)
+        found = _loops(form, level, scopes[level].size)
+        if found is None:
+            raise wrong(f"the address is no affine form of {{{level}}}")
+        for here in (Dimension(each.size, size * each.stride) for each in found if each.size > 1):
+            if merged and here.stride == merged[-1].size * merged[-1].stride:
+                last = merged.pop()
+                here = Dimension(last.size * here.size, last.stride)
+            merged.append(here)
     merged = merged or [Dimension(1, 0)]
+    if any(q.dividend.highest < outside for q, _ in form.quotients):
+        raise wrong("the address is no affine form of the iterators")
     outer = [size * form.coefficients.get(level, 0) for level in range(outside)]
     if any(step % WORD for step in (size * form.constant, *outer, *(d.stride for d in merged))):
         raise wrong(f"it is not at a multiple of {WORD} bytes")
@@ -274,6 +275,23 @@ def _dimensions(
     if any(d.size > MOST_BOUND for d in merged):
         raise wrong(f"a loop of a mover has at most {MOST_BOUND} elements")
     return tuple(merged)
+
+
+def _loops(form: Index, level: int, size: int) -> tuple[Dimension, ...] | None:
+    """The loops of a mover, innermost first, that stand for a scope at ``level``; strides in elements.
+
+    Two where the scope was made of two: ``{level}//n`` and ``{level}%n`` are their iterators.
+    """
+    plain = form.coefficients.get(level, 0)
+    mine = [(q, c) for q, c in form.quotients if level in q.dividend.levels]
+    if not mine:
+        return (Dimension(size, plain),)
+    (inner, *others) = {q.divisor for q, _ in mine}
+    if others or size % inner or any(q.dividend != Index.level(level) for q, _ in mine):
+        return None
+    rest = sum(c for q, c in mine if q.remainder)
+    whole = sum(c for q, c in mine if not q.remainder)
+    return Dimension(inner, plain + rest), Dimension(size // inner, inner * plain + whole)
 
 
 # -- order -----------------------------------------------------------------------------------------

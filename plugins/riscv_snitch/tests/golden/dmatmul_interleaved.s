@@ -61,14 +61,15 @@ pd_kernel:
     li t1, 2
 .Lpd_kernel_2:
     # c_w[{0},{1},{2}] = 0
-    fmv.d ft4, ft3
     # c_w[{0},{1},{2}] = 0
-    fmv.d ft5, ft3
     # c_w[{0},{1},{2}] = 0
-    fmv.d ft6, ft3
     # c_w[{0},{1},{2}] = 0
-    fmv.d ft7, ft3
-    li t2, 15
+    li t2, 13
+    # the first time
+    fmadd.d ft4, ft0, ft1, ft3
+    fmadd.d ft5, ft0, ft1, ft3
+    fmadd.d ft6, ft0, ft1, ft3
+    fmadd.d ft7, ft0, ft1, ft3
     .insn i 0x0b, 0, x1, t2, 3 # frep.o t2, 4
     # a_r[{0},{2}] = a[{0},{2}]
     # b_r[{1},{2},{3}] = b[{2},{1}*4+{3}]
@@ -83,17 +84,18 @@ pd_kernel:
     # b_r[{1},{2},{3}] = b[{2},{1}*4+{3}]
     # c_w[{0},{1},{3}] += a_r[{0},{2}] * b_r[{1},{2},{3}]
     fmadd.d ft7, ft0, ft1, ft7
+    # the last time
+    fmadd.d ft2, ft0, ft1, ft4
+    fmadd.d ft2, ft0, ft1, ft5
+    fmadd.d ft2, ft0, ft1, ft6
+    fmadd.d ft2, ft0, ft1, ft7
     # c_w_2[{0},{1},{2}] = c_w[{0},{1},{2}]
-    fmv.d ft2, ft4
     # c[{0},{1}*4+{2}] = c_w_2[{0},{1},{2}]
     # c_w_2[{0},{1},{2}] = c_w[{0},{1},{2}]
-    fmv.d ft2, ft5
     # c[{0},{1}*4+{2}] = c_w_2[{0},{1},{2}]
     # c_w_2[{0},{1},{2}] = c_w[{0},{1},{2}]
-    fmv.d ft2, ft6
     # c[{0},{1}*4+{2}] = c_w_2[{0},{1},{2}]
     # c_w_2[{0},{1},{2}] = c_w[{0},{1},{2}]
-    fmv.d ft2, ft7
     # c[{0},{1}*4+{2}] = c_w_2[{0},{1},{2}]
     addi t1, t1, -1
     bnez t1, .Lpd_kernel_2

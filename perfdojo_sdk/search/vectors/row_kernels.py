@@ -27,8 +27,8 @@ from perfdojo_sdk.core.validate import common_depth
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.search.passes import contract, fuse
 from perfdojo_sdk.search.play import Play
-from perfdojo_x86_avx512.row_statistics import compute_again, sum_and_squares_together
-from perfdojo_x86_avx512.steps import (
+from perfdojo_sdk.search.vectors.row_statistics import compute_again, sum_and_squares_together
+from perfdojo_sdk.search.vectors.steps import (
     SHARES,
     data_bytes,
     join_distant,
@@ -78,15 +78,21 @@ def play_rows(root: Program, rules: Rules, target: Target) -> list[Play]:
 
 
 def memory_ways(root: Program, target: Target) -> Iterator[Windows]:
-    """Data that stays in a core's own cache needs no windows; stores past the caches may pay beyond them."""
+    """Data that stays in a core's own cache needs no windows; stores past the caches may pay beyond them.
+
+    Locations that the target does not have are left out.
+    """
     data = data_bytes(root)
     caches = target.capabilities.caches.values()
     if data <= max((c.bytes for c in caches if not c.shared), default=0):
         yield Windows()
         return
-    yield Windows("soon", "ahead", "claim")
-    if data > max((c.bytes for c in caches), default=0):
-        yield Windows("soon", "ahead", "nt")
+    once, again, claim, past = (
+        name if name in target.dialect.locations else "" for name in ("soon", "ahead", "claim", "nt")
+    )
+    yield Windows(once, again, claim)
+    if past and data > max((c.bytes for c in caches), default=0):
+        yield Windows(once, again, past)
 
 
 def worth_threads(root: Program, target: Target) -> tuple[bool, ...]:

@@ -1,4 +1,4 @@
-"""Small steps that every plan of the x86 expert takes: split, use the lanes, write out, settle buffers."""
+"""Small steps that every plan of the expert takes: split, use the lanes, write out, settle buffers."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from perfdojo_sdk.core.expression import Operation, Read
 from perfdojo_sdk.core.program import Scope, Statement
 from perfdojo_sdk.core.transformations.storage import temporaries
 from perfdojo_sdk.search.play import Play
-from perfdojo_x86_avx512.steps import join_distant, largest_divisor, perfect_nest, split
+from perfdojo_sdk.search.vectors.steps import join_distant, largest_divisor, perfect_nest, split
 
 #: Elements of a block below which its bookkeeping costs more than a second pass.
 LEAST_BLOCK = 32

@@ -25,9 +25,9 @@ from perfdojo_sdk.core.validate import lane_stride
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.search.passes import contract, fuse
 from perfdojo_sdk.search.play import Play
-from perfdojo_x86_avx512.row_kernels import THREADS_COST
-from perfdojo_x86_avx512.steps import largest_divisor, share_out, split, use_lanes, write_out
-from perfdojo_x86_avx512.tiles import Piece, Tiling, best_tiling
+from perfdojo_sdk.search.vectors.row_kernels import THREADS_COST
+from perfdojo_sdk.search.vectors.steps import largest_divisor, share_out, split, use_lanes, write_out
+from perfdojo_sdk.search.vectors.tiles import Piece, Tiling, best_tiling
 
 #: What moving one number to or from a strided place costs, in multiply-adds of vectors.
 SCATTER = 2.0

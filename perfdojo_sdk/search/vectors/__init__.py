@@ -1,4 +1,4 @@
-"""What an x86 expert would do, in the game's own moves, driven by the target file's figures.
+"""What an expert of processors with vectors and caches would do, driven by the target file's figures.
 
 Two plans. A *contraction* (c += a*b) is tiled for registers: the accumulators fill the vector
 registers and b is packed a panel at a time. Everything else is bound by memory: rows are fused
@@ -11,9 +11,9 @@ from __future__ import annotations
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Rules, Trace
 from perfdojo_sdk.hookspecs.types import Target
-from perfdojo_x86_avx512.contractions import play_contractions
-from perfdojo_x86_avx512.row_kernels import play_rows
-from perfdojo_x86_avx512.steps import settle_buffers
+from perfdojo_sdk.search.vectors.contractions import play_contractions
+from perfdojo_sdk.search.vectors.row_kernels import play_rows
+from perfdojo_sdk.search.vectors.steps import settle_buffers
 
 
 def heuristic(root: Program, rules: Rules, target: Target) -> tuple[Trace, ...]:

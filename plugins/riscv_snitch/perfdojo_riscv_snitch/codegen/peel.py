@@ -1,0 +1,275 @@
+"""The first and the last time of a repeated body, merged with what stands around it.
+
+A sum starts with a copy of zero and ends with a copy into a stream. Where the sequencer repeats what is
+between, the body is written out once before and once after: the first time then adds to the zero itself, the
+last time writes to the stream itself, and the copies go. Each is an instruction less for every sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from perfdojo_riscv_snitch.codegen.assembly import Instruction, Line, Mark, Register
+from perfdojo_riscv_snitch.codegen.pairs import MULTIPLY, MULTIPLY_ADD
+from perfdojo_riscv_snitch.codegen.schedule import latency
+
+#: Most instructions of a repeated body.
+SEQUENCER = 32
+
+_COPIES = ("fmv.d ", "fmv.s ", "vfsgnj.s ")
+
+
+def frep(count: Register, length: int) -> Instruction:
+    """Repeats the ``length`` instructions that follow; ``count`` holds how often, less one."""
+    return Instruction(f".insn i 0x0b, 0, x1, {{0}}, {length - 1} # frep.o {{0}}, {length}", (), (count,))
+
+
+def is_fp(line: Line) -> bool:
+    """Whether the line is an instruction of the FPU on FP registers alone."""
+    return isinstance(line, Instruction) and all(r.kind == "f" for r in line.operands)
+
+
+def merged(lines: Sequence[Line], zeros: Collection[Register], direct: Collection[Register]) -> list[Line]:
+    """``lines`` with fewer copies around repeated bodies, where that is possible.
+
+    ``zeros``: registers of pairs that are zero throughout. ``direct``: stream registers that may be written
+    a bit earlier than before, as nothing else touches what their streams write.
+    """
+    streams = set(direct)
+    while True:
+        found = _all_merged(list(lines), zeros, streams)
+        # Results of instructions that take longer leave later: such a mixture would change their order.
+        mixed = {r for r in streams if len({latency(each) for each in _writers(found, r)}) > 1}
+        if not mixed:
+            return found
+        streams -= mixed
+
+
+def _all_merged(lines: list[Line], zeros: Collection[Register], direct: Collection[Register]) -> list[Line]:
+    for begin, end in reversed(list(_innermost(lines))):
+        for first, last in ((True, True), (True, False), (False, True)):
+            attempt = _Peeled.of(lines, begin, end, first, last)
+            if attempt and attempt.merge(first, last, zeros, direct):
+                lines = attempt.lines
+                break
+    return lines
+
+
+def _innermost(lines: Sequence[Line]) -> Iterator[tuple[int, int]]:
+    """Begin and end of each repeated body without another one inside."""
+    begin = None
+    for at, line in enumerate(lines):
+        if isinstance(line, Mark) and line.begins_loop:
+            begin = at if line.repeats else None
+        elif isinstance(line, Mark) and line.ends_loop and begin is not None:
+            yield begin, at
+            begin = None
+
+
+@dataclass
+class _Peeled:
+    """A listing with a body written out before or after its repetition."""
+
+    lines: list[Line]
+    before: int
+    """Where the repetition begins."""
+    after: int
+    """Where it ends."""
+
+    @staticmethod
+    def of(lines: Sequence[Line], begin: int, end: int, first: bool, last: bool) -> _Peeled | None:
+        mark, head = lines[begin], lines[begin - 1]
+        assert isinstance(mark, Mark) and isinstance(head, Instruction)
+        times = mark.times - first - last
+        if times < 1:
+            return None
+        once = [line for line in lines[begin + 1 : end] if isinstance(line, Instruction)]
+        repeated = [head, replace(mark, times=times), *lines[begin + 1 : end + 1]] if times > 1 else once
+        before = _counted(lines[: begin - 1], head.reads[0], times)
+        found = [*before, *([Mark("# the first time"), *once] if first else [])]
+        start = len(found)
+        found += [*repeated, *([Mark("# the last time"), *once] if last else []), *lines[end + 1 :]]
+        return _Peeled(found, start, start + len(repeated))
+
+    def merge(
+        self, first: bool, last: bool, zeros: Collection[Register], direct: Collection[Register]
+    ) -> bool:
+        """Take out copies; whether some went wherever the body was written out, and the rest fits."""
+        gone = True
+        if last:
+            gone = self._sink(direct)
+        if first:
+            gone = self._forward(zeros) and gone
+        self.lines = _sized(self.lines)
+        return gone and all(0 < length <= SEQUENCER for _, length in _lengths(self.lines))
+
+    # -- copies before -------------------------------------------------------------------------------
+
+    def _forward(self, zeros: Collection[Register]) -> bool:
+        """Use the sources of copies themselves in the straight code before the repetition."""
+        stop = self.before
+        start = stop - _straight(self.lines[:stop][::-1])
+        block, count = self.lines[start:stop], stop - start
+        for copy in [line for line in block if _is_copy(line)]:
+            block = _without(block, next(k for k, line in enumerate(block) if line is copy), zeros) or block
+        self.lines[start:stop] = block
+        return len(block) < count
+
+    # -- copies after --------------------------------------------------------------------------------
+
+    def _sink(self, direct: Collection[Register]) -> bool:
+        """Write to streams where results are computed, in the straight code after the repetition."""
+        block = self.lines[self.after : self.after + _straight(self.lines[self.after :])]
+        copies = [_of(line) for line in block if _is_copy(line)]
+        return sum(self._sunk(copy) for copy in copies if copy.writes[0] in direct) > 0
+
+    def _sunk(self, copy: Instruction) -> bool:
+        start = self.after
+        at = next(k for k in range(start, len(self.lines)) if self.lines[k] is copy)
+        (target,), (source,) = copy.writes, copy.reads
+        made = next((k for k in reversed(range(start, at)) if source in _of(self.lines[k]).writes), None)
+        if made is None or source.fixed or not _is_dead(self.lines, at, source):
+            return False
+        maker, between = _of(self.lines[made]), [_of(line) for line in self.lines[made + 1 : at]]
+        if any(target in each.writes or source in each.reads for each in between):
+            return False
+        if not is_fp(maker) or adds_in_place(maker):
+            return False
+        self.lines[made] = replace(maker, writes=(target,))
+        del self.lines[at]
+        return True
+
+
+_NOTHING = Instruction("")
+
+
+def _of(line: Line) -> Instruction:
+    return line if isinstance(line, Instruction) else _NOTHING
+
+
+def _writers(lines: Sequence[Line], register: Register) -> Iterator[Instruction]:
+    return (_of(line) for line in lines if register in _of(line).writes)
+
+
+def _is_copy(line: Line) -> bool:
+    each = _of(line)
+    return each.text.rpartition("# ")[2].startswith(_COPIES) and len(each.operands) == 2
+
+
+def adds_in_place(line: Instruction) -> bool:
+    """Whether the instruction reads the register that it writes without naming it a second time."""
+    return f"{{{len(line.operands) - 1}}}" not in line.text
+
+
+def _straight(lines: Sequence[Line]) -> int:
+    """How many lines there are up to the first loop, label or branch."""
+    for k, line in enumerate(lines):
+        if isinstance(line, Mark) and (line.begins_loop or line.ends_loop or line.text.endswith(":")):
+            return k
+        if _of(line).text.startswith(("b", "j")):
+            return k
+    return len(lines)
+
+
+def _without(block: Sequence[Line], at: int, zeros: Collection[Register]) -> list[Line] | None:
+    """Straight code without the copy at ``at``; None where the copy is needed."""
+    (target,), (source,) = _of(block[at]).writes, _of(block[at]).reads
+    if target.fixed or source.fixed:
+        return None
+    found = [*block[:at], *block[at + 1 :]]
+    for k in range(at, len(found)):
+        line = _of(found[k])
+        if target in line.reads:
+            changed = _reading(line, target, source, source in zeros)
+            if changed is None:
+                return None
+            found[k] = changed
+        if target in line.writes:
+            return found
+        if source in line.writes:
+            return None
+    return None
+
+
+def _reading(line: Instruction, old: Register, new: Register, is_zero: bool) -> Instruction | None:
+    """``line`` with another operand. What is added to a zero is the product itself, but for the sign of 0."""
+    if not adds_in_place(line):
+        return replace(line, reads=tuple(new if r is old else r for r in line.reads))
+    if is_zero and line.text == MULTIPLY_ADD and old not in line.reads[:2]:
+        return Instruction(MULTIPLY, line.writes, line.reads[:2])
+    return None
+
+
+def _is_dead(lines: Sequence[Line], at: int, register: Register) -> bool:
+    """Whether nothing reads what a register holds after the line at ``at``."""
+    opened: list[int] = []
+    for k, line in enumerate(lines[:at]):
+        if isinstance(line, Mark) and line.begins_loop:
+            opened.append(k)
+        elif isinstance(line, Mark) and line.ends_loop:
+            opened.pop()
+    for k in range(at + 1, len(lines)):
+        line = lines[k]
+        if register in _of(line).reads:
+            return False
+        if register in _of(line).writes:
+            return True
+        if _is_label(line):
+            return False  # where branches meet
+        if isinstance(line, Mark) and line.begins_loop:
+            opened.append(k)
+        if isinstance(line, Mark) and line.ends_loop:
+            begin = opened.pop()
+            if any(_is_label(each) for each in lines[begin:k]):
+                return False
+            inside = next((each for each in lines[begin:k] if register in _of(each).operands), None)
+            if inside is not None and register in _of(inside).reads:
+                return False
+    return True
+
+
+def _is_label(line: Line) -> bool:
+    """Whether branches arrive here, other than from the end of a loop."""
+    return isinstance(line, Mark) and line.text.endswith(":") and not line.begins_loop
+
+
+# -- counts and lengths -----------------------------------------------------------------------------
+
+
+def _counted(lines: Sequence[Line], count: Register, times: int) -> list[Line]:
+    """With the number of times changed, or left out where nothing repeats any more."""
+    found: list[Line] = []
+    for line in lines:
+        if _of(line).writes != (count,):
+            found.append(line)
+        elif times > 1:
+            found.append(Instruction(f"li {{0}}, {times - 1}", (count,)))
+    return found
+
+
+def _sized(lines: Sequence[Line]) -> list[Line]:
+    """With the lengths of repeated bodies put right."""
+    found = list(lines)
+    for begin, length in _lengths(lines):
+        found[begin - 1] = frep(_of(found[begin - 1]).reads[0], length)
+    return found
+
+
+def _lengths(lines: Sequence[Line]) -> Iterator[tuple[int, int]]:
+    """Begin of every repeated body, and how many instructions it has."""
+    opened: list[tuple[int, int]] = []
+    count = 0
+    for at, line in enumerate(lines):
+        if isinstance(line, Mark) and line.begins_loop:
+            opened.append((at, count))
+        elif isinstance(line, Mark) and line.ends_loop:
+            begin, earlier = opened.pop()
+            if _mark(lines[begin]).repeats:
+                yield begin, count - earlier
+        count += is_fp(line)
+
+
+def _mark(line: Line) -> Mark:
+    assert isinstance(line, Mark)
+    return line
