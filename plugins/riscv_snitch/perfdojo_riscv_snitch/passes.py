@@ -13,6 +13,7 @@ from contextlib import suppress
 
 from perfdojo_riscv_snitch.codegen.body import REPEATED
 from perfdojo_riscv_snitch.codegen.pairs import LANES
+from perfdojo_riscv_snitch.packed import packed
 from perfdojo_riscv_snitch.steps import (
     arrays,
     bring_inside,
@@ -47,14 +48,14 @@ MOST = 8
 
 
 def heuristic(root: Program, rules: Rules, target: Target) -> Sequence[Trace]:
-    """What an expert would play: with interleaved accumulators, and without."""
+    """What an expert would play: with interleaved accumulators, of pairs where possible, and without."""
     games: list[Trace] = []
-    for interleaved in (True, False):
+    for nest in (_packed, _interleaved, _plain):
         play = Play(root, rules)
         fuse(play)
         for node in play.program.body:
             if isinstance(node, Scope):
-                _nest(play, node.id, interleaved)
+                nest(play, node.id)
         settle(play)
         if play.trace.moves not in [game.moves for game in games]:
             games.append(play.trace)
@@ -68,7 +69,7 @@ def greedy(root: Program, rules: Rules, target: Target) -> Sequence[Trace]:
     contract(play)
     for node in play.program.body:
         if isinstance(node, Scope):
-            _nest(play, node.id, interleaved=False)
+            _plain(play, node.id)
     settle(play)
     return (play.trace,)
 
@@ -85,6 +86,23 @@ GREEDY = SearchStrategy(
 
 
 # -- one nest --------------------------------------------------------------------------------------
+
+
+def _packed(play: Play, place: str) -> None:
+    kept = play.trace
+    try:
+        packed(play, place)
+    except MoveError:
+        play.trace = kept
+        _interleaved(play, place)
+
+
+def _interleaved(play: Play, place: str) -> None:
+    _nest(play, place, interleaved=True)
+
+
+def _plain(play: Play, place: str) -> None:
+    _nest(play, place, interleaved=False)
 
 
 def _nest(play: Play, place: str, interleaved: bool) -> None:
