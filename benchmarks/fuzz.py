@@ -1,15 +1,17 @@
 """Random games for hours: a wrong move would be found here first.
 
-    python benchmarks/fuzz.py --moves 1000000 --state build/fuzz [--processes 2] [--length 200]
+    python benchmarks/fuzz.py --moves 1000000 --state build/fuzz [--processes 2] [--length 100]
                               [--targets x,y] [--no-numeric] [--json]
 
-Random programs over the whole language, random walks over all moves of the core and of every target that
-this machine can run, in turn. A move is of a transformation drawn evenly from those that have a legal one;
-one move in four is of that which this walk has played least.
+Random programs over the whole language, random walks over all moves of the core and of every loaded target
+in turn. A move is of a transformation drawn evenly from those that have a legal one; one move in four is of
+those that all walks so far played least, where one of these can be played, else of that which this walk has
+played least.
 
-Leg 1 after each move; legs 2 and 3 at the end of each walk and after every hundredth move. Leg 2 compiles
-the ends of a block of walks together: one block in eight as the target compiles its libraries, the others
-without optimising, which shows what was emitted and not what a compiler makes of it.
+Leg 1 after each move; legs 2 and 3 at the end of each walk and after every hundredth move; leg 2 where the
+target's kernels run on this machine. It compiles the ends of a block of walks together: one block in eight
+as the target compiles its libraries, the others without optimising, which shows what was emitted and not
+what a compiler makes of it.
 
 Each finished walk is a line in STATE/walks.jsonl: stop it with Ctrl-C, run the same command again, and it
 goes on. A failure is shrunk and written to STATE/failures/ as a saved game, ready to be moved to
@@ -25,12 +27,13 @@ import statistics
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import count
+from itertools import count, cycle
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT
@@ -47,8 +50,12 @@ CORE = "core"
 
 #: Walks on one target whose ends are compiled together.
 BLOCK = 4
-#: Every so many blocks, the ends are compiled as for a library.
+#: One block in so many has its ends compiled as for a library.
 OPTIMISED = 8
+#: Every so many blocks, a target that asks more than the language's questions about a move, which is dear.
+DEAR = 10
+#: How many of the transformations played least are preferred.
+RAREST = 4
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,8 @@ class Job:
     length: int
     numeric: bool
     optimised: bool
+    rarest: tuple[str, ...]
+    """Transformations to prefer now and then."""
 
 
 @lru_cache
@@ -70,13 +79,13 @@ def game(target_name: str) -> tuple[Rules, NumericLooks | None]:
         return Rules(CORE_DIALECT, GENERIC), None
     plugins = load_plugins()
     target = plugins.target(target_name)
-    native = isinstance(plugins.runner(target), NativeRunner)
+    native = plugins.unavailable(target) is None and isinstance(plugins.runner(target), NativeRunner)
     return plugins.rules(target), NumericLooks(plugins, target) if native else None
 
 
 def run(job: Job) -> tuple[Job, list[FuzzReport]]:
     rules, numeric = game(job.target)
-    reports = [fuzz(seed, rules, job.length) for seed in job.seeds]
+    reports = [fuzz(seed, rules, job.length, job.rarest) for seed in job.seeds]
     if job.numeric and numeric is not None:
         look_numerically(reports, lambda traces: numeric(traces, job.optimised))
     for report in reports:
@@ -90,6 +99,7 @@ def as_line(job: Job, report: FuzzReport) -> dict[str, Any]:
     return {
         "seed": report.seed,
         "target": job.target,
+        "rarest": job.rarest,
         "statements": report.statements,
         "moves": dict(report.moves),
         "kinds": dict(report.kinds),
@@ -114,32 +124,37 @@ def save_failure(folder: Path, target: str, seed: int, failure: FuzzFailure) -> 
     return path
 
 
-def usable_targets() -> list[str]:
-    """In turn; the core alone, whose language is widest, as often as all targets together."""
+def turns() -> Iterator[str]:
+    """Targets in turn; the core alone, whose language is widest, as often as all targets together."""
     plugins = load_plugins()
-    usable = [name for name in plugins.targets if plugins.unavailable(plugins.target(name)) is None]
-    return [name for target in usable for name in (CORE, target)] or [CORE]
+    dear = [name for name in plugins.targets if game(name)[0].vetoes]
+    others = cycle([name for name in plugins.targets if name not in dear] or [CORE])
+    dears = cycle(dear or [CORE])
+    for block in count(1):
+        yield next(dears) if block % DEAR == 0 else CORE if block % 2 else next(others)
 
 
-def jobs(done: set[int], targets: list[str], length: int, numeric: bool) -> Iterator[Job]:
-    for block in count():
+def jobs(
+    done: set[int], targets: Iterator[str], length: int, numeric: bool, rarest: Callable[[], Sequence[str]]
+) -> Iterator[Job]:
+    for block, target in enumerate(targets):
         seeds = tuple(seed for seed in range(block * BLOCK, (block + 1) * BLOCK) if seed not in done)
         if seeds:
-            turn, place = divmod(block, len(targets))
-            yield Job(seeds, targets[place], length, numeric, turn % OPTIMISED == 0)
+            optimised = Random(block).randrange(OPTIMISED) == 0
+            yield Job(seeds, target, length, numeric, optimised, tuple(rarest()))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--moves", type=int, default=10_000, help="in all, those of earlier runs included")
-    parser.add_argument("--length", type=int, default=200, help="moves of one walk")
+    parser.add_argument("--length", type=int, default=100, help="moves of one walk")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--state", type=Path, default=Path("build/fuzz"))
-    parser.add_argument("--targets", help="comma-separated; default: core and every usable target")
+    parser.add_argument("--targets", help="comma-separated; default: core and every loaded target")
     parser.add_argument("--no-numeric", action="store_true", help="leave leg 2 out")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    targets = options.targets.split(",") if options.targets else usable_targets()
+    targets = cycle(options.targets.split(",")) if options.targets else turns()
     options.state.mkdir(parents=True, exist_ok=True)
     record = options.state / "walks.jsonl"
     lines = [json.loads(line) for line in record.read_text().splitlines()] if record.exists() else []
@@ -148,7 +163,8 @@ def main() -> int:
         total.add(line)
     start, before = time.monotonic(), total.moves_played
     with ProcessPoolExecutor(options.processes) as pool, record.open("a", encoding="utf-8") as log:
-        waiting = jobs({line["seed"] for line in lines}, targets, options.length, not options.no_numeric)
+        done = {line["seed"] for line in lines}
+        waiting = jobs(done, targets, options.length, not options.no_numeric, total.rarest)
         running: set[Future[tuple[Job, list[FuzzReport]]]] = set()
         try:
             while total.moves_played < options.moves:
@@ -195,6 +211,10 @@ class Totals:
     @property
     def moves_played(self) -> int:
         return sum(self.moves.values())
+
+    def rarest(self) -> list[str]:
+        """The transformations played least so far."""
+        return sorted(GENERIC, key=lambda name: self.moves[name])[:RAREST]
 
     def add(self, line: dict[str, Any]) -> None:
         self.moves.update(line["moves"])

@@ -2,12 +2,13 @@
 
     python benchmarks/search.py [--players auto annealing ...] [--evaluations 100 300] [--seeds 2]
                                 [--target best] [--kernels 'softmax[64,48]' ...] [--without-expert]
-                                [--measured] [--json]
+                                [--measured] [--share] [--json]
 
 Each figure is the geometric mean, over kernels and seeds, of a player's best time divided by the best time
 that any player of this run found for the kernel: 1 is the best. By default the times are estimates of the
 paper machine of ``perfdojo_sdk.testing.estimate``, the same on every computer; ``--measured`` compiles and
-times on this one (without records, so that nothing is shared between players).
+times on this one, or simulates where the target is a simulator's (without records, so that nothing is
+shared between players). ``--share`` evaluates a program once for all players: for figures without noise.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import exp, log
 
 from perfdojo_sdk.core.transformation import Trace
@@ -51,6 +53,17 @@ def measured(plugins: Plugins, target: Target, kernel: Kernel) -> Evaluate:
     return Evaluator(conditions(Forge(plugins, target, Settings()), kernel)).evaluate
 
 
+def shared(evaluate: Evaluate, known: dict[str, Evaluation]) -> Evaluate:
+    """The same, asked only for what is not ``known``; equal programs within a round are asked twice."""
+
+    def look_up(games: Sequence[Trace]) -> list[Evaluation]:
+        fresh = [game for game in games if game.program.text not in known]
+        known.update((each.trace.program.text, each) for each in evaluate(fresh))
+        return [replace(known[game.program.text], trace=game) for game in games]
+
+    return look_up
+
+
 def history(plugins: Plugins, task: SearchTask, player: str, evaluate: Evaluate) -> list[float]:
     """The best time after each evaluation."""
     best: list[float] = []
@@ -78,9 +91,11 @@ def compare(arguments: argparse.Namespace) -> dict[str, dict[str, float]]:
     found: dict[str, dict[tuple[str, int], list[float]]] = {player: {} for player in arguments.players}
     spent = dict.fromkeys(arguments.players, 0.0)
     for kernel in select(arguments.kernels, plugins.operators_for(target), target.dialect):
+        known: dict[str, Evaluation] = {}
         for seed in range(arguments.seeds):
             for player in arguments.players:
                 evaluate = measured(plugins, target, kernel) if arguments.measured else estimated(target)
+                evaluate = shared(evaluate, known) if arguments.share else evaluate
                 task = SearchTask(kernel.program, rules, target, seed, expert=expert, evaluations=most)
                 begin = time.process_time()
                 best = found[player][kernel.name, seed] = history(plugins, task, player, evaluate)
@@ -119,6 +134,7 @@ def main() -> None:
     parser.add_argument("--target", default="best")
     parser.add_argument("--without-expert", action="store_true")
     parser.add_argument("--measured", action="store_true")
+    parser.add_argument("--share", action="store_true")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     rows = compare(arguments)

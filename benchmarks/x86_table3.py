@@ -28,15 +28,15 @@ if not __package__:
 
 from table3 import report
 from table3.library import build, selection
-from table3.operators import OPERATORS, Operator, input_sets, is_cold
-from table3.peers import OURS, PEERS
-from table3.processes import ALLOCATOR, Process, missing
-from table3.race import race
 
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.hookspecs.types import MachineFigures
 from perfdojo_sdk.measure.machine import machine
 from perfdojo_sdk.measure.roofline import bound
+from perfdojo_sdk.peers.operators import OPERATORS, Operator, input_sets, is_cold
+from perfdojo_sdk.peers.processes import ALLOCATOR, Process, missing
+from perfdojo_sdk.peers.race import Entry, race
+from perfdojo_sdk.peers.systems import OURS, PEERS
 from perfdojo_sdk.plugins import load_plugins
 
 
@@ -95,7 +95,7 @@ def measure(
 def row(
     operator: Operator,
     threads: int,
-    entries: dict[str, report.Entry],
+    entries: dict[str, Entry],
     probes: Sequence[MachineFigures],
     cache_bytes: int,
 ) -> report.Row:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from perfdojo_sdk.measure import toolchain as toolchain_module
 from perfdojo_sdk.measure.machine import calibrate, machine
 from perfdojo_sdk.measure.native_runner import NativeRunner, harness
 from perfdojo_sdk.measure.sandbox import Job, clock_problem, execute
+from perfdojo_sdk.measure.shared_arrays import shared_array, source_of
 from perfdojo_sdk.measure.timing import ratio_of_medians
 from perfdojo_sdk.measure.toolchain import Toolchain, find_toolchain
 from perfdojo_sdk.measure.worker import FEWEST_TIMES, checksum, spread_of_median
@@ -74,6 +76,39 @@ def test_outputs_of_given_inputs() -> None:
     assert isinstance(result, Measurement) and result.outputs is not None
     assert np.array_equal(result.outputs["y"], 2 * x)
     assert result.seconds == () and result.provenance == "measured"
+
+
+def test_a_part_of_a_shared_array_is_read_in_its_place_and_kept_from_writing() -> None:
+    """Whatever a kernel does to the file, the next one reads what was drawn."""
+    pair = shared_array((2, N), np.dtype(np.float32))
+    pair[0], pair[1] = 1, np.arange(N)
+    request = replace(ONCE, inputs={"x": pair[1]})
+    everything = "for (int f = 3; f < 64; f++) pwrite(f, y, sizeof(float) * N, sizeof(float) * N);"
+    RUNNER.run(build(RIGHT + everything), request)
+    result = RUNNER.run(build(RIGHT), request)
+    assert isinstance(result, Measurement) and result.outputs is not None
+    assert np.array_equal(result.outputs["y"], 2 * np.arange(N))
+    source = source_of(pair[1])
+    assert source is not None and source.at == 4 * N
+    with pytest.raises(OSError):
+        os.pwrite(source.file, b"x", 0)
+
+
+def test_only_contiguous_parts_of_shared_arrays_have_a_source() -> None:
+    shared = shared_array((4, 6), np.dtype(np.int32))
+    assert source_of(shared) is not None and source_of(shared[2:]) is not None
+    assert source_of(shared[:, 1]) is None and source_of(shared.copy()) is None
+
+
+def test_the_file_of_a_shared_array_is_closed_with_its_last_view() -> None:
+    shared = shared_array((4,), np.dtype(np.int32))
+    view, source = shared[1:], source_of(shared)
+    assert source is not None
+    del shared
+    os.fstat(source.file)
+    del view
+    with pytest.raises(OSError):
+        os.fstat(source.file)
 
 
 def test_drawn_inputs_follow_the_seed() -> None:

@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.table3 import peers as peers_module
-from benchmarks.table3 import race as race_module
-from benchmarks.table3 import report, worker
+from benchmarks.table3 import report
 from benchmarks.table3.library import selection
-from benchmarks.table3.operators import (
+from benchmarks.table3.report import Row, Run
+from perfdojo_sdk.kernels.operators import OPERATORS as BUILDERS
+from perfdojo_sdk.peers import race as race_module
+from perfdojo_sdk.peers import systems, worker
+from perfdojo_sdk.peers.operators import (
     EPSILON,
     OPERATORS,
     TOLERANCE,
@@ -27,10 +29,9 @@ from benchmarks.table3.operators import (
     is_cold,
     places,
 )
-from benchmarks.table3.peers import PEERS, Peer
-from benchmarks.table3.processes import Process, environment, missing
-from benchmarks.table3.report import Entry, Row, Run
-from perfdojo_sdk.kernels.operators import OPERATORS as BUILDERS
+from perfdojo_sdk.peers.processes import Process, environment, missing
+from perfdojo_sdk.peers.race import Entry
+from perfdojo_sdk.peers.systems import PEERS, Peer
 
 MIB = 1 << 20
 
@@ -244,7 +245,7 @@ def test_a_peer_that_is_not_there_says_how_to_get_it(monkeypatch: pytest.MonkeyP
     assert missing(nobody, ["nobody"]) == {"nobody": "Nobody is not installed (pip install nobody-at-all)"}
     assert "not asked for" in missing(nobody, [])["nobody"]
     needs_compiler = Peer("Compiler", "x", (), compiler=True)
-    monkeypatch.setattr(peers_module.shutil, "which", lambda name: None)
+    monkeypatch.setattr(systems.shutil, "which", lambda name: None)
     assert "g++" in needs_compiler.missing()
 
 
@@ -286,29 +287,22 @@ class Fake:
         return {"idle": idle, "wrong": wrong, "broken": broken, "slow": slow, "right": right}
 
 
-@pytest.fixture
-def small_add(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "OPERATORS", SMALL)
-
-
-def test_the_fastest_right_variant_races(small_add: None) -> None:
+def test_the_fastest_right_variant_races() -> None:
     contender = worker.Worker(Fake())
-    answer = contender.answer("prepare", "add", 2)
+    answer = contender.answer("prepare", SMALL["add"], 2)
     assert answer["variant"] == "right" and answer["error"] < TOLERANCE
     assert "wrong" in answer["tried"]["idle"] and "wrong" in answer["tried"]["wrong"]
     assert answer["tried"]["broken"] == "no such layout" and answer["tried"]["slow"] > 0
     timed = contender.answer("time")
     assert len(timed["seconds"]) >= worker.FEWEST_SAMPLES and min(timed["seconds"]) > 0
     assert contender.answer("release") == {}
-    assert contender.answer("prepare", "add", 2)["variant"] == "right"
+    assert contender.answer("prepare", SMALL["add"], 2)["variant"] == "right"
 
 
-def test_a_contender_that_is_wrong_or_lacks_the_operator_is_out(
-    small_add: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert "wrong" in worker.Worker(Fake()).answer("prepare", "mul", 1)["failure"]
+def test_a_contender_that_is_wrong_or_lacks_the_operator_is_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "wrong" in worker.Worker(Fake()).answer("prepare", SMALL["mul"], 1)["failure"]
     monkeypatch.setattr(Fake, "variants", lambda self, operator: {})
-    assert worker.Worker(Fake()).answer("prepare", "add", 1) == {"failure": "missing"}
+    assert worker.Worker(Fake()).answer("prepare", SMALL["add"], 1) == {"failure": "missing"}
 
 
 def test_short_calls_are_timed_together() -> None:

@@ -21,7 +21,7 @@ from perfdojo_sdk.hookspecs.types import Capabilities, Failure, Target
 from perfdojo_sdk.kernels.selection import Kernel, select
 from perfdojo_sdk.library import tuning
 from perfdojo_sdk.library.forge import Forge, Settings
-from perfdojo_sdk.library.tuning import Search, Session, TuneError, tune
+from perfdojo_sdk.library.tuning import Session, Standing, TuneError, tune
 from perfdojo_sdk.plugins import Plugins, load_plugins
 from perfdojo_sdk.store.candidates import CandidateStore
 from perfdojo_sdk.store.database import Records
@@ -97,7 +97,7 @@ class Stop:
     def __init__(self, rounds: int) -> None:
         self.rounds = rounds
 
-    def round(self, kernel: Kernel, search: Search) -> None:
+    def round(self, kernel: Kernel, standing: Standing) -> None:
         self.rounds -= 1
         if self.rounds == 0:
             raise KeyboardInterrupt

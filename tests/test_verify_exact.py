@@ -336,6 +336,7 @@ SOFTMAX_MOVES = [
     Move.of("annotate_scope", "s0", suffix="p"),
 ]
 
+
 def large(text: str, **sizes: int) -> Program:
     """A shared program with other sizes: ``large(SOFTMAX, _8=24576)`` replaces 8."""
     for old, new in sizes.items():
@@ -415,6 +416,27 @@ def test_a_cut_near_the_end_of_a_range_moves_with_the_end() -> None:
     reduced = reduce_trace(trace, RULES, 1)
     assert reduced.root.buffer_of["x"].shape == (6,)
     assert [dict(move.parameters) for move in reduced.moves] == [{"at": 4}, {"factor": 2}]
+
+
+def test_nests_over_one_array_that_are_cut_alike_shrink_together() -> None:
+    root = program(
+        "kernel f(x) -> y\nx f32 [300] heap\nt f32 [300] heap\ny f32 [300] heap\n\n"
+        "300 t[{0}] = exp(x[{0}])\n300 y[{0}] = t[{0}] * x[{0}]"
+    )
+    moves = [
+        move
+        for nest in ("s0", "s1")
+        for move in (
+            Move.of("split_range", nest, at=288),
+            Move.of("split_range", f"{nest}.b", at=8),
+            Move.of("split_scope", f"{nest}.a", factor=32),
+        )
+    ]
+    reduced = reduce_trace(Trace(root).play_all(RULES, moves), RULES, 1)
+    assert reduced.root.buffer_of["x"].shape == (4 + 2 + 2,)
+    factors = [{"at": 4}, {"at": 2}, {"factor": 2}]
+    assert [dict(move.parameters) for move in reduced.moves] == factors * 2
+    assert verify_exact_trace(reduced, DIALECT, models=1).ok
 
 
 def test_a_small_trace_comes_back_as_it_is() -> None:

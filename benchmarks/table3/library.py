@@ -9,13 +9,7 @@ from pathlib import Path
 
 from perfdojo_sdk.hookspecs.types import Operator as Builder
 from perfdojo_sdk.kernels.selection import instantiate
-
-from .operators import Operator
-
-
-def names(operator: Operator) -> tuple[str, ...]:
-    """Names under which there may be kernels: one of the operator's own, or one for all its shapes."""
-    return operator.name, operator.family
+from perfdojo_sdk.peers.operators import Operator
 
 
 def selection(builders: Mapping[str, Builder], operators: Sequence[Operator]) -> list[str]:
@@ -27,7 +21,7 @@ def selection(builders: Mapping[str, Builder], operators: Sequence[Operator]) ->
 def _selected(builders: Mapping[str, Builder], operator: Operator) -> str:
     """``layernorm[4096,4096]`` for layernorm2; empty when no builder has the operator's shapes."""
     wanted = tuple((shape, "f32") for shape in operator.inputs)
-    for name in names(operator):
+    for name in operator.names:
         builder = builders.get(name)
         for sizes in builder.defaults if builder else ():
             assert builder is not None

@@ -8,38 +8,17 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from math import prod
 from typing import Any
 
 from perfdojo_sdk.measure.timing import Ratio, ratio_of_medians
-
-from .operators import OPERATORS
-from .peers import PEERS, Peer
+from perfdojo_sdk.peers.operators import OPERATORS
+from perfdojo_sdk.peers.race import Entry
+from perfdojo_sdk.peers.systems import PEERS, Peer
 
 OURS = "ours"
 HUGE_PAGE_BYTES = 2 << 20
-
-
-@dataclass
-class Entry:
-    """One contender on one operator."""
-
-    seconds: list[float] = field(default_factory=list)
-    """Of each timed call, over all rounds."""
-    faults: list[float] = field(default_factory=list)
-    """Page faults of a call, in the mean of each turn."""
-    variant: str = ""
-    tried: dict[str, Any] = field(default_factory=dict)
-    """Every variant with the seconds of its trial, or why it was out."""
-    error: float = 0.0
-    """The largest seen, relative to the largest magnitude of the right answer."""
-    failure: str = ""
-    """Why it is out; "missing" for a library without this kernel."""
-
-    @property
-    def median(self) -> float | None:
-        return statistics.median(self.seconds) if self.seconds and not self.failure else None
 
 
 @dataclass

@@ -153,7 +153,8 @@ def compared(entry: KernelEntry, measured: Measurement | Failure) -> dict[str, A
     result: dict[str, Any] = {"name": entry.name, "stored_s": stored.median_s if stored else None}
     if isinstance(measured, Failure):
         failure = f"{measured.reason}: {measured.detail}".rstrip(": ")
-        return {**result, "now_s": None, "ratio": None, "same_outputs": False, "failure": failure}
+        lacking = {"now_s": None, "ratio": None, "same_outputs": False, "computed": False}
+        return {**result, **lacking, "failure": failure}
     comparable = stored is not None and stored.provenance == measured.provenance
     return {
         **result,
@@ -161,8 +162,17 @@ def compared(entry: KernelEntry, measured: Measurement | Failure) -> dict[str, A
         "provenance": measured.provenance,
         "ratio": measured.median / stored.median_s if stored and comparable else None,
         "same_outputs": Forge.output_sha256(measured) == entry.output_sha256,
+        "computed": entry.output_sha256 is not None,
         "failure": "",
     }
+
+
+def _outputs(result: dict[str, Any]) -> str:
+    if result["failure"]:
+        return ""
+    if not result["same_outputs"]:
+        return "DIFFERENT"
+    return "as verified" if result["computed"] else "not computed"
 
 
 def _text(results: list[dict[str, Any]], device: str) -> str:
@@ -172,7 +182,7 @@ def _text(results: list[dict[str, Any]], device: str) -> str:
             seconds(r["stored_s"]) if r["stored_s"] else "",
             seconds(r["now_s"]) if r["now_s"] else r["failure"],
             f"{r['ratio']:.2f}" if r["ratio"] else "",
-            "as verified" if r["same_outputs"] else "" if r["failure"] else "DIFFERENT",
+            _outputs(r),
         )
         for r in results
     ]

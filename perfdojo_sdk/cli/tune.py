@@ -18,7 +18,7 @@ from perfdojo_sdk.core.errors import NothingFoundError
 if TYPE_CHECKING:
     from perfdojo_sdk.kernels.selection import Kernel
     from perfdojo_sdk.library.build import KernelResult
-    from perfdojo_sdk.library.tuning import Search
+    from perfdojo_sdk.library.tuning import Standing
     from perfdojo_sdk.store.records import KernelRecord
 
 #: Seconds between two lines of progress, unless there is a new best.
@@ -86,13 +86,13 @@ def command(
             progress(f"the fastest so far is in {game}; --resume goes on")
         raise
     if result.found is None:
-        raise nothing_passed(result, watch.search)
-    emit(_text(result, watch.search, game), _data(result, watch.search, game), as_json)
+        raise nothing_passed(result, watch.standing)
+    emit(_text(result, watch.standing, game), _data(result, watch.standing, game), as_json)
 
 
-def nothing_passed(result: KernelResult, search: Search | None) -> NothingFoundError:
+def nothing_passed(result: KernelResult, standing: Standing | None) -> NothingFoundError:
     """Not even the initial program: the reasons, and the commonest thing that was said."""
-    said = [f"{words} ({often} times)" for _, words, often in _commonest(search)]
+    said = [f"{words} ({often} times)" for _, words, often in _commonest(standing)]
     return NothingFoundError(
         "PD-C009",
         f"no program of {result.kernel.name} passes verification, not even the initial one",
@@ -106,58 +106,56 @@ def observer(budget: int) -> Any:
     from perfdojo_sdk.library.build import Observer
 
     class Lines(Observer):
-        search: Search | None = None
+        standing: Standing | None = None
         said, best = 0.0, float("inf")
 
         def stage(self, kernel: Kernel, stage: str) -> None:
             if stage == "verifying":
                 progress("verifying the fastest in full")
 
-        def round(self, kernel: Kernel, search: Search) -> None:
-            self.search, now = search, monotonic()
-            best = search.champion.seconds if search.champion else float("inf")
+        def round(self, kernel: Kernel, standing: Standing) -> None:
+            self.standing, now = standing, monotonic()
+            best = standing.best_s or float("inf")
             if best < self.best or now - self.said > _QUIET_S:
                 self.said, self.best = now, min(best, self.best)
-                progress(_line(search, budget))
+                progress(_line(standing, budget))
 
     return Lines()
 
 
-def _line(search: Search, budget: int) -> str:
-    best = seconds(search.champion.seconds) if search.champion else "nothing yet"
-    failed = sum(search.tally.failures.values())
-    return (
-        f"{search.evaluations:6}/{budget}  best {best}  failed {failed}{_reasons(search)}  {_split(search)}"
-    )
+def _line(standing: Standing, budget: int) -> str:
+    best = seconds(standing.best_s) if standing.best_s else "nothing yet"
+    failed = f"failed {sum(standing.tally.failures.values())}{_reasons(standing)}"
+    return f"{standing.evaluations:6}/{budget}  best {best}  {failed}  {_split(standing)}"
 
 
-def _reasons(search: Search) -> str:
-    counts = search.tally.failures.most_common()
+def _reasons(standing: Standing) -> str:
+    counts = standing.tally.failures.most_common()
     return f" ({', '.join(f'{reason} {count}' for reason, count in counts)})" if counts else ""
 
 
-def _split(search: Search) -> str:
-    return ", ".join(f"{stage} {spent:.1f} s" for stage, spent in sorted(search.tally.seconds.items()))
+def _split(standing: Standing) -> str:
+    return ", ".join(f"{stage} {spent:.1f} s" for stage, spent in sorted(standing.tally.seconds.items()))
 
 
-def _commonest(search: Search | None) -> list[tuple[str, str, int]]:
+def _commonest(standing: Standing | None) -> list[tuple[str, str, int]]:
     from perfdojo_sdk.library.tuning import commonest
 
-    return list(commonest(search.tally)) if search else []
+    return list(commonest(standing.tally)) if standing else []
 
 
-def _text(result: KernelResult, search: Search | None, game: Path) -> str:
+def _text(result: KernelResult, standing: Standing | None, game: Path) -> str:
     assert result.found is not None
     record = result.found.record
     lines = [f"{result.kernel.name}: {_result(record)}"]
-    if search is not None:
-        tally = search.tally
-        rate = f", {60 * search.evaluations / search.elapsed_s:.0f} a minute" if search.elapsed_s else ""
+    if standing is not None:
+        tally, elapsed_s = standing.tally, standing.elapsed_s
+        rate = f", {60 * standing.evaluations / elapsed_s:.0f} a minute" if elapsed_s else ""
         known = f", {tally.reused} of them from the records" if tally.reused else ""
-        lines.append(f"{search.evaluations} evaluations in {search.elapsed_s:.0f} s{rate}{known}")
-        lines.append(f"failed: {sum(tally.failures.values())}{_reasons(search)}")
-        lines += [f"  {reason}: {said} ({often} times)" for reason, said, often in _commonest(search)]
-        lines.append(f"time: {_split(search)}")
+        lines.append(f"{standing.evaluations} evaluations in {elapsed_s:.0f} s{rate}{known}")
+        lines.append(f"failed: {sum(tally.failures.values())}{_reasons(standing)}")
+        lines += [f"  {reason}: {said} ({often} times)" for reason, said, often in _commonest(standing)]
+        lines.append(f"time: {_split(standing)}")
     lines += [f"note: {note}" for note in record.notes]
     lines.append(f"game: {game}")
     return "\n".join(lines)
@@ -176,7 +174,7 @@ def _result(record: KernelRecord) -> str:
     return f"{time}, {len(record.trace.moves)} moves, {verified}"
 
 
-def _data(result: KernelResult, search: Search | None, game: Path) -> dict[str, Any]:
+def _data(result: KernelResult, standing: Standing | None, game: Path) -> dict[str, Any]:
     assert result.found is not None
     record = result.found.record
     data: dict[str, Any] = {
@@ -192,17 +190,18 @@ def _data(result: KernelResult, search: Search | None, game: Path) -> dict[str, 
         "notes": list(record.notes),
         "game": str(game),
     }
-    if search is not None:
-        tally = search.tally
+    if standing is not None:
+        tally = standing.tally
         data["search"] = {
-            "evaluations": search.evaluations,
-            "resumed": search.resumed,
+            "evaluations": standing.evaluations,
+            "resumed": standing.resumed,
             "from_records": tally.reused,
             "failures": dict(tally.failures),
             "messages": [
-                {"reason": reason, "said": said, "count": often} for reason, said, often in _commonest(search)
+                {"reason": reason, "said": said, "count": often}
+                for reason, said, often in _commonest(standing)
             ],
-            "elapsed_s": round(search.elapsed_s, 3),
+            "elapsed_s": round(standing.elapsed_s, 3),
             "seconds_by_stage": {stage: round(spent, 3) for stage, spent in tally.seconds.items()},
         }
     return data

@@ -344,9 +344,7 @@ class CEmitter:
         outer = [l for l in range(point.level - 1) if l in used and l not in point.constants]
         return fields + [("int64_t", f"i{l}") for l in outer]
 
-    def _outlined_body(
-        self, scope: Scope, point: Point, name: str, captured: list[tuple[str, str]]
-    ) -> str:
+    def _outlined_body(self, scope: Scope, point: Point, name: str, captured: list[tuple[str, str]]) -> str:
         f, i = self.function, f"i{point.level - 1}"
         f.line(f"const struct {name} *const pd = context;")
         for kind, field_name in captured:

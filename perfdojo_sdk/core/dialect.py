@@ -58,10 +58,7 @@ class Location:
     def allows_all(self) -> bool:
         """Whether any buffer may live here, however it is used."""
         return (
-            self.shared
-            and self.max_bytes is None
-            and not self.constant_subscripts
-            and not self.copy_out_only
+            self.shared and self.max_bytes is None and not self.constant_subscripts and not self.copy_out_only
         )
 
 

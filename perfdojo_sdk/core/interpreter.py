@@ -515,4 +515,3 @@ def interpret(
 ) -> dict[str, list[Value]]:
     """Run a program once; see :meth:`Interpreter.run`."""
     return Interpreter(program, dialect).run(inputs, domain, schedule)
-

@@ -187,9 +187,7 @@ class Reduction(NamedTuple):
         return tuple([l for l in range(self.common, self.step.depth) if l not in used])
 
 
-def reduction(
-    program: Program, array: str, operation: str, element: str, reader: Spot
-) -> Reduction | None:
+def reduction(program: Program, array: str, operation: str, element: str, reader: Spot) -> Reduction | None:
     """The last reduction of ``element`` into ``array`` before ``reader``, by its shape alone."""
     buffer = program.buffer_of.get(array)
     writes = [o for o in program.occurrences[buffer.name] if o.writes] if buffer else []

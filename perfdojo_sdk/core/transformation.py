@@ -306,9 +306,7 @@ class Site:
         """The node and its siblings."""
         return self.above[-1].body if self.above else self.program.body
 
-    def replaced(
-        self, nodes: tuple[Node, ...], consumed: int = 1, buffer: Buffer | None = None
-    ) -> Program:
+    def replaced(self, nodes: tuple[Node, ...], consumed: int = 1, buffer: Buffer | None = None) -> Program:
         """The program with ``nodes`` where ``consumed`` siblings, from the node on, stand; ``buffer`` is
         new."""
         return self.program.edited(self.above, self.path, nodes, consumed, buffer)

@@ -181,6 +181,8 @@ class Capabilities(Strict):
     """dtype -> lanes of a vector; a dtype that is absent has no vectors."""
     vector_registers: int = Field(0, ge=0)
     """How many there are, for expert passes."""
+    nested_parallel: bool = False
+    """Whether a parallel scope may stand inside another one (threads inside a block)."""
     max_unroll: int = Field(256, ge=1, le=65536)
     """Most copies of one statement that unrolled scopes may make."""
     caches: dict[str, CacheLevel] = {}
@@ -189,6 +191,8 @@ class Capabilities(Strict):
     """Main memory; without it there is no roofline."""
     peak_gflops: dict[Dtype, Peak] = {}
     """dtype -> one thread's peak, for the roofline."""
+    machine: str = ""
+    """Processor family of the compiled code, as `uname -m` names it; empty: that of the machine at hand."""
     cpu_flags: tuple[str, ...] = ()
     """Flags of /proc/cpuinfo without which nothing runs."""
     compiler_flags: tuple[str, ...] = ()
@@ -210,7 +214,13 @@ class Capabilities(Strict):
         locations = {name: CORE_LOCATIONS[name] for name in self.locations}
         for name, where in self.extra_locations.items():
             locations[name] = Location(name, **where.model_dump())
-        return Dialect(suffixes, locations, lanes=self.lanes, max_unroll=self.max_unroll)
+        return Dialect(
+            suffixes,
+            locations,
+            lanes=self.lanes,
+            max_unroll=self.max_unroll,
+            nested_parallel=self.nested_parallel,
+        )
 
 
 @dataclass(frozen=True)
@@ -386,7 +396,12 @@ class CodeGenerator(Protocol):
 
 @runtime_checkable
 class Runner(Protocol):
-    """Compiles and runs. Picklable; a crash, hang or compiler error is a :class:`Failure`."""
+    """Compiles and runs. Picklable; a crash, hang or compiler error is a :class:`Failure`.
+
+    One that computes slowly, such as an emulator, may have an attribute ``most_instances``: kernels with more
+    statement instances are verified by the same game at a smaller shape. A timed run may then estimate a
+    large kernel's time and leave ``outputs`` None.
+    """
 
     def compile(self, source: KernelSource) -> Artifact | Failure: ...
 

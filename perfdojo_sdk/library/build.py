@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from perfdojo_sdk.core.errors import NothingFoundError
 from perfdojo_sdk.game import Game
@@ -21,7 +21,7 @@ from perfdojo_sdk.library.forge import Forge, Found, Rejected, Settings
 from perfdojo_sdk.library.manifest import LibraryError, Manifest
 from perfdojo_sdk.library.package import package
 from perfdojo_sdk.library.spent import Spent
-from perfdojo_sdk.library.tuning import Search, Session
+from perfdojo_sdk.library.tuning import Session, Standing
 from perfdojo_sdk.plugins import Plugins
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Observer:
     def stage(self, kernel: Kernel, stage: str) -> None:
         """``searching``, ``compiling``, ``verifying`` or ``measuring`` begins."""
 
-    def round(self, kernel: Kernel, search: Search) -> None:
+    def round(self, kernel: Kernel, standing: Standing) -> None:
         """A search has evaluated some more."""
 
     def finished(self, result: KernelResult) -> None:
@@ -75,6 +75,14 @@ class BuildResult:
         return tuple(r for r in self.results if r.found is None)
 
 
+class MakeForge(Protocol):
+    """Where kernels are built: :class:`Forge` for this machine."""
+
+    def __call__(
+        self, plugins: Plugins, target: Target, settings: Settings, figures: MachineFigures | None = None
+    ) -> Forge: ...
+
+
 def default_directory(target: str) -> Path:
     return Path("build", "library", target)
 
@@ -88,11 +96,13 @@ def build_library(
     observer: Observer | None = None,
     figures: MachineFigures | None = None,
     place: Path | str | None = None,
+    make_forge: MakeForge = Forge,
 ) -> BuildResult:
     """Build ``kernels`` for ``target`` into ``directory``.
 
     ``figures``: the machine's speeds, for the roofline; by default the plugin measures them.
     ``place``: of the records, a file or a URL; by default a file in ``directory``.
+    ``make_forge``: where kernels are built, by default on this machine.
     :class:`LibraryError` when another build writes there or the toolchain does not work,
     :class:`NothingFoundError` without kernels. KeyboardInterrupt passes through; what was
     finished is kept.
@@ -106,13 +116,16 @@ def build_library(
     with exclusive(directory), Records(place or directory / RECORDS) as records:
         spent = Spent()
         with spent.on("set-up"):
-            forge = Forge(plugins, target, settings or Settings(), figures)
-        results = []
+            forge = make_forge(plugins, target, settings or Settings(), figures)
+
+        def one(numbered: tuple[int, Kernel]) -> KernelResult:
+            observer.started(numbered[1], numbered[0], len(kernels))
+            result = _one(forge, records, numbered[1], observer)
+            observer.finished(result)
+            return result
+
         with spent.on("kernels"):
-            for number, kernel in enumerate(kernels, 1):
-                observer.started(kernel, number, len(kernels))
-                results.append(_one(forge, records, kernel, observer))
-                observer.finished(results[-1])
+            results = forge.each(one, list(enumerate(kernels, 1)))
         ready = [r.found for r in results if r.found is not None]
         manifest = None
         if ready:
@@ -133,19 +146,21 @@ def tune_kernel(
     seconds: float | None = None,
     observer: Observer | None = None,
     place: Path | str | None = None,
+    make_forge: MakeForge = Forge,
 ) -> KernelResult:
     """Search for the fastest program of one kernel, and record it as a build would.
 
     ``directory`` is that of a library, by default the target's own; ``seconds`` bounds the whole search,
     earlier sessions included. ``resume`` goes on from where the same search stopped. ``place`` is that of
-    the records, a file or a URL, by default a file in ``directory``. Errors as :func:`build_library`.
+    the records, a file or a URL, by default a file in ``directory``. The rest, and errors, as for
+    :func:`build_library`.
     """
     directory = directory or default_directory(target.name)
     observer = observer or Observer()
     from perfdojo_sdk.store.database import Records
 
     with exclusive(directory), Records(place or directory / RECORDS) as records:
-        forge = Forge(plugins, target, settings)
+        forge = make_forge(plugins, target, settings)
         session = Session(
             seconds, state_file(directory, kernel, settings), game_file(directory, kernel), resume
         )

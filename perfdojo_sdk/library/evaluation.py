@@ -31,7 +31,7 @@ from perfdojo_sdk.hookspecs.types import (
 )
 from perfdojo_sdk.store.candidates import (
     Candidate,
-    CandidateStore,
+    CandidateLog,
     Check,
     Failed,
     Proposer,
@@ -61,6 +61,19 @@ LEGS: tuple[Check, ...] = ("exact", "dependence", "numeric")
 T = TypeVar("T")
 
 
+class Helpers(Protocol):
+    """Compilers of other machines, which give what this one's would."""
+
+    @property
+    def count(self) -> int:
+        """How many may be asked at once."""
+        ...
+
+    def compile(self, source: KernelSource) -> Artifact | Failure | None:
+        """What a compiler made of it; None when nobody could help. It never raises."""
+        ...
+
+
 class Verify(Protocol):
     """Why the compiled end of a game is wrong; "" when it passes."""
 
@@ -82,7 +95,9 @@ class Conditions:
     """What times depend on, beside the program."""
     proposer: Proposer
     workers: int = 2
-    """Compilers that run at once."""
+    """Compilers that run at once on this machine."""
+    helpers: Helpers | None = field(default=None, repr=False)
+    """Those of others."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +163,7 @@ class Evaluator:
     """Evaluates games of one kernel and keeps the champion."""
 
     def __init__(
-        self, conditions: Conditions, store: CandidateStore | None = None, verify: Verify | None = None
+        self, conditions: Conditions, store: CandidateLog | None = None, verify: Verify | None = None
     ) -> None:
         self.conditions, self.store, self.verify = conditions, store, verify
         self.champions: list[Champion] = []
@@ -232,7 +247,9 @@ class Evaluator:
                     if not isinstance(known, Timed) or not self._promising(known):
                         continue
                 wanted[task.digest] = task
-        with self.tally.timing("compile"), ThreadPoolExecutor(self.conditions.workers) as pool:
+        helpers = self.conditions.helpers
+        workers = self.conditions.workers + (helpers.count if helpers else 0)
+        with self.tally.timing("compile"), ThreadPoolExecutor(workers) as pool:
             made = {digest: pool.submit(self._made, task) for digest, task in wanted.items()}
             for digest, future in made.items():
                 artifact = future.result()
@@ -360,7 +377,13 @@ def compiled(conditions: Conditions, game: Trace) -> Artifact | Failure:
         source: KernelSource = conditions.generator.generate(game.program, conditions.symbol)
     except Exception as error:
         return Failure("constraints", f"no code can be generated: {_said(error)}")
-    made = _guarded(lambda: conditions.runner.compile(source))
+    helped = conditions.helpers.compile(source) if conditions.helpers else None
+    return helped or compiled_here(conditions.runner, source)
+
+
+def compiled_here(runner: Runner, source: KernelSource) -> Artifact | Failure:
+    """What a runner's compiler makes of ``source``; an error of the runner itself is a failure."""
+    made = _guarded(lambda: runner.compile(source))
     return made if isinstance(made, Artifact | Failure) else _strange(made)
 
 

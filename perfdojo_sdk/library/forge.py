@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.text import parse
@@ -22,21 +22,24 @@ from perfdojo_sdk.hookspecs.search import Evaluation, SearchTask
 from perfdojo_sdk.hookspecs.types import (
     Artifact,
     Bound,
+    CodeGenerator,
     Failure,
     KernelSource,
     MachineFigures,
     Measurement,
+    Runner,
     RunRequest,
     Target,
 )
 from perfdojo_sdk.kernels.selection import Kernel
 from perfdojo_sdk.library import tuning, verification
 from perfdojo_sdk.library.arrays import available_cores
+from perfdojo_sdk.library.evaluation import Helpers
 from perfdojo_sdk.library.manifest import LibraryError
 from perfdojo_sdk.library.spent import Spent
 from perfdojo_sdk.plugins import Plugins
 from perfdojo_sdk.search.strategies import HEURISTIC, PASSES, PlayerFailed, play_out
-from perfdojo_sdk.store.candidates import CandidateStore
+from perfdojo_sdk.store.candidates import CandidateLog
 from perfdojo_sdk.store.records import (
     Figure,
     KernelRecord,
@@ -47,6 +50,9 @@ from perfdojo_sdk.store.records import (
     sha256,
 )
 from perfdojo_sdk.store.traces import SavedTrace
+
+S = TypeVar("S")
+T = TypeVar("T")
 
 #: A time below this fraction of a calibrated bound is not believed.
 SUSPECT = 0.85
@@ -180,13 +186,20 @@ class Forge:
     """Everything that building kernels for one target needs, looked up once."""
 
     def __init__(
-        self, plugins: Plugins, target: Target, settings: Settings, figures: MachineFigures | None = None
+        self,
+        plugins: Plugins,
+        target: Target,
+        settings: Settings,
+        figures: MachineFigures | None = None,
+        runner: Runner | None = None,
+        helpers: Helpers | None = None,
     ) -> None:
-        self.target, self.settings, self.plugins = target, settings, plugins
+        """``figures`` and ``runner``: by default the plugin's own; ``helpers``: for compiling candidates."""
+        self.target, self.settings, self.plugins, self.helpers = target, settings, plugins, helpers
         self.rules = plugins.rules(target)
         self.generator = plugins.code_generator(target)
-        self.runner = plugins.observed_runner(target)
-        self.bare_runner = plugins.runner(target)
+        self.bare_runner = runner or plugins.runner(target)
+        self.runner = plugins.observed_runner(target, self.bare_runner)
         self.strategy = plugins.search_strategy(settings.search)
         self.expert = plugins.heuristic_pass(target)
         self.accuracy = plugins.math_accuracy(target)
@@ -194,16 +207,7 @@ class Forge:
         self.fingerprints = plugins.fingerprints(target)
         self.device = self.runner.device()
         self.spent = Spent()
-        self.toolchain = self._probe_toolchain()
-
-    def _probe_toolchain(self) -> str:
-        """Compile the smallest kernel: names the toolchain and shows that there is one."""
-        program = parse("kernel probe(x) -> y\nx f32 [1] heap\ny f32 [1] heap\n\n1 y[{0}] = x[{0}]\n")
-        artifact = self.runner.compile(self.generator.generate(program, "pd_probe"))
-        if isinstance(artifact, Failure):
-            what = f"the compiler of target {self.target.name} does not work"
-            raise LibraryError("PD-L020", what, why=artifact.detail, hint="see: perfdojo-sdk targets")
-        return artifact.toolchain
+        self.toolchain = toolchain_of(target, self.generator, self.runner)
 
     def key(self, kernel: Kernel) -> RecordKey:
         capabilities = json.dumps(self.target.capabilities.model_dump(mode="json"), sort_keys=True)
@@ -232,11 +236,15 @@ class Forge:
 
     # -- building ----------------------------------------------------------------------------
 
+    def each(self, work: Callable[[S], T], items: Sequence[S]) -> list[T]:
+        """``work`` for each of ``items``, which calls :meth:`build`: as many at a time as this forge can."""
+        return [work(item) for item in items]
+
     def build(
         self,
         kernel: Kernel,
         watch: Watch,
-        store: CandidateStore | None = None,
+        store: CandidateLog | None = None,
         session: tuning.Session | None = None,
     ) -> Found:
         """Find, measure and verify; :class:`Rejected` when not even the initial program passes.
@@ -271,7 +279,7 @@ class Forge:
         kernel: Kernel,
         notes: list[str],
         watch: Watch,
-        store: CandidateStore | None,
+        store: CandidateLog | None,
         session: tuning.Session | None,
     ) -> list[_Attempt]:
         """Search, and compile the last few champions again, to be timed at length."""
@@ -409,7 +417,14 @@ class Forge:
         settings = self.settings
         try:
             return verification.verify(
-                trace, self.rules, artifact, self.runner, self.accuracy, settings.threads, settings.seed
+                trace,
+                self.rules,
+                artifact,
+                self.runner,
+                self.accuracy,
+                settings.threads,
+                settings.seed,
+                self.generator,
             )
         except DojoError as error:
             raise Rejected(f"verification stopped: {error.what}") from error
@@ -430,9 +445,7 @@ class Forge:
     def _time(self, artifact: Artifact) -> Measurement | Failure:
         return self._run(artifact, self.request())
 
-    def _looks(
-        self, artifacts: Sequence[Artifact], slow_s: float | None
-    ) -> Iterator[Measurement | Failure]:
+    def _looks(self, artifacts: Sequence[Artifact], slow_s: float | None) -> Iterator[Measurement | Failure]:
         """Short timings, to tell who is near the fastest; one call for who takes more than ``slow_s``.
 
         Where the runner can, a few share a child and take turns: the arrays are made once, and a busy
@@ -487,21 +500,41 @@ class Forge:
         return measured
 
     @staticmethod
-    def output_sha256(measured: Measurement) -> str:
-        """Over the outputs' names, shapes and bits."""
+    def output_sha256(measured: Measurement) -> str | None:
+        """Over the outputs' names, shapes and bits; None where a time was estimated and nothing computed."""
+        if measured.outputs is None and measured.provenance == "estimated":
+            return None
         digest = hashlib.sha256()
         for name, array in sorted((measured.outputs or {}).items()):
             digest.update(f"{name}{array.shape}".encode() + array.tobytes())
         return digest.hexdigest()
 
     def same_outputs(self, found: Found, content: bytes, kind: str) -> str:
-        """Why the kernel inside the packaged file does not give the verified bits; "" when it does."""
+        """Why the kernel inside the packaged file does not give the verified bits; "" when it does.
+
+        One that was not computed at its size has to have the estimate of the one that was verified.
+        """
         artifact = Artifact(found.source.symbol, found.source.inputs, found.source.outputs, kind, content)
-        measured = self.runner.run(artifact, replace(self.request(), repeats=0))
+        computed, expected = found.record.output_sha256 is not None, found.record.final
+        request = self.request()
+        measured = self.runner.run(artifact, replace(request, repeats=0 if computed else request.repeats))
         if isinstance(measured, Failure):
             return f"{measured.reason}: {measured.detail}"
+        if not computed:
+            same = expected is not None and measured.median == expected.median_s
+            return "" if same else "its estimate differs from that of the verified kernel"
         same = self.output_sha256(measured) == found.record.output_sha256
         return "" if same else "its outputs differ from those of the verified kernel"
+
+
+def toolchain_of(target: Target, generator: CodeGenerator, runner: Runner) -> str:
+    """Compile the smallest kernel: names the toolchain and shows that there is one."""
+    program = parse("kernel probe(x) -> y\nx f32 [1] heap\ny f32 [1] heap\n\n1 y[{0}] = x[{0}]\n")
+    artifact = runner.compile(generator.generate(program, "pd_probe"))
+    if isinstance(artifact, Failure):
+        what = f"the compiler of target {target.name} does not work"
+        raise LibraryError("PD-L020", what, why=artifact.detail, hint="see: perfdojo-sdk targets")
+    return artifact.toolchain
 
 
 def source_sha256(source: KernelSource) -> str:

@@ -71,12 +71,17 @@ def load_library(directory: str | Path) -> Library:
 def _check_machine(manifest: Manifest) -> None:
     """Refuse what would end in an illegal instruction."""
     here = platform.machine()
-    needed = frozenset(manifest.cpu_flags)
-    missing = sorted(needed - machine().flags) if here == manifest.machine else [manifest.machine]
-    if missing:
-        what = f"this machine cannot run a library for {manifest.target}"
+    missing = sorted(frozenset(manifest.cpu_flags) - machine().flags)
+    if here != manifest.machine:
+        why = f"its code is for {manifest.machine}, this processor is {here}"
+        hint = "load it on such a machine, or build one for a target that `perfdojo-sdk targets` runs"
+    elif missing:
         why = f"the processor has no {', '.join(missing)}"
-        raise LibraryError("PD-L006", what, why=why, hint="build a library on this machine")
+        hint = "build a library on this machine"
+    else:
+        return
+    what = f"this machine cannot run a library for {manifest.target}"
+    raise LibraryError("PD-L006", what, why=why, hint=hint)
 
 
 def _check_kind(manifest: Manifest) -> None:

@@ -109,7 +109,8 @@ class KernelEntry(Strict):
     timing: KernelTiming
     speed_up: float | None
     roofline_fraction: float | None
-    output_sha256: Sha256
+    output_sha256: Sha256 | None
+    """None: the kernel was not computed at this size where it was built; its time is estimated."""
     notes: tuple[str, ...] = ()
     build_seconds: dict[str, float] = {}
     """How long each stage of the kernel's build took."""

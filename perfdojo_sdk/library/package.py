@@ -164,7 +164,7 @@ def _manifest(
         sdk_version=perfdojo_sdk.__version__,
         target=forge.target.name,
         device=forge.device,
-        machine=platform.machine(),
+        machine=forge.target.capabilities.machine or platform.machine(),
         cpu_flags=forge.target.capabilities.cpu_flags,
         toolchain=toolchain,
         contraction="-ffp-contract=off" not in toolchain.split(),

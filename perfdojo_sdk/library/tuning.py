@@ -7,6 +7,7 @@ taken from the records.
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,7 +25,7 @@ from perfdojo_sdk.library import verification
 from perfdojo_sdk.library.arrays import available_cores
 from perfdojo_sdk.library.evaluation import Champion, Conditions, DeviceGone, Evaluator, Tally, Verify
 from perfdojo_sdk.search.strategies import PlayerFailed, Progress, play_out
-from perfdojo_sdk.store.candidates import CandidateStore, Proposer
+from perfdojo_sdk.store.candidates import CandidateLog, Proposer
 from perfdojo_sdk.store.records import Figure, RecordKey
 from perfdojo_sdk.store.traces import SavedTrace, Strict, first_error
 
@@ -62,10 +63,23 @@ class SavedSearch(Strict):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
+@dataclass(frozen=True)
+class Standing:
+    """How far a search is."""
+
+    evaluations: int
+    """Proposals evaluated, earlier sessions included."""
+    elapsed_s: float
+    resumed: bool
+    best_s: float | None
+    """The fastest program's time; None as long as none was confirmed."""
+    tally: Tally
+
+
 class Watch(Protocol):
     """Who wants to know how far a search is."""
 
-    def round(self, kernel: Kernel, search: Search) -> None:
+    def round(self, kernel: Kernel, standing: Standing) -> None:
         """A round is over, or the whole search."""
 
 
@@ -108,11 +122,17 @@ class Search:
     def champion(self) -> Champion | None:
         return self.evaluator.champion
 
+    @property
+    def standing(self) -> Standing:
+        """How far it is now; it stays as it is when the search goes on."""
+        best_s = self.champion.seconds if self.champion else None
+        return Standing(self.evaluations, self.elapsed_s, self.resumed, best_s, copy.deepcopy(self.tally))
+
 
 def tune(
     forge: Forge,
     kernel: Kernel,
-    store: CandidateStore | None = None,
+    store: CandidateLog | None = None,
     session: Session | None = None,
     watch: Watch | None = None,
 ) -> Search:
@@ -135,7 +155,7 @@ def tune(
         search.notes.append(f"the search ended early, the device is gone: {error}")
     search.elapsed_s = time.monotonic() - begin
     if watch is not None:
-        watch.round(kernel, search)
+        watch.round(kernel, search.standing)
     return search
 
 
@@ -173,7 +193,7 @@ def _play(
         if session.game is not None and search.champion is not None:
             Game(forge.target, forge.rules, search.champion.game).save(session.game)
         if watch is not None:
-            watch.round(kernel, search)
+            watch.round(kernel, search.standing)
         return session.seconds is None or search.elapsed_s < session.seconds
 
     start = Progress(saved.evaluations, saved.state) if saved else None
@@ -209,11 +229,12 @@ def conditions(forge: Forge, kernel: Kernel) -> Conditions:
         root=kernel.program,
         most=settings.most,
         generator=forge.generator,
-        runner=_impatient(forge.plugins.runner(forge.target)),
+        runner=impatient(forge.bare_runner),
         request=request,
         key=_key(forge.key(kernel), how),
         proposer=Proposer(search=forge.strategy.name, seed=settings.seed),
         workers=available_cores(),
+        helpers=forge.helpers,
     )
 
 
@@ -227,7 +248,7 @@ def _search_key(forge: Forge, kernel: Kernel) -> str:
     return _key(key, {k: v for k, v in key.settings.items() if k != "evaluations"}).digest
 
 
-def _impatient(runner: Runner) -> Runner:
+def impatient(runner: Runner) -> Runner:
     """The runner with less patience for its compiler, if it is one that has any."""
     limit = getattr(runner, "compile_timeout_s", None)
     if not isinstance(limit, float | int) or limit <= COMPILE_TIMEOUT_S:
@@ -241,7 +262,14 @@ def _verifier(forge: Forge) -> Verify:
     def verify(game: Trace, artifact: Artifact) -> str:
         try:
             return verification.quick(
-                game, forge.rules, artifact, forge.runner, forge.accuracy, settings.threads, settings.seed
+                game,
+                forge.rules,
+                artifact,
+                forge.runner,
+                forge.accuracy,
+                settings.threads,
+                settings.seed,
+                forge.generator,
             ).failure
         except DojoError as error:
             return f"it stopped: {error.what}"

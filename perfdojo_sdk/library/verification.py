@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from time import perf_counter
 
+from perfdojo_sdk.core.errors import VerificationError
 from perfdojo_sdk.core.transformation import Kind, Rules, Trace
-from perfdojo_sdk.hookspecs.types import Artifact, Runner
+from perfdojo_sdk.hookspecs.types import Artifact, CodeGenerator, Failure, Runner
 from perfdojo_sdk.library.beside import beside
 from perfdojo_sdk.store.records import Figure, LegResult, Verification
 
@@ -27,10 +28,14 @@ def verify(
     accuracy: Mapping[str, float],
     threads: int,
     seed: int,
+    generator: CodeGenerator | None = None,
 ) -> Verification:
-    """All three legs for the compiled end of a trace, the two that are only Python beside the third."""
+    """All three legs for the compiled end of a trace, the two that are only Python beside the third.
+
+    ``generator`` lets a runner that cannot run large kernels have the same game at a smaller shape.
+    """
     with beside(lambda: (exact(trace, rules, seed), dependence(trace, rules))) as others:
-        compiled = numeric(trace, rules, artifact, runner, accuracy, threads, seed)
+        compiled = numeric(trace, rules, artifact, runner, accuracy, threads, seed, generator)
         models, sets = others()
     return Verification(exact=models, numeric=compiled, dependence=sets)
 
@@ -43,6 +48,7 @@ def quick(
     accuracy: Mapping[str, float],
     threads: int,
     seed: int,
+    generator: CodeGenerator | None = None,
 ) -> Verification:
     """The same three questions, asked of fewer cases: for the best candidate so far of a search.
 
@@ -59,9 +65,10 @@ def quick(
     skipped = LegResult(passed=True, detail="not asked")
     if not asked.passed:
         return Verification(exact=asked, numeric=skipped, dependence=skipped)
+    played, artifact = affordable(trace, rules, artifact, runner, generator)
     compared = verify_numeric(
-        trace.root,
-        trace.program,
+        played.root,
+        played.program,
         artifact,
         runner,
         accuracy,
@@ -101,6 +108,26 @@ def exact(trace: Trace, rules: Rules, seed: int) -> LegResult:
     return LegResult(passed=report.ok, detail=detail, figures=figures)
 
 
+def affordable(
+    trace: Trace, rules: Rules, artifact: Artifact, runner: Runner, generator: CodeGenerator | None
+) -> tuple[Trace, Artifact]:
+    """The game and its compiled end, or the same game on a smaller kernel where the runner needs one.
+
+    :class:`VerificationError` when the smaller one does not compile.
+    """
+    from perfdojo_sdk.verify.reduced import reduce_trace, statement_instances
+
+    most = getattr(runner, "most_instances", None)
+    if most is None or generator is None or statement_instances(trace.program) <= most:
+        return trace, artifact
+    small = reduce_trace(trace, rules, most)
+    compiled = runner.compile(generator.generate(small.program, artifact.symbol))
+    if isinstance(compiled, Failure):
+        what = f"{trace.root.name} does not compile at a smaller shape: {compiled.reason}"
+        raise VerificationError("PD-C006", what, why=compiled.detail)
+    return small, compiled
+
+
 def dependence(trace: Trace, rules: Rules) -> LegResult:
     """Integer sets, at the kernel's own size."""
     from perfdojo_sdk.verify.dependence import verify_dependence_trace
@@ -118,14 +145,16 @@ def numeric(
     accuracy: Mapping[str, float],
     threads: int,
     seed: int,
+    generator: CodeGenerator | None = None,
 ) -> LegResult:
     """The compiled kernel against float64, on one thread and on several whatever ``threads`` is."""
     from perfdojo_sdk.verify.numeric import verify_numeric
 
     begin = perf_counter()
+    played, artifact = affordable(trace, rules, artifact, runner, generator)
     report = verify_numeric(
-        trace.root,
-        trace.program,
+        played.root,
+        played.program,
         artifact,
         runner,
         accuracy,
@@ -136,11 +165,15 @@ def numeric(
     )
     classes = ", ".join(report.checked)
     detail = f"within the error bound on inputs: {classes}" if report.ok else report.problem
+    if played is not trace:
+        shapes = ", ".join(f"{n} {list(played.root.buffer_of[n].shape)}" for n in played.root.inputs)
+        detail += f"; the same moves at a smaller shape, {shapes}, which the runner can run"
     figures: dict[str, Figure] = {
         "worst_error_over_bound": round(report.worst, 4),
         "elements": sum(c.elements for c in report.classes),
         "classes": classes,
         "skipped": "; ".join(f"{c.name}: {c.skipped}" for c in report.classes if c.skipped),
+        "reduced_shape": played is not trace,
         "seconds": round(perf_counter() - begin, 3),
     }
     return LegResult(passed=report.ok, detail=detail, figures=figures)

@@ -53,9 +53,7 @@ class NativeRunner:
     def run(self, artifact: Artifact, request: RunRequest) -> Measurement | Failure:
         return self._execute((artifact,), request)[0]
 
-    def run_together(
-        self, artifact: Artifact, requests: Sequence[RunRequest]
-    ) -> list[Measurement | Failure]:
+    def run_together(self, artifact: Artifact, requests: Sequence[RunRequest]) -> list[Measurement | Failure]:
         """:meth:`run` for several requests without timing, in one fork as long as nothing dies."""
         here = machine()
         last = here.last_cache_bytes

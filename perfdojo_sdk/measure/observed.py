@@ -25,6 +25,10 @@ class Observed:
     watching: tuple[tuple[Observer, object], ...]
     blame: Callable[[object, str], None]
 
+    @property
+    def most_instances(self) -> int | None:
+        return getattr(self.runner, "most_instances", None)
+
     def compile(self, source: KernelSource) -> Artifact | Failure:
         return self.runner.compile(source)
 

@@ -30,6 +30,7 @@ import numpy as np
 
 from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, Failure, Measurement, RunRequest
 from perfdojo_sdk.measure import worker
+from perfdojo_sdk.measure.shared_arrays import Source, memory_file, source_of
 from perfdojo_sdk.measure.worker import CARRIER
 
 _POLL_S = 0.02
@@ -54,6 +55,8 @@ class Job:
     """The one processor to run on."""
     trusted: bool = False
     """Our own reference: one call, no search for cheats."""
+    script: str = worker.__file__
+    """What the child runs: a script whose one argument is the folder."""
     forks: bool = False
     """The child is a fork of this process, not a new interpreter: the same limits and checks, some fifty
     times as quick to start. Not beside other threads."""
@@ -99,9 +102,8 @@ def execute_together(jobs: Sequence[Job]) -> list[list[Measurement | Failure]]:
             for folder, job in zip(folders, jobs, strict=True):
                 _check_interfaces(job)
                 request, first = job.request, job.artifacts[0]
-                given = len(first.inputs) if request.inputs is not None else 0
                 wanted = len(first.outputs) * len(job.artifacts) if request.want_outputs else 0
-                inputs = stack.enter_context(_shared_memory(given))
+                inputs = stack.enter_context(_given(job))
                 results.append(stack.enter_context(_shared_memory(wanted)))
                 folder.mkdir()
                 _write(folder, job, list(job.artifacts), _Channels(write_end, inputs, results[-1]))
@@ -136,14 +138,15 @@ def _attempt(job: Job, artifacts: list[Artifact]) -> tuple[list[Measurement | Fa
     count = len(first.outputs) * len(artifacts) if request.want_outputs else 0
     with (
         tempfile.TemporaryDirectory(prefix="perfdojo-run-") as name,
-        _shared_memory(len(first.inputs) if request.inputs is not None else 0) as inputs,
+        _given(job) as inputs,
         _shared_memory(count) as outputs,
     ):
         folder = Path(name)
         read_end, write_end = os.pipe()
         try:
             _write(folder, job, artifacts, _Channels(write_end, inputs, outputs))
-            ending = _watch([folder], job, len(artifacts), read_end, (write_end, *inputs, *outputs))
+            files = {source.file for source in inputs}
+            ending = _watch([folder], job, len(artifacts), read_end, (write_end, *files, *outputs))
         finally:
             os.close(read_end)
         results = _results(folder, job, artifacts, ending, outputs)
@@ -160,7 +163,7 @@ class _Channels:
 
     pipe: int
     """Where it puts its marks."""
-    inputs: tuple[int, ...]
+    inputs: tuple[Source, ...]
     """Memory with one input each; none when the child draws them."""
     outputs: tuple[int, ...]
     """Memory for one output each, artifact after artifact; none when they are not wanted."""
@@ -172,11 +175,27 @@ def _shared_memory(count: int) -> Iterator[tuple[int, ...]]:
     files: list[int] = []
     try:
         for _ in range(count):
-            files.append(os.memfd_create("perfdojo-array", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
+            files.append(memory_file())
         yield tuple(files)
     finally:
         for file in files:
             os.close(file)
+
+
+@contextmanager
+def _given(job: Job) -> Iterator[tuple[Source, ...]]:
+    """Where the child finds its inputs: where they stand already, or in copies."""
+    request, names = job.request, [spec.name for spec in job.artifacts[0].inputs]
+    arrays = [request.inputs[name] for name in names] if request.inputs is not None else []
+    found = [source_of(array) for array in arrays]
+    with _shared_memory(found.count(None)) as files:
+        copies, sources = iter(files), list[Source]()
+        for array, source in zip(arrays, found, strict=True):
+            if source is None:
+                source = Source(next(copies), 0)
+                _fill(source.file, array)
+            sources.append(source)
+        yield tuple(sources)
 
 
 def _fill(file: int, array: np.ndarray[Any, Any]) -> None:
@@ -204,9 +223,6 @@ def _write(folder: Path, job: Job, artifacts: list[Artifact], channels: _Channel
             (folder / f"k{k}.fresh.so").write_bytes(artifact.content)
     if request.repeats:
         (folder / "harness.so").write_bytes(job.harness)
-    for file, spec in zip(channels.inputs, first.inputs, strict=False):
-        assert request.inputs is not None
-        _fill(file, request.inputs[spec.name])
     (folder / "running").write_bytes(bytes(8))
 
     def interface(specs: tuple[ArraySpec, ...]) -> list[list[Any]]:
@@ -255,7 +271,7 @@ def _watch(folders: list[Path], job: Job, kernels: int, read_end: int, files: tu
             process = _Fork(folders, sink.fileno(), read_end)
         else:
             process = subprocess.Popen(
-                [sys.executable, "-P", worker.__file__, str(folder)],
+                [sys.executable, "-P", job.script, str(folder)],
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=sink,
@@ -421,5 +437,5 @@ def _measurement(
         job.device,
         job.request.threads,
         bool(result["cold"]),
-        {"calls": own["calls"], "sets": result["sets"], "stopped": float(own["stopped"])},
+        own["details"],
     )

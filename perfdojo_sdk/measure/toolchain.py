@@ -67,13 +67,18 @@ class Toolchain:
     def is_zig(self) -> bool:
         return "ziglang" in self.command
 
+    @property
+    def is_gcc(self) -> bool:
+        """Also one for another processor, whose name goes before."""
+        return self.version.partition(" ")[0].endswith("gcc")
+
     def spelled(self, flags: Iterable[str]) -> Iterable[str]:
         """Flags as this compiler writes them, without those for passes that only GCC has.
 
         zig has underscores in the names of processors.
         """
         for flag in flags:
-            if flag.startswith(_PASSES_OF_GCC) and not self.version.startswith("gcc"):
+            if flag.startswith(_PASSES_OF_GCC) and not self.is_gcc:
                 continue
             option, equals, processor = flag.partition("=")
             if self.is_zig and option in ("-march", "-mcpu", "-mtune"):
@@ -107,7 +112,7 @@ class Toolchain:
 
     def _known_headers(self, sources: Mapping[str, str], options: tuple[str, ...]) -> tuple[str, ...]:
         """Options that spare the compiler the headers it has parsed before."""
-        if not self.version.startswith("gcc"):
+        if not self.is_gcc:
             return ()
 
         def compile(arguments: list[str], folder: str) -> bool:
@@ -171,7 +176,7 @@ def _find(wanted: str, _path: str) -> Toolchain:
     # The search path takes part in the cache's key only.
     if wanted:
         command = tuple(shlex.split(wanted))
-        toolchain = _probe(command)
+        toolchain = answering(command)
         if toolchain is None:
             raise UnavailableError(
                 "PD-M001",
@@ -181,11 +186,11 @@ def _find(wanted: str, _path: str) -> Toolchain:
         return toolchain
     for name in ("gcc", "clang"):
         where = shutil.which(name)
-        toolchain = _probe((where,)) if where else None
+        toolchain = answering((where,)) if where else None
         if toolchain:
             return toolchain
     if importlib.util.find_spec("ziglang"):
-        toolchain = _probe((sys.executable, "-m", "ziglang", "cc"))
+        toolchain = answering((sys.executable, "-m", "ziglang", "cc"))
         if toolchain:
             return toolchain
     raise UnavailableError(
@@ -196,8 +201,8 @@ def _find(wanted: str, _path: str) -> Toolchain:
     )
 
 
-def _probe(command: tuple[str, ...]) -> Toolchain | None:
-    """The compiler behind ``command`` if it answers ``--version``."""
+def answering(command: tuple[str, ...], link_flags: tuple[str, ...] | None = None) -> Toolchain | None:
+    """The compiler behind ``command`` if it answers ``--version``; ``link_flags`` in place of the usual."""
     try:
         answer = subprocess.run(
             [*command, "--version"], capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL
@@ -207,6 +212,8 @@ def _probe(command: tuple[str, ...]) -> Toolchain | None:
     if answer.returncode:
         return None
     version = (answer.stdout.strip().splitlines() or ["version unknown"])[0]
-    # zig would first build a C library of its own; the process that loads the kernel has one.
-    is_zig = "zig" in Path(command[0]).name or "ziglang" in command
-    return Toolchain(command, version, ("-nostdlib",) if is_zig else ("-pthread", "-lm"))
+    if link_flags is None:
+        # zig would first build a C library of its own; the process that loads the kernel has one.
+        is_zig = "zig" in Path(command[0]).name or "ziglang" in command
+        link_flags = ("-nostdlib",) if is_zig else ("-pthread", "-lm")
+    return Toolchain(command, version, link_flags)

@@ -20,6 +20,7 @@ import resource
 import sys
 import time
 import zlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -65,13 +66,17 @@ def poison_of(dtype: str, variant: int) -> int:
     return _POISON[dtype][variant] if dtype in _POISON else int.from_bytes(b"\xa5\x5a"[variant:][:1] * width)
 
 
+def bytes_of(shape: Sequence[int], dtype: str) -> int:
+    """How much memory an array takes."""
+    return np.dtype(CARRIER[dtype]).itemsize * int(np.prod(shape, dtype=np.int64))
+
+
 class Guarded:
     """An aligned array between two guard zones."""
 
     def __init__(self, name: str, shape: tuple[int, ...], dtype: str) -> None:
         self.name, self.dtype = name, dtype
-        carrier = np.dtype(CARRIER[dtype])
-        size = carrier.itemsize * int(np.prod(shape, dtype=np.int64))
+        carrier, size = np.dtype(CARRIER[dtype]), bytes_of(shape, dtype)
         raw = np.empty(size + 2 * GUARD_BYTES + ALIGNMENT, np.uint8)
         start = GUARD_BYTES + (-(raw.ctypes.data + GUARD_BYTES)) % ALIGNMENT
         self.before, self.after = raw[start - GUARD_BYTES : start], raw[start + size :]
@@ -167,8 +172,9 @@ class Memory:
         for k, target in enumerate(self.inputs):
             if job["given"] is not None:
                 split = number * target.bits.itemsize % max(target.bytes.size, 1)
-                read(job["given"][k], target.bytes[split:], 0)
-                read(job["given"][k], target.bytes[:split], target.bytes.size - split)
+                file, at = job["given"][k]
+                read(file, target.bytes[split:], at)
+                read(file, target.bytes[:split], at + target.bytes.size - split)
             else:
                 fill(target, rng)
             target.seal()
@@ -271,8 +277,8 @@ def spread_of_median(times: list[float]) -> float:
 class Contender:
     """A kernel in the race: what it gave, how long it took, whether it still counts."""
 
-    def __init__(self, number: int, job: dict[str, Any]) -> None:
-        self.number, self.job = number, job
+    def __init__(self, number: int, job: dict[str, Any], kind: type[Kernel] = Kernel) -> None:
+        self.number, self.job, self.kind = number, job, kind
         self.kernel: Kernel | None = None
         self.failure: tuple[str, str] | None = None
         self.first: list[np.ndarray[Any, Any]] = []
@@ -294,7 +300,7 @@ class Contender:
         return bool(wanted) and spread_of_median(self.seconds) <= wanted
 
     def load(self, library: str) -> Kernel:
-        return Kernel(
+        return self.kind(
             library, self.job["symbols"][self.number], self.job["threads"], self.job["memory_bytes"]
         )
 
@@ -453,10 +459,7 @@ def attempt(contender: Contender, action: Any) -> None:
 
 def number_of_sets(job: dict[str, Any]) -> int:
     """Enough sets that none is in cache when its turn comes; two for the checks at least."""
-    size = sum(
-        np.dtype(CARRIER[dtype]).itemsize * int(np.prod(shape, dtype=np.int64))
-        for _, shape, dtype in (*job["inputs"], *job["outputs"])
-    )
+    size = sum(bytes_of(shape, dtype) for _, shape, dtype in (*job["inputs"], *job["outputs"]))
     if job["cold"] is None:
         job["cold"] = size > job["last_cache_bytes"]
     if not job["cold"]:
@@ -492,32 +495,46 @@ def limit_resources(job: dict[str, Any]) -> None:
 def run_trusted(job: dict[str, Any]) -> None:
     """One call of our own code, on the shared memory itself: no copies, no search for cheats."""
 
-    def shared(file: int, spec: list[Any]) -> ctypes.c_void_p:
-        size = np.dtype(CARRIER[spec[2]]).itemsize * int(np.prod(spec[1], dtype=np.int64))
-        os.ftruncate(file, size)
-        array = np.frombuffer(mmap.mmap(file, size), np.uint8)
+    def mapped(file: int, at: int, spec: list[Any], access: int) -> ctypes.c_void_p:
+        array = np.frombuffer(mmap.mmap(file, at + bytes_of(spec[1], spec[2]), access=access), np.uint8)
         held.append(array)
-        return ctypes.c_void_p(array.ctypes.data)
+        return ctypes.c_void_p(array.ctypes.data + at)
 
     held: list[Any] = []
-    arrays = [
-        *zip(job["given"], job["inputs"], strict=True),
-        *zip(job["results"], job["outputs"], strict=True),
+    pointers = [
+        mapped(file, at, spec, mmap.ACCESS_COPY)
+        for (file, at), spec in zip(job["given"], job["inputs"], strict=True)
     ]
-    pointers = [shared(file, spec) for file, spec in arrays]
+    for file, spec in zip(job["results"], job["outputs"], strict=True):
+        os.ftruncate(file, bytes_of(spec[1], spec[2]))
+        pointers.append(mapped(file, 0, spec, mmap.ACCESS_WRITE))
     [symbol] = job["symbols"]
     check_status(
         getattr(ctypes.CDLL("./k0.so"), symbol)(*pointers, None, ctypes.c_size_t(0), ctypes.c_int(1))
     )
 
 
-def main(folder: str) -> None:
+def read_job(folder: str) -> dict[str, Any]:
+    """Go to the folder and take what is to be done there, within its limits."""
     os.chdir(folder)
     with open("job.json") as file:
-        job = json.load(file)
+        job: dict[str, Any] = json.load(file)
     job["running"] = np.memmap("running", np.int64, "r+", shape=(1,))
     limit_resources(job)
-    contenders = [Contender(k, job) for k in range(len(job["symbols"]))]
+    return job
+
+
+def leave_result(result: dict[str, Any]) -> None:
+    """Written aside first: a result is there whole or not at all."""
+    with open("result.json.part", "w") as file:
+        json.dump(result, file)
+    os.rename("result.json.part", "result.json")
+
+
+def main(folder: str, kind: type[Kernel] = Kernel) -> None:
+    """Do the job in ``folder``; ``kind`` says how a kernel is loaded and entered."""
+    job = read_job(folder)
+    contenders = [Contender(k, job, kind) for k in range(len(job["symbols"]))]
     elapsed, sets = 0, []
     if job["trusted"]:
         attempt(contenders[0], lambda _: run_trusted(job))
@@ -535,18 +552,15 @@ def main(folder: str) -> None:
         if job["results"] and contender.failure is None:
             for k, bits in enumerate(contender.first):
                 write(job["results"][contender.number * len(contender.first) + k], bits)
-    result = {
-        "elapsed_ns": elapsed,
-        "cold": bool(job["cold"]),
-        "sets": len(sets),
-        "kernels": [
-            {"failure": c.failure, "seconds": c.seconds, "calls": c.calls, "stopped": c.stopped}
-            for c in contenders
-        ],
-    }
-    with open("result.json.part", "w") as file:
-        json.dump(result, file)
-    os.rename("result.json.part", "result.json")
+    kernels = [
+        {
+            "failure": c.failure,
+            "seconds": c.seconds,
+            "details": {"calls": c.calls, "sets": len(sets), "stopped": float(c.stopped)},
+        }
+        for c in contenders
+    ]
+    leave_result({"elapsed_ns": elapsed, "cold": bool(job["cold"]), "kernels": kernels})
 
 
 if __name__ == "__main__":

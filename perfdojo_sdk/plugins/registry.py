@@ -244,8 +244,8 @@ class Plugins(HookCalls):
         runner: Runner = self._needed("perfdojo_runner", target, _instance(Runner))
         return runner
 
-    def observed_runner(self, target: Target) -> Runner:
-        """The target's runner with every plugin's observers around each timed run."""
+    def observed_runner(self, target: Target, runner: Runner | None = None) -> Runner:
+        """The target's runner, or ``runner``, with every plugin's observers around each timed run."""
         from perfdojo_sdk.measure.observed import Observed
 
         watching = [
@@ -253,7 +253,7 @@ class Plugins(HookCalls):
             for plugin in self.concerned(target)
             for observer in self.collect(plugin, "perfdojo_observers", Observer, target=target)
         ]
-        return Observed(self.runner(target), tuple(watching), self._blame_observer)
+        return Observed(runner or self.runner(target), tuple(watching), self._blame_observer)
 
     def _blame_observer(self, owner: object, cause: str) -> None:
         assert isinstance(owner, Plugin)

@@ -24,7 +24,7 @@ Neighbour: TypeAlias = Callable[[Trace, Random], Trace | None]
 """Draws a game one change away; None when this draw led nowhere."""
 
 
-#: Share of the moves that go to the transformations played least.
+#: Share of the moves that go to what is played too rarely.
 RARE = 0.25
 
 
@@ -35,15 +35,18 @@ def random_step(
     only: str | None = None,
     most: Kind = Kind.DECLARED_LAW,
     played: Mapping[str, int] | None = None,
+    rarest: Sequence[str] = (),
 ) -> Step | None:
     """One random legal move; transformations are drawn evenly, then their places.
 
     ``only`` names the transformation to play. ``played``: how often each one was; one move in four is of
-    that which was played least and can be. None when it (or every one) has no legal move.
+    the first of ``rarest`` that can be played, else of that which was played least. None when it (or every
+    one) has no legal move.
     """
     names = [only] if only else rng.sample(list(rules.transformations), len(rules.transformations))
     if played is not None and rng.random() < RARE:
         names.sort(key=lambda name: played.get(name, 0))
+        names.sort(key=lambda name: rarest.index(name) if name in rarest else len(rarest))
     for name in names:
         moves = list(rules.transformations[name].candidates(program, rules.dialect))
         rng.shuffle(moves)

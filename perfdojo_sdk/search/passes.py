@@ -86,6 +86,8 @@ def vectorise(play: Play, place: str) -> str | None:
     if suffix is None or len(scope.body) != 1 or not isinstance(scope.body[0], Statement):
         return None
     lanes, size, tail = play.rules.dialect.lanes.get(scope.body[0].dtype, 1), scope.size, None
+    if lanes == 1:
+        return None
     kept, path = play.trace, play.program.paths[place]
     width = max(d for d in (1, *divisors(size), size) if d <= lanes)
     if -(-size // lanes) < size // width:

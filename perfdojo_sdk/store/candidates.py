@@ -166,12 +166,8 @@ def key_of(conditions: RecordKey, trace: Trace) -> CandidateKey:
     return CandidateKey(conditions=conditions, program_sha256=sha256(trace.program.text))
 
 
-class CandidateStore(Protocol):
-    """Where a search keeps its candidates. ``Records(place).candidates`` is one, in a database.
-
-    Any number of processes may use one database at once, each through an object that it opened itself
-    or inherited from its parent.
-    """
+class CandidateLog(Protocol):
+    """What a search in progress asks of whoever keeps its candidates."""
 
     def find(self, key: CandidateKey) -> Candidate | None:
         """The candidate under ``key``, if it was evaluated before."""
@@ -183,6 +179,14 @@ class CandidateStore(Protocol):
         Of two under one key the one that was evaluated later stays, so a repetition does not double.
         """
         ...
+
+
+class CandidateStore(CandidateLog, Protocol):
+    """Where candidates are kept. ``Records(place).candidates`` is one, in a database.
+
+    Any number of processes may use one database at once, each through an object that it opened itself
+    or inherited from its parent.
+    """
 
     def of(self, kernel: str, target: str) -> Iterator[Candidate]:
         """All candidates of a kernel for a target, on any device, in the order of their first put."""

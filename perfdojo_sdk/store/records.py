@@ -134,8 +134,9 @@ class KernelRecord(Strict):
     initial: Timing | None
     final: Timing | None
     bound: RooflineBound | None
-    output_sha256: str
-    """Of the outputs on the inputs that the seed gives; a library's copy must give the same bits."""
+    output_sha256: str | None
+    """Of the outputs on the inputs that the seed gives; a library's copy must give the same bits. None: the
+    kernel's time was estimated, and nothing computed at this size."""
     notes: tuple[str, ...] = ()
     """What a person should know, such as why the initial program was kept."""
     build_seconds: dict[str, float] = {}

@@ -57,14 +57,17 @@ class FuzzReport:
     """What leg 2 has to look at."""
 
 
-def fuzz(seed: int, rules: Rules, length: int) -> FuzzReport:
-    """A walk of ``length`` moves over a random program of six statements or more, judged by legs 1 and 3."""
+def fuzz(seed: int, rules: Rules, length: int, rarest: Sequence[str] = ()) -> FuzzReport:
+    """A walk of ``length`` moves over a random program of six statements or more, judged by legs 1 and 3.
+
+    ``rarest``: transformations to prefer now and then.
+    """
     rng, report = Random(seed), FuzzReport(seed)
     trace = Trace(random_program(rng, 6))
     walk = ExactWalk(trace.root, rules.dialect)
     report.statements = sum(isinstance(node, Statement) for _, node in trace.root.walk())
     for number in range(1, length + 1):
-        step = random_step(rng, trace.program, rules, played=report.moves)
+        step = random_step(rng, trace.program, rules, played=report.moves, rarest=rarest)
         if step is None:
             break
         trace = Trace(trace.root, (*trace.steps, step))
@@ -141,6 +144,4 @@ def shrunk(failure: FuzzFailure, rules: Rules) -> FuzzFailure:
 def _refuted(step: Step, rules: Rules) -> tuple[str, str] | None:
     report = FuzzReport(0)
     walk = ExactWalk(step.before, rules.dialect)
-    return _after_move(walk, step, 0, report) or _now_and_then(
-        Trace(step.before, (step,)), rules, report
-    )
+    return _after_move(walk, step, 0, report) or _now_and_then(Trace(step.before, (step,)), rules, report)

@@ -200,9 +200,7 @@ def _defined(
     return _term(name, tracer.new.by_name[name].statement.value, inner)
 
 
-def _undefined(
-    old: ProgramSets, definitions: frozenset[str], reader: str, node: Read | IndexValue
-) -> _Term:
+def _undefined(old: ProgramSets, definitions: frozenset[str], reader: str, node: Read | IndexValue) -> _Term:
     """A leaf of an old statement; a read of an inlined definition becomes that definition's value."""
     found = writers(old.seen(reader, "last")) if definitions else frozenset()
     if not found & definitions:
@@ -455,9 +453,7 @@ class _Step:
         if law not in self.laws:
             raise Refuted(f"{described} needs a law that was not declared: {law}")
 
-    def _match(
-        self, old: _Term, new: _Term
-    ) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]] | None]:
+    def _match(self, old: _Term, new: _Term) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]] | None]:
         """Pairs of leaves; None where the terms differ."""
         if old.head == new.head and len(old.arguments) == len(new.arguments):
             if old.path:

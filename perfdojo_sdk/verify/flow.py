@@ -96,8 +96,9 @@ class Flow:
     @cached_property
     def unwritten(self) -> isl.UnionSet:
         """The reads that no write precedes."""
-        reads = self._accesses("read", "own").domain()
-        return reads.subtract(self._ordered.domain())
+        reads, time = self._accesses("read", "own"), self._schedule.get_map()
+        before = _before(time, reads, self._accesses("write", "add"))
+        return reads.domain().subtract(before.domain())
 
     @cached_property
     def _last(self) -> Mapping[str, isl.UnionMap]:
@@ -125,15 +126,12 @@ class Flow:
         def at(accesses: isl.UnionMap) -> isl.UnionMap:
             return time.intersect_domain(accesses.domain())
 
-        def before(accesses: isl.UnionMap) -> isl.UnionMap:
-            same_cell = sinks.apply_range(accesses.reverse())
-            return same_cell.intersect(at(sinks).lex_gt_union_map(at(accesses)))
-
-        hidden_from = before(hiding)
+        hidden_from = _before(time, sinks, hiding)
         found = hidden_from.subtract(hidden_from.apply_range(at(hiding).lex_gt_union_map(at(hiding))))
         if kept is None:
             return found
-        since = before(kept).subtract(hidden_from.apply_range(at(hiding).lex_gt_union_map(at(kept))))
+        later = at(hiding).lex_gt_union_map(at(kept))
+        since = _before(time, sinks, kept).subtract(hidden_from.apply_range(later))
         return found.union(since)
 
     def _accesses(self, *roles: Role) -> isl.UnionMap:
@@ -159,6 +157,12 @@ class Flow:
             cells = self.session.instances(self.final.name, self.final.domain)
             parts.append(isl.Schedule.from_domain(self.session.set([cells])))
         return _sequence(parts)
+
+
+def _before(time: isl.UnionMap, sinks: isl.UnionMap, accesses: isl.UnionMap) -> isl.UnionMap:
+    """Sink -> all ``accesses`` to its cell before it."""
+    first, then = (time.intersect_domain(a.domain()) for a in (accesses, sinks))
+    return sinks.apply_range(accesses.reverse()).intersect(then.lex_gt_union_map(first))
 
 
 def _leaves(nest: Nest) -> Iterator[Leaf]:

@@ -16,6 +16,7 @@ import numpy as np
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, bits, integer_bounds
 from perfdojo_sdk.core.expression import Expression, IndexValue, Literal, Operation, Read
 from perfdojo_sdk.core.program import Program, Statement
+from perfdojo_sdk.measure.worker import CARRIER
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
@@ -32,26 +33,46 @@ _RANGES = (8, 4, 2, 1)
 _DRAWN = 1 << 20
 
 
-def draw(name: str, program: Program, seed: int, largest: int = 1) -> dict[str, Array]:
-    """Inputs of class ``name`` for every input of the program; ``largest`` bounds the integers."""
+def draw(
+    name: str, program: Program, seed: int, largest: int = 1, out: Mapping[str, Array] | None = None
+) -> Mapping[str, Array]:
+    """Inputs of class ``name`` for every input of the program, in the arrays ``out`` if given;
+    ``largest`` bounds the integers."""
     rng = np.random.default_rng([seed, *name.encode()])
-    drawn = {}
+    drawn = out if out is not None else {n: _empty(program, n) for n in program.inputs}
     for array in program.inputs:
-        shape, dtype = program.buffer_of[array].shape, program.buffer_of[array].dtype
+        shape, dtype, target = drawn[array].shape, program.buffer_of[array].dtype, drawn[array]
         if dtype not in FLOAT_DTYPES:
-            drawn[array] = _whole_numbers(rng, shape, dtype, name)
-            continue
-        if name in ("random", INTEGERS):
-            values = _random(rng, shape) if name == "random" else _integers(rng, shape, largest)
+            target[...] = _whole_numbers(rng, shape, dtype, name)
+        elif name == "random":
+            if dtype == "f32":
+                rng.standard_normal(dtype=np.float32, out=target)
+            else:
+                target[...] = _random(rng, shape)
         else:
             # Of a large array, a block of rows is drawn and repeated: drawing would cost more than
             # everything that is done with it.
-            values = np.resize(_DRAWINGS[name](rng, _block(shape)), shape)
-        drawn[array] = values.astype(_FLOAT_TYPES[dtype], copy=False)
+            rows = _block(shape)
+            values = _integers(rng, rows, largest) if name == INTEGERS else _DRAWINGS[name](rng, rows)
+            _repeat(values, target)
     return drawn
 
 
-_FLOAT_TYPES = {"f32": np.float32, "f64": np.float64}
+def _empty(program: Program, name: str) -> Array:
+    buffer = program.buffer_of[name]
+    return np.empty(buffer.shape, CARRIER[buffer.dtype])
+
+
+def _repeat(block: Array, target: Array) -> None:
+    """Fill an array with a block of rows again and again."""
+    rows = len(block) if block.shape else 1
+    if block.shape == target.shape:
+        target[...] = block
+        return
+    for k in range(0, len(target), rows):
+        target[k : k + rows] = block[: len(target) - k]
+
+
 _WHOLE_TYPES = {"i": "int", "u": "uint"}
 
 

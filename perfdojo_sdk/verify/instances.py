@@ -93,9 +93,7 @@ class ProgramSets:
             return False
         buffer = self.program.buffer_of[place.statement.target.array]
         level, subscripts = len(place.sizes) - 1, place.statement.target.subscripts
-        return place.sizes[level] > 1 and not any(
-            level in subscripts[k].levels for k in buffer.materialised
-        )
+        return place.sizes[level] > 1 and not any(level in subscripts[k].levels for k in buffer.materialised)
 
     # -- cells ---------------------------------------------------------------------------------
 

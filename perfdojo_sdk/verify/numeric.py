@@ -32,6 +32,8 @@ from perfdojo_sdk.hookspecs.types import (
 )
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.measure.sandbox import Job, execute
+from perfdojo_sdk.measure.shared_arrays import shared_array
+from perfdojo_sdk.measure.worker import CARRIER
 from perfdojo_sdk.verify.inputs import EXACT_INTEGERS, FLOAT_CLASSES, INTEGERS, Array, draw, integer_range
 from perfdojo_sdk.verify.reference_c import BOUNDED, WIDE, Rows, outermost_rows, reference
 
@@ -139,7 +141,10 @@ def verify_numeric(
             break
     with _AtOnce() if forks else ThreadPoolExecutor(3) as pool:
         for group in _groups(planned, original, references.small):
-            inputs = [draw(plan.name, original, seed, plan.largest) for plan in group]
+            stacks = _stacks(original, len(group))
+            inputs = [{name: stack[k] for name, stack in stacks.items()} for k in range(len(group))]
+            for plan, given in zip(group, inputs, strict=True):
+                draw(plan.name, original, seed, plan.largest, given)
             requests = [
                 RunRequest(inputs=given, threads=t, timeout_s=120.0)
                 for plan, given in zip(group, inputs, strict=True)
@@ -151,7 +156,7 @@ def verify_numeric(
                 futures = [pool.submit(runner.run, artifact, request) for request in requests]
                 done = (future.result() for future in futures)
             whole = references.small or (group[0].name == "random" and not _rows_do(references, quick))
-            expected = references.expect(inputs, pool, whole)
+            expected = references.expect(stacks, len(group), pool, whole)
             for plan, outcome in zip(group, expected, strict=True):
                 for t in plan.threads:
                     results.append(_judge(plan.name, t, next(done), outcome, nan_may_differ))
@@ -295,9 +300,9 @@ class _References:
         self.compiled: dict[tuple[str, int, int], Artifact] = {}
 
     def expect(
-        self, inputs: Sequence[Mapping[str, Array]], pool: Executor, whole: bool
+        self, stacks: Mapping[str, Array], batch: int, pool: Executor, whole: bool
     ) -> list[_Outcome]:
-        """Run both references on each of ``inputs``.
+        """Run both references on each of ``batch`` sets of inputs.
 
         Small programs run as a whole. Of large ones with independent rows, the original runs on
         some rows; so does the bound unless ``whole``.
@@ -306,7 +311,7 @@ class _References:
         value_rows = self.choose_rows(_VALUE_INSTANCES if whole else _ROW_INSTANCES) if sliced else None
         bound_rows = None if whole else value_rows
         jobs = [
-            pool.submit(self.run, kind, inputs, rows)
+            pool.submit(self.run, kind, stacks, batch, rows)
             for kind, rows in ((BOUNDED, bound_rows), (WIDE, value_rows))
         ]
         bounded, wide = (job.result() for job in jobs)
@@ -314,7 +319,7 @@ class _References:
             self.outcome(
                 {n: a[k] for n, a in bounded.items()}, {n: a[k] for n, a in wide.items()}, value_rows, whole
             )
-            for k in range(len(inputs))
+            for k in range(batch)
         ]
 
     def outcome(
@@ -345,10 +350,9 @@ class _References:
         return np.stack(np.unravel_index(chosen, sizes), axis=1).astype(np.int32)
 
     def run(
-        self, kind: str, inputs: Sequence[Mapping[str, Array]], rows: Array | None
+        self, kind: str, stacks: Mapping[str, Array], batch: int, rows: Array | None
     ) -> Mapping[str, Array]:
-        batch = len(inputs)
-        given = {name: _stacked([one[name] for one in inputs]) for name in self.original.inputs}
+        given = dict(stacks)
         if rows is not None:
             given["pd_rows"] = np.stack([rows] * batch)
         artifact = self.artifact(kind, batch, 0 if rows is None else len(rows))
@@ -382,9 +386,10 @@ class _References:
         return self.compiled[key]
 
 
-def _stacked(arrays: Sequence[Array]) -> Array:
-    """The arrays under one more dimension; one alone is not copied."""
-    return arrays[0][None] if len(arrays) == 1 else np.stack(arrays)
+def _stacks(program: Program, batch: int) -> dict[str, Array]:
+    """Memory for ``batch`` sets of a program's inputs, set after set in one array for each."""
+    buffers = [program.buffer_of[name] for name in program.inputs]
+    return {b.arrays[0]: shared_array((batch, *b.shape), np.dtype(CARRIER[b.dtype])) for b in buffers}
 
 
 @lru_cache(64)

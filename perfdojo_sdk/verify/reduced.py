@@ -21,7 +21,7 @@ from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import Index
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
-from perfdojo_sdk.core.transformation import Move, Rejection, Rules, Step, Trace
+from perfdojo_sdk.core.transformation import Move, Rejection, Rules, Trace
 from perfdojo_sdk.core.validate import index_values, violations
 
 Place: TypeAlias = Path | tuple[str, int]
@@ -49,7 +49,7 @@ def reduce_trace(trace: Trace, rules: Rules, most_instances: int) -> Trace:
     game = _Game(trace, rules)
     reduced = _smaller_root(trace, game, most_instances)
     while _instances(reduced) > most_instances:
-        tiles = _smaller_cuts(_smaller_tiles(reduced, game), game)
+        tiles = _smaller_parts(_smaller_tiles(reduced, game), game)
         smaller = _smaller_root(tiles, game, most_instances)
         if smaller.moves == reduced.moves and smaller.root == reduced.root:
             break
@@ -77,30 +77,65 @@ def _smaller_tiles(reduced: Trace, game: _Game) -> Trace:
     return reduced
 
 
-def _smaller_cuts(reduced: Trace, game: _Game) -> Trace:
-    """A scope that a move cuts near its end, and the place of the cut: they shrink only together."""
-    for k in range(len(reduced.moves)):
-        for name in game.counts(k):
-            size = _size_at(reduced.steps[k])
-            if not size / 2 < reduced.moves[k][name] < size:
-                continue
-            for extent in (e for e in extents(reduced.root) if e.size == size):
-                tries = ((s, at) for s in range(3, min(size, 2 * _FEW)) for at in range(2, s))
-                smaller = (
-                    game.replayed(
-                        reduced, resized(reduced.root, extent, s), _with(reduced.moves, k, name, at)
-                    )
-                    for s, at in tries
-                )
-                reduced = next((t for t in smaller if t is not None), reduced)
-    return reduced
+def _smaller_parts(reduced: Trace, game: _Game) -> Trace:
+    """Fewer iterations in the parts that ranges were cut into, small parts first."""
+    while True:
+        replayed = (game.replayed(reduced, root, moves) for root, moves in _shorter(reduced))
+        shorter = next((trace for trace in replayed if trace is not None), None)
+        if shorter is None:
+            return reduced
+        reduced = shorter
 
 
-def _size_at(step: Step) -> int:
-    """The size of the scope where a step acts; 0 if it acts elsewhere."""
-    path = step.before.paths.get(step.move.place)
-    node = step.before.node(path) if path is not None else None
-    return node.size if isinstance(node, Scope) else 0
+def _shorter(trace: Trace) -> Iterator[tuple[Program, Sequence[Move]]]:
+    """One part of one cut with fewer iterations, and with it all that this part was cut from.
+
+    Nests over one array are cut alike and shrink only together, so a range is known by its size.
+    """
+    cuts = _cuts(trace)
+    for size, at in sorted({(cut.size, cut.at) for cut in cuts}):
+        whole = _whole(size, cuts)
+        for first, part in ((True, at), (False, size - at)):
+            for fewer in (part - count for count in _smaller(part)):
+                root, moves = trace.root, list(trace.moves)
+                for extent in (e for e in extents(root) if e.size in whole):
+                    root = resized(root, extent, extent.size - fewer)
+                for cut in (c for c in cuts if c.size in whole):
+                    if cut.at in whole or (first and (cut.size, cut.at) == (size, at)):
+                        moves = _with(moves, cut.move, cut.parameter, cut.at - fewer)
+                yield root, moves
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """A move that cuts a range of ``size`` iterations: ``at`` of them, then the rest."""
+
+    move: int
+    parameter: str
+    size: int
+    at: int
+
+
+def _cuts(trace: Trace) -> list[_Cut]:
+    found = []
+    for k, step in enumerate(trace.steps):
+        path = step.before.paths.get(step.move.place)
+        if path is None or not isinstance(scope := step.before.node(path), Scope):
+            continue
+        parts = [step.after.paths.get(f"{scope.id}.{part}") for part in "ab"]
+        sizes = [getattr(step.after.node(p), "size", 0) for p in parts if p is not None]
+        if sum(sizes) == scope.size:
+            found += [_Cut(k, name, scope.size, at) for name, at in step.move.parameters if at == sizes[0]]
+    return found
+
+
+def _whole(size: int, cuts: Sequence[_Cut]) -> set[int]:
+    """This size of a range, and those of the ranges that it is a part of."""
+    found, rest = {size}, sorted(cuts, key=lambda cut: cut.size)
+    for cut in rest:
+        if cut.at in found or cut.size - cut.at in found:
+            found.add(cut.size)
+    return found
 
 
 def _with(moves: Sequence[Move], k: int, name: str, value: int) -> list[Move]:

@@ -121,9 +121,7 @@ def _dimension_of(program: Program, buffer: Buffer, level: int) -> int | None:
     """The dimension in which every access of the buffer has the level's iterator alone."""
     accesses = [o.access for o in program.occurrences[buffer.name]]
     alone = Index.level(level)
-    return next(
-        (k for k in buffer.materialised if all(a.subscripts[k] == alone for a in accesses)), None
-    )
+    return next((k for k in buffer.materialised if all(a.subscripts[k] == alone for a in accesses)), None)
 
 
 def reference(

@@ -533,4 +533,3 @@ def _machine() -> Callable[..., int] | None:
                          ctypes.c_uint64, ctypes.c_int, ctypes.c_int, ctypes.c_uint64, pointer]  # fmt: skip
     found: Callable[..., int] = function
     return found
-

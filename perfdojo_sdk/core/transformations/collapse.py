@@ -119,6 +119,9 @@ def _collapsed(site: Site) -> Scope:
 def _pair(site: Site) -> tuple[Index, Index]:
     """The two old iterators as forms of the new one."""
     one, size = Index.level(site.level), inner_scope(site).size
+    # A scope of one iteration is no part of the pair; where cells are named, a quotient would be refused.
+    if site.scope.size == 1:
+        return Index(), one
     if size == 1:
         return one, Index()
     return Quotient.of(one, size, remainder=False), Quotient.of(one, size, remainder=True)

@@ -158,9 +158,7 @@ class SplitReduction(Transformation):
         assert statement.accumulate
         identity = IDENTITY[statement.accumulate]
         start = Statement(here, Literal(identity, dtype), None, dtype)
-        combine = Statement(
-            statement.target.substitute(form), Read(here, dtype), statement.accumulate, dtype
-        )
+        combine = Statement(statement.target.substitute(form), Read(here, dtype), statement.accumulate, dtype)
         inner_sizes = [sizes[l] for l in inner]
         taken = site.program.place_of
         nodes = (

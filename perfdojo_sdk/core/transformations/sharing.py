@@ -38,9 +38,7 @@ def _in_turn(site: Site, one: Occurrences, other: Occurrences, start: int) -> Re
     found: Refusal | None = None
     for first, second in ((one, other), (other, one)):
         for a, b in product(first, second):
-            if (a.writes or b.writes) and may_run_before(
-                site.storage, b, a, start, site.dialect
-            ):
+            if (a.writes or b.writes) and may_run_before(site.storage, b, a, start, site.dialect):
                 words = {"first": b.access.text, "second": a.access.text}
                 found = Refusal.of(a.statement.id, a.access.text, **words)
                 break

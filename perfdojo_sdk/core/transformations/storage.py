@@ -82,9 +82,7 @@ def _no_value_crosses(site: Site) -> Refusal | None:
     if level is None:
         return None
     first = occurrences[0]
-    return Refusal.of(
-        first.statement.id, first.access.text, buffer=site.storage.name, level=f"{{{level}}}"
-    )
+    return Refusal.of(first.statement.id, first.access.text, buffer=site.storage.name, level=f"{{{level}}}")
 
 
 class ReuseDims(Transformation):

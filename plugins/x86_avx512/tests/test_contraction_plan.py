@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from perfdojo_x86_avx512.contractions import near_caches
-from perfdojo_x86_avx512.tiles import MOST_ROWS, Piece, best_tiling, cover
 from x86_support import PLUGINS, TINY, play
 
+from perfdojo_sdk.search.vectors.contractions import near_caches
+from perfdojo_sdk.search.vectors.tiles import MOST_ROWS, Piece, best_tiling, cover
 from perfdojo_sdk.verify.dependence import verify_dependence_trace
 from perfdojo_sdk.verify.exact import verify_exact_trace
 

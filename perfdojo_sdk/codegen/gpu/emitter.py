@@ -1,0 +1,599 @@
+"""Kernels for a machine of grids, blocks and warps, in C++ with a dozen words that a dialect defines.
+
+The words (``PD_KERNEL``, ``pd_thread``, ``pd_sync_block`` ...) are listed in ``include/pd_gpu.h``; a
+plugin's header says what they are in its language, and ``pd_emulated.h`` runs them on any processor. Launch
+sizes are constants of the program, so the host's part is a list of launches.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+
+from perfdojo_sdk.codegen.c import CEmitter, Function, Point, support_text
+from perfdojo_sdk.codegen.c_values import C_TYPES, c_index
+from perfdojo_sdk.codegen.gpu.figures import launch_figures, written
+from perfdojo_sdk.codegen.gpu.mapping import Launch, Machine, ProgramMap, Unit, map_program
+from perfdojo_sdk.codegen.gpu.placement import Placed, place
+from perfdojo_sdk.codegen.gpu.synchronise import Exchange, Use
+from perfdojo_sdk.codegen.names import c_name
+from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.dtypes import BYTES
+from perfdojo_sdk.core.expression import Access, Cast, Expression, Index, Operation, Read
+from perfdojo_sdk.core.program import Node, Program, Scope, Statement
+from perfdojo_sdk.core.validate import index_values, lane_stride
+from perfdojo_sdk.hookspecs.types import KernelSource
+
+#: Headers of the SDK that every kernel includes; the first of all, ``pd_runtime.h``, is the dialect's.
+GPU_SUPPORT = ("pd_gpu.h", "pd_scalar.h", "pd_exp.h", "pd_types.h")
+
+#: Bytes of the widest access to memory.
+WIDEST = 16
+
+#: Most turns of a loop over a thread's own cells that the compiler is asked to write out.
+MOST_UNROLLED = 64
+
+
+class GpuEmitter(CEmitter):
+    """Emits one program. ``runtime`` is the text of the dialect's ``pd_runtime.h``."""
+
+    includes = ("pd_gpu.h",)
+
+    def __init__(
+        self,
+        program: Program,
+        symbol: str,
+        dialect: Dialect,
+        machine: Machine,
+        runtime: str,
+        language: str,
+    ) -> None:
+        super().__init__(program, symbol, dialect)
+        self.mapped: ProgramMap = map_program(program, dialect, machine)
+        self.placed, self.workspace = place(self.mapped)
+        self.runtime, self.language = runtime, language
+        self.unit: Unit = "block"
+        self.launch: Launch = self.mapped.launches[0]
+        self.exchange = Exchange(self.mapped, self.placed, "block")
+        self.pending: list[Use] = []
+        self.index = "int" if self._narrow() else "int64_t"
+        self.loaded: Mapping[Access, str] = {}
+
+    # -- the whole ---------------------------------------------------------------------------------
+
+    def source(self) -> KernelSource:
+        kernels = [self._launched(launch, k) for k, launch in enumerate(self.mapped.launches)]
+        code = "\n".join([self._comment(), self._include_lines(), *kernels, self._host()])
+        return KernelSource(
+            self.symbol,
+            self._specs(self.program.inputs),
+            self._specs(self.program.outputs),
+            code,
+            self.language,
+            self.support(),
+        )
+
+    def support(self) -> Mapping[str, str]:
+        return {"pd_runtime.h": self.runtime} | {name: support_text(name) for name in GPU_SUPPORT}
+
+    def _comment(self) -> str:
+        lines = self.program.text.rstrip().replace("*/", "* /").splitlines()
+        where = [p.words for p in self.placed.values() if p.kind != "array"]
+        text = [*lines, *([""] if where else []), *where]
+        return "\n".join(["/*", *(f" * {line}".rstrip() for line in text), " */"])
+
+    def _narrow(self) -> bool:
+        """Whether every number that an iterator takes part in fits into 32 bits."""
+        limit = 2**31 - 1
+        if any(p.all_cells > limit for p in self.placed.values()):
+            return False
+        for p in self.program.places:
+            if isinstance(p.node, Statement):
+                forms = [v.index for v in index_values(p.node.value)] + list(p.node.guard)
+                if any(max(map(abs, form.bounds(p.sizes))) > limit for form in forms):
+                    return False
+        return all(launch.blocks <= limit for launch in self.mapped.launches)
+
+    # -- one launch --------------------------------------------------------------------------------
+
+    def _arrays(self, launch: Launch) -> list[Placed]:
+        """What the kernel of a launch is given, in the order of the interface and the buffers."""
+        node = self.program.node(launch.path)
+        used = {self.program.buffer_of[a].name for a in node.arrays}
+        order = [self.program.buffer_of[a].name for a in (*self.program.inputs, *self.program.outputs)]
+        order += [b.name for b in self.program.buffers if b.name not in order]
+        return [self.placed[n] for n in order if n in used and self.placed[n].kind in ("array", "memory")]
+
+    def _launched(self, launch: Launch, number: int) -> str:
+        node = self.program.node(launch.path)
+        self.launch, self.unit, self.function, self.pending = launch, "block", Function(()), []
+        self.exchange = Exchange(self.mapped, self.placed, "block")
+        f = self.function
+        point = Point(launch.path)
+        for placed in self.placed.values():
+            if placed.launch == launch:
+                self._declare(placed)
+        stride = 1
+        for level, size in reversed(list(zip(launch.grid_levels, launch.grid_sizes, strict=True))):
+            if size > 1:
+                f.line(f"const {self.index} i{level} = {_part('pd_block', stride, size, launch.blocks)};")
+            else:
+                point = point.at(level, 0)
+            stride *= size
+        if launch.grid_levels:
+            inner = node
+            for _ in launch.grid_levels[1:]:
+                assert isinstance(inner, Scope)
+                inner, point = inner.body[0], point.inside(0)
+            assert isinstance(inner, Scope)
+            self.emit_nodes(inner.body, point)
+        else:
+            self._emit_at((node,), Point(launch.path[:-1]), launch.path[-1])
+        name = f"{self.symbol}_k{number}"
+        given = tuple(f"@{p.offset}" if p.kind == "memory" else p.buffer.name for p in self._arrays(launch))
+        figures = written(launch_figures(self.mapped, self.placed, launch, name, given))
+        parameters = [self._parameter(p) for p in self._arrays(launch)]
+        parameters += [f"{self.index} i{level}" for level in launch.host_levels]
+        head = f"PD_KERNEL({name}, {launch.threads})({', '.join(parameters)})"
+        return "\n".join([figures, head, "{", *f.lines, "}", ""])
+
+    def _parameter(self, placed: Placed) -> str:
+        word = "PD_INPUT" if placed.buffer.name in self.program.inputs else "PD_ARRAY"
+        return f"{word}({C_TYPES[placed.buffer.dtype]}, {placed.all_cells}, {c_name(placed.buffer.name)})"
+
+    def _declare(self, placed: Placed) -> None:
+        kind, name = C_TYPES[placed.buffer.dtype], c_name(placed.buffer.name)
+        if placed.kind == "shared":
+            self.function.line(f"PD_SHARED({kind}, {placed.all_cells}, {name});")
+        elif placed.kind in ("local", "uniform"):
+            size = f"[{placed.cells}]" if placed.cells > 1 else ""
+            self.function.line(f"{kind} {name}{size};")
+
+    # -- the host ----------------------------------------------------------------------------------
+
+    def _host(self) -> str:
+        arrays = [f"const {self._type(a)} *{c_name(a)}" for a in self.program.inputs]
+        arrays += [f"{self._type(a)} *{c_name(a)}" for a in self.program.outputs]
+        names = [c_name(a) for a in (*self.program.inputs, *self.program.outputs)]
+        self.function = Function(())
+        f = self.function
+        f.line("char *const pd_base = (char *)workspace;")
+        if self.workspace:
+            f.line(f"if (workspace_bytes < {self.workspace}u)")
+            f.line("    return 1;")
+        f.line("(void)pd_base, (void)workspace_bytes, (void)threads, (void)stream;")
+        for name in self.program.inputs:
+            if not self.program.occurrences[name]:
+                f.line(f"(void){c_name(name)};")
+        f.line("PD_BEGIN_CALL();")
+        self._host_nodes(self.program.body, ())
+        f.line("return PD_END_CALL();")
+        launch = [f"PD_HOST int {self.symbol}_on({', '.join([*arrays, _TAIL, 'void *stream'])})", "{"]
+        launch += [*f.lines, "}", ""]
+        call = f"{self.symbol}_on({', '.join([*names, 'workspace', 'workspace_bytes', 'threads', '0'])})"
+        plain = [f"PD_HOST int {self.symbol}({', '.join([*arrays, _TAIL])})", "{", f"    return {call};", "}"]
+        query = [f"PD_HOST size_t {self.symbol}_workspace_bytes(int threads)", "{", "    (void)threads;"]
+        query += [f"    return {self.workspace};", "}", ""]
+        return "\n".join(["#ifdef PD_HOST", *query, *launch, *plain, "#endif", ""])
+
+    def _host_nodes(self, nodes: tuple[Node, ...], above: tuple[int, ...]) -> None:
+        for position, node in enumerate(nodes):
+            path = (*above, position)
+            if self.mapped.role.get(path) == "host":
+                assert isinstance(node, Scope)
+                i = f"i{len(path) - 1}"
+                with self._block(f"for ({self.index} {i} = 0; {i} < {node.size}; {i}++)"):
+                    self._host_nodes(node.body, path)
+            else:
+                self.function.line(self._call(self.mapped.launch_of(path)))
+
+    def _call(self, launch: Launch) -> str:
+        number = self.mapped.launches.index(launch)
+        arguments = []
+        for p in self._arrays(launch):
+            kind = C_TYPES[p.buffer.dtype]
+            memory = f"({kind} *)(pd_base + {p.offset})"
+            arguments.append(memory if p.kind == "memory" else c_name(p.buffer.name))
+        arguments += [f"i{level}" for level in launch.host_levels]
+        sizes = f"{launch.blocks}, {launch.threads}"
+        return f"PD_LAUNCH({self.symbol}_k{number}, {sizes}, {', '.join(arguments)});"
+
+    # -- nodes, by the unit that runs them ---------------------------------------------------------
+
+    def emit_nodes(self, nodes: tuple[Node, ...], point: Point) -> None:
+        self._emit_at(nodes, point, 0)
+
+    def _emit_at(self, nodes: tuple[Node, ...], point: Point, first: int) -> None:
+        """Emit ``nodes``, which stand from position ``first`` on, with the barriers between them."""
+        if self.unit == "thread" or self.launch.threads == 1:
+            for position, node in enumerate(nodes, first):
+                self._emit(node, point, position)
+            return
+        position, end = first, first + len(nodes)
+        while position < end:
+            node = nodes[position - first]
+            count = 0
+            while position + count < end and self._joins(
+                nodes[position - first + count], point, position, count
+            ):
+                count += 1
+            if count:
+                with self._block(f"if ({self._first_thread()})"), self._as("thread"):
+                    for k in range(position, position + count):
+                        self._emit(nodes[k - first], point, k)
+                position += count
+                continue
+            later = self.exchange.uses(node, (*point.path, position))
+            self._guard(later, point.level)
+            self._emit(node, point, position)
+            if not self._is_loop(node, (*point.path, position)):
+                self.pending += later
+            position += 1
+
+    def _joins(self, node: Node, point: Point, position: int, count: int) -> bool:
+        """Whether one thread runs the node after the ``count`` that it runs already; notes its uses."""
+        path = (*point.path, position + count)
+        if not self._alone(node, path):
+            return False
+        later = self.exchange.uses(node, path)
+        if self.exchange.conflict(self.pending, later, point.level):
+            if count:
+                return False
+            self._barrier()
+        self.pending += later
+        return True
+
+    def _is_loop(self, node: Node, path: tuple[int, ...]) -> bool:
+        """Whether the node's own nodes are what the unit's threads exchange values between."""
+        return isinstance(node, Scope) and self.mapped.role[path] in ("loop", "vector")
+
+    def _emit(self, node: Node, point: Point, position: int) -> None:
+        if isinstance(node, Scope):
+            self.visit_scope(node, point.inside(position))
+        else:
+            with self.where_guard_holds(node, point) as reached:
+                if reached:
+                    self.visit_statement(node, point)
+
+    def _first_thread(self) -> str:
+        return "pd_thread == 0" if self.unit == "block" else "pd_lane == 0"
+
+    def _alone(self, node: Node, path: tuple[int, ...]) -> bool:
+        """Whether one thread runs the whole node."""
+        if isinstance(node, Statement):
+            return self._place(node.target).kind != "uniform"
+        if self.mapped.role[path] in ("threads", "warps", "lanes", "shuffle"):
+            return False
+        return all(self._alone(child, (*path, k)) for k, child in enumerate(node.body))
+
+    @contextmanager
+    def _block(self, head: str) -> Iterator[None]:
+        """Lines in braces, under ``head`` if there is one."""
+        f = self.function
+        f.line(f"{head} {{" if head else "{")
+        f.indent += 1
+        yield
+        f.indent -= 1
+        f.line("}")
+
+    @contextmanager
+    def _iterator(self, level: int, value: str) -> Iterator[None]:
+        """An iterator with a value, for the lines that follow; not declared where none of them uses it."""
+        f, name = self.function, f"i{level}"
+        position = len(f.lines)
+        f.line(f"const {self.index} {name} = {value};")
+        yield
+        if not any(re.search(rf"\b{name}\b", line) for line in f.lines[position + 1 :]):
+            del f.lines[position]
+
+    @contextmanager
+    def _as(self, unit: Unit) -> Iterator[None]:
+        before, self.unit = self.unit, unit
+        yield
+        self.unit = before
+
+    @contextmanager
+    def _within_warp(self) -> Iterator[None]:
+        """The nodes of one warp: exchanges between its lanes, apart from those of the block."""
+        before = self.unit, self.exchange, self.pending
+        self.unit, self.pending = "warp", []
+        self.exchange = Exchange(self.mapped, self.placed, "warp")
+        yield
+        self.unit, self.exchange, self.pending = before
+
+    def _guard(self, later: list[Use], common: int) -> None:
+        """A barrier, if uses to come need one after those before."""
+        if self.exchange.conflict(self.pending, later, common):
+            self._barrier()
+
+    def _barrier(self) -> None:
+        self.function.line(f"pd_sync_{self.unit}();")
+        self.pending = []
+
+    # -- scopes ------------------------------------------------------------------------------------
+
+    def visit_scope(self, scope: Scope, point: Point) -> None:
+        role, level = self.mapped.role[point.path], point.level - 1
+        if scope.size == 1 and role not in ("threads", "warps"):
+            self._inside(scope, point.at(level, 0))
+        elif role in ("threads", "warps"):
+            self._visit_threads(scope, point, role)
+        elif role == "lanes":
+            self._visit_lanes(scope, point)
+        elif role == "shuffle":
+            self._visit_shuffle(scope, point)
+        elif role == "vector":
+            self._visit_vector(scope, point)
+        else:
+            self.visit_loop(scope, point)
+
+    def _inside(self, scope: Scope, point: Point) -> None:
+        self._emit_at(scope.body, point, 0)
+
+    def visit_loop(self, scope: Scope, point: Point) -> None:
+        """A loop of whoever runs it; what one turn leaves to the next turn's threads is guarded."""
+        level, together = point.level - 1, self.unit != "thread" and self.launch.threads > 1
+        before, self.pending = self.pending, []
+        every = self.exchange.uses(scope, point.path) if together else []
+
+        def turn(point: Point) -> None:
+            self._inside(scope, point)
+            self._guard(every, level)
+
+        suffix = self.dialect.suffixes.get(scope.suffix)
+        if suffix and suffix.unrolled:
+            for value in range(scope.size):
+                turn(point.at(level, value))
+        else:
+            if self.unit == "thread" and scope.size <= MOST_UNROLLED and self._names_cells(scope, level):
+                self.function.line("PD_UNROLL")
+            with self._block(f"for ({self.index} i{level} = 0; i{level} < {scope.size}; i{level}++)"):
+                turn(point)
+        self.pending += before
+
+    def _names_cells(self, scope: Scope, level: int) -> bool:
+        """Whether the iterator chooses between a thread's own cells, which are registers if it is known."""
+        for leaf in scope.leaves:
+            for access in (leaf.statement.target, *leaf.statement.reads):
+                placed = self._place(access)
+                if placed.kind in ("local", "uniform") and level in placed.address(access).levels:
+                    return True
+        return False
+
+    def _visit_threads(self, scope: Scope, point: Point, role: str) -> None:
+        """Hand the iterations of a chain of scopes to the threads or the warps of the block."""
+        levels, sizes, inner = [point.level - 1], [scope.size], point
+        while self.mapped.role.get((*inner.path, 0)) == role and self._is_chain(scope):
+            scope, inner = scope.body[0], inner.inside(0)  # type: ignore[assignment]
+            levels.append(inner.level - 1)
+            sizes.append(scope.size)
+        total = 1
+        for size in sizes:
+            total *= size
+        per = self.mapped.machine.warp if role == "warps" else 1
+        runners = self.launch.threads // per
+        number, count = ("pd_warp", runners) if role == "warps" else ("pd_thread", runners)
+        i = "pd_turn"
+        if total > count:
+            head = f"for ({self.index} {i} = {number}; {i} < {total}; {i} += {count})"
+        else:
+            i, head = number, f"if ({number} < {total})" if total < count else ""
+        with self._block(head), ExitStack() as stack:
+            stride = 1
+            for level, size in reversed(list(zip(levels, sizes, strict=True))):
+                if size > 1:
+                    stack.enter_context(self._iterator(level, _part(i, stride, size, total)))
+                else:
+                    inner = inner.at(level, 0)
+                stride *= size
+            stack.enter_context(self._within_warp() if role == "warps" else self._as("thread"))
+            self._inside(scope, inner)
+            if role == "warps" and total > count:
+                self.function.line("pd_sync_warp();")
+
+    @staticmethod
+    def _is_chain(scope: Scope) -> bool:
+        return len(scope.body) == 1 and isinstance(scope.body[0], Scope)
+
+    def _visit_lanes(self, scope: Scope, point: Point) -> None:
+        warp, i = self.mapped.machine.warp, f"i{point.level - 1}"
+        number = "pd_lane" if self.unit == "warp" else "pd_thread"
+        if scope.size > warp:
+            start = f"for ({self.index} {i} = {number}; {i} < {scope.size}; {i} += {warp})"
+            first = f"if (pd_thread < {warp})" if self.unit == "block" else ""
+            with self._block(first), self._block(start), self._as("thread"):
+                self._inside(scope, point)
+            return
+        all_lanes = self.unit == "warp" or self.launch.threads == warp
+        head = "" if scope.size == warp and all_lanes else f"if ({number} < {scope.size})"
+        with self._block(head), self._as("thread"), self._iterator(point.level - 1, number):
+            self._inside(scope, point)
+
+    # -- statements --------------------------------------------------------------------------------
+
+    def _place(self, access: Access) -> Placed:
+        return self.placed[self.program.buffer_of[access.array].name]
+
+    def flat(self, access: Access, point: Point) -> Index:
+        return point.fold(self._place(access).address(access))
+
+    def cell(self, access: Access, point: Point) -> str:
+        placed = self._place(access)
+        if placed.kind in ("local", "uniform") and placed.cells == 1:
+            return c_name(placed.buffer.name)
+        return super().cell(access, point)
+
+    def expression(self, value: Expression, point: Point) -> str:
+        if isinstance(value, Read) and value.access in self.loaded:
+            return self.loaded[value.access]
+        return super().expression(value, point)
+
+    @contextmanager
+    def reading(self, loaded: Mapping[Access, str]) -> Iterator[None]:
+        """Where some accesses have been loaded into variables."""
+        self.loaded = loaded
+        yield
+        self.loaded = {}
+
+    def _visit_shuffle(self, scope: Scope, point: Point) -> None:
+        """One statement in the lanes of a warp; an accumulation into one cell goes through registers."""
+        (statement,) = scope.body
+        assert isinstance(statement, Statement)
+        level, warp = point.level - 1, self.mapped.machine.warp
+        target = self._place(statement.target)
+        moves = lane_stride(target.buffer, statement.target.subscripts, level) != 0
+        everybody = target.kind == "uniform" and not moves
+        only = self.unit == "block" and not everybody and self.launch.threads > warp
+        with (
+            self._block(f"if (pd_thread < {warp})" if only else ""),
+            self.where_guard_holds(statement, point) as ok,
+        ):
+            if not ok:
+                return
+            with self._iterator(level, "pd_lane"):
+                if moves or statement.accumulate is None:
+                    self._lanes_apart(scope, statement, point)
+                else:
+                    self._lanes_together(scope, statement, point, everybody)
+
+    def _lanes_together(self, scope: Scope, statement: Statement, point: Point, everybody: bool) -> None:
+        """All lanes' values combined in registers; ``everybody`` keeps the result, or else the first lane."""
+        f, kind = self.function, C_TYPES[statement.dtype]
+        value, operation = (
+            self.expression(statement.value, point),
+            f"{statement.accumulate}_{statement.dtype}",
+        )
+        if scope.size < self.mapped.machine.warp:
+            f.line(f"{kind} pd_value = pd_identity_{operation}();")
+            f.line(f"if (pd_lane < {scope.size})")
+            f.line(f"    pd_value = {value};")
+            value = "pd_value"
+        f.line(f"const {kind} pd_total = pd_warp_{operation}({value});")
+        old = self.cell(statement.target, point)
+        combined = self._accumulated(statement, old, "pd_total")
+        if not everybody:
+            f.line("if (pd_lane == 0)")
+        f.line(f"{'' if everybody else '    '}{old} = {combined};")
+
+    @staticmethod
+    def _accumulated(statement: Statement, old: str, value: str) -> str:
+        if statement.dtype in ("f32", "f64") and statement.accumulate in ("add", "mul"):
+            return f"{old} {'+' if statement.accumulate == 'add' else '*'} {value}"
+        return f"pd_{statement.accumulate}_{statement.dtype}({value}, {old})"
+
+    def _lanes_apart(self, scope: Scope, statement: Statement, point: Point) -> None:
+        """Each lane has a cell of its own; where one reads another's, all load before any stores."""
+        f, target = self.function, self.program.buffer_of[statement.target.array]
+        exchanges = any(self.program.buffer_of[r.array] is target for r in statement.reads)
+        value = self.expression(self._combined(statement), point)
+        cell = self.cell(statement.target, point)
+        guard = f"if (pd_lane < {scope.size})" if scope.size < self.mapped.machine.warp else ""
+        if not exchanges:
+            with self._block(guard):
+                f.line(f"{cell} = {value};")
+            return
+        f.line(f"{C_TYPES[statement.dtype]} pd_value = 0;")
+        with self._block(guard):
+            f.line(f"pd_value = {value};")
+        f.line("pd_sync_warp();")
+        with self._block(guard):
+            f.line(f"{cell} = pd_value;")
+
+    # -- vectors of one thread ---------------------------------------------------------------------
+
+    def _visit_vector(self, scope: Scope, point: Point) -> None:
+        (statement,) = scope.body
+        assert isinstance(statement, Statement)
+        with self.where_guard_holds(statement, point) as reached:
+            if not reached:
+                return
+            width = WIDEST // BYTES[statement.dtype]
+            for start in range(0, scope.size, width):
+                Lanes(self, statement, point, range(start, min(start + width, scope.size))).emit()
+
+
+class Lanes:
+    """A few neighbouring iterations of a lockstep scope in one thread: all load, then all store.
+
+    Where cells are known to lie together at a multiple of the widest access, they are moved at once.
+    """
+
+    def __init__(self, emitter: GpuEmitter, statement: Statement, point: Point, lanes: range) -> None:
+        self.emitter, self.statement, self.lanes = emitter, statement, lanes
+        self.level = point.level - 1
+        self.at = [point.at(self.level, lane) for lane in lanes]
+        self.loaded: dict[Access, str] = {}
+
+    def emit(self) -> None:
+        e, s = self.emitter, self.statement
+        placed = e._place(s.target)
+        one_cell = lane_stride(placed.buffer, s.target.subscripts, self.level) == 0
+        value = s.value if one_cell else e._combined(s)
+        with e._block(""):
+            for access in dict.fromkeys(reads_of(value)):
+                if self._wide(access):
+                    self._load(access)
+            if one_cell:
+                for lane, point in enumerate(self.at):
+                    with e.reading(self._lane(lane)):
+                        e.visit_statement(s, point)
+                return
+            store = self._wide(s.target)
+            texts = [self._text(value, k) for k in range(len(self.at))]
+            kind = C_TYPES[s.dtype]
+            if store:
+                index = c_index(e.flat(s.target, self.at[0]))
+                e.function.line(f"pd_store4({c_name(placed.buffer.name)}, {index}, {', '.join(texts)});")
+                return
+            for k, text in enumerate(texts):
+                e.function.line(f"const {kind} pd_v{k} = {text};")
+            for k, point in enumerate(self.at):
+                e.function.line(f"{e.cell(s.target, point)} = pd_v{k};")
+
+    def _wide(self, access: Access) -> bool:
+        """Whether these lanes of an access are one aligned access to memory."""
+        placed, width = self.emitter._place(access), WIDEST // BYTES[self.statement.dtype]
+        if placed.kind not in ("array", "memory", "shared") or len(self.lanes) != width or width != 4:
+            return False
+        if placed.buffer.dtype != "f32" or lane_stride(placed.buffer, access.subscripts, self.level) != 1:
+            return False
+        start = self.emitter.flat(access, self.at[0])
+        even = all(c % width == 0 for _, c in start.terms) and start.constant % width == 0
+        return even and not start.quotients
+
+    def _load(self, access: Access) -> None:
+        name = f"pd_l{len(self.loaded)}"
+        array = c_name(self.emitter._place(access).buffer.name)
+        index = c_index(self.emitter.flat(access, self.at[0]))
+        self.emitter.function.line(f"const pd_f32x4 {name} = pd_load4({array}, {index});")
+        self.loaded[access] = name
+
+    def _text(self, value: Expression, lane: int) -> str:
+        e = self.emitter
+        with e.reading(self._lane(lane)):
+            return e.expression(value, self.at[lane])
+
+    def _lane(self, lane: int) -> Mapping[Access, str]:
+        """What was loaded, as one lane reads it."""
+        return {access: f"{name}.{'xyzw'[lane]}" for access, name in self.loaded.items()}
+
+
+def reads_of(value: Expression) -> Iterator[Access]:
+    """The accesses of an expression that are loaded."""
+    if isinstance(value, Read):
+        yield value.access
+    elif isinstance(value, Operation):
+        for argument in value.arguments:
+            yield from reads_of(argument)
+    elif isinstance(value, Cast):
+        yield from reads_of(value.argument)
+
+
+_TAIL = "void *workspace, size_t workspace_bytes, int threads"
+
+
+def _part(number: str, stride: int, size: int, total: int) -> str:
+    """The iterator of a scope of ``size`` when ``number`` counts all iterations of its chain."""
+    text = number if stride == 1 else f"{number} / {stride}"
+    return text if stride * size == total else f"{text} % {size}"

@@ -1,0 +1,174 @@
+"""What a launch does, counted off the program: the figures behind an estimate of its time.
+
+Counts are exact but for two things: conditions are taken to hold, and what caches keep is unknown, so
+memory traffic is given twice: each touched cell once (what must move), and each access as its warp makes
+it (what is asked for).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from math import prod
+
+from perfdojo_sdk.codegen.gpu.mapping import Launch, ProgramMap
+from perfdojo_sdk.codegen.gpu.placement import Placed
+from perfdojo_sdk.core.dtypes import BYTES
+from perfdojo_sdk.core.expression import Access, Cast, Expression, Operation
+from perfdojo_sdk.core.program import Occurrence, Statement
+from perfdojo_sdk.core.validate import lane_stride
+
+#: Memory moves in pieces of so many bytes.
+SECTOR = 32
+
+#: Operations that take a handful of instructions or a unit of their own.
+SLOW = frozenset({"div", "sqrt", "exp", "log", "tanh", "erf", "rem"})
+
+
+@dataclass(frozen=True)
+class LaunchFigures:
+    """One launch; counts are of all its threads together, and of all calls that one call makes of it."""
+
+    kernel: str
+    arrays: tuple[str, ...]
+    """What it is given: names of the interface, or ``@BYTES`` for an offset into the workspace."""
+    blocks: int
+    threads: int
+    times: int
+    """Launches of it in one call."""
+    shared_bytes: int
+    must_move: int
+    """Bytes of the touched cells in memory, each once, reads and writes apart."""
+    asked_for: int
+    """Bytes of memory that the warps ask for, in whole sectors."""
+    shared_traffic: int
+    """Bytes of shared memory that are read and written."""
+    operations: int
+    slow_operations: int
+    steps: int
+    """Statement instances that one thread runs, one after the other."""
+    host_levels: tuple[int, ...] = ()
+    """Sizes of the host's loops around it, whose iterators are its last arguments."""
+
+
+_LINE = re.compile(r"^/\* launch (\{.*\}) \*/$", re.MULTILINE)
+
+
+def written(figures: LaunchFigures) -> str:
+    """The comment that carries the figures."""
+    return f"/* launch {json.dumps(asdict(figures))} */"
+
+
+def read(code: str) -> list[LaunchFigures]:
+    """The launches of a source, in order; ValueError where a comment is not ours."""
+    found = []
+    for text in _LINE.findall(code):
+        data = json.loads(text)
+        tuples = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
+        try:
+            found.append(LaunchFigures(**tuples))
+        except TypeError as error:
+            raise ValueError(f"a launch comment is not as generated: {error}") from None
+    return found
+
+
+def launch_figures(
+    mapped: ProgramMap, placed: Mapping[str, Placed], launch: Launch, kernel: str, arrays: tuple[str, ...]
+) -> LaunchFigures:
+    """The figures of one launch."""
+    program = mapped.program
+    host = tuple(program.ancestors(launch.path)[l].size for l in launch.host_levels)
+    places = [p for p in program.places if p.path[: len(launch.path)] == launch.path]
+    statements = [(p.node, p.path, p.sizes) for p in places if isinstance(p.node, Statement)]
+    asked = 0.0
+    shared = operations = slow = steps = 0
+    for node, path, sizes in statements:
+        instances = prod(sizes)
+        plain, heavy = _operations(node)
+        operations += plain * instances
+        slow += heavy * instances
+        runners = _runners(mapped, path, launch)
+        steps += -(-instances // (prod(host) * launch.blocks * runners))
+        for access in (*node.reads, node.target):
+            place = placed[program.buffer_of[access.array].name]
+            size = BYTES[place.buffer.dtype]
+            if place.kind in ("array", "memory"):
+                asked += instances * _sector_bytes(mapped, place, access, path, size)
+            elif place.kind == "shared":
+                shared += instances * size
+    return LaunchFigures(
+        kernel,
+        arrays,
+        launch.blocks,
+        launch.threads,
+        prod(host),
+        sum(-(-p.bytes // 16) * 16 for p in placed.values() if p.kind == "shared" and p.launch == launch),
+        sum(_touched(mapped, placed, launch)),
+        int(asked),
+        shared,
+        operations,
+        slow,
+        steps,
+        host,
+    )
+
+
+def _operations(statement: Statement) -> tuple[int, int]:
+    def of(value: Expression) -> Iterator[str]:
+        if isinstance(value, Operation):
+            yield value.name
+            for argument in value.arguments:
+                yield from of(argument)
+        elif isinstance(value, Cast):
+            yield "cast"
+            yield from of(value.argument)
+
+    names = [*of(statement.value), *([statement.accumulate] if statement.accumulate else [])]
+    heavy = sum(name in SLOW for name in names)
+    return len(names) - heavy, heavy
+
+
+def _runners(mapped: ProgramMap, path: tuple[int, ...], launch: Launch) -> int:
+    """Threads of a block that share the instances of a statement."""
+    count = 1
+    for _, size, role in mapped.roles(path):
+        if role in ("threads", "warps", "lanes", "shuffle"):
+            count *= size
+    return min(count, launch.threads)
+
+
+def _sector_bytes(
+    mapped: ProgramMap, place: Placed, access: Access, path: tuple[int, ...], size: int
+) -> float:
+    """Bytes that a warp asks for, for each cell that its lanes take."""
+    spread = [l for l, n, role in mapped.roles(path) if role in ("threads", "lanes", "shuffle") and n > 1]
+    wide = [n for l, n, role in mapped.roles(path) if role == "vector"]
+    if not spread:
+        return SECTOR / max(1, min(wide[-1] if wide else 1, SECTOR // size))
+    stride = lane_stride(place.buffer, access.subscripts, spread[-1])
+    if stride is None:
+        return size
+    if stride == 0:
+        return max(size / mapped.machine.warp, SECTOR / mapped.machine.warp)
+    together = wide[-1] if wide else 1
+    return min(SECTOR, size * max(1, abs(stride) // together))
+
+
+def _touched(mapped: ProgramMap, placed: Mapping[str, Placed], launch: Launch) -> Iterator[int]:
+    """Bytes of the cells of each array in memory that the launch reads, and that it writes."""
+    for name, place in placed.items():
+        if place.kind not in ("array", "memory"):
+            continue
+        uses = [o for o in mapped.program.occurrences[name] if o.path[: len(launch.path)] == launch.path]
+        for writes in (False, True):
+            some = [_cells(o) for o in uses if o.writes == writes]
+            if some:
+                yield min(place.all_cells, sum(set(some))) * BYTES[place.buffer.dtype]
+
+
+def _cells(use: Occurrence) -> int:
+    """Cells that an access reaches: one for each value of the iterators in it, at most."""
+    levels = {level for form in use.access.subscripts for level in form.levels}
+    return prod(use.sizes[level] for level in levels)

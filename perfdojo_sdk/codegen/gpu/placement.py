@@ -1,0 +1,243 @@
+"""Where each temporary lives on a machine of blocks and warps, and what its cells are called there.
+
+A location is a wish. ``shared`` memory exists while a block runs; ``own`` spreads a buffer over the threads'
+registers, ``uniform`` gives each thread the same value, ``reg`` and ``stack`` belong to one thread. Where
+the program does not keep to what such a place can do (another thread reads the cell, a value outlives its
+launch), the buffer goes to the next larger place: shared memory, then the workspace. So every program has
+code, and the source says for each buffer where it ended up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Literal, TypeAlias
+
+from perfdojo_sdk.codegen.gpu.mapping import Launch, ProgramMap
+from perfdojo_sdk.core.dtypes import BYTES
+from perfdojo_sdk.core.expression import Access, Index
+from perfdojo_sdk.core.program import Occurrence, Path, Program
+from perfdojo_sdk.core.storage import Buffer
+from perfdojo_sdk.core.validate import common_depth
+
+Kind: TypeAlias = Literal["array", "memory", "shared", "local", "uniform"]
+
+SHARED, OWN, UNIFORM = "shared", "own", "uniform"
+
+#: Roles of which each iteration owns the buffers that are used inside it only.
+_OWNERS = ("grid", "threads", "warps", "lanes")
+
+#: The start of each buffer in the workspace, in bytes.
+ALIGNMENT = 256
+
+#: Cells of an array that one thread indexes; larger ones go to memory.
+_MOST_LOCAL_BYTES = 16384
+
+
+@dataclass(frozen=True)
+class Placed:
+    """One buffer's place."""
+
+    buffer: Buffer
+    kind: Kind
+    """``array``: the caller's. ``uniform``: a copy in each thread, all of them the same."""
+    launch: Launch | None = None
+    """Where it is declared; None for what outlives a launch."""
+    home: Path = ()
+    """The innermost scope around all uses."""
+    copies: tuple[tuple[int, int], ...] = ()
+    """(level, size) of the scopes of which each iteration has cells of its own."""
+    dropped: tuple[int, ...] = ()
+    """Dimensions that the threads stand for."""
+    offset: int = 0
+    """Bytes from the start of the workspace."""
+
+    @property
+    def cells(self) -> int:
+        """Of one copy."""
+        kept = [k for k in self.buffer.materialised if k not in self.dropped]
+        return prod(self.buffer.dimensions[k].size for k in kept)
+
+    @property
+    def all_cells(self) -> int:
+        return self.cells * prod(size for _, size in self.copies)
+
+    @property
+    def bytes(self) -> int:
+        return self.all_cells * BYTES[self.buffer.dtype]
+
+    def address(self, access: Access) -> Index:
+        """The cell's number as a form of the levels."""
+        form, stride = Index(), 1
+        for k in reversed(self.buffer.materialised):
+            if k not in self.dropped:
+                form = form.plus(access.subscripts[k], stride)
+                stride *= self.buffer.dimensions[k].size
+        for level, size in reversed(self.copies):
+            form = form.plus(Index.level(level), stride)
+            stride *= size
+        return form
+
+    @property
+    def words(self) -> str:
+        """For the source's comment."""
+        where = {
+            "array": "the caller's",
+            "memory": "memory",
+            "shared": "shared memory",
+            "local": "registers of each thread" if self.dropped else "registers of one thread",
+            "uniform": "registers, the same in each thread",
+        }[self.kind]
+        return f"{self.buffer.name}: {where}"
+
+
+def place(mapped: ProgramMap) -> tuple[Mapping[str, Placed], int]:
+    """Buffer -> place, and the bytes of the workspace. Buffers that nothing uses have no place."""
+    program = mapped.program
+    found: dict[str, Placed] = {}
+    for buffer in program.buffers:
+        if buffer.name in program.interface:
+            found[buffer.name] = Placed(buffer, "array")
+        elif program.occurrences[buffer.name]:
+            found[buffer.name] = _wish(mapped, buffer)
+    for name in _lane_zero_reads(mapped, found):
+        found[name] = _addressable(mapped, found[name])
+    for launch in mapped.launches:
+        _fit_shared(mapped, found, launch)
+    size = 0
+    for name, placed in found.items():
+        if placed.kind == "memory":
+            found[name] = replace(placed, offset=size)
+            size += -(-placed.bytes // ALIGNMENT) * ALIGNMENT
+    return found, size
+
+
+def _wish(mapped: ProgramMap, buffer: Buffer) -> Placed:
+    """The place that the buffer's location asks for, where its uses allow it."""
+    uses = mapped.program.occurrences[buffer.name]
+    launches = {mapped.launch_of(o.path) for o in uses}
+    depth = common_depth([o.path for o in uses])
+    home = uses[0].path[:depth]
+    if len(launches) > 1:
+        return Placed(buffer, "memory")
+    (launch,) = launches
+    roles = [mapped.role.get(home[: k + 1], "loop") for k in range(depth)]
+    owners = [(k, role) for k, role in enumerate(roles) if role in _OWNERS]
+    if launch.host_levels and not owners:
+        return Placed(buffer, "memory")  # a value may pass from one launch to the next
+    scopes = mapped.program.ancestors(uses[0].path)
+    copies = tuple((k, scopes[k].size) for k, _ in owners if scopes[k].size > 1)
+    memory = Placed(buffer, "memory", launch, home, copies)
+    if len(home) < len(launch.path):
+        return memory
+    in_block = tuple((k, size) for k, size in copies if roles[k] != "grid")
+    shared = replace(memory, kind="shared", copies=in_block)
+    local = replace(memory, kind="local", copies=())
+    unit = mapped.inside.get(home, "block")
+    fits = local.bytes <= _MOST_LOCAL_BYTES
+    if buffer.location == SHARED:
+        return shared
+    if buffer.location == mapped.default_location:
+        return memory
+    if unit == "thread":
+        return local if fits else memory
+    if buffer.location == OWN:
+        dropped = _spread(mapped, buffer, uses, home)
+        return replace(local, dropped=dropped) if dropped is not None else shared
+    if buffer.location == UNIFORM:
+        return replace(local, kind="uniform") if fits and _even(mapped, uses, unit) else shared
+    alone = not any(role in _OWNERS or role == "shuffle" for o in uses for role in _below(mapped, o, depth))
+    return local if alone and fits else shared
+
+
+def _below(mapped: ProgramMap, use: Occurrence, depth: int) -> list[str]:
+    return [mapped.role[use.path[: k + 1]] for k in range(depth, len(use.path) - 1)]
+
+
+def _shuffles(mapped: ProgramMap, use: Occurrence) -> bool:
+    """Whether lanes compute one value together for everybody."""
+    around = use.path[:-1]
+    return mapped.role.get(around) == "shuffle" and not any(
+        (len(around) - 1) in form.levels for form in use.access.subscripts
+    )
+
+
+def _even(mapped: ProgramMap, uses: Sequence[Occurrence], unit: str) -> bool:
+    """Whether the writes stand where the buffer's own unit runs them, not inside another one's nest."""
+    for use in uses:
+        if use.writes:
+            path = use.path[:-1] if _shuffles(mapped, use) else use.path
+            if mapped.unit(path) != unit:
+                return False
+    return True
+
+
+def _spread(
+    mapped: ProgramMap, buffer: Buffer, uses: Sequence[Occurrence], home: Path
+) -> tuple[int, ...] | None:
+    """Dimensions whose index is the thread at hand in every use; None when there are none."""
+    dimensions = buffer.materialised
+    choices = [dimensions[i:j] for i in range(len(dimensions)) for j in range(i + 1, len(dimensions) + 1)]
+    for chosen in choices:
+        if all(_is_thread(mapped, buffer, use, home, chosen) for use in uses):
+            return chosen
+    return None
+
+
+def _is_thread(
+    mapped: ProgramMap, buffer: Buffer, use: Occurrence, home: Path, chosen: Sequence[int]
+) -> bool:
+    thread = mapped.thread_form(use.path, home)
+    if thread is None:
+        return False
+    form, count = Index(), 1
+    for k in reversed(chosen):
+        form = form.plus(use.access.subscripts[k], count)
+        count *= buffer.dimensions[k].size
+    return (form, count) == thread
+
+
+def _lane_zero_reads(mapped: ProgramMap, found: Mapping[str, Placed]) -> set[str]:
+    """Uniform buffers whose values come from what only one thread knows; they are not uniform then."""
+    program = mapped.program
+    lost: set[str] = set()
+    changed = True
+    while changed:
+        changed = False
+        for name, placed in found.items():
+            if placed.kind != "uniform" or name in lost:
+                continue
+            for use in program.occurrences[name]:
+                if use.writes and any(
+                    _one_thread(found, program, read.array, lost) for read in use.statement.reads
+                ):
+                    if mapped.role.get(use.path[:-1]) != "shuffle":
+                        lost.add(name)
+                        changed = True
+    return lost
+
+
+def _one_thread(found: Mapping[str, Placed], program: Program, array: str, lost: set[str]) -> bool:
+    placed = found[program.buffer_of[array].name]
+    return placed.kind == "local"
+
+
+def _addressable(mapped: ProgramMap, placed: Placed) -> Placed:
+    """The buffer in shared memory instead."""
+    scopes = mapped.program.ancestors(mapped.program.occurrences[placed.buffer.name][0].path)
+    owners = [k for k in range(len(placed.home)) if mapped.role.get(placed.home[: k + 1]) in _OWNERS[1:]]
+    copies = tuple((k, scopes[k].size) for k in owners if scopes[k].size > 1)
+    return replace(placed, kind="shared", copies=copies, dropped=())
+
+
+def _fit_shared(mapped: ProgramMap, found: dict[str, Placed], launch: Launch) -> None:
+    """The largest buffers leave shared memory until the others fit."""
+    while True:
+        inside = [p for p in found.values() if p.kind == "shared" and p.launch == launch]
+        if sum(-(-p.bytes // 16) * 16 for p in inside) <= mapped.machine.shared_bytes:
+            return
+        largest = max(inside, key=lambda p: p.bytes)
+        scopes = mapped.program.ancestors(mapped.program.occurrences[largest.buffer.name][0].path)
+        grid = tuple((k, scopes[k].size) for k in launch.grid_levels if scopes[k].size > 1)
+        found[largest.buffer.name] = replace(largest, kind="memory", copies=(*grid, *largest.copies))

@@ -1,0 +1,438 @@
+/* The words of pd_gpu.h on any processor: the same kernels, run block by block, and watched.
+ *
+ * Each thread of a block is a fiber that runs until it waits at a barrier or in a shuffle. With PD_CHECKED
+ * every access to shared memory, to outputs and to temporaries is looked at: it must stay inside its array,
+ * read what was written, and be ordered by a barrier after what another thread did to the cell. Blocks of
+ * one launch are never ordered. A fault ends the call with a status (the enum below) and a line on stderr.
+ */
+#ifndef PD_RUNTIME_H
+#define PD_RUNTIME_H
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#ifndef PD_WARP
+#define PD_WARP 32
+#endif
+#define PD_MOST_THREADS 1024
+#define PD_HOST extern "C"
+#define PD_INF __builtin_inff()
+#define PD_INLINE static inline __attribute__((always_inline, unused))
+#define PD_UNROLL
+
+struct pd_f32x4 {
+    float x, y, z, w;
+};
+
+namespace pd_emulated {
+
+enum Fault {
+    OUT_OF_BOUNDS = 101,
+    UNWRITTEN = 102,
+    RACE = 103,
+    DIVERGENT = 104,
+    MISALIGNED = 105,
+    NO_MEMORY = 106,
+};
+
+enum State { READY, AT_BLOCK, AT_WARP, DONE };
+
+/* -- fibers ------------------------------------------------------------------------------------- */
+
+struct Fiber {
+    void *place; /* where it goes on: its stack pointer */
+    int thread;
+    State state;
+    int site; /* the line of the barrier that it waits at */
+};
+
+struct Body {
+    void (*call)(void *);
+    void *data;
+};
+
+static const size_t STACK = 96 << 10;
+static Fiber fibers[PD_MOST_THREADS];
+static Fiber *me = fibers;
+static char *stacks;
+static void *scheduler;
+static Body body;
+static int ready_fibers; /* so many have a stack that is set up */
+static int fault;
+static int64_t block;
+static uint32_t serial = 1, first_serial; /* of blocks; the first of this launch */
+static uint32_t epoch, warp_epoch[PD_MOST_THREADS];
+static uint64_t slots[2][PD_MOST_THREADS];
+static uint8_t turn[PD_MOST_THREADS];
+
+#if defined(__x86_64__)
+__attribute__((naked, noinline, unused)) static void change(void **, void *)
+{
+    __asm__("pushq %rbp\n\tpushq %rbx\n\tpushq %r12\n\tpushq %r13\n\tpushq %r14\n\tpushq %r15\n\t"
+            "movq %rsp, (%rdi)\n\tmovq %rsi, %rsp\n\t"
+            "popq %r15\n\tpopq %r14\n\tpopq %r13\n\tpopq %r12\n\tpopq %rbx\n\tpopq %rbp\n\tret");
+}
+
+static void fiber_main();
+
+static void *set_up(char *top)
+{
+    void **stack = (void **)((uintptr_t)top & ~(uintptr_t)15);
+    *--stack = 0; /* keeps the stack aligned as after a call */
+    *--stack = (void *)fiber_main;
+    for (int k = 0; k < 6; k++)
+        *--stack = 0;
+    return stack;
+}
+
+static inline void to_fiber(Fiber *fiber) { change(&scheduler, fiber->place); }
+static inline void to_scheduler(Fiber *fiber) { change(&fiber->place, scheduler); }
+#else
+#include <ucontext.h>
+static ucontext_t home, contexts[PD_MOST_THREADS];
+static void fiber_main();
+
+static void *set_up(char *top)
+{
+    const size_t number = (size_t)(top - stacks) / STACK - 1;
+    ucontext_t *context = contexts + number;
+    getcontext(context);
+    context->uc_stack.ss_sp = top - STACK;
+    context->uc_stack.ss_size = STACK;
+    context->uc_link = &home;
+    makecontext(context, fiber_main, 0);
+    return context;
+}
+
+static inline void to_fiber(Fiber *fiber) { swapcontext(&home, contexts + (fiber - fibers)); }
+static inline void to_scheduler(Fiber *fiber) { swapcontext(contexts + (fiber - fibers), &home); }
+#endif
+
+static void fiber_main()
+{
+    for (;;) {
+        Fiber *const fiber = me;
+        body.call(body.data);
+        fiber->state = DONE;
+        to_scheduler(fiber);
+    }
+}
+
+__attribute__((noinline, unused)) static void fail(int what, const char *words, const char *array)
+{
+    if (!fault)
+        fprintf(stderr, "emulated kernel: %s: %s (block %lld, thread %d)\n", words, array, (long long)block,
+                me->thread);
+    fault = what;
+    ready_fibers = 0; /* all stacks start anew in the next call */
+    to_scheduler(me);
+}
+
+__attribute__((noinline, unused)) static void wait(State state, int site)
+{
+    Fiber *const fiber = me;
+    fiber->state = state;
+    fiber->site = site;
+    to_scheduler(fiber);
+}
+
+/* Lets go who has arrived; whether there was anybody. */
+static bool release(int threads)
+{
+    bool all = true, any = false;
+    for (int k = 0; k < threads; k++)
+        all = all && fibers[k].state == AT_BLOCK && fibers[k].site == fibers[0].site;
+    if (all) {
+        epoch++;
+        for (int k = 0; k < threads; k++)
+            fibers[k].state = READY;
+        return true;
+    }
+    for (int first = 0; first < threads; first += PD_WARP) {
+        const int end = first + PD_WARP < threads ? first + PD_WARP : threads;
+        bool together = true;
+        for (int k = first; k < end; k++)
+            together = together && fibers[k].state == AT_WARP && fibers[k].site == fibers[first].site;
+        if (!together)
+            continue;
+        any = true;
+        warp_epoch[first / PD_WARP]++;
+        for (int k = first; k < end; k++)
+            fibers[k].state = READY;
+    }
+    return any;
+}
+
+static void run_block(int threads)
+{
+    memset(turn, 0, sizeof turn);
+    for (int k = 0; k < threads; k++)
+        fibers[k].state = READY;
+    for (;;) {
+        int done = 0;
+        for (int k = 0; k < threads; k++) {
+            /* Odd blocks run their threads backwards, so that no order is taken for granted. */
+            Fiber *const fiber = fibers + (serial & 1 ? threads - 1 - k : k);
+            if (fiber->state == READY) {
+                me = fiber;
+                to_fiber(fiber);
+                if (fault)
+                    return;
+            }
+            done += fiber->state == DONE;
+        }
+        if (done == threads)
+            return;
+        if (!release(threads)) {
+            fault = DIVERGENT;
+            ready_fibers = 0;
+            fprintf(stderr, "emulated kernel: a barrier that not all threads reach (block %lld)\n",
+                    (long long)block);
+            return;
+        }
+    }
+}
+
+static int launch_body(int64_t blocks, int threads)
+{
+    if (!stacks) {
+        void *memory = mmap(0, STACK * PD_MOST_THREADS, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (memory == MAP_FAILED)
+            return NO_MEMORY;
+        stacks = (char *)memory;
+    }
+    for (; ready_fibers < threads; ready_fibers++) {
+        fibers[ready_fibers].thread = ready_fibers;
+        fibers[ready_fibers].place = set_up(stacks + STACK * (size_t)(ready_fibers + 1));
+    }
+    first_serial = serial;
+    for (block = 0; block < blocks && !fault; block++) {
+        epoch = 0;
+        run_block(threads);
+        serial++;
+    }
+    return fault;
+}
+
+template <class F> static int launch(int64_t blocks, int threads, F kernel)
+{
+    body.call = [](void *data) { (*(F *)data)(); };
+    body.data = &kernel;
+    return launch_body(blocks, threads);
+}
+
+template <class T> static inline T shuffle_xor(T value, int distance, int site)
+{
+    const int thread = me->thread;
+    uint64_t *const slot = slots[turn[thread] ^= 1];
+    memcpy(slot + thread, &value, sizeof(T));
+    wait(AT_WARP, site);
+    T other;
+    memcpy(&other, slot + (thread / PD_WARP * PD_WARP + ((thread % PD_WARP) ^ distance)), sizeof(T));
+    return other;
+}
+
+/* -- watched memory ------------------------------------------------------------------------------ */
+
+#ifdef PD_CHECKED
+/* Who touched a cell, and when. */
+struct Mark {
+    uint32_t serial;
+    int32_t thread;
+    uint32_t epoch, warp_epoch;
+
+    void set()
+    {
+        serial = pd_emulated::serial;
+        thread = me->thread;
+        epoch = pd_emulated::epoch;
+        warp_epoch = pd_emulated::warp_epoch[thread / PD_WARP];
+    }
+
+    /* Whether that was before what happens now, by a barrier or a launch between; each block has shared
+     * memory of its own. */
+    bool ordered(bool shared) const
+    {
+        if (serial < first_serial)
+            return true;
+        if (serial != pd_emulated::serial)
+            return shared;
+        const int now = me->thread;
+        return thread == now || epoch < pd_emulated::epoch ||
+               (thread / PD_WARP == now / PD_WARP && warp_epoch < pd_emulated::warp_epoch[now / PD_WARP]);
+    }
+};
+
+struct Shadow {
+    Mark written, read[2];
+
+    void on_read(const char *name, bool shared)
+    {
+        if (shared ? written.serial != serial : !written.serial)
+            fail(UNWRITTEN, "a cell is read that nobody wrote", name);
+        if (!written.ordered(shared))
+            fail(RACE, "one thread reads what another one writes, with no barrier between", name);
+        const int same = read[0].serial == serial && read[0].thread == me->thread;
+        read[same || read[0].ordered(shared) ? 0 : 1].set();
+    }
+
+    void on_write(const char *name, bool shared)
+    {
+        if (!written.ordered(shared) || !read[0].ordered(shared) || !read[1].ordered(shared))
+            fail(RACE, "one thread writes what another one uses, with no barrier between", name);
+        written.set();
+    }
+};
+
+/* The shadows of arrays in memory, for as long as a call lasts. */
+struct Watched {
+    const void *array;
+    Shadow *shadow;
+    size_t cells;
+};
+static Watched watched[256];
+static int watched_arrays;
+
+static Shadow *shadow_of(const void *array, size_t cells)
+{
+    for (int k = 0; k < watched_arrays; k++)
+        if (watched[k].array == array)
+            return watched[k].shadow;
+    if (watched_arrays == 256)
+        abort();
+    void *memory = mmap(0, cells * sizeof(Shadow) + 1, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED)
+        abort();
+    watched[watched_arrays++] = {array, (Shadow *)memory, cells};
+    return (Shadow *)memory;
+}
+
+static void begin_call()
+{
+    for (int k = 0; k < watched_arrays; k++)
+        munmap(watched[k].shadow, watched[k].cells * sizeof(Shadow) + 1);
+    watched_arrays = 0;
+    fault = 0;
+}
+
+/* One cell: reading and writing it are looked at. */
+template <class T> struct Cell {
+    T *value;
+    Shadow *shadow;
+    const char *name;
+    bool shared;
+
+    operator T() const
+    {
+        shadow->on_read(name, shared);
+        return *value;
+    }
+    const Cell &operator=(T given) const
+    {
+        shadow->on_write(name, shared);
+        *value = given;
+        return *this;
+    }
+    const Cell &operator=(const Cell &other) const { return *this = (T)other; }
+    const Cell &operator+=(T given) const { return *this = (T)((T)*this + given); }
+    const Cell &operator-=(T given) const { return *this = (T)((T)*this - given); }
+    const Cell &operator*=(T given) const { return *this = (T)((T)*this * given); }
+};
+
+template <class T, int64_t CELLS> struct Array {
+    T *values;
+    Shadow *shadow;
+    const char *name;
+    bool shared;
+
+    Array(T *given, const char *called = "an array in memory")
+        : values(given), shadow(shadow_of(given, CELLS)), name(called), shared(false)
+    {
+    }
+    Array(T *given, Shadow *marks, const char *called) : values(given), shadow(marks), name(called), shared(true) {}
+
+    Cell<T> operator[](int64_t index) const
+    {
+        if (index < 0 || index >= CELLS)
+            fail(OUT_OF_BOUNDS, "an index is outside of its array", name);
+        return {values + index, shadow + index, name, shared};
+    }
+};
+
+template <class T, int64_t CELLS> struct Input {
+    const T *values;
+
+    Input(const T *given) : values(given) {}
+    T operator[](int64_t index) const
+    {
+        if (index < 0 || index >= CELLS)
+            fail(OUT_OF_BOUNDS, "an index is outside of its array", "an input");
+        return values[index];
+    }
+};
+
+#define PD_INPUT(type, cells, name) const pd_emulated::Input<type, cells> name
+#define PD_ARRAY(type, cells, name) const pd_emulated::Array<type, cells> name
+#define PD_SHARED(type, cells, name) \
+    alignas(16) static type name##_values[cells]; \
+    static pd_emulated::Shadow name##_shadow[cells]; \
+    const pd_emulated::Array<type, cells> name(name##_values, name##_shadow, #name)
+#else
+static void begin_call() { fault = 0; }
+#define PD_INPUT(type, cells, name) const type *const name
+#define PD_ARRAY(type, cells, name) type *const name
+#define PD_SHARED(type, cells, name) alignas(16) static type name[cells]
+#endif
+
+template <class A> static inline pd_f32x4 load4(const A &array, int64_t at, const void *first)
+{
+    if ((uintptr_t)((const float *)first + at) % 16)
+        fail(MISALIGNED, "four floats are not at a multiple of 16 bytes", "a wide load");
+    return {array[at], array[at + 1], array[at + 2], array[at + 3]};
+}
+
+template <class A>
+static inline void store4(const A &array, int64_t at, float x, float y, float z, float w, const void *first)
+{
+    if ((uintptr_t)((const float *)first + at) % 16)
+        fail(MISALIGNED, "four floats are not at a multiple of 16 bytes", "a wide store");
+    array[at] = x;
+    array[at + 1] = y;
+    array[at + 2] = z;
+    array[at + 3] = w;
+}
+
+template <class A> static inline const void *first_of(const A &array) { return array.values; }
+template <class T> static inline const void *first_of(T *array) { return array; }
+template <class T> static inline const void *first_of(const T *array) { return array; }
+
+} // namespace pd_emulated
+
+#define PD_KERNEL(name, threads) static void name
+#define PD_LAUNCH(kernel, blocks, threads, ...) \
+    do { \
+        const int pd_status = pd_emulated::launch(blocks, threads, [&] { kernel(__VA_ARGS__); }); \
+        if (pd_status) \
+            return pd_status; \
+    } while (0)
+#define PD_BEGIN_CALL() pd_emulated::begin_call()
+#define PD_END_CALL() 0
+
+#define pd_block (pd_emulated::block)
+#define pd_thread (pd_emulated::me->thread)
+#define pd_lane (pd_emulated::me->thread % PD_WARP)
+#define pd_warp (pd_emulated::me->thread / PD_WARP)
+#define pd_sync_block() pd_emulated::wait(pd_emulated::AT_BLOCK, __LINE__)
+#define pd_sync_warp() pd_emulated::wait(pd_emulated::AT_WARP, __LINE__)
+#define pd_shuffle_xor(value, distance) pd_emulated::shuffle_xor(value, distance, __LINE__)
+#define pd_load4(array, at) pd_emulated::load4(array, at, pd_emulated::first_of(array))
+#define pd_store4(array, at, x, y, z, w) pd_emulated::store4(array, at, x, y, z, w, pd_emulated::first_of(array))
+
+#endif

@@ -1,0 +1,80 @@
+/* The words that generated kernels for blocks and warps are made of, and what follows from them.
+ *
+ * A dialect's pd_runtime.h, included first, says what these are:
+ *
+ *   PD_KERNEL(name, threads)(...)     the head of a kernel whose blocks have so many threads
+ *   PD_INPUT(type, cells, name)       a parameter: an array that is only read
+ *   PD_ARRAY(type, cells, name)       a parameter: an array that is written
+ *   PD_SHARED(type, cells, name);     an array that the threads of a block share, at a multiple of 16 bytes
+ *   PD_LAUNCH(kernel, blocks, threads, ...)   in the host's function, which returns non-zero on failure
+ *   PD_HOST                           the head of the host's functions; undefined where there is no host part
+ *   PD_BEGIN_CALL(), PD_END_CALL()    around the launches of one call; the end's value is the call's status
+ *   PD_WARP                           lanes of a warp
+ *   PD_UNROLL                         asks for the loop that follows to be written out
+ *   pd_block, pd_thread, pd_lane, pd_warp     numbers: of the block, in the block, in the warp, of the warp
+ *   pd_sync_block(), pd_sync_warp()   everybody arrives, and sees what all wrote
+ *   pd_shuffle_xor(value, distance)   the value of lane pd_lane ^ distance
+ *   pd_f32x4, pd_load4, pd_store4     four floats at a multiple of 16 bytes
+ *   PD_INF, PD_INLINE                 as in C
+ */
+#ifndef PD_GPU_H
+#define PD_GPU_H
+
+#include "pd_runtime.h"
+#include "pd_scalar.h"
+
+/* All lanes combine their values; every lane has the result. */
+#define PD_ACROSS(T, C, W, name, combine) \
+    PD_INLINE C pd_warp_##name##_##T(C value) \
+    { \
+        PD_UNROLL \
+        for (int distance = PD_WARP / 2; distance > 0; distance /= 2) { \
+            const C other = (C)pd_shuffle_xor((W)value, distance); \
+            value = combine; \
+        } \
+        return value; \
+    }
+
+#define PD_ACROSS_FLOATS(T, C) \
+    PD_ACROSS(T, C, C, add, value + other) \
+    PD_ACROSS(T, C, C, mul, value * other) \
+    PD_ACROSS(T, C, C, max, pd_max_##T(value, other)) \
+    PD_ACROSS(T, C, C, min, pd_min_##T(value, other))
+
+#define PD_ACROSS_INTEGERS(T, C, W) \
+    PD_ACROSS(T, C, W, add, pd_add_##T(value, other)) \
+    PD_ACROSS(T, C, W, mul, pd_mul_##T(value, other)) \
+    PD_ACROSS(T, C, W, max, pd_max_##T(value, other)) \
+    PD_ACROSS(T, C, W, min, pd_min_##T(value, other))
+
+PD_ACROSS_FLOATS(f32, float)
+PD_ACROSS_FLOATS(f64, double)
+PD_ACROSS_INTEGERS(i64, int64_t, long long)
+PD_ACROSS_INTEGERS(i32, int32_t, int)
+PD_ACROSS_INTEGERS(i16, int16_t, int)
+PD_ACROSS_INTEGERS(i8, int8_t, int)
+PD_ACROSS_INTEGERS(u32, uint32_t, unsigned)
+PD_ACROSS_INTEGERS(u16, uint16_t, unsigned)
+PD_ACROSS_INTEGERS(u8, uint8_t, unsigned)
+PD_ACROSS(bool, uint8_t, int, max, pd_max_bool(value, other))
+PD_ACROSS(bool, uint8_t, int, min, pd_min_bool(value, other))
+
+/* What an idle lane brings along. */
+#define PD_IDENTITIES(T, C, LEAST, MOST) \
+    PD_INLINE C pd_identity_add_##T() { return 0; } \
+    PD_INLINE C pd_identity_mul_##T() { return 1; } \
+    PD_INLINE C pd_identity_max_##T() { return LEAST; } \
+    PD_INLINE C pd_identity_min_##T() { return MOST; }
+
+PD_IDENTITIES(f32, float, -PD_INF, PD_INF)
+PD_IDENTITIES(f64, double, -PD_INF, PD_INF)
+PD_IDENTITIES(i64, int64_t, INT64_MIN, INT64_MAX)
+PD_IDENTITIES(i32, int32_t, INT32_MIN, INT32_MAX)
+PD_IDENTITIES(i16, int16_t, INT16_MIN, INT16_MAX)
+PD_IDENTITIES(i8, int8_t, INT8_MIN, INT8_MAX)
+PD_IDENTITIES(u32, uint32_t, 0, UINT32_MAX)
+PD_IDENTITIES(u16, uint16_t, 0, UINT16_MAX)
+PD_IDENTITIES(u8, uint8_t, 0, UINT8_MAX)
+PD_IDENTITIES(bool, uint8_t, 0, 1)
+
+#endif

@@ -1,0 +1,24 @@
+"""What an expert of processors with vectors and caches would do, driven by the target file's figures.
+
+Two plans. A *contraction* (c += a*b) is tiled for registers: the accumulators fill the vector
+registers and b is packed a panel at a time. Everything else is bound by memory: rows are fused
+until each is read once, reductions get one partial result for each lane of a few independent
+vectors, and memory is asked for what comes next.
+"""
+
+from __future__ import annotations
+
+from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.transformation import Rules, Trace
+from perfdojo_sdk.hookspecs.types import Target
+from perfdojo_sdk.search.vectors.contractions import play_contractions
+from perfdojo_sdk.search.vectors.row_kernels import play_rows
+from perfdojo_sdk.search.vectors.steps import settle_buffers
+
+
+def heuristic(root: Program, rules: Rules, target: Target) -> tuple[Trace, ...]:
+    """One game for each of the few ways between which only a measurement decides."""
+    plays = play_contractions(root, rules, target) or play_rows(root, rules, target)
+    for play in plays:
+        settle_buffers(play)
+    return tuple(play.trace for play in plays)

@@ -1,0 +1,498 @@
+"""How an expert plays a contraction: a nest around sums of products, y[i,j] += a[i,k] * b[k,j].
+
+A matrix product, a batch of them, a convolution and two products that share an operand are one
+plan. One loop becomes the *rows* of a register tile: operand a uses it and b does not. Another
+becomes its *lanes*: b uses it and a does not. Loops are ordered so that a panel of b (some vectors of
+columns, all of the reduction) stays near while every row of a passes; the panel is packed where its
+rows do not lie together, and the reduction is cut into blocks where it outgrows the cache. Sizes that
+the tile does not divide are cut, and each part is a tile of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from math import prod
+
+from perfdojo_sdk.core.dtypes import BYTES
+from perfdojo_sdk.core.errors import MoveError
+from perfdojo_sdk.core.expression import Access, Operation, Read
+from perfdojo_sdk.core.program import Node, Program, Scope, Statement
+from perfdojo_sdk.core.transformation import Rules
+from perfdojo_sdk.core.transformations.storage import temporaries
+from perfdojo_sdk.core.validate import lane_stride
+from perfdojo_sdk.hookspecs.types import Target
+from perfdojo_sdk.search.passes import contract, fuse
+from perfdojo_sdk.search.play import Play
+from perfdojo_sdk.search.vectors.row_kernels import THREADS_COST
+from perfdojo_sdk.search.vectors.steps import largest_divisor, share_out, split, use_lanes, write_out
+from perfdojo_sdk.search.vectors.tiles import Piece, Tiling, best_tiling
+
+#: What moving one number to or from a strided place costs, in multiply-adds of vectors.
+SCATTER = 2.0
+
+#: A plan that costs so much more than the best one may still be the faster one.
+NEARLY = 1.1
+
+#: A panel is packed when at least so many tiles of rows read it.
+WORTH_PACKING = 4
+
+
+# -- what stands there -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Product:
+    """One sum of products: ``target += one * other``, reduced over the last loops around it."""
+
+    target: Access
+    one: Access
+    other: Access
+    steps: int
+    """Iterations of the reduction."""
+    last: int
+    """Iterations of its innermost loop."""
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Nest:
+    """A perfect nest from the root of the program around statements and sums of products."""
+
+    loops: tuple[Scope, ...]
+    body: tuple[Node, ...]
+    products: tuple[Product, ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(loop.size for loop in self.loops)
+
+    @property
+    def dtype(self) -> str:
+        return self.products[0].dtype
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which loop becomes what. Loops are levels of the nest."""
+
+    row: int
+    lane: int
+    around: tuple[int, ...]
+    """Loops outside of a panel of b."""
+    inside: tuple[int, ...]
+    """Loops that use the same panel again."""
+    columns: tuple[Access, ...]
+    """Operand b of each product."""
+    must_pack: bool
+    """The lanes are no neighbours in b."""
+    scattered: bool
+    """The lanes are no neighbours in the output."""
+    steps: int
+    """Of the reduction."""
+    tiling: Tiling
+    cost: float
+    """In multiply-adds of vectors."""
+
+
+def find_nest(root: Node) -> Nest | None:
+    """The contraction that ``root`` is, if it is one."""
+    loops: list[Scope] = []
+    node = root
+    while isinstance(node, Scope):
+        loops.append(node)
+        if len(node.body) != 1 or isinstance(node.body[0], Statement):
+            break
+        node = node.body[0]
+    if not loops:
+        return None
+    body = loops[-1].body
+    products = [_products(child) for child in body if isinstance(child, Scope)]
+    if not products or None in products or any(l.suffix for l in loops):
+        return None
+    return Nest(tuple(loops), body, tuple(p for found in products for p in found or ()))
+
+
+def _products(scope: Scope) -> list[Product] | None:
+    """The sums in a nest of reduction loops; None when it holds anything else."""
+    found = []
+    for statement, sizes in scope.leaves:
+        value = statement.value
+        factors = value.arguments if isinstance(value, Operation) and value.name == "mul" else ()
+        accesses = [f.access for f in factors if isinstance(f, Read)]
+        if statement.accumulate != "add" or len(accesses) != 2:
+            return None
+        one, other = accesses
+        found.append(Product(statement.target, one, other, prod(sizes), sizes[-1], statement.dtype))
+    return found
+
+
+def gather_sums(play: Play, root: str) -> None:
+    """Bring what starts a sum before all sums, so that sums of one length share their loops."""
+    for node in _innermost_body(play, root):
+        if isinstance(node, Statement):
+            while _stands_behind_a_sum(play, node.id) and play.may(
+                "reorder_statements", _before(play, node.id).id
+            ):
+                pass
+    fuse(play)
+
+
+def _innermost_body(play: Play, root: str) -> tuple[Node, ...]:
+    body = play.scope(root).body
+    while len(body) == 1 and isinstance(body[0], Scope):
+        body = body[0].body
+    return body
+
+
+def _before(play: Play, place: str) -> Node:
+    path = play.program.paths[place]
+    return play.program.siblings(path)[path[-1] - 1]
+
+
+def _stands_behind_a_sum(play: Play, place: str) -> bool:
+    return play.program.paths[place][-1] > 0 and isinstance(_before(play, place), Scope)
+
+
+# -- choosing ----------------------------------------------------------------------------------------
+
+
+def plans(program: Program, nest: Nest, target: Target) -> list[Plan]:
+    """The best way to lay rows and lanes over the loops, and the best with other lanes if it is near.
+
+    None where each sum alone, with lanes along the reduction, costs less.
+    """
+    ways = permutations(range(len(nest.loops)), 2)
+    found = [plan for row, lane in ways if (plan := _plan(program, nest, row, lane, target))]
+    found.sort(key=lambda plan: (plan.cost, -plan.row))
+    best_of_lane = {plan.lane: plan for plan in reversed(found)}
+    most = min([_cost_of_dots(program, nest, target), *(NEARLY * plan.cost for plan in found[:1])])
+    return [plan for plan in found if plan is best_of_lane[plan.lane] and plan.cost <= most][:2]
+
+
+def _plan(program: Program, nest: Nest, row: int, lane: int, target: Target) -> Plan | None:
+    operands = [_operands(p, row, lane) for p in nest.products]
+    if None in operands or not all({row, lane} <= set(p.target.levels) for p in nest.products):
+        return None
+    columns = tuple(b for _, b in filter(None, operands))
+    strides = [lane_stride(program.buffer_of[b.array], b.subscripts, lane) for b in columns]
+    must_pack = any(stride != 1 for stride in strides)
+    if must_pack and not all(_cells_differ(b) for b in columns):
+        return None
+    sizes, figures = nest.sizes, target.capabilities
+    lanes = figures.lanes.get(nest.dtype, 0)
+    if not lanes:
+        return None
+    tiling = best_tiling(sizes[row], sizes[lane], lanes, figures.vector_registers or 8, len(columns))
+    others = [l for l in range(len(sizes)) if l not in (row, lane)]
+    inside = tuple(l for l in others if not any(l in b.levels for b in columns))
+    around = tuple(l for l in others if l not in inside)
+    scattered = any(
+        lane_stride(program.buffer_of[a.array], a.subscripts, lane) != 1 for a in _outputs(program, nest)
+    )
+    steps = nest.products[0].steps
+    cost = steps * tiling.cost * prod(sizes[l] for l in others)
+    if any(_walks_far(program, a) for a, _ in filter(None, operands)):
+        cost *= 2
+    if scattered:
+        cost += SCATTER * prod(sizes)
+    if must_pack:
+        cost += SCATTER * steps * sizes[lane] * prod(sizes[l] for l in around)
+    return Plan(row, lane, around, inside, columns, must_pack, scattered, steps, tiling, cost)
+
+
+def _operands(product: Product, row: int, lane: int) -> tuple[Access, Access] | None:
+    """(a, b): the operand with the rows and the one with the lanes."""
+    for a, b in ((product.one, product.other), (product.other, product.one)):
+        if row in a.levels and lane in b.levels and row not in b.levels and lane not in a.levels:
+            return a, b
+    return None
+
+
+def _cells_differ(access: Access) -> bool:
+    """Whether packing makes no cell twice: each subscript is one iterator."""
+    return all(len(s.terms) <= 1 for s in access.subscripts)
+
+
+def _walks_far(program: Program, access: Access) -> bool:
+    """Whether the steps of the reduction leave most of each cache line that they fetch unused."""
+    return lane_stride(program.buffer_of[access.array], access.subscripts, access.levels[-1]) not in (0, 1)
+
+
+def _outputs(program: Program, nest: Nest) -> Iterator[Access]:
+    for loop in nest.loops[:1]:
+        for leaf in loop.leaves:
+            if leaf.statement.target.array in program.outputs:
+                yield leaf.statement.target
+
+
+def _cost_of_dots(program: Program, nest: Nest, target: Target) -> float:
+    """Of each sum alone: with lanes along the reduction where both operands allow it."""
+    lanes = target.capabilities.lanes.get(nest.dtype, 1)
+    cost = 0.0
+    for product in nest.products:
+        level = max((*product.one.levels, *product.other.levels))
+        strides = [
+            lane_stride(program.buffer_of[a.array], a.subscripts, level) for a in (product.one, product.other)
+        ]
+        width = min(lanes, product.last) if all(stride in (0, 1) for stride in strides) else 1
+        cost += 2 / max(width, 2) * product.steps * prod(nest.sizes)
+    return cost
+
+
+# -- playing -----------------------------------------------------------------------------------------
+
+
+def play_contractions(root: Program, rules: Rules, target: Target) -> list[Play]:
+    """One game for each promising plan, best first; none when the program is no contraction."""
+    start = Play(root, rules)
+    fuse(start)
+    if len(start.program.body) != 1 or not isinstance(start.program.body[0], Scope):
+        return []
+    gather_sums(start, start.program.body[0].id)
+    nest = find_nest(start.program.body[0])
+    if nest is None:
+        return []
+    plays = []
+    for plan in plans(start.program, nest, target):
+        play = Play(root, rules)
+        play.trace = start.trace
+        try:
+            play_contraction(play, nest, plan, target)
+        except MoveError:  # such as for an operand that is read in several forms
+            continue
+        map_to_hardware(play, target)
+        plays.append(play)
+    return plays
+
+
+def map_to_hardware(play: Play, target: Target) -> None:
+    """Registers hold the tiles, lanes the vectors; threads share what takes longer than starting them."""
+    for buffer in temporaries(play.program):
+        play.may("remove_dead", buffer.name)
+    contract(play)
+    use_lanes(play)
+    write_out(play, target.capabilities.vector_registers, outermost=True)
+    for scope in [node for node in play.program.body if isinstance(node, Scope)]:
+        share_out(play, scope.id, THREADS_COST * _statements_per_second(scope, target))
+
+
+def _statements_per_second(scope: Scope, target: Target) -> float:
+    """Of sums at the peak of the arithmetic; of copies at the speed of memory."""
+    capabilities, dtype = target.capabilities, scope.leaves[0].statement.dtype
+    if any(leaf.statement.accumulate for leaf in scope.leaves):
+        return capabilities.peak_gflops.get(dtype, 1) * 1e9 / 2
+    return capabilities.memory.copy_gbs * 1e9 / BYTES[dtype] if capabilities.memory else 0
+
+
+def play_contraction(play: Play, nest: Nest, plan: Plan, target: Target) -> None:
+    """Play ``plan`` on the nest; :class:`MoveError` where a move that it needs is refused."""
+    order = [nest.loops[level].id for level in (*plan.around, plan.lane, *plan.inside, plan.row)]
+    arrange(play, order)
+    pieces = plan.tiling.pieces
+    lanes = cut(play, nest.loops[plan.lane].id, [piece.columns for piece in pieces])
+    for piece, lane in zip(pieces, lanes, strict=True):
+        _Panel(play, plan, piece, target, BYTES[nest.dtype]).play(lane)
+
+
+class _Panel:
+    """The moves on one piece of the lanes: panels of operand b that all rows pass."""
+
+    def __init__(self, play: Play, plan: Plan, piece: Piece, target: Target, cell: int) -> None:
+        self.moves, self.plan, self.piece, self.cell = play, plan, piece, cell
+        self.first_cache, self.second_cache = near_caches(target)
+        self.tile_depth = 0
+        """Loops of a register tile: the rows, and one or two over its columns."""
+        self.blocked = False
+        """Whether the reduction is in blocks that add to the output."""
+
+    def play(self, lane: str) -> None:
+        """Turn ``lane``, the loop over the columns of the piece, into panels of register tiles."""
+        play, piece = self.moves, self.piece
+        inner = chain(play, lane)[1:]
+        panels = split(play, lane, piece.wide * piece.width)
+        vectors = split(play, panels[-1], piece.width)
+        self.tile_depth = 1 + len(vectors)
+        for vector in reversed(vectors):
+            move_inward(play, vector, len(inner))
+        heads = self._block_reduction(inner[0])
+        tiles = [tile for head in heads for tile in self._tile_rows(head)]
+        if len(panels) > 1 and len(heads) == 1:
+            self._pack(panels[:1])
+        else:
+            self._pack(heads if self.plan.inside else tiles)
+
+    def _block_reduction(self, head: str) -> list[str]:
+        """Cut the reduction where a panel outgrows half of the second cache.
+
+        Returns the heads of the nests that hold the sums. What starts and what ends a sum in blocks
+        becomes a nest of its own.
+        """
+        play = self.moves
+        body = play.scope(chain(play, head)[-1]).body
+        (total,) = (child for child in body if isinstance(child, Scope))
+        panel_row = self.piece.wide * self.piece.width * self.cell * len(self.plan.columns)
+        most = self.second_cache // 2 // panel_row // prod(total.leaves[0].sizes[1:])
+        again = prod(play.scope(loop).size for loop in chain(play, head)[: len(self.plan.inside) + 1])
+        self.blocked = 1 <= most < total.size and again > self.plan.tiling.high
+        if not self.blocked:
+            return [head]
+        start = head
+        for node in reversed(body[1:]):
+            top = separate(play, node.id, start)
+            head = top if node is total else head
+        even = largest_divisor(total.size, most)
+        step = even if 2 * even >= most else -(-total.size // -(-total.size // most))
+        main, *rest = cut_off_rest(play, total.id, step)
+        heads = [separate(play, part, head) for part in rest]
+        block, *_ = split(play, main, step)
+        if block != main:
+            nest = chain(play, head)
+            move_outward(play, nest[: nest.index(block) + 1])
+        return [head, *heads]
+
+    def _tile_rows(self, head: str) -> list[str]:
+        """Cut the rows into register tiles; the scopes that pass a panel, one for each kind of tile."""
+        play, plan = self.moves, self.plan
+        row = chain(play, head)[len(plan.inside)]
+        tiles = []
+        for part in cut_off_rest(play, row, plan.tiling.high):
+            nest = split(play, part, plan.tiling.high)
+            if plan.scattered:
+                self._collect_output(nest)
+            sums = self._fill_registers(nest[-1])
+            tiles.append(nest[0] if len(nest) > 1 else sums)
+        return tiles
+
+    def _collect_output(self, nest: list[str]) -> None:
+        """Write the output's lanes, which lie apart, from a buffer where they are neighbours."""
+        play, vectors = self.moves, self.tile_depth - 1
+        cells = play.scope(nest[0]).size * self.piece.wide * self.piece.width
+        if len(nest) > 1:
+            cells *= self.plan.tiling.high
+        place = nest[0] if cells * self.cell <= self.first_cache // 2 else nest[-1]
+        for array in set(play.program.outputs).intersection(play.scope(place).touches):
+            play.must("stage_accumulator" if self.blocked else "stage_write", place, array=array)
+            for side in (-1, 1) if self.blocked else (1,):
+                copy = chain(play, _neighbour(play, place, side))
+                for loop in reversed(copy[:-vectors]):
+                    move_inward(play, loop, vectors)
+
+    def _fill_registers(self, tile: str) -> str:
+        """Let the sums of a tile accumulate in registers; the outermost scope of the sums."""
+        play, depth = self.moves, self.tile_depth
+        body = play.scope(chain(play, tile)[depth - 1]).body
+        (total,) = (child for child in body if isinstance(child, Scope))
+        for array in dict.fromkeys(leaf.statement.target.array for leaf in total.leaves):
+            play.must("stage_accumulator" if self.blocked else "stage_write", tile, array=array)
+        sums = tile
+        for node in reversed(body[1:]):
+            top = separate(play, node.id, tile)
+            sums = top if node.id == total.id else sums
+        nest = chain(play, sums)
+        for reduction in nest[depth:]:
+            move_outward(play, [*nest[:depth], reduction])
+        for statement in reversed(play.scope(nest[depth - 1]).body[1:]):
+            separate(play, statement.id, nest[0])
+        return nest[depth]
+
+    def _pack(self, places: list[str]) -> None:
+        """Copy what a panel reads of b into a buffer where it lies together."""
+        play = self.moves
+        for array in dict.fromkeys(b.array for b in self.plan.columns):
+            for place in places:
+                if self.plan.must_pack or self._worth_packing(array, place):
+                    play.must("stage_read", place, array=array)
+                    self._read_in_order(_neighbour(play, place, -1), place)
+
+    def _read_in_order(self, copy: str, place: str) -> None:
+        """Copy all panels together, a row of b at a time."""
+        play, vectors = self.moves, self.tile_depth - 1
+        nest = chain(play, copy)
+        if play.scope(copy).size == play.scope(place).size and len(nest) > vectors + 1:
+            move_inward(play, copy, len(nest) - vectors - 1)
+
+    def _worth_packing(self, array: str, place: str) -> bool:
+        """Whether rows of the panel lie apart, exceed the first cache and are read again and again."""
+        play, plan = self.moves, self.plan
+        if not all(_cells_differ(b) for b in plan.columns):
+            return False
+        reads = [t for t in play.scope(place).touches[array] if not t.writes]
+        again = prod(reads[0].sizes) // (plan.steps * self.piece.wide * self.piece.width)
+        width = play.program.buffer_of[array].shape[-1]
+        return (
+            again >= WORTH_PACKING * plan.tiling.high
+            and width > self.piece.wide * self.piece.width
+            and width * plan.steps * self.cell > self.first_cache // 2
+        )
+
+
+def near_caches(target: Target) -> tuple[int, int]:
+    """Bytes of the first and of the second cache."""
+    sizes = sorted(cache.bytes for cache in target.capabilities.caches.values()) or [32 << 10]
+    return sizes[0], sizes[min(1, len(sizes) - 1)]
+
+
+# -- walking about nests -----------------------------------------------------------------------------
+
+
+def arrange(play: Play, order: Sequence[str]) -> None:
+    """Interchange the loops of a perfect nest until they stand in ``order``."""
+    for position, wanted in enumerate(order):
+        nest = sorted(order, key=lambda place: len(play.program.paths[place]))
+        for outer in reversed(nest[position : nest.index(wanted)]):
+            play.must("swap_scopes", outer)
+
+
+def chain(play: Play, place: str) -> list[str]:
+    """Ids of the scopes of a perfect nest, from ``place`` inwards."""
+    found = [place]
+    while len(body := play.scope(found[-1]).body) == 1 and isinstance(body[0], Scope):
+        found.append(body[0].id)
+    return found
+
+
+def cut(play: Play, place: str, sizes: Sequence[int]) -> list[str]:
+    """Cut the range of a scope into parts of these sizes; their ids."""
+    found = []
+    for size in sizes[:-1]:
+        path = play.program.paths[place]
+        play.must("split_range", place, at=size)
+        first, second = play.program.siblings(path)[path[-1] : path[-1] + 2]
+        found.append(first.id)
+        place = second.id
+    return [*found, place]
+
+
+def cut_off_rest(play: Play, place: str, factor: int) -> list[str]:
+    """Cut a range where ``factor`` stops dividing it; the id of the first part, or of both."""
+    size = play.scope(place).size
+    rest = size % factor
+    return cut(play, place, [size - rest, rest]) if rest and rest < size else [place]
+
+
+def move_inward(play: Play, place: str, steps: int) -> None:
+    for _ in range(steps):
+        play.must("swap_scopes", place)
+
+
+def move_outward(play: Play, nest: Sequence[str]) -> None:
+    """Move the last scope of ``nest``, which stands innermost, to its outside."""
+    for outer in reversed(nest[:-1]):
+        play.must("swap_scopes", outer)
+
+
+def separate(play: Play, place: str, top: str) -> str:
+    """Cut every scope from the one around ``place`` up to ``top`` before ``place``; the second part."""
+    while True:
+        parent = play.around(place)[-1].id
+        play.must("fission_scope", place)
+        place = _neighbour(play, parent, 1)
+        if parent == top:
+            return place
+
+
+def _neighbour(play: Play, place: str, distance: int) -> str:
+    path = play.program.paths[place]
+    return play.program.siblings(path)[path[-1] + distance].id

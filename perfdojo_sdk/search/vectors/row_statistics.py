@@ -1,0 +1,121 @@
+"""Sum and squares of a row that no cache holds, in one pass over it.
+
+The row is cut into blocks that do stay near. Of each block its sum is taken, then the squares of
+the differences from its own mean; what the row's mean changes is made up for afterwards, from one
+number a block. (Chan, Golub, LeVeque: "Updating formulae and a pairwise algorithm for computing
+sample variances", 1979; here each step is a move.)
+"""
+
+from __future__ import annotations
+
+from perfdojo_sdk.core.expression import Operation, Read
+from perfdojo_sdk.core.program import Scope, Statement
+from perfdojo_sdk.core.transformations.storage import temporaries
+from perfdojo_sdk.search.play import Play
+from perfdojo_sdk.search.vectors.steps import join_distant, largest_divisor, perfect_nest, split
+
+#: Elements of a block below which its bookkeeping costs more than a second pass.
+LEAST_BLOCK = 32
+
+_CHEAP = frozenset({"add", "sub", "mul", "neg"})
+
+
+def compute_again(play: Play) -> None:
+    """Where a value takes less to compute from what is read than to keep, do not keep it."""
+    for buffer in temporaries(play.program):
+        definitions = [s for s in play.statements() if s.target.array == buffer.name]
+        if len(definitions) != 1 or definitions[0].accumulate or not _cheap(play, definitions[0]):
+            continue
+        kept, inlined = play.trace, True
+        for reader in [s.id for s in play.statements() if any(r.array == buffer.name for r in s.reads)]:
+            inlined = inlined and play.may("inline_definition", reader, array=buffer.name)
+        if not inlined or not play.may("remove_dead", buffer.name):
+            play.trace = kept
+
+
+def _cheap(play: Play, definition: Statement) -> bool:
+    """An input element and little arithmetic."""
+    elements = [r for r in definition.reads if r.array in play.program.inputs]
+    whole = any(r.levels == definition.target.levels for r in elements)
+    return whole and _operations(definition.value) <= _CHEAP
+
+
+def _operations(value: object) -> frozenset[str]:
+    if not isinstance(value, Operation):
+        return frozenset()
+    return frozenset({value.name}).union(*(_operations(a) for a in value.arguments))
+
+
+def sum_and_squares_together(play: Play, block_cells: int, threads: bool) -> None:
+    """Take sums and squares of the same elements block by block, at most ``block_cells`` in each.
+
+    With ``threads``, blocks are shared out: a row alone is work for all of them.
+    """
+    for scope in [s.id for s in play.scopes()]:
+        found = _sum_and_squares(play, scope)
+        if found:
+            kept = play.trace
+            if not _by_blocks(play, *found, block_cells, threads):
+                play.trace = kept
+
+
+def _sum_and_squares(play: Play, row: str) -> tuple[str, str] | None:
+    """The nest that sums elements and the nest that sums their squared differences, in one row."""
+    if row not in play.program.paths:
+        return None
+    sums: dict[Read, str] = {}
+    for child in play.scope(row).body:
+        nest, statement = perfect_nest(play, child.id) if isinstance(child, Scope) else ([], None)
+        if statement is None or statement.accumulate != "add":
+            continue
+        value = statement.value
+        if isinstance(value, Read):
+            sums[value] = child.id
+        elif (
+            isinstance(value, Operation) and value.name == "mul" and value.arguments[0] == value.arguments[1]
+        ):
+            difference = value.arguments[0]
+            if isinstance(difference, Operation) and difference.name == "sub":
+                element = difference.arguments[0]
+                if isinstance(element, Read) and element in sums:
+                    return sums[element], child.id
+    return None
+
+
+def _by_blocks(play: Play, total: str, squares: str, block_cells: int, threads: bool) -> bool:
+    partial, places = "", list[str]()
+    for place in (total, squares):
+        nest, _ = perfect_nest(play, place)
+        if len(nest) == 1:
+            nest = split(play, place, largest_divisor(play.scope(place).size, block_cells))
+            place = nest[0]
+        outer, cells = len(nest) - 1, play.scope(nest[-1]).size
+        while outer > 1 and cells * play.scope(nest[outer - 1]).size <= block_cells:
+            outer -= 1
+            cells *= play.scope(nest[outer]).size
+        if len(nest) == 1 or cells < LEAST_BLOCK:
+            return False
+        for lane in nest[:outer]:
+            if not play.may("split_reduction", place, lane=lane):
+                return False
+        _, statement = perfect_nest(play, place)
+        assert statement is not None
+        if place == total:
+            partial = statement.target.array
+        elif not play.may("rebase_squares", nest[outer], sum=partial):
+            return False
+        else:
+            _part_with_correction(play, nest[:outer])
+        if threads and not play.may("annotate_scope", place, suffix="p"):
+            return False
+        places.append(place)
+    return join_distant(play, *places)
+
+
+def _part_with_correction(play: Play, nest: list[str]) -> None:
+    """The correction needs the row's mean: it moves to a nest of its own behind the blocks."""
+    last = play.scope(nest[-1]).body[-1].id
+    for scope in reversed(nest):
+        play.must("fission_scope", last)
+        path = play.program.paths[scope]
+        last = play.program.siblings(path)[path[-1] + 1].id

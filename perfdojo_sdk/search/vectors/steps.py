@@ -1,0 +1,117 @@
+"""Small steps that every plan of the expert takes: split, use the lanes, write out, settle buffers."""
+
+from __future__ import annotations
+
+from math import prod
+
+from perfdojo_sdk.core.dtypes import BYTES
+from perfdojo_sdk.core.program import Node, Program, Scope, Statement
+from perfdojo_sdk.core.transformations.scopes import divisors
+from perfdojo_sdk.core.transformations.storage import temporaries
+from perfdojo_sdk.search.play import Play
+
+#: Iterations of a loop that are enough to share out evenly among threads.
+SHARES = 8
+
+
+def data_bytes(root: Program) -> int:
+    """Bytes of the kernel's inputs and outputs."""
+    return sum(b.cells * BYTES[b.dtype] for b in root.buffers if root.interface.intersection(b.arrays))
+
+
+def split(play: Play, place: str, factor: int) -> list[str]:
+    """Ids of the outer and the inner scope; of the scope alone when there is nothing to split."""
+    if not 1 < factor < play.scope(place).size:
+        return [place]
+    play.must("split_scope", place, factor=factor)
+    return [f"{place}.o", f"{place}.i"]
+
+
+def largest_divisor(size: int, most: int) -> int:
+    if size <= most:
+        return size
+    return max((d for d in divisors(size) if d <= most), default=1)
+
+
+def use_lanes(play: Play) -> None:
+    """Innermost scopes become vectors where they can."""
+    for scope in play.innermost():
+        play.may("annotate_scope", scope.id, suffix="v")
+
+
+def write_out(play: Play, copies: int, outermost: bool = False) -> None:
+    """Unroll the small scopes around vectors and statements, fewer than ``copies`` times in all.
+
+    ``outermost``: also those that stand in no other scope.
+    """
+    for place in [scope.id for scope in reversed(play.scopes())]:
+        scope = play.scope(place)
+        mapped = all(isinstance(c, Statement) or c.suffix for c in scope.body)
+        inside = outermost or play.around(place)
+        if mapped and inside and not scope.suffix and _copies(scope) * scope.size < copies:
+            play.may("annotate_scope", place, suffix="u")
+
+
+def _copies(node: Node) -> int:
+    if isinstance(node, Statement):
+        return 1
+    return max(_copies(c) for c in node.body) * (node.size if node.suffix == "u" else 1)
+
+
+def share_out(play: Play, place: str, least: float) -> bool:
+    """Give the scope to the threads, or the scopes inside it that are worth it, or else what can be.
+
+    Worth starting the threads are ``SHARES`` iterations that run ``least`` statements in all.
+    """
+    scope = play.scope(place)
+    enough = sum(prod(sizes) for _, sizes in scope.leaves) >= least
+    if enough and scope.size >= SHARES and play.may("annotate_scope", place, suffix="p"):
+        return True
+    inside = [c.id for c in scope.body if isinstance(c, Scope) and not c.suffix]
+    shared = [share_out(play, each, least) for each in inside] if enough else []
+    if any(shared) or any(c.suffix == "p" for c in scope.body if isinstance(c, Scope)):
+        return True
+    return enough and scope.size > 1 and play.may("annotate_scope", place, suffix="p")
+
+
+def settle_buffers(play: Play) -> None:
+    """The nearest location that takes each temporary which no plan has placed."""
+    for buffer in temporaries(play.program):
+        if buffer.location == play.rules.dialect.default_location:
+            for location in ("reg", "stack"):
+                if play.may("set_location", buffer.name, location=location):
+                    break
+
+
+def perfect_nest(play: Play, place: str) -> tuple[list[str], Statement | None]:
+    """Scopes that hold nothing but each other, and the one statement in the innermost."""
+    nest, node = [place], play.scope(place)
+    while len(node.body) == 1:
+        child = node.body[0]
+        if isinstance(child, Statement):
+            return nest, child
+        nest.append(child.id)
+        node = child
+    return nest, None
+
+
+def join_distant(play: Play, first: str, second: str) -> bool:
+    """Fuse two loops of one row; what stands between them moves in front of both or behind them."""
+    kept = play.trace
+    if not all(play.may("reorder_statements", first) for _ in _between(play, first, second)):
+        play.trace = kept
+        while between := _between(play, first, second):
+            behind = play.may("reorder_statements", between[-1])
+            passed = [first, *between[:-1]]
+            if not behind and not all(play.may("reorder_statements", node) for node in reversed(passed)):
+                break
+    if not _between(play, first, second) and play.may("join_scopes", first):
+        return True
+    play.trace = kept
+    return False
+
+
+def _between(play: Play, first: str, second: str) -> list[str]:
+    paths = play.program.paths
+    siblings = play.program.siblings(paths[first])
+    return [node.id for node in siblings[paths[first][-1] + 1 : paths[second][-1]]]

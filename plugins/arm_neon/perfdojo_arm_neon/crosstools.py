@@ -1,0 +1,71 @@
+"""A C compiler that makes code for 64-bit Arm on another processor.
+
+GNU's cross compiler where it is found, else clang in the ``ziglang`` wheel, which needs no installation
+beside pip's. Nothing is linked: the few functions that a kernel calls are those of whoever loads it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shlex
+import shutil
+import sys
+from functools import lru_cache
+from pathlib import Path
+
+from perfdojo_sdk.core.errors import UnavailableError
+from perfdojo_sdk.hookspecs.services import Probe
+from perfdojo_sdk.measure.toolchain import Toolchain, answering
+
+#: Environment variable that names the cross compiler to use, with arguments if need be.
+COMPILER_VARIABLE = "PERFDOJO_AARCH64_CC"
+GNU = "aarch64-linux-gnu-gcc"
+
+#: Where zig has the C library's headers, which it hides from code that links with no library.
+_ZIG_HEADERS = ("aarch64-linux-gnu", "generic-glibc", "aarch64-linux-any", "any-linux-any")
+
+
+def find_cross_compiler() -> Toolchain:
+    """``$PERFDOJO_AARCH64_CC``, else GNU's, else zig's. UnavailableError if there is none."""
+    return _find(os.environ.get(COMPILER_VARIABLE, ""), os.environ.get("PATH", ""))
+
+
+def probe_cross_compiler() -> Probe:
+    """Whether this machine can compile for the target, for the doctor."""
+    try:
+        return Probe("cross compiler", find_cross_compiler().version)
+    except UnavailableError as error:
+        return Probe("cross compiler", "", error.why or error.what, error.hint)
+
+
+@lru_cache
+def _find(wanted: str, _path: str) -> Toolchain:
+    # The search path takes part in the cache's key only.
+    gnu = shutil.which(GNU)
+    zig = importlib.util.find_spec("ziglang")
+    if wanted:
+        found = answering(tuple(shlex.split(wanted)), ())
+    elif gnu:
+        found = answering((gnu,), ())
+    elif zig and zig.origin:
+        found = answering(_zig(Path(zig.origin).parent), ())
+    else:
+        found = None
+    if found:
+        return found
+    why = f"looked for {GNU} and the ziglang package"
+    if wanted:
+        why = f"${COMPILER_VARIABLE} is {wanted!r}, which is not a working C compiler"
+    raise UnavailableError(
+        "PD-M001",
+        "no C compiler for 64-bit Arm was found",
+        why=why,
+        hint=f"pip install ziglang, or: apt install gcc-aarch64-linux-gnu, or set {COMPILER_VARIABLE}",
+    )
+
+
+def _zig(folder: Path) -> tuple[str, ...]:
+    headers = folder / "lib" / "libc" / "include"
+    known = [part for name in _ZIG_HEADERS for part in ("-isystem", str(headers / name))]
+    return (sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-linux-gnu", *known)

@@ -1,0 +1,217 @@
+"""An emulated core around one shared object, in the memory of this process.
+
+Addresses inside are those outside, so arrays are passed by pointer and nothing is copied; what was not
+handed over does not exist for the kernel. The few functions of the C library that kernels call are done
+here. Threads take turns: one runs until it waits, then the next; so each loop is split among threads as
+on hardware, in one order that is always the same.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import mmap
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from unicorn import UC_ARCH_ARM64, UC_HOOK_CODE, UC_MODE_ARM, UC_PROT_ALL, Uc, UcError
+from unicorn import arm64_const as reg
+
+from perfdojo_arm_neon.emulator.elf import SharedObject
+
+STACK_BYTES = 1 << 20
+HOST_PAGE = mmap.PAGESIZE
+_RETURN = 0xD65F03C0
+#: Functions of one or two doubles, called with their arguments in d0 and d1.
+_MATH: Mapping[str, Callable[..., float]] = {
+    "exp": math.exp, "log": math.log, "tanh": math.tanh, "erf": math.erf, "fmod": math.fmod,
+}  # fmt: skip
+#: What succeeds without doing anything where threads take turns.
+_NOTHING_TO_DO = frozenset(
+    ("pthread_mutex_lock", "pthread_mutex_trylock", "pthread_mutex_unlock", "pthread_cond_signal",
+     "pthread_cond_broadcast", "pthread_sigmask", "sigfillset", "pthread_join", "usleep", "dlsym")
+)  # fmt: skip
+
+
+class Crashed(Exception):
+    """The emulated core met something that it cannot do; the words say what."""
+
+
+class Ended(Exception):
+    """The kernel asked to end the process."""
+
+
+class Machine:
+    """A core with one shared object loaded. ``code`` may be given to run other instructions in its place."""
+
+    def __init__(self, loaded: SharedObject, image: bytes | None = None) -> None:
+        self.loaded = loaded
+        self.uc = Uc(UC_ARCH_ARM64, UC_MODE_ARM)
+        self.uc.reg_write(reg.UC_ARM64_REG_CPACR_EL1, 3 << 20)  # floating point is allowed
+        self.mapped: set[int] = set()
+        self.held: list[Any] = []
+        self.waiting: deque[Any] = deque()
+        """Threads that wait, the next one first."""
+        self.calls: Counter[str] = Counter()
+        """Of functions of the C library."""
+        self.problem: Exception | None = None
+        self.switching = False
+        self.current = 0
+        """Number of the thread that runs; 0 is the caller's."""
+        self.threads = 1
+        self.base = self.allocate(image if image is not None else loaded.image)
+        self.stack = self.allocate(bytes(STACK_BYTES))
+        self._link()
+
+    # -- memory ------------------------------------------------------------------------------------
+
+    def allocate(self, content: bytes) -> int:
+        """Memory of the machine's own with this content; its address."""
+        address = self.reserve(len(content))
+        ctypes.memmove(address, content, len(content))
+        return address
+
+    def reserve(self, size: int) -> int:
+        """Memory of the machine's own, all zero; it takes none of the host's until it is touched."""
+        size = -(-max(size, 1) // HOST_PAGE) * HOST_PAGE
+        view = np.frombuffer(mmap.mmap(-1, size), np.uint8)
+        self.held.append(view)
+        self.share(view.ctypes.data, size)
+        return int(view.ctypes.data)
+
+    def share(self, address: int, size: int) -> None:
+        """Let the kernel see these bytes of this process, and what shares a page with them."""
+        first, last = address // HOST_PAGE, -(-(address + max(size, 1)) // HOST_PAGE)
+        missing = [page for page in range(first, last) if page not in self.mapped]
+        while missing:
+            run = next((k for k in range(1, len(missing)) if missing[k] != missing[0] + k), len(missing))
+            start = missing[0] * HOST_PAGE
+            self.uc.mem_map_ptr(start, run * HOST_PAGE, UC_PROT_ALL, start)
+            self.mapped.update(missing[:run])
+            missing = missing[run:]
+
+    # -- linking -----------------------------------------------------------------------------------
+
+    def _link(self) -> None:
+        """Fill in addresses; each function of the C library gets an instruction of its own that returns."""
+        names = sorted({r.symbol for r in self.loaded.relocations if r.symbol} - self.loaded.symbols.keys())
+        self.imports = self.allocate(_RETURN.to_bytes(4, "little") * (len(names) + 2))
+        self.names = names
+        self.end = self.imports + 4 * len(names)
+        places = {n: self.imports + 4 * k for k, n in enumerate(names) if n not in self.loaded.weak}
+        places |= {n: self.base + at for n, at in self.loaded.symbols.items()}
+        for r in self.loaded.relocations:
+            value = (places.get(r.symbol, 0) if r.symbol else self.base) + r.addend
+            ctypes.c_uint64.from_address(self.base + r.address).value = value & (1 << 64) - 1
+        if names:
+            self.uc.hook_add(UC_HOOK_CODE, self._library, begin=self.imports, end=self.end - 1)
+
+    def _library(self, uc: Uc, address: int, size: int, data: object) -> None:
+        """A function of the C library was called; its arguments stand in registers."""
+        name = self.names[(address - self.imports) // 4]
+        self.calls[name] += 1
+        try:
+            self._do(name)
+        except Exception as problem:
+            self.problem = problem
+            uc.emu_stop()
+
+    def _do(self, name: str) -> None:
+        read, write = self.uc.reg_read, self.uc.reg_write
+        x = [read(getattr(reg, f"UC_ARM64_REG_X{k}")) for k in range(4)]
+        if name in _NOTHING_TO_DO:
+            write(reg.UC_ARM64_REG_X0, 0)
+        elif name == "pthread_cond_wait":
+            self.switching = True
+            self.uc.emu_stop()
+        elif name == "pthread_create":
+            self._create(x[2], x[3])
+            write(reg.UC_ARM64_REG_X0, 0)
+        elif name == "getpid":
+            write(reg.UC_ARM64_REG_X0, 1)
+        elif name in ("memcpy", "memmove"):
+            self.uc.mem_write(x[0], bytes(self.uc.mem_read(x[1], x[2])))
+        elif name == "memset":
+            self.uc.mem_write(x[0], bytes([x[1] & 255]) * x[2])
+        elif name in _MATH:
+            write(reg.UC_ARM64_REG_D0, _bits(_evaluate(name, _double(read(reg.UC_ARM64_REG_D0)))))
+        elif name == "abort":
+            raise Crashed("it called abort")
+        elif name in ("exit", "_exit"):
+            raise Ended
+        else:
+            raise Crashed(f"it called {name}, which the emulator does not have")
+
+    # -- running -----------------------------------------------------------------------------------
+
+    def call(self, symbol: str, arguments: Sequence[int]) -> int:
+        """Call a function with whole numbers and addresses; what it returns, as 64 bits."""
+        write = self.uc.reg_write
+        top = self.stack + STACK_BYTES
+        rest = arguments[8:]
+        top -= -(-8 * len(rest) // 16) * 16
+        for k, value in enumerate(rest):
+            ctypes.c_uint64.from_address(top + 8 * k).value = value
+        for k, value in enumerate(arguments[:8]):
+            write(getattr(reg, f"UC_ARM64_REG_X{k}"), value)
+        write(reg.UC_ARM64_REG_SP, top)
+        write(reg.UC_ARM64_REG_X30, self.end)
+        self._run(self.base + self.loaded.symbols[symbol])
+        return int(self.uc.reg_read(reg.UC_ARM64_REG_X0))
+
+    def _run(self, at: int) -> None:
+        while True:
+            try:
+                self.uc.emu_start(at, self.end)
+            except UcError as error:
+                where = self.uc.reg_read(reg.UC_ARM64_REG_PC) - self.base
+                raise Crashed(f"{error} at {where:#x} of the code") from None
+            if self.problem:
+                problem, self.problem = self.problem, None
+                raise problem
+            if not self.switching:
+                return
+            self.switching = False
+            at = self._switch()
+
+    def _create(self, function: int, argument: int) -> None:
+        """A thread that waits for its first turn."""
+        context = self.uc.context_save()
+        top = self.allocate(bytes(STACK_BYTES)) + STACK_BYTES
+        for register, value in (
+            (reg.UC_ARM64_REG_X0, argument),
+            (reg.UC_ARM64_REG_SP, top),
+            (reg.UC_ARM64_REG_X30, function),
+        ):
+            context.reg_write(register, value)
+        self.waiting.append((self.threads, context))
+        self.threads += 1
+
+    def _switch(self) -> int:
+        """Let the next thread run, which goes on where it called to wait; the address."""
+        if not self.waiting:
+            raise Crashed("all of its threads wait")
+        self.waiting.append((self.current, self.uc.context_save()))
+        self.current, context = self.waiting.popleft()
+        self.uc.context_restore(context)
+        return int(self.uc.reg_read(reg.UC_ARM64_REG_X30))
+
+
+def _double(bits: int) -> float:
+    return ctypes.c_double.from_buffer(ctypes.c_uint64(bits)).value
+
+
+def _bits(value: float) -> int:
+    return ctypes.c_uint64.from_buffer(ctypes.c_double(value)).value
+
+
+def _evaluate(name: str, x: float) -> float:
+    """The function where C gives an infinity or NaN and Python raises."""
+    try:
+        return _MATH[name](x)
+    except OverflowError:
+        return math.inf
+    except ValueError:
+        return -math.inf if name == "log" and x == 0 else math.nan

@@ -1,0 +1,69 @@
+"""The child process: the SDK's own, with kernels that run on an emulated core.
+
+Guard zones, poison, sealed inputs and the second call are the same as for native code. What the kernel was
+not given does not exist inside: touching it is a crash.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from perfdojo_arm_neon.emulator.elf import ElfError, read
+from perfdojo_arm_neon.emulator.machine import Crashed, Ended, Machine
+from perfdojo_sdk.measure.worker import Guarded, Kernel, Memory, Refused, main
+
+
+class EmulatedKernel(Kernel):
+    """A kernel in a machine of its own, with the arrays of this process."""
+
+    def __init__(self, library: str, symbol: str, threads: int, memory_bytes: int) -> None:
+        try:
+            loaded = read(Path(library).read_bytes())
+        except ElfError as error:
+            raise Refused("runtime", f"cannot load {symbol}: {error}") from None
+        for name in (symbol, f"{symbol}_workspace_bytes"):
+            if name not in loaded.symbols:
+                raise Refused("runtime", f"cannot load {symbol}: the file has no {name}")
+        self.machine = Machine(loaded)
+        size = self._emulate(f"{symbol}_workspace_bytes", threads)
+        if size > memory_bytes:
+            raise Refused("memory", f"the kernel wants {size} bytes of workspace, {memory_bytes} are allowed")
+        self.symbol = symbol
+        self.entry = self._enter
+        self.workspace = Guarded("the workspace", (size,), "u8")
+        self.tail = (
+            ctypes.c_void_p(self.workspace.address),
+            ctypes.c_size_t(size),
+            ctypes.c_int(threads),
+        )
+
+    def call(self, memory: Memory, variant: int) -> float:
+        for array in (*memory.inputs, *memory.outputs, self.workspace):
+            start = array.before.ctypes.data
+            self.machine.share(start, array.after.ctypes.data + array.after.nbytes - start)
+        return super().call(memory, variant)
+
+    def _enter(self, *arguments: ctypes.c_void_p) -> int:
+        status = self._emulate(self.symbol, *(argument.value or 0 for argument in arguments))
+        return int(np.int32(np.uint32(status & 0xFFFFFFFF)))
+
+    def _emulate(self, function: str, *arguments: int) -> int:
+        try:
+            return self.machine.call(function, arguments)
+        except Crashed as crashed:
+            print(crashed, file=sys.stderr, flush=True)
+            os.kill(os.getpid(), signal.SIGABRT)
+        except Ended:
+            os._exit(0)
+        raise AssertionError("the process has ended")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], EmulatedKernel)
+    os._exit(0)

@@ -1,0 +1,116 @@
+"""What counted instructions cost: blocks of straight code, each at the pace that it can keep.
+
+A block goes as fast as its tightest limit: the width of the front end, the ports that its instructions
+share, or the longest chain of registers from one run of the block to the next. Data are in the first
+cache, branches are foreseen, no instruction waits for room to wait in. (Such limits are those of OSACA:
+Laukemann et al., "Automated Instruction Stream Throughput Prediction", 2018.)
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfdojo_arm_neon.emulator.elf import SharedObject
+from perfdojo_arm_neon.estimate.dry_run import Counts
+from perfdojo_arm_neon.estimate.instructions import PORTS, WIDTH, WITHIN, Instruction, decode
+
+#: Runs of a block one after the other until its chains have found their pace.
+_ROUNDS = 8
+
+
+@dataclass(frozen=True)
+class Block:
+    """Straight code that ran a number of times."""
+
+    address: int
+    instructions: tuple[Instruction, ...]
+    times: int
+
+    @property
+    def cycles(self) -> float:
+        return max(limits(self.instructions).values())
+
+
+@dataclass(frozen=True)
+class Price:
+    """What one thread does."""
+
+    cycles: float
+    instructions: int
+    vector_instructions: int
+
+
+def price(loaded: SharedObject, counts: Counts) -> Price:
+    found = list(blocks(loaded, counts))
+    return Price(
+        sum(block.cycles * block.times for block in found),
+        sum(len(block.instructions) * block.times for block in found),
+        sum(sum(i.vector for i in block.instructions) * block.times for block in found),
+    )
+
+
+def blocks(loaded: SharedObject, counts: Counts) -> Iterator[Block]:
+    """What ran, cut where a branch leaves, where one arrives, and where the number of times changes."""
+    words = np.frombuffer(loaded.image, np.uint32)
+    ran = np.flatnonzero(counts)
+    arrivals = {
+        4 * int(k) + offset
+        for k in ran
+        if (offset := decode(int(words[k])).branch)
+    }
+    block: list[int] = []
+    for k in map(int, ran):
+        new = block and (
+            k != block[-1] + 1
+            or counts[k] != counts[block[-1]]
+            or 4 * k in arrivals
+            or decode(int(words[block[-1]])).branch is not None
+        )
+        if new:
+            yield _block(words, counts, block)
+            block = []
+        block.append(k)
+    if block:
+        yield _block(words, counts, block)
+
+
+def _block(words: Counts, counts: Counts, where: Sequence[int]) -> Block:
+    return Block(4 * where[0], tuple(decode(int(words[k])) for k in where), int(counts[where[0]]))
+
+
+def limits(block: Sequence[Instruction]) -> dict[str, float]:
+    """Cycles of one run of a block that follows itself, by what may bind."""
+    taken: dict[str, float] = defaultdict(float)
+    operations = 0
+    for instruction in block:
+        operations += max(len(instruction.ports), 1)
+        for port, cycles in instruction.ports:
+            name: str | None = port
+            while name:
+                taken[name] += cycles
+                name = WITHIN.get(name)
+    found = {port: cycles / PORTS[port] for port, cycles in taken.items()}
+    return {**found, "width": operations / WIDTH, "chain": _chain(block)}
+
+
+def _chain(block: Sequence[Instruction]) -> float:
+    """How much later the last result is ready with each further run of the block."""
+    ready: dict[int, float] = {}
+    ends = []
+    for _ in range(_ROUNDS):
+        for instruction in block:
+            start = max((ready.get(r, 0.0) for r in instruction.reads), default=0.0)
+            if instruction.accumulator is not None:
+                # The sum is needed two cycles after the factors.
+                start = max(start, ready.get(instruction.accumulator, 0.0) - 2)
+            for register in instruction.writes:
+                ready[register] = start + instruction.latency
+            if instruction.updated is not None:
+                ready[instruction.updated] = ready.get(instruction.updated, 0.0) + 1
+        ends.append(max(ready.values(), default=0.0))
+    half = _ROUNDS // 2
+    return (ends[-1] - ends[half - 1]) / (_ROUNDS - half)

@@ -1,0 +1,113 @@
+"""Runs kernels for 64-bit Arm on another processor: function emulated, time estimated.
+
+On a processor of the family itself the SDK's native runner does everything, and measures.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf
+
+from perfdojo_arm_neon.crosstools import find_cross_compiler
+from perfdojo_arm_neon.emulator import worker as emulating
+from perfdojo_arm_neon.estimate import worker as estimating
+from perfdojo_arm_neon.estimate.counter import counter_library
+from perfdojo_sdk.hookspecs.types import (
+    Artifact,
+    Capabilities,
+    Failure,
+    KernelSource,
+    Measurement,
+    RunRequest,
+)
+from perfdojo_sdk.measure.native_runner import SHARED_OBJECT
+from perfdojo_sdk.measure.roofline import bound
+from perfdojo_sdk.measure.sandbox import Job, execute
+from perfdojo_sdk.measure.worker import bytes_of
+
+FREESTANDING = ("-nostdlib", "-fno-stack-protector")
+#: Seconds to wake the threads and to wait for the last of them, as for the SDK's pool elsewhere.
+WAKING_S = 15e-6
+
+
+@dataclass(frozen=True)
+class EmulatedRunner:
+    """Cross-compiles, emulates and estimates. A value: it pickles."""
+
+    capabilities: Capabilities
+    compile_timeout_s: float = 120.0
+    #: Vector and floating-point instructions that are computed for a timed run; beyond, only their time
+    #: is estimated. An emulated one takes some 50 ns.
+    most_computed: float = 2e7
+
+    @property
+    def most_instances(self) -> int:
+        """Statement instances up to which a kernel should be verified as it is; larger ones, smaller."""
+        return int(self.capabilities.options["most_instances"])
+
+    def compile(self, source: KernelSource) -> Artifact | Failure:
+        """UnavailableError without a compiler; a compiler's error is a Failure."""
+        toolchain = find_cross_compiler()
+        flags = (*self.capabilities.compiler_flags, *FREESTANDING)
+        files = {f"{source.symbol}.c": source.code, **source.support}
+        made = toolchain.compile(files, flags, self.compile_timeout_s)
+        if isinstance(made, Failure):
+            return made
+        described = toolchain.describe(flags)
+        return Artifact(
+            source.symbol, source.inputs, source.outputs, SHARED_OBJECT, made.content, described, made.notes
+        )
+
+    def device(self) -> str:
+        core, clock = self.capabilities.options["core"], self.capabilities.options["clock_ghz"]
+        return f"{core}, estimated at {clock:g} GHz"
+
+    def run(self, artifact: Artifact, request: RunRequest) -> Measurement | Failure:
+        """Outputs from the emulated core, the time from the model; a large kernel is not computed."""
+        timed: Measurement | Failure | None = None
+        if request.repeats:
+            timed = self._estimate(artifact, request)
+            too_large = isinstance(timed, Measurement) and (
+                timed.details["vector_instructions"] > self.most_computed
+                or timed.details["instructions"] > 20 * self.most_computed
+            )
+            if isinstance(timed, Failure) or too_large or not request.want_outputs:
+                return timed
+        job = Job((artifact,), replace(request, repeats=0), self.device(), script=emulating.__file__)
+        emulated = _executed(job)
+        if isinstance(emulated, Failure) or timed is None:
+            return emulated
+        assert isinstance(timed, Measurement)
+        return replace(timed, outputs=emulated.outputs)
+
+    def _estimate(self, artifact: Artifact, request: RunRequest) -> Measurement | Failure:
+        asked = replace(request, inputs=None, want_outputs=False)
+        job = Job((artifact,), asked, self.device(), counter_library(), script=estimating.__file__)
+        counted = _executed(job)
+        if isinstance(counted, Failure):
+            return counted
+        seconds = self.seconds(artifact, counted)
+        limit = request.stop_above_s
+        details = {**counted.details, "stopped": float(limit is not None and seconds > limit)}
+        return replace(counted, seconds=(seconds,), details=details)
+
+    def seconds(self, artifact: Artifact, counted: Measurement) -> float:
+        """The model's time: the slowest thread's cycles, or what moving the data takes if that is longer.
+
+        Every input is read once and every output written once, from the smallest memory that holds them all;
+        what a kernel moves between caches beside that is not in the model.
+        """
+        clock = float(self.capabilities.options["clock_ghz"]) * 1e9
+        read, written = (
+            sum(bytes_of(spec.shape, spec.dtype) for spec in specs)
+            for specs in (artifact.inputs, artifact.outputs)
+        )
+        traffic = bound(read, written, 0, counted.threads, self.capabilities.figures)
+        moving = traffic.seconds if traffic else -inf
+        woken = counted.details["parallel_loops"] * WAKING_S
+        return max(counted.details["cycles"] / clock, moving) + woken
+
+
+def _executed(job: Job) -> Measurement | Failure:
+    [found] = execute(job)
+    return found if isinstance(found, Failure) else replace(found, provenance="estimated")

@@ -1,0 +1,70 @@
+"""What the target cannot do: name more cells at one place than it has registers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perfdojo_sdk.codegen.registers import assign
+from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.program import Path, Program
+from perfdojo_sdk.core.storage import Buffer
+from perfdojo_sdk.core.transformation import Move, Objection, Refusal, Requirement
+from perfdojo_sdk.core.validate import common_depth
+
+FULL = Requirement(
+    "NEON-101",
+    "the registers are full",
+    "{names} take {wanted} vector registers at one place, there are {most}",
+    "keep one of them on the stack, or unroll less around its accesses",
+    lambda site: None,
+)
+
+
+@dataclass(frozen=True)
+class RegisterFile:
+    """A veto: buffers whose cells are named, and that are in use together, fit the register file.
+
+    What does not fit would be kept in memory, which is what a program with such a location says it is not.
+    """
+
+    most: int
+
+    requirements = (FULL,)
+
+    def __call__(self, before: Program, move: Move, after: Program, dialect: Dialect) -> Objection | None:
+        crowd = fullest(after, dialect)
+        wanted = sum(crowd.values())
+        if wanted <= self.most or sum(fullest(before, dialect).values()) >= wanted:
+            return None  # a program that was too full already may be mended step by step
+        statement = next(iter(after.occurrences[next(iter(crowd))])).statement
+        names = ", ".join(sorted(crowd))
+        refusal = Refusal.of(statement.id, names=names, wanted=wanted, most=self.most)
+        return Objection(FULL, refusal)
+
+
+def fullest(program: Program, dialect: Dialect) -> dict[str, int]:
+    """The buffers with named cells in use together that take the most registers, and how many each."""
+    named = [b for b in program.buffers if dialect.locations[b.location].constant_subscripts]
+    uses = {b.name: _use(program, b) for b in named if program.occurrences[b.name]}
+    if not uses:
+        return {}
+    count = {b.name: _registers(program, b, dialect) for b in named if b.name in uses}
+    found: dict[str, int] = {}
+    for place, _ in uses.values():
+        together = {name: count[name] for name, (first, last) in uses.items() if first <= place <= last}
+        found = max(found, together, key=lambda crowd: sum(crowd.values()))
+    return found
+
+
+def _use(program: Program, buffer: Buffer) -> tuple[Path, Path]:
+    """Where it is first and where it is last in use: in every iteration of loops between accesses."""
+    paths = sorted(o.path for o in program.occurrences[buffer.name])
+    depth = common_depth(paths)
+    last = paths[-1]
+    # All of the last child of the scope around the accesses; what it holds comes before this.
+    return paths[0][: depth + 1], (*last[: depth + 1], *[1 << 30] * (len(last) - depth))
+
+
+def _registers(program: Program, buffer: Buffer, dialect: Dialect) -> int:
+    assigned = assign(program, buffer, dialect, buffer.name, set())
+    return len(assigned.names) if assigned else 0

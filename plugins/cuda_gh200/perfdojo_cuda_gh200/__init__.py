@@ -1,0 +1,84 @@
+"""What this plugin brings: the target cuda_gh200."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+
+import yaml
+
+from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.hookspecs import hookimpl
+from perfdojo_sdk.hookspecs.services import Probe
+from perfdojo_sdk.hookspecs.types import (
+    Bound,
+    Capabilities,
+    CodeGenerator,
+    MachineFigures,
+    Runner,
+    Target,
+)
+
+PERFDOJO_API = (0, 2)
+
+NAME = "cuda_gh200"
+
+
+@cache
+def _target() -> Target:
+    text = resources.files(__package__).joinpath(f"{NAME}.yaml").read_text(encoding="utf-8")
+    capabilities = Capabilities.model_validate(yaml.safe_load(text))
+    return Target(NAME, capabilities, capabilities.dialect(), "perfdojo-cuda-gh200")
+
+
+@hookimpl
+def perfdojo_targets() -> list[Target]:
+    return [_target()]
+
+
+@hookimpl
+def perfdojo_code_generator(target: Target) -> CodeGenerator | None:
+    if target.name != NAME:
+        return None
+    from perfdojo_cuda_gh200.codegen import CudaCodeGenerator
+
+    return CudaCodeGenerator(target.capabilities)
+
+
+@hookimpl
+def perfdojo_runner(target: Target) -> Runner | None:
+    if target.name != NAME:
+        return None
+    from perfdojo_cuda_gh200.runner import GpuRunner
+
+    return GpuRunner(target.capabilities)
+
+
+@hookimpl
+def perfdojo_math_accuracy(target: Target) -> Mapping[str, float] | None:
+    if target.name != NAME:
+        return None
+    from perfdojo_cuda_gh200.codegen import MATH_ACCURACY
+
+    return MATH_ACCURACY
+
+
+@hookimpl
+def perfdojo_roofline_bound(
+    program: Program, target: Target, threads: int, figures: MachineFigures
+) -> Bound | None:
+    if target.name != NAME:
+        return None
+    from perfdojo_sdk.measure.roofline import roofline
+
+    return roofline(program, 1, figures)
+
+
+@hookimpl
+def perfdojo_doctor_probes(target: Target) -> list[Probe]:
+    if target.name != NAME:
+        return []
+    from perfdojo_cuda_gh200.doctor import probes
+
+    return probes()

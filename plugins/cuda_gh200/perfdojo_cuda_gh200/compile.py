@@ -1,0 +1,161 @@
+"""CUDA sources to machine code of the GPU, with what the assembler says about registers and memory.
+
+NVRTC from the package index does it without a driver or a toolkit; nvcc does where it is installed. A machine
+with neither still runs kernels in emulation, and says that nothing was compiled for the GPU.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from perfdojo_sdk.hookspecs.types import Failure, KernelSource
+
+#: What NVRTC has built in, and a source may include.
+_BUILT_IN = ("math.h", "stdint.h", "stddef.h")
+_MOST_NOTES = 4000
+NVCC_TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one kernel needs of a multiprocessor, as the assembler reports it."""
+
+    kernel: str
+    registers: int
+    shared_bytes: int
+    stack_bytes: int
+    spill_bytes: int
+
+    @property
+    def text(self) -> str:
+        spills = f", {self.spill_bytes} bytes spilled" if self.spill_bytes else ""
+        stack = f", {self.stack_bytes} bytes of stack" if self.stack_bytes else ""
+        shared = f"{self.shared_bytes} bytes of shared memory"
+        return f"{self.kernel}: {self.registers} registers, {shared}{stack}{spills}"
+
+
+@dataclass(frozen=True)
+class DeviceCode:
+    """Machine code for the GPU."""
+
+    cubin: bytes = field(repr=False)
+    ptx: bytes = field(repr=False)
+    resources: tuple[Resources, ...]
+    toolchain: str
+
+
+def compile_for_gpu(source: KernelSource, arch: str) -> DeviceCode | Failure | None:
+    """Machine code of ``source``; None where this machine has no compiler for GPUs."""
+    if nvrtc() is not None:
+        return _by_nvrtc(source, arch)
+    if shutil.which("nvcc"):
+        return _by_nvcc(source, arch)
+    return None
+
+
+@cache
+def nvrtc() -> Any:
+    """NVRTC's Python module, where it can be loaded."""
+    try:
+        from cuda.bindings import nvrtc as module
+
+        error, _, _ = module.nvrtcVersion()
+    except Exception:  # a missing or broken library; the binding raises what it likes
+        return None
+    return module if error == module.nvrtcResult.NVRTC_SUCCESS else None
+
+
+def _options(arch: str) -> list[str]:
+    # No fast-math: division, square root and denormal numbers are exact, as the language says.
+    return [f"--gpu-architecture={arch}", "--std=c++17", "--ptxas-options=-v"]
+
+
+def _by_nvrtc(source: KernelSource, arch: str) -> DeviceCode | Failure:
+    module = nvrtc()
+    headers = {**dict.fromkeys(_BUILT_IN, ""), **source.support}
+    names, texts = [n.encode() for n in headers], [t.encode() for t in headers.values()]
+    error, program = module.nvrtcCreateProgram(
+        source.code.encode(), f"{source.symbol}.cu".encode(), len(names), texts, names
+    )
+    if error != module.nvrtcResult.NVRTC_SUCCESS:
+        return Failure("compile", f"NVRTC does not take the source: {error}")
+    try:
+        options = [option.encode() for option in _options(arch)]
+        (status,) = module.nvrtcCompileProgram(program, len(options), options)
+        said = _text(module.nvrtcGetProgramLogSize, module.nvrtcGetProgramLog, program).decode(
+            "utf-8", "replace"
+        )
+        if status != module.nvrtcResult.NVRTC_SUCCESS:
+            return Failure("compile", said.strip()[:_MOST_NOTES] or str(status))
+        cubin = _text(module.nvrtcGetCUBINSize, module.nvrtcGetCUBIN, program)
+        ptx = _text(module.nvrtcGetPTXSize, module.nvrtcGetPTX, program)
+    finally:
+        module.nvrtcDestroyProgram(program)
+    _, major, minor = module.nvrtcVersion()
+    toolchain = f"NVRTC {major}.{minor} {' '.join(_options(arch))}"
+    return DeviceCode(cubin, ptx.rstrip(b"\0"), resources_of(said), toolchain)
+
+
+def _text(size_of: Any, get: Any, program: Any) -> bytes:
+    _, size = size_of(program)
+    buffer = b" " * size
+    get(program, buffer)
+    return buffer
+
+
+def _by_nvcc(source: KernelSource, arch: str) -> DeviceCode | Failure:
+    with tempfile.TemporaryDirectory(prefix="perfdojo-nvcc-") as folder:
+        for name, text in {f"{source.symbol}.cu": source.code, **source.support}.items():
+            Path(folder, Path(name).name).write_text(text, encoding="utf-8")
+        said = ""
+        for kind in ("cubin", "ptx"):
+            command = ["nvcc", f"-arch={arch}", "-std=c++17", "-O3", "-Xptxas=-v", "-diag-suppress=177,550"]
+            command += [f"-{kind}", "-o", f"out.{kind}", f"{source.symbol}.cu"]
+            try:
+                done = subprocess.run(
+                    command, cwd=folder, capture_output=True, text=True, timeout=NVCC_TIMEOUT_S
+                )
+            except subprocess.TimeoutExpired:
+                return Failure("compile_timeout", f"nvcc ran longer than {NVCC_TIMEOUT_S:g} s")
+            if done.returncode:
+                return Failure("compile", (done.stdout + done.stderr).strip()[:_MOST_NOTES])
+            said = said or done.stderr
+        cubin, ptx = (Path(folder, f"out.{kind}").read_bytes() for kind in ("cubin", "ptx"))
+        return DeviceCode(cubin, ptx, resources_of(said), f"{nvcc_version()} -arch={arch} -O3")
+
+
+@cache
+def nvcc_version() -> str:
+    """The line in which nvcc tells its version, or "" where there is none."""
+    if not shutil.which("nvcc"):
+        return ""
+    done = subprocess.run(["nvcc", "--version"], capture_output=True, text=True, timeout=30)
+    lines = [line for line in done.stdout.splitlines() if "release" in line]
+    return f"nvcc ({lines[0].strip()})" if lines else "nvcc"
+
+
+_ENTRY = re.compile(r"Compiling entry function '(\w+)'")
+_FIGURES: Mapping[str, re.Pattern[str]] = {
+    "registers": re.compile(r"Used (\d+) registers"),
+    "shared_bytes": re.compile(r"(\d+) bytes smem"),
+    "stack_bytes": re.compile(r"(\d+) bytes stack frame"),
+    "spill_bytes": re.compile(r"(\d+) bytes spill stores"),
+}
+
+
+def resources_of(said: str) -> tuple[Resources, ...]:
+    """The figures in the assembler's own words, kernel by kernel, in the order of their names."""
+    parts = _ENTRY.split(said)[1:]
+    found = []
+    for name, text in zip(parts[::2], parts[1::2], strict=True):
+        figures = {key: int(m[1]) if (m := pattern.search(text)) else 0 for key, pattern in _FIGURES.items()}
+        found.append(Resources(name, **figures))
+    return tuple(sorted(found, key=lambda r: r.kernel))

@@ -1,0 +1,39 @@
+"""What the target needs of a machine. Nothing but a C++ compiler is required: the rest is for the GPU itself."""
+
+from __future__ import annotations
+
+from perfdojo_cuda_gh200.compile import nvcc_version, nvrtc
+from perfdojo_sdk.hookspecs.services import Probe
+from perfdojo_sdk.measure.emulated_runner import probe_emulation
+
+
+def probes() -> list[Probe]:
+    return [probe_emulation(), _gpu_compiler(), _gpu()]
+
+
+def _gpu_compiler() -> Probe:
+    module = nvrtc()
+    found = f"NVRTC {'.'.join(map(str, module.nvrtcVersion()[1:]))}" if module else nvcc_version()
+    return Probe(
+        "compiler for the GPU",
+        found,
+        "neither NVRTC nor nvcc is there: libraries hold sources and no machine code",
+        "pip install 'perfdojo-cuda-gh200[nvrtc]', or install the CUDA toolkit",
+        required=False,
+    )
+
+
+def _gpu() -> Probe:
+    from perfdojo_cuda_gh200.driver import gpu_name
+
+    try:
+        found, why = gpu_name(), ""
+    except OSError as error:
+        found, why = "", str(error)
+    return Probe(
+        "GPU",
+        found,
+        f"{why}: kernels run in emulation, and their times are estimates",
+        "run on a machine with an NVIDIA GPU of compute capability 9.0 and its driver",
+        required=False,
+    )

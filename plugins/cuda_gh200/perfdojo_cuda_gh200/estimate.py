@@ -1,0 +1,68 @@
+"""How long a call would take on paper: a roofline for each launch, lowered where few threads are there.
+
+A launch takes the longest of: its data through memory, its requests through the second cache, its traffic
+in shared memory, its arithmetic, and the chain of one thread's steps. Bandwidths and peaks need enough threads:
+with a share of them, that share of the speed. Every launch costs a fixed start. Nothing is fitted to a run:
+the figures are those of the target file, and a time from here is marked *estimated*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from perfdojo_sdk.codegen.gpu.figures import LaunchFigures
+from perfdojo_sdk.hookspecs.types import Capabilities
+
+#: Seconds from one launch to the next in a stream that is kept full.
+LAUNCH_S = 2e-6
+#: Threads of a multiprocessor that keep its arithmetic, and the memory, busy.
+ENOUGH_THREADS = 512
+#: Cycles of one step of one thread when nothing else is ready: a dependent instruction, and an access.
+STEP_CYCLES = 6
+#: A slow operation (exp, a division) is so many plain ones.
+SLOW = 12
+#: Bytes of shared memory that a multiprocessor moves in a cycle.
+SHARED_BYTES_PER_CYCLE = 128
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Seconds of a call, and what they go to."""
+
+    seconds: float
+    parts: tuple[tuple[str, float], ...]
+    """(what binds a launch, seconds), launch by launch."""
+
+
+def estimate(launches: Sequence[LaunchFigures], capabilities: Capabilities) -> Estimate:
+    parts: list[tuple[str, float]] = []
+    for launch in launches:
+        for what, seconds in _launch(launch, capabilities):
+            parts.append((what, seconds))
+    return Estimate(sum(seconds for _, seconds in parts), tuple(parts))
+
+
+def _launch(launch: LaunchFigures, capabilities: Capabilities) -> list[tuple[str, float]]:
+    options, memory = capabilities.options, capabilities.memory
+    assert memory is not None, "the target file has figures of memory"
+    processors, hertz = options["multiprocessors"], options["clock_ghz"] * 1e9
+    busy = min(launch.blocks, processors)
+    resident = min(launch.blocks * launch.threads, processors * ENOUGH_THREADS)
+    share = resident / (processors * ENOUGH_THREADS)
+    # A last wave that is not full costs as much as a full one.
+    waves = launch.blocks / processors
+    uneven = ceil(waves) / waves if waves > 1 else 1.0
+    cache = capabilities.caches["L2"].read_gbs * 1e9
+    peak = capabilities.peak_gflops["f32"] * 1e9 / 2
+    turns = ceil(launch.blocks * launch.threads / (processors * 2048))
+    candidates = {
+        "memory": launch.must_move / (memory.copy_gbs * 1e9 * share),
+        "second cache": launch.asked_for / (cache * share),
+        "shared memory": launch.shared_traffic / (SHARED_BYTES_PER_CYCLE * hertz * busy),
+        "arithmetic": (launch.operations + SLOW * launch.slow_operations) / (peak * share) * uneven,
+        "one thread's steps": launch.times * launch.steps * turns * STEP_CYCLES / hertz,
+    }
+    what = max(candidates, key=lambda name: candidates[name])
+    return [(what, candidates[what]), ("launching", launch.times * LAUNCH_S)]
