@@ -481,7 +481,7 @@ class Body:
 
 def configuration(stream: Stream) -> dict[int, int]:
     """Register -> value for a job; a stride is what the highest loop that wraps adds."""
-    found, back = {_REG_REPEAT: stream.repeat - 1}, 0
+    found, back = {} if stream.writes else {_REG_REPEAT: stream.repeat - 1}, 0
     for k, dimension in enumerate(stream.dimensions):
         found[_REG_BOUND + k] = dimension.size - 1
         found[_REG_STRIDE + k] = dimension.stride - back
