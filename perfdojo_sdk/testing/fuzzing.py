@@ -153,6 +153,9 @@ def shrunk(failure: FuzzFailure, rules: Rules) -> FuzzFailure:
         return failure
 
     def found(program: Program) -> FuzzFailure | None:
+        # A race that was there before is another failure than one that the move brings.
+        if failure.leg == "dependence" and not verify_races(program, rules.dialect).ok:
+            return None
         for move in rules.transformations[failure.move.transformation].candidates(program, rules.dialect):
             step = rules.attempt(program, move)
             if isinstance(step, Step) and (problem := refuted(step)):
@@ -162,8 +165,7 @@ def shrunk(failure: FuzzFailure, rules: Rules) -> FuzzFailure:
     def refuted(step: Step) -> str:
         if failure.leg == "exact":
             return verify_exact(step.before, step.after, step.legal.laws, rules.dialect, 0).problem
-        # A race that was there before is another failure than one that the move brings.
-        return _unproved(step, rules) if verify_races(step.before, rules.dialect).ok else ""
+        return _unproved(step, rules)
 
     smallest = shrink(failure.before, still(lambda program: found(program) is not None), rules.dialect)
     # The ids of a program that was parsed anew, as whoever replays it will have them.
