@@ -28,6 +28,8 @@ EVERY_TEXT = 50
 #: Statements beyond which a program does not grow: judging a move costs what the program is long, and what
 #: goes wrong in a long one goes wrong in a short one.
 MOST_STATEMENTS = 24
+#: Processor time for making a failure small.
+SHRINK_S = 30.0
 #: Draws for a move that does not make a long program longer.
 DRAWS = 20
 
@@ -167,6 +169,7 @@ def shrunk(failure: FuzzFailure, rules: Rules) -> FuzzFailure:
             return verify_exact(step.before, step.after, step.legal.laws, rules.dialect, 0).problem
         return _unproved(step, rules)
 
-    smallest = shrink(failure.before, still(lambda program: found(program) is not None), rules.dialect)
+    fails = still(lambda program: found(program) is not None)
+    smallest = shrink(failure.before, fails, rules.dialect, SHRINK_S)
     # The ids of a program that was parsed anew, as whoever replays it will have them.
     return found(parse(smallest.text, rules.dialect)) or found(smallest) or failure
