@@ -228,8 +228,8 @@ class Totals:
         self.targets: Counter[str] = Counter()
         self.statements: list[int] = []
         self.failures = 0
-        self.mended = 0
-        """Failures of earlier runs."""
+        self.mended: set[int] = set()
+        """Seeds of walks that failed in an earlier run."""
 
     @property
     def moves_played(self) -> int:
@@ -248,7 +248,7 @@ class Totals:
     def add(self, line: dict[str, Any], earlier: bool = False) -> None:
         if line["failure"] is not None:
             self.failures += not earlier
-            self.mended += earlier
+            self.mended |= {line["seed"]} if earlier else set()
             return
         self.moves.update(line["moves"])
         self.kinds.update(line["kinds"])
@@ -266,7 +266,7 @@ class Totals:
             "moves_by_kind": {kind.label: self.kinds[kind.label] for kind in Kind},
             "checks_by_leg": dict(self.checks),
             "failures": self.failures,
-            "failures_of_earlier_runs": self.mended,
+            "failures_of_earlier_runs": len(self.mended),
         }
 
     def text(self) -> str:
@@ -274,7 +274,7 @@ class Totals:
         lines = [
             f"{found['walks']} programs, {found['statements_median']} statements in the median",
             "walks: " + ", ".join(f"{n} on {target}" for target, n in self.targets.items()),
-            f"{found['moves']} moves, {found['failures']} failures ({self.mended} in earlier runs)",
+            f"{found['moves']} moves, {found['failures']} failures ({len(self.mended)} in earlier runs)",
             "kinds: " + ", ".join(f"{n} {kind}" for kind, n in found["moves_by_kind"].items()),
             "checks: " + ", ".join(f"{n} {leg}" for leg, n in self.checks.most_common()),
         ]

@@ -157,6 +157,10 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
     "PD-T195": (REGISTER, "", [], "stage_write(s0, array=r)"),
     "PD-T196": (HUGE, "", [], "stage_write(s0, array=y)"),
     "PD-T197": (CONDITION, "", [], "stage_write(s1, array=t)"),
+    "PD-T198": (
+        "8:p\n| t[0] = x[{0}]\n| y[{0}] = t[0]", "", ["inline_definition(c1, array=t)"],
+        "stage_write(s0, array=t)",
+    ),
     "PD-T201": ("8 y[{0}] = x[{0}]", "", [], "reuse_dims(y, dim=0)"),
     "PD-T202": (
         "t f32 [4:N] heap\n4\n| t[{0}] = x[{0}]\n| y[{0}] = t[{0}]", "", [], "reuse_dims(t, dim=0)",
