@@ -394,6 +394,10 @@ def test_machine_reads_its_own_files(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert found.model == "Test Chip" and found.flags == {"fma", "extra"}
     assert [(c.level, c.bytes, c.shared) for c in found.caches] == [(1, 32 << 10, False), (3, 8 << 20, True)]
     assert found.last_cache_bytes == 8 << 20 and "L3 8 MiB" in found.text
+    numbers = "Features : fp asimd\nCPU implementer : 0x41\nCPU variant : 0x0\nCPU part : 0xd4f\n"
+    (tmp_path / "cpuinfo").write_text(numbers)
+    found = machine.__wrapped__()
+    assert found.model == "processor 0x41:0xd4f variant 0x0" and found.flags == {"fp", "asimd"}
 
 
 def test_calibration_is_measured_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -74,11 +74,18 @@ def _size(count: int) -> str:
 def machine() -> Machine:
     """What /proc and /sys say; unknown parts are left out, never guessed."""
     info = _cpuinfo()
-    model = info.get("model name") or info.get("cpu model") or platform.processor() or "unknown processor"
+    model = info.get("model name") or info.get("cpu model") or _numbered(info) or platform.processor()
+    model = model or "unknown processor"
     flags = frozenset((info.get("flags") or info.get("features") or "").split())
     return Machine(
         re.sub(r"\s+", " ", model), platform.machine(), len(os.sched_getaffinity(0)), flags, _caches()
     )
+
+
+def _numbered(info: dict[str, str]) -> str:
+    """Where the kernel gives no name but numbers: who designed the processor, and which of theirs it is."""
+    found = [info.get(f"cpu {what}", "") for what in ("implementer", "part", "variant")]
+    return "processor {}:{} variant {}".format(*found) if all(found) else ""
 
 
 def _cpuinfo() -> dict[str, str]:
