@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from perfdojo_riscv_snitch.codegen import functions, limits
 from perfdojo_riscv_snitch.codegen.allocate import SPARE, Allocation, allocate
-from perfdojo_riscv_snitch.codegen.assembly import ZERO, Instruction, Line, Listing, Mark, Register, small
+from perfdojo_riscv_snitch.codegen.assembly import ZERO, Line, Listing, Mark, Register, small
 from perfdojo_riscv_snitch.codegen.body import Body, local_bytes
 from perfdojo_riscv_snitch.codegen.limits import Refused
-from perfdojo_riscv_snitch.codegen.pairs import PAIR, SPLAT
+from perfdojo_riscv_snitch.codegen.pairs import JOIN, PAIR, SPLAT
 from perfdojo_riscv_snitch.codegen.pointers import REACH
 from perfdojo_riscv_snitch.codegen.values import BYTES, FORMATS, bits_of, unsupported
 from perfdojo_riscv_snitch.program import TCDM_BYTES
@@ -162,9 +162,9 @@ class _Kernel:
         table = 8 + slots + 8 * len(places.saved)
         constants = functions.table_words() if "exp" in self.listing.routines else []
         local = table + 4 * len(constants)
-        needs_frame = bool(slots or places.saved or constants or self.local_bytes or _uses_scratch(lines))
+        needs_frame = bool(slots or places.saved or constants or self.local_bytes)
         frame = -(-(local + self.local_bytes) // 16) * 16 if needs_frame else 0
-        figures = {"frame": str(frame), "scratch": "0", "local": str(local), "table": str(table)}
+        figures = {"frame": str(frame), "local": str(local), "table": str(table)}
         if local > REACH:
             what = f"{self.program.name} keeps more than registers and a frame hold"
             raise unsupported(what, f"it needs {local} bytes of the frame for single values")
@@ -185,7 +185,7 @@ class _Kernel:
         for k, register in enumerate(places.saved):
             end.append(f"{'fld' if register[0] == 'f' else 'lw'} {register}, {8 + slots + 8 * k}(sp)")
         end += _move_stack(frame)
-        inner += ["li a0, 0", *end, "ret"]
+        inner += [*end, "ret"]
         if self.layout.shared_bytes:
             inner += [f".L{name}_refuse:", "li a0, 1", *end, "ret"]
         for routine in sorted(self.listing.routines):
@@ -217,18 +217,14 @@ def _load_constant(listing: Listing, bits: int, dtype: str, into: Register) -> N
         short = listing.compute("f", "fmv.w.x {0}, {1}", listing.number(bits_of(number, "f32")))
         listing.put("fcvt.d.s {0}, {1}", (into,), (short,))
     else:
-        for offset, word in ((0, bits & 0xFFFFFFFF), (4, bits >> 32)):
-            listing.put(f"sw {{0}}, {{scratch}}+{offset}(sp)", (), (listing.number(word),))
-        listing.put("fld {0}, {scratch}(sp)", (into,))
+        words = (bits & 0xFFFFFFFF, bits >> 32)
+        halves = [listing.compute("f", "fmv.w.x {0}, {1}", listing.number(word)) for word in words]
+        listing.put(JOIN, (into,), tuple(halves))
 
 
 def _fits_single(number: float) -> bool:
     (rounded,) = struct.unpack("<f", bits_of(number, "f32").to_bytes(4, "little"))
     return bool(rounded == number)
-
-
-def _uses_scratch(lines: Sequence[Line]) -> bool:
-    return any(isinstance(line, Instruction) and "{scratch}" in line.text for line in lines)
 
 
 def _move_stack(distance: int) -> list[str]:

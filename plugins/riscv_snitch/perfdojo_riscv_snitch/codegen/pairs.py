@@ -32,7 +32,7 @@ _EXTREME = {"fmax": "vfmax", "fmin": "vfmin"}
 
 #: Writes a number to both lanes, or a number to each.
 SPLAT = f".insn r 0x33, 0, {_PACK}, {{0}}, {{1}}, {{1}} # vfcpka.s.s {{0}}, {{1}}, {{1}}"
-_JOIN = f".insn r 0x33, 0, {_PACK}, {{0}}, {{1}}, {{2}} # vfcpka.s.s {{0}}, {{1}}, {{2}}"
+JOIN = f".insn r 0x33, 0, {_PACK}, {{0}}, {{1}}, {{2}} # vfcpka.s.s {{0}}, {{1}}, {{2}}"
 #: Adds both lanes to a single number. Register 28 is part of the operation.
 _ADD_LANES = ".insn r 0x33, 0, 71, {0}, {1}, ft8 # vfsum.s {0}, {1}"
 
@@ -164,7 +164,7 @@ class PairValues:
         if isinstance(value, Read):
             if work.lane in value.levels and self.pairs.joins(value.access):
                 one, other = (self.single.number(value, lane) for lane in work.lanes(LANES))
-                return self.listing.compute("f", _JOIN, one, other, into=into)
+                return self.listing.compute("f", JOIN, one, other, into=into)
             if work.lane in value.levels:
                 return self.memory.pair(value.access, work, into)
             return self._splat(self.single.number(value, work), into)
