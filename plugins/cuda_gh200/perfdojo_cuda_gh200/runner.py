@@ -11,8 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from perfdojo_cuda_gh200.compile import DeviceCode, compile_for_gpu
+from perfdojo_cuda_gh200.driver import gpu_name, on_gpu
 from perfdojo_cuda_gh200.estimate import estimate
-from perfdojo_sdk.codegen.gpu.figures import LaunchFigures
+from perfdojo_cuda_gh200.gpu_process import run_on_gpu
+from perfdojo_sdk.codegen.gpu.figures import LaunchFigures, read_workspace
 from perfdojo_sdk.codegen.gpu.figures import read as launches_of
 from perfdojo_sdk.hookspecs.types import (
     Artifact,
@@ -56,6 +58,7 @@ class GpuRunner:
         files = {
             "emulated.so": emulated.content,
             "launches.json": json.dumps([asdict(launch) for launch in launches]).encode(),
+            "workspace.json": json.dumps(read_workspace(source.code)).encode(),
         }
         files |= _files(device) if device else {}
         made_by = device.toolchain if device else "no compiler for the GPU"
@@ -64,15 +67,21 @@ class GpuRunner:
         return Artifact(source.symbol, source.inputs, source.outputs, BUNDLE, pack(files), toolchain, report)
 
     def device(self) -> str:
+        if on_gpu():
+            return gpu_name()
         return f"no GPU: {EmulatedRunner(self.warp).device()}; times by the model of {self.capabilities.name}"
 
     def run(self, artifact: Artifact, request: RunRequest) -> Measurement | Failure:
+        if on_gpu():
+            return run_on_gpu(artifact, request, self.device(), self.capabilities.caches["L2"].bytes)
         return self.run_together(artifact, [request], alone=True)[0]
 
     def run_together(
         self, artifact: Artifact, requests: Sequence[RunRequest], alone: bool = False
     ) -> list[Measurement | Failure]:
         """:meth:`run` for several requests, in one child process as long as nothing dies."""
+        if on_gpu():
+            return [self.run(artifact, request) for request in requests]
         try:
             files = unpack(artifact.content)
             launches = launches_in(files)
