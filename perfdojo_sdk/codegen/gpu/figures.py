@@ -208,6 +208,15 @@ def _cells(use: Occurrence) -> int:
     return prod(use.sizes[level] for level in levels)
 
 
+def launches_in(files: Mapping[str, bytes]) -> list[LaunchFigures]:
+    """The launches of a bundle, in order; ValueError, KeyError or TypeError where they are none."""
+    entries = json.loads(files["launches.json"])
+    return [
+        LaunchFigures(**{k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()})
+        for entry in entries
+    ]
+
+
 def calls(launches: Sequence[LaunchFigures]) -> Iterator[tuple[LaunchFigures, tuple[int, ...]]]:
     """Every launch of one call in order, with the values of the host's iterators."""
     yield from _under(list(launches), ())

@@ -11,7 +11,7 @@ import numpy as np
 
 from perfdojo_cuda_gh200.device import Work, measure
 from perfdojo_cuda_gh200.driver import driver
-from perfdojo_cuda_gh200.runner import launches_in
+from perfdojo_sdk.codegen.gpu.figures import launches_in
 from perfdojo_sdk.measure.bundle import unpack
 from perfdojo_sdk.measure.worker import Refused
 

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from perfdojo_cuda_gh200.driver import driver, value
-from perfdojo_cuda_gh200.runner import BUNDLE, launches_in
-from perfdojo_sdk.codegen.gpu.figures import calls
+from perfdojo_sdk.codegen.gpu.figures import calls, launches_in
 from perfdojo_sdk.core.errors import DojoError, UnavailableError
 from perfdojo_sdk.hookspecs.types import ArraySpec
 from perfdojo_sdk.library.manifest import read_manifest
 from perfdojo_sdk.measure.bundle import unpack
+from perfdojo_sdk.measure.gpu_runner import BUNDLE
 
 #: dtype -> ``typestr`` of the CUDA array interface.
 _TYPES = {

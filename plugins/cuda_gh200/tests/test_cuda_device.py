@@ -13,12 +13,12 @@ import pytest
 from cuda_support import emitted
 from perfdojo_cuda_gh200.device import Result, Work, measure
 from perfdojo_cuda_gh200.gpu_process import run_on_gpu
-from perfdojo_cuda_gh200.runner import BUNDLE
 from stand_in import Kernel, StandIn
 
 from perfdojo_sdk.codegen.gpu.figures import calls, read, read_workspace
 from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, Failure, Measurement, RunRequest
 from perfdojo_sdk.measure.bundle import pack
+from perfdojo_sdk.measure.gpu_runner import BUNDLE
 from perfdojo_sdk.measure.worker import Refused
 
 N = 64

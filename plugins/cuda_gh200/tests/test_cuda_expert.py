@@ -6,13 +6,14 @@ from functools import cache
 
 import pytest
 from cuda_support import GENERATOR, TARGET, verified
-from perfdojo_cuda_gh200.compile import DeviceCode, compile_for_gpu, nvrtc
+from perfdojo_cuda_gh200.compile import compile_for_gpu, nvrtc
 from perfdojo_cuda_gh200.expert import heuristic
 
 from perfdojo_sdk.codegen.gpu.figures import LaunchFigures, read
 from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.hookspecs.types import KernelSource
 from perfdojo_sdk.kernels.selection import Kernel, select
+from perfdojo_sdk.measure.gpu_runner import DeviceCode
 from perfdojo_sdk.plugins import load_plugins
 
 TABLE3 = (
@@ -87,10 +88,11 @@ def test_registers_hold_what_the_plan_puts_there(name: str) -> None:
     """No kernel spills, and none uses a stack for its threads' own cells."""
     code = compile_for_gpu(table3()[name][0], "sm_90")
     assert isinstance(code, DeviceCode), code
-    assert code.cubin[:4] == b"\x7fELF" and b".target sm_90" in code.ptx
+    assert code.files["kernel.cubin"][:4] == b"\x7fELF" and b".target sm_90" in code.files["kernel.ptx"]
     for resources in code.resources:
-        assert (resources.spill_bytes, resources.stack_bytes) == (0, 0), resources.text
-        assert 8 <= resources.registers <= 128
+        figures = resources.figures
+        assert (figures["spill_bytes"], figures["stack_bytes"]) == (0, 0), resources.text
+        assert 8 <= figures["registers"] <= 128
 
 
 @pytest.mark.parametrize(
