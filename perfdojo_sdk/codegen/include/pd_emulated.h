@@ -70,7 +70,7 @@ static uint32_t epoch, warp_epoch[PD_MOST_THREADS];
 static uint64_t slots[2][PD_MOST_THREADS];
 static uint8_t turn[PD_MOST_THREADS];
 
-#if defined(__x86_64__)
+#if defined(__amd64__)
 __attribute__((naked, noinline, unused)) static void change(void **, void *)
 {
     __asm__("pushq %rbp\n\tpushq %rbx\n\tpushq %r12\n\tpushq %r13\n\tpushq %r14\n\tpushq %r15\n\t"

@@ -27,6 +27,14 @@ PERFDOJO_API = (0, 2)
 
 NAME = "cuda_gh200"
 
+#: Stands above the header of a library.
+NOTICE = """\
+/* Pointers are the GPU's, at multiples of 16 bytes; `threads` does not matter. Compile the sources of this
+ * library with nvcc -arch=sm_90 to get these functions; NAME_on takes a stream as its last argument. A call
+ * returns when its kernels are in the stream, not when they are done.
+ */
+"""
+
 
 @cache
 def _target() -> Target:
@@ -53,9 +61,9 @@ def perfdojo_code_generator(target: Target) -> CodeGenerator | None:
 def perfdojo_runner(target: Target) -> Runner | None:
     if target.name != NAME:
         return None
-    from perfdojo_cuda_gh200.runner import GpuRunner
+    from perfdojo_cuda_gh200.runner import CudaRunner
 
-    return GpuRunner(target.capabilities)
+    return CudaRunner(target.capabilities)
 
 
 @hookimpl
@@ -91,9 +99,9 @@ def perfdojo_roofline_bound(
 def perfdojo_packager(target: Target) -> Packager | None:
     if target.name != NAME:
         return None
-    from perfdojo_cuda_gh200.packaging import GpuPackager
+    from perfdojo_sdk.codegen.gpu.packaging import GpuPackager
 
-    return GpuPackager(target.capabilities)
+    return GpuPackager(target.capabilities, NOTICE)
 
 
 @hookimpl
@@ -102,7 +110,7 @@ def perfdojo_time_breakdown(
 ) -> TimeBreakdown | None:
     if target.name != NAME:
         return None
-    from perfdojo_cuda_gh200.breakdown import breakdown
+    from perfdojo_sdk.codegen.gpu.estimate import breakdown
 
     return breakdown(artifact, target.capabilities)
 

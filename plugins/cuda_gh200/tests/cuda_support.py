@@ -1,4 +1,4 @@
-"""What several tests share: the target, its generator, programs written by hand, verification in emulation."""
+"""What several tests share: the target, its generator, verification in emulation."""
 
 from __future__ import annotations
 

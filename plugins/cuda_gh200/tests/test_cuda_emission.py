@@ -170,7 +170,8 @@ def test_threads_take_turns_where_there_are_more_iterations() -> None:
 
 @pytest.mark.parametrize("start", [0, 1])
 def test_wide_accesses_are_aligned_or_not_wide(start: int) -> None:
-    text = f"kernel k(x) -> y\nx f32 [65] heap\ny f32 [64] heap\n\n16:b 4:v y[{{0}}*4+{{1}}] = x[{{0}}*4+{{1}}+{start}]\n"
+    text = "kernel k(x) -> y\nx f32 [65] heap\ny f32 [64] heap\n\n"
+    text += f"16:b 4:v y[{{0}}*4+{{1}}] = x[{{0}}*4+{{1}}+{start}]\n"
     assert ("pd_load4(x" in emitted(text).code) == (start == 0)
     assert "pd_store4(y" in emitted(text).code
 

@@ -1,7 +1,7 @@
 """A library for the GPU: machine code of each kernel, what it needs, how it is launched, and its emulation.
 
 The sources, which the SDK writes beside, hold the launches too, as C functions of device pointers: with
-nvcc they make an ordinary library for programs in C and C++.
+its compiler they make an ordinary library for programs in C and C++.
 """
 
 from __future__ import annotations
@@ -10,20 +10,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from perfdojo_cuda_gh200.estimate import estimate
-from perfdojo_cuda_gh200.runner import BUNDLE, launches_in
+from perfdojo_sdk.codegen.gpu.estimate import estimate
+from perfdojo_sdk.codegen.gpu.figures import launches_in
 from perfdojo_sdk.codegen.packaging import header
 from perfdojo_sdk.hookspecs.services import Packable, Package, PackagedFile
 from perfdojo_sdk.hookspecs.types import Capabilities, Failure, Runner
 from perfdojo_sdk.measure.bundle import unpack
-
-#: Stands above the header that every target's library has.
-NOTICE = """\
-/* Pointers are the GPU's, at multiples of 16 bytes; `threads` does not matter. Compile the sources of this
- * library with nvcc -arch=sm_90 to get these functions; NAME_on takes a stream as its last argument. A call
- * returns when its kernels are in the stream, not when they are done.
- */
-"""
+from perfdojo_sdk.measure.gpu_runner import BUNDLE
 
 
 @dataclass(frozen=True)
@@ -31,9 +24,11 @@ class GpuPackager:
     """One bundle for each kernel, its machine code as files of their own, a header and a report."""
 
     capabilities: Capabilities
+    notice: str
+    """Stands above the header that every target's library has."""
 
     def package(self, name: str, kernels: Sequence[Packable], runner: Runner) -> Package | Failure:
-        files = [PackagedFile("header", f"include/{name}.h", (NOTICE + header(name, kernels)).encode())]
+        files = [PackagedFile("header", f"include/{name}.h", (self.notice + header(name, kernels)).encode())]
         report = []
         toolchain = ""
         for kernel in kernels:
@@ -43,9 +38,9 @@ class GpuPackager:
             toolchain = artifact.toolchain
             files.append(PackagedFile(BUNDLE, f"lib/{kernel.name}.zip", artifact.content, (kernel.name,)))
             inside = unpack(artifact.content)
-            for kind in ("cubin", "ptx"):
-                if f"kernel.{kind}" in inside:
-                    files.append(PackagedFile(kind, f"{kind}/{kernel.name}.{kind}", inside[f"kernel.{kind}"]))
+            for file in sorted(f for f in inside if f.startswith("kernel.")):
+                kind = file.removeprefix("kernel.")
+                files.append(PackagedFile(kind, f"{kind}/{kernel.name}.{kind}", inside[file]))
             report.append(self._entry(kernel.name, inside))
         text = json.dumps({"target": self.capabilities.name, "kernels": report}, indent=2) + "\n"
         files.append(PackagedFile("report", "report/resources.json", text.encode()))
