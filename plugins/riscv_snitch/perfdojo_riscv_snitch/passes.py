@@ -110,7 +110,11 @@ def _interleaved(play: Play, place: str) -> None:
 
 
 def _wide(play: Play, place: str) -> None:
-    """As many accumulators as there are registers: fewer dimensions for movers."""
+    """As many accumulators as there are registers, of all rows if they are few: movers have fewer loops."""
+    loops = perfect(play, place)
+    if len(loops) > 1 and prod(play.scope(each).size for each in loops) <= WIDE:
+        with suppress(MoveError):
+            place = collapsed(play, loops)
     _nest(play, place, most=WIDE)
 
 
