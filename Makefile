@@ -41,5 +41,5 @@ clean:
 	@touch $@
 
 .venv/ready-dev: .venv/ready
-	$(PIP) -e '.[dev]' $(EDITABLE)
+	$(PIP) -e '.[dev]' $(EDITABLE) -e 'plugins/cuda_gh200[nvrtc]'
 	@touch $@

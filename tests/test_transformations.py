@@ -10,6 +10,7 @@ from snippets import DIALECT, RULES, move, play, program, refusal, tree
 
 from perfdojo_sdk.core.transformation import Kind, Rejection, Step
 from perfdojo_sdk.core.transformations import GENERIC
+from perfdojo_sdk.core.validate import violations
 
 EXAMPLE = re.compile(r"before:\n(?P<before>.*?)after: (?P<moves>[^\n]*)\n(?P<after>.*)", re.DOTALL)
 
@@ -380,6 +381,14 @@ def test_every_reason_has_a_refusal_test() -> None:
 def test_a_private_copy_does_not_last_through_outer_iterations() -> None:
     start = program("2 4\n| t[{0}+{1}*2] = x[{0},{1}]\n| y[{0},{1}] = t[{1}*2]")
     assert refusal(start, "annotate_scope(s1, suffix=p)") == "PD-T155"
+
+
+def test_collapsing_a_scope_of_one_iteration_keeps_named_cells_named() -> None:
+    """Cell 0 is known by name; `{0}//2` would not be, though it is 0 as well."""
+    start = program("r f32 [1] reg\n1 r[{0}] = x[{0}]\n1 2 y[{0},{1}] = z[{1}] * r[{0}]")
+    after = play(start, "collapse_scopes(s1)")
+    assert tree(after).splitlines()[1] == "2 y[0,{0}] = z[{0}] * r[0]"
+    assert next(violations(after, DIALECT), None) is None
 
 
 def test_kind_depends_on_the_place() -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 #: Seconds between two lines of progress, unless there is a new best.
 _QUIET_S = 5.0
+_STAGES = ("propose", "compile", "verify", "measure")
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -135,7 +136,10 @@ def _reasons(standing: Standing) -> str:
 
 
 def _split(standing: Standing) -> str:
-    return ", ".join(f"{stage} {spent:.1f} s" for stage, spent in sorted(standing.tally.seconds.items()))
+    """Seconds by stage, and what is in none of them: records, the player's state."""
+    spent = standing.tally.seconds
+    rest = standing.elapsed_s - sum(spent.values())
+    return ", ".join([*(f"{stage} {spent.get(stage, 0.0):.1f} s" for stage in _STAGES), f"other {rest:.1f} s"])
 
 
 def _commonest(standing: Standing | None) -> list[tuple[str, str, int]]:

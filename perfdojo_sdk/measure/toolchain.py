@@ -60,7 +60,7 @@ class Toolchain:
 
     def describe(self, flags: Iterable[str]) -> str:
         """Compiler, version and flags as one line, without the compiler's path."""
-        name = Path(self.command[0]).name if len(self.command) == 1 else "zig cc"
+        name = "zig cc" if self.is_zig else Path(self.command[0]).name
         return " ".join((f"{name} ({self.version})", *flags))
 
     @property

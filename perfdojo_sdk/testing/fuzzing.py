@@ -14,7 +14,7 @@ from random import Random
 
 from perfdojo_sdk.core.program import Program, Statement
 from perfdojo_sdk.core.text import parse
-from perfdojo_sdk.core.transformation import Move, Rules, Step, Trace
+from perfdojo_sdk.core.transformation import Kind, Move, Rules, Step, Trace
 from perfdojo_sdk.search.neighbours import random_step
 from perfdojo_sdk.testing.programs import random_program
 from perfdojo_sdk.testing.shrink import shrink, still
@@ -25,6 +25,11 @@ from perfdojo_sdk.verify.exact import ExactWalk, verify_exact
 EVERY = 100
 #: Moves between two looks at the printed text.
 EVERY_TEXT = 50
+#: Statements beyond which a program does not grow: judging a move costs what the program is long, and what
+#: goes wrong in a long one goes wrong in a short one.
+MOST_STATEMENTS = 24
+#: Draws for a move that does not make a long program longer.
+DRAWS = 20
 
 Numeric = Callable[[Sequence[Trace]], Sequence[str]]
 """Leg 2 for a target: what is wrong with the compiled end of each trace, or nothing."""
@@ -67,7 +72,7 @@ def fuzz(seed: int, rules: Rules, length: int, rarest: Sequence[str] = ()) -> Fu
     walk = ExactWalk(trace.root, rules.dialect)
     report.statements = sum(isinstance(node, Statement) for _, node in trace.root.walk())
     for number in range(1, length + 1):
-        step = random_step(rng, trace.program, rules, played=report.moves, rarest=rarest)
+        step = _draw(rng, trace.program, rules, report, rarest)
         if step is None:
             break
         trace = Trace(trace.root, (*trace.steps, step))
@@ -87,6 +92,17 @@ def fuzz(seed: int, rules: Rules, length: int, rarest: Sequence[str] = ()) -> Fu
             last = trace.steps[-1]
             report.failure = FuzzFailure(*problem, last.before, last.move, last.after)
     return report
+
+
+def _draw(
+    rng: Random, program: Program, rules: Rules, report: FuzzReport, rarest: Sequence[str]
+) -> Step | None:
+    """A random legal move; one that makes a long program longer only where no other is found."""
+    for _ in range(DRAWS):
+        step = random_step(rng, program, rules, most=max(Kind), played=report.moves, rarest=rarest)
+        if step is None or step.after.statements <= max(MOST_STATEMENTS, program.statements):
+            break
+    return step
 
 
 def _after_move(walk: ExactWalk, step: Step, seed: int, report: FuzzReport) -> tuple[str, str] | None:

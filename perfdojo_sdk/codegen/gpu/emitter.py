@@ -559,8 +559,8 @@ class Lanes:
         if placed.buffer.dtype != "f32" or lane_stride(placed.buffer, access.subscripts, self.level) != 1:
             return False
         start = self.emitter.flat(access, self.at[0])
-        even = all(c % width == 0 for _, c in start.terms) and start.constant % width == 0
-        return even and not start.quotients
+        parts = [*start.terms, *start.quotients]
+        return start.constant % width == 0 and all(coefficient % width == 0 for _, coefficient in parts)
 
     def _load(self, access: Access) -> None:
         name = f"pd_l{len(self.loaded)}"

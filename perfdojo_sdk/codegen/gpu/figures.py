@@ -23,6 +23,9 @@ from perfdojo_sdk.core.validate import lane_stride
 #: Memory moves in pieces of so many bytes.
 SECTOR = 32
 
+#: Turns of a loop that a compiler writes out.
+SHORT = 16
+
 #: Operations that take a handful of instructions or a unit of their own.
 SLOW = frozenset({"div", "sqrt", "exp", "log", "tanh", "erf", "rem"})
 
@@ -94,10 +97,11 @@ def launch_figures(
         for access in (*node.reads, node.target):
             place = placed[program.buffer_of[access.array].name]
             size = BYTES[place.buffer.dtype]
+            loads = instances // _kept(mapped, access, path)
             if place.kind in ("array", "memory"):
-                asked += instances * _sector_bytes(mapped, place, access, path, size)
+                asked += loads * _sector_bytes(mapped, place, access, path, size)
             elif place.kind == "shared":
-                shared += instances * size
+                shared += loads * size
     return LaunchFigures(
         kernel,
         arrays,
@@ -113,6 +117,13 @@ def launch_figures(
         steps,
         host,
     )
+
+
+def _kept(mapped: ProgramMap, access: Access, path: tuple[int, ...]) -> int:
+    """Turns of a thread's short loops that use one loaded value: the compiler keeps it in a register."""
+    used = {level for form in access.subscripts for level in form.levels}
+    loops = [(l, n) for l, n, role in mapped.roles(path) if role in ("loop", "vector") and n <= SHORT]
+    return prod(n for level, n in loops if level not in used)
 
 
 def _operations(statement: Statement) -> tuple[int, int]:

@@ -13,13 +13,15 @@ from perfdojo_sdk.hookspecs import hookimpl
 if TYPE_CHECKING:
     from perfdojo_sdk.core.program import Program
     from perfdojo_sdk.core.transformation import LegalityCheck
-    from perfdojo_sdk.hookspecs.services import Probe
+    from perfdojo_sdk.hookspecs.services import Probe, TimeBreakdown
     from perfdojo_sdk.hookspecs.types import (
+        Artifact,
         Bound,
         CodeGenerator,
         HeuristicPass,
         MachineFigures,
         Runner,
+        RunRequest,
         Target,
     )
 
@@ -124,6 +126,18 @@ def perfdojo_roofline_bound(
     from perfdojo_sdk.measure.roofline import roofline
 
     return roofline(program, threads, figures)
+
+
+@hookimpl
+def perfdojo_time_breakdown(
+    program: Program, target: Target, artifact: Artifact, request: RunRequest
+) -> TimeBreakdown | None:
+    if target.name != NAME or at_home():
+        return None
+    from perfdojo_arm_neon.breakdown import breakdown
+    from perfdojo_arm_neon.runner import EmulatedRunner
+
+    return breakdown(artifact, request, EmulatedRunner(target.capabilities))
 
 
 @hookimpl

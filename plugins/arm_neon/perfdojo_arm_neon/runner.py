@@ -6,11 +6,9 @@ On a processor of the family itself the SDK's native runner does everything, and
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import inf
+from pathlib import Path
 
 from perfdojo_arm_neon.crosstools import find_cross_compiler
-from perfdojo_arm_neon.emulator import worker as emulating
-from perfdojo_arm_neon.estimate import worker as estimating
 from perfdojo_arm_neon.estimate.counter import counter_library
 from perfdojo_sdk.hookspecs.types import (
     Artifact,
@@ -25,6 +23,11 @@ from perfdojo_sdk.measure.roofline import bound
 from perfdojo_sdk.measure.sandbox import Job, execute
 from perfdojo_sdk.measure.worker import bytes_of
 
+#: Scripts of child processes; they need the emulator, which may be missing here.
+EMULATING, ESTIMATING = (
+    str(Path(__file__).with_name(room) / "worker.py") for room in ("emulator", "estimate")
+)
+
 FREESTANDING = ("-nostdlib", "-fno-stack-protector")
 #: Seconds to wake the threads and to wait for the last of them, as for the SDK's pool elsewhere.
 WAKING_S = 15e-6
@@ -36,9 +39,9 @@ class EmulatedRunner:
 
     capabilities: Capabilities
     compile_timeout_s: float = 120.0
-    #: Vector and floating-point instructions that are computed for a timed run; beyond, only their time
-    #: is estimated. An emulated one takes some 50 ns.
-    most_computed: float = 2e7
+    most_computed: float = 5e6
+    """Vector instructions, and twenty times as many of all, up to which a timed run also computes; beyond,
+    only the time is estimated. An emulated one takes some 50 ns."""
 
     @property
     def most_instances(self) -> int:
@@ -73,7 +76,7 @@ class EmulatedRunner:
             )
             if isinstance(timed, Failure) or too_large or not request.want_outputs:
                 return timed
-        job = Job((artifact,), replace(request, repeats=0), self.device(), script=emulating.__file__)
+        job = Job((artifact,), replace(request, repeats=0), self.device(), script=EMULATING)
         emulated = _executed(job)
         if isinstance(emulated, Failure) or timed is None:
             return emulated
@@ -82,7 +85,7 @@ class EmulatedRunner:
 
     def _estimate(self, artifact: Artifact, request: RunRequest) -> Measurement | Failure:
         asked = replace(request, inputs=None, want_outputs=False)
-        job = Job((artifact,), asked, self.device(), counter_library(), script=estimating.__file__)
+        job = Job((artifact,), asked, self.device(), counter_library(), script=ESTIMATING)
         counted = _executed(job)
         if isinstance(counted, Failure):
             return counted
@@ -92,20 +95,30 @@ class EmulatedRunner:
         return replace(counted, seconds=(seconds,), details=details)
 
     def seconds(self, artifact: Artifact, counted: Measurement) -> float:
-        """The model's time: the slowest thread's cycles, or what moving the data takes if that is longer.
+        """The model's time: the slowest thread's cycles, or what moving the data takes if that is longer."""
+        computing = counted.details["cycles"] / self.clock_hz
+        return max(computing, self.moving_seconds(artifact, counted.threads)) + waking_seconds(counted)
 
-        Every input is read once and every output written once, from the smallest memory that holds them all;
-        what a kernel moves between caches beside that is not in the model.
+    @property
+    def clock_hz(self) -> float:
+        return float(self.capabilities.options["clock_ghz"]) * 1e9
+
+    def moving_seconds(self, artifact: Artifact, threads: int) -> float:
+        """Every input is read once and every output written once, in the smallest memory that holds them.
+
+        What a kernel moves between caches beside that is not in the model.
         """
-        clock = float(self.capabilities.options["clock_ghz"]) * 1e9
         read, written = (
             sum(bytes_of(spec.shape, spec.dtype) for spec in specs)
             for specs in (artifact.inputs, artifact.outputs)
         )
-        traffic = bound(read, written, 0, counted.threads, self.capabilities.figures)
-        moving = traffic.seconds if traffic else -inf
-        woken = counted.details["parallel_loops"] * WAKING_S
-        return max(counted.details["cycles"] / clock, moving) + woken
+        traffic = bound(read, written, 0, threads, self.capabilities.figures)
+        return traffic.seconds if traffic else 0.0
+
+
+def waking_seconds(counted: Measurement) -> float:
+    """Of the threads, before each parallel loop."""
+    return counted.details["parallel_loops"] * WAKING_S
 
 
 def _executed(job: Job) -> Measurement | Failure:

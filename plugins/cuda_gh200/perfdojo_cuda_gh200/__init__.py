@@ -10,13 +10,16 @@ import yaml
 
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.hookspecs import hookimpl
-from perfdojo_sdk.hookspecs.services import Probe
+from perfdojo_sdk.hookspecs.services import Packager, Probe, TimeBreakdown
 from perfdojo_sdk.hookspecs.types import (
+    Artifact,
     Bound,
     Capabilities,
     CodeGenerator,
+    HeuristicPass,
     MachineFigures,
     Runner,
+    RunRequest,
     Target,
 )
 
@@ -56,6 +59,15 @@ def perfdojo_runner(target: Target) -> Runner | None:
 
 
 @hookimpl
+def perfdojo_heuristic_pass(target: Target) -> HeuristicPass | None:
+    if target.name != NAME:
+        return None
+    from perfdojo_cuda_gh200.expert import heuristic
+
+    return heuristic
+
+
+@hookimpl
 def perfdojo_math_accuracy(target: Target) -> Mapping[str, float] | None:
     if target.name != NAME:
         return None
@@ -73,6 +85,26 @@ def perfdojo_roofline_bound(
     from perfdojo_sdk.measure.roofline import roofline
 
     return roofline(program, 1, figures)
+
+
+@hookimpl
+def perfdojo_packager(target: Target) -> Packager | None:
+    if target.name != NAME:
+        return None
+    from perfdojo_cuda_gh200.packaging import GpuPackager
+
+    return GpuPackager(target.capabilities)
+
+
+@hookimpl
+def perfdojo_time_breakdown(
+    program: Program, target: Target, artifact: Artifact, request: RunRequest
+) -> TimeBreakdown | None:
+    if target.name != NAME:
+        return None
+    from perfdojo_cuda_gh200.breakdown import breakdown
+
+    return breakdown(artifact, target.capabilities)
 
 
 @hookimpl

@@ -1,9 +1,9 @@
 """How long a call would take on paper: a roofline for each launch, lowered where few threads are there.
 
 A launch takes the longest of: its data through memory, its requests through the second cache, its traffic
-in shared memory, its arithmetic, and the chain of one thread's steps. Bandwidths and peaks need enough threads:
-with a share of them, that share of the speed. Every launch costs a fixed start. Nothing is fitted to a run:
-the figures are those of the target file, and a time from here is marked *estimated*.
+in shared memory, its arithmetic, and the chain of one thread's steps. Bandwidths and peaks need enough
+threads: with a share of them, that share of the speed. Every launch costs a fixed start. Nothing is fitted
+to a run: the figures are those of the target file, and a time from here is marked *estimated*.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ library that was built here runs on a machine with a GPU as it is, and the other
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from perfdojo_cuda_gh200.compile import DeviceCode, compile_for_gpu
@@ -75,7 +75,7 @@ class GpuRunner:
         """:meth:`run` for several requests, in one child process as long as nothing dies."""
         try:
             files = unpack(artifact.content)
-            launches = [_launch(entry) for entry in json.loads(files["launches.json"])]
+            launches = launches_in(files)
             code = replace(artifact, kind=SHARED_OBJECT, content=files["emulated.so"])
         except (ValueError, KeyError, TypeError) as error:
             return [Failure("runtime", f"the artifact is no bundle of this target: {error}")] * len(requests)
@@ -103,6 +103,11 @@ class GpuRunner:
 def _files(device: DeviceCode) -> dict[str, bytes]:
     report = json.dumps([asdict(resources) for resources in device.resources]).encode()
     return {"kernel.cubin": device.cubin, "kernel.ptx": device.ptx, "resources.json": report}
+
+
+def launches_in(files: Mapping[str, bytes]) -> list[LaunchFigures]:
+    """The launches of a bundle, in order; ValueError, KeyError or TypeError where they are none."""
+    return [_launch(entry) for entry in json.loads(files["launches.json"])]
 
 
 def _launch(entry: dict[str, object]) -> LaunchFigures:

@@ -58,7 +58,9 @@ def read(content: bytes) -> SharedObject:
     """The shared object in ``content``; :class:`ElfError` when it is none."""
     try:
         return _read(content)
-    except (struct.error, IndexError, UnicodeDecodeError) as error:
+    except ElfError:
+        raise
+    except (struct.error, LookupError, ValueError) as error:
         raise ElfError(f"the file is cut off or damaged: {error}") from None
 
 

@@ -9,7 +9,7 @@ Laukemann et al., "Automated Instruction Stream Throughput Prediction", 2018.)
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,37 +31,44 @@ class Block:
     times: int
 
     @property
+    def limit(self) -> tuple[str, float]:
+        """What binds it, and the cycles that it takes."""
+        return max(limits(self.instructions).items(), key=lambda item: item[1])
+
+    @property
     def cycles(self) -> float:
-        return max(limits(self.instructions).values())
+        return self.limit[1]
 
 
 @dataclass(frozen=True)
 class Price:
     """What one thread does."""
 
-    cycles: float
+    cycles_by_limit: Mapping[str, float]
     instructions: int
     vector_instructions: int
 
+    @property
+    def cycles(self) -> float:
+        return sum(self.cycles_by_limit.values())
+
 
 def price(loaded: SharedObject, counts: Counts) -> Price:
-    found = list(blocks(loaded, counts))
-    return Price(
-        sum(block.cycles * block.times for block in found),
-        sum(len(block.instructions) * block.times for block in found),
-        sum(sum(i.vector for i in block.instructions) * block.times for block in found),
-    )
+    by_limit: dict[str, float] = defaultdict(float)
+    instructions = vectors = 0
+    for block in blocks(loaded, counts):
+        name, cycles = block.limit
+        by_limit[name] += cycles * block.times
+        instructions += len(block.instructions) * block.times
+        vectors += sum(i.vector for i in block.instructions) * block.times
+    return Price(dict(by_limit), instructions, vectors)
 
 
 def blocks(loaded: SharedObject, counts: Counts) -> Iterator[Block]:
     """What ran, cut where a branch leaves, where one arrives, and where the number of times changes."""
     words = np.frombuffer(loaded.image, np.uint32)
     ran = np.flatnonzero(counts)
-    arrivals = {
-        4 * int(k) + offset
-        for k in ran
-        if (offset := decode(int(words[k])).branch)
-    }
+    arrivals = {4 * int(k) + offset for k in ran if (offset := decode(int(words[k])).branch)}
     block: list[int] = []
     for k in map(int, ran):
         new = block and (

@@ -1,4 +1,4 @@
-"""The function that the emulator calls before each block of a dry run, in C since Python would take too long."""
+"""The function that the emulator calls before each block of a dry run, in C: Python would be far too slow."""
 
 from __future__ import annotations
 

@@ -25,6 +25,7 @@ Counts = np.ndarray[Any, np.dtype[np.uint64]]
 NOP = 0xD503201F
 MOST_THREADS = 64
 
+
 @dataclass(frozen=True)
 class Counted:
     """What a dry run saw."""

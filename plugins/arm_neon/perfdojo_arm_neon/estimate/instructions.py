@@ -72,7 +72,7 @@ _COSTS: dict[str, tuple[tuple[tuple[str, float], ...], int]] = {
     "vector": ((("V", 1),), 2),                    # 3.11: arithmetic, logic, comparisons, permutations
     "vector shift": ((("V13", 1),), 2),            # 3.11
     "vector multiply": ((("V02", 1),), 4),         # 3.11
-    "vector reduce": ((("V13", 1), ("V", 1)), 4),  # 3.11, 3.12
+    "vector reduce": ((("V", 2),), 4),             # 3.11, 3.12
     "from general": ((("M0", 1),), 3),             # 3.9, 3.14
     "to general": ((("V01", 2),), 2),              # 3.9, 3.14
     "vector load": ((("L", 1),), 6),               # 3.10
@@ -244,7 +244,7 @@ def _structures(word: int) -> Instruction:
 
 
 def _vector_arithmetic(word: int) -> Instruction:
-    if word & 0x5E000000 == 0x1E000000 and not word & 0x80000000:
+    if word & 0x5E000000 == 0x1E000000:
         return _scalar(word)
     rd, rn, rm, _ = (_V + r for r in _fields(word))
     if word & 0x5F000000 == 0x5F000000 or word & 0x9F000000 == 0x0F000000:
@@ -260,14 +260,15 @@ def _vector_arithmetic(word: int) -> Instruction:
         return _make(kind, (rd,), (rn,))
     if word & 0x9FE08400 == 0x0E000400 or word & 0xBFE08400 == 0x2E000400:
         return _copies(word)
-    if word & 0x1F200C00 == 0x0E200400 or word & 0x1F200C00 == 0x0E200C00:
-        pass
+    if word & 0xFFE08400 == 0x5E000400:
+        return _make("vector", (rd,), (rn,))  # one lane, to the first of another register
     if word & 0x0F200400 == 0x0E200400:
         return _three_registers(word)
     if word & 0x0F3E0C00 == 0x0E200800:
         return _two_registers(word)
     if word & 0x0F3E0C00 == 0x0E300800:
-        return _make("vector reduce", (rd,), (rn,))
+        pair = bool(word & 1 << 28)
+        return _make("fp add" if pair else "vector reduce", (rd,), (rn,))
     if word & 0x0F200C00 == 0x0E200000:
         return _make("vector multiply", (rd,), (rn, rm))
     return _make("vector", (rd,), (rn, rm))  # ext, zip, trn, tbl and what is rare
@@ -298,8 +299,6 @@ def _three_registers(word: int) -> Instruction:
             return _make("fp divide vector", (rd,), (rn, rm))
         if name == 31:
             return _make("fp multiply-add", (rd,), (rn, rm))
-        if name == 26 and upper and not other:
-            return _make("vector reduce", (rd,), (rn, rm))  # a pairwise sum
         return _make("fp add", (rd,), (rn, rm))
     if name == 3 and upper and word >> 22 & 3:
         return _make("vector", (rd,), (rn, rm, rd))  # a selection
@@ -345,15 +344,9 @@ def _scalar(word: int) -> Instruction:
         name = word >> 15 & 63
         kind = {3: "fp root"}.get(name, "fp add" if name < 4 else "fp convert")
         return _make(kind, (a,), (b,))
-    to_general = word >> 16 & 7 in (0, 1, 4, 5, 6) and word >> 16 & 31 != 7
-    if word >> 17 & 3 == 3:  # fmov
-        to_general = not word & 1 << 16
-        return _make("to general", _general(rd), (b,)) if to_general else _make(
-            "from general", (a,), _general(rn)
-        )
-    if word >> 16 & 7 in (2, 3):
+    if word >> 16 & 7 in (2, 3, 7):  # scvtf, ucvtf, fmov
         return _make("from general", (a,), _general(rn))
-    return _make("to general", _general(rd), (b,)) if to_general else _make("fp convert", (a,), (b,))
+    return _make("to general", _general(rd), (b,))
 
 
 def _signed(value: int, bits: int) -> int:

@@ -29,6 +29,7 @@ def estimate(job: dict[str, Any]) -> dict[str, Any]:
     slowest = max(threads, key=lambda found: found.cycles)
     details = {
         "cycles": slowest.cycles,
+        **{f"cycles, {name}": cycles for name, cycles in sorted(slowest.cycles_by_limit.items())},
         "instructions": float(sum(found.instructions for found in threads)),
         "vector_instructions": float(sum(found.vector_instructions for found in threads)),
         "parallel_loops": float(counted.parallel_loops),

@@ -1,0 +1,45 @@
+"""Where an estimated time goes: what binds the blocks of code that take it, or moving the data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from perfdojo_arm_neon.runner import EmulatedRunner, waking_seconds
+from perfdojo_sdk.hookspecs.services import TimeBreakdown, TimePart
+from perfdojo_sdk.hookspecs.types import Artifact, Failure, RunRequest
+
+#: What binds a block -> in words.
+WORDS = {
+    "width": "as many operations as the core takes in a cycle",
+    "chain": "each result waits for the one before it",
+    "V": "the four pipes of vectors and floating point are busy",
+    "V01": "the two of them that store and hand over values are busy",
+    "V02": "the two of them that divide and convert are busy",
+    "V13": "the two of them that shift and add up are busy",
+    "L": "the three pipes of loads are busy",
+    "L01": "the two pipes of stores are busy",
+    "I": "the integer pipes are busy",
+    "M": "the integer pipes that multiply are busy",
+    "M0": "the integer pipe that divides is busy",
+    "B": "the pipes of branches are busy",
+}
+
+
+def breakdown(artifact: Artifact, request: RunRequest, runner: EmulatedRunner) -> TimeBreakdown | None:
+    """Parts that add up to the estimate; None when the kernel does not run."""
+    found = runner.run(artifact, replace(request, repeats=1, want_outputs=False, stop_above_s=None))
+    if isinstance(found, Failure):
+        return None
+    parts = [
+        TimePart(name, found.details[f"cycles, {name}"] / runner.clock_hz, words)
+        for name, words in WORDS.items()
+        if found.details.get(f"cycles, {name}")
+    ]
+    computing = sum(part.amount for part in parts)
+    moving = runner.moving_seconds(artifact, request.threads) - computing
+    if moving > 0:
+        parts.append(TimePart("memory", moving, "the data are on their way"))
+    if waking_seconds(found):
+        parts.append(TimePart("threads", waking_seconds(found), "they are woken, and the last one ends"))
+    parts.sort(key=lambda part: -part.amount)
+    return TimeBreakdown("seconds", tuple(parts), "estimated", f"{parts[0].name}: {parts[0].why}")

@@ -1,0 +1,91 @@
+"""What the tests of arm_neon share: the target with its parts, and kernels compiled for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+import perfdojo_arm_neon as plugin
+import pytest
+from perfdojo_arm_neon import crosstools
+from perfdojo_arm_neon.codegen import ArmCodeGenerator
+from perfdojo_arm_neon.emulator.elf import SharedObject, read
+from perfdojo_arm_neon.runner import EmulatedRunner
+
+from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.text import parse
+from perfdojo_sdk.core.transformation import Rules, Trace
+from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measurement, RunRequest, Target
+from perfdojo_sdk.kernels.selection import Kernel, select
+from perfdojo_sdk.plugins import load_plugins
+
+PLUGINS = load_plugins(without=("arm_neon",), extra=[plugin])
+TARGET: Target = PLUGINS.target("arm_neon")
+RULES: Rules = PLUGINS.rules(TARGET)
+GENERATOR = ArmCodeGenerator(TARGET.capabilities)
+RUNNER = EmulatedRunner(TARGET.capabilities)
+
+needs_compiler = pytest.mark.skipif(
+    not crosstools.probe_cross_compiler().ok, reason=f"needs {crosstools.GNU} or the ziglang package"
+)
+
+
+def program(text: str) -> Program:
+    return parse(text, TARGET.dialect)
+
+
+def kernel(selection: str) -> Kernel:
+    [found] = select(selection, PLUGINS.operators, TARGET.dialect)
+    return found
+
+
+def played(selection: str) -> Trace:
+    """The expert's first game."""
+    expert = PLUGINS.heuristic_pass(TARGET)
+    assert expert is not None
+    return expert(kernel(selection).program, RULES, TARGET)[0]
+
+
+def source(given: Program | str, symbol: str = "pd_test") -> KernelSource:
+    return GENERATOR.generate(program(given) if isinstance(given, str) else given, symbol)
+
+
+def compiled(given: Program | str, symbol: str = "pd_test") -> Artifact:
+    artifact = RUNNER.compile(source(given, symbol))
+    assert isinstance(artifact, Artifact), artifact
+    return artifact
+
+
+def loaded(given: Program | str) -> SharedObject:
+    return read(compiled(given).content)
+
+
+def run(artifact: Artifact, request: RunRequest | None = None, **inputs: np.ndarray) -> Measurement:
+    given = replace(request or RunRequest(timeout_s=60), inputs=inputs)
+    found = RUNNER.run(artifact, given)
+    assert isinstance(found, Measurement), found
+    return found
+
+
+def failure(artifact: Artifact, request: RunRequest | None = None) -> Failure:
+    found = RUNNER.run(artifact, request or RunRequest(timeout_s=60))
+    assert isinstance(found, Failure), found
+    return found
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of ``golden/instructions.txt``."""
+
+    word: int
+    kind: str
+    left: str
+    text: str
+
+
+@lru_cache
+def instructions(file: str) -> tuple[Line, ...]:
+    with open(file, encoding="utf-8") as lines:
+        fields = [line.rstrip("\n").split(" | ") for line in lines if not line.startswith("#")]
+    return tuple(Line(int(word, 16), kind, left, text) for word, kind, left, text in fields)

@@ -1,0 +1,122 @@
+"""The emulated core: it computes what the hardware would, and a hostile file is refused with words."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+import pytest
+from arm_support import RUNNER, compiled, failure, kernel, needs_compiler, played, run, source
+from perfdojo_arm_neon.emulator.elf import ElfError, read
+
+from perfdojo_sdk.hookspecs.types import Artifact, KernelSource, RunRequest
+
+pytestmark = needs_compiler
+
+UNARY = "kernel f(x) -> y\nx f32 [{n}] heap\ny f32 [{n}] heap\n\n{n} y[{{0}}] = {name}(x[{{0}}])\n"
+
+
+def unary(name: str, x: np.ndarray) -> np.ndarray:
+    lanes = UNARY.format(n=x.size // 4, name=name).replace(f"{x.size // 4} y", f"{x.size // 4} 4:v y")
+    text = lanes.replace(f"[{x.size // 4}]", f"[{x.size // 4},4]").replace("[{0}]", "[{0},{1}]")
+    found = run(compiled(text), x=x.reshape(-1, 4)).outputs
+    assert found is not None
+    return found["y"].reshape(-1)
+
+
+def test_exp_keeps_its_stated_error() -> None:
+    """Within 1 ulp of float64 over all magnitudes, and the special cases of IEEE."""
+    x = np.concatenate(
+        [np.linspace(-104, 89, 6000), np.random.default_rng(1).uniform(-3, 3, 2000), [-0.0, 0.0, 1.0, -1.0]]
+    ).astype(np.float32)
+    exact = np.exp(x.astype(np.float64))
+    found = unary("exp", x).astype(np.float64)
+    ulp = np.maximum(np.spacing(np.minimum(exact, 3.4e38).astype(np.float32)).astype(np.float64), 2.0**-149)
+    assert np.all((np.abs(found - exact) <= ulp) | (exact > 3.4028235e38))
+    special = unary("exp", np.array([np.inf, -np.inf, np.nan, 1e30], np.float32))
+    assert special[0] == np.inf and special[1] == 0 and np.isnan(special[2]) and special[3] == np.inf
+
+
+def test_functions_of_the_c_library() -> None:
+    x = np.array([0.0, 1.0, -1.0, 1e-3, 2.5, np.inf, np.nan, 40.0], np.float32)
+    np.testing.assert_array_equal(unary("tanh", x), [np.float32(math.tanh(v)) for v in x.astype(float)])
+    log = unary("log", x)
+    assert log[0] == -np.inf and np.isnan(log[2]) and log[5] == np.inf and log[4] == np.float32(math.log(2.5))
+
+
+@pytest.mark.parametrize("selection", ["softmax[6,23]", "matmul[9,17,13]", "layernorm[5,40]"])
+def test_the_expert_gives_what_the_initial_program_gives(selection: str) -> None:
+    root, game = kernel(selection), played(selection)
+    rng = np.random.default_rng(3)
+    inputs = {s.name: rng.uniform(-1, 1, s.shape).astype(np.float32) for s in root.inputs}
+    initial = run(compiled(root.program), **inputs).outputs
+    final = run(compiled(game.program), RunRequest(threads=2, timeout_s=60), **inputs).outputs
+    assert initial is not None and final is not None
+    for name, array in initial.items():
+        np.testing.assert_allclose(final[name], array, rtol=2e-5, atol=2e-6)
+
+
+def test_threads_take_turns_and_share_the_work() -> None:
+    """Each thread writes its share into a slot of its own; there are as many as asked for."""
+    text = """kernel k(x) -> y
+x f32 [6,8] heap
+t f32 [6:N,8] heap
+y f32 [6,8] heap
+
+6:p
+| 8 t[{0},{1}] = abs(x[{0},{1}])
+| 8 y[{0},{1}] = t[{0},{1}] - x[{0},{1}]
+"""
+    artifact = compiled(text)
+    x = np.random.default_rng(0).uniform(-1, 1, (6, 8)).astype(np.float32)
+    for threads in (1, 3, 5):
+        found = run(artifact, RunRequest(threads=threads, timeout_s=60), x=x).outputs
+        np.testing.assert_array_equal(found["y"], np.abs(x) - x)  # type: ignore[index]
+    one, three = (
+        run(artifact, RunRequest(threads=t, repeats=1, want_outputs=False, timeout_s=60), x=x) for t in (1, 3)
+    )
+    assert one.details["parallel_loops"] == 0 and three.details["parallel_loops"] == 1
+
+
+def c_kernel(body: str) -> Artifact:
+    right = source(UNARY.format(n=4, name="abs"))
+    code = (
+        "#include <stddef.h>\n#include <stdlib.h>\n"
+        f"int pd_test(const float *x, float *y, void *w, size_t n, int t) {{ {body} }}\n"
+        "size_t pd_test_workspace_bytes(int t) { return 0; }\n"
+    )
+    made = RUNNER.compile(KernelSource(right.symbol, right.inputs, right.outputs, code))
+    assert isinstance(made, Artifact), made
+    return made
+
+
+@pytest.mark.parametrize(
+    ("body", "reason", "words"),
+    [
+        ("y[1 << 28] = x[0]; return 0;", "crash", "of the code"),
+        ("*(volatile float *)16 = 1; return 0;", "crash", "of the code"),
+        ('__asm__ volatile("svc #0"); return 0;', "crash", "of the code"),
+        ('y[0] = (float)(size_t)getenv("HOME"); return 0;', "crash", "it called getenv"),
+        ("((float *)x)[0] = 3; y[0] = y[1] = y[2] = y[3] = 0; return 0;", "input_modified", "input x"),
+        ('for (;;) __asm__ volatile("");', "timeout", "no result"),
+    ],
+)
+def test_what_a_kernel_must_not_do(body: str, reason: str, words: str) -> None:
+    found = failure(c_kernel(body), RunRequest(timeout_s=3 if reason == "timeout" else 60))
+    assert (found.reason, words in found.detail) == (reason, True), found
+
+
+def test_a_file_that_is_no_kernel() -> None:
+    artifact = compiled(UNARY.format(n=4, name="abs"))
+    with pytest.raises(ElfError, match="no shared object"):
+        read(b"\x7fELF\x02\x01" + bytes(200))
+    rng = random.Random(5)
+    for _ in range(200):
+        damaged = bytearray(artifact.content)
+        for _ in range(rng.randint(1, 12)):
+            damaged[rng.randrange(2000)] = rng.randrange(256)
+        try:
+            read(bytes(damaged[: rng.choice([len(damaged), rng.randrange(len(damaged))])]))
+        except ElfError as error:
+            assert str(error)

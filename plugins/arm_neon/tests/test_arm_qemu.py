@@ -1,0 +1,75 @@
+"""The emulated core against another emulator, QEMU, with a C library and threads that really run beside each
+other (Debian: qemu-user, gcc-aarch64-linux-gnu, libc6-dev-arm64-cross)."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from arm_support import TARGET, compiled, kernel, needs_compiler, played, run, source
+from perfdojo_arm_neon import crosstools
+
+from perfdojo_sdk.hookspecs.types import KernelSource, RunRequest
+from perfdojo_sdk.measure.worker import bytes_of
+
+QEMU = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
+SYSTEM = Path("/usr/aarch64-linux-gnu")
+KERNELS = ("softmax[6,40]", "layernorm[5,37]", "matmul[16,24,20]", "conv2d[2,3,9,9,4,3]", "swiglu[4,12,20]")
+
+pytestmark = [
+    needs_compiler,
+    pytest.mark.skipif(
+        not (QEMU and shutil.which(crosstools.GNU) and (SYSTEM / "lib" / "libc.so.6").exists()),
+        reason="needs qemu-user and a C library for 64-bit Arm",
+    ),
+]
+
+
+def program_of(kernel_source: KernelSource, threads: int) -> str:
+    """A program that reads the inputs from one file and writes the outputs to another."""
+    specs = (*kernel_source.inputs, *kernel_source.outputs)
+    sizes = [bytes_of(spec.shape, spec.dtype) for spec in specs]
+    arrays = "".join(f"static char a{k}[{size}] PD_ALIGNED;\n" for k, size in enumerate(sizes))
+    inputs = range(len(kernel_source.inputs))
+    outputs = range(len(kernel_source.inputs), len(specs))
+    reads = "".join(f"    if (fread(a{k}, 1, sizeof a{k}, in) != sizeof a{k}) return 2;\n" for k in inputs)
+    writes = "".join(f"    fwrite(a{k}, 1, sizeof a{k}, out);\n" for k in outputs)
+    pointers = ", ".join(f"(void *)a{k}" for k in range(len(specs)))
+    symbol = kernel_source.symbol
+    return f"""{kernel_source.code}
+#include <stdio.h>
+#include <stdlib.h>
+{arrays}
+int main(void)
+{{
+    FILE *in = fopen("in", "rb"), *out = fopen("out", "wb");
+{reads}    const size_t bytes = {symbol}_workspace_bytes({threads});
+    const int status = {symbol}({pointers}, malloc(bytes), bytes, {threads});
+{writes}    return status;
+}}
+"""
+
+
+@pytest.mark.parametrize("selection", KERNELS)
+def test_both_emulators_give_the_same_bits(
+    selection: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One compiler on both sides: what it contracts decides the last bits.
+    monkeypatch.setenv(crosstools.COMPILER_VARIABLE, crosstools.GNU)
+    root, game = kernel(selection), played(selection)
+    rng = np.random.default_rng(7)
+    inputs = {s.name: rng.uniform(-1, 1, s.shape).astype(np.float32) for s in root.inputs}
+    ours = run(compiled(game.program), RunRequest(threads=3, timeout_s=60), **inputs).outputs
+    made = source(game.program)
+    for name, text in {"k.c": program_of(made, 3), **made.support}.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "in").write_bytes(b"".join(inputs[s.name].tobytes() for s in root.inputs))
+    command = [crosstools.GNU, *TARGET.capabilities.compiler_flags, "k.c", "-o", "k", "-pthread", "-lm"]
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=120)
+    subprocess.run([str(QEMU), "-L", str(SYSTEM), "./k"], cwd=tmp_path, check=True, timeout=60)
+    theirs = (tmp_path / "out").read_bytes()
+    assert ours is not None
+    assert b"".join(ours[s.name].tobytes() for s in root.outputs) == theirs
