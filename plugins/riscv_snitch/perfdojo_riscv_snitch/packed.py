@@ -11,7 +11,16 @@ from collections.abc import Sequence
 
 from perfdojo_riscv_snitch.codegen.body import REPEATED
 from perfdojo_riscv_snitch.codegen.pairs import LANES
-from perfdojo_riscv_snitch.steps import arrays, collapsed, cut, free_mover, perfect, settle
+from perfdojo_riscv_snitch.steps import (
+    arrays,
+    collapsed,
+    cut,
+    in_words,
+    of_singles,
+    perfect,
+    settle,
+    through_mover,
+)
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.program import Scope, Statement
 from perfdojo_sdk.search.play import Play
@@ -25,6 +34,8 @@ def packed(play: Play, place: str) -> None:
     loops = perfect(play, place)
     inner = play.scope(loops[-1])
     sums = [child.id for child in inner.body if isinstance(child, Scope)]
+    if not of_singles(play, place):
+        raise MoveError("PD-T001", "no pairs of other numbers")
     if len(sums) == 1 and len(inner.body) > 1:
         _several(play, loops[-1], sums[0])
     elif not sums and any(isinstance(c, Statement) and c.accumulate for c in inner.body):
@@ -53,11 +64,11 @@ def _several(play: Play, place: str, terms: str) -> None:
         if len(perfect(play, part)) > LANES:
             play.must("swap_scopes", part)
     *nests, results = [node.id for node in play.program.siblings(path) if isinstance(node, Scope)]
-    pair = _in_words(play, results)
+    pair = in_words(play, results)
     _finish(play, [perfect(play, nest)[-1] for nest in nests[-3:]], grouped=True)
     if pair:
         for array in arrays(play, pair, written=True):
-            _through_mover(play, "stage_write", pair, array)
+            through_mover(play, "stage_write", pair, array)
 
 
 def _one(play: Play, loops: Sequence[str]) -> None:
@@ -79,19 +90,6 @@ def _one(play: Play, loops: Sequence[str]) -> None:
     settle(play)
 
 
-def _through_mover(play: Play, move: str, place: str, array: str) -> None:
-    """Stage the pairs of an array, ready for a mover."""
-    before = {b.name for b in play.program.buffers}
-    play.must(move, place, array=array)
-    (buffer,) = [b for b in play.program.buffers if b.name not in before]
-    for k in buffer.materialised[:-1]:
-        play.must("reuse_dims", buffer.name, dim=k)
-    for occurrence in play.program.occurrences[buffer.name]:
-        if (copy := occurrence.above[-1]).suffix != "v":
-            play.must("annotate_scope", copy.id, suffix="v")
-    free_mover(play, buffer.name)
-
-
 def _finish(play: Play, pairs: Sequence[str], grouped: bool) -> None:
     """Streams and repetition for partial sums, given the lanes of their start, their terms and their ends.
 
@@ -105,7 +103,7 @@ def _finish(play: Play, pairs: Sequence[str], grouped: bool) -> None:
     level = len(play.program.paths[group]) - 1
     for array in arrays(play, terms, written=False):
         varies = any(level in t.access.levels for t in play.scope(terms).touches[array])
-        _through_mover(play, "stage_read", terms if varies else group, array)
+        through_mover(play, "stage_read", terms if varies else group, array)
     for node in play.program.siblings(play.program.paths[repeated]):
         for scope in perfect(play, node.id) if isinstance(node, Scope) else ():
             if scope != repeated and not play.scope(scope).suffix:
@@ -114,11 +112,3 @@ def _finish(play: Play, pairs: Sequence[str], grouped: bool) -> None:
         play.may("annotate_scope", group, suffix="u")
     settle(play)
     play.must("annotate_scope", repeated, suffix=REPEATED)
-
-
-def _in_words(play: Play, place: str) -> str:
-    """Results in pairs where there is an even number of them: the scope of the pair, or none."""
-    if not play.may("split_scope", place, factor=LANES):
-        return ""
-    play.must("annotate_scope", f"{place}.i", suffix="v")
-    return f"{place}.i"

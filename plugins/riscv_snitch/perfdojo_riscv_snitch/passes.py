@@ -14,6 +14,7 @@ from math import prod
 
 from perfdojo_riscv_snitch.codegen.body import REPEATED
 from perfdojo_riscv_snitch.codegen.pairs import LANES
+from perfdojo_riscv_snitch.columns import columns
 from perfdojo_riscv_snitch.packed import packed
 from perfdojo_riscv_snitch.steps import (
     arrays,
@@ -93,12 +94,15 @@ GREEDY = SearchStrategy(
 
 
 def _packed(play: Play, place: str) -> None:
-    kept = play.trace
-    try:
-        packed(play, place)
-    except MoveError:
-        play.trace = kept
-        _interleaved(play, place)
+    """Two f32 at once, along the sum or beside it."""
+    for attempt in (packed, columns):
+        kept = play.trace
+        try:
+            attempt(play, place)
+            return
+        except MoveError:
+            play.trace = kept
+    _interleaved(play, place)
 
 
 def _interleaved(play: Play, place: str) -> None:
@@ -106,7 +110,11 @@ def _interleaved(play: Play, place: str) -> None:
 
 
 def _wide(play: Play, place: str) -> None:
-    """As many accumulators as there are registers: fewer dimensions for movers."""
+    """As many accumulators as there are registers, of all rows if they are few: movers have fewer loops."""
+    loops = perfect(play, place)
+    if len(loops) > 1 and prod(play.scope(each).size for each in loops) <= WIDE:
+        with suppress(MoveError):
+            place = collapsed(play, loops)
     _nest(play, place, most=WIDE)
 
 

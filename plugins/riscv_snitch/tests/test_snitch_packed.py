@@ -40,6 +40,12 @@ RUNS = {
         lambda x, z: x[:, 1:7].sum(1),
         {"vfsum.s": 0, "fadd.s": 2},
     ),
+    "a number for both lanes": (
+        "s f32 [2] reg\n\n2:u s[{0}] = x[0,{0}]\n2:u 2:v y[{0}*2+{1}] = z[{0},{1}] - s[{0}]\n"
+        "2:u 2:v y[{0}*2+{1}] += s[{0}] * z[{0},{1}]\n",
+        lambda x, z: (z[:2, :2] - x[0, :2, None] + z[:2, :2] * x[0, :2, None]).ravel(),
+        {"vfsub.r.s": 2, "vfmac.r.s": 2, "vfcpka.s.s": 0},
+    ),
     "registers are packed where they are operands": (
         "s f32 [2] reg\n\n2:u s[{0}] = x[0,{0}]\n2 2:v y[{0}*2+{1}] = s[{1}] * z[{0},{1}]\n",
         lambda x, z: (x[0, :2] * z[:2, :2]).ravel(),

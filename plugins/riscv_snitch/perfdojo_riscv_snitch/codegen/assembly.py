@@ -36,7 +36,7 @@ RESULT = Register("x", fixed="a0")
 class Instruction:
     """One instruction. ``{0}``, ``{1}`` ... of the text are ``writes``, then ``reads``.
 
-    ``{frame}`` is the size of the frame.
+    ``{frame}`` is the size of the frame, ``{scratch}`` the offset of eight bytes of it that nobody keeps.
     """
 
     text: str

@@ -120,12 +120,19 @@ class Body:
             self.configure()
         constants, first = len(self.listing.lines), 0
         if self.streams:
-            while isinstance(self.parts[first], Edge):
+            while first < len(self.parts) and self._needs_no_stream(self.parts[first]):
                 first += 1
             self._emit(self.parts[:first])
             self.listing.put("csrsi 0x7c0, 1 # streams on")
         self._emit(self.parts[first:])
         return constants
+
+    def _needs_no_stream(self, part: Part) -> bool:
+        """Whether a part may stand before the switch: it starts a job, or works beside streams."""
+        if not isinstance(part, Work):
+            return isinstance(part, Edge)
+        accesses = (part.statement.target, *part.statement.reads)
+        return all(self.program.buffer_of[a.array].location not in MOVERS for a in accesses)
 
     def finished(self, lines: Sequence[Line]) -> list[Line]:
         """The whole listing with what is known about streams and constants put to use, and its end."""

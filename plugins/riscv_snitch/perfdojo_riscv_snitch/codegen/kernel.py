@@ -10,10 +10,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from perfdojo_riscv_snitch.codegen import functions, limits
 from perfdojo_riscv_snitch.codegen.allocate import SPARE, Allocation, allocate
-from perfdojo_riscv_snitch.codegen.assembly import ZERO, Line, Listing, Mark, Register, small
+from perfdojo_riscv_snitch.codegen.assembly import ZERO, Instruction, Line, Listing, Mark, Register, small
 from perfdojo_riscv_snitch.codegen.body import Body, local_bytes
 from perfdojo_riscv_snitch.codegen.limits import Refused
 from perfdojo_riscv_snitch.codegen.pairs import JOIN, PAIR, SPLAT
@@ -162,9 +163,9 @@ class _Kernel:
         table = 8 + slots + 8 * len(places.saved)
         constants = functions.table_words() if "exp" in self.listing.routines else []
         local = table + 4 * len(constants)
-        needs_frame = bool(slots or places.saved or constants or self.local_bytes)
+        needs_frame = bool(slots or places.saved or constants or self.local_bytes or _uses_scratch(lines))
         frame = -(-(local + self.local_bytes) // 16) * 16 if needs_frame else 0
-        figures = {"frame": str(frame), "local": str(local), "table": str(table)}
+        figures = {"frame": str(frame), "scratch": "0", "local": str(local), "table": str(table)}
         if local > REACH:
             what = f"{self.program.name} keeps more than registers and a frame hold"
             raise unsupported(what, f"it needs {local} bytes of the frame for single values")
@@ -209,6 +210,7 @@ def _load_constant(listing: Listing, bits: int, dtype: str, into: Register) -> N
         return
     (number,) = struct.unpack("<d", bits.to_bytes(8, "little"))
     whole = abs(number) < 2**31 and number == int(number)
+    words = (bits & 0xFFFFFFFF, bits >> 32)
     if bits == 0:
         listing.put("fcvt.d.w {0}, {1}", (into,), (ZERO,))
     elif whole and number:
@@ -216,15 +218,26 @@ def _load_constant(listing: Listing, bits: int, dtype: str, into: Register) -> N
     elif _fits_single(number):
         short = listing.compute("f", "fmv.w.x {0}, {1}", listing.number(bits_of(number, "f32")))
         listing.put("fcvt.d.s {0}, {1}", (into,), (short,))
-    else:
-        words = (bits & 0xFFFFFFFF, bits >> 32)
+    elif not any(map(_is_nan, words)):  # of which packing would change the bits
         halves = [listing.compute("f", "fmv.w.x {0}, {1}", listing.number(word)) for word in words]
         listing.put(JOIN, (into,), tuple(halves))
+    else:
+        for offset, word in zip((0, 4), words, strict=True):
+            listing.put(f"sw {{0}}, {{scratch}}+{offset}(sp)", (), (listing.number(word),))
+        listing.put("fld {0}, {scratch}(sp)", (into,))
 
 
 def _fits_single(number: float) -> bool:
     (rounded,) = struct.unpack("<f", bits_of(number, "f32").to_bytes(4, "little"))
     return bool(rounded == number)
+
+
+def _is_nan(bits: int) -> bool:
+    return bits & 0x7FFFFFFF > bits_of(inf, "f32")
+
+
+def _uses_scratch(lines: Sequence[Line]) -> bool:
+    return any(isinstance(line, Instruction) and "{scratch}" in line.text for line in lines)
 
 
 def _move_stack(distance: int) -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from perfdojo_riscv_snitch.codegen.assembly import Instruction, Line, Mark, Register
-from perfdojo_riscv_snitch.codegen.pairs import MULTIPLY, MULTIPLY_ADD
+from perfdojo_riscv_snitch.codegen.pairs import PRODUCTS
 from perfdojo_riscv_snitch.codegen.schedule import latency
 
 #: Most instructions of a repeated body.
@@ -198,8 +198,8 @@ def _reading(line: Instruction, old: Register, new: Register, is_zero: bool) -> 
     """``line`` with another operand. What is added to a zero is the product itself, but for the sign of 0."""
     if not adds_in_place(line):
         return replace(line, reads=tuple(new if r is old else r for r in line.reads))
-    if is_zero and line.text == MULTIPLY_ADD and old not in line.reads[:2]:
-        return Instruction(MULTIPLY, line.writes, line.reads[:2])
+    if is_zero and line.text in PRODUCTS and old not in line.reads[:2]:
+        return Instruction(PRODUCTS[line.text], line.writes, line.reads[:2])
     return None
 
 

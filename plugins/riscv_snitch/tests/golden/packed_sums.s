@@ -36,7 +36,6 @@ pd_kernel:
     .insn i 0x2b, 2, x0, t0, 194 # scfgwi t0, 194
     li t0, -88
     .insn i 0x2b, 2, x0, t0, 255 # scfgwi t0, 255
-    csrsi 0x7c0, 1 # streams on
     fcvt.d.w ft3, zero
     fmv.w.x ft3, zero
     # p[{0},{1}] = 0
@@ -47,12 +46,13 @@ pd_kernel:
     .insn i 0x2b, 2, x0, a0, 800 # scfgwi a0, 800
     # ssr1: z[{1},{0}*2+{2}]
     .insn i 0x2b, 2, x0, a1, 801 # scfgwi a1, 801
-    li t0, 2
+    csrsi 0x7c0, 1 # streams on
     # the first time
     .insn r 0x33, 0, 67, ft4, ft0, ft1 # vfmul.s ft4, ft0, ft1
     .insn r 0x33, 0, 67, ft5, ft0, ft1 # vfmul.s ft5, ft0, ft1
     .insn r 0x33, 0, 67, ft6, ft0, ft1 # vfmul.s ft6, ft0, ft1
     .insn r 0x33, 0, 67, ft7, ft0, ft1 # vfmul.s ft7, ft0, ft1
+    li t0, 2
     .insn i 0x0b, 0, x1, t0, 3 # frep.o t0, 4
     # x_r[{0},{1},{2}] = x[{1},{0}*2+{2}]
     # z_r[{0},{1},{2}] = z[{1},{0}*2+{2}]
@@ -94,11 +94,12 @@ pd_kernel:
     # w[{0},{1}] = s[{0}*2+{1}]
     .insn r 0x33, 0, 88, ft2, ft10, ft3 # vfcpka.s.s ft2, ft10, ft3
     # y[{0}*2+{1}] = w[{0},{1}]
+    li a0, 0
+    csrci 0x7c0, 1 # streams off
+    .insn i 0x2b, 1, zero, x0, 2 # scfgri zero, 2
 .Lpd_kernel_1:
     .insn i 0x2b, 1, t0, x0, 2 # scfgri t0, 2
     bgez t0, .Lpd_kernel_1
-    csrci 0x7c0, 1 # streams off
-    li a0, 0
     ret
 .size pd_kernel, .-pd_kernel
 
