@@ -23,7 +23,7 @@ library: .venv/ready
 test: .venv/ready-dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q -n 2
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup
 	$(BIN)/mkdocs build --strict --quiet --site-dir build/site
 
 docs: .venv/ready-dev
@@ -41,5 +41,5 @@ clean:
 	@touch $@
 
 .venv/ready-dev: .venv/ready
-	$(PIP) -e '.[dev]' $(EDITABLE)
+	$(PIP) -e '.[dev]' $(EDITABLE) -e 'plugins/cuda_gh200[nvrtc]'
 	@touch $@

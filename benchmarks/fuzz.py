@@ -15,12 +15,15 @@ what a compiler makes of it.
 
 Each finished walk is a line in STATE/walks.jsonl: stop it with Ctrl-C, run the same command again, and it
 goes on. A failure is shrunk and written to STATE/failures/ as a saved game, ready to be moved to
-tests/fuzz_cases/, where the tests replay it.
+tests/fuzz_cases/, where the tests replay it. A walk that failed does not count and is walked again by the
+next run, as the code is then.
 """
 
 from __future__ import annotations
 
 import argparse
+import fcntl
+import gc
 import json
 import os
 import statistics
@@ -34,11 +37,11 @@ from functools import lru_cache
 from itertools import count, cycle
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, TextIO
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT
 from perfdojo_sdk.core.errors import DojoError
-from perfdojo_sdk.core.transformation import Rules
+from perfdojo_sdk.core.transformation import Kind, Rules
 from perfdojo_sdk.core.transformations import GENERIC
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.plugins import load_plugins
@@ -52,8 +55,8 @@ CORE = "core"
 BLOCK = 4
 #: One block in so many has its ends compiled as for a library.
 OPTIMISED = 8
-#: Every so many blocks, a target that asks more than the language's questions about a move, which is dear.
-DEAR = 10
+#: Every so many blocks, a target whose moves are dear to judge.
+DEAR = 5
 #: How many of the transformations played least are preferred.
 RAREST = 4
 
@@ -84,6 +87,8 @@ def game(target_name: str) -> tuple[Rules, NumericLooks | None]:
 
 
 def run(job: Job) -> tuple[Job, list[FuzzReport]]:
+    # Games are trees without cycles; looking for some takes a tenth of the time.
+    gc.disable()
     rules, numeric = game(job.target)
     reports = [fuzz(seed, rules, job.length, job.rarest) for seed in job.seeds]
     if job.numeric and numeric is not None:
@@ -92,6 +97,7 @@ def run(job: Job) -> tuple[Job, list[FuzzReport]]:
         report.looks.clear()
         if report.failure is not None:
             report.failure = shrunk(report.failure, rules)
+    gc.collect()
     return job, reports
 
 
@@ -127,7 +133,8 @@ def save_failure(folder: Path, target: str, seed: int, failure: FuzzFailure) -> 
 def turns() -> Iterator[str]:
     """Targets in turn; the core alone, whose language is widest, as often as all targets together."""
     plugins = load_plugins()
-    dear = [name for name in plugins.targets if game(name)[0].vetoes]
+    # A veto generates code for every move that it is asked about; leg 2 runs a compiler.
+    dear = [name for name in plugins.targets if game(name)[0].vetoes or game(name)[1]]
     others = cycle([name for name in plugins.targets if name not in dear] or [CORE])
     dears = cycle(dear or [CORE])
     for block in count(1):
@@ -144,6 +151,19 @@ def jobs(
             yield Job(seeds, target, length, numeric, optimised, tuple(rarest()))
 
 
+def earlier_walks(log: TextIO) -> list[dict[str, Any]]:
+    """What the record holds, which is this process's alone from here on."""
+    try:
+        fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        sys.exit(f"another run is writing to {log.name}: wait for it, or name another folder with --state")
+    log.seek(0)
+    text, end, torn = log.read().rpartition("\n")
+    if torn:  # whoever was killed while writing; its walk is walked again
+        log.truncate(len((text + end).encode()))
+    return [json.loads(line) for line in text.splitlines()]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--moves", type=int, default=10_000, help="in all, those of earlier runs included")
@@ -156,14 +176,15 @@ def main() -> int:
     options = parser.parse_args()
     targets = cycle(options.targets.split(",")) if options.targets else turns()
     options.state.mkdir(parents=True, exist_ok=True)
-    record = options.state / "walks.jsonl"
-    lines = [json.loads(line) for line in record.read_text().splitlines()] if record.exists() else []
-    total = Totals()
-    for line in lines:
-        total.add(line)
-    start, before = time.monotonic(), total.moves_played
-    with ProcessPoolExecutor(options.processes) as pool, record.open("a", encoding="utf-8") as log:
-        done = {line["seed"] for line in lines}
+    with (
+        (options.state / "walks.jsonl").open("a+", encoding="utf-8") as log,
+        ProcessPoolExecutor(options.processes) as pool,
+    ):
+        total, done = Totals(), set()
+        for line in earlier_walks(log):
+            total.add(line, earlier=True)
+            done |= {line["seed"]} if line["failure"] is None else set()
+        start, before = time.monotonic(), total.moves_played
         waiting = jobs(done, targets, options.length, not options.no_numeric, total.rarest)
         running: set[Future[tuple[Job, list[FuzzReport]]]] = set()
         try:
@@ -207,22 +228,33 @@ class Totals:
         self.targets: Counter[str] = Counter()
         self.statements: list[int] = []
         self.failures = 0
+        self.mended: set[int] = set()
+        """Seeds of walks that failed in an earlier run."""
 
     @property
     def moves_played(self) -> int:
         return sum(self.moves.values())
 
+    @property
+    def by_transformation(self) -> dict[str, int]:
+        """How often each was played, those that never were included."""
+        found = {name: self.moves[name] for name in {*GENERIC, *self.moves}}
+        return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
     def rarest(self) -> list[str]:
         """The transformations played least so far."""
         return sorted(GENERIC, key=lambda name: self.moves[name])[:RAREST]
 
-    def add(self, line: dict[str, Any]) -> None:
+    def add(self, line: dict[str, Any], earlier: bool = False) -> None:
+        if line["failure"] is not None:
+            self.failures += not earlier
+            self.mended |= {line["seed"]} if earlier else set()
+            return
         self.moves.update(line["moves"])
         self.kinds.update(line["kinds"])
         self.checks.update(line["checks"])
         self.targets[line["target"]] += 1
         self.statements.append(line["statements"])
-        self.failures += line["failure"] is not None
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -230,10 +262,11 @@ class Totals:
             "walks_by_target": dict(self.targets),
             "statements_median": statistics.median(self.statements) if self.statements else 0,
             "moves": self.moves_played,
-            "moves_by_transformation": dict(self.moves.most_common()),
-            "moves_by_kind": dict(self.kinds.most_common()),
+            "moves_by_transformation": self.by_transformation,
+            "moves_by_kind": {kind.label: self.kinds[kind.label] for kind in Kind},
             "checks_by_leg": dict(self.checks),
             "failures": self.failures,
+            "failures_of_earlier_runs": len(self.mended),
         }
 
     def text(self) -> str:
@@ -241,12 +274,13 @@ class Totals:
         lines = [
             f"{found['walks']} programs, {found['statements_median']} statements in the median",
             "walks: " + ", ".join(f"{n} on {target}" for target, n in self.targets.items()),
-            f"{found['moves']} moves, {found['failures']} failures",
-            "kinds: " + ", ".join(f"{n} {kind}" for kind, n in self.kinds.most_common()),
+            f"{found['moves']} moves, {found['failures']} failures ({len(self.mended)} in earlier runs)",
+            "kinds: " + ", ".join(f"{n} {kind}" for kind, n in found["moves_by_kind"].items()),
             "checks: " + ", ".join(f"{n} {leg}" for leg, n in self.checks.most_common()),
         ]
         width = max((len(name) for name in self.moves), default=0)
-        return "\n".join([*lines, *(f"  {name:{width}} {n:9}" for name, n in self.moves.most_common())])
+        table = [f"  {name:{width}} {n:9}" for name, n in self.by_transformation.items()]
+        return "\n".join([*lines, *table])
 
 
 if __name__ == "__main__":

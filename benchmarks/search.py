@@ -22,6 +22,7 @@ from dataclasses import replace
 from math import exp, log
 
 from perfdojo_sdk.core.transformation import Trace
+from perfdojo_sdk.experiments.convergence import best_so_far
 from perfdojo_sdk.hookspecs.search import Evaluation, SearchTask
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.kernels.selection import Kernel, select
@@ -29,7 +30,6 @@ from perfdojo_sdk.library.evaluation import Evaluator
 from perfdojo_sdk.library.forge import Forge, Settings
 from perfdojo_sdk.library.tuning import conditions
 from perfdojo_sdk.plugins import Plugins, load_plugins
-from perfdojo_sdk.search.strategies import play_out
 from perfdojo_sdk.testing.estimate import PaperMachine
 
 Evaluate = Callable[[Sequence[Trace]], Sequence[Evaluation]]
@@ -64,21 +64,6 @@ def shared(evaluate: Evaluate, known: dict[str, Evaluation]) -> Evaluate:
     return look_up
 
 
-def history(plugins: Plugins, task: SearchTask, player: str, evaluate: Evaluate) -> list[float]:
-    """The best time after each evaluation."""
-    best: list[float] = []
-
-    def watched(games: Sequence[Trace]) -> Sequence[Evaluation]:
-        results = evaluate(games)
-        for each in results:
-            before = best[-1] if best else float("inf")
-            best.append(before if each.seconds is None else min(before, each.seconds))
-        return results
-
-    play_out(plugins.search_strategy(player), task, watched, task.evaluations)
-    return best
-
-
 def after(best: list[float], count: int) -> float:
     return best[min(count, len(best)) - 1] if best else float("inf")
 
@@ -98,7 +83,9 @@ def compare(arguments: argparse.Namespace) -> dict[str, dict[str, float]]:
                 evaluate = shared(evaluate, known) if arguments.share else evaluate
                 task = SearchTask(kernel.program, rules, target, seed, expert=expert, evaluations=most)
                 begin = time.process_time()
-                best = found[player][kernel.name, seed] = history(plugins, task, player, evaluate)
+                best = found[player][kernel.name, seed] = best_so_far(
+                    plugins.search_strategy(player), task, evaluate
+                )
                 spent[player] += time.process_time() - begin
                 print(f"{kernel.name} seed {seed} {player}: {after(best, most):.4g} s", file=sys.stderr)
     return table(found, arguments.evaluations, spent)

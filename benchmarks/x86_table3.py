@@ -16,11 +16,10 @@ bandwidths and the arithmetic peak that a probe measured on this machine.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 if not __package__:
@@ -34,7 +33,7 @@ from perfdojo_sdk.hookspecs.types import MachineFigures
 from perfdojo_sdk.measure.machine import machine
 from perfdojo_sdk.measure.roofline import bound
 from perfdojo_sdk.peers.operators import OPERATORS, Operator, input_sets, is_cold
-from perfdojo_sdk.peers.processes import ALLOCATOR, Process, missing
+from perfdojo_sdk.peers.processes import ALLOCATOR, contenders, missing
 from perfdojo_sdk.peers.race import Entry, race
 from perfdojo_sdk.peers.systems import OURS, PEERS
 from perfdojo_sdk.plugins import load_plugins
@@ -42,28 +41,6 @@ from perfdojo_sdk.plugins import load_plugins
 
 def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
-
-
-@contextlib.contextmanager
-def contenders(
-    threads: int, library: str, peers: Sequence[str], timeout_s: float
-) -> Iterator[tuple[list[Process], dict[str, str]]]:
-    """Started processes, and the reasons of those that did not start."""
-    processes = [Process(name, PEERS[name], threads, "", timeout_s) for name in peers]
-    if library:
-        processes.insert(0, Process(report.OURS, OURS, threads, library, timeout_s))
-    try:
-        for process in processes:
-            process.launch()
-        problems = {process.name: process.start() for process in processes}
-        failed = {name: problem for name, problem in problems.items() if problem}
-        if report.OURS in failed:
-            raise SystemExit(f"our library does not load: {failed[report.OURS]}")
-        reasons = {name: f"{PEERS[name].title} does not start: {why}" for name, why in failed.items()}
-        yield [process for process in processes if process.name not in failed], reasons
-    finally:
-        for process in processes:
-            process.stop()
 
 
 def measure(
@@ -81,7 +58,11 @@ def measure(
             folder = Path(f"build/table3/{target.name}-{threads}")
             say(f"building the library for {threads} threads in {folder}")
             library = build(folder, selection(plugins.operators, operators), threads)
-        with contenders(threads, library, peers, arguments.timeout) as (processes, problems):
+        starting = {report.OURS: (OURS, library)} if library else {}
+        starting |= {name: (PEERS[name], "") for name in peers}
+        with contenders(starting, threads, arguments.timeout) as (processes, problems):
+            if report.OURS in problems:
+                raise SystemExit(f"our library does not load: {problems[report.OURS]}")
             run.absent.update(problems)
             run.versions.update({process.name: process.version for process in processes})
             for operator in operators:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from perfdojo_sdk.experiments.catalogue import EXPERIMENTS
 from perfdojo_sdk.hookspecs import API_VERSION, hookimpl
 from perfdojo_sdk.hookspecs.search import SearchStrategy
+from perfdojo_sdk.hookspecs.services import Experiment
 from perfdojo_sdk.hookspecs.types import Operator
 from perfdojo_sdk.kernels.operators import OPERATORS
 from perfdojo_sdk.search.strategies import STRATEGIES
@@ -19,3 +21,8 @@ def perfdojo_operators() -> tuple[Operator, ...]:
 @hookimpl
 def perfdojo_search_strategies() -> tuple[SearchStrategy, ...]:
     return STRATEGIES
+
+
+@hookimpl
+def perfdojo_experiments() -> tuple[Experiment, ...]:
+    return EXPERIMENTS

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -100,7 +100,11 @@ class Game:
         :class:`SaveError` when the file is no saved game, :class:`MoveError` when a move no
         longer applies (which one, and why).
         """
-        saved = read_saved(path)
+        return Game.of(plugins, read_saved(path))
+
+    @staticmethod
+    def of(plugins: Plugins, saved: SavedGame) -> Game:
+        """The game that was saved, replayed; :class:`MoveError` when a move no longer applies."""
         target = plugins.target(saved.target)
         rules = plugins.rules(target)
         return Game(target, rules, saved.trace.replay(rules), _still_undone(saved.undone, rules))
@@ -196,10 +200,17 @@ def read_saved(path: Path) -> SavedGame:
         raise SaveError("PD-J001", f"cannot read {path}: {error.strerror}", hint=hint) from None
     if len(content) > MAX_FILE_BYTES:
         raise SaveError("PD-J002", f"{path} is larger than {MAX_FILE_BYTES} bytes", hint=hint)
+    return saved_game(content, str(path), hint)
+
+
+def saved_game(content: bytes | Mapping[str, object] | None, what: str, hint: str = "") -> SavedGame:
+    """A saved game from JSON or its data; ``what`` says in an error where that came from."""
     try:
-        return SavedGame.model_validate_json(content)
+        if isinstance(content, bytes):
+            return SavedGame.model_validate_json(content)
+        return SavedGame.model_validate(content)
     except ValidationError as error:
-        raise SaveError("PD-J002", f"{path} is no saved game", why=first_error(error), hint=hint) from None
+        raise SaveError("PD-J002", f"{what} is no saved game", why=first_error(error), hint=hint) from None
 
 
 def write_atomically(path: Path, content: str | bytes | Iterable[str]) -> None:

@@ -280,7 +280,28 @@ def test_games_that_are_not_allowed_are_not_compiled(store: Candidates) -> None:
     evaluator = Evaluator(conditions(runner, most=Kind.EXACT), store)
     seen = evaluator.evaluate([alien, Trace(ROOT, (step,))])
     assert [e.failure and e.failure.reason for e in seen] == ["constraints"] * 2
-    assert runner.runs == [] and list(store.of("test", "fake")) == []
+    assert runner.runs == []
+    [record] = store.of("test", "fake")
+    assert record.program == step.after.text and record.failure == seen[1].failure
+
+
+def test_a_refused_game_says_nothing_about_its_program(store: Candidates) -> None:
+    """The same program may be allowed under other conditions, or be reached in another way."""
+    step = next(s for s in RULES.steps(ROOT) if s.legal.kind is Kind.REASSOCIATES)
+    game = Trace(ROOT, (step,))
+    runner = Fake({step.after.text: [2.0]})
+    strict, free = conditions(runner, most=Kind.EXACT), conditions(runner)
+    assert Evaluator(strict, store).evaluate([game])[0].failure
+    assert [e.seconds for e in Evaluator(free, store).evaluate([game])] == [2.0]
+    assert Evaluator(strict, store).evaluate([game])[0].failure
+    assert [c.seconds for c in store.of("test", "fake")] == [2.0], "what was measured stays"
+
+
+def test_a_record_says_what_thinking_took(store: Candidates) -> None:
+    evaluator = Evaluator(conditions(Fake()), store)
+    evaluator.thought(0.25)
+    evaluator.evaluate(GAMES[:2])
+    assert [record.took.propose_s for record in store.of("test", "fake")] == [0.25, 0.25]
 
 
 def test_errors_of_plugins_are_failures_like_any_other() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from perfdojo_sdk.core.transformations import GENERIC
 from perfdojo_sdk.testing.fuzzing import FuzzFailure, fuzz, shrunk
 from perfdojo_sdk.testing.shrink import shrink
 from perfdojo_sdk.testing.walks import mutants
-from perfdojo_sdk.verify.dependence import verify_dependence_trace
+from perfdojo_sdk.verify.dependence import verify_dependence_trace, verify_races
 from perfdojo_sdk.verify.exact import verify_exact
 
 CORE = Rules(CORE_DIALECT, GENERIC)
@@ -60,6 +61,19 @@ def test_a_failure_shrinks_to_what_matters() -> None:
     small = shrunk(failure, rules)
     assert small.leg == "exact" and small.problem
     assert len([1 for node in small.before.body for _ in node.leaves]) == 2
+
+
+def test_a_race_that_a_move_brings_does_not_shrink_to_one_that_was_there() -> None:
+    start = program("4 8:p\n| t[{0}] = x[{0}]\n| y[{1},{0}] = t[{0}]\n4 z[{0}] = x[{0}]")
+    start = RULES.step(start, Move.of("inline_definition", "c1", array="t")).after
+    stage = RULES.transformations["stage_write"].without("PD-T198")
+    rules = replace(RULES, transformations={**RULES.transformations, "stage_write": stage})
+    step = rules.attempt(start, Move.of("stage_write", "s0", array="t"))
+    assert isinstance(step, Step)
+    assert verify_exact(start, step.after, frozenset(), DIALECT).ok, "nobody reads what the race is about"
+    small = shrunk(FuzzFailure("dependence", "", start, step.move, step.after), rules)
+    assert "race" in small.problem and verify_races(small.before, DIALECT).ok
+    assert small.before.statements == 2, "the temporary, and an output"
 
 
 def test_shrinking_keeps_the_language() -> None:

@@ -75,6 +75,12 @@ def test_only_the_cluster_imports_ray() -> None:
             assert not [m for m, _ in imported(path) if m.partition(".")[0] == "ray"], path
 
 
+def test_only_the_command_line_imports_the_cluster() -> None:
+    for path in modules(SDK):
+        if path.parent not in (SDK / "cli", SDK / "cluster"):
+            assert not [m for m, _ in imported(path) if m.startswith("perfdojo_sdk.cluster")], path
+
+
 def test_the_sdk_names_no_target() -> None:
     """Targets are the plugins' own: neither their names nor instruction sets stand in the SDK."""
     names = {p.name for p in PLUGINS} | {p.name.removeprefix("perfdojo_") for p in PLUGIN_SOURCES}

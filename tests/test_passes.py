@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from snippets import DIALECT, RULES, program, tree
 
 from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.transformation import Rules
+from perfdojo_sdk.core.transformations import GENERIC
 from perfdojo_sdk.search.passes import greedy, naive, vectorise
 from perfdojo_sdk.search.play import Play
 from perfdojo_sdk.verify.exact import verify_exact
@@ -67,3 +71,9 @@ def test_every_row_of_prime_length_is_vectorised() -> None:
     trace = greedy(softmax(37), RULES)
     innermost = Play(trace.program, RULES).innermost()
     assert [s.head for s in innermost] == ["16:v", "5:v"] * 4
+
+
+def test_elements_without_lanes_are_left_alone() -> None:
+    scalar = replace(DIALECT, lanes={})
+    play = Play(program("8 y[{0}] = x[{0}]"), Rules(scalar, GENERIC))
+    assert vectorise(play, "s0") is None and play.trace.steps == ()

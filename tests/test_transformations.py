@@ -10,6 +10,7 @@ from snippets import DIALECT, RULES, move, play, program, refusal, tree
 
 from perfdojo_sdk.core.transformation import Kind, Rejection, Step
 from perfdojo_sdk.core.transformations import GENERIC
+from perfdojo_sdk.core.validate import violations
 
 EXAMPLE = re.compile(r"before:\n(?P<before>.*?)after: (?P<moves>[^\n]*)\n(?P<after>.*)", re.DOTALL)
 
@@ -156,6 +157,10 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
     "PD-T195": (REGISTER, "", [], "stage_write(s0, array=r)"),
     "PD-T196": (HUGE, "", [], "stage_write(s0, array=y)"),
     "PD-T197": (CONDITION, "", [], "stage_write(s1, array=t)"),
+    "PD-T198": (
+        "8:p\n| t[0] = x[{0}]\n| y[{0}] = t[0]", "", ["inline_definition(c1, array=t)"],
+        "stage_write(s0, array=t)",
+    ),
     "PD-T201": ("8 y[{0}] = x[{0}]", "", [], "reuse_dims(y, dim=0)"),
     "PD-T202": (
         "t f32 [4:N] heap\n4\n| t[{0}] = x[{0}]\n| y[{0}] = t[{0}]", "", [], "reuse_dims(t, dim=0)",
@@ -380,6 +385,14 @@ def test_every_reason_has_a_refusal_test() -> None:
 def test_a_private_copy_does_not_last_through_outer_iterations() -> None:
     start = program("2 4\n| t[{0}+{1}*2] = x[{0},{1}]\n| y[{0},{1}] = t[{1}*2]")
     assert refusal(start, "annotate_scope(s1, suffix=p)") == "PD-T155"
+
+
+def test_collapsing_a_scope_of_one_iteration_keeps_named_cells_named() -> None:
+    """Cell 0 is known by name; `{0}//2` would not be, though it is 0 as well."""
+    start = program("r f32 [1] reg\n1 r[{0}] = x[{0}]\n1 2 y[{0},{1}] = z[{1}] * r[{0}]")
+    after = play(start, "collapse_scopes(s1)")
+    assert tree(after).splitlines()[1] == "2 y[0,{0}] = z[{0}] * r[0]"
+    assert next(violations(after, DIALECT), None) is None
 
 
 def test_kind_depends_on_the_place() -> None:

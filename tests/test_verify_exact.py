@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 from typing import NamedTuple
 
 import pytest
@@ -16,6 +16,8 @@ from perfdojo_sdk.core.program import Path, Program, Scope
 from perfdojo_sdk.core.transformation import Move, Rules, Trace
 from perfdojo_sdk.core.transformations import GENERIC
 from perfdojo_sdk.verify.exact import (
+    EXPONENT,
+    FIELDS,
     IDEMPOTENT_MAX,
     PRIME,
     RECIPROCAL,
@@ -55,6 +57,10 @@ def is_prime(n: int) -> bool:
 
 
 # -- the models ------------------------------------------------------------------------------------
+
+
+def test_each_field_has_powers_for_the_next() -> None:
+    assert all(is_prime(p) for p in FIELDS) and all((p - 1) % n == 0 for p, n in pairwise(FIELDS))
 
 
 def test_the_modulus_is_a_safe_prime_of_62_bits() -> None:
@@ -134,6 +140,20 @@ def test_laws_that_always_hold(one: str, other: str) -> None:
 def test_laws_that_do_not_hold_unless_declared(one: str, other: str) -> None:
     report = compare(unary(one), unary(other))
     assert not report.ok and report.mismatch and report.problem == report.mismatch.text
+
+
+@pytest.mark.parametrize("around", ["{}", "exp({})", "exp(x[0] - exp({}))", "exp(exp(exp({})))"])
+def test_exponentials_in_exponentials_obey_their_law(around: str) -> None:
+    sums, products, wrong = (
+        unary(around.format(f"({inside})"))
+        for inside in (
+            "exp(x[{0}] + x[0])",
+            "exp(x[{0}] - x[1]) * exp(x[1] + x[0])",
+            "exp(x[{0}] - x[1]) * exp(x[1] + x[1])",
+        )
+    )
+    assert compare(sums, products, EXPONENT).ok
+    assert compare(sums, wrong, EXPONENT).mismatch and compare(sums, products).mismatch
 
 
 def test_rounding_to_another_dtype_is_opaque() -> None:

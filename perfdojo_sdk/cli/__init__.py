@@ -37,6 +37,7 @@ COMMANDS: Mapping[str, str] = {
     "explain": "say why a move is or is not legal, or what an error code means",
     "reproduce": "list the experiments, or run one",
     "db": "show, export, import, merge and prune the records of searches and builds",
+    "cluster": "start a Ray cluster, join one, show what it has",
     "targets": "list the targets, and which of them this machine can run",
     "kernels": "list the kernels and their parameters",
     "transformations": "list the transformations, or describe one",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfdojo_sdk.cli.console import Json, PlaceOption, emit, progress, seconds, table
+from perfdojo_sdk.cli.workplace import ClusterOption, DeviceOption, workplace
 from perfdojo_sdk.core.errors import NothingFoundError
 from perfdojo_sdk.core.transformation import Kind
 
@@ -62,6 +63,8 @@ def command(
             show_default=False,
         ),
     ] = None,
+    cluster: ClusterOption = "",
+    device: DeviceOption = "",
     db: PlaceOption = "",
     as_json: Json = False,
 ) -> None:
@@ -80,18 +83,20 @@ def command(
     plugins = load_plugins(targets=[target])
     for problem in plugins.problems:
         progress(f"plugin {problem.plugin} is left out ({problem.stage}): {problem.cause}")
-    found = plugins.require(target)
-    lists = found.capabilities.selections
-    if kernels is None:
-        selected = default_selection(plugins.operators_for(found), found.dialect, lists)
-    else:
-        selected = select(kernels, plugins.operators_for(found), found.dialect, lists)
     search = search or (HEURISTIC if tune is None else AUTO)
-    settings = Settings(most=allow.kind, search=search, evaluations=evaluations if tune is None else tune)
-    if threads is not None:
-        settings = replace(settings, threads=threads)
-    progress(f"building {len(selected)} kernels for {found.name} with {settings.threads} threads")
-    result = build_library(plugins, found, selected, output, settings, observer(), place=db)
+    with workplace(plugins, target, cluster, device) as where:
+        found = where.target
+        lists = found.capabilities.selections
+        if kernels is None:
+            selected = default_selection(plugins.operators_for(found), found.dialect, lists)
+        else:
+            selected = select(kernels, plugins.operators_for(found), found.dialect, lists)
+        settings = Settings(most=allow.kind, search=search, evaluations=evaluations if tune is None else tune)
+        settings = replace(settings, threads=threads or where.threads or settings.threads)
+        progress(f"building {len(selected)} kernels for {found.name} with {settings.threads} threads")
+        watch = side_by_side() if cluster else observer()
+        make = where.make_forge
+        result = build_library(plugins, found, selected, output, settings, watch, place=db, make_forge=make)
     if result.manifest is None:
         raise nothing_built(result)
     emit(_text(result), _data(result), as_json)
@@ -124,6 +129,32 @@ def observer() -> Any:
         @staticmethod
         def _say(text: str) -> None:
             print(text, end="", file=sys.stderr, flush=True)
+
+    return Lines()
+
+
+def side_by_side() -> Any:
+    """Reports on stderr of kernels that are built at the same time: each line says which one it means."""
+    from perfdojo_sdk.library.build import Observer
+
+    said = {"searching": "searching", "verifying": "verifying", "lost": "its node is gone; another goes on"}
+
+    class Lines(Observer):
+        def stage(self, kernel: Kernel, stage: str) -> None:
+            if stage in said:
+                progress(f"{kernel.name}: {said[stage]}")
+
+        def finished(self, result: KernelResult) -> None:
+            name, found = result.kernel.name, result.found
+            if found is None:
+                progress(f"{name}: left out: {result.failure}")
+                return
+            final = found.record.final
+            time = f": {seconds(final.median_s)}" if final else ""
+            progress(f"{name}: {'taken from the records' if found.reused else 'finished'}{time}")
+
+        def packaging(self, count: int) -> None:
+            progress(f"linking {count} kernels and checking each again")
 
     return Lines()
 

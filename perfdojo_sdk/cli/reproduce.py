@@ -20,9 +20,20 @@ def command(
         Path | None, typer.Option("--output", "-o", help="For its files; default: build/reproduce/NAME.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="In minutes, with fewer points.")] = False,
+    target: Annotated[str, typer.Option(help="On this target, where an experiment is about any.")] = "best",
+    kernels: Annotated[
+        str, typer.Option(help="With these kernels instead of its own: 'softmax[64,64] matmul'.")
+    ] = "",
+    budget: Annotated[
+        int | None,
+        typer.Option(min=1, max=10**6, help="Evaluations of each search in it.", show_default=False),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """List the experiments that plugins bring, or run one and print what it finds."""
+    """List the experiments, or run one, print what it finds and draw it.
+
+    An experiment that was stopped goes on where it was when it runs again with the same folder.
+    """
     from perfdojo_sdk.hookspecs.services import ExperimentRequest
     from perfdojo_sdk.plugins import load_plugins
 
@@ -31,7 +42,7 @@ def command(
         known = sorted(experiments.values(), key=lambda e: e.name)
         text = table(("experiment", "what it shows"), [(e.name, e.doc) for e in known])
         data = {"experiments": [{"name": e.name, "doc": e.doc} for e in known]}
-        emit(text if known else "no plugin brings an experiment", data, as_json)
+        emit(text if known else "there is no experiment", data, as_json)
         return
     if name not in experiments:  # the prefix may be left out where one plugin alone has the rest
         meant = [known for known in experiments if known.rpartition("/")[2] == name]
@@ -44,7 +55,8 @@ def command(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise typer.BadParameter(f"cannot write to {folder}: {error.strerror}") from None
-    result = _run(experiments[name], ExperimentRequest(folder, quick, progress))
+    request = ExperimentRequest(folder, quick, target, kernels, budget, progress)
+    result = _run(experiments[name], request)
     files = [str(file) for file in result.files]
     text = "\n".join([result.text.rstrip("\n"), *(f"wrote {file}" for file in files)])
     emit(text, {"name": name, "quick": quick, "result": dict(result.data), "files": files}, as_json)

@@ -8,12 +8,11 @@ reported with the reason, and stays known: putting the move back brings it back 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from perfdojo_sdk.core.errors import DojoError, MoveError
-from perfdojo_sdk.core.program import Program
-from perfdojo_sdk.core.transformation import Move, Rules, Trace
+from perfdojo_sdk.core.transformation import Move, Rules, Step, Trace
 
 
 @dataclass(frozen=True)
@@ -107,50 +106,37 @@ class _Replay:
 
     def play(self, start: Trace, labels: Iterable[int], first: int) -> tuple[Trace, tuple[Dropped, ...]]:
         """Go on from ``start``, whose steps are the trace's moves ``labels``, with move ``first``."""
-        before = _makers(self.trace, range(len(self.trace.steps)))
-        now = _last(_makers(start, labels))
-        result, dropped = start, list[Dropped]()
-        for position, made in enumerate(before):
-            if position < first or position == len(self.trace.steps):
-                continue
+        result, known, dropped = start, list(labels), list[Dropped]()
+        for position in range(first, len(self.trace.steps)):
             move = self.trace.steps[position].move
             try:
-                self._check_names(move, made, now)
+                self._check_names(move, position, result, known)
                 result = result.play(self.rules, move)
             except MoveError as error:
                 dropped.append(Dropped(move, error, position))
             else:
-                now = _after(now, result.program, position)
+                known.append(position)
         return result, tuple(dropped)
 
-    def _check_names(self, move: Move, before: Mapping[str, int], now: Mapping[str, int]) -> None:
+    def _check_names(self, move: Move, position: int, now: Trace, labels: Sequence[int]) -> None:
         """:class:`MoveError` when a name exists, and comes from another move than it did."""
+        before = self.trace.steps[:position]
         for name in (move.place, *(value for _, value in move.parameters)):
-            if isinstance(name, str) and name in now and before.get(name, now[name]) != now[name]:
+            if not isinstance(name, str) or not now.program.has(name):
+                continue
+            if not self.trace.steps[position].before.has(name):
+                continue
+            origin = _origin(name, before, range(position))
+            if origin != _origin(name, now.steps, labels):
                 what = f"{move.text} would act on another {name}"
-                made = "the initial program" if before[name] == _ROOT else f"move {before[name]}"
+                made = "the initial program" if origin == _ROOT else f"move {origin}"
                 why = f"{name} came from {made}, and comes from elsewhere since {self.why}"
                 raise MoveError("PD-T007", what, why=why, hint="play it again by hand where it belongs")
 
 
-def _makers(trace: Trace, labels: Iterable[int]) -> Iterator[Mapping[str, int]]:
-    """Before each step, and after the last: name -> label of the step that made it."""
-    made: Mapping[str, int] = dict.fromkeys(_names(trace.root), _ROOT)
-    yield made
-    for step, label in zip(trace.steps, labels):
-        made = _after(made, step.after, label)
-        yield made
-
-
-def _after(made: Mapping[str, int], program: Program, label: int) -> Mapping[str, int]:
-    return {name: made.get(name, label) for name in _names(program)}
-
-
-def _last(makers: Iterator[Mapping[str, int]]) -> Mapping[str, int]:
-    *_, last = makers
-    return last
-
-
-def _names(program: Program) -> set[str]:
-    """Everything that a move can name: scopes, statements, buffers and arrays."""
-    return {*program.paths, *program.names}
+def _origin(name: str, steps: Sequence[Step], labels: Sequence[int]) -> int:
+    """The label of the step that made ``name``, which is there at their end."""
+    for step, label in zip(reversed(steps), reversed(labels), strict=True):
+        if name in step.made:
+            return label
+    return _ROOT

@@ -358,18 +358,23 @@ class Occurrence(NamedTuple):
     """Their sizes."""
 
 
-def places_in(
-    nodes: tuple[Node, ...],
-    path: Path = (),
-    above: tuple[Scope, ...] = (),
-    sizes: tuple[int, ...] = (),
-) -> Iterator[Place]:
-    """The children of the node at ``path`` and all that is in them, in program order."""
-    for k, node in enumerate(nodes):
-        here = (*path, k)
-        yield Place(node, here, above, sizes)
-        if isinstance(node, Scope):
-            yield from places_in(node.body, here, (*above, node), (*sizes, node.size))
+def places_in(nodes: tuple[Node, ...]) -> list[Place]:
+    """``nodes`` and all that is in them, in program order."""
+    found: list[Place] = []
+    # Called for every program of every game: one list, and no tuple is made by keyword or by generators.
+    make = tuple.__new__
+
+    def enter(
+        nodes: tuple[Node, ...], path: Path, above: tuple[Scope, ...], sizes: tuple[int, ...]
+    ) -> None:
+        for k, node in enumerate(nodes):
+            here = (*path, k)
+            found.append(make(Place, (node, here, above, sizes)))
+            if isinstance(node, Scope):
+                enter(node.body, here, (*above, node), (*sizes, node.size))
+
+    enter(nodes, (), (), ())
+    return found
 
 
 def occurrences_of(
@@ -456,6 +461,10 @@ class Program:
     def names(self) -> frozenset[str]:
         """Every buffer and array name in use."""
         return frozenset(self.buffer_of) | {b.name for b in self.buffers}
+
+    def has(self, name: str) -> bool:
+        """Whether a move can name it: a scope, a statement, a buffer or an array."""
+        return name in self.paths or name in self.names
 
     @lazy
     def occurrences(self) -> Mapping[str, tuple[Occurrence, ...]]:

@@ -454,6 +454,12 @@ class Step:
     package: str = ""
     """Python package that brings the transformation; empty: the SDK."""
 
+    @lazy
+    def made(self) -> frozenset[str]:
+        """What a later move can name and no earlier one could: scopes, statements, buffers and arrays."""
+        before, after = self.before, self.after
+        return frozenset((after.paths.keys() | after.names) - before.paths.keys() - before.names)
+
     def as_json(self) -> dict[str, object]:
         move = self.move.as_json()
         return {**move, "package": self.package} if self.package else move

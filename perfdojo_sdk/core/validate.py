@@ -76,7 +76,7 @@ def _shared(before: Program, after: Program) -> tuple[frozenset[int], frozenset[
         for k, node in enumerate(after.body)
         if id(node) in known and all(mine[a] is theirs.get(a) for a in node.arrays)
     ]
-    old, new = _users(before), _users(after)
+    old, new = before.once(_users), after.once(_users)
     same = [b.name for b in after.buffers if b is theirs.get(b.arrays[0]) and new[b.name] == old[b.name]]
     return frozenset(nests), frozenset(same)
 

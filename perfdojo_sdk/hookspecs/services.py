@@ -180,6 +180,12 @@ class ExperimentRequest:
     """Exists; for every file that the experiment writes."""
     quick: bool = False
     """Minutes instead of hours, at the price of wider error bars or fewer points."""
+    target: str = "best"
+    """A target's name, or ``best``. An experiment about one target takes no notice."""
+    kernels: str = ""
+    """A selection instead of the experiment's own kernels, where it has any."""
+    evaluations: int | None = None
+    """Of each search in it, instead of the experiment's own number."""
     progress: Callable[[str], None] = field(default=lambda line: None, repr=False)
     """Tells the person who waits how far it is."""
 

@@ -51,8 +51,8 @@ WAKING_S = 0.02
 SLOW_S = 0.25
 #: Seconds that any run may take beside a few times what the fastest game's took.
 SLACK_S = 5.0
-#: Failures that say nothing about the program, so that it is tried again next time.
-PASSING = frozenset({"device"})
+#: Failures that say nothing about the program, or cost nothing to see again: it is tried again next time.
+PASSING = frozenset({"device", "constraints"})
 #: Runs in a row that find no device before it counts as gone.
 DEVICE_GONE = 10
 
@@ -147,6 +147,7 @@ class _Task:
     result: Timed | Failed | None = None
     new: bool = True
     """Measured now, or failed now; not looked up."""
+    propose_s: float | None = None
     compile_s: float | None = None
     measure_s: float | None = None
     verify_s: float | None = None
@@ -176,6 +177,11 @@ class Evaluator:
         self._least_s: float | None = None
         """The least time of any run, those that were cut included."""
         self._missing = 0
+        self._propose_s: float | None = None
+
+    def thought(self, seconds: float) -> None:
+        """Each of the games that come next took its player so long."""
+        self._propose_s = seconds
 
     @property
     def champion(self) -> Champion | None:
@@ -205,7 +211,7 @@ class Evaluator:
     # -- before anything is compiled -----------------------------------------------------------
 
     def _started(self, game: Trace) -> _Task:
-        task = _Task(game, sha256(game.program.text))
+        task = _Task(game, sha256(game.program.text), propose_s=self._propose_s)
         why = self._refused(game)
         if why:
             task.fail(Failure("constraints", why))
@@ -358,16 +364,28 @@ class Evaluator:
         return ours, champion.seconds
 
     def _record(self, task: _Task) -> None:
-        """Keep what became of a program, unless it was kept before or is none of this kernel's."""
+        """Keep what became of a program, unless it was kept before or is none of this kernel's.
+
+        A game that was refused says nothing about its program, which other moves may reach: what is known
+        about that stays.
+        """
         result = task.result
         assert result is not None
-        if not task.new or self._refused(task.game):
+        if not task.new or task.game.root != self.conditions.root:
             return
-        self.known[task.digest] = result
+        if not self._refused(task.game):
+            self.known[task.digest] = result
+        elif self._look_up(task) is not None:
+            return
         if self.store is not None:
             number = self.tally.evaluations + 1
             proposer = self.conditions.proposer.model_copy(update={"number": number})
-            took = Took(compile_s=task.compile_s, measure_s=task.measure_s, verify_s=task.verify_s)
+            took = Took(
+                propose_s=task.propose_s,
+                compile_s=task.compile_s,
+                measure_s=task.measure_s,
+                verify_s=task.verify_s,
+            )
             self.store.put(Candidate.of(self.conditions.key, task.game, result, proposer, took))
 
 

@@ -207,7 +207,10 @@ class Forge:
         self.fingerprints = plugins.fingerprints(target)
         self.device = self.runner.device()
         self.spent = Spent()
-        self.toolchain = toolchain_of(target, self.generator, self.runner)
+        self.toolchain = self._toolchain()
+
+    def _toolchain(self) -> str:
+        return toolchain_of(self.target, self.generator, self.runner)
 
     def key(self, kernel: Kernel) -> RecordKey:
         capabilities = json.dumps(self.target.capabilities.model_dump(mode="json"), sort_keys=True)

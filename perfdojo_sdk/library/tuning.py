@@ -169,8 +169,10 @@ def _begin(search: Search, forge: Forge, kernel: Kernel, saved: SavedSearch | No
         search.evaluations = saved.evaluations
         if saved.best is not None and saved.best.moves:
             evaluator.evaluate([saved.best.replay(forge.rules)])
-    # Neither was proposed by the player.
-    evaluator.tally = _tally(saved) if saved else Tally()
+    # Neither was proposed by the player; both took time.
+    spent, evaluator.tally = evaluator.tally.seconds, _tally(saved) if saved else Tally()
+    for stage, seconds in spent.items():
+        evaluator.tally.seconds[stage] += seconds
 
 
 def _play(
@@ -200,7 +202,10 @@ def _play(
     if saved is not None and session.seconds is not None and saved.elapsed_s >= session.seconds:
         return
     task = forge.task(kernel)
-    play_out(forge.strategy, task, search.evaluator.evaluate, forge.settings.evaluations, start, after)
+    evaluator = search.evaluator
+    play_out(
+        forge.strategy, task, evaluator.evaluate, forge.settings.evaluations, start, after, evaluator.thought
+    )
 
 
 # -- what a time and a search depend on -----------------------------------------------------------------

@@ -262,6 +262,10 @@ def _watch(folders: list[Path], job: Job, kernels: int, read_end: int, files: tu
     """
     # One thread of numpy's own: the child calls kernels, not linear algebra.
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    options = ["-P"]
+    if job.script == worker.__file__:
+        # It needs NumPy alone; what `site` reads at each start takes longer than many a kernel.
+        options, environment["PYTHONPATH"] = ["-P", "-S"], str(Path(np.__file__).parents[1])
     folder = folders[0]
     said = folder / "said"
     ending = _Ending()
@@ -271,7 +275,7 @@ def _watch(folders: list[Path], job: Job, kernels: int, read_end: int, files: tu
             process = _Fork(folders, sink.fileno(), read_end)
         else:
             process = subprocess.Popen(
-                [sys.executable, "-P", job.script, str(folder)],
+                [sys.executable, *options, job.script, str(folder)],
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=sink,

@@ -35,8 +35,8 @@ class Operator:
     """What it computes, whatever the shape: ``layernorm`` for ``layernorm1``."""
     inputs: tuple[Shape, ...]
     output: Shape
-    operations: int
-    """Multiplications and additions of the formula."""
+    operations: int = 0
+    """Multiplications and additions of the formula; 0 where nobody asks."""
 
     @property
     def read_bytes(self) -> int:
@@ -210,6 +210,10 @@ _REFERENCES: dict[str, Callable[[list[Array], _Where], Array]] = {
     "swiglu": _swiglu,
     "conv2d": _conv,
 }
+
+
+#: What there is a right answer for, and what every contender is asked for.
+FAMILIES = frozenset(_REFERENCES)
 
 
 # -- the table ------------------------------------------------------------------------------------------

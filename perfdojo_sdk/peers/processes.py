@@ -7,7 +7,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from perfdojo_sdk.peers.systems import Peer
@@ -126,6 +127,28 @@ class Process:
         except subprocess.TimeoutExpired:
             process.kill()
         return process.wait()
+
+
+@contextmanager
+def contenders(
+    starting: Mapping[str, tuple[Peer, str]], threads: int, timeout_s: float
+) -> Iterator[tuple[list[Process], dict[str, str]]]:
+    """Started processes, and the reasons of those that did not start. They end with the block.
+
+    ``starting``: name -> the system, and the folder of a library for the system that takes one.
+    """
+    processes = [
+        Process(name, peer, threads, library, timeout_s) for name, (peer, library) in starting.items()
+    ]
+    try:
+        for process in processes:
+            process.launch()
+        problems = {process.name: process.start() for process in processes}
+        reasons = {n: f"{starting[n][0].title} does not start: {why}" for n, why in problems.items() if why}
+        yield [process for process in processes if process.name not in reasons], reasons
+    finally:
+        for process in processes:
+            process.stop()
 
 
 def missing(peers: dict[str, Peer], chosen: Sequence[str]) -> dict[str, str]:

@@ -71,3 +71,6 @@ PEERS = {
     "numba": Peer("numba", "numba_loops", ("numba", "scipy"), "numba scipy"),
 }
 """The six that a summary needs."""
+
+ALL = {**PEERS, "tvm": Peer("TVM", "tvm_schedules", ("tvm",), "apache-tvm apache-tvm-ffi==0.1.14.post1")}
+"""With TVM, whose schedules take a search of their own to be a rival."""

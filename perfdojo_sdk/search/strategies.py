@@ -33,7 +33,7 @@ class Progress:
     state: State
     """The player's."""
     proposing_s: float = 0.0
-    """What the player's own thinking took in this round, in seconds."""
+    """What the player's own thinking took in this round, its start included, in seconds."""
 
 
 class PlayerFailed(Exception):
@@ -47,23 +47,26 @@ def play_out(
     evaluations: int,
     resume: Progress | None = None,
     after: Callable[[Progress], bool] = lambda progress: True,
+    thought: Callable[[float], None] = lambda seconds: None,
 ) -> None:
     """Let a player propose until it is finished, or ``evaluations`` proposals were evaluated in all.
 
     ``resume``: where an earlier search stopped. ``after`` hears of each round, and answers whether to go
-    on. :class:`PlayerFailed` when the player's own code fails; errors of ``evaluate`` pass through.
+    on. ``thought`` hears before each evaluation how long each of its proposals took to think of, in seconds.
+    :class:`PlayerFailed` when the player's own code fails; errors of ``evaluate`` pass through.
     """
     done = resume.evaluations if resume else 0
+    begin = time.perf_counter()
     player = _guarded(lambda: strategy.start(task, resume.state if resume else None))
     while done < evaluations:
         count = min(BATCH, evaluations - done)
-        begin = time.perf_counter()
         proposals = tuple(_guarded(lambda: player.propose(count)))  # noqa: B023 (called at once)
         proposing = time.perf_counter() - begin
         if not proposals:
             return
         if len(proposals) > count:
             raise PlayerFailed(f"it proposed {len(proposals)} games, asked for {count}")
+        thought(proposing / len(proposals))
         results = evaluate(proposals)
         done += len(proposals)
         begin = time.perf_counter()
@@ -72,6 +75,7 @@ def play_out(
         proposing += time.perf_counter() - begin
         if not after(Progress(done, state, proposing)):
             return
+        begin = time.perf_counter()
 
 
 def _guarded(call: Callable[[], T]) -> T:

@@ -180,6 +180,10 @@ class CandidateLog(Protocol):
         """
         ...
 
+    def of(self, kernel: str, target: str) -> Iterator[Candidate]:
+        """All candidates of a kernel for a target, on any device, in the order of their first put."""
+        ...
+
 
 class CandidateStore(CandidateLog, Protocol):
     """Where candidates are kept. ``Records(place).candidates`` is one, in a database.
@@ -187,10 +191,6 @@ class CandidateStore(CandidateLog, Protocol):
     Any number of processes may use one database at once, each through an object that it opened itself
     or inherited from its parent.
     """
-
-    def of(self, kernel: str, target: str) -> Iterator[Candidate]:
-        """All candidates of a kernel for a target, on any device, in the order of their first put."""
-        ...
 
     def best(self, conditions: RecordKey) -> Candidate | None:
         """The fastest one that was timed to the end under equal conditions.

@@ -14,17 +14,24 @@ from random import Random
 
 from perfdojo_sdk.core.program import Program, Statement
 from perfdojo_sdk.core.text import parse
-from perfdojo_sdk.core.transformation import Move, Rules, Step, Trace
+from perfdojo_sdk.core.transformation import Kind, Move, Rules, Step, Trace
 from perfdojo_sdk.search.neighbours import random_step
 from perfdojo_sdk.testing.programs import random_program
 from perfdojo_sdk.testing.shrink import shrink, still
-from perfdojo_sdk.verify.dependence import verify_dependence_trace
+from perfdojo_sdk.verify.dependence import verify_dependence_trace, verify_races
 from perfdojo_sdk.verify.exact import ExactWalk, verify_exact
 
 #: Moves between two looks by the dear legs.
 EVERY = 100
 #: Moves between two looks at the printed text.
 EVERY_TEXT = 50
+#: Statements beyond which a program does not grow: judging a move costs what the program is long, and what
+#: goes wrong in a long one goes wrong in a short one.
+MOST_STATEMENTS = 24
+#: Processor time for making a failure small.
+SHRINK_S = 30.0
+#: Draws for a move that does not make a long program longer.
+DRAWS = 20
 
 Numeric = Callable[[Sequence[Trace]], Sequence[str]]
 """Leg 2 for a target: what is wrong with the compiled end of each trace, or nothing."""
@@ -67,7 +74,7 @@ def fuzz(seed: int, rules: Rules, length: int, rarest: Sequence[str] = ()) -> Fu
     walk = ExactWalk(trace.root, rules.dialect)
     report.statements = sum(isinstance(node, Statement) for _, node in trace.root.walk())
     for number in range(1, length + 1):
-        step = random_step(rng, trace.program, rules, played=report.moves, rarest=rarest)
+        step = _draw(rng, trace.program, rules, report, rarest)
         if step is None:
             break
         trace = Trace(trace.root, (*trace.steps, step))
@@ -76,17 +83,27 @@ def fuzz(seed: int, rules: Rules, length: int, rarest: Sequence[str] = ()) -> Fu
         problem = _after_move(walk, step, seed, report)
         if not problem and number % EVERY_TEXT == 0 and parse(step.after.text, rules.dialect) != step.after:
             problem = "text", "the printed program parses to another one"
-        if not problem and number % EVERY == 0:
-            problem = _now_and_then(trace, rules, report)
         if problem:
-            report.failure = FuzzFailure(*problem, step.before, step.move, step.after)
+            report.failure = _failed(step, *problem)
             return report
-    if trace.steps and len(trace.steps) % EVERY:
-        problem = _now_and_then(trace, rules, report)
-        if problem:
-            last = trace.steps[-1]
-            report.failure = FuzzFailure(*problem, last.before, last.move, last.after)
+        if number % EVERY == 0:
+            _look(trace, rules, report)
+            if report.failure:
+                return report
+    if len(trace.steps) % EVERY:
+        _look(trace, rules, report)
     return report
+
+
+def _draw(
+    rng: Random, program: Program, rules: Rules, report: FuzzReport, rarest: Sequence[str]
+) -> Step | None:
+    """A random legal move; one that makes a long program longer only where no other is found."""
+    for _ in range(DRAWS):
+        step = random_step(rng, program, rules, most=max(Kind), played=report.moves, rarest=rarest)
+        if step is None or step.after.statements <= max(MOST_STATEMENTS, program.statements):
+            break
+    return step
 
 
 def _after_move(walk: ExactWalk, step: Step, seed: int, report: FuzzReport) -> tuple[str, str] | None:
@@ -103,45 +120,56 @@ def look_numerically(reports: Sequence[FuzzReport], numeric: Numeric) -> None:
     for (report, trace), problem in zip(todo, problems, strict=True):
         report.by_leg["numeric"] += 1
         if problem and report.failure is None:
-            last = trace.steps[-1]
-            report.failure = FuzzFailure("numeric", problem, last.before, last.move, last.after)
+            report.failure = _failed(trace.steps[-1], "numeric", problem)
 
 
-def _now_and_then(trace: Trace, rules: Rules, report: FuzzReport) -> tuple[str, str] | None:
-    """Leg 3, and leg 1 from the root."""
-    step, end = trace.steps[-1], trace.program
+def _failed(step: Step, leg: str, problem: str) -> FuzzFailure:
+    return FuzzFailure(leg, problem, step.before, step.move, step.after)
+
+
+def _look(trace: Trace, rules: Rules, report: FuzzReport) -> None:
+    """Leg 3, which blames the first move that it refuses, and leg 1 from the root; a trace for leg 2."""
     report.by_leg["dependence"] += 1
-    proved = verify_dependence_trace(Trace(step.before, (step,)), rules)
-    if not proved.ok:
-        return "dependence", proved.problem
-    whole = verify_exact(trace.root, end, trace.laws, rules.dialect, report.seed)
-    if not whole.ok:
-        return "exact", f"end against root: {whole.problem}"
-    report.looks.append(trace)
-    return None
+    if _unproved(trace.steps[-1], rules):
+        blamed = ((step, _unproved(step, rules)) for step in trace.steps[-EVERY:])
+        report.failure = next(_failed(step, "dependence", problem) for step, problem in blamed if problem)
+        return
+    whole = verify_exact(trace.root, trace.program, trace.laws, rules.dialect, report.seed)
+    if whole.ok:
+        report.looks.append(trace)
+    else:
+        report.failure = _failed(trace.steps[-1], "exact", f"end against root: {whole.problem}")
+
+
+def _unproved(step: Step, rules: Rules) -> str:
+    """What leg 3 says against a step and the program that it leads to, or nothing."""
+    return verify_dependence_trace(Trace(step.before, (step,)), rules).problem
 
 
 def shrunk(failure: FuzzFailure, rules: Rules) -> FuzzFailure:
     """The failure on the smallest program on which the same leg refuses the same kind of move.
 
-    Failures of leg 2 are kept as they are: the move is not what is wrong with them.
+    Failures of leg 2 and of the text are kept as they are: the move is not what is wrong with them.
     """
-    if failure.leg == "numeric":
+    if failure.leg not in ("exact", "dependence"):
         return failure
 
     def found(program: Program) -> FuzzFailure | None:
+        # A race that was there before is another failure than one that the move brings.
+        if failure.leg == "dependence" and not verify_races(program, rules.dialect).ok:
+            return None
         for move in rules.transformations[failure.move.transformation].candidates(program, rules.dialect):
             step = rules.attempt(program, move)
-            if isinstance(step, Step) and (problem := _refuted(step, rules)) and problem[0] == failure.leg:
-                return FuzzFailure(*problem, program, move, step.after)
+            if isinstance(step, Step) and (problem := refuted(step)):
+                return _failed(step, failure.leg, problem)
         return None
 
-    smallest = shrink(failure.before, still(lambda program: found(program) is not None), rules.dialect)
+    def refuted(step: Step) -> str:
+        if failure.leg == "exact":
+            return verify_exact(step.before, step.after, step.legal.laws, rules.dialect, 0).problem
+        return _unproved(step, rules)
+
+    fails = still(lambda program: found(program) is not None)
+    smallest = shrink(failure.before, fails, rules.dialect, SHRINK_S)
     # The ids of a program that was parsed anew, as whoever replays it will have them.
     return found(parse(smallest.text, rules.dialect)) or found(smallest) or failure
-
-
-def _refuted(step: Step, rules: Rules) -> tuple[str, str] | None:
-    report = FuzzReport(0)
-    walk = ExactWalk(step.before, rules.dialect)
-    return _after_move(walk, step, 0, report) or _now_and_then(Trace(step.before, (step,)), rules, report)

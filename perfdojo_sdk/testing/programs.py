@@ -48,9 +48,9 @@ class _Writer:
     def write(self, statements: int) -> Program:
         nests = (self.elementwise, self.elementwise, self.reduction, self.reduction, self.update,
                  self.window, self.scalar, self.pair, self.overwrite, self.in_place,
-                 *[self.statistic] * 3)  # fmt: skip
+                 *[self.statistic] * 4)  # fmt: skip
         if self.whole_language:
-            nests += (self.conditional, self.padded, self.integer)
+            nests += (self.conditional, self.conditional, self.padded, self.integer)
         while self.count < statements:
             self.rng.choice(nests)()
         outputs = [self.locals[-1], *(a for a in self.locals[:-1] if self.rng.random() < 0.25)]
@@ -248,7 +248,7 @@ class _Writer:
         element = self.new((n, k))
         self.line(f"{n} {k} {self.at(element, loops)} = {self.value(loops, avoid=element)}")
         first, second = self.new((n,)), self.new((n,))
-        exponential = rng.random() < 0.5
+        exponential = rng.random() < 0.65
         start, sign = ("-inf", "max=") if exponential else ("0", "+=")
         self.line(f"{n}\n| {first}[{{0}}] = {start}\n| {k} {first}[{{0}}] {sign} {element}[{{0}},{{1}}]")
         difference = f"({element}[{{0}},{{1}}] - {self.read(loops[:1], avoid=second)})"
@@ -271,11 +271,11 @@ class _Writer:
     # -- nests of the whole language -----------------------------------------------------------
 
     def condition(self, loops: list[tuple[int, int]]) -> str:
-        """One or two conditions on the iterators; most of them neither always nor never hold."""
+        """One or two conditions on the iterators; every other one never holds, or always does."""
         parts = []
-        if self.rng.random() < 0.15:
+        if self.rng.random() < 0.5:
             level, n = self.rng.choice(loops)
-            return self.rng.choice((f"{{{level}}} >= {n}", f"{{{level}}} <= {n}"))
+            return f"{{{level}}} {self.rng.choice(('>=', '>=', '>=', '<='))} {n}"
         for level, n in self.rng.sample(loops, min(len(loops), self.rng.randint(1, 2))):
             other, _ = self.rng.choice(loops)
             left = f"{{{level}}}" if self.rng.random() < 0.6 else f"{{{level}}}+{{{other}}}"

@@ -6,7 +6,9 @@ left is a program of the language, so it can be kept as a test.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
+from math import inf
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import DojoError
@@ -16,12 +18,19 @@ from perfdojo_sdk.core.validate import violations
 from perfdojo_sdk.verify.reduced import extents, resized
 
 
-def shrink(program: Program, fails: Callable[[Program], bool], dialect: Dialect) -> Program:
-    """The smallest program found that still ``fails``; ``fails(program)`` must hold."""
-    shrunk = True
+def shrink(
+    program: Program, fails: Callable[[Program], bool], dialect: Dialect, seconds: float = inf
+) -> Program:
+    """The smallest program found that still ``fails``; ``fails(program)`` must hold.
+
+    ``seconds`` of processor time end the search with what it has.
+    """
+    shrunk, end = True, time.process_time() + seconds
     while shrunk:
         shrunk = False
         for smaller in _smaller(program, dialect):
+            if time.process_time() > end:
+                break
             if fails(smaller):
                 program, shrunk = smaller, True
                 break

@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from itertools import pairwise
+from math import prod
 from typing import Any, NoReturn, TypeAlias
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT, Dialect
@@ -33,7 +35,7 @@ from perfdojo_sdk.core.interpreter import FORWARD, Interpreter, Schedule, schedu
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Step, Trace
 from perfdojo_sdk.verify import residues
-from perfdojo_sdk.verify.mixing import EXPONENTS, GOLDEN, PRIME, WORD, mix, name_key
+from perfdojo_sdk.verify.mixing import EXPONENTS, FIELDS, GOLDEN, PRIME, WORD, mix, name_key
 from perfdojo_sdk.verify.residues import Cells, Encoded, Encoder, Unsupported
 
 RECIPROCAL = "x/y = x*(1/y)"
@@ -126,12 +128,13 @@ def _inverse(a: int, modulus: int) -> Constant:
     return Constant(pow(a, -1, modulus))
 
 
-_TURN = pow(EXPONENTS, -1, PRIME)
-
-
-def _joined(first: int, second: int) -> int:
-    """What is ``first`` modulo PRIME and ``second`` modulo EXPONENTS (Chinese remainders)."""
-    return second + EXPONENTS * ((first - second) * _TURN % PRIME)
+def _joined(parts: Sequence[int]) -> int:
+    """What is each of ``parts`` modulo its one of FIELDS (Chinese remainders)."""
+    value, modulus = parts[0] % PRIME, PRIME
+    for part, field in zip(parts[1:], FIELDS[1:], strict=False):
+        value += modulus * ((part - value) * _inverse(modulus % field, field) % field)
+        modulus *= field
+    return value
 
 
 class RandomModel:
@@ -139,16 +142,19 @@ class RandomModel:
 
     Elements are residues modulo PRIME. Where exp turns sums into products, they are residues modulo
     PRIME * EXPONENTS, that is pairs: exp takes the second part to a power modulo PRIME, and only the
-    first part of a result counts.
+    first part of a result counts. The second part of an exponential obeys no law, so an exponential of
+    exponentials takes a third one, and so on: ``nested`` says how many of them stand in each other.
     """
 
-    def __init__(self, seed: int, laws: Iterable[str] = ()) -> None:
+    def __init__(self, seed: int, laws: Iterable[str] = (), nested: int = 1) -> None:
         """:class:`VerificationError` (PD-V006) for a law that no model is known for."""
         self.seed, self.laws = seed, frozenset(laws)
         for law in sorted(self.laws.difference(LAWS)):
             what = f"no random model for the law {law!r}"
             raise VerificationError("PD-V006", what, hint=closest(law, list(LAWS)))
-        self.modulus = PRIME * EXPONENTS if EXPONENT in self.laws else PRIME
+        self.nested = nested
+        self.fields = FIELDS[: nested + 1] if EXPONENT in self.laws else FIELDS[:1]
+        self.modulus = prod(self.fields)
         self.ring = _ring(self.modulus)
 
     def significant(self, value: Element) -> Element:
@@ -212,7 +218,11 @@ class RandomModel:
                 constant &= type(argument) is Constant
             value = state % PRIME
             if self.modulus != PRIME:
-                value = _joined(value, mix(state ^ GOLDEN) % EXPONENTS)
+                parts = [state]
+                for field in self.fields[1:]:
+                    state = mix(state ^ GOLDEN)
+                    parts.append(state % field)
+                value = _joined(parts)
             return Constant(value) if constant else value
 
         return function
@@ -236,13 +246,16 @@ class RandomModel:
             return Constant(0) if a is Infinity.NEGATIVE else opaque(a)
 
         def power(a: Element) -> Element:
-            """``base**a`` modulo PRIME, and anything modulo EXPONENTS."""
+            """A power of ``a`` modulo each field but the last, and anything modulo the last."""
             if isinstance(a, Infinity):
                 return exp(a)
-            value = _joined(pow(base, a % EXPONENTS, PRIME), int(opaque(a)) % EXPONENTS)
+            parts = [pow(base, int(a) % n, p) for base, (p, n) in zip(bases, steps, strict=True)]
+            value = _joined([*parts, int(opaque(a)) % self.fields[-1]])
             return Constant(value) if type(a) is Constant else value
 
-        base = pow(int(opaque(Constant(1))), 2, PRIME)
+        steps = list(pairwise(self.fields))
+        start = int(opaque(Constant(1)))
+        bases = [pow(start, (p - 1) // n, p) for p, n in steps]
         return power if EXPONENT in self.laws else exp
 
     def _extremum(self, name: str) -> Callable[[Element, Element], Element]:
@@ -394,7 +407,7 @@ class _Subject:
         self, program: Program, dialect: Dialect, encoder: Encoder | None, before: Program | None = None
     ) -> None:
         self.program, self.dialect, self.encoder, self.before = program, dialect, encoder, before
-        self.forward: dict[tuple[int, frozenset[str]], Mapping[str, Cells]] = {}
+        self.forward: dict[tuple[int, frozenset[str], int], Mapping[str, Cells]] = {}
 
     @cached_property
     def interpreter(self) -> Interpreter:
@@ -416,7 +429,7 @@ class _Subject:
     def run(self, model: RandomModel, schedule: Schedule) -> Mapping[str, Cells]:
         if schedule != FORWARD:
             return self.outputs(model, schedule)
-        key = (model.seed, model.laws)
+        key = (model.seed, model.laws, model.nested)
         if key not in self.forward:
             self.forward[key] = self.outputs(model, schedule)
         return self.forward[key]
@@ -424,7 +437,7 @@ class _Subject:
     def outputs(self, model: RandomModel, schedule: Schedule) -> Mapping[str, Cells]:
         """By the engine in C; where that has no answer, by the interpreter, which also says why."""
         program, found = self.program, None
-        if self.encoded is not None:
+        if model.nested == 1 and self.encoded is not None:
             seed, laws = model.seed & WORD, model.flags
             found = residues.run(self.encoded, model.packed(program), seed, laws, schedule)
         if found is None:
@@ -440,13 +453,26 @@ def _encoder(dialect: Dialect) -> Encoder | None:
 def _compare(
     original: _Subject, transformed: _Subject, laws: frozenset[str], seed: int, models: int
 ) -> ExactReport:
+    """Where exp turns sums into products, programs that differ may do so by exponentials of exponentials
+    only, so models that know more of these decide; most programs need none of them."""
+    report = _compare_nested(original, transformed, laws, seed, models, 1)
+    for nested in range(2, len(FIELDS)) if EXPONENT in laws else ():
+        if report.mismatch is None:
+            break
+        report = _compare_nested(original, transformed, laws, seed, models, nested)
+    return report
+
+
+def _compare_nested(
+    original: _Subject, transformed: _Subject, laws: frozenset[str], seed: int, models: int, nested: int
+) -> ExactReport:
     program = transformed.program
     tried = schedules(program, transformed.dialect, seed)
     names = tuple(s.text for s in tried)
     if original.interface != transformed.interface:
         return ExactReport(False, 0, (), problem="the interfaces differ in names, shapes or dtypes")
     for number in range(models):
-        model, count = RandomModel(seed + number, laws), number + 1
+        model, count = RandomModel(seed + number, laws, nested), number + 1
         try:
             expected = original.run(model, FORWARD)
         except ProgramError as error:

@@ -130,8 +130,9 @@ class Flow:
         found = hidden_from.subtract(hidden_from.apply_range(at(hiding).lex_gt_union_map(at(hiding))))
         if kept is None:
             return found
-        later = at(hiding).lex_gt_union_map(at(kept))
-        since = _before(time, sinks, kept).subtract(hidden_from.apply_range(later))
+        since = _before(time, sinks, kept).subtract(
+            hidden_from.apply_range(at(hiding).lex_gt_union_map(at(kept)))
+        )
         return found.union(since)
 
     def _accesses(self, *roles: Role) -> isl.UnionMap:

@@ -14,6 +14,9 @@ from hashlib import blake2b
 PRIME = 4611686018427377339
 #: The exponents of the squares modulo PRIME are residues modulo this prime.
 EXPONENTS = (PRIME - 1) // 2
+#: Each divides the one before less one, so there are powers modulo each whose exponents are residues modulo
+#: the next: what the models compute with where exponentials stand inside exponentials.
+FIELDS = (PRIME, EXPONENTS, 249442125618097, 1732236983459, 11864636873)
 
 WORD = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15

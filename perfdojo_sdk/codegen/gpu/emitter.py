@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 
 from perfdojo_sdk.codegen.c import CEmitter, Function, Point, support_text
 from perfdojo_sdk.codegen.c_values import C_TYPES, c_index
-from perfdojo_sdk.codegen.gpu.figures import launch_figures, written
+from perfdojo_sdk.codegen.gpu.figures import launch_figures, written, written_workspace
 from perfdojo_sdk.codegen.gpu.mapping import Launch, Machine, ProgramMap, Unit, map_program
 from perfdojo_sdk.codegen.gpu.placement import Placed, place
 from perfdojo_sdk.codegen.gpu.synchronise import Exchange, Use
@@ -64,7 +64,8 @@ class GpuEmitter(CEmitter):
 
     def source(self) -> KernelSource:
         kernels = [self._launched(launch, k) for k, launch in enumerate(self.mapped.launches)]
-        code = "\n".join([self._comment(), self._include_lines(), *kernels, self._host()])
+        space = written_workspace(self.workspace) + "\n"
+        code = "\n".join([self._comment(), self._include_lines(), space, *kernels, self._host()])
         return KernelSource(
             self.symbol,
             self._specs(self.program.inputs),
@@ -132,7 +133,9 @@ class GpuEmitter(CEmitter):
             self._emit_at((node,), Point(launch.path[:-1]), launch.path[-1])
         name = f"{self.symbol}_k{number}"
         given = tuple(f"@{p.offset}" if p.kind == "memory" else p.buffer.name for p in self._arrays(launch))
-        figures = written(launch_figures(self.mapped, self.placed, launch, name, given))
+        figures = written(
+            launch_figures(self.mapped, self.placed, launch, name, given, 4 if self.index == "int" else 8)
+        )
         parameters = [self._parameter(p) for p in self._arrays(launch)]
         parameters += [f"{self.index} i{level}" for level in launch.host_levels]
         head = f"PD_KERNEL({name}, {launch.threads})({', '.join(parameters)})"
@@ -559,8 +562,8 @@ class Lanes:
         if placed.buffer.dtype != "f32" or lane_stride(placed.buffer, access.subscripts, self.level) != 1:
             return False
         start = self.emitter.flat(access, self.at[0])
-        even = all(c % width == 0 for _, c in start.terms) and start.constant % width == 0
-        return even and not start.quotients
+        parts = [*start.terms, *start.quotients]
+        return start.constant % width == 0 and all(coefficient % width == 0 for _, coefficient in parts)
 
     def _load(self, access: Access) -> None:
         name = f"pd_l{len(self.loaded)}"

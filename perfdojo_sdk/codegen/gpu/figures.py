@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import prod
 
@@ -22,6 +22,9 @@ from perfdojo_sdk.core.validate import lane_stride
 
 #: Memory moves in pieces of so many bytes.
 SECTOR = 32
+
+#: Turns of a loop that a compiler writes out.
+SHORT = 16
 
 #: Operations that take a handful of instructions or a unit of their own.
 SLOW = frozenset({"div", "sqrt", "exp", "log", "tanh", "erf", "rem"})
@@ -49,16 +52,32 @@ class LaunchFigures:
     slow_operations: int
     steps: int
     """Statement instances that one thread runs, one after the other."""
-    host_levels: tuple[int, ...] = ()
+    host_sizes: tuple[int, ...] = ()
     """Sizes of the host's loops around it, whose iterators are its last arguments."""
+    index_bytes: int = 4
+    """Width of such an argument."""
+    nest: tuple[int, ...] = ()
+    """Its place in the program, which says what loops it shares with other launches."""
 
 
+_WORKSPACE = re.compile(r"^/\* workspace (\d+) \*/$", re.MULTILINE)
 _LINE = re.compile(r"^/\* launch (\{.*\}) \*/$", re.MULTILINE)
 
 
 def written(figures: LaunchFigures) -> str:
     """The comment that carries the figures."""
     return f"/* launch {json.dumps(asdict(figures))} */"
+
+
+def written_workspace(size: int) -> str:
+    """The comment that says how many bytes of workspace a call needs."""
+    return f"/* workspace {size} */"
+
+
+def read_workspace(code: str) -> int:
+    """Bytes of workspace that a call needs; 0 where the source does not say."""
+    found = _WORKSPACE.search(code)
+    return int(found[1]) if found else 0
 
 
 def read(code: str) -> list[LaunchFigures]:
@@ -75,7 +94,12 @@ def read(code: str) -> list[LaunchFigures]:
 
 
 def launch_figures(
-    mapped: ProgramMap, placed: Mapping[str, Placed], launch: Launch, kernel: str, arrays: tuple[str, ...]
+    mapped: ProgramMap,
+    placed: Mapping[str, Placed],
+    launch: Launch,
+    kernel: str,
+    arrays: tuple[str, ...],
+    index_bytes: int,
 ) -> LaunchFigures:
     """The figures of one launch."""
     program = mapped.program
@@ -94,10 +118,11 @@ def launch_figures(
         for access in (*node.reads, node.target):
             place = placed[program.buffer_of[access.array].name]
             size = BYTES[place.buffer.dtype]
+            loads = instances // _kept(mapped, access, path)
             if place.kind in ("array", "memory"):
-                asked += instances * _sector_bytes(mapped, place, access, path, size)
+                asked += loads * _sector_bytes(mapped, place, access, path, size)
             elif place.kind == "shared":
-                shared += instances * size
+                shared += loads * size
     return LaunchFigures(
         kernel,
         arrays,
@@ -112,7 +137,16 @@ def launch_figures(
         slow,
         steps,
         host,
+        index_bytes,
+        launch.path,
     )
+
+
+def _kept(mapped: ProgramMap, access: Access, path: tuple[int, ...]) -> int:
+    """Turns of a thread's short loops that use one loaded value: the compiler keeps it in a register."""
+    used = {level for form in access.subscripts for level in form.levels}
+    loops = [(l, n) for l, n, role in mapped.roles(path) if role in ("loop", "vector") and n <= SHORT]
+    return prod(n for level, n in loops if level not in used)
 
 
 def _operations(statement: Statement) -> tuple[int, int]:
@@ -172,3 +206,33 @@ def _cells(use: Occurrence) -> int:
     """Cells that an access reaches: one for each value of the iterators in it, at most."""
     levels = {level for form in use.access.subscripts for level in form.levels}
     return prod(use.sizes[level] for level in levels)
+
+
+def launches_in(files: Mapping[str, bytes]) -> list[LaunchFigures]:
+    """The launches of a bundle, in order; ValueError, KeyError or TypeError where they are none."""
+    entries = json.loads(files["launches.json"])
+    return [
+        LaunchFigures(**{k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()})
+        for entry in entries
+    ]
+
+
+def calls(launches: Sequence[LaunchFigures]) -> Iterator[tuple[LaunchFigures, tuple[int, ...]]]:
+    """Every launch of one call in order, with the values of the host's iterators."""
+    yield from _under(list(launches), ())
+
+
+def _under(
+    launches: list[LaunchFigures], values: tuple[int, ...]
+) -> Iterator[tuple[LaunchFigures, tuple[int, ...]]]:
+    depth = len(values)
+    while launches:
+        first = launches[0]
+        if len(first.host_sizes) == depth:
+            yield launches.pop(0), values
+            continue
+        loop = first.nest[: depth + 1]
+        inside = [each for each in launches if each.nest[: depth + 1] == loop]
+        del launches[: len(inside)]
+        for value in range(first.host_sizes[depth]):
+            yield from _under(list(inside), (*values, value))

@@ -48,16 +48,15 @@ class Placed:
     """The innermost scope around all uses."""
     copies: tuple[tuple[int, int], ...] = ()
     """(level, size) of the scopes of which each iteration has cells of its own."""
-    dropped: tuple[int, ...] = ()
-    """Dimensions that the threads stand for."""
+    digits: tuple[tuple[int, int], ...] = ()
+    """(weight, size): parts of the cell's number that say which thread has it, the heaviest first."""
     offset: int = 0
     """Bytes from the start of the workspace."""
 
     @property
     def cells(self) -> int:
-        """Of one copy."""
-        kept = [k for k in self.buffer.materialised if k not in self.dropped]
-        return prod(self.buffer.dimensions[k].size for k in kept)
+        """Of one copy; of one thread's part where the threads share them out."""
+        return self.buffer.cells // prod(size for _, size in self.digits)
 
     @property
     def all_cells(self) -> int:
@@ -69,11 +68,9 @@ class Placed:
 
     def address(self, access: Access) -> Index:
         """The cell's number as a form of the levels."""
-        form, stride = Index(), 1
-        for k in reversed(self.buffer.materialised):
-            if k not in self.dropped:
-                form = form.plus(access.subscripts[k], stride)
-                stride *= self.buffer.dimensions[k].size
+        form, stride = self.buffer.address(access.subscripts), self.cells
+        for weight, size in self.digits:
+            form = _without(form, weight, size)
         for level, size in reversed(self.copies):
             form = form.plus(Index.level(level), stride)
             stride *= size
@@ -86,7 +83,7 @@ class Placed:
             "array": "the caller's",
             "memory": "memory",
             "shared": "shared memory",
-            "local": "registers of each thread" if self.dropped else "registers of one thread",
+            "local": "registers of each thread" if self.digits else "registers of one thread",
             "uniform": "registers, the same in each thread",
         }[self.kind]
         return f"{self.buffer.name}: {where}"
@@ -143,8 +140,9 @@ def _wish(mapped: ProgramMap, buffer: Buffer) -> Placed:
     if unit == "thread":
         return local if fits else memory
     if buffer.location == OWN:
-        dropped = _spread(mapped, buffer, uses, home)
-        return replace(local, dropped=dropped) if dropped is not None else shared
+        digits = _spread(mapped, buffer, uses, home)
+        own = replace(local, digits=digits or ())
+        return own if digits is not None and own.bytes <= _MOST_LOCAL_BYTES else shared
     if buffer.location == UNIFORM:
         return replace(local, kind="uniform") if fits and _even(mapped, uses, unit) else shared
     alone = not any(role in _OWNERS or role == "shuffle" for o in uses for role in _below(mapped, o, depth))
@@ -175,27 +173,48 @@ def _even(mapped: ProgramMap, uses: Sequence[Occurrence], unit: str) -> bool:
 
 def _spread(
     mapped: ProgramMap, buffer: Buffer, uses: Sequence[Occurrence], home: Path
-) -> tuple[int, ...] | None:
-    """Dimensions whose index is the thread at hand in every use; None when there are none."""
-    dimensions = buffer.materialised
-    choices = [dimensions[i:j] for i in range(len(dimensions)) for j in range(i + 1, len(dimensions) + 1)]
-    for chosen in choices:
-        if all(_is_thread(mapped, buffer, use, home, chosen) for use in uses):
-            return chosen
-    return None
+) -> tuple[tuple[int, int], ...] | None:
+    """The parts of a cell's number that are the thread at hand, the same in every use; None without such."""
+    found = {_digits(mapped, buffer, use, home) for use in uses}
+    return found.pop() if len(found) == 1 else None
 
 
-def _is_thread(
-    mapped: ProgramMap, buffer: Buffer, use: Occurrence, home: Path, chosen: Sequence[int]
-) -> bool:
+def _digits(
+    mapped: ProgramMap, buffer: Buffer, use: Occurrence, home: Path
+) -> tuple[tuple[int, int], ...] | None:
+    """(weight, size) of the thread's number inside the cell's, which is written in mixed radix.
+
+    Neighbouring digits of the thread's number that are neighbours in the cell's too are one.
+    """
     thread = mapped.thread_form(use.path, home)
-    if thread is None:
-        return False
-    form, count = Index(), 1
-    for k in reversed(chosen):
-        form = form.plus(use.access.subscripts[k], count)
-        count *= buffer.dimensions[k].size
-    return (form, count) == thread
+    address = buffer.address(use.access.subscripts)
+    if thread is None or address.quotients:
+        return None
+    merged: list[tuple[int, int]] = []
+    # From the lightest digit of the thread's number to the heaviest.
+    for level, _ in sorted(thread[0].terms, key=lambda term: term[1]):
+        weight, size = address.coefficients.get(level, 0), use.sizes[level]
+        if not weight or not is_digit(address, level, weight, size, use.sizes):
+            return None
+        if merged and weight == merged[-1][0] * merged[-1][1]:
+            merged[-1] = (merged[-1][0], merged[-1][1] * size)
+        else:
+            merged.append((weight, size))
+    return tuple(sorted(merged, reverse=True))
+
+
+def is_digit(address: Index, level: int, weight: int, size: int, sizes: Sequence[int]) -> bool:
+    """Whether ``{level}`` is the digit of this weight: all else lies above it or below."""
+    lower = {l: c for l, c in address.terms if l != level and c % (weight * size)}
+    low, high = Index.of(lower, address.constant % (weight * size)).bounds(sizes)
+    return weight > 0 and low >= 0 and high < weight
+
+
+def _without(form: Index, weight: int, size: int) -> Index:
+    """A cell's number without one digit."""
+    above = weight * size
+    terms = {l: c // size if c % above == 0 else c for l, c in form.terms if c % above == 0 or c < weight}
+    return Index.of(terms, form.constant // above * weight + form.constant % above)
 
 
 def _lane_zero_reads(mapped: ProgramMap, found: Mapping[str, Placed]) -> set[str]:
@@ -228,7 +247,7 @@ def _addressable(mapped: ProgramMap, placed: Placed) -> Placed:
     scopes = mapped.program.ancestors(mapped.program.occurrences[placed.buffer.name][0].path)
     owners = [k for k in range(len(placed.home)) if mapped.role.get(placed.home[: k + 1]) in _OWNERS[1:]]
     copies = tuple((k, scopes[k].size) for k in owners if scopes[k].size > 1)
-    return replace(placed, kind="shared", copies=copies, dropped=())
+    return replace(placed, kind="shared", copies=copies, digits=())
 
 
 def _fit_shared(mapped: ProgramMap, found: dict[str, Placed], launch: Launch) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from perfdojo_sdk.codegen.gpu.mapping import ProgramMap
-from perfdojo_sdk.codegen.gpu.placement import Placed
+from perfdojo_sdk.codegen.gpu.placement import Placed, is_digit
 from perfdojo_sdk.core.expression import Access
 from perfdojo_sdk.core.program import Node, Path, Scope, Statement
 
@@ -28,18 +28,22 @@ class Use:
     """(level, size) of the scopes whose iterations are threads; () where one thread does it."""
     known: bool
     """Whether the thread stays the same: no turns, no lanes of several warps."""
+    digits: tuple[tuple[int, int], ...] | None
+    """(weight, size) of each scope's iterator inside the cell's number, where it is a digit of it."""
 
     def same_thread(self, other: Use, placed: Placed, common: int) -> bool:
         """Whether the two are of one thread wherever they are of one cell.
 
         ``common``: so many of the outermost levels have equal values in both.
         """
-        if not self.threads and not other.threads:
-            return self.known and other.known
         if not (self.known and other.known):
             return False
+        if not self.threads or not other.threads:
+            return not self.threads and not other.threads
         if [size for _, size in self.threads] != [size for _, size in other.threads]:
             return False
+        if self.digits is not None and self.digits == other.digits:
+            return True
         pairs = [(a, b) for (a, size), (b, _) in zip(self.threads, other.threads, strict=True) if size > 1]
         found = set()
         for k in placed.buffer.materialised:
@@ -76,7 +80,11 @@ class Exchange:
             placed = self.placed[self.mapped.program.buffer_of[access.array].name]
             if placed.kind in ("array", "memory", "shared") and not self._private(placed, path, top):
                 threads, known = self._threads(node, path, top, access)
-                yield Use(placed.buffer.name, access, writes, threads, known)
+                digits = _digits(placed, access, threads, self._sizes(path)) if known else None
+                yield Use(placed.buffer.name, access, writes, threads, known, digits)
+
+    def _sizes(self, path: Path) -> list[int]:
+        return [size for _, size, _ in self.mapped.roles(path)]
 
     def _private(self, placed: Placed, path: Path, top: int) -> bool:
         """Whether each thread (or warp) has copies of its own."""
@@ -113,3 +121,16 @@ class Exchange:
                     if not a.same_thread(b, self.placed[a.buffer], common):
                         return True
         return False
+
+
+def _digits(
+    placed: Placed, access: Access, threads: tuple[tuple[int, int], ...], sizes: list[int]
+) -> tuple[tuple[int, int], ...] | None:
+    address = placed.buffer.address(access.subscripts)
+    found = []
+    for level, size in threads:
+        weight = address.coefficients.get(level, 0)
+        if not weight or address.quotients or not is_digit(address, level, weight, size, sizes):
+            return None
+        found.append((weight, size))
+    return tuple(found)

@@ -70,7 +70,7 @@ static uint32_t epoch, warp_epoch[PD_MOST_THREADS];
 static uint64_t slots[2][PD_MOST_THREADS];
 static uint8_t turn[PD_MOST_THREADS];
 
-#if defined(__x86_64__)
+#if defined(__amd64__)
 __attribute__((naked, noinline, unused)) static void change(void **, void *)
 {
     __asm__("pushq %rbp\n\tpushq %rbx\n\tpushq %r12\n\tpushq %r13\n\tpushq %r14\n\tpushq %r15\n\t"
@@ -296,7 +296,8 @@ struct Watched {
     Shadow *shadow;
     size_t cells;
 };
-static Watched watched[256];
+static const int MOST_ARRAYS = 4096;
+static Watched watched[MOST_ARRAYS];
 static int watched_arrays;
 
 static Shadow *shadow_of(const void *array, size_t cells)
@@ -304,7 +305,7 @@ static Shadow *shadow_of(const void *array, size_t cells)
     for (int k = 0; k < watched_arrays; k++)
         if (watched[k].array == array)
             return watched[k].shadow;
-    if (watched_arrays == 256)
+    if (watched_arrays == MOST_ARRAYS)
         abort();
     void *memory = mmap(0, cells * sizeof(Shadow) + 1, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
-from perfdojo_sdk.core.dependence import may_meet
+from perfdojo_sdk.core.dependence import may_meet, private_buffers
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
 from perfdojo_sdk.core.errors import MoveError, closest
@@ -478,6 +478,23 @@ def _shared_levels(one: tuple[int, ...], other: tuple[int, ...]) -> int:
     return shared
 
 
+def _copies_stay_apart(site: Site) -> Refusal | None:
+    """What each iteration of a parallel scope owns becomes one buffer for all of them."""
+    if not site.dialect.any_parallel(site.scope.suffixes):
+        return None
+    array, buffer, program = _array(site), _buffer(site).name, site.program
+    for place in program.places:
+        scope, level = place.node, len(place.above)
+        if not isinstance(scope, Scope) or place.path[: len(site.path)] != site.path:
+            continue
+        if site.dialect.is_parallel(scope.suffix) and buffer in private_buffers(program, scope):
+            for touch in scope.touches[array]:
+                if touch.writes and level not in touch.access.levels:
+                    words = {"head": scope.head, "array": array, "write": touch.access.text}
+                    return Refusal.of(touch.statement.id, touch.access.text, **words)
+    return None
+
+
 class StageWrite(Transformation):
     """Let a scope write into a new buffer, copied to the array right after the scope.
 
@@ -521,6 +538,13 @@ class StageWrite(Transformation):
         Requirement("PD-T195", *_NAMED_CELLS),
         Requirement("PD-T196", *_TOO_LARGE),
         Requirement("PD-T197", *_CONDITIONAL, semantic=True),
+        Requirement(
+            "PD-T198",
+            "parallel iterations would write one cell of the new buffer",
+            "each iteration of {head} owns a copy of {array}; outside, all of them would write {write}",
+            "stage at a scope inside the parallel one, or take the array away with remove_dead",
+            _copies_stay_apart,
+        ),
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:

@@ -10,19 +10,30 @@ import yaml
 
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.hookspecs import hookimpl
-from perfdojo_sdk.hookspecs.services import Probe
+from perfdojo_sdk.hookspecs.services import Packager, Probe, TimeBreakdown
 from perfdojo_sdk.hookspecs.types import (
+    Artifact,
     Bound,
     Capabilities,
     CodeGenerator,
+    HeuristicPass,
     MachineFigures,
     Runner,
+    RunRequest,
     Target,
 )
 
 PERFDOJO_API = (0, 2)
 
 NAME = "cuda_gh200"
+
+#: Stands above the header of a library.
+NOTICE = """\
+/* Pointers are the GPU's, at multiples of 16 bytes; `threads` does not matter. Compile the sources of this
+ * library with nvcc -arch=sm_90 to get these functions; NAME_on takes a stream as its last argument. A call
+ * returns when its kernels are in the stream, not when they are done.
+ */
+"""
 
 
 @cache
@@ -50,9 +61,18 @@ def perfdojo_code_generator(target: Target) -> CodeGenerator | None:
 def perfdojo_runner(target: Target) -> Runner | None:
     if target.name != NAME:
         return None
-    from perfdojo_cuda_gh200.runner import GpuRunner
+    from perfdojo_cuda_gh200.runner import CudaRunner
 
-    return GpuRunner(target.capabilities)
+    return CudaRunner(target.capabilities)
+
+
+@hookimpl
+def perfdojo_heuristic_pass(target: Target) -> HeuristicPass | None:
+    if target.name != NAME:
+        return None
+    from perfdojo_cuda_gh200.expert import heuristic
+
+    return heuristic
 
 
 @hookimpl
@@ -73,6 +93,26 @@ def perfdojo_roofline_bound(
     from perfdojo_sdk.measure.roofline import roofline
 
     return roofline(program, 1, figures)
+
+
+@hookimpl
+def perfdojo_packager(target: Target) -> Packager | None:
+    if target.name != NAME:
+        return None
+    from perfdojo_sdk.codegen.gpu.packaging import GpuPackager
+
+    return GpuPackager(target.capabilities, NOTICE)
+
+
+@hookimpl
+def perfdojo_time_breakdown(
+    program: Program, target: Target, artifact: Artifact, request: RunRequest
+) -> TimeBreakdown | None:
+    if target.name != NAME:
+        return None
+    from perfdojo_sdk.codegen.gpu.estimate import breakdown
+
+    return breakdown(artifact, target.capabilities)
 
 
 @hookimpl

@@ -34,6 +34,6 @@ class CudaCodeGenerator:
     capabilities: Capabilities
 
     def generate(self, program: Program, symbol: str) -> KernelSource:
-        """CUDA source of ``program`` with entry point ``symbol``; PD-C001: a dtype that does not compile."""
+        """CUDA source with entry point ``symbol``; PD-C001 for a dtype that does not compile."""
         dialect = self.capabilities.dialect()
         return GpuEmitter(program, symbol, dialect, machine(self.capabilities), runtime(), "cu").source()

@@ -11,45 +11,17 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from perfdojo_sdk.hookspecs.types import Failure, KernelSource
+from perfdojo_sdk.measure.gpu_runner import DeviceCode, Resources
 
 #: What NVRTC has built in, and a source may include.
 _BUILT_IN = ("math.h", "stdint.h", "stddef.h")
 _MOST_NOTES = 4000
 NVCC_TIMEOUT_S = 120.0
-
-
-@dataclass(frozen=True)
-class Resources:
-    """What one kernel needs of a multiprocessor, as the assembler reports it."""
-
-    kernel: str
-    registers: int
-    shared_bytes: int
-    stack_bytes: int
-    spill_bytes: int
-
-    @property
-    def text(self) -> str:
-        spills = f", {self.spill_bytes} bytes spilled" if self.spill_bytes else ""
-        stack = f", {self.stack_bytes} bytes of stack" if self.stack_bytes else ""
-        shared = f"{self.shared_bytes} bytes of shared memory"
-        return f"{self.kernel}: {self.registers} registers, {shared}{stack}{spills}"
-
-
-@dataclass(frozen=True)
-class DeviceCode:
-    """Machine code for the GPU."""
-
-    cubin: bytes = field(repr=False)
-    ptx: bytes = field(repr=False)
-    resources: tuple[Resources, ...]
-    toolchain: str
 
 
 def compile_for_gpu(source: KernelSource, arch: str) -> DeviceCode | Failure | None:
@@ -101,7 +73,8 @@ def _by_nvrtc(source: KernelSource, arch: str) -> DeviceCode | Failure:
         module.nvrtcDestroyProgram(program)
     _, major, minor = module.nvrtcVersion()
     toolchain = f"NVRTC {major}.{minor} {' '.join(_options(arch))}"
-    return DeviceCode(cubin, ptx.rstrip(b"\0"), resources_of(said), toolchain)
+    files = {"kernel.cubin": cubin, "kernel.ptx": ptx.rstrip(b"\0")}
+    return DeviceCode(files, resources_of(said), toolchain)
 
 
 def _text(size_of: Any, get: Any, program: Any) -> bytes:
@@ -128,8 +101,8 @@ def _by_nvcc(source: KernelSource, arch: str) -> DeviceCode | Failure:
             if done.returncode:
                 return Failure("compile", (done.stdout + done.stderr).strip()[:_MOST_NOTES])
             said = said or done.stderr
-        cubin, ptx = (Path(folder, f"out.{kind}").read_bytes() for kind in ("cubin", "ptx"))
-        return DeviceCode(cubin, ptx, resources_of(said), f"{nvcc_version()} -arch={arch} -O3")
+        files = {f"kernel.{kind}": Path(folder, f"out.{kind}").read_bytes() for kind in ("cubin", "ptx")}
+        return DeviceCode(files, resources_of(said), f"{nvcc_version()} -arch={arch} -O3")
 
 
 @cache
@@ -157,5 +130,5 @@ def resources_of(said: str) -> tuple[Resources, ...]:
     found = []
     for name, text in zip(parts[::2], parts[1::2], strict=True):
         figures = {key: int(m[1]) if (m := pattern.search(text)) else 0 for key, pattern in _FIGURES.items()}
-        found.append(Resources(name, **figures))
+        found.append(Resources(name, figures))
     return tuple(sorted(found, key=lambda r: r.kernel))

@@ -1,4 +1,4 @@
-"""What the target needs of a machine: nothing but a C++ compiler; the rest is for the GPU itself."""
+"""What the target needs of a machine: a C++ compiler, and beyond that only what runs on the GPU itself."""
 
 from __future__ import annotations
 

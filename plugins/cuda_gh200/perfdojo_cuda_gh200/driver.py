@@ -22,6 +22,15 @@ def driver() -> Any:
     return module
 
 
+@cache
+def on_gpu() -> bool:
+    """Whether this machine has a GPU that kernels run on."""
+    try:
+        return bool(gpu_name())
+    except OSError:
+        return False
+
+
 def gpu_name() -> str:
     """The name and compute capability of the first GPU; OSError where there is none."""
     module = driver()

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from math import prod
 
 from perfdojo_riscv_snitch.codegen.body import REPEATED
 from perfdojo_riscv_snitch.codegen.pairs import LANES
+from perfdojo_riscv_snitch.columns import columns
+from perfdojo_riscv_snitch.packed import packed
 from perfdojo_riscv_snitch.steps import (
     arrays,
     bring_inside,
@@ -42,19 +45,22 @@ from perfdojo_sdk.search.strategies import StartPass
 
 #: Cycles from a fused multiply-add to one that needs its result.
 LATENCY = 4
+#: So many elements are few.
+FEW = 16
 #: Most accumulators at once, where the size has no better divisor.
 MOST = 8
+WIDE = 24
 
 
 def heuristic(root: Program, rules: Rules, target: Target) -> Sequence[Trace]:
-    """What an expert would play: with interleaved accumulators, and without."""
+    """What an expert would play: with interleaved accumulators, of pairs where possible, and without."""
     games: list[Trace] = []
-    for interleaved in (True, False):
+    for nest in (_packed, _interleaved, _wide, _plain, _unrolled):
         play = Play(root, rules)
         fuse(play)
         for node in play.program.body:
             if isinstance(node, Scope):
-                _nest(play, node.id, interleaved)
+                nest(play, node.id)
         settle(play)
         if play.trace.moves not in [game.moves for game in games]:
             games.append(play.trace)
@@ -68,7 +74,7 @@ def greedy(root: Program, rules: Rules, target: Target) -> Sequence[Trace]:
     contract(play)
     for node in play.program.body:
         if isinstance(node, Scope):
-            _nest(play, node.id, interleaved=False)
+            _plain(play, node.id)
     settle(play)
     return (play.trace,)
 
@@ -87,16 +93,58 @@ GREEDY = SearchStrategy(
 # -- one nest --------------------------------------------------------------------------------------
 
 
-def _nest(play: Play, place: str, interleaved: bool) -> None:
+def _packed(play: Play, place: str) -> None:
+    """Two f32 at once, along the sum or beside it."""
+    for attempt in (packed, columns):
+        kept = play.trace
+        try:
+            attempt(play, place)
+            return
+        except MoveError:
+            play.trace = kept
+    _interleaved(play, place)
+
+
+def _interleaved(play: Play, place: str) -> None:
+    _nest(play, place, most=MOST)
+
+
+def _wide(play: Play, place: str) -> None:
+    """As many accumulators as there are registers, of all rows if they are few: movers have fewer loops."""
+    loops = perfect(play, place)
+    if len(loops) > 1 and prod(play.scope(each).size for each in loops) <= WIDE:
+        with suppress(MoveError):
+            place = collapsed(play, loops)
+    _nest(play, place, most=WIDE)
+
+
+def _plain(play: Play, place: str) -> None:
+    _nest(play, place)
+
+
+def _unrolled(play: Play, place: str) -> None:
+    """A few independent elements, written out: no stream has to be set up."""
+    loops = perfect(play, place)
+    leaves = play.scope(place).leaves
+    if any(prod(leaf.sizes) > FEW or len(leaf.sizes) > len(loops) for leaf in leaves):
+        _packed(play, place)
+        return
+    hoist(play, place)
+    for each in loops:
+        play.may("annotate_scope", each, suffix="u")
+
+
+def _nest(play: Play, place: str, most: int = 0) -> None:
+    """``most``: accumulators at once; 0 for one after the other."""
     loops = perfect(play, place)
     inner = play.scope(loops[-1])
     statements = [child for child in inner.body if isinstance(child, Statement)]
     kept = play.trace
     try:
         if len(statements) < len(inner.body):
-            _reduction(play, loops[-1], interleaved)
+            _reduction(play, loops[-1], most)
         elif any(statement.accumulate for statement in statements):
-            _sum(play, loops, interleaved)
+            _sum(play, loops, most)
         else:
             _elementwise(play, loops)
     except MoveError:
@@ -186,13 +234,13 @@ def _streamed(play: Play, place: str, must: bool) -> str:
 # -- reductions ------------------------------------------------------------------------------------
 
 
-def _reduction(play: Play, place: str, interleaved: bool) -> None:
+def _reduction(play: Play, place: str, most: int) -> None:
     """A scope around sums: several of its iterations at once, accumulators in registers."""
-    lanes = _interleave(play, place) if interleaved else place
+    lanes = _interleave(play, place, most) if most else place
     for array in arrays(play, lanes, written=True):
         if play.may("stage_write", lanes, array=array):
             play.may("remove_dead", play.program.buffer_of[array].name)
-    if interleaved:
+    if most:
         parts = cut(play, lanes)
         for part in parts:
             bring_inside(play, part)
@@ -215,11 +263,11 @@ def _write_out(play: Play, path: tuple[int, ...]) -> None:
         _repeat(play, place)
 
 
-def _sum(play: Play, loops: Sequence[str], interleaved: bool) -> None:
+def _sum(play: Play, loops: Sequence[str], most: int) -> None:
     """A sum over all iterations: partial sums in registers, operands through streams."""
     place = collapsed(play, loops)
     (statement, *_) = [leaf.statement for leaf in play.scope(place).leaves]
-    if interleaved and play.scope(place).size % LATENCY == 0:
+    if most and play.scope(place).size % LATENCY == 0:
         play.must("stage_accumulator", place, array=statement.target.array)
         play.must("split_scope", place, factor=LATENCY)
         path = play.program.paths[place] if place in play.program.paths else play.program.paths[f"{place}.o"]
@@ -232,10 +280,10 @@ def _sum(play: Play, loops: Sequence[str], interleaved: bool) -> None:
     play.may("annotate_scope", place, suffix=REPEATED)
 
 
-def _interleave(play: Play, place: str) -> str:
+def _interleave(play: Play, place: str, most: int) -> str:
     """Split the scope into one of a few iterations; the id of that one."""
     size = play.scope(place).size
-    if size <= MOST:
+    if size <= most:
         return place
     factor = next((f for f in (LATENCY, 5, 6, 7, 8, 3, 2) if size % f == 0), 0)
     if not factor:

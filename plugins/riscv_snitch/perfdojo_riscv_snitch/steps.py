@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from perfdojo_riscv_snitch.codegen.pairs import DTYPE, LANES
 from perfdojo_riscv_snitch.codegen.streams import MOVERS
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
@@ -100,10 +101,11 @@ def into_stream(play: Play, name: str) -> None:
 
 
 def free_mover(play: Play, name: str) -> None:
-    for location in list(MOVERS)[:-1]:
-        if play.may("set_location", name, location=location):
-            return
-    play.must("set_location", name, location=list(MOVERS)[-1])
+    """Put a buffer into a stream register, one that no other uses if there is one."""
+    used = {buffer.location for buffer in play.program.buffers}
+    *others, last = sorted(MOVERS, key=lambda mover: mover in used)
+    if not any(play.may("set_location", name, location=location) for location in others):
+        play.must("set_location", name, location=last)
 
 
 def streamed_reads(play: Play, place: str) -> str:
@@ -134,3 +136,32 @@ def settle(play: Play) -> None:
             for location in ("reg", "tcdm"):
                 if play.may("set_location", buffer.name, location=location):
                     break
+
+
+# -- pairs ----------------------------------------------------------------------------------------
+
+
+def of_singles(play: Play, place: str) -> bool:
+    """Whether all statements of the scope compute numbers of which two fit a word."""
+    return all(leaf.statement.dtype == DTYPE for leaf in play.scope(place).leaves)
+
+
+def through_mover(play: Play, move: str, place: str, array: str) -> None:
+    """Stage the pairs of an array, ready for a mover."""
+    before = {b.name for b in play.program.buffers}
+    play.must(move, place, array=array)
+    (buffer,) = [b for b in play.program.buffers if b.name not in before]
+    for k in buffer.materialised[:-1]:
+        play.must("reuse_dims", buffer.name, dim=k)
+    for occurrence in play.program.occurrences[buffer.name]:
+        if (copy := occurrence.above[-1]).suffix != "v":
+            play.must("annotate_scope", copy.id, suffix="v")
+    free_mover(play, buffer.name)
+
+
+def in_words(play: Play, place: str) -> str:
+    """Results in pairs where there is an even number of them: the scope of the pair, or none."""
+    if not play.may("split_scope", place, factor=LANES):
+        return ""
+    play.must("annotate_scope", f"{place}.i", suffix="v")
+    return f"{place}.i"

@@ -119,6 +119,14 @@ y f64 [6] heap
     np.testing.assert_array_equal(run(parse(text), {"x": x}).outputs["y"], [2, 4, 9, 12, -1, -1])
 
 
+def test_every_constant_keeps_its_bits() -> None:
+    """By conversion, by packing two halves, and through memory where a half looks like a NaN."""
+    numbers = [0.0, 7.0, -0.5, 0.1, 3.3e-300, -1.7976931348623157e308, 2.0**1000, 1e-320]
+    lines = "".join(f"y[{k}] = {number!r}\n" for k, number in enumerate(numbers))
+    program = parse(f"kernel k() -> y\ny f64 [{len(numbers)}] heap\n\n{lines}")
+    np.testing.assert_array_equal(run(program, {}).outputs["y"], numbers)
+
+
 # -- registers and frames ------------------------------------------------------------------------------
 
 

@@ -28,6 +28,10 @@ PUBLISHED = {
     "dmatmul[4,16,8]": 668,
     "dmatmul[1,200,5]": 1056,
     "dmatmul_transb[4,16,16]": 1244,
+    "smatmul_transb[4,16,16]": 755,
+    "smatmul[4,16,8]": 668,  # in f64
+    "dfill[4,4]": 39,
+    "saxpy[64]": 100,
     "ssum[40,40]": 834,
     "srelu[40,40]": 834,
 }
@@ -55,7 +59,18 @@ def test_the_heuristic_is_not_slower_than_what_is_published(selection: str) -> N
     assert best <= cycles(greedily[0]) <= cycles(first)
 
 
-@pytest.mark.parametrize("selection", ["dmatmul[2,4,8]", "sconv3x3[2,4]", "ddense[2,4,8]", "srelu[4,4]"])
+@pytest.mark.parametrize(
+    "selection",
+    [
+        "dmatmul[2,4,8]",
+        "sconv3x3[2,4]",
+        "ddense[2,4,8]",
+        "srelu[4,4]",
+        "smatmul_transb[2,6,5]",
+        "smatmul[3,5,6]",
+        "sdot[6]",
+    ],
+)
 def test_what_passes_play_is_verified(selection: str) -> None:
     _, greedily, games = played(selection)
     trace = min((*greedily, *games), key=cycles)

@@ -10,7 +10,7 @@ import yaml
 
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.hookspecs import hookimpl
-from perfdojo_sdk.hookspecs.services import Probe
+from perfdojo_sdk.hookspecs.services import Experiment, ExperimentRequest, ExperimentResult, Probe
 from perfdojo_sdk.hookspecs.types import (
     Bound,
     Capabilities,
@@ -119,3 +119,14 @@ def perfdojo_doctor_probes(target: Target) -> list[Probe]:
         remedy="build for x86_avx2, or on a machine with these instructions",
     )
     return [processor, probe_compiler()]
+
+
+def _fig10(request: ExperimentRequest) -> ExperimentResult:
+    from perfdojo_x86_avx512.experiments import fig10
+
+    return fig10(request)
+
+
+@hookimpl
+def perfdojo_experiments() -> list[Experiment]:
+    return [Experiment("x86_avx512/fig10", "Time along the softmax by hand, move by move.", _fig10)]

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import perfdojo_x86_avx512
 import pytest
+from perfdojo_x86_avx512.experiments import by_hand
 from x86_support import Kernel
 
 from perfdojo_sdk.core.text import parse
@@ -61,3 +62,16 @@ def test_the_end_uses_what_the_target_has(played: Game) -> None:
     text = played.program.text
     assert text.count(":v ") == 13 and " ahead\n" in text and f"\n{ROWS}:p\n" in text
     assert all(f"{name} f32 [{ROWS}:N" in text for name in ("m", "e", "s", "s_i", "m_p", "s_p", "x_r"))
+
+
+@pytest.mark.parametrize("name", perfdojo_x86_avx512.TARGETS)
+def test_fig10_plays_every_move_with_the_vectors_of_the_target(name: str) -> None:
+    plugins = load_plugins()
+    target = plugins.target(name)
+    lanes = target.dialect.lanes["f32"]
+    trace = by_hand(target, plugins.rules(target), ROWS)
+    assert len(trace.moves) == 62 and dict(trace.moves[6].parameters) == {"factor": lanes}
+    assert trace.program.text.count(f"{lanes}:v ") == 13
+    report = verify_exact(trace.root, trace.program, trace.laws, target.dialect, models=1)
+    assert report.ok, report.problem
+    assert "x86_avx512/fig10" in plugins.experiments

@@ -28,6 +28,8 @@ class Register:
 
 #: The integer 0.
 ZERO = Register("x", fixed="zero")
+#: What the kernel returns.
+RESULT = Register("x", fixed="a0")
 
 
 @dataclass(frozen=True)
@@ -97,10 +99,15 @@ class Listing:
         number = register << 5 | mover
         self.put(f".insn i 0x2b, 2, x0, {{0}}, {number} # scfgwi {{0}}, {number}", (), (value,))
 
+    def stream_status(self, mover: int, into: Register) -> None:
+        """Ask a mover how its job stands; a negative number says that it is done."""
+        self.put(f".insn i 0x2b, 1, {{0}}, x0, {mover} # scfgri {{0}}, {mover}", (into,))
+
     def await_writes(self, mover: int) -> None:
         """Wait until a mover's job of writes has reached memory."""
         with self.loop() as again:
-            status = self.compute("x", f".insn i 0x2b, 1, {{0}}, x0, {mover} # scfgri {{0}}, {mover}")
+            status = Register("x")
+            self.stream_status(mover, status)
             self.put(f"bgez {{0}}, {again}", (), (status,))
 
     def await_fpu(self) -> None:

@@ -10,12 +10,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from perfdojo_riscv_snitch.codegen import limits
-from perfdojo_riscv_snitch.codegen.assembly import ZERO, Instruction, Line, Listing, Mark, Register
+from perfdojo_riscv_snitch.codegen.assembly import RESULT, ZERO, Instruction, Line, Listing, Mark, Register
+from perfdojo_riscv_snitch.codegen.integers import shared
 from perfdojo_riscv_snitch.codegen.limits import Refused
 from perfdojo_riscv_snitch.codegen.pairs import LANES, PAIR, Pairs, PairValues
 from perfdojo_riscv_snitch.codegen.peel import SEQUENCER, frep, is_fp, merged
 from perfdojo_riscv_snitch.codegen.pointers import REACH, Pointers
-from perfdojo_riscv_snitch.codegen.schedule import hoisted, scheduled
+from perfdojo_riscv_snitch.codegen.schedule import hoisted, latency, scheduled
 from perfdojo_riscv_snitch.codegen.streams import MOVERS, Stream, streams
 from perfdojo_riscv_snitch.codegen.tree import Address, Edge, Loop, Part, Point, Work, address, points, unfold
 from perfdojo_riscv_snitch.codegen.values import BYTES, FORMATS, Values, never_nan
@@ -113,27 +114,51 @@ class Body:
     # -- the tree ----------------------------------------------------------------------------------
 
     def emit(self) -> int:
-        """The whole body; streams are on from its start to its end. The line at which constants belong:
-        behind the start of the first streams, whose first elements take a while."""
-        first = 0
+        """The whole body, with streams on from its start. The line at which constants belong: before streams
+        are switched on, as the switch would hold up what follows and the first sum would wait for them."""
         if self.streams:
             self.configure()
-            while isinstance(self.parts[first], Edge):
+        constants, first = len(self.listing.lines), 0
+        if self.streams:
+            while first < len(self.parts) and self._needs_no_stream(self.parts[first]):
                 first += 1
             self._emit(self.parts[:first])
             self.listing.put("csrsi 0x7c0, 1 # streams on")
-        constants = len(self.listing.lines)
         self._emit(self.parts[first:])
-        if self.streams:
-            for mover in sorted({s.mover for s in self.streams.values() if s.writes}):
-                self._await(mover)
-            self.listing.put("csrci 0x7c0, 1 # streams off")
         return constants
 
+    def _needs_no_stream(self, part: Part) -> bool:
+        """Whether a part may stand before the switch: it starts a job, or works beside streams."""
+        if not isinstance(part, Work):
+            return isinstance(part, Edge)
+        accesses = (part.statement.target, *part.statement.reads)
+        return all(self.program.buffer_of[a.array].location not in MOVERS for a in accesses)
+
     def finished(self, lines: Sequence[Line]) -> list[Line]:
-        """The whole listing with what is known about streams and constants put to use."""
+        """The whole listing with what is known about streams and constants put to use, and its end."""
         zeros = [register for (bits, dtype), register in self.constants.items() if dtype == PAIR and not bits]
-        return merged(lines, zeros, [self.movers[name] for name in MOVERS if self._undisturbed(name)])
+        direct = [self.movers[name] for name in MOVERS if self._undisturbed(name)]
+        self.listing.lines = merged(lines, zeros, direct)
+        self.listing.put("li {0}, 0", (RESULT,))
+        if self.streams:
+            self._end()
+        return shared(self.listing.lines)
+
+    def _end(self) -> None:
+        """Switch the streams off, and wait until what they write is in memory.
+
+        The switch waits for the last FP instruction, and what follows for the switch. Asking a mover takes a
+        cycle, the answer four: one who asks before the last result has left gets the right answer later.
+        """
+        self.listing.put("csrci 0x7c0, 1 # streams off")
+        for mover in sorted({s.mover for s in self.streams.values() if s.writes}):
+            stream = self.movers[f"ssr{mover}"]
+            last = [
+                line for line in self.listing.lines if isinstance(line, Instruction) and stream in line.writes
+            ]
+            for _ in range(latency(last[-1]) - 1):
+                self.listing.stream_status(mover, ZERO)
+            self._await(mover)
 
     def _undisturbed(self, location: str) -> bool:
         """Whether all that moves through a stream register are writes to what nothing else touches."""
@@ -463,7 +488,7 @@ class Body:
 
 def configuration(stream: Stream) -> dict[int, int]:
     """Register -> value for a job; a stride is what the highest loop that wraps adds."""
-    found, back = {_REG_REPEAT: stream.repeat - 1}, 0
+    found, back = {} if stream.writes else {_REG_REPEAT: stream.repeat - 1}, 0
     for k, dimension in enumerate(stream.dimensions):
         found[_REG_BOUND + k] = dimension.size - 1
         found[_REG_STRIDE + k] = dimension.stride - back

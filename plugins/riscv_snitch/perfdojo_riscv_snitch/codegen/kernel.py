@@ -10,13 +10,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from perfdojo_riscv_snitch.codegen import functions, limits
 from perfdojo_riscv_snitch.codegen.allocate import SPARE, Allocation, allocate
 from perfdojo_riscv_snitch.codegen.assembly import ZERO, Instruction, Line, Listing, Mark, Register, small
 from perfdojo_riscv_snitch.codegen.body import Body, local_bytes
 from perfdojo_riscv_snitch.codegen.limits import Refused
-from perfdojo_riscv_snitch.codegen.pairs import PAIR, SPLAT
+from perfdojo_riscv_snitch.codegen.pairs import JOIN, PAIR, SPLAT
 from perfdojo_riscv_snitch.codegen.pointers import REACH
 from perfdojo_riscv_snitch.codegen.values import BYTES, FORMATS, bits_of, unsupported
 from perfdojo_riscv_snitch.program import TCDM_BYTES
@@ -185,7 +186,7 @@ class _Kernel:
         for k, register in enumerate(places.saved):
             end.append(f"{'fld' if register[0] == 'f' else 'lw'} {register}, {8 + slots + 8 * k}(sp)")
         end += _move_stack(frame)
-        inner += ["li a0, 0", *end, "ret"]
+        inner += [*end, "ret"]
         if self.layout.shared_bytes:
             inner += [f".L{name}_refuse:", "li a0, 1", *end, "ret"]
         for routine in sorted(self.listing.routines):
@@ -209,6 +210,7 @@ def _load_constant(listing: Listing, bits: int, dtype: str, into: Register) -> N
         return
     (number,) = struct.unpack("<d", bits.to_bytes(8, "little"))
     whole = abs(number) < 2**31 and number == int(number)
+    words = (bits & 0xFFFFFFFF, bits >> 32)
     if bits == 0:
         listing.put("fcvt.d.w {0}, {1}", (into,), (ZERO,))
     elif whole and number:
@@ -216,8 +218,11 @@ def _load_constant(listing: Listing, bits: int, dtype: str, into: Register) -> N
     elif _fits_single(number):
         short = listing.compute("f", "fmv.w.x {0}, {1}", listing.number(bits_of(number, "f32")))
         listing.put("fcvt.d.s {0}, {1}", (into,), (short,))
+    elif not any(map(_is_nan, words)):  # of which packing would change the bits
+        halves = [listing.compute("f", "fmv.w.x {0}, {1}", listing.number(word)) for word in words]
+        listing.put(JOIN, (into,), tuple(halves))
     else:
-        for offset, word in ((0, bits & 0xFFFFFFFF), (4, bits >> 32)):
+        for offset, word in zip((0, 4), words, strict=True):
             listing.put(f"sw {{0}}, {{scratch}}+{offset}(sp)", (), (listing.number(word),))
         listing.put("fld {0}, {scratch}(sp)", (into,))
 
@@ -225,6 +230,10 @@ def _load_constant(listing: Listing, bits: int, dtype: str, into: Register) -> N
 def _fits_single(number: float) -> bool:
     (rounded,) = struct.unpack("<f", bits_of(number, "f32").to_bytes(4, "little"))
     return bool(rounded == number)
+
+
+def _is_nan(bits: int) -> bool:
+    return bits & 0x7FFFFFFF > bits_of(inf, "f32")
 
 
 def _uses_scratch(lines: Sequence[Line]) -> bool:

@@ -9,7 +9,7 @@ pairs.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from typing import Protocol
 
 from perfdojo_riscv_snitch.codegen.assembly import Register
@@ -27,21 +27,25 @@ PAIR = "pair"
 _FUNCT7 = {"vfadd": 0x41, "vfsub": 0x42, "vfmul": 0x43, "vfmin": 0x45, "vfmax": 0x46, "vfmac": 0x48}
 _COPY, _PACK = 0x4D, 0x58
 _ARITHMETIC = {"add": "vfadd", "sub": "vfsub", "mul": "vfmul"}
+_COMMUTE = ("vfadd", "vfmul")
 _EXTREME = {"fmax": "vfmax", "fmin": "vfmin"}
 
 
 #: Writes a number to both lanes, or a number to each.
 SPLAT = f".insn r 0x33, 0, {_PACK}, {{0}}, {{1}}, {{1}} # vfcpka.s.s {{0}}, {{1}}, {{1}}"
-_JOIN = f".insn r 0x33, 0, {_PACK}, {{0}}, {{1}}, {{2}} # vfcpka.s.s {{0}}, {{1}}, {{2}}"
+JOIN = f".insn r 0x33, 0, {_PACK}, {{0}}, {{1}}, {{2}} # vfcpka.s.s {{0}}, {{1}}, {{2}}"
 #: Adds both lanes to a single number. Register 28 is part of the operation.
 _ADD_LANES = ".insn r 0x33, 0, 71, {0}, {1}, ft8 # vfsum.s {0}, {1}"
 
 
-#: The product of two pairs, and the product added to the pair that is written.
-MULTIPLY, MULTIPLY_ADD = (
-    f".insn r 0x33, 0, {_FUNCT7[name]}, {{0}}, {{1}}, {{2}} # {name}.s {{0}}, {{1}}, {{2}}"
-    for name in ("vfmul", "vfmac")
-)
+def _text(name: str, shape: str = "") -> str:
+    """An instruction on pairs; of shape ``.r`` where the last operand is one number for both lanes."""
+    code = f".insn r 0x33, {4 if shape else 0}, {_FUNCT7[name]}, {{0}}, {{1}}, {{2}}"
+    return f"{code} # {name}{shape}.s {{0}}, {{1}}, {{2}}"
+
+
+#: Product added to what is written -> product alone.
+PRODUCTS = {_text("vfmac", shape): _text("vfmul", shape) for shape in ("", ".r")}
 
 
 class PairMemory(Memory, Protocol):
@@ -164,35 +168,42 @@ class PairValues:
         if isinstance(value, Read):
             if work.lane in value.levels and self.pairs.joins(value.access):
                 one, other = (self.single.number(value, lane) for lane in work.lanes(LANES))
-                return self.listing.compute("f", _JOIN, one, other, into=into)
+                return self.listing.compute("f", JOIN, one, other, into=into)
             if work.lane in value.levels:
                 return self.memory.pair(value.access, work, into)
-            return self._splat(self.single.number(value, work), into)
+            return self.listing.compute("f", SPLAT, self.single.number(value, work), into=into)
         assert isinstance(value, Operation)
         if found := (machine_extreme(value, self.never_nan) if value.name == "select" else None):
             name, arguments = _EXTREME[found[0]], [*found[1:]]
         else:
             name, arguments = _ARITHMETIC[value.name], [*value.arguments]
-        one, other = (self.number(a, work) for a in arguments)
-        return self._packed(name, one, other, into=into)
+        one, other, shape = self._operands(name, arguments, work)
+        return self.listing.compute("f", _text(name, shape), one, other, into=into)
 
     def accumulate(self, operation: str, value: Expression, old: Register, work: Work) -> Register:
         """What ``old operation= value`` leaves, in ``old`` itself: a pair, or the sum of both lanes."""
         if self.pairs.adds_lanes(work):
             self.listing.put(_ADD_LANES, (old,), (self.number(value, work), old))
-            return old
-        if operation == "add" and (factors := product(value)):
-            one, other = (self.number(f, work) for f in factors)
-            self.listing.put(MULTIPLY_ADD, (old,), (one, other, old))
-            return old
-        return self._packed(_ARITHMETIC[operation], old, self.number(value, work), into=old)
+        elif operation == "add" and (factors := product(value)):
+            one, other, shape = self._operands("vfmul", factors, work)
+            self.listing.put(_text("vfmac", shape), (old,), (one, other, old))
+        else:
+            self.listing.put(_text(_ARITHMETIC[operation]), (old,), (old, self.number(value, work)))
+        return old
 
-    def _packed(self, name: str, one: Register, other: Register, into: Register | None) -> Register:
-        text = f".insn r 0x33, 0, {_FUNCT7[name]}, {{0}}, {{1}}, {{2}} # {name}.s {{0}}, {{1}}, {{2}}"
-        return self.listing.compute("f", text, one, other, into=into)
+    def _operands(
+        self, name: str, arguments: Sequence[Expression], work: Work
+    ) -> tuple[Register, Register, str]:
+        """Two operands and the shape of the instruction; what both lanes share comes last."""
+        one, other = arguments
+        if self._same_in_lanes(one, work) and not self._same_in_lanes(other, work) and name in _COMMUTE:
+            one, other = other, one
+        if not self._same_in_lanes(other, work) or self._same_in_lanes(one, work):
+            return self.number(one, work), self.number(other, work), ""
+        return self.number(one, work), self.single.number(other, work), ".r"
 
-    def _splat(self, number: Register, into: Register | None) -> Register:
-        return self.listing.compute("f", SPLAT, number, into=into)
+    def _same_in_lanes(self, value: Expression, work: Work) -> bool:
+        return isinstance(value, Read) and work.lane not in value.levels
 
     def copied(self, source: Register, into: Register | None) -> Register:
         """``source``, in ``into`` if that is asked for."""

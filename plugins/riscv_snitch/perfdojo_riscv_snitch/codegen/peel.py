@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from perfdojo_riscv_snitch.codegen.assembly import Instruction, Line, Mark, Register
-from perfdojo_riscv_snitch.codegen.pairs import MULTIPLY, MULTIPLY_ADD
+from perfdojo_riscv_snitch.codegen.pairs import PRODUCTS
 from perfdojo_riscv_snitch.codegen.schedule import latency
 
 #: Most instructions of a repeated body.
@@ -87,7 +87,9 @@ class _Peeled:
         once = [line for line in lines[begin + 1 : end] if isinstance(line, Instruction)]
         repeated = [head, replace(mark, times=times), *lines[begin + 1 : end + 1]] if times > 1 else once
         before = _counted(lines[: begin - 1], head.reads[0], times)
-        found = [*before, *([Mark("# the first time"), *once] if first else [])]
+        late = _loads_late(before, head.reads[0])
+        found = [line for line in before if line not in late]
+        found += [*([Mark("# the first time"), *once] if first else []), *late]
         start = len(found)
         found += [*repeated, *([Mark("# the last time"), *once] if last else []), *lines[end + 1 :]]
         return _Peeled(found, start, start + len(repeated))
@@ -196,8 +198,8 @@ def _reading(line: Instruction, old: Register, new: Register, is_zero: bool) -> 
     """``line`` with another operand. What is added to a zero is the product itself, but for the sign of 0."""
     if not adds_in_place(line):
         return replace(line, reads=tuple(new if r is old else r for r in line.reads))
-    if is_zero and line.text == MULTIPLY_ADD and old not in line.reads[:2]:
-        return Instruction(MULTIPLY, line.writes, line.reads[:2])
+    if is_zero and line.text in PRODUCTS and old not in line.reads[:2]:
+        return Instruction(PRODUCTS[line.text], line.writes, line.reads[:2])
     return None
 
 
@@ -246,6 +248,15 @@ def _counted(lines: Sequence[Line], count: Register, times: int) -> list[Line]:
         elif times > 1:
             found.append(Instruction(f"li {{0}}, {times - 1}", (count,)))
     return found
+
+
+def _loads_late(lines: Sequence[Line], count: Register) -> list[Line]:
+    """What loads the number of times, where nothing but straight code is between that and the repetition.
+
+    It can then come after the first time, which the FPU is to start early.
+    """
+    near = lines[len(lines) - _straight(lines[::-1]) :]
+    return [line for line in near if _of(line).writes == (count,)]
 
 
 def _sized(lines: Sequence[Line]) -> list[Line]:

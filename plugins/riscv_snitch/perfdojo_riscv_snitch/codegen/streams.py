@@ -309,7 +309,9 @@ def _check_order(
     """Nothing in the job comes before the stream's reads, or after its writes, that it would overtake."""
     source = program.buffer_of[memory.array]
     job = copy.path[: outside + 1]
-    mine = copy._replace(access=memory, writes=writes)
+    # With its lanes, over which its subscripts run.
+    (whole,) = [o for o in program.occurrences[buffer.name] if o.statement is copy.statement]
+    mine = whole._replace(access=memory, writes=writes)
     for o in _inside(program, source, job):
         if o.statement is copy.statement:
             continue

@@ -23,7 +23,7 @@
 .globl pd_kernel
 .type pd_kernel, @function
 pd_kernel:
-    .insn i 0x2b, 2, x0, zero, 63 # scfgwi zero, 63
+    .insn i 0x2b, 2, x0, zero, 33 # scfgwi zero, 33
     li t0, 3
     .insn i 0x2b, 2, x0, t0, 32 # scfgwi t0, 32
     .insn i 0x2b, 2, x0, t0, 65 # scfgwi t0, 65
@@ -48,6 +48,7 @@ pd_kernel:
     .insn i 0x2b, 2, x0, t0, 256 # scfgwi t0, 256
     li t0, -1016
     .insn i 0x2b, 2, x0, t0, 289 # scfgwi t0, 289
+    fcvt.d.w ft3, zero
     # ssr1: b[{2},{1}*4+{3}]
     .insn i 0x2b, 2, x0, a1, 865 # scfgwi a1, 865
     # ssr0: a[{0},{2}]
@@ -55,7 +56,6 @@ pd_kernel:
     # ssr2: c[{0},{1}*4+{2}]
     .insn i 0x2b, 2, x0, a2, 898 # scfgwi a2, 898
     csrsi 0x7c0, 1 # streams on
-    fcvt.d.w ft3, zero
     li t0, 4
 .Lpd_kernel_1:
     li t1, 2
@@ -64,12 +64,12 @@ pd_kernel:
     # c_w[{0},{1},{2}] = 0
     # c_w[{0},{1},{2}] = 0
     # c_w[{0},{1},{2}] = 0
-    li t2, 13
     # the first time
     fmadd.d ft4, ft0, ft1, ft3
     fmadd.d ft5, ft0, ft1, ft3
     fmadd.d ft6, ft0, ft1, ft3
     fmadd.d ft7, ft0, ft1, ft3
+    li t2, 13
     .insn i 0x0b, 0, x1, t2, 3 # frep.o t2, 4
     # a_r[{0},{2}] = a[{0},{2}]
     # b_r[{1},{2},{3}] = b[{2},{1}*4+{3}]
@@ -101,11 +101,14 @@ pd_kernel:
     bnez t1, .Lpd_kernel_2
     addi t0, t0, -1
     bnez t0, .Lpd_kernel_1
+    li a0, 0
+    csrci 0x7c0, 1 # streams off
+    .insn i 0x2b, 1, zero, x0, 2 # scfgri zero, 2
+    .insn i 0x2b, 1, zero, x0, 2 # scfgri zero, 2
+    .insn i 0x2b, 1, zero, x0, 2 # scfgri zero, 2
 .Lpd_kernel_3:
     .insn i 0x2b, 1, t0, x0, 2 # scfgri t0, 2
     bgez t0, .Lpd_kernel_3
-    csrci 0x7c0, 1 # streams off
-    li a0, 0
     ret
 .size pd_kernel, .-pd_kernel
 

@@ -12,8 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from perfdojo_sdk.codegen.gpu.figures import LaunchFigures
-from perfdojo_sdk.hookspecs.types import Capabilities
+from perfdojo_sdk.codegen.gpu.figures import LaunchFigures, launches_in
+from perfdojo_sdk.hookspecs.services import TimeBreakdown, TimePart
+from perfdojo_sdk.hookspecs.types import Artifact, Capabilities
+from perfdojo_sdk.measure.bundle import unpack
 
 #: Seconds from one launch to the next in a stream that is kept full.
 LAUNCH_S = 2e-6
@@ -66,3 +68,15 @@ def _launch(launch: LaunchFigures, capabilities: Capabilities) -> list[tuple[str
     }
     what = max(candidates, key=lambda name: candidates[name])
     return [(what, candidates[what]), ("launching", launch.times * LAUNCH_S)]
+
+
+def breakdown(artifact: Artifact, capabilities: Capabilities) -> TimeBreakdown:
+    """The parts of the model's time, launch by launch."""
+    launches = launches_in(unpack(artifact.content))
+    paper = estimate(launches, capabilities)
+    parts = []
+    for k, (what, seconds) in enumerate(paper.parts):
+        name = launches[k // 2].kernel.rpartition("_")[2]
+        parts.append(TimePart(f"{name}: {what}", seconds, "by the target's model"))
+    limit = max(paper.parts, key=lambda part: part[1])[0] if paper.parts else ""
+    return TimeBreakdown("seconds", tuple(parts), "estimated", limit)

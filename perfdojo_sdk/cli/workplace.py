@@ -1,0 +1,60 @@
+"""Where a command has its work done: on this machine, or on the nodes of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from perfdojo_sdk.cli.console import progress
+
+if TYPE_CHECKING:
+    from perfdojo_sdk.hookspecs.types import Target
+    from perfdojo_sdk.library.build import MakeForge
+    from perfdojo_sdk.plugins import Plugins
+
+ClusterOption = Annotated[
+    str,
+    typer.Option(
+        "--cluster",
+        metavar="HOST:PORT",
+        help="Work on the nodes of this Ray cluster; auto: of the one that runs here.",
+        show_default=False,
+    ),
+]
+DeviceOption = Annotated[
+    str, typer.Option(help="Of a cluster: on this kind of device; a part of its name.", show_default=False)
+]
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """Who does the work, and for which target."""
+
+    target: Target
+    make_forge: MakeForge
+    threads: int | None = None
+    """Those of its devices; None: this machine's."""
+
+
+@contextmanager
+def workplace(plugins: Plugins, target: str, cluster: str, device: str) -> Iterator[Workplace]:
+    """This machine when ``cluster`` is empty. Errors when the target cannot run there."""
+    if not cluster:
+        if device:
+            raise typer.BadParameter("--device is for a --cluster; this machine has what it has")
+        from perfdojo_sdk.library.forge import Forge
+
+        yield Workplace(plugins.require(target), Forge)
+        return
+    from perfdojo_sdk.cluster.connection import connected
+    from perfdojo_sdk.cluster.forge import ClusterForge
+
+    with connected(cluster, plugins, target, device) as found:
+        devices = f"{found.devices} of {found.report.device}"
+        progress(f"cluster {cluster}: {found.target.name} on {devices}")
+        yield Workplace(found.target, partial(ClusterForge, found), found.report.cores)

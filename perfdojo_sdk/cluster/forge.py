@@ -1,0 +1,192 @@
+"""The driver's side of episodes: a forge whose kernels are built on the nodes of a cluster.
+
+The driver alone writes records and files. When a node dies, the episode is ordered again with all that it
+had told; a candidate that was on its way then is measured again, and has one record as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Any, TypeVar
+
+from perfdojo_sdk.cluster import worker
+from perfdojo_sdk.cluster.connection import Cluster, last_words
+from perfdojo_sdk.core.errors import UnavailableError
+from perfdojo_sdk.game import write_atomically
+from perfdojo_sdk.hookspecs.types import MachineFigures, Target
+from perfdojo_sdk.kernels.selection import Kernel
+from perfdojo_sdk.library.forge import Forge, Found, Rejected, Settings, Watch
+from perfdojo_sdk.library.tuning import MAX_STATE_BYTES, Session, conditions
+from perfdojo_sdk.plugins import Plugins
+from perfdojo_sdk.store.candidates import Candidate, CandidateLog
+
+#: Nodes in a row that an episode may lose without having told anything new: it may be what kills them.
+MOST_LOST = 4
+#: Episodes that a driver keeps going, or waiting for a device, at once.
+AT_ONCE = 64
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+class NodeLost(Exception):
+    """The node of an episode, or its worker, is gone."""
+
+
+@dataclass
+class Told:
+    """What an episode has told so far: enough to go on elsewhere."""
+
+    state: bytes | None
+    """Of the search."""
+    known: dict[str, Candidate] = field(default_factory=dict)
+    """By digest of their keys."""
+    lost: int = 0
+    """Nodes since it last told something."""
+
+
+class ClusterForge(Forge):
+    """Builds kernels on the devices of a cluster, many at a time."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        plugins: Plugins,
+        target: Target,
+        settings: Settings,
+        figures: MachineFigures | None = None,
+    ) -> None:
+        self.cluster = cluster
+        self._stop = Event()
+        # The machine's figures are those of the node, which measures them itself.
+        figures = figures or target.capabilities.figures
+        super().__init__(plugins, target, settings, figures, cluster.runner)
+
+    def _toolchain(self) -> str:
+        return self.cluster.report.toolchain
+
+    def each(self, work: Callable[[S], T], items: Sequence[S]) -> list[T]:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            working = [pool.submit(work, item) for item in items]
+            try:
+                for done in as_completed(working):
+                    done.result()  # an error, as soon as there is one
+            except BaseException:  # Ctrl-C above all; what was found is kept
+                self._stop.set()
+                pool.shutdown(cancel_futures=True)
+                raise
+        return [done.result() for done in working]
+
+    def build(
+        self,
+        kernel: Kernel,
+        watch: Watch,
+        store: CandidateLog | None = None,
+        session: Session | None = None,
+    ) -> Found:
+        session = session or Session()
+        told = Told(_saved(session))
+        if store is not None:
+            key = conditions(self, kernel).key
+            found = store.of(kernel.name, self.target.name)
+            told.known = {c.key.digest: c for c in found if c.key.conditions == key}
+        while True:
+            watch.stage(kernel, "waiting")
+            try:
+                return self._follow(self._order(kernel, session, told), watch, store, session, told)
+            except NodeLost as reason:
+                told.lost += 1
+                watch.stage(kernel, "lost")
+                if told.lost > MOST_LOST:
+                    raise Rejected(f"{told.lost} nodes in a row were lost: {reason}") from None
+
+    def _order(self, kernel: Kernel, session: Session, told: Told) -> worker.Order:
+        report, known = self.cluster.report, tuple(told.known.values())
+        compilers = self.cluster.compilers
+        return worker.Order(
+            kernel,
+            self.settings,
+            report.device,
+            report.toolchain,
+            compilers,
+            session.seconds,
+            told.state,
+            str(session.file),
+            known,
+        )
+
+    def _follow(
+        self, order: worker.Order, watch: Watch, store: CandidateLog | None, session: Session, told: Told
+    ) -> Found:
+        """Let one node play, and keep what it tells; :class:`NodeLost` when it goes silent for good."""
+        ray = self.cluster.ray
+        task = ray.remote(num_cpus=0, max_retries=0, num_returns="streaming", resources=self.cluster.claim)
+        events = task(worker.episode).remote(self.cluster.wanted, order)
+        ended = False
+        try:
+            while self.cluster.wait_for(events, self._stop.is_set):
+                event = _next(ray, events)
+                if isinstance(event, worker.Ended):
+                    ended = True
+                    return _result(event)
+                self._keep(event, order.kernel, watch, store, session, told)
+            raise KeyboardInterrupt
+        finally:
+            if not ended:  # else its worker is ready for the next one
+                ray.cancel(events, force=True)
+
+    def _keep(
+        self,
+        event: worker.Event,
+        kernel: Kernel,
+        watch: Watch,
+        store: CandidateLog | None,
+        session: Session,
+        told: Told,
+    ) -> None:
+        """What a local search would have kept at this moment."""
+        if isinstance(event, worker.Stage):
+            watch.stage(kernel, event.name)
+            return
+        told.lost = 0
+        if isinstance(event, worker.Kept):
+            told.known[event.candidate.key.digest] = event.candidate
+            if store is not None:
+                store.put(event.candidate)
+        elif isinstance(event, worker.Round):
+            told.state = event.state
+            for file, content in ((session.file, event.state), (session.game, event.game)):
+                if file is not None and content is not None:
+                    write_atomically(file, content)
+            watch.round(kernel, event.standing)
+
+
+def _saved(session: Session) -> bytes | None:
+    """Where an earlier session stopped; what is in the file is checked where it is used."""
+    if not session.resume or session.file is None or not session.file.exists():
+        return None
+    with session.file.open("rb") as file:
+        return file.read(MAX_STATE_BYTES + 1)
+
+
+def _next(ray: Any, events: Any) -> worker.Event:
+    """What an episode tells next; what it says of itself is an event, so any error is the node's or Ray's."""
+    errors = ray.exceptions
+    try:
+        event: worker.Event = ray.get(next(events))
+    except (errors.RayTaskError, errors.RuntimeEnvSetupError) as error:
+        raise UnavailableError("PD-N006", "an episode did not begin", why=last_words(error)) from None
+    except (errors.RayError, StopIteration) as error:
+        raise NodeLost(type(error).__name__) from None
+    return event
+
+
+def _result(ended: worker.Ended) -> Found:
+    if ended.error is not None:
+        raise ended.error
+    if ended.found is None:
+        raise Rejected(ended.rejected)
+    return ended.found

@@ -1,0 +1,271 @@
+"""What runs on the nodes: a look at the node, one compilation, one run, and whole episodes.
+
+An episode is the local search as it is, on the node that has the device. What it would keep in files and
+records goes to the driver, one event at a time: measured candidates first, then the state that counts them.
+So whatever state the driver has, it has the records too, and another node can go on from there.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from queue import SimpleQueue
+from tempfile import TemporaryDirectory
+from threading import Thread
+from typing import TypeAlias
+
+from perfdojo_sdk.cluster.equipment import Equipment, equipped, here
+from perfdojo_sdk.cluster.offers import COMPILES
+from perfdojo_sdk.core.errors import DojoError, UnavailableError
+from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measurement, RunRequest
+from perfdojo_sdk.kernels.selection import Kernel
+from perfdojo_sdk.library.arrays import available_cores
+from perfdojo_sdk.library.evaluation import compiled_here
+from perfdojo_sdk.library.forge import Forge, Found, Rejected, Settings, toolchain_of
+from perfdojo_sdk.library.tuning import COMPILE_TIMEOUT_S, Session, Standing, TuneError, impatient
+from perfdojo_sdk.store.candidates import Candidate, CandidateKey
+
+#: A compilation elsewhere that takes this many times what a compiler may take is given up, with all others.
+PATIENCE = 3
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a node says of itself."""
+
+    host: str
+    device: str
+    """As the target's runner calls it."""
+    toolchain: str
+    cores: int
+
+    def must_equal(self, device: str, toolchain: str) -> None:
+        """:class:`UnavailableError` when kernels would be compiled or timed otherwise than elsewhere."""
+        if (self.device, self.toolchain) != (device, toolchain):
+            why = f"it has {self.device} and {self.toolchain}, others have {device} and {toolchain}"
+            hint = "install one toolchain on all nodes with equal devices"
+            what = f"node {self.host} is not like the others with its device"
+            raise UnavailableError("PD-N005", what, why=why, hint=hint)
+
+
+def inspect(wanted: Equipment) -> Report | DojoError:
+    """Check that the node has what it needs, and say what it is."""
+    try:
+        plugins, target = equipped(wanted)
+        return Report(here(), plugins.runner(target).device(), _toolchain(wanted), available_cores())
+    except DojoError as error:
+        return error
+
+
+@lru_cache(maxsize=4)
+def _toolchain(wanted: Equipment) -> str:
+    plugins, target = equipped(wanted)
+    return toolchain_of(target, plugins.code_generator(target), plugins.runner(target))
+
+
+def compile_library(wanted: Equipment, source: KernelSource) -> Artifact | Failure | DojoError:
+    """Compile with the target's own patience."""
+    try:
+        plugins, target = equipped(wanted)
+        return compiled_here(plugins.runner(target), source)
+    except DojoError as error:
+        return error
+
+
+def run(wanted: Equipment, artifact: Artifact, request: RunRequest) -> Measurement | Failure | DojoError:
+    """One run, for a driver that checks what it packaged."""
+    try:
+        plugins, target = equipped(wanted)
+        return plugins.runner(target).run(artifact, request)
+    except DojoError as error:
+        return error
+
+
+# -- compiling for others ------------------------------------------------------------------------------
+
+
+def help_compiling(wanted: Equipment, source: KernelSource, toolchain: str) -> Artifact | Failure | None:
+    """One candidate, compiled; None when this node's toolchain is another one, or there is none."""
+    try:
+        plugins, target = equipped(wanted)
+        if _toolchain(wanted) != toolchain:
+            return None
+        return compiled_here(impatient(plugins.runner(target)), source)
+    except DojoError:
+        return None
+
+
+class Compilers:
+    """Compilers of other nodes, as an episode uses them. When they let it down it does without."""
+
+    def __init__(self, wanted: Equipment, toolchain: str, count: int) -> None:
+        import ray
+
+        self.count = count
+        self._wanted, self._toolchain = wanted, toolchain
+        claim = {COMPILES + wanted.target: 1.0}
+        self._task = ray.remote(num_cpus=0, resources=claim, max_retries=2)(help_compiling)
+
+    def compile(self, source: KernelSource) -> Artifact | Failure | None:
+        import ray
+
+        if not self.count:
+            return None
+        made = self._task.remote(self._wanted, source, self._toolchain)
+        found = None
+        try:
+            found = ray.get(made, timeout=PATIENCE * COMPILE_TIMEOUT_S)
+        except Exception:  # whatever it is, there is a compiler here
+            ray.cancel(made, force=True)
+        if found is None:
+            self.count = 0
+        return found
+
+
+# -- episodes ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Order:
+    """One kernel to be found, measured and verified."""
+
+    kernel: Kernel
+    settings: Settings
+    device: str
+    toolchain: str
+    compilers: int
+    """Of other nodes, for this episode."""
+    seconds: float | None
+    """Most time for the search."""
+    state: bytes | None = field(repr=False)
+    """Where it stopped."""
+    file: str
+    """Where the driver keeps that."""
+    known: tuple[Candidate, ...] = field(repr=False)
+    """What was evaluated before under the same conditions."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A candidate was evaluated."""
+
+    candidate: Candidate
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage of the build begins."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Round:
+    """A round of the search is over."""
+
+    standing: Standing
+    state: bytes | None
+    game: bytes | None
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The episode is over; exactly one of the three is there."""
+
+    found: Found | None = None
+    rejected: str = ""
+    error: DojoError | None = None
+
+
+Event: TypeAlias = Kept | Stage | Round | Ended
+Tell: TypeAlias = Callable[[Event], None]
+
+
+def episode(wanted: Equipment, order: Order) -> Iterator[Event]:
+    """Play ``order``, and yield what happens. The last event is :class:`Ended`."""
+    events: SimpleQueue[Event] = SimpleQueue()
+    Thread(target=_play, args=(wanted, order, events.put), daemon=True).start()
+    ended = False
+    while not ended:
+        event = events.get()
+        ended = isinstance(event, Ended)
+        yield event
+
+
+def _play(wanted: Equipment, order: Order, tell: Tell) -> None:
+    try:
+        tell(Ended(found=_found(wanted, order, tell)))
+    except Rejected as reason:
+        tell(Ended(rejected=str(reason)))
+    except DojoError as error:
+        tell(Ended(error=error))
+    except BaseException as error:
+        why = "".join(traceback.format_exception(error)[-3:])
+        what = f"an episode failed on node {here()}: {type(error).__name__}: {error}"
+        tell(Ended(error=UnavailableError("PD-N006", what, why=why)))
+
+
+def _found(wanted: Equipment, order: Order, tell: Tell) -> Found:
+    plugins, target = equipped(wanted)
+    helpers = Compilers(wanted, order.toolchain, order.compilers) if order.compilers else None
+    forge = Forge(plugins, target, order.settings, helpers=helpers)
+    report = Report(here(), forge.device, forge.toolchain, available_cores())
+    report.must_equal(order.device, order.toolchain)
+    with TemporaryDirectory(prefix="perfdojo-episode-") as folder:
+        files = Files(Path(folder, "state.json"), Path(folder, "game.json"))
+        if order.state is not None:
+            files.state.write_bytes(order.state)
+        session = Session(order.seconds, files.state, files.game, order.state is not None)
+        try:
+            return forge.build(order.kernel, Telling(tell, files), Sending(order.known, tell), session)
+        except TuneError as error:  # about a file that the driver has under another name
+            what = error.what.replace(str(files.state), order.file)
+            raise TuneError(error.code, what, why=error.why, hint=error.hint) from None
+
+
+@dataclass(frozen=True)
+class Files:
+    """Where an episode's search keeps what the driver is sent."""
+
+    state: Path
+    game: Path
+
+
+@dataclass(frozen=True)
+class Telling:
+    """A watcher that tells the driver."""
+
+    tell: Tell
+    files: Files
+
+    def stage(self, kernel: Kernel, stage: str) -> None:
+        self.tell(Stage(stage))
+
+    def round(self, kernel: Kernel, standing: Standing) -> None:
+        self.tell(Round(standing, _content(self.files.state), _content(self.files.game)))
+
+
+def _content(file: Path) -> bytes | None:
+    return file.read_bytes() if file.exists() else None
+
+
+class Sending:
+    """The candidates of one episode: those that the driver knew, and new ones, which it is sent."""
+
+    def __init__(self, known: tuple[Candidate, ...], tell: Tell) -> None:
+        self._known = {candidate.key.digest: candidate for candidate in known}
+        self._tell = tell
+
+    def find(self, key: CandidateKey) -> Candidate | None:
+        return self._known.get(key.digest)
+
+    def put(self, candidate: Candidate) -> None:
+        self._known[candidate.key.digest] = candidate
+        self._tell(Kept(candidate))
+
+    def of(self, kernel: str, target: str) -> Iterator[Candidate]:
+        conditions = ((c, c.key.conditions) for c in self._known.values())
+        return (c for c, key in conditions if (key.kernel, key.target) == (kernel, target))

@@ -1,0 +1,139 @@
+"""Which plan for which nest: products in tiles, rows by warps or blocks, all else element by element."""
+
+from __future__ import annotations
+
+from perfdojo_sdk.codegen.gpu.expert.rows import ENOUGH_BLOCKS, longest_row, play_elements, play_rows
+from perfdojo_sdk.codegen.gpu.expert.steps import chain, collapse, map_rest, next_to, only_statement, share
+from perfdojo_sdk.codegen.gpu.expert.tiles import play_direct, play_tiles
+from perfdojo_sdk.codegen.gpu.mapping import BLOCK, GRID, Machine
+from perfdojo_sdk.core.errors import MoveError
+from perfdojo_sdk.core.expression import Operation, Read
+from perfdojo_sdk.core.program import Program, Scope
+from perfdojo_sdk.core.transformation import Rules, Trace
+from perfdojo_sdk.core.transformations.storage import temporaries
+from perfdojo_sdk.search.play import Play
+
+
+def heuristic(root: Program, rules: Rules, machine: Machine) -> tuple[Trace, ...]:
+    """The game of an expert who knows the sizes of the machine."""
+    play = Play(root, rules)
+    for place in _outermost(play):
+        _attempt(play, play_tiles, place, machine)
+    for place in _outermost(play):
+        _attempt(play, play_direct, place)
+    _fuse(play)
+    for place in _outermost(play):
+        _attempt(play, _reduce_in_parts, place)
+    _reciprocals(play)
+    _compute_again(play)
+    for place in _outermost(play):
+        _attempt(play, _play_nest, place, machine)
+    map_rest(play, machine)
+    return (play.trace,)
+
+
+def _outermost(play: Play) -> list[str]:
+    """The outermost scopes that nothing has been mapped in yet."""
+    return [n.id for n in play.program.body if isinstance(n, Scope) and not n.suffixes - {""}]
+
+
+def _fuse(play: Play) -> None:
+    """Join neighbours among the outermost scopes, where nothing is mapped in them yet."""
+    joined = True
+    while joined:
+        joined = False
+        open_ = _outermost(play)
+        for place in open_:
+            path = play.program.paths[place]
+            beside = play.program.body[path[0] + 1 :][:1]
+            if beside and beside[0].id in open_ and play.may("join_scopes", place):
+                joined = True
+                break
+
+
+def _attempt(play: Play, plan: object, place: str, *arguments: object) -> None:
+    """Play a plan on a nest, or leave the nest as it is where a move that the plan needs is refused."""
+    kept = play.trace
+    try:
+        plan(play, place, *arguments)  # type: ignore[operator]
+    except MoveError:
+        play.trace = kept
+
+
+def _play_nest(play: Play, place: str, machine: Machine) -> None:
+    loops = chain(play, place)
+    statement = only_statement(play, loops[-1])
+    if statement is not None and not statement.accumulate:
+        play_elements(play, place)
+    elif longest_row(play, loops[-1]) >= machine.warp:
+        play_rows(play, place, machine)
+    else:
+        play_threads(play, place)
+
+
+def play_threads(play: Play, place: str) -> None:
+    """Each iteration of the perfect nest at ``place`` is one thread's work."""
+    loops = collapse(play, chain(play, place))
+    parts = share(play, loops[-1], 128) or [loops[-1]]
+    for loop in [*loops[:-1], *parts[:-1]]:
+        play.may("annotate_scope", loop, suffix=GRID)
+    play.may("annotate_scope", parts[-1], suffix=BLOCK)
+
+
+def _reduce_in_parts(play: Play, place: str) -> None:
+    """Where few rows are reduced over several loops, blocks share one of the loops out among them."""
+    row = play.scope(place)
+    if row.size >= ENOUGH_BLOCKS or len(chain(play, place)) > 1:
+        return
+    for child in [c.id for c in row.body if isinstance(c, Scope)]:
+        nest = chain(play, child)
+        statement = only_statement(play, nest[-1])
+        if statement is None or not statement.accumulate or len(nest) < 3:
+            continue
+        middle = nest[-2]
+        play.must("split_reduction", child, lane=middle)
+        start = next_to(play, child, -1)
+        for above in reversed(nest[: nest.index(middle)]):
+            play.must("swap_scopes", above)
+        play.must("join_scopes", start)
+        while play.program.paths[start][-1] > 0:
+            # What starts the sums waits until the parts are there.
+            play.must("reorder_statements", next_to(play, start, -1))
+        play.must("fission_scope", next_to(play, start, 1))
+        return
+
+
+def _reciprocals(play: Play) -> None:
+    """Divide once for each row where a whole loop divides by the same value."""
+    for scope in play.innermost():
+        level = len(play.around(scope.id))
+        statement = only_statement(play, scope.id)
+        for operation in _operations(statement.value) if statement else ():
+            if operation.name == "div" and isinstance(operation.arguments[1], Read):
+                divisor = operation.arguments[1].access
+                if level not in divisor.levels and play.around(scope.id):
+                    play.may("stage_reciprocal", scope.id, array=divisor.array)
+
+
+def _operations(value: object) -> list[Operation]:
+    if not isinstance(value, Operation):
+        return []
+    return [value, *(inner for a in value.arguments for inner in _operations(a))]
+
+
+def _compute_again(play: Play) -> None:
+    """What would pass through memory from launch to launch, and is cheap, is computed where it is used."""
+    for buffer in temporaries(play.program):
+        users = {o.path[0] for o in play.program.occurrences[buffer.name]}
+        definitions = [s for s in play.statements() if s.target.array == buffer.name]
+        if len(users) < 2 or len(definitions) != 1 or definitions[0].accumulate:
+            continue
+        if any(o.name in ("exp", "log", "tanh", "erf") for o in _operations(definitions[0].value)):
+            continue
+        if not any(r.array in play.program.inputs for r in definitions[0].reads):
+            continue
+        kept, inlined = play.trace, True
+        for reader in [s.id for s in play.statements() if any(r.array == buffer.name for r in s.reads)]:
+            inlined = inlined and play.may("inline_definition", reader, array=buffer.name)
+        if not inlined or not play.may("remove_dead", buffer.name):
+            play.trace = kept

@@ -1,0 +1,122 @@
+"""Small steps of every plan: split as far as sizes divide, map, collapse, settle buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perfdojo_sdk.codegen.gpu.mapping import Machine, map_program
+from perfdojo_sdk.codegen.gpu.placement import OWN, SHARED, UNIFORM, place
+from perfdojo_sdk.core.program import Scope, Statement
+from perfdojo_sdk.core.transformations.scopes import divisors
+from perfdojo_sdk.core.transformations.storage import temporaries
+from perfdojo_sdk.search.play import Play
+
+#: Cells of the widest access.
+WIDE = 4
+
+
+def chain(play: Play, place_: str) -> list[str]:
+    """Ids of the scopes of a perfect nest, from the given one inwards."""
+    found = [place_]
+    while len(body := play.scope(found[-1]).body) == 1 and isinstance(body[0], Scope):
+        found.append(body[0].id)
+    return found
+
+
+def split(play: Play, place_: str, factor: int) -> list[str]:
+    """Ids of the outer and the inner scope; of the scope alone where there is nothing to split."""
+    if not 1 < factor < play.scope(place_).size:
+        return [place_]
+    play.must("split_scope", place_, factor=factor)
+    return [f"{place_}.o", f"{place_}.i"]
+
+
+def factors(size: int, most: int) -> list[int]:
+    """What divides ``size`` and is at most ``most``, ascending; 1 is always among them."""
+    return sorted(d for d in {1, *divisors(size), size} if d <= max(most, 1))
+
+
+def share(play: Play, place_: str, factor: int) -> list[str] | None:
+    """Split, with a condition where the factor does not divide the size; None where that is refused."""
+    size = play.scope(place_).size
+    if size <= factor:
+        return [place_]
+    path = play.program.paths[place_]
+    move = "split_scope" if size % factor == 0 else "split_with_condition"
+    if not play.may(move, place_, factor=factor):
+        return None
+    outer = play.program.node(path)
+    assert isinstance(outer, Scope)
+    return [outer.id, outer.body[0].id]
+
+
+def arrange(play: Play, order: Sequence[str]) -> None:
+    """Interchange the loops of a perfect nest until they stand in ``order``."""
+    for position, wanted in enumerate(order):
+        nest = sorted(order, key=lambda place: len(play.program.paths[place]))
+        for outer in reversed(nest[position : nest.index(wanted)]):
+            play.must("swap_scopes", outer)
+
+
+def separate(play: Play, place: str, top: str) -> str:
+    """Cut every scope from the one around ``place`` up to ``top`` before ``place``; the second part."""
+    while True:
+        parent = play.around(place)[-1].id
+        play.must("fission_scope", place)
+        place = next_to(play, parent, 1)
+        if parent == top:
+            return place
+
+
+def next_to(play: Play, place_: str, distance: int) -> str:
+    """The sibling so many places further on."""
+    path = play.program.paths[place_]
+    return play.program.siblings(path)[path[-1] + distance].id
+
+
+def collapse(play: Play, scopes: list[str]) -> list[str]:
+    """Make one loop of the innermost scopes of a perfect nest, as long as addresses stay plain."""
+    scopes = list(scopes)
+    while len(scopes) > 1:
+        kept = play.trace
+        path = play.program.paths[scopes[-2]]
+        if not play.may("collapse_scopes", scopes[-2]):
+            break
+        if not _plain(play, path):
+            play.trace = kept
+            break
+        scopes[-2:] = [play.program.node(path).id]
+    return scopes
+
+
+def _plain(play: Play, path: tuple[int, ...]) -> bool:
+    node, program = play.program.node(path), play.program
+    for leaf in node.leaves:
+        for access in (leaf.statement.target, *leaf.statement.reads):
+            if program.buffer_of[access.array].address(access.subscripts).quotients:
+                return False
+    return True
+
+
+def only_statement(play: Play, place_: str) -> Statement | None:
+    """The statement of an innermost scope that holds nothing else."""
+    body = play.scope(place_).body
+    return body[0] if len(body) == 1 and isinstance(body[0], Statement) else None
+
+
+def map_rest(play: Play, machine: Machine) -> None:
+    """Locations for the temporaries: registers where threads keep to their own, else shared memory."""
+    for buffer in temporaries(play.program):
+        for k in range(len(buffer.dimensions)):
+            play.may("reuse_dims", buffer.name, dim=k)
+    wanted = {"reg": ("local",), OWN: ("local",), UNIFORM: ("uniform", "local"), SHARED: ("shared",)}
+    for buffer in temporaries(play.program):
+        if buffer.location != play.rules.dialect.default_location:
+            continue
+        for location, kinds in wanted.items():
+            kept = play.trace
+            if play.may("set_location", buffer.name, location=location):
+                found, _ = place(map_program(play.program, play.rules.dialect, machine))
+                if buffer.name in found and found[buffer.name].kind in kinds:
+                    break
+                play.trace = kept

@@ -1,0 +1,97 @@
+"""How long a program takes: what an environment's rewards are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import exp
+from typing import Protocol
+
+from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.hookspecs.types import (
+    Artifact,
+    CodeGenerator,
+    Failure,
+    Measurement,
+    Runner,
+    RunRequest,
+    Target,
+)
+from perfdojo_sdk.library.evaluation import compiled_here, run
+from perfdojo_sdk.plugins import Plugins
+
+#: Short runs: an agent plays thousands of moves.
+BRIEFLY = RunRequest(repeats=20, budget_s=0.1, want_outputs=False, precision=0.02)
+
+
+@dataclass(frozen=True)
+class Time:
+    """What a clock says about one program."""
+
+    seconds: float | None
+    """None: it has no time, for the reason in ``problem``."""
+    provenance: str
+    """``measured``, ``simulated`` or ``estimated``."""
+    problem: str = ""
+
+
+class Clock(Protocol):
+    """Times programs of one kernel. It never raises for a program that does not compile or run."""
+
+    def __call__(self, program: Program) -> Time: ...
+
+
+class RunnerClock:
+    """Generates, compiles and runs through the target; each program once. The moves prove the result."""
+
+    def __init__(self, generator: CodeGenerator, runner: Runner, request: RunRequest = BRIEFLY) -> None:
+        self.generator, self.runner, self.request = generator, runner, request
+        self.known: dict[str, Time] = {}
+
+    @staticmethod
+    def of(plugins: Plugins, target: Target, threads: int = 1) -> RunnerClock:
+        """UnavailableError when this machine cannot run programs of the target."""
+        plugins.require(target.name)
+        runner, request = plugins.observed_runner(target), replace(BRIEFLY, threads=threads)
+        return RunnerClock(plugins.code_generator(target), runner, request)
+
+    def __call__(self, program: Program) -> Time:
+        text = program.text
+        if text not in self.known:
+            self.known[text] = self._timed(program)
+        return self.known[text]
+
+    def _timed(self, program: Program) -> Time:
+        try:
+            source = self.generator.generate(program, "pd_played")
+        except Exception as error:  # a plugin's code
+            return Time(None, "", f"no code can be generated: {error}")
+        made = compiled_here(self.runner, source)
+        result = run(self.runner, made, self.request) if isinstance(made, Artifact) else made
+        if isinstance(result, Measurement) and result.seconds:
+            return Time(result.median, result.provenance)
+        if isinstance(result, Failure):
+            return Time(None, "", f"{result.reason}: {result.detail}")
+        return Time(None, "", "the runner gave no time")
+
+
+class ModelClock:
+    """What a model of the time says; ``estimated``, and never compared with anything measured."""
+
+    def __init__(self, predict: Callable[[Program], float]) -> None:
+        self.predict = predict
+
+    @staticmethod
+    def learned(programs: Sequence[Program], seconds: Sequence[float], target: Target) -> ModelClock:
+        """The searches' own cost model, fitted to programs of one kernel and their times.
+
+        ValueError without programs.
+        """
+        from perfdojo_sdk.search.cost_model import CostModel
+        from perfdojo_sdk.search.features import features
+
+        model = CostModel([features(p, target) for p in programs], seconds)
+        return ModelClock(lambda program: exp(model.predict([features(program, target)])[0][0]))
+
+    def __call__(self, program: Program) -> Time:
+        return Time(self.predict(program), "estimated")

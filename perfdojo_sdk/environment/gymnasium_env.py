@@ -1,0 +1,128 @@
+"""Gymnasium's environment over the native one.
+
+    import gymnasium, perfdojo_sdk.gym
+    env = gymnasium.make("PerfDojo/Kernel-v0", kernel="matmul[64,64,64]", target="best")
+
+Observation: ``program``, its text, and ``action_mask``, 1 for each action that can be taken. Action 0 stops;
+action k plays the k-th move on offer, in an order that the program and the target alone decide, so the
+actions of an episode replay it. An action that the mask does not allow changes nothing and earns nothing.
+"""
+
+from __future__ import annotations
+
+import string
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from perfdojo_sdk.core.transformation import Kind
+from perfdojo_sdk.environment.clock import Clock
+from perfdojo_sdk.environment.environment import MOST_MOVES, Environment, Outcome, Policy, open_environment
+from perfdojo_sdk.plugins import load_plugins
+
+Observation = dict[str, Any]
+#: What moves may change, in the words of the command line.
+MOST = {
+    "exact": Kind.EXACT,
+    "reassociate": Kind.REASSOCIATES,
+    "law": Kind.DECLARED_LAW,
+    "precision": Kind.CHANGES_PRECISION,
+}
+#: Actions of the space; moves beyond them are not on offer, and ``info["left_out"]`` counts these.
+ACTIONS = 512
+CHARACTERS = 16384
+
+
+class KernelEnv(gymnasium.Env[Observation, np.int64]):
+    """One kernel on one target; see the module and :class:`Environment`."""
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}
+
+    def __init__(
+        self,
+        kernel: str,
+        target: str = "best",
+        clock: Clock | None = None,
+        most: str = "law",
+        only: tuple[str, ...] | None = None,
+        most_moves: int = MOST_MOVES,
+        actions: int = ACTIONS,
+        characters: int = CHARACTERS,
+        threads: int = 1,
+        render_mode: str | None = None,
+    ) -> None:
+        """``most``: the most that a move may change, one of :data:`MOST`. ``only``: names of the
+        transformations on offer. ``actions``, ``characters``: bounds of the spaces; a move whose program has
+        a longer text is not on offer.
+        """
+        if most not in MOST:
+            raise ValueError(f"most is {most!r}; choose one of {', '.join(MOST)}")
+        policy = Policy(MOST[most], None if only is None else frozenset(only))
+        plugins = load_plugins(targets=None if target == "best" else [target])
+        self.game: Environment = open_environment(
+            plugins, kernel, target, clock, policy, most_moves, threads
+        )
+        self.render_mode = render_mode
+        self.characters = characters
+        self.actions = actions
+        self.action_space = spaces.Discrete(actions)
+        self.observation_space = spaces.Dict(
+            {
+                "program": spaces.Text(characters, min_length=1, charset=_CHARACTERS),
+                "action_mask": spaces.Box(0, 1, (actions,), np.int8),
+            }
+        )
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.game.reset()
+        return self._observation(), self._info(self.game.outcome())
+
+    def step(self, action: np.int64) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        offered, number = self._offered(), int(action)
+        if number > len(offered) or self.game.done:
+            outcome = self.game.outcome()
+            return self._observation(), 0.0, outcome.done, False, {**self._info(outcome), "illegal": True}
+        outcome = self.game.step(offered[number - 1].move if number else None)
+        # Stopping ends the game; so many moves only end the episode.
+        stopped = outcome.done and number == 0
+        return self._observation(), outcome.reward, stopped, outcome.done and not stopped, self._info(outcome)
+
+    def action_masks(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """True for each action that can be taken."""
+        mask = np.zeros(self.actions, np.bool_)
+        mask[: 1 + len(self._offered())] = True
+        return mask
+
+    def render(self) -> str | None:  # type: ignore[override]
+        """The program with the names of its places, and its moves so far."""
+        if self.render_mode != "ansi":
+            return None
+        played = [step.move.text for step in self.game.game.trace.steps]
+        return self.game.game.show(ids=True) + "".join(f"# {k}: {text}\n" for k, text in enumerate(played, 1))
+
+    def _offered(self) -> list[Any]:
+        fitting = [s for s in self.game.moves() if len(s.after.text) <= self.characters]
+        return fitting[: self.actions - 1]
+
+    def _observation(self) -> Observation:
+        return {"program": self.game.program.text, "action_mask": self.action_masks().astype(np.int8)}
+
+    def _info(self, outcome: Outcome) -> dict[str, Any]:
+        offered = self._offered()
+        return {
+            "action_mask": self.action_masks().astype(np.int8),
+            "moves": [step.move.text for step in offered],
+            "left_out": len(self.game.moves()) - len(offered),
+            "seconds": outcome.time.seconds,
+            "provenance": outcome.time.provenance,
+            "problem": outcome.time.problem,
+            "speedup": outcome.reward,
+        }
+
+
+_CHARACTERS = frozenset(string.ascii_letters + string.digits + string.punctuation + " \n")

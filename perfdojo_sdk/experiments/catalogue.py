@@ -1,0 +1,34 @@
+"""What the SDK itself offers to ``reproduce``. The work is imported when it is asked for."""
+
+from __future__ import annotations
+
+from perfdojo_sdk.hookspecs.services import Experiment, ExperimentRequest, ExperimentResult
+
+
+def _frameworks(request: ExperimentRequest) -> ExperimentResult:
+    from perfdojo_sdk.experiments.side_by_side import frameworks
+
+    return frameworks(request)
+
+
+def _shapes(request: ExperimentRequest) -> ExperimentResult:
+    from perfdojo_sdk.experiments.side_by_side import shapes
+
+    return shapes(request)
+
+
+def _convergence(request: ExperimentRequest) -> ExperimentResult:
+    from perfdojo_sdk.experiments.convergence import convergence
+
+    return convergence(request)
+
+
+EXPERIMENTS = (
+    Experiment("fig11", "Our expert's and our search's kernels beside other systems, Table 3.", _frameworks),
+    Experiment("fig12", "Kernels at shapes of real models, after a search, beside other systems.", _shapes),
+    Experiment(
+        "fig13",
+        "Convergence of sampling and annealing, over edges and over whole sequences.",
+        _convergence,
+    ),
+)

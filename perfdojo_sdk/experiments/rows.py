@@ -1,0 +1,56 @@
+"""What an experiment has found so far, so that it goes on where it was stopped.
+
+A file that grows by one line for each result. A result is found again only under an equal key, and a line
+that a kill left unfinished counts as none.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from perfdojo_sdk.store.records import sha256
+
+#: More than any experiment writes.
+MAX_BYTES = 256 << 20
+
+
+class Rows:
+    """Results by key, in the file ``file``."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self._found: dict[str, Any] = {}
+        content = b""
+        if file.exists():
+            with file.open("rb") as opened:
+                content = opened.read(MAX_BYTES)
+        for line in content.split(b"\n"):
+            try:
+                row = json.loads(line)
+                self._found[str(row["key"])] = row["result"]
+            except (ValueError, KeyError, TypeError):
+                continue
+        self._torn = bool(content) and not content.endswith(b"\n")
+
+    def get(self, key: Mapping[str, Any]) -> Any:
+        """The result under ``key``, or None. ``key`` holds all that the result depends on, as JSON values."""
+        return self._found.get(_digest(key))
+
+    def put(self, key: Mapping[str, Any], result: Any) -> None:
+        """Keep ``result``, JSON values; it is on disk when this returns."""
+        digest = _digest(key)
+        self._found[digest] = result
+        line = json.dumps({"key": digest, "result": result}, allow_nan=False) + "\n"
+        with self.file.open("a", encoding="utf-8") as file:
+            file.write("\n" * self._torn + line)
+            file.flush()
+            os.fsync(file.fileno())
+        self._torn = False
+
+
+def _digest(key: Mapping[str, Any]) -> str:
+    return sha256(json.dumps(key, sort_keys=True, allow_nan=False))

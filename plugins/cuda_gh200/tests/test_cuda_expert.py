@@ -1,0 +1,104 @@
+"""What the expert plays on the sixteen operators of Table 3, at their own sizes and at awkward ones."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+from cuda_support import GENERATOR, TARGET, verified
+from perfdojo_cuda_gh200.compile import compile_for_gpu, nvrtc
+from perfdojo_cuda_gh200.expert import heuristic
+
+from perfdojo_sdk.codegen.gpu.figures import LaunchFigures, read
+from perfdojo_sdk.core.transformation import Trace
+from perfdojo_sdk.hookspecs.types import KernelSource
+from perfdojo_sdk.kernels.selection import Kernel, select
+from perfdojo_sdk.measure.gpu_runner import DeviceCode
+from perfdojo_sdk.plugins import load_plugins
+
+TABLE3 = (
+    "add batchnorm1 batchnorm2 bmm conv1 conv2 layernorm1 layernorm2 matmul mul reducemean relu relu_ffn "
+    "rmsnorm softmax swiglu"
+)
+
+
+@cache
+def plugins():  # type: ignore[no-untyped-def]
+    return load_plugins(targets=["cuda_gh200"])
+
+
+def kernels(text: str) -> list[Kernel]:
+    return list(select(text, plugins().operators, TARGET.dialect))
+
+
+def played(kernel: Kernel) -> Trace:
+    [trace] = heuristic(kernel.program, plugins().rules(plugins().target("cuda_gh200")), TARGET)
+    return trace
+
+
+@cache
+def table3() -> dict[str, tuple[KernelSource, list[LaunchFigures]]]:
+    found = {}
+    for kernel in kernels(TABLE3):
+        source = GENERATOR.generate(played(kernel).program, kernel.symbol)
+        found[kernel.name] = source, read(source.code)
+    assert len(found) == 16
+    return found
+
+
+def test_no_thread_of_table_3_works_alone() -> None:
+    """Each launch that moves more than a megabyte has warps enough, and none is run by a single thread."""
+    for name, (_, launches) in table3().items():
+        for launch in launches:
+            assert launch.threads >= 32, f"{name}: {launch}"
+            if launch.must_move > 1 << 20:
+                assert launch.blocks * launch.threads >= 8192, f"{name}: {launch}"
+
+
+def test_elements_move_four_at_a_time() -> None:
+    for name in ("add_3072x4096_f32", "mul_6x14336_f32", "relu_4096x4096_f32", "softmax_24576x512_f32"):
+        code = table3()[name][0].code
+        assert "pd_load4(" in code and "pd_store4(" in code, name
+
+
+def test_what_must_move_moves_once() -> None:
+    """A row kernel needs each element once from memory, and passes nothing through the workspace."""
+    for name, arrays in {
+        "softmax_24576x512_f32": 2,
+        "rmsnorm_3072x4096_f32": 2,
+        "add_3072x4096_f32": 3,
+    }.items():
+        source, [launch] = table3()[name]
+        cells = source.outputs[0].shape[0] * source.outputs[0].shape[1]
+        assert launch.must_move <= arrays * 4 * cells * 1.01, name
+        assert "/* workspace 0 */" in source.code
+
+
+def test_products_share_slices_and_add_in_registers() -> None:
+    for name in ("matmul_768x1024x1024_f32", "bmm_192x256x256x128_f32", "swiglu_256x448x4096_f32"):
+        source, launches = table3()[name]
+        assert launches[0].shared_bytes >= 4096 and "pd_sync_block();" in source.code, name
+
+
+@pytest.mark.skipif(nvrtc() is None, reason="NVRTC is not installed; try: pip install nvidia-cuda-nvrtc")
+@pytest.mark.parametrize(
+    "name", ["softmax_24576x512_f32", "bmm_192x256x256x128_f32", "conv2d_8x64x56x56x64x3_f32"]
+)
+def test_registers_hold_what_the_plan_puts_there(name: str) -> None:
+    """No kernel spills, and none uses a stack for its threads' own cells."""
+    code = compile_for_gpu(table3()[name][0], "sm_90")
+    assert isinstance(code, DeviceCode), code
+    assert code.files["kernel.cubin"][:4] == b"\x7fELF" and b".target sm_90" in code.files["kernel.ptx"]
+    for resources in code.resources:
+        figures = resources.figures
+        assert (figures["spill_bytes"], figures["stack_bytes"]) == (0, 0), resources.text
+        assert 8 <= figures["registers"] <= 128
+
+
+@pytest.mark.parametrize(
+    "text", ["matmul[96,64,32]", "conv2d[1,3,12,12,10,3]", "batchnorm[2,3,40,40]", "softmax[5,100]"]
+)
+def test_reduced_kernels_hold_under_watch(text: str) -> None:
+    [kernel] = kernels(text)
+    report = verified(kernel.program, played(kernel).program)
+    assert report.ok, report.problem

@@ -1,0 +1,114 @@
+"""Sums of f32 two terms at a time: partial sums in pairs, whose halves are added up at the end.
+
+Where both factors of a product, or the terms of a sum, lie next to each other along the sum, each pair is
+one word for a mover and one instruction for the FPU. Eight pairs of partial sums are interleaved; a sum of
+its own adds up their halves, and two results are packed into a word for the mover that stores them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perfdojo_riscv_snitch.codegen.body import REPEATED
+from perfdojo_riscv_snitch.codegen.pairs import LANES
+from perfdojo_riscv_snitch.steps import (
+    arrays,
+    collapsed,
+    cut,
+    in_words,
+    of_singles,
+    perfect,
+    settle,
+    through_mover,
+)
+from perfdojo_sdk.core.errors import MoveError
+from perfdojo_sdk.core.program import Scope, Statement
+from perfdojo_sdk.search.play import Play
+
+#: Most sums at once: pairs and their results share the FP registers.
+MOST = 8
+
+
+def packed(play: Play, place: str) -> None:
+    """Pack the nest at ``place``; MoveError where it is none that can be."""
+    loops = perfect(play, place)
+    inner = play.scope(loops[-1])
+    sums = [child.id for child in inner.body if isinstance(child, Scope)]
+    if not of_singles(play, place):
+        raise MoveError("PD-T001", "no pairs of other numbers")
+    if len(sums) == 1 and len(inner.body) > 1:
+        _several(play, loops[-1], sums[0])
+    elif not sums and any(isinstance(c, Statement) and c.accumulate for c in inner.body):
+        _one(play, loops)
+    else:
+        raise MoveError("PD-T001", "no sum, or more than one")
+
+
+def _several(play: Play, place: str, terms: str) -> None:
+    """A scope of independent sums: several of them at once."""
+    size = play.scope(place).size
+    group = next((n for n in range(MOST, 1, -1) if size % n == 0), 0)
+    if not group:
+        raise MoveError("PD-T001", f"{size} sums are no groups")
+    lanes = place
+    if group < size:
+        play.must("split_scope", place, factor=group)
+        lanes = f"{place}.i"
+    for array in arrays(play, lanes, written=True):
+        play.must("stage_write", lanes, array=array)
+        play.may("remove_dead", play.program.buffer_of[array].name)
+    path = play.program.paths[lanes]
+    play.must("split_scope", terms, factor=LANES)
+    play.must("split_reduction", f"{terms}.o", lane=f"{terms}.i")
+    for part in cut(play, lanes):
+        if len(perfect(play, part)) > LANES:
+            play.must("swap_scopes", part)
+    *nests, results = [node.id for node in play.program.siblings(path) if isinstance(node, Scope)]
+    pair = in_words(play, results)
+    _finish(play, [perfect(play, nest)[-1] for nest in nests[-3:]], grouped=True)
+    if pair:
+        for array in arrays(play, pair, written=True):
+            through_mover(play, "stage_write", pair, array)
+
+
+def _one(play: Play, loops: Sequence[str]) -> None:
+    """One sum over all iterations, as a few sums of pairs."""
+    place = collapsed(play, loops)
+    (leaf,) = play.scope(place).leaves
+    path = play.program.paths[place]
+    play.must("stage_accumulator", place, array=leaf.statement.target.array)
+    size, above = play.scope(place).size, play.around(place)
+    count = next((n for n in (4, 3, 2) if size % (n * LANES) == 0 and size > n * LANES), 1)
+    play.must("split_scope", place, factor=count * LANES)
+    play.must("split_reduction", f"{place}.o", lane=f"{place}.i")
+    siblings = play.program.siblings(path) if above else play.program.body
+    lanes = [perfect(play, node.id)[-1] for node in siblings if isinstance(node, Scope)]
+    if count > 1:
+        for lane in lanes:
+            play.must("split_scope", lane, factor=LANES)
+    _finish(play, [f"{lane}.i" if count > 1 else lane for lane in lanes], grouped=count > 1)
+    settle(play)
+
+
+def _finish(play: Play, pairs: Sequence[str], grouped: bool) -> None:
+    """Streams and repetition for partial sums, given the lanes of their start, their terms and their ends.
+
+    ``grouped``: whether a scope of several sums stands around each of them.
+    """
+    for pair in pairs:
+        play.must("annotate_scope", pair, suffix="v")
+    terms = pairs[1]
+    above = play.around(terms)
+    repeated, group = (above[-2].id, above[-1].id) if grouped else (above[-1].id, terms)
+    level = len(play.program.paths[group]) - 1
+    for array in arrays(play, terms, written=False):
+        varies = any(level in t.access.levels for t in play.scope(terms).touches[array])
+        through_mover(play, "stage_read", terms if varies else group, array)
+    for node in play.program.siblings(play.program.paths[repeated]):
+        for scope in perfect(play, node.id) if isinstance(node, Scope) else ():
+            if scope != repeated and not play.scope(scope).suffix:
+                play.must("annotate_scope", scope, suffix="u")
+    if grouped:
+        play.may("annotate_scope", group, suffix="u")
+    settle(play)
+    play.must("annotate_scope", repeated, suffix=REPEATED)

@@ -1,0 +1,169 @@
+"""The emulation of blocks and warps: right kernels give right results, and each planted fault is found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from perfdojo_sdk.codegen.c import support_text
+from perfdojo_sdk.codegen.gpu.emitter import GPU_SUPPORT
+from perfdojo_sdk.core.errors import UnavailableError
+from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, Failure, KernelSource, Measurement, RunRequest
+from perfdojo_sdk.measure.emulated_runner import FAULTS, EmulatedRunner
+from perfdojo_sdk.measure.toolchain import find_toolchain
+
+try:
+    find_toolchain()
+except UnavailableError as missing:
+    pytest.skip(missing.what, allow_module_level=True)
+
+N = 128
+#: Each block of 64 threads reverses its part of x; blocks share nothing.
+REVERSE = """
+    PD_SHARED(float, 64, part);
+    part[pd_thread] = x[pd_block*64 + pd_thread];
+    pd_sync_block();
+    y[pd_block*64 + pd_thread] = part[63 - pd_thread];
+"""
+WAIT = "    pd_sync_block();\n"
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A fault in a kernel body, and the words of the fault that must be reported."""
+
+    name: str
+    body: str
+    status: int
+
+
+PLANTED = (
+    Planted(
+        "no barrier between a write and another thread's read",
+        REVERSE.replace("    part[", "    part[pd_thread] = 0;\n    pd_sync_block();\n    part[", 1).replace(
+            WAIT + "    y", "    y"
+        ),
+        103,
+    ),
+    Planted(
+        "no barrier before the cell is written again",
+        REVERSE + "    part[pd_thread] = 0;\n",
+        103,
+    ),
+    Planted(
+        "only a warp waits, where the other warp wrote",
+        REVERSE.replace("pd_sync_block()", "pd_sync_warp()"),
+        103,
+    ),
+    Planted(
+        "two blocks write one cell",
+        REVERSE + "    if (pd_thread == 0)\n        y[0] = 1;\n",
+        103,
+    ),
+    Planted(
+        "half of the threads wait",
+        REVERSE + "    if (pd_thread < 32)\n    " + WAIT,
+        104,
+    ),
+    Planted(
+        "threads wait at two different barriers",
+        REVERSE.replace(WAIT, f"    if (pd_thread < 32)\n    {WAIT}    else\n    {WAIT}"),
+        104,
+    ),
+    Planted("one lane takes no part in a shuffle", REVERSE + """
+    float sum = 1;
+    if (pd_lane != 3)
+        sum = pd_warp_add_f32(sum);
+    y[pd_block*64 + pd_thread] = sum;
+""", 104),
+    Planted("one cell past the end of shared memory", REVERSE.replace("part[63 -", "part[64 -"), 101),
+    Planted("one cell past the end of an output", REVERSE.replace("y[pd_block*64", "y[pd_block*64 + 1"), 101),
+    Planted("one cell before an input", REVERSE.replace("x[pd_block*64", "x[pd_block*64 - 1"), 101),
+    Planted(
+        "shared memory that nobody wrote",
+        REVERSE.replace("part[pd_thread] =", "if (pd_thread != 5)\n        part[pd_thread] ="),
+        102,
+    ),
+    Planted(
+        "shared memory of the block before",
+        REVERSE.replace("part[pd_thread] =", "if (pd_block == 0)\n        part[pd_thread] ="),
+        102,
+    ),
+    Planted("an output that is read before it is written", REVERSE.replace("= part[", "+= part["), 102),
+    Planted(
+        "four floats from an odd place",
+        REVERSE + "    y[pd_block*64 + pd_thread] = pd_load4(x, 1).x;\n",
+        105,
+    ),
+)  # fmt: skip
+
+
+def source(body: str, name: str = "pd_case") -> KernelSource:
+    code = f"""
+#include "pd_gpu.h"
+PD_KERNEL({name}_k0, 64)(PD_INPUT(float, {N}, x), PD_ARRAY(float, {N}, y))
+{{{body}}}
+
+PD_HOST size_t {name}_workspace_bytes(int threads) {{ return 0; }}
+PD_HOST int {name}(const float *x, float *y, void *workspace, size_t bytes, int threads)
+{{
+    PD_BEGIN_CALL();
+    PD_LAUNCH({name}_k0, {N // 64}, 64, x, y);
+    return PD_END_CALL();
+}}
+"""
+    support = {n: support_text(n) for n in GPU_SUPPORT}
+    return KernelSource(
+        name, (ArraySpec("x", (N,), "f32"),), (ArraySpec("y", (N,), "f32"),), code, "cu", support
+    )
+
+
+def result_of(body: str, warp: int = 32, checked: bool = True) -> Measurement | Failure:
+    runner = EmulatedRunner(warp, checked)
+    artifact = runner.compile(source(body))
+    assert isinstance(artifact, Artifact), artifact
+    x = np.arange(N, dtype=np.float32)
+    return runner.run(artifact, RunRequest(inputs={"x": x}))
+
+
+@pytest.mark.parametrize("checked", [True, False])
+@pytest.mark.parametrize("warp", [32, 64])
+def test_a_right_kernel_passes(warp: int, checked: bool) -> None:
+    result = result_of(REVERSE, warp, checked)
+    assert isinstance(result, Measurement), result
+    assert result.provenance == "simulated" and not result.seconds
+    expected = np.arange(N).reshape(2, 64)[:, ::-1].reshape(-1)
+    assert result.outputs is not None
+    np.testing.assert_array_equal(result.outputs["y"], expected)
+
+
+@pytest.mark.parametrize("warp", [32, 64])
+def test_a_warp_has_so_many_lanes(warp: int) -> None:
+    result = result_of(
+        "    y[pd_block*64 + pd_thread] = pd_warp_add_f32(x[pd_block*64 + pd_thread]);\n", warp
+    )
+    assert isinstance(result, Measurement), result
+    sums = np.arange(N, dtype=np.float32).reshape(-1, warp).sum(1)
+    assert result.outputs is not None
+    np.testing.assert_array_equal(result.outputs["y"], np.repeat(sums, warp))
+
+
+def test_every_planted_fault_is_reported() -> None:
+    """All in one source, which spares compilations: each kernel is a function of its own."""
+    runner = EmulatedRunner()
+    cases = [source(planted.body, f"pd_case{k}") for k, planted in enumerate(PLANTED)]
+    artifact = runner.compile(replace(cases[0], code="".join(case.code for case in cases)))
+    assert isinstance(artifact, Artifact), artifact
+    inputs = {"x": np.arange(N, dtype=np.float32)}
+    for planted, case in zip(PLANTED, cases, strict=True):
+        made = Artifact(case.symbol, case.inputs, case.outputs, artifact.kind, artifact.content)
+        result = runner.run(made, RunRequest(inputs=inputs))
+        assert isinstance(result, Failure), f"{planted.name}: not noticed"
+        assert (result.reason, result.detail) == ("wrong_result", FAULTS[planted.status]), planted.name
+
+
+def test_what_is_no_code_does_not_compile() -> None:
+    result = EmulatedRunner().compile(source("    this is no code\n"))
+    assert isinstance(result, Failure) and result.reason == "compile"
