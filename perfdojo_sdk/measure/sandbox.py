@@ -57,6 +57,9 @@ class Job:
     """Our own reference: one call, no search for cheats."""
     script: str = worker.__file__
     """What the child runs: a script whose one argument is the folder."""
+    modules: tuple[str, ...] = (str(Path(np.__file__).parents[1]),)
+    """Folders where it finds modules. ``site`` is not asked: what that reads at each start takes longer than
+    many a kernel."""
     forks: bool = False
     """The child is a fork of this process, not a new interpreter: the same limits and checks, some fifty
     times as quick to start. Not beside other threads."""
@@ -262,10 +265,7 @@ def _watch(folders: list[Path], job: Job, kernels: int, read_end: int, files: tu
     """
     # One thread of numpy's own: the child calls kernels, not linear algebra.
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    options = ["-P"]
-    if job.script == worker.__file__:
-        # It needs NumPy alone; what `site` reads at each start takes longer than many a kernel.
-        options, environment["PYTHONPATH"] = ["-P", "-S"], str(Path(np.__file__).parents[1])
+    environment["PYTHONPATH"] = os.pathsep.join(job.modules)
     folder = folders[0]
     said = folder / "said"
     ending = _Ending()
@@ -275,7 +275,7 @@ def _watch(folders: list[Path], job: Job, kernels: int, read_end: int, files: tu
             process = _Fork(folders, sink.fileno(), read_end)
         else:
             process = subprocess.Popen(
-                [sys.executable, *options, job.script, str(folder)],
+                [sys.executable, "-P", "-S", job.script, str(folder)],
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=sink,

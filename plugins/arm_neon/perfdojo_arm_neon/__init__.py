@@ -78,9 +78,9 @@ def perfdojo_runner(target: Target) -> Runner | None:
         from perfdojo_sdk.measure.native_runner import NativeRunner
 
         return NativeRunner(target.capabilities.compiler_flags)
-    from perfdojo_arm_neon.runner import EmulatedRunner
+    from perfdojo_arm_neon.runner import ArmRunner
 
-    return EmulatedRunner(target.capabilities)
+    return ArmRunner(target.capabilities)
 
 
 @hookimpl
@@ -135,9 +135,9 @@ def perfdojo_time_breakdown(
     if target.name != NAME or at_home():
         return None
     from perfdojo_arm_neon.breakdown import breakdown
-    from perfdojo_arm_neon.runner import EmulatedRunner
+    from perfdojo_arm_neon.runner import ArmRunner
 
-    return breakdown(artifact, request, EmulatedRunner(target.capabilities))
+    return breakdown(artifact, request, ArmRunner(target.capabilities))
 
 
 @hookimpl

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from perfdojo_arm_neon.runner import EmulatedRunner, waking_seconds
+from perfdojo_arm_neon.runner import ArmRunner, waking_seconds
 from perfdojo_sdk.hookspecs.services import TimeBreakdown, TimePart
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, RunRequest
 
@@ -25,7 +25,7 @@ WORDS = {
 }
 
 
-def breakdown(artifact: Artifact, request: RunRequest, runner: EmulatedRunner) -> TimeBreakdown | None:
+def breakdown(artifact: Artifact, request: RunRequest, runner: ArmRunner) -> TimeBreakdown | None:
     """Parts that add up to the estimate; None when the kernel does not run."""
     found = runner.run(artifact, replace(request, repeats=1, want_outputs=False, stop_above_s=None))
     if isinstance(found, Failure):

@@ -6,6 +6,8 @@ On a processor of the family itself the SDK's native runner does everything, and
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 from perfdojo_arm_neon.crosstools import find_cross_compiler
@@ -28,13 +30,16 @@ EMULATING, ESTIMATING = (
     str(Path(__file__).with_name(room) / "worker.py") for room in ("emulator", "estimate")
 )
 
+#: What these import, beside Python's own.
+IMPORTED = ("numpy", "unicorn", "perfdojo_sdk", "perfdojo_arm_neon")
+
 FREESTANDING = ("-nostdlib", "-fno-stack-protector")
 #: Seconds to wake the threads and to wait for the last of them, as for the SDK's pool elsewhere.
 WAKING_S = 15e-6
 
 
 @dataclass(frozen=True)
-class EmulatedRunner:
+class ArmRunner:
     """Cross-compiles, emulates and estimates. A value: it pickles."""
 
     capabilities: Capabilities
@@ -76,8 +81,7 @@ class EmulatedRunner:
             )
             if isinstance(timed, Failure) or too_large or not request.want_outputs:
                 return timed
-        job = Job((artifact,), replace(request, repeats=0), self.device(), script=EMULATING)
-        emulated = _executed(job)
+        emulated = self._executed(artifact, replace(request, repeats=0), EMULATING)
         if isinstance(emulated, Failure) or timed is None:
             return emulated
         assert isinstance(timed, Measurement)
@@ -85,14 +89,19 @@ class EmulatedRunner:
 
     def _estimate(self, artifact: Artifact, request: RunRequest) -> Measurement | Failure:
         asked = replace(request, inputs=None, want_outputs=False)
-        job = Job((artifact,), asked, self.device(), counter_library(), script=ESTIMATING)
-        counted = _executed(job)
+        counted = self._executed(artifact, asked, ESTIMATING)
         if isinstance(counted, Failure):
             return counted
         seconds = self.seconds(artifact, counted)
         limit = request.stop_above_s
         details = {**counted.details, "stopped": float(limit is not None and seconds > limit)}
         return replace(counted, seconds=(seconds,), details=details)
+
+    def _executed(self, artifact: Artifact, request: RunRequest, script: str) -> Measurement | Failure:
+        harness = counter_library() if request.repeats else b""
+        job = Job((artifact,), request, self.device(), harness, script=script, modules=_modules())
+        [found] = execute(job)
+        return found if isinstance(found, Failure) else replace(found, provenance="estimated")
 
     def seconds(self, artifact: Artifact, counted: Measurement) -> float:
         """The model's time: the slowest thread's cycles, or what moving the data takes if that is longer."""
@@ -121,6 +130,8 @@ def waking_seconds(counted: Measurement) -> float:
     return counted.details["parallel_loops"] * WAKING_S
 
 
-def _executed(job: Job) -> Measurement | Failure:
-    [found] = execute(job)
-    return found if isinstance(found, Failure) else replace(found, provenance="estimated")
+@cache
+def _modules() -> tuple[str, ...]:
+    """Folders of what the children import, without importing it here."""
+    found = [find_spec(name) for name in IMPORTED]
+    return tuple({str(Path(spec.origin).parents[1]): None for spec in found if spec and spec.origin})

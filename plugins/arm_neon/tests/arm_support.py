@@ -11,7 +11,7 @@ import pytest
 from perfdojo_arm_neon import crosstools
 from perfdojo_arm_neon.codegen import ArmCodeGenerator
 from perfdojo_arm_neon.emulator.elf import SharedObject, read
-from perfdojo_arm_neon.runner import EmulatedRunner
+from perfdojo_arm_neon.runner import ArmRunner
 
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
@@ -24,7 +24,7 @@ PLUGINS = load_plugins(without=("arm_neon",), extra=[plugin])
 TARGET: Target = PLUGINS.target("arm_neon")
 RULES: Rules = PLUGINS.rules(TARGET)
 GENERATOR = ArmCodeGenerator(TARGET.capabilities)
-RUNNER = EmulatedRunner(TARGET.capabilities)
+RUNNER = ArmRunner(TARGET.capabilities)
 
 needs_compiler = pytest.mark.skipif(
     not crosstools.probe_cross_compiler().ok, reason=f"needs {crosstools.GNU} or the ziglang package"

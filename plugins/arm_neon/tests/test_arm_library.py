@@ -73,10 +73,3 @@ def test_bench_estimates_again(built: tuple[Path, Manifest]) -> None:
         result = compared(entry, measured)
         assert result["same_outputs"] and result["ratio"] == 1
         assert result["computed"] is (entry.output_sha256 is not None)
-
-
-def test_a_second_build_takes_what_is_there(built: tuple[Path, Manifest]) -> None:
-    folder, _ = built
-    settings = replace(Settings(), threads=1)
-    again = build_library(PLUGINS, TARGET, [kernel(s) for s in SELECTIONS], folder, settings)
-    assert all(result.found is not None and result.found.reused for result in again.results)

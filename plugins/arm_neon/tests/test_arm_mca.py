@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from arm_support import compiled, kernel, needs_compiler, played
 from perfdojo_arm_neon.emulator.elf import read
-from perfdojo_arm_neon.estimate.blocks import blocks
+from perfdojo_arm_neon.estimate.blocks import blocks, limits
 from perfdojo_arm_neon.estimate.counter import counter_library
 from perfdojo_arm_neon.estimate.dry_run import count
 
@@ -59,4 +59,7 @@ def test_the_blocks_that_take_the_time_cost_what_llvm_says(selection: str, tmp_p
     for block in hot:
         addresses = range(block.address, block.address + 4 * len(block.instructions), 4)
         lines = [re.sub(r"\b[0-9a-f]+ <.*?>", ".Lhere", listed[at].partition("//")[0]) for at in addresses]
-        assert block.cycles == pytest.approx(mca_cycles(lines), rel=0.15), lines
+        theirs = mca_cycles(lines)
+        # This version lets 16 operations enter a cycle; later ones, as the model here, 6.
+        wide = max(cycles for name, cycles in limits(block.instructions).items() if name != "width")
+        assert wide < 1.1 * theirs and block.cycles > 0.9 * theirs, lines
