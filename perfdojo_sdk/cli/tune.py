@@ -138,8 +138,9 @@ def _reasons(standing: Standing) -> str:
 def _split(standing: Standing) -> str:
     """Seconds by stage, and what is in none of them: records, the player's state."""
     spent = standing.tally.seconds
-    rest = standing.elapsed_s - sum(spent.values())
-    return ", ".join([*(f"{stage} {spent.get(stage, 0.0):.1f} s" for stage in _STAGES), f"other {rest:.1f} s"])
+    rest = max(0.0, standing.elapsed_s - sum(spent.values()))
+    shown = {**{stage: spent.get(stage, 0.0) for stage in _STAGES}, "other": rest}
+    return ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in shown.items())
 
 
 def _commonest(standing: Standing | None) -> list[tuple[str, str, int]]:
