@@ -140,7 +140,7 @@ def _split(standing: Standing) -> str:
     spent = standing.tally.seconds
     rest = max(0.0, standing.elapsed_s - sum(spent.values()))
     shown = {**{stage: spent.get(stage, 0.0) for stage in _STAGES}, "other": rest}
-    return ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in shown.items())
+    return ", ".join(f"{stage} {took:.1f} s" for stage, took in shown.items())
 
 
 def _commonest(standing: Standing | None) -> list[tuple[str, str, int]]:
