@@ -14,6 +14,7 @@ from contextlib import suppress
 from perfdojo_riscv_snitch.codegen.body import REPEATED
 from perfdojo_riscv_snitch.codegen.pairs import LANES
 from perfdojo_riscv_snitch.codegen.streams import MOVERS
+from perfdojo_riscv_snitch.rows import apart, has_functions
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import Expression, Operation
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
@@ -43,7 +44,17 @@ def heuristic(root: Program, rules: Rules, target: Target) -> Sequence[Trace]:
         _settle(play)
         if play.trace.moves not in [game.moves for game in games]:
             games.append(play.trace)
+    if has_functions(root):
+        games.append(nest_by_nest(root, rules))
     return tuple(games)
+
+
+def nest_by_nest(root: Program, rules: Rules) -> Trace:
+    """Nothing fused, and functions written out."""
+    play = Play(root, rules)
+    apart(play, lambda play, place: _nest(play, place, interleaved=True))
+    _settle(play)
+    return play.trace
 
 
 def greedy(root: Program, rules: Rules, target: Target) -> Sequence[Trace]:

@@ -11,13 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from perfdojo_riscv_snitch.codegen import limits
 from perfdojo_riscv_snitch.codegen.assembly import ZERO, Instruction, Line, Listing, Mark, Register
+from perfdojo_riscv_snitch.codegen.inline import written_out
 from perfdojo_riscv_snitch.codegen.limits import Refused
 from perfdojo_riscv_snitch.codegen.pairs import LANES, Pairs, PairValues
 from perfdojo_riscv_snitch.codegen.pointers import REACH, Pointers
 from perfdojo_riscv_snitch.codegen.schedule import hoisted, scheduled
-from perfdojo_riscv_snitch.codegen.streams import MOVERS, Stream, streams
+from perfdojo_riscv_snitch.codegen.streams import MOVERS, Dimension, Stream, streams
 from perfdojo_riscv_snitch.codegen.tree import Address, Edge, Loop, Part, Point, Work, address, points, unfold
 from perfdojo_riscv_snitch.codegen.values import BYTES, FORMATS, Values, never_nan
+from perfdojo_riscv_snitch.codegen.written import WrittenOut, side_by_side
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Access, Index
 from perfdojo_sdk.core.program import Path, Program, Statement
@@ -61,6 +63,7 @@ class Body:
                 if isinstance(loop := point.iterators[level], Loop):
                     loop.counted = True
         self.pointers = Pointers(self.parts, self._addresses())
+        self.written = WrittenOut(self)
 
     # -- what the code needs -------------------------------------------------------------------------
 
@@ -75,19 +78,19 @@ class Body:
             yield from point.fold(value.index).levels
         for access in (statement.target, *statement.reads):
             form = point.fold(self.program.buffer_of[access.array].address(access.subscripts))
-            if form.quotients and not self._moved(statement):
+            if form.quotients and not self.moved(statement):
                 yield from form.levels
 
     def _addresses(self) -> Iterator[Address]:
         for point in points(self.parts):
             if isinstance(point, Edge):
                 yield from (self._job_start(stream, point) for stream in self._starting(point))
-            elif not self._moved(point.statement):
+            elif not self.moved(point.statement):
                 for access in (*point.statement.reads, point.statement.target):
                     if self._in_memory(access) and (found := self._address(access, point)):
                         yield found
 
-    def _moved(self, statement: Statement) -> bool:
+    def moved(self, statement: Statement) -> bool:
         """Whether a mover does what the statement says."""
         buffers = [self.program.buffer_of[a.array].name for a in (statement.target, *statement.reads)]
         found = [self.streams[name] for name in buffers if name in self.streams]
@@ -116,7 +119,8 @@ class Body:
         """The whole body; streams are on from its start to its end. The line at which constants belong:
         behind the start of the first streams, whose first elements take a while."""
         first = 0
-        if self.streams:
+        streaming = bool(self.streams or self.written.jobs)
+        if streaming:
             self.configure()
             while isinstance(self.parts[first], Edge):
                 first += 1
@@ -124,7 +128,7 @@ class Body:
             self.listing.put("csrsi 0x7c0, 1 # streams on")
         constants = len(self.listing.lines)
         self._emit(self.parts[first:])
-        if self.streams:
+        if streaming:
             for mover in sorted({s.mover for s in self.streams.values() if s.writes}):
                 self._await(mover)
             self.listing.put("csrci 0x7c0, 1 # streams off")
@@ -139,9 +143,12 @@ class Body:
             self.listing.await_writes(mover)
 
     def _emit(self, parts: list[Part]) -> None:
-        for part in parts:
+        done = 0
+        for k, part in enumerate(parts):
+            if k < done:
+                continue
             if isinstance(part, Work):
-                self._work(part)
+                done = k + self._works(parts[k:])
             elif isinstance(part, Edge):
                 self._edge(part)
             elif part.suffix == REPEATED:
@@ -154,7 +161,8 @@ class Body:
             outer = self.repeating[-1]
             words = {"head": str(loop.size), "outer": f"{outer.size}:{REPEATED}"}
             raise Refused(limits.NESTING, loop.id, what="it is a loop of the integer core", **words)
-        listing = self.listing
+        listing, at = self.listing, len(self.listing.lines)
+        self.written.begin(loop)
         self.pointers.start(loop, self.bases, listing)
         guide = self.pointers.guide(loop)
         if loop.counted:
@@ -174,13 +182,14 @@ class Body:
                 listing.put(f"bnez {{0}}, {label}", (), (count,))
             else:
                 listing.put(f"bne {{0}}, {{1}}, {label}", (), (count, end))
+        self.written.end(loop, at)
 
     def _work(self, work: Work) -> None:
         forms = [work.fold(form) for form in work.statement.guard]
         if any(form.constant < 0 for form in forms if not form.levels):
             return
         self.listing.comment(work.statement.text)
-        if self._moved(work.statement):
+        if self.moved(work.statement):
             return
         if self.repeating:
             self._check_repeatable(work)
@@ -189,13 +198,29 @@ class Body:
         label = self.listing.new_label() if open_forms else ""
         for form in open_forms:
             self.listing.put(f"bltz {{0}}, {label}", (), (self.whole(form, work),))
-        self._statement(work)
+        if self.repeating or not written_out(work.statement.value):
+            self.statement(work)
+        else:
+            self.written.together([work])
         if label:
             self.listing.label(label)
         if self.repeating:
             self._check_repeated(work.statement, self.listing.lines[start:])
 
-    def _statement(self, work: Work) -> None:
+    def _works(self, parts: Sequence[Part]) -> int:
+        """The work that ``parts`` begin with, and what runs in step with it; so many parts are done."""
+        (first, *_) = parts
+        assert isinstance(first, Work)
+        found = side_by_side(parts, lambda work: self.moved(work.statement))
+        if self.repeating or len(found) == 1:
+            self._work(first)
+            return 1
+        for work in found:
+            self.listing.comment(work.statement.text)
+        self.written.together(found)
+        return 1 + max(k for k, part in enumerate(parts) if part is found[-1])
+
+    def statement(self, work: Work) -> None:
         if work.lane is not None:
             self._pair_statement(work)
             return
@@ -330,6 +355,17 @@ class Body:
             elif stream.writes and self._touched_elsewhere(stream):
                 self._await(stream.mover)
 
+    def fetch(
+        self, mover: int, repeat: int, dimensions: tuple[Dimension, ...], place: str, drain: bool
+    ) -> None:
+        """Let a mover read words of the frame."""
+        if drain:
+            self.listing.await_fpu()
+        for register, value in settings(dimensions, repeat).items():
+            self.listing.stream_config(register, mover, self.listing.number(value) if value else ZERO)
+        start = self.listing.compute("x", f"addi {{0}}, sp, {place}")
+        self.listing.stream_config(_REG_READ + len(dimensions) - 1, mover, start)
+
     def _changes_hands(self, stream: Stream) -> bool:
         """Whether the mover may have had a job before this one, of the other direction or repetition.
 
@@ -351,7 +387,7 @@ class Body:
     def _stored(self, buffer: Buffer) -> bool:
         """Whether an ordinary store writes to the buffer."""
         occurrences = self.program.occurrences[buffer.name]
-        return any(o.writes and not self._moved(o.statement) for o in occurrences)
+        return any(o.writes and not self.moved(o.statement) for o in occurrences)
 
     def _touched_elsewhere(self, stream: Stream) -> bool:
         """Whether something after the job may touch what it wrote: outside of it, or in its next run."""
@@ -448,9 +484,14 @@ class Body:
 
 
 def configuration(stream: Stream) -> dict[int, int]:
-    """Register -> value for a job; a stride is what the highest loop that wraps adds."""
-    found, back = {_REG_REPEAT: stream.repeat - 1}, 0
-    for k, dimension in enumerate(stream.dimensions):
+    """Register -> value for a job."""
+    return settings(stream.dimensions, stream.repeat)
+
+
+def settings(dimensions: Sequence[Dimension], repeat: int) -> dict[int, int]:
+    """Register -> value for such a pattern; a stride is what the highest loop that wraps adds."""
+    found, back = {_REG_REPEAT: repeat - 1}, 0
+    for k, dimension in enumerate(dimensions):
         found[_REG_BOUND + k] = dimension.size - 1
         found[_REG_STRIDE + k] = dimension.stride - back
         back += dimension.stride * (dimension.size - 1)
