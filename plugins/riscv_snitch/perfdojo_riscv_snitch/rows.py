@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 
 from perfdojo_riscv_snitch.codegen.body import REPEATED
 from perfdojo_riscv_snitch.codegen.inline import written_out
+from perfdojo_riscv_snitch.codegen.pairs import DTYPE, LANES
+from perfdojo_riscv_snitch.codegen.streams import MOVERS
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import Expression, Operation, Read
 from perfdojo_sdk.core.program import Program, Scope, Statement
@@ -129,7 +131,7 @@ def _sums(play: Play, place: str) -> None:
     for k in range(len(buffer.dimensions) - 1):
         play.must("reuse_dims", name, dim=k)
     play.must("set_location", name, location="reg")
-    play.must("annotate_scope", around, suffix=REPEATED)
+    play.may("annotate_scope", around, suffix=REPEATED)
 
 
 def _across(play: Play, place: str) -> None:
@@ -167,8 +169,30 @@ def _along(play: Play, place: str) -> None:
     if len(loops) != 2 or not all(isinstance(child, Statement) for child in inner.body):
         raise _not_for("no rows")
     _keep_what_stays(play, inner.id)
+    if inner.leaves[0].statement.dtype == DTYPE:
+        _in_pairs(play, inner)
+        return
     lanes = _streamed(play, inner.id)
     play.must("annotate_scope", lanes, suffix=REPEATED)
+
+
+def _in_pairs(play: Play, columns: Scope) -> None:
+    """Two f32 at once, each array through a mover."""
+    play.must("split_scope", columns.id, factor=LANES)
+    lanes = f"{columns.id}.i"
+    outer = play.around(lanes)[-1].id
+    (leaf,) = play.scope(lanes).leaves
+    reads = [r.array for r in leaf.statement.reads if _in_memory(play.program, r.array)]
+    movers = iter(MOVERS)
+    names = [_staged(play, "stage_read", lanes, array) for array in dict.fromkeys(reads)]
+    names.append(_staged(play, "stage_write", lanes, leaf.statement.target.array))
+    for name in names:
+        _contract(play, name, but=1)
+    for child in play.scope(outer).body:
+        play.must("annotate_scope", child.id, suffix="v")
+    for name in names:
+        play.must("set_location", name, location=next(movers, ""))
+    play.must("annotate_scope", outer, suffix=REPEATED)
 
 
 def _keep_what_stays(play: Play, place: str) -> None:
@@ -210,7 +234,7 @@ def _streamed(play: Play, lanes: str, results: bool = True, kept: Sequence[str] 
 
 
 def _in_memory(program: Program, array: str) -> bool:
-    return program.buffer_of[array].location not in ("reg", "ssr0", "ssr1", "ssr2")
+    return program.buffer_of[array].location not in ("reg", *MOVERS)
 
 
 def _staged(play: Play, move: str, place: str, array: str) -> str:
@@ -220,8 +244,9 @@ def _staged(play: Play, move: str, place: str, array: str) -> str:
     return name
 
 
-def _contract(play: Play, name: str) -> None:
+def _contract(play: Play, name: str, but: int = 0) -> None:
+    """Keep one value, or as many as there are iterations of the innermost scope."""
     buffer = play.program.buffer(name)
     assert buffer is not None
-    for k in buffer.materialised:
+    for k in buffer.materialised[: len(buffer.materialised) - but]:
         play.must("reuse_dims", name, dim=k)

@@ -87,7 +87,7 @@ class Body:
                 yield from (self._job_start(stream, point) for stream in self._starting(point))
             elif not self.moved(point.statement):
                 for access in (*point.statement.reads, point.statement.target):
-                    if self._in_memory(access) and (found := self._address(access, point)):
+                    if self.in_memory(access) and (found := self._address(access, point)):
                         yield found
 
     def moved(self, statement: Statement) -> bool:
@@ -109,7 +109,7 @@ class Body:
         buffer = self.program.buffer_of[access.array]
         return address(point, buffer, buffer.address(access.subscripts), BYTES[buffer.dtype])
 
-    def _in_memory(self, access: Access) -> bool:
+    def in_memory(self, access: Access) -> bool:
         location = self.program.buffer_of[access.array].location
         return location not in MOVERS and not self.dialect.locations[location].constant_subscripts
 
@@ -211,7 +211,7 @@ class Body:
         """The work that ``parts`` begin with, and what runs in step with it; so many parts are done."""
         (first, *_) = parts
         assert isinstance(first, Work)
-        found = side_by_side(parts, lambda work: self.moved(work.statement))
+        found = side_by_side(self, parts)
         if self.repeating or len(found) == 1:
             self._work(first)
             return 1
@@ -289,7 +289,7 @@ class Body:
     def _check_repeatable(self, work: Work) -> None:
         statement = work.statement
         for access in (*statement.reads, statement.target):
-            if self._in_memory(access):
+            if self.in_memory(access):
                 location = self.program.buffer_of[access.array].location
                 words = {"access": access.text, "location": location}
                 raise Refused(limits.MEMORY, statement.id, access.text, **words)
@@ -457,7 +457,7 @@ class Body:
             raise Refused(limits.LANES, work.statement.id, access.text, what=why, **words)
         if buffer.location in MOVERS:
             return self.movers[buffer.location]
-        if self._in_memory(access):
+        if self.in_memory(access):
             return None
         form = work.fold(buffer.address(access.subscripts))
         assert not form.levels, "the subscripts of a named cell are constants"

@@ -7,7 +7,7 @@ the frame, each iteration's once more. Without one they are loaded where they ar
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from perfdojo_riscv_snitch.codegen.body import Body
 
 
-def side_by_side(parts: Sequence[Part], moved: Callable[[Work], bool]) -> list[Work]:
+def side_by_side(body: Body, parts: Sequence[Part]) -> list[Work]:
     """The instances of one statement that ``parts`` begin with and that may run in step.
 
     All read before the first writes, so none may read what another one writes. What a mover does stands
@@ -32,19 +32,25 @@ def side_by_side(parts: Sequence[Part], moved: Callable[[Work], bool]) -> list[W
     (first, *_) = parts
     assert isinstance(first, Work)
     statement, found = first.statement, list[Work]()
-    if not _in_line(first) or moved(first) or any(r.array == statement.target.array for r in statement.reads):
+    if not _worth_it(body, first) or any(r.array == statement.target.array for r in statement.reads):
+        return [first]
+    if statement.accumulate and body.in_memory(statement.target):
         return [first]
     for part in parts:
         if isinstance(part, Work) and part.statement is statement:
             found.append(part)
-        elif not (isinstance(part, Work) and moved(part)):
+        elif not (isinstance(part, Work) and body.moved(part.statement)):
             break
     return found
 
 
-def _in_line(work: Work) -> bool:
-    value = work.statement.value
-    return work.lane is None and not work.statement.guard and (written_out(value) or _waits(value))
+def _worth_it(body: Body, work: Work) -> bool:
+    """Whether an instruction of a statement waits for another one of it: a load, or a function."""
+    statement = work.statement
+    if work.lane is not None or statement.guard or body.moved(statement):
+        return False
+    loads = any(body.in_memory(read) for read in statement.reads)
+    return loads or written_out(statement.value) or _waits(statement.value)
 
 
 def _waits(value: Expression) -> bool:
@@ -77,7 +83,7 @@ class WrittenOut:
         self.body, self.listing = body, body.listing
         self.table = Table()
         used = {stream.mover for stream in body.streams.values()}
-        self.mover = next((m for m in reversed(MOVERS.values()) if m not in used), None)
+        self.mover = next((m for m in reversed(tuple(MOVERS.values())) if m not in used), None)
         self.jobs: dict[Loop, Numbers] = {}
         if self.mover is not None:
             for part in body.parts:
@@ -108,14 +114,11 @@ class WrittenOut:
             if isinstance(part, Loop):
                 yield from self._places(part, (*around, part))
             elif isinstance(part, Work) and k >= done and written_out(part.statement.value):
-                found = side_by_side(loop.body[k:], self._moved)
+                found = side_by_side(self.body, loop.body[k:])
                 done = 1 + max(j for j, each in enumerate(loop.body) if each is found[-1])
                 sizes += chunks(len(found))
         if sizes:
             yield around, sizes
-
-    def _moved(self, work: Work) -> bool:
-        return self.body.moved(work.statement)
 
     def begin(self, loop: Loop) -> None:
         """Called before the code of a loop is written."""
@@ -164,7 +167,7 @@ class WrittenOut:
             rows = zip(*instances, strict=True) if in_step(instances) else instances
             self.listing.lines += [line for row in rows for line in row]
         elif in_step(instances):
-            self._emit(instances, streams=_in_line(works[0]))
+            self._emit(instances, streams=not works[0].statement.guard)
         else:
             for each in instances:
                 self._emit([each], streams=False)
