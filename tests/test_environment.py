@@ -56,7 +56,7 @@ def test_stopping_ends_the_game_where_it_is(plugins: Plugins) -> None:
     assert environment.moves() == ()
     with pytest.raises(MoveError, match="the game is over") as error:
         environment.step(None)
-    assert error.value.code == "PD-N001"
+    assert error.value.code == "PD-A001"
     assert environment.reset() == environment.game.trace.root and environment.moves()
 
 
@@ -75,7 +75,7 @@ def test_the_policy_says_what_is_offered(plugins: Plugins) -> None:
     other = next(s.move for s in opened(plugins).moves() if s.move.transformation != "split_scope")
     with pytest.raises(MoveError) as error:
         splits.step(other)
-    assert error.value.code == "PD-N002" and splits.program == splits.game.trace.root
+    assert error.value.code == "PD-A002" and splits.program == splits.game.trace.root
 
 
 def test_an_illegal_move_is_refused_with_its_reason(plugins: Plugins) -> None:
@@ -122,7 +122,7 @@ def test_a_state_of_another_kernel_is_refused(plugins: Plugins) -> None:
     other = open_environment(plugins, "softmax[8,24]", "x86_avx2", by_lines)
     with pytest.raises(StateError) as error:
         opened(plugins).restore(plugins, other.state())
-    assert error.value.code == "PD-N003"
+    assert error.value.code == "PD-A003"
 
 
 def test_a_bare_name_is_the_target_s_own_size_of_it(plugins: Plugins) -> None:

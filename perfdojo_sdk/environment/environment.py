@@ -91,12 +91,12 @@ class Environment:
         :class:`MoveError` when the move is not legal or not on offer, or the game is over.
         """
         if self.done:
-            raise MoveError("PD-N001", "the game is over", hint="start again with reset()")
+            raise MoveError("PD-A001", "the game is over", hint="start again with reset()")
         if move is not None:
             step = self.game.rules.step(self.program, move)
             if not self.policy.offers(step):
                 why = f"{move.text} is {step.legal.kind.label}, or its transformation is left out"
-                raise MoveError("PD-N002", "the policy of this environment does not offer the move", why=why)
+                raise MoveError("PD-A002", "the policy of this environment does not offer the move", why=why)
             self._now(self.game.apply(move))
         self.done = move is None or len(self.game.trace.steps) >= self.most_moves
         if self.done:
@@ -136,7 +136,7 @@ class Environment:
         game = Game.of(plugins, saved_game(data, "the state"))
         if (game.target.name, game.trace.root) != (self.game.target.name, self.game.trace.root):
             what = f"a state of {game.trace.root.name} for {game.target.name} is none of this environment"
-            raise StateError("PD-N003", what, hint="open the environment of that kernel and target")
+            raise StateError("PD-A003", what, hint="open the environment of that kernel and target")
         self._now(game)
         self.done = bool(state.get("done"))
 
