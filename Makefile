@@ -41,5 +41,5 @@ clean:
 	@touch $@
 
 .venv/ready-dev: .venv/ready
-	$(PIP) -e '.[dev]' $(EDITABLE) -e 'plugins/cuda_gh200[nvrtc]'
+	$(PIP) -e '.[dev]' $(EDITABLE) -e 'plugins/cuda_gh200[nvrtc]' -e 'plugins/hip_mi300a[zig]'
 	@touch $@

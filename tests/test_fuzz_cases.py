@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from command_line import ROOT
 from snippets import DIALECT, RULES, program
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT
@@ -79,3 +83,30 @@ def test_a_race_that_a_move_brings_does_not_shrink_to_one_that_was_there() -> No
 def test_shrinking_keeps_the_language() -> None:
     start = program("4 t[{0}] = x[{0}]\n4 u[{0}] = t[{0}]\n4 y[{0}] = u[{0}]")
     assert shrink(start, lambda p: True, DIALECT).text.count("=") == 1
+
+
+def long_run(state: Path, moves: int) -> dict[str, Any]:
+    """What the benchmark says after so many moves in all."""
+    command = [sys.executable, str(ROOT / "benchmarks" / "fuzz.py"), "--state", str(state), "--json"]
+    command += ["--moves", str(moves), "--length", "5", "--processes", "1", "--targets", "core"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT)
+    assert ended.returncode == 0, ended.stderr
+    found: dict[str, Any] = json.loads(ended.stdout)
+    return found
+
+
+def test_a_long_run_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
+    first = long_run(tmp_path, 20)
+    assert (first["walks"], first["moves"], first["checks_by_leg"]["exact"]) == (4, 20, 20)
+    assert sum(first["moves_by_transformation"].values()) == sum(first["moves_by_kind"].values()) == 20
+    assert first["moves_by_transformation"].keys() == GENERIC.keys()
+    record = tmp_path / "walks.jsonl"
+    lines = record.read_text(encoding="utf-8").splitlines(keepends=True)
+    failed = {**json.loads(lines[-1]), "failure": "exact: mended since"}
+    # One walk failed with other code, and whoever wrote the last line was killed.
+    record.write_text("".join([*lines[:-1], json.dumps(failed), "\n", '{"seed": 99, "mo']), encoding="utf-8")
+    again = long_run(tmp_path, 20)
+    assert (again["walks"], again["moves"], again["failures"]) == (4, 20, 0)
+    assert again["failures_of_earlier_runs"] == 1
+    seeds = [json.loads(line)["seed"] for line in record.read_text(encoding="utf-8").splitlines()]
+    assert seeds == [0, 1, 2, 3, 3]

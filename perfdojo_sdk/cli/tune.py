@@ -13,7 +13,6 @@ import typer
 from perfdojo_sdk.cli.build_library import Allow
 from perfdojo_sdk.cli.console import Json, PlaceOption, emit, progress, seconds
 from perfdojo_sdk.cli.sources import one_kernel
-from perfdojo_sdk.cli.workplace import ClusterOption, DeviceOption, workplace
 from perfdojo_sdk.core.errors import NothingFoundError
 
 if TYPE_CHECKING:
@@ -54,8 +53,6 @@ def command(
         Path | None,
         typer.Option("--output", "-o", help="Folder of the library. Default: build/library/TARGET."),
     ] = None,
-    cluster: ClusterOption = "",
-    device: DeviceOption = "",
     db: PlaceOption = "",
     as_json: Json = False,
 ) -> None:
@@ -74,21 +71,21 @@ def command(
     plugins = load_plugins(targets=[target])
     for problem in plugins.problems:
         progress(f"plugin {problem.plugin} is left out ({problem.stage}): {problem.cause}")
-    with workplace(plugins, target, cluster, device) as where:
-        found = where.target
-        chosen = one_kernel(plugins, kernel, found)
-        settings = Settings(most=allow.kind, search=search, evaluations=budget, seed=seed)
-        settings = replace(settings, threads=threads or where.threads or settings.threads)
-        directory = output or default_directory(found.name)
-        game = game_file(directory, chosen)
-        progress(f"tuning {chosen.name} for {found.name} with {settings.threads} threads: {search}, {budget}")
-        watch, make = observer(budget), where.make_forge
-        try:
-            result = tune_kernel(plugins, found, chosen, settings, directory, resume, most_s, watch, db, make)
-        except KeyboardInterrupt:
-            if game.exists():
-                progress(f"the fastest so far is in {game}; --resume goes on")
-            raise
+    found = plugins.require(target)
+    chosen = one_kernel(plugins, kernel, found)
+    settings = Settings(most=allow.kind, search=search, evaluations=budget, seed=seed)
+    if threads is not None:
+        settings = replace(settings, threads=threads)
+    directory = output or default_directory(found.name)
+    game = game_file(directory, chosen)
+    progress(f"tuning {chosen.name} for {found.name} with {settings.threads} threads: {search}, {budget}")
+    watch = observer(budget)
+    try:
+        result = tune_kernel(plugins, found, chosen, settings, directory, resume, most_s, watch, db)
+    except KeyboardInterrupt:
+        if game.exists():
+            progress(f"the fastest so far is in {game}; --resume goes on")
+        raise
     if result.found is None:
         raise nothing_passed(result, watch.standing)
     emit(_text(result, watch.standing, game), _data(result, watch.standing, game), as_json)
@@ -109,19 +106,13 @@ def observer(budget: int) -> Any:
     """Reports on stderr: a line for each new best, and one now and then."""
     from perfdojo_sdk.library.build import Observer
 
-    said_stages = {
-        "verifying": "verifying the fastest in full",
-        "waiting": "waiting for a device of the cluster",
-        "lost": "the node of the search is gone; another one goes on",
-    }
-
     class Lines(Observer):
         standing: Standing | None = None
         said, best = 0.0, float("inf")
 
         def stage(self, kernel: Kernel, stage: str) -> None:
-            if stage in said_stages:
-                progress(said_stages[stage])
+            if stage == "verifying":
+                progress("verifying the fastest in full")
 
         def round(self, kernel: Kernel, standing: Standing) -> None:
             self.standing, now = standing, monotonic()
@@ -147,9 +138,9 @@ def _reasons(standing: Standing) -> str:
 def _split(standing: Standing) -> str:
     """Seconds by stage, and what is in none of them: records, the player's state."""
     spent = standing.tally.seconds
-    rest = standing.elapsed_s - sum(spent.values())
-    stages = [f"{stage} {spent.get(stage, 0.0):.1f} s" for stage in _STAGES]
-    return ", ".join([*stages, f"other {rest:.1f} s"])
+    rest = max(0.0, standing.elapsed_s - sum(spent.values()))
+    shown = {**{stage: spent.get(stage, 0.0) for stage in _STAGES}, "other": rest}
+    return ", ".join(f"{stage} {took:.1f} s" for stage, took in shown.items())
 
 
 def _commonest(standing: Standing | None) -> list[tuple[str, str, int]]:

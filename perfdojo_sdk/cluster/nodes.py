@@ -21,6 +21,8 @@ from perfdojo_sdk.cluster.offers import Offer
 from perfdojo_sdk.core.errors import UnavailableError
 
 PORT = 6379
+#: Ray ends workers that have nothing to do for a second, beyond so many; a new one takes seconds to start.
+SETTINGS = {"RAY_num_workers_soft_limit": "64"}
 #: So long `ray start` may take.
 START_TIMEOUT_S = 120.0
 
@@ -58,7 +60,8 @@ class Start:
     @property
     def text(self) -> str:
         """As a person would type it."""
-        return shlex.join(["ray", *self.arguments])
+        settings = " ".join(f"{name}={value}" for name, value in SETTINGS.items())
+        return f"{settings} {shlex.join(['ray', *self.arguments])}"
 
 
 def start(wanted: Start) -> None:
@@ -66,6 +69,8 @@ def start(wanted: Start) -> None:
     load_ray()
     if not wanted.address:
         make_token()
+    for name, value in SETTINGS.items():
+        os.environ.setdefault(name, value)
     command = [sys.executable, "-m", "ray.scripts.scripts", *wanted.arguments]
     if wanted.block:
         os.execv(command[0], command)
@@ -86,9 +91,9 @@ def _last(lines: Sequence[str], count: int = 12) -> str:
 
 def own_address() -> str:
     """By which Ray believes that others reach this machine."""
-    from ray.util import get_node_ip_address
+    import ray
 
-    return str(get_node_ip_address())
+    return str(ray.util.get_node_ip_address())
 
 
 def make_token() -> None:

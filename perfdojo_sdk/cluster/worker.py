@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from queue import SimpleQueue
 from tempfile import TemporaryDirectory
-from threading import Thread
+from threading import BoundedSemaphore, Thread
 from typing import TypeAlias
 
 from perfdojo_sdk.cluster.equipment import Equipment, equipped, here
@@ -87,42 +87,54 @@ def run(wanted: Equipment, artifact: Artifact, request: RunRequest) -> Measureme
 # -- compiling for others ------------------------------------------------------------------------------
 
 
-def help_compiling(wanted: Equipment, source: KernelSource, toolchain: str) -> Artifact | Failure | None:
-    """One candidate, compiled; None when this node's toolchain is another one, or there is none."""
+def help_compiling(
+    wanted: Equipment, toolchain: str, source: KernelSource | None
+) -> Artifact | Failure | bool:
+    """One candidate, compiled; without one, whether this node can. False when its toolchain is another."""
     try:
         plugins, target = equipped(wanted)
         if _toolchain(wanted) != toolchain:
-            return None
-        return compiled_here(impatient(plugins.runner(target)), source)
+            return False
+        return source is None or compiled_here(impatient(plugins.runner(target)), source)
     except DojoError:
-        return None
+        return False
 
 
 class Compilers:
-    """Compilers of other nodes, as an episode uses them. When they let it down it does without."""
+    """Compilers of other nodes, as an episode uses them: when one is ready and free, and never waited for.
+
+    When one lets the episode down it does without them.
+    """
 
     def __init__(self, wanted: Equipment, toolchain: str, count: int) -> None:
         import ray
 
         self.count = count
         self._wanted, self._toolchain = wanted, toolchain
+        self._free = BoundedSemaphore(count)
         claim = {COMPILES + wanted.target: 1.0}
         self._task = ray.remote(num_cpus=0, resources=claim, max_retries=2)(help_compiling)
+        self._ready = self._task.remote(wanted, toolchain, None)
 
     def compile(self, source: KernelSource) -> Artifact | Failure | None:
         import ray
 
-        if not self.count:
+        if not self.count or not ray.wait([self._ready], timeout=0)[0]:
             return None
-        made = self._task.remote(self._wanted, source, self._toolchain)
-        found = None
+        if not self._free.acquire(blocking=False):
+            return None
+        made = self._task.remote(self._wanted, self._toolchain, source)
         try:
             found = ray.get(made, timeout=PATIENCE * COMPILE_TIMEOUT_S)
         except Exception:  # whatever it is, there is a compiler here
             ray.cancel(made, force=True)
-        if found is None:
-            self.count = 0
-        return found
+            found = None
+        finally:
+            self._free.release()
+        if isinstance(found, Artifact | Failure):
+            return found
+        self.count = 0
+        return None
 
 
 # -- episodes ------------------------------------------------------------------------------------------

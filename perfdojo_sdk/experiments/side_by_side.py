@@ -102,7 +102,8 @@ def _figure(request: ExperimentRequest, plan: Plan) -> ExperimentResult:
     if found.provenance == "measured":
         _race(request, plan, kernels, manifests, found)
     else:
-        found.absent["other systems"] = f"they run on this machine, and these times are {found.provenance}"
+        why = f"other systems run on this machine, and these times are {found.provenance}"
+        found.absent["other systems"] = why
         _alone(kernels, manifests, found)
     data = found.data(target.name)
     inches = (3 + 0.7 * len(kernels), 5)

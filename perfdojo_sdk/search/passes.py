@@ -64,14 +64,23 @@ def contract(play: Play) -> None:
             play.may("reuse_dims", buffer.name, dim=k)
 
 
-def parallelise(play: Play, place: str) -> bool:
-    """Give the scope, or else the first one inside it that allows it, to the threads."""
-    suffix = next((s.name for s in play.rules.dialect.suffixes.values() if s.order == "parallel"), None)
-    if suffix is None:
+def parallelise(play: Play, place: str, suffixes: tuple[str, ...] | None = None) -> bool:
+    """Give the scope, or else the first one inside it that allows it, to the threads.
+
+    Where parallel scopes nest, what is inside is given to the target's next kind of them. ``suffixes``: the
+    kinds that are left, all of the target's where nothing is said.
+    """
+    dialect = play.rules.dialect
+    if suffixes is None:
+        suffixes = tuple(s.name for s in dialect.suffixes.values() if s.order == "parallel")
+    if not suffixes:
         return False
-    if play.may("annotate_scope", place, suffix=suffix):
-        return True
-    return any(parallelise(play, c.id) for c in play.scope(place).body if isinstance(c, Scope))
+    inside = [c.id for c in play.scope(place).body if isinstance(c, Scope)]
+    if not play.may("annotate_scope", place, suffix=suffixes[0]):
+        return any(parallelise(play, child, suffixes) for child in inside)
+    for child in inside if dialect.nested_parallel else ():
+        parallelise(play, child, suffixes[1:])
+    return True
 
 
 def vectorise(play: Play, place: str) -> str | None:
@@ -83,7 +92,7 @@ def vectorise(play: Play, place: str) -> str | None:
     """
     suffix = next((s.name for s in play.rules.dialect.suffixes.values() if s.order == "lockstep"), None)
     scope = play.scope(place)
-    if suffix is None or len(scope.body) != 1 or not isinstance(scope.body[0], Statement):
+    if suffix is None or scope.suffix or len(scope.body) != 1 or not isinstance(scope.body[0], Statement):
         return None
     lanes, size, tail = play.rules.dialect.lanes.get(scope.body[0].dtype, 1), scope.size, None
     if lanes == 1:

@@ -18,7 +18,7 @@ from perfdojo_sdk.core.transformation import Kind, Move, Rules, Step, Trace
 from perfdojo_sdk.search.neighbours import random_step
 from perfdojo_sdk.testing.programs import random_program
 from perfdojo_sdk.testing.shrink import shrink, still
-from perfdojo_sdk.verify.dependence import verify_dependence_trace, verify_races
+from perfdojo_sdk.verify.dependence import DependenceReport, verify_dependence_trace, verify_races
 from perfdojo_sdk.verify.exact import ExactWalk, verify_exact
 
 #: Moves between two looks by the dear legs.
@@ -58,7 +58,7 @@ class FuzzReport:
     moves: Counter[str] = field(default_factory=Counter)
     kinds: Counter[str] = field(default_factory=Counter)
     by_leg: Counter[str] = field(default_factory=Counter)
-    """Checks of each leg."""
+    """Checks of each leg; apart, those in which leg 3 came to no answer within its limit."""
     failure: FuzzFailure | None = None
     looks: list[Trace] = field(default_factory=list)
     """What leg 2 has to look at."""
@@ -129,9 +129,10 @@ def _failed(step: Step, leg: str, problem: str) -> FuzzFailure:
 
 def _look(trace: Trace, rules: Rules, report: FuzzReport) -> None:
     """Leg 3, which blames the first move that it refuses, and leg 1 from the root; a trace for leg 2."""
-    report.by_leg["dependence"] += 1
-    if _unproved(trace.steps[-1], rules):
-        blamed = ((step, _unproved(step, rules)) for step in trace.steps[-EVERY:])
+    proved = _proved(trace.steps[-1], rules)
+    report.by_leg["dependence" if proved.decided else "dependence, undecided"] += 1
+    if proved.decided and not proved.ok:
+        blamed = ((step, _proved(step, rules).problem) for step in trace.steps[-EVERY:])
         report.failure = next(_failed(step, "dependence", problem) for step, problem in blamed if problem)
         return
     whole = verify_exact(trace.root, trace.program, trace.laws, rules.dialect, report.seed)
@@ -141,9 +142,9 @@ def _look(trace: Trace, rules: Rules, report: FuzzReport) -> None:
         report.failure = _failed(trace.steps[-1], "exact", f"end against root: {whole.problem}")
 
 
-def _unproved(step: Step, rules: Rules) -> str:
-    """What leg 3 says against a step and the program that it leads to, or nothing."""
-    return verify_dependence_trace(Trace(step.before, (step,)), rules).problem
+def _proved(step: Step, rules: Rules) -> DependenceReport:
+    """What leg 3 says about a step and the program that it leads to."""
+    return verify_dependence_trace(Trace(step.before, (step,)), rules)
 
 
 def shrunk(failure: FuzzFailure, rules: Rules) -> FuzzFailure:
@@ -167,7 +168,7 @@ def shrunk(failure: FuzzFailure, rules: Rules) -> FuzzFailure:
     def refuted(step: Step) -> str:
         if failure.leg == "exact":
             return verify_exact(step.before, step.after, step.legal.laws, rules.dialect, 0).problem
-        return _unproved(step, rules)
+        return _proved(step, rules).problem
 
     fails = still(lambda program: found(program) is not None)
     smallest = shrink(failure.before, fails, rules.dialect, SHRINK_S)

@@ -66,6 +66,8 @@ class DependenceReport:
     problem: str
     """What is wrong and where, with a sample instance; "undecided: ..." when isl gave up."""
     seconds: float
+    decided: bool = True
+    """Whether the integer-set library came to an answer within its limit; without one nothing is proved."""
 
     def __bool__(self) -> bool:
         return self.ok
@@ -129,7 +131,7 @@ def _report(check: Callable[[Session], None]) -> DependenceReport:
     start = time.perf_counter()
     session = Session()
     session.begin()
-    problem = ""
+    problem, decided = "", True
     try:
         check(session)
     except Refuted as refuted:
@@ -138,7 +140,8 @@ def _report(check: Callable[[Session], None]) -> DependenceReport:
         if not session.exhausted():
             raise VerificationError("PD-V041", "the integer-set library failed", why=str(error)) from error
         problem = f"undecided: more than {session.max_operations} operations of the integer-set library"
-    return DependenceReport(not problem, problem, time.perf_counter() - start)
+        decided = False
+    return DependenceReport(not problem, problem, time.perf_counter() - start, decided)
 
 
 # -- expressions -----------------------------------------------------------------------------------

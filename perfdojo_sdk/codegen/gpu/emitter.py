@@ -11,16 +11,18 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
-from perfdojo_sdk.codegen.c import CEmitter, Function, Point, support_text
-from perfdojo_sdk.codegen.c_values import C_TYPES, c_index
+from perfdojo_sdk.codegen.c import Function, Point, support_text
+from perfdojo_sdk.codegen.c_values import C_TYPES
 from perfdojo_sdk.codegen.gpu.figures import launch_figures, written, written_workspace
+from perfdojo_sdk.codegen.gpu.host import HostPart
+from perfdojo_sdk.codegen.gpu.lanes import WIDEST, Lanes
 from perfdojo_sdk.codegen.gpu.mapping import Launch, Machine, ProgramMap, Unit, map_program
 from perfdojo_sdk.codegen.gpu.placement import Placed, place
 from perfdojo_sdk.codegen.gpu.synchronise import Exchange, Use
 from perfdojo_sdk.codegen.names import c_name
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import BYTES
-from perfdojo_sdk.core.expression import Access, Cast, Expression, Index, Operation, Read
+from perfdojo_sdk.core.expression import Access, Expression, Index, Read
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.validate import index_values, lane_stride
 from perfdojo_sdk.hookspecs.types import KernelSource
@@ -28,14 +30,11 @@ from perfdojo_sdk.hookspecs.types import KernelSource
 #: Headers of the SDK that every kernel includes; the first of all, ``pd_runtime.h``, is the dialect's.
 GPU_SUPPORT = ("pd_gpu.h", "pd_scalar.h", "pd_exp.h", "pd_types.h")
 
-#: Bytes of the widest access to memory.
-WIDEST = 16
-
 #: Most turns of a loop over a thread's own cells that the compiler is asked to write out.
 MOST_UNROLLED = 64
 
 
-class GpuEmitter(CEmitter):
+class GpuEmitter(HostPart):
     """Emits one program. ``runtime`` is the text of the dialect's ``pd_runtime.h``."""
 
     includes = ("pd_gpu.h",)
@@ -152,55 +151,6 @@ class GpuEmitter(CEmitter):
         elif placed.kind in ("local", "uniform"):
             size = f"[{placed.cells}]" if placed.cells > 1 else ""
             self.function.line(f"{kind} {name}{size};")
-
-    # -- the host ----------------------------------------------------------------------------------
-
-    def _host(self) -> str:
-        arrays = [f"const {self._type(a)} *{c_name(a)}" for a in self.program.inputs]
-        arrays += [f"{self._type(a)} *{c_name(a)}" for a in self.program.outputs]
-        names = [c_name(a) for a in (*self.program.inputs, *self.program.outputs)]
-        self.function = Function(())
-        f = self.function
-        f.line("char *const pd_base = (char *)workspace;")
-        if self.workspace:
-            f.line(f"if (workspace_bytes < {self.workspace}u)")
-            f.line("    return 1;")
-        f.line("(void)pd_base, (void)workspace_bytes, (void)threads, (void)stream;")
-        for name in self.program.inputs:
-            if not self.program.occurrences[name]:
-                f.line(f"(void){c_name(name)};")
-        f.line("PD_BEGIN_CALL();")
-        self._host_nodes(self.program.body, ())
-        f.line("return PD_END_CALL();")
-        launch = [f"PD_HOST int {self.symbol}_on({', '.join([*arrays, _TAIL, 'void *stream'])})", "{"]
-        launch += [*f.lines, "}", ""]
-        call = f"{self.symbol}_on({', '.join([*names, 'workspace', 'workspace_bytes', 'threads', '0'])})"
-        plain = [f"PD_HOST int {self.symbol}({', '.join([*arrays, _TAIL])})", "{", f"    return {call};", "}"]
-        query = [f"PD_HOST size_t {self.symbol}_workspace_bytes(int threads)", "{", "    (void)threads;"]
-        query += [f"    return {self.workspace};", "}", ""]
-        return "\n".join(["#ifdef PD_HOST", *query, *launch, *plain, "#endif", ""])
-
-    def _host_nodes(self, nodes: tuple[Node, ...], above: tuple[int, ...]) -> None:
-        for position, node in enumerate(nodes):
-            path = (*above, position)
-            if self.mapped.role.get(path) == "host":
-                assert isinstance(node, Scope)
-                i = f"i{len(path) - 1}"
-                with self._block(f"for ({self.index} {i} = 0; {i} < {node.size}; {i}++)"):
-                    self._host_nodes(node.body, path)
-            else:
-                self.function.line(self._call(self.mapped.launch_of(path)))
-
-    def _call(self, launch: Launch) -> str:
-        number = self.mapped.launches.index(launch)
-        arguments = []
-        for p in self._arrays(launch):
-            kind = C_TYPES[p.buffer.dtype]
-            memory = f"({kind} *)(pd_base + {p.offset})"
-            arguments.append(memory if p.kind == "memory" else c_name(p.buffer.name))
-        arguments += [f"i{level}" for level in launch.host_levels]
-        sizes = f"{launch.blocks}, {launch.threads}"
-        return f"PD_LAUNCH({self.symbol}_k{number}, {sizes}, {', '.join(arguments)});"
 
     # -- nodes, by the unit that runs them ---------------------------------------------------------
 
@@ -514,86 +464,6 @@ class GpuEmitter(CEmitter):
             width = WIDEST // BYTES[statement.dtype]
             for start in range(0, scope.size, width):
                 Lanes(self, statement, point, range(start, min(start + width, scope.size))).emit()
-
-
-class Lanes:
-    """A few neighbouring iterations of a lockstep scope in one thread: all load, then all store.
-
-    Where cells are known to lie together at a multiple of the widest access, they are moved at once.
-    """
-
-    def __init__(self, emitter: GpuEmitter, statement: Statement, point: Point, lanes: range) -> None:
-        self.emitter, self.statement, self.lanes = emitter, statement, lanes
-        self.level = point.level - 1
-        self.at = [point.at(self.level, lane) for lane in lanes]
-        self.loaded: dict[Access, str] = {}
-
-    def emit(self) -> None:
-        e, s = self.emitter, self.statement
-        placed = e._place(s.target)
-        one_cell = lane_stride(placed.buffer, s.target.subscripts, self.level) == 0
-        value = s.value if one_cell else e._combined(s)
-        with e._block(""):
-            for access in dict.fromkeys(reads_of(value)):
-                if self._wide(access):
-                    self._load(access)
-            if one_cell:
-                for lane, point in enumerate(self.at):
-                    with e.reading(self._lane(lane)):
-                        e.visit_statement(s, point)
-                return
-            store = self._wide(s.target)
-            texts = [self._text(value, k) for k in range(len(self.at))]
-            kind = C_TYPES[s.dtype]
-            if store:
-                index = c_index(e.flat(s.target, self.at[0]))
-                e.function.line(f"pd_store4({c_name(placed.buffer.name)}, {index}, {', '.join(texts)});")
-                return
-            for k, text in enumerate(texts):
-                e.function.line(f"const {kind} pd_v{k} = {text};")
-            for k, point in enumerate(self.at):
-                e.function.line(f"{e.cell(s.target, point)} = pd_v{k};")
-
-    def _wide(self, access: Access) -> bool:
-        """Whether these lanes of an access are one aligned access to memory."""
-        placed, width = self.emitter._place(access), WIDEST // BYTES[self.statement.dtype]
-        if placed.kind not in ("array", "memory", "shared") or len(self.lanes) != width or width != 4:
-            return False
-        if placed.buffer.dtype != "f32" or lane_stride(placed.buffer, access.subscripts, self.level) != 1:
-            return False
-        start = self.emitter.flat(access, self.at[0])
-        parts = [*start.terms, *start.quotients]
-        return start.constant % width == 0 and all(coefficient % width == 0 for _, coefficient in parts)
-
-    def _load(self, access: Access) -> None:
-        name = f"pd_l{len(self.loaded)}"
-        array = c_name(self.emitter._place(access).buffer.name)
-        index = c_index(self.emitter.flat(access, self.at[0]))
-        self.emitter.function.line(f"const pd_f32x4 {name} = pd_load4({array}, {index});")
-        self.loaded[access] = name
-
-    def _text(self, value: Expression, lane: int) -> str:
-        e = self.emitter
-        with e.reading(self._lane(lane)):
-            return e.expression(value, self.at[lane])
-
-    def _lane(self, lane: int) -> Mapping[Access, str]:
-        """What was loaded, as one lane reads it."""
-        return {access: f"{name}.{'xyzw'[lane]}" for access, name in self.loaded.items()}
-
-
-def reads_of(value: Expression) -> Iterator[Access]:
-    """The accesses of an expression that are loaded."""
-    if isinstance(value, Read):
-        yield value.access
-    elif isinstance(value, Operation):
-        for argument in value.arguments:
-            yield from reads_of(argument)
-    elif isinstance(value, Cast):
-        yield from reads_of(value.argument)
-
-
-_TAIL = "void *workspace, size_t workspace_bytes, int threads"
 
 
 def _part(number: str, stride: int, size: int, total: int) -> str:

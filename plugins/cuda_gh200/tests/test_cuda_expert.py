@@ -15,6 +15,7 @@ from perfdojo_sdk.hookspecs.types import KernelSource
 from perfdojo_sdk.kernels.selection import Kernel, select
 from perfdojo_sdk.measure.gpu_runner import DeviceCode
 from perfdojo_sdk.plugins import load_plugins
+from perfdojo_sdk.search.passes import greedy
 
 TABLE3 = (
     "add batchnorm1 batchnorm2 bmm conv1 conv2 layernorm1 layernorm2 matmul mul reducemean relu relu_ffn "
@@ -102,3 +103,11 @@ def test_reduced_kernels_hold_under_watch(text: str) -> None:
     [kernel] = kernels(text)
     report = verified(kernel.program, played(kernel).program)
     assert report.ok, report.problem
+
+
+def test_greedy_maps_blocks_and_threads() -> None:
+    """The generic pass knows nothing of GPUs, and uses each kind of parallel scope inside the one before."""
+    [kernel] = kernels("softmax[16,64]")
+    program = greedy(kernel.program, plugins().rules(plugins().target("cuda_gh200"))).program
+    assert "16:g" in program.text and "64:b" in program.text
+    assert verified(kernel.program, program).ok

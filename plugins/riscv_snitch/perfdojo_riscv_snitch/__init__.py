@@ -137,9 +137,10 @@ def perfdojo_time_breakdown(
 def perfdojo_doctor_probes(target: Target) -> list[Probe]:
     if target.name != NAME:
         return []
+    from perfdojo_riscv_snitch import cluster
     from perfdojo_sdk.measure.toolchain import probe_compiler
 
-    return [probe_compiler()]
+    return [probe_compiler(), cluster.probe()]
 
 
 @hookimpl

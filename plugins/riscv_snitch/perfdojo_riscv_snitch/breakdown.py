@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfdojo_riscv_snitch.runner import call_kernel
+from perfdojo_riscv_snitch.runner import call_kernel, execute
 from perfdojo_riscv_snitch.simulator import Simulation
 from perfdojo_sdk.hookspecs.services import TimeBreakdown, TimePart
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, RunRequest
@@ -12,8 +12,8 @@ BUSY = 0.85
 
 
 def breakdown(artifact: Artifact, request: RunRequest) -> TimeBreakdown | None:
-    """The parts of a simulated call, which add up to its cycles; None when the kernel does not run."""
-    called = call_kernel(artifact, request)
+    """The parts of a call on our own simulator, which add up to its cycles; None when it does not run."""
+    called = call_kernel(artifact, request, execute)
     if isinstance(called, Failure):
         return None
     parts = [part for part in parts_of(called[1]) if part.amount]

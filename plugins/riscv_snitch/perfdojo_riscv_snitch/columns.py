@@ -8,7 +8,7 @@ that a mover brings is used for all four rows. Loads have addresses, so the inte
 from __future__ import annotations
 
 from perfdojo_riscv_snitch.codegen.pairs import LANES
-from perfdojo_riscv_snitch.steps import arrays, cut, of_singles, perfect, settle, through_mover
+from perfdojo_riscv_snitch.steps import arrays, cut, free_mover, of_singles, perfect, settle, staged_in_pairs
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.program import Scope
 from perfdojo_sdk.search.play import Play
@@ -41,7 +41,7 @@ def columns(play: Play, place: str) -> None:
             play.may("annotate_scope", scope, suffix="u")
     settle(play)
     for array in arrays(play, pairs[1], written=True):
-        through_mover(play, "stage_write", pairs[1], array)
+        free_mover(play, staged_in_pairs(play, "stage_write", pairs[1], array))
 
 
 def _terms_outside(play: Play, nest: str) -> str:
@@ -71,7 +71,7 @@ def _operands(play: Play, terms: str) -> None:
     for array in arrays(play, lanes, written=False):
         levels = {l for t in play.scope(lanes).touches[array] for l in t.access.levels}
         if len(play.program.paths[lanes]) - 1 in levels:
-            through_mover(play, "stage_read", row, array)
+            free_mover(play, staged_in_pairs(play, "stage_read", row, array))
         else:
             play.must("stage_read", pair, array=array)
     for scope in [s.id for s in play.scope(terms).body if isinstance(s, Scope)]:

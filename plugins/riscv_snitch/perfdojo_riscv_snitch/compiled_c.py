@@ -1,7 +1,8 @@
 """What a stock C compiler makes of a program for the core, as a thing to compare with.
 
 The C is the plain loops of the program. The compiler is ``riscv64-unknown-elf-gcc`` where it is installed,
-else the clang of the ``ziglang`` wheel. It knows no streams and no repeated bodies.
+else the clang of the ``ziglang`` wheel. It knows no streams and no repeated bodies. What the core cannot
+divide or raise comes from ``math.h`` beside this file, which the compiler may write out where it is used.
 """
 
 from __future__ import annotations
@@ -12,26 +13,37 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from importlib import resources
 from pathlib import Path
 
 from perfdojo_riscv_snitch.program import CODE_BASE, TCDM_BASE
 from perfdojo_riscv_snitch.runner import OBJECT
-from perfdojo_sdk.codegen.c import CEmitter
+from perfdojo_sdk.codegen.c import CEmitter, Point
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Cast, Expression, Operation
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.hookspecs.types import Artifact
 
 GCC = "riscv64-unknown-elf-gcc"
-#: What the core does in software, which a C compiler leaves to a library.
-FUNCTIONS = frozenset({"div", "exp", "sqrt", "log", "tanh", "erf"})
+#: What the core does in software: with C for it, and without.
+WRITTEN = frozenset({"div", "exp", "sqrt"})
+MISSING = frozenset({"log", "tanh", "erf"})
 #: Constants of the program lie here, above the arrays and below the stack.
 DATA = TCDM_BASE + 96 * 1024
 _ARRAYS_MOST = 90 * 1024
 _TIMEOUT_S = 120
-_HEADER = "pd_snitch.h"
+_HEADER, _MATH = "pd_snitch.h", "pd_snitch_math.h"
 
-_FLAGS = ("-O3", "-g0", "-ffreestanding", "-fno-builtin", "-nostdlib", "-static", "-mabi=ilp32d")
+_FLAGS = (
+    "-O3",
+    "-g0",
+    "-ffreestanding",
+    "-fno-builtin",
+    "-fno-math-errno",
+    "-nostdlib",
+    "-static",
+    "-mabi=ilp32d",
+)
 _LINK = f"""\
 PHDRS {{ text PT_LOAD; data PT_LOAD; }}
 SECTIONS {{
@@ -68,10 +80,17 @@ static inline int pd_enter(
 class _Emitter(CEmitter):
     """Plain C without threads and without a C library."""
 
-    includes = (_HEADER,)
+    includes = (_HEADER, _MATH)
 
     def support(self) -> Mapping[str, str]:
-        return {_HEADER: _SURROUNDINGS}
+        functions = resources.files(__package__).joinpath("math.h").read_text(encoding="utf-8")
+        return {_HEADER: _SURROUNDINGS, _MATH: functions}
+
+    def expression(self, value: Expression, point: Point) -> str:
+        if isinstance(value, Operation) and value.name in WRITTEN:
+            arguments = ", ".join(self.expression(a, point) for a in value.arguments)
+            return f"pd_{value.name}_{value.dtype}({arguments})"
+        return super().expression(value, point)
 
 
 def find_compiler() -> tuple[str, ...] | None:
@@ -91,7 +110,7 @@ def compiled_c(program: Program, dialect: Dialect, symbol: str) -> Artifact | st
         return f"no C compiler for RISC-V: neither {GCC} nor the package ziglang is installed"
     missing = sorted({f for node in program.body for l in node.leaves for f in _functions(l.statement.value)})
     if missing:
-        return f"a C compiler has no {', '.join(missing)} for a core without divider and C library"
+        return f"there is no C of {', '.join(missing)} for a core without divider and C library"
     size = sum(8 * b.cells for b in program.buffers)
     if size > _ARRAYS_MOST:
         return f"its arrays take {size} bytes, which leaves no room for the constants of the C"
@@ -117,4 +136,4 @@ def _functions(value: Expression) -> set[str]:
         return _functions(value.argument)
     if not isinstance(value, Operation):
         return set()
-    return ({value.name} & FUNCTIONS).union(*map(_functions, value.arguments))
+    return ({value.name} & MISSING).union(*map(_functions, value.arguments))

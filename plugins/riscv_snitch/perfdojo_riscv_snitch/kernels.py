@@ -168,7 +168,7 @@ kernel <p>gelu(x) -> y
 x <t> [<rows>,<cols>] heap
 y <t> [<rows>,<cols>] heap
 
-<rows> <cols> y[{0},{1}] = x[{0},{1}] / (1 + exp(x[{0},{1}] * -1.702))
+<rows> <cols> y[{0},{1}] = x[{0},{1}] * (1 / (1 + exp(x[{0},{1}] * -1.702)))
 """
 
 #: Text, what it computes, its sizes, and the shapes of each precision.

@@ -15,11 +15,12 @@ from perfdojo_riscv_snitch.steps import (
     arrays,
     collapsed,
     cut,
+    free_mover,
     in_words,
     of_singles,
     perfect,
     settle,
-    through_mover,
+    staged_in_pairs,
 )
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.program import Scope, Statement
@@ -68,7 +69,7 @@ def _several(play: Play, place: str, terms: str) -> None:
     _finish(play, [perfect(play, nest)[-1] for nest in nests[-3:]], grouped=True)
     if pair:
         for array in arrays(play, pair, written=True):
-            through_mover(play, "stage_write", pair, array)
+            free_mover(play, staged_in_pairs(play, "stage_write", pair, array))
 
 
 def _one(play: Play, loops: Sequence[str]) -> None:
@@ -101,9 +102,12 @@ def _finish(play: Play, pairs: Sequence[str], grouped: bool) -> None:
     above = play.around(terms)
     repeated, group = (above[-2].id, above[-1].id) if grouped else (above[-1].id, terms)
     level = len(play.program.paths[group]) - 1
+    staged = []
     for array in arrays(play, terms, written=False):
         varies = any(level in t.access.levels for t in play.scope(terms).touches[array])
-        through_mover(play, "stage_read", terms if varies else group, array)
+        staged.append(staged_in_pairs(play, "stage_read", terms if varies else group, array))
+    for name in staged:  # once all are contracted, so that none is too large for the memory
+        free_mover(play, name)
     for node in play.program.siblings(play.program.paths[repeated]):
         for scope in perfect(play, node.id) if isinstance(node, Scope) else ():
             if scope != repeated and not play.scope(scope).suffix:

@@ -16,6 +16,7 @@ from perfdojo_riscv_snitch.codegen.body import REPEATED
 from perfdojo_riscv_snitch.codegen.pairs import LANES
 from perfdojo_riscv_snitch.columns import columns
 from perfdojo_riscv_snitch.packed import packed
+from perfdojo_riscv_snitch.rows import apart, has_functions
 from perfdojo_riscv_snitch.steps import (
     arrays,
     bring_inside,
@@ -64,7 +65,17 @@ def heuristic(root: Program, rules: Rules, target: Target) -> Sequence[Trace]:
         settle(play)
         if play.trace.moves not in [game.moves for game in games]:
             games.append(play.trace)
+    if has_functions(root):
+        games.append(nest_by_nest(root, rules))
     return tuple(games)
+
+
+def nest_by_nest(root: Program, rules: Rules) -> Trace:
+    """Nothing fused, and functions written out."""
+    play = Play(root, rules)
+    apart(play, _packed)
+    settle(play)
+    return play.trace
 
 
 def greedy(root: Program, rules: Rules, target: Target) -> Sequence[Trace]:

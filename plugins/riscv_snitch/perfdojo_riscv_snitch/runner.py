@@ -11,14 +11,15 @@ import json
 import struct
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
+from perfdojo_riscv_snitch import cluster
 from perfdojo_riscv_snitch.assembly import assemble
 from perfdojo_riscv_snitch.elf import load_elf
 from perfdojo_riscv_snitch.objects import write_object
@@ -67,6 +68,8 @@ class Call:
     """A kernel with places for its arrays, the workspace being the last of them."""
 
     program: Program
+    """With the instructions that call the kernel."""
+    kernel: Program
     places: tuple[Place, ...]
     inputs: int
     """So many of the places are inputs."""
@@ -104,6 +107,8 @@ class SnitchRunner:
         return Artifact(source.symbol, source.inputs, source.outputs, OBJECT, content, TOOLCHAIN)
 
     def device(self) -> str:
+        if model := cluster.binary():
+            return f"one Snitch core complex, by the model {Path(model).name}, TCDM 128 KiB"
         return f"one Snitch core complex, simulated at {self.clock_hz / 1e9:g} GHz, TCDM 128 KiB"
 
     def simulate(self, program: Path, *, trace: bool = False, max_cycles: int | None = None) -> SimulatedRun:
@@ -122,7 +127,11 @@ class SnitchRunner:
         return SimulatedRun(result.cycles, counted, result.stalls, registers, lines)
 
     def run(self, artifact: Artifact, request: RunRequest) -> Measurement | Failure:
-        called = call_kernel(artifact, request)
+        called: tuple[Call, Outcome] | Failure
+        if cluster.binary():
+            called = call_kernel(artifact, request, on_model)
+        else:
+            called = call_kernel(artifact, request, execute)
         if isinstance(called, Failure):
             return called
         call, first = called
@@ -138,8 +147,10 @@ class SnitchRunner:
         )
 
 
-def figures(result: Simulation) -> dict[str, float]:
+def figures(result: Outcome) -> dict[str, float]:
     """What a measurement tells beside the time."""
+    if not isinstance(result, Simulation):
+        return {"snitch.cycles": float(result.cycles)}
     return {
         "snitch.cycles": float(result.cycles),
         "snitch.instructions": float(result.instructions),
@@ -147,8 +158,26 @@ def figures(result: Simulation) -> dict[str, float]:
     }
 
 
-def call_kernel(artifact: Artifact, request: RunRequest) -> tuple[Call, Simulation] | Failure:
-    """Simulate the kernel twice, on outputs poisoned differently: both calls must agree."""
+class Outcome(Protocol):
+    """What is looked at after a call."""
+
+    @property
+    def cycles(self) -> int: ...
+    @property
+    def memory(self) -> bytes: ...
+    @property
+    def registers(self) -> Mapping[str, int]: ...
+
+
+Result = TypeVar("Result", bound=Outcome)
+#: Runs a call on each of several images of TCDM.
+Execute: TypeAlias = Callable[["Call", Sequence[bytearray], RunRequest], "list[Result] | Failure"]
+
+
+def call_kernel(
+    artifact: Artifact, request: RunRequest, execute: Execute[Result]
+) -> tuple[Call, Result] | Failure:
+    """Call the kernel twice, on outputs poisoned differently: both calls must agree."""
     try:
         call = prepare_call(artifact)
     except DojoError as error:
@@ -184,9 +213,9 @@ def prepare_call(artifact: Artifact) -> Call | Failure:
     # The stack starts at a multiple of 16 bytes, below the arguments that find no register.
     top = TCDM_BASE + TCDM_BYTES - GUARD - -(-4 * len(rest) // 16) * 16
     stack = {top + 4 * k: struct.pack("<I", value) for k, value in enumerate(rest)}
-    program = _with_code(program, _CALL)
+    kernel, program = program, _with_code(program, _CALL)
     registers |= {"sp": top, "t3": program.symbols[artifact.symbol]}
-    return Call(program, tuple(places), len(artifact.inputs), registers, stack)
+    return Call(program, kernel, tuple(places), len(artifact.inputs), registers, stack)
 
 
 def workspace_bytes(program: Program, symbol: str) -> int | Failure:
@@ -240,7 +269,7 @@ def _image(call: Call, inputs: Sequence[np.ndarray[Any, Any]], variant: int) -> 
     return image
 
 
-def _wrong(call: Call, before: bytearray, result: Simulation) -> Failure | None:
+def _wrong(call: Call, before: bytearray, result: Outcome) -> Failure | None:
     """What a call must not do: fail, touch memory that is not its own, change an input."""
     if result.registers["t6"]:
         return Failure("runtime", f"the kernel returned {result.registers['t6']}, 0 means success")
@@ -255,7 +284,7 @@ def _wrong(call: Call, before: bytearray, result: Simulation) -> Failure | None:
     return None
 
 
-def _disagree(call: Call, first: Simulation, second: Simulation) -> Failure | None:
+def _disagree(call: Call, first: Outcome, second: Outcome) -> Failure | None:
     """Two calls that started with different bits in the outputs end with the same."""
     for place in call.outputs:
         start = place.address - TCDM_BASE
@@ -290,6 +319,19 @@ def execute(call: Call, images: Sequence[bytearray], request: RunRequest) -> lis
     except DojoError as error:
         reason = "timeout" if error.code == "PD-S005" else "crash"
         return Failure(reason, error.render())  # type: ignore[arg-type]
+
+
+def on_model(call: Call, images: Sequence[bytearray], request: RunRequest) -> list[cluster.Outcome] | Failure:
+    """The same on the model of the hardware that the environment names."""
+    last = call.places[-1]
+    used = TCDM_BYTES if call.stack else min(last.address - TCDM_BASE + last.size + GUARD, TCDM_BYTES)
+    found = []
+    for image in images:
+        one = cluster.execute(call.kernel, call.registers, bytes(image), used, request.timeout_s)
+        if isinstance(one, Failure):
+            return one
+        found.append(one)
+    return found
 
 
 def _job(prepared: Sequence[Prepared], request: RunRequest) -> bytes:

@@ -146,8 +146,8 @@ def of_singles(play: Play, place: str) -> bool:
     return all(leaf.statement.dtype == DTYPE for leaf in play.scope(place).leaves)
 
 
-def through_mover(play: Play, move: str, place: str, array: str) -> None:
-    """Stage the pairs of an array, ready for a mover."""
+def staged_in_pairs(play: Play, move: str, place: str, array: str) -> str:
+    """Stage the pairs of an array, ready for a mover; the name of the buffer."""
     before = {b.name for b in play.program.buffers}
     play.must(move, place, array=array)
     (buffer,) = [b for b in play.program.buffers if b.name not in before]
@@ -156,7 +156,7 @@ def through_mover(play: Play, move: str, place: str, array: str) -> None:
     for occurrence in play.program.occurrences[buffer.name]:
         if (copy := occurrence.above[-1]).suffix != "v":
             play.must("annotate_scope", copy.id, suffix="v")
-    free_mover(play, buffer.name)
+    return buffer.name
 
 
 def in_words(play: Play, place: str) -> str:

@@ -47,6 +47,10 @@ def pairs() -> dict[str, tuple[Array, Array]]:
         "any bits, f32": (any_bits(1500, "f32"), any_bits(1500, "f32")),
         "mantissas": (mantissas, 1 + RNG.random(800)),
         "mantissas of ones": (mantissas, np.nextafter(2.0 ** np.arange(1, 801), 0)),
+        "powers by mantissas of ones": (
+            2.0 ** RNG.integers(-9, 9, 800),
+            np.nextafter(2.0 ** np.arange(1, 801), 0),
+        ),
         "denormal quotients": (mantissas * 2.0**-1000, mantissas[::-1] * 2.0 ** RNG.integers(20, 80, 800)),
         "ties between denormals": (RNG.integers(1, 200, 800) * 5e-324, RNG.integers(1, 64, 800) * 1.0),
         "denormals, f32": ((RNG.random(800) * 1e-38).astype(np.float32), (mantissas * 9).astype(np.float32)),

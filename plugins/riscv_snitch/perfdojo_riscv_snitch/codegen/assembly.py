@@ -74,6 +74,8 @@ class Listing:
     labels: int = 0
     routines: set[str] = field(default_factory=set)
     """Functions that are called, which the kernel has to bring along."""
+    rescues: set[str] = field(default_factory=set)
+    """Functions that are called where a straight line cannot do it, and that change no register then."""
 
     def put(self, text: str, writes: tuple[Register, ...] = (), reads: tuple[Register, ...] = ()) -> None:
         self.lines.append(Instruction(text, writes, reads))

@@ -11,15 +11,17 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from perfdojo_riscv_snitch.codegen import limits
 from perfdojo_riscv_snitch.codegen.assembly import RESULT, ZERO, Instruction, Line, Listing, Mark, Register
+from perfdojo_riscv_snitch.codegen.inline import written_out
 from perfdojo_riscv_snitch.codegen.integers import shared
 from perfdojo_riscv_snitch.codegen.limits import Refused
 from perfdojo_riscv_snitch.codegen.pairs import LANES, PAIR, Pairs, PairValues
 from perfdojo_riscv_snitch.codegen.peel import SEQUENCER, frep, is_fp, merged
 from perfdojo_riscv_snitch.codegen.pointers import REACH, Pointers
 from perfdojo_riscv_snitch.codegen.schedule import hoisted, latency, scheduled
-from perfdojo_riscv_snitch.codegen.streams import MOVERS, Stream, streams
+from perfdojo_riscv_snitch.codegen.streams import MOVERS, Dimension, Stream, streams
 from perfdojo_riscv_snitch.codegen.tree import Address, Edge, Loop, Part, Point, Work, address, points, unfold
 from perfdojo_riscv_snitch.codegen.values import BYTES, FORMATS, Values, never_nan
+from perfdojo_riscv_snitch.codegen.written import WrittenOut, side_by_side
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Access, Index
 from perfdojo_sdk.core.program import Path, Program, Statement
@@ -62,6 +64,7 @@ class Body:
                 if isinstance(loop := point.iterators[level], Loop):
                     loop.counted = True
         self.pointers = Pointers(self.parts, self._addresses())
+        self.written = WrittenOut(self)
 
     # -- what the code needs -------------------------------------------------------------------------
 
@@ -76,19 +79,19 @@ class Body:
             yield from point.fold(value.index).levels
         for access in (statement.target, *statement.reads):
             form = point.fold(self.program.buffer_of[access.array].address(access.subscripts))
-            if form.quotients and not self._moved(statement):
+            if form.quotients and not self.moved(statement):
                 yield from form.levels
 
     def _addresses(self) -> Iterator[Address]:
         for point in points(self.parts):
             if isinstance(point, Edge):
                 yield from (self._job_start(stream, point) for stream in self._starting(point))
-            elif not self._moved(point.statement):
+            elif not self.moved(point.statement):
                 for access in (*point.statement.reads, point.statement.target):
-                    if self._in_memory(access) and (found := self._address(access, point)):
+                    if self.in_memory(access) and (found := self._address(access, point)):
                         yield found
 
-    def _moved(self, statement: Statement) -> bool:
+    def moved(self, statement: Statement) -> bool:
         """Whether a mover does what the statement says."""
         buffers = [self.program.buffer_of[a.array].name for a in (statement.target, *statement.reads)]
         found = [self.streams[name] for name in buffers if name in self.streams]
@@ -107,7 +110,7 @@ class Body:
         buffer = self.program.buffer_of[access.array]
         return address(point, buffer, buffer.address(access.subscripts), BYTES[buffer.dtype])
 
-    def _in_memory(self, access: Access) -> bool:
+    def in_memory(self, access: Access) -> bool:
         location = self.program.buffer_of[access.array].location
         return location not in MOVERS and not self.dialect.locations[location].constant_subscripts
 
@@ -116,16 +119,21 @@ class Body:
     def emit(self) -> int:
         """The whole body, with streams on from its start. The line at which constants belong: before streams
         are switched on, as the switch would hold up what follows and the first sum would wait for them."""
-        if self.streams:
+        if self.streaming:
             self.configure()
         constants, first = len(self.listing.lines), 0
-        if self.streams:
+        if self.streaming:
             while first < len(self.parts) and self._needs_no_stream(self.parts[first]):
                 first += 1
             self._emit(self.parts[:first])
             self.listing.put("csrsi 0x7c0, 1 # streams on")
         self._emit(self.parts[first:])
         return constants
+
+    @property
+    def streaming(self) -> bool:
+        """Whether anything moves through stream registers."""
+        return bool(self.streams or self.written.jobs)
 
     def _needs_no_stream(self, part: Part) -> bool:
         """Whether a part may stand before the switch: it starts a job, or works beside streams."""
@@ -140,7 +148,7 @@ class Body:
         direct = [self.movers[name] for name in MOVERS if self._undisturbed(name)]
         self.listing.lines = merged(lines, zeros, direct)
         self.listing.put("li {0}, 0", (RESULT,))
-        if self.streams:
+        if self.streaming:
             self._end()
         return shared(self.listing.lines)
 
@@ -166,6 +174,8 @@ class Body:
         copies = [s.copy for s in self.streams.values() if s.writes]
         written = [self.program.buffer_of[s.memory.array] for s in here]
         occurrences = [o for buffer in written for o in self.program.occurrences[buffer.name]]
+        if not here or self.written.jobs:
+            return False
         return all(s.writes for s in here) and all(any(o.statement is c for c in copies) for o in occurrences)
 
     def _await(self, mover: int) -> None:
@@ -177,9 +187,12 @@ class Body:
             self.listing.await_writes(mover)
 
     def _emit(self, parts: list[Part]) -> None:
-        for part in parts:
+        done = 0
+        for k, part in enumerate(parts):
+            if k < done:
+                continue
             if isinstance(part, Work):
-                self._work(part)
+                done = k + self._works(parts[k:])
             elif isinstance(part, Edge):
                 self._edge(part)
             elif part.suffix == REPEATED:
@@ -192,7 +205,8 @@ class Body:
             outer = self.repeating[-1]
             words = {"head": str(loop.size), "outer": f"{outer.size}:{REPEATED}"}
             raise Refused(limits.NESTING, loop.id, what="it is a loop of the integer core", **words)
-        listing = self.listing
+        listing, at = self.listing, len(self.listing.lines)
+        self.written.begin(loop)
         self.pointers.start(loop, self.bases, listing)
         guide = self.pointers.guide(loop)
         if loop.counted:
@@ -212,13 +226,14 @@ class Body:
                 listing.put(f"bnez {{0}}, {label}", (), (count,))
             else:
                 listing.put(f"bne {{0}}, {{1}}, {label}", (), (count, end))
+        self.written.end(loop, at)
 
     def _work(self, work: Work) -> None:
         forms = [work.fold(form) for form in work.statement.guard]
         if any(form.constant < 0 for form in forms if not form.levels):
             return
         self.listing.comment(work.statement.text)
-        if self._moved(work.statement):
+        if self.moved(work.statement):
             return
         if self.repeating:
             self._check_repeatable(work)
@@ -227,13 +242,29 @@ class Body:
         label = self.listing.new_label() if open_forms else ""
         for form in open_forms:
             self.listing.put(f"bltz {{0}}, {label}", (), (self.whole(form, work),))
-        self._statement(work)
+        if self.repeating or not written_out(work.statement.value):
+            self.statement(work)
+        else:
+            self.written.together([work])
         if label:
             self.listing.label(label)
         if self.repeating:
             self._check_repeated(work.statement, self.listing.lines[start:])
 
-    def _statement(self, work: Work) -> None:
+    def _works(self, parts: Sequence[Part]) -> int:
+        """The work that ``parts`` begin with, and what runs in step with it; so many parts are done."""
+        (first, *_) = parts
+        assert isinstance(first, Work)
+        found = side_by_side(self, parts)
+        if self.repeating or len(found) == 1:
+            self._work(first)
+            return 1
+        for work in found:
+            self.listing.comment(work.statement.text)
+        self.written.together(found)
+        return 1 + max(k for k, part in enumerate(parts) if part is found[-1])
+
+    def statement(self, work: Work) -> None:
         if work.lane is not None:
             self._pair_statement(work)
             return
@@ -303,7 +334,7 @@ class Body:
     def _check_repeatable(self, work: Work) -> None:
         statement = work.statement
         for access in (*statement.reads, statement.target):
-            if self._in_memory(access):
+            if self.in_memory(access):
                 location = self.program.buffer_of[access.array].location
                 words = {"access": access.text, "location": location}
                 raise Refused(limits.MEMORY, statement.id, access.text, **words)
@@ -369,6 +400,17 @@ class Body:
             elif stream.writes and self._touched_elsewhere(stream):
                 self._await(stream.mover)
 
+    def fetch(
+        self, mover: int, repeat: int, dimensions: tuple[Dimension, ...], place: str, drain: bool
+    ) -> None:
+        """Let a mover read words of the frame."""
+        if drain:
+            self.listing.await_fpu()
+        for register, value in settings(dimensions, repeat).items():
+            self.listing.stream_config(register, mover, self.listing.number(value) if value else ZERO)
+        start = self.listing.compute("x", f"addi {{0}}, sp, {place}")
+        self.listing.stream_config(_REG_READ + len(dimensions) - 1, mover, start)
+
     def _changes_hands(self, stream: Stream) -> bool:
         """Whether the mover may have had a job before this one, of the other direction or repetition.
 
@@ -390,7 +432,7 @@ class Body:
     def _stored(self, buffer: Buffer) -> bool:
         """Whether an ordinary store writes to the buffer."""
         occurrences = self.program.occurrences[buffer.name]
-        return any(o.writes and not self._moved(o.statement) for o in occurrences)
+        return any(o.writes and not self.moved(o.statement) for o in occurrences)
 
     def _touched_elsewhere(self, stream: Stream) -> bool:
         """Whether something after the job may touch what it wrote: outside of it, or in its next run."""
@@ -460,7 +502,7 @@ class Body:
             raise Refused(limits.LANES, work.statement.id, access.text, what=why, **words)
         if buffer.location in MOVERS:
             return self.movers[buffer.location]
-        if self._in_memory(access):
+        if self.in_memory(access):
             return None
         form = work.fold(buffer.address(access.subscripts))
         assert not form.levels, "the subscripts of a named cell are constants"
@@ -487,9 +529,17 @@ class Body:
 
 
 def configuration(stream: Stream) -> dict[int, int]:
-    """Register -> value for a job; a stride is what the highest loop that wraps adds."""
-    found, back = {} if stream.writes else {_REG_REPEAT: stream.repeat - 1}, 0
-    for k, dimension in enumerate(stream.dimensions):
+    """Register -> value for a job."""
+    return settings(stream.dimensions, None if stream.writes else stream.repeat)
+
+
+def settings(dimensions: Sequence[Dimension], repeat: int | None) -> dict[int, int]:
+    """Register -> value for such a pattern; a stride is what the highest loop that wraps adds.
+
+    ``repeat``: how often each element is read; None where it is written.
+    """
+    found, back = {} if repeat is None else {_REG_REPEAT: repeat - 1}, 0
+    for k, dimension in enumerate(dimensions):
         found[_REG_BOUND + k] = dimension.size - 1
         found[_REG_STRIDE + k] = dimension.stride - back
         back += dimension.stride * (dimension.size - 1)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 #: Function -> bound on its error in ulp. Division and square root are exactly rounded.
 ACCURACY: Mapping[str, float] = {"exp": 1.0}
@@ -89,7 +89,8 @@ fmadd.d fa2, fa2, fa4, fa2
 fnmsub.d fa4, fa1, fa2, fa3
 fmadd.d fa2, fa2, fa4, fa2
 fnmsub.d fa4, fa1, fa2, fa3
-fmadd.d fa2, fa2, fa4, fa2
+# a tie, which a mantissa of ones leads to, lies below its reciprocal
+fmadd.d fa2, fa2, fa4, fa2, rmm
 fmul.d fa4, fa0, fa2
 fnmsub.d fa5, fa4, fa1, fa0
 fmadd.d fa4, fa5, fa2, fa4
@@ -368,6 +369,36 @@ def routine(name: str, label: str) -> Sequence[str]:
     return [f"{label}:", *_TEXTS[name].strip().replace("{L}", label).splitlines()]
 
 
-def table_words() -> list[int]:
-    """EXP_TABLE as words of 32 bits, in the order of memory."""
-    return list(struct.unpack(f"<{2 * len(EXP_TABLE)}I", struct.pack(f"<{len(EXP_TABLE)}d", *EXP_TABLE)))
+def exp_table(functions: Set[str]) -> list[int]:
+    """What the frame has to hold for these functions, as words of 64 bits."""
+    count = len(EXP_TABLE)
+    return (
+        list(struct.unpack(f"<{count}Q", struct.pack(f"<{count}d", *EXP_TABLE))) if "exp" in functions else []
+    )
+
+
+def filled(at: int, words: Sequence[int]) -> Iterator[str]:
+    """Instructions that put words of 64 bits into the frame."""
+    halves = struct.unpack(f"<{2 * len(words)}I", struct.pack(f"<{len(words)}Q", *words))
+    for k, half in enumerate(halves):
+        if half:
+            yield f"li {TABLE}, {half}"
+        yield f"sw {TABLE if half else 'zero'}, {at + 4 * k}(sp)"
+
+
+#: Two arguments, then room for the registers that a routine changes.
+RESCUE_BYTES = 16 + 8 * len(CHANGED)
+
+
+def rescue(name: str, prefix: str, figures: Mapping[str, str]) -> Iterator[str]:
+    """A call of a routine that changes no register; argument and result pass through the frame."""
+    at = int(figures["rescue"])
+    yield f"{prefix}_rescue_{name}:"
+    for k, register in enumerate(CHANGED):
+        yield f"{'fsd' if register[0] == 'f' else 'sw'} {register}, {at + 16 + 8 * k}(sp)"
+    yield from (f"fld fa0, {at}(sp)", f"fld fa1, {at + 8}(sp)")
+    yield f"addi {TABLE}, sp, {figures['table']}"
+    yield from (f"jal {LINK}, {prefix}_{name}", f"fsd fa0, {at}(sp)")
+    for k, register in enumerate(CHANGED):
+        yield f"{'fld' if register[0] == 'f' else 'lw'} {register}, {at + 16 + 8 * k}(sp)"
+    yield "ret"

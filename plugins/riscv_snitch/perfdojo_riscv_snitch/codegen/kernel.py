@@ -77,7 +77,7 @@ class _Kernel:
         at = self.body.emit()
         body = self.listing.lines
         self.listing.lines = []
-        self._constants()
+        self._constants(body)
         lines = self.body.finished([*body[:at], *self.listing.lines, *body[at:]])
         places = allocate(lines, functions.CHANGED if self.listing.routines else ())
         self._check_registers(lines, places)
@@ -151,21 +151,27 @@ class _Kernel:
 
     # -- constants ---------------------------------------------------------------------------------
 
-    def _constants(self) -> None:
-        """What every use of a literal shares."""
+    def _constants(self, body: Sequence[Line]) -> None:
+        """What every use of a literal shares, where instructions read it from a register."""
+        read = {register for line in body if isinstance(line, Instruction) for register in line.reads}
         for (bits, dtype), register in self.body.constants.items():
-            _load_constant(self.listing, bits, dtype, register)
+            if register in read:
+                _load_constant(self.listing, bits, dtype, register)
 
     # -- text --------------------------------------------------------------------------------------
 
     def _text(self, lines: list[Line], places: Allocation, arguments: Mapping[str, Register]) -> str:
+        called, rescued = self.listing.routines, self.listing.rescues
         slots = 8 * len(places.slots)
-        table = 8 + slots + 8 * len(places.saved)
-        constants = functions.table_words() if "exp" in self.listing.routines else []
-        local = table + 4 * len(constants)
-        needs_frame = bool(slots or places.saved or constants or self.local_bytes or _uses_scratch(lines))
+        saved = [*places.saved, *(["ra"] if rescued else [])]
+        table = 8 + slots + 8 * len(saved)
+        words = [*functions.exp_table(called | rescued), *self.body.written.table.words]
+        rescue = table + 8 * len(words)
+        local = rescue + (functions.RESCUE_BYTES if rescued else 0)
+        needs_frame = local > 8 or bool(self.local_bytes) or _uses_scratch(lines)
         frame = -(-(local + self.local_bytes) // 16) * 16 if needs_frame else 0
         figures = {"frame": str(frame), "scratch": "0", "local": str(local), "table": str(table)}
+        figures |= {"rescue": str(rescue), "constants": str(rescue - 8 * len(self.body.written.table.words))}
         if local > REACH:
             what = f"{self.program.name} keeps more than registers and a frame hold"
             raise unsupported(what, f"it needs {local} bytes of the frame for single values")
@@ -174,22 +180,23 @@ class _Kernel:
         text += [f".type {name}, @function", f"{name}:"]
         inner: list[str] = []
         inner += _move_stack(-frame)
-        for k, register in enumerate(places.saved):
+        for k, register in enumerate(saved):
             inner.append(f"{'fsd' if register[0] == 'f' else 'sw'} {register}, {8 + slots + 8 * k}(sp)")
         for argument in arguments.values():
             if argument.wish and argument in places.slots:  # the others are loaded when they are needed
                 inner.append(f"sw {argument.wish}, {8 + 8 * places.slots[argument]}(sp)")
-        for k, word in enumerate(constants):
-            inner += [f"li {functions.TABLE}, {word}", f"sw {functions.TABLE}, {table + 4 * k}(sp)"]
+        inner += functions.filled(table, words)
         inner += _finished(lines, places, figures)
         end = []
-        for k, register in enumerate(places.saved):
+        for k, register in enumerate(saved):
             end.append(f"{'fld' if register[0] == 'f' else 'lw'} {register}, {8 + slots + 8 * k}(sp)")
         end += _move_stack(frame)
         inner += [*end, "ret"]
         if self.layout.shared_bytes:
             inner += [f".L{name}_refuse:", "li a0, 1", *end, "ret"]
-        for routine in sorted(self.listing.routines):
+        for routine in sorted(rescued):
+            inner += functions.rescue(routine, f".L{name}", figures)
+        for routine in sorted(called | rescued):
             inner += functions.routine(routine, f".L{name}_{routine}")
         text += [line if line.endswith(":") else f"    {line}" for line in inner]
         text += [f".size {name}, .-{name}", ""]

@@ -7,12 +7,14 @@ program says by a selection that a NaN loses.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable, Container
 from typing import Protocol
 
 from perfdojo_riscv_snitch.codegen import functions
 from perfdojo_riscv_snitch.codegen.assembly import Listing, Register
+from perfdojo_riscv_snitch.codegen.inline import StraightLines, has_line
 from perfdojo_riscv_snitch.codegen.tree import Work
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.core.expression import (
@@ -60,6 +62,8 @@ class Values:
     def __init__(self, listing: Listing, memory: Memory, never_nan: Container[str] = ()) -> None:
         """``never_nan``: arrays that hold no NaN whatever the inputs are."""
         self.listing, self.memory, self.never_nan = listing, memory, never_nan
+        self.lines: StraightLines | None = None
+        """Writes functions out where that is wanted; else their routines are called."""
 
     def number(self, value: Expression, work: Work, into: Register | None = None) -> Register:
         """A floating-point value. The result may be a register that others read: do not write to it."""
@@ -99,7 +103,12 @@ class Values:
         if name in ("max", "min"):
             one, other = (self.number(a, work) for a in value.arguments)
             return self._extreme(name, one, other, value.arguments, value.dtype, into)
+        if name == "div" and (factor := exact_reciprocal(value.arguments[1])):
+            value = Operation("mul", (value.arguments[0], factor), value.dtype)
+            return self._operation(value, work, into)
         arguments = [self.number(a, work) for a in value.arguments]
+        if self.lines is not None and has_line(value):
+            return self.lines.call(value, arguments, into)
         if name in _ARITHMETIC:
             return self._f(f"{_ARITHMETIC[name]}.{fmt} {{0}}, {{1}}, {{2}}", *arguments, into=into)
         if name == "neg":
@@ -261,6 +270,16 @@ class Values:
 def product(value: Expression) -> tuple[Expression, ...] | None:
     """The two factors, when the value is a product."""
     return value.arguments if isinstance(value, Operation) and value.name == "mul" else None
+
+
+def exact_reciprocal(value: Expression) -> Literal | None:
+    """1/value for a power of two, by which a product is the quotient, bit for bit."""
+    if not isinstance(value, Literal) or value.dtype not in FORMATS:
+        return None
+    mantissa, exponent = math.frexp(float(value.value))
+    return (
+        Literal(1 / float(value.value), value.dtype) if abs(mantissa) == 0.5 and abs(exponent) < 100 else None
+    )
 
 
 def machine_extreme(

@@ -1,0 +1,97 @@
+"""A few neighbouring iterations in one thread: moved as one access where they lie together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from perfdojo_sdk.codegen.c import Point
+from perfdojo_sdk.codegen.c_values import C_TYPES, c_index
+from perfdojo_sdk.codegen.names import c_name
+from perfdojo_sdk.core.dtypes import BYTES
+from perfdojo_sdk.core.expression import Access, Cast, Expression, Operation, Read
+from perfdojo_sdk.core.program import Statement
+from perfdojo_sdk.core.validate import lane_stride
+
+if TYPE_CHECKING:
+    from perfdojo_sdk.codegen.gpu.emitter import GpuEmitter
+
+#: Bytes of the widest access to memory.
+WIDEST = 16
+
+
+class Lanes:
+    """A few neighbouring iterations of a lockstep scope in one thread: all load, then all store.
+
+    Where cells are known to lie together at a multiple of the widest access, they are moved at once.
+    """
+
+    def __init__(self, emitter: GpuEmitter, statement: Statement, point: Point, lanes: range) -> None:
+        self.emitter, self.statement, self.lanes = emitter, statement, lanes
+        self.level = point.level - 1
+        self.at = [point.at(self.level, lane) for lane in lanes]
+        self.loaded: dict[Access, str] = {}
+
+    def emit(self) -> None:
+        e, s = self.emitter, self.statement
+        placed = e._place(s.target)
+        one_cell = lane_stride(placed.buffer, s.target.subscripts, self.level) == 0
+        value = s.value if one_cell else e._combined(s)
+        with e._block(""):
+            for access in dict.fromkeys(reads_of(value)):
+                if self._wide(access):
+                    self._load(access)
+            if one_cell:
+                for lane, point in enumerate(self.at):
+                    with e.reading(self._lane(lane)):
+                        e.visit_statement(s, point)
+                return
+            store = self._wide(s.target)
+            texts = [self._text(value, k) for k in range(len(self.at))]
+            kind = C_TYPES[s.dtype]
+            if store:
+                index = c_index(e.flat(s.target, self.at[0]))
+                e.function.line(f"pd_store4({c_name(placed.buffer.name)}, {index}, {', '.join(texts)});")
+                return
+            for k, text in enumerate(texts):
+                e.function.line(f"const {kind} pd_v{k} = {text};")
+            for k, point in enumerate(self.at):
+                e.function.line(f"{e.cell(s.target, point)} = pd_v{k};")
+
+    def _wide(self, access: Access) -> bool:
+        """Whether these lanes of an access are one aligned access to memory."""
+        placed, width = self.emitter._place(access), WIDEST // BYTES[self.statement.dtype]
+        if placed.kind not in ("array", "memory", "shared") or len(self.lanes) != width or width != 4:
+            return False
+        if placed.buffer.dtype != "f32" or lane_stride(placed.buffer, access.subscripts, self.level) != 1:
+            return False
+        start = self.emitter.flat(access, self.at[0])
+        parts = [*start.terms, *start.quotients]
+        return start.constant % width == 0 and all(coefficient % width == 0 for _, coefficient in parts)
+
+    def _load(self, access: Access) -> None:
+        name = f"pd_l{len(self.loaded)}"
+        array = c_name(self.emitter._place(access).buffer.name)
+        index = c_index(self.emitter.flat(access, self.at[0]))
+        self.emitter.function.line(f"const pd_f32x4 {name} = pd_load4({array}, {index});")
+        self.loaded[access] = name
+
+    def _text(self, value: Expression, lane: int) -> str:
+        e = self.emitter
+        with e.reading(self._lane(lane)):
+            return e.expression(value, self.at[lane])
+
+    def _lane(self, lane: int) -> Mapping[Access, str]:
+        """What was loaded, as one lane reads it."""
+        return {access: f"{name}.{'xyzw'[lane]}" for access, name in self.loaded.items()}
+
+
+def reads_of(value: Expression) -> Iterator[Access]:
+    """The accesses of an expression that are loaded."""
+    if isinstance(value, Read):
+        yield value.access
+    elif isinstance(value, Operation):
+        for argument in value.arguments:
+            yield from reads_of(argument)
+    elif isinstance(value, Cast):
+        yield from reads_of(value.argument)

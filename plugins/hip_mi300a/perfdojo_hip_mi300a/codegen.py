@@ -1,0 +1,39 @@
+"""The code generator: the SDK's emitter for grids and blocks with HIP's dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from perfdojo_sdk.codegen.gpu.emitter import GpuEmitter
+from perfdojo_sdk.codegen.gpu.mapping import Machine
+from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.hookspecs.types import Capabilities, KernelSource
+
+MATH_ACCURACY: Mapping[str, float] = {"exp": 1.0}
+"""Function -> bound on its error in ulp; the polynomial is that of the SDK's C, measured over all inputs."""
+
+
+@cache
+def runtime() -> str:
+    """The text of this dialect's ``pd_runtime.h``."""
+    return resources.files(__package__).joinpath("include", "pd_runtime.h").read_text(encoding="utf-8")
+
+
+def machine(capabilities: Capabilities) -> Machine:
+    options = capabilities.options
+    return Machine(options["warp"], options["max_threads"], options["shared_bytes"])
+
+
+@dataclass(frozen=True)
+class HipCodeGenerator:
+    """Programs to HIP. Pure and picklable."""
+
+    capabilities: Capabilities
+
+    def generate(self, program: Program, symbol: str) -> KernelSource:
+        """HIP source with entry point ``symbol``; PD-C001 for a dtype that does not compile."""
+        dialect = self.capabilities.dialect()
+        return GpuEmitter(program, symbol, dialect, machine(self.capabilities), runtime(), "hip").source()

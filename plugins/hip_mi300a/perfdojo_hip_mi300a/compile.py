@@ -1,0 +1,107 @@
+"""HIP sources to a code object, with what the compiler says about registers and memory.
+
+The clang of the ``ziglang`` wheel does it without ROCm: to assembly, whose metadata say what a kernel needs,
+and from there to the file that the driver loads. A kernel that calls a function of ROCm's own library (log,
+tanh, erf, exp in f64) gets no code object from it: hipcc would have to compile the source.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from perfdojo_sdk.hookspecs.types import Failure, KernelSource
+from perfdojo_sdk.measure.gpu_runner import DeviceCode, Resources
+
+TIMEOUT_S = 120.0
+_MOST_NOTES = 4000
+_ZIG = (sys.executable, "-m", "ziglang")
+
+#: Functions that only ROCm's library has, as the linker misses them.
+_DEVICE_LIBRARY = re.compile(r"undefined.*symbol: (exp|log|tanh|erf)$", re.MULTILINE)
+
+#: Field of the code object's metadata -> the name of the figure.
+_FIGURES = {
+    ".vgpr_count": "registers",
+    ".agpr_count": "accumulation_registers",
+    ".sgpr_count": "scalar_registers",
+    ".group_segment_fixed_size": "shared_bytes",
+    ".private_segment_fixed_size": "scratch_bytes",
+    ".vgpr_spill_count": "spilled_registers",
+}
+
+
+@cache
+def compiler() -> str:
+    """The version of the ``ziglang`` wheel's clang, or "" where there is none."""
+    if importlib.util.find_spec("ziglang") is None:
+        return ""
+    done = subprocess.run([*_ZIG, "clang", "--version"], capture_output=True, text=True, timeout=60)
+    return f"zig clang ({done.stdout.splitlines()[0].strip()})" if done.returncode == 0 else ""
+
+
+def compile_for_gpu(source: KernelSource, arch: str) -> DeviceCode | Failure | None:
+    """The code object of ``source``; None where nothing on this machine can make one."""
+    if not compiler():
+        return None
+    # No fast-math: division, square root and denormal numbers are exact, as the language says.
+    hip = ["-x", "hip", "--cuda-device-only", f"--offload-arch={arch}", "-nogpulib", "-nogpuinc"]
+    hip += [
+        "-DPD_DEVICE_ONLY",
+        "-nostdinc",
+        "-I.",
+        "-std=c++17",
+        "-O3",
+        "-S",
+        f"{source.symbol}.hip",
+        "-o",
+        "k.s",
+    ]
+    steps = (
+        ["clang", *hip],
+        ["clang", "-target", "amdgcn-amd-amdhsa", f"-mcpu={arch}", "-c", "k.s", "-o", "k.o"],
+        ["ld.lld", "-shared", "--no-undefined", "k.o", "-o", "k.hsaco"],
+    )
+    with tempfile.TemporaryDirectory(prefix="perfdojo-hip-") as folder:
+        for name, text in {f"{source.symbol}.hip": source.code, "math.h": "", **source.support}.items():
+            Path(folder, Path(name).name).write_text(text, encoding="utf-8")
+        for step in steps:
+            try:
+                done = subprocess.run(
+                    [*_ZIG, *step], cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_S
+                )
+            except subprocess.TimeoutExpired:
+                return Failure("compile_timeout", f"the compiler ran longer than {TIMEOUT_S:g} s")
+            if done.returncode:
+                said = (done.stdout + done.stderr).strip()
+                if _DEVICE_LIBRARY.search(said):
+                    return None
+                return Failure("compile", said[:_MOST_NOTES] or f"{step[0]} ended with {done.returncode}")
+        assembly = Path(folder, "k.s").read_text(encoding="utf-8")
+        files = {"kernel.hsaco": Path(folder, "k.hsaco").read_bytes(), "kernel.s": assembly.encode()}
+    return DeviceCode(files, resources_of(assembly), f"{compiler()} --offload-arch={arch} -O3")
+
+
+_METADATA = re.compile(r"\.amdgpu_metadata\n(.*?)\.end_amdgpu_metadata", re.DOTALL)
+_OCCUPANCY = re.compile(r"^; Occupancy: (\d+)", re.MULTILINE)
+
+
+def resources_of(assembly: str) -> tuple[Resources, ...]:
+    """What the assembly's metadata say of each kernel; waves a SIMD unit holds, where it tells them all."""
+    found = _METADATA.search(assembly)
+    kernels = yaml.safe_load(found[1].rstrip())["amdhsa.kernels"] if found else []
+    waves = [int(count) for count in _OCCUPANCY.findall(assembly)]
+    report = []
+    for k, kernel in enumerate(kernels):
+        figures = {name: int(kernel.get(key, 0)) for key, name in _FIGURES.items()}
+        if len(waves) == len(kernels):
+            figures["occupancy_waves"] = waves[k]
+        report.append(Resources(kernel[".name"], figures))
+    return tuple(report)

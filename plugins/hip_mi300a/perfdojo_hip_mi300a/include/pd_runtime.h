@@ -1,0 +1,99 @@
+/* The words of pd_gpu.h in HIP. With PD_DEVICE_ONLY it needs a clang that knows the GPU and nothing of ROCm;
+ * hipcc compiles the host's part too.
+ */
+#ifndef PD_RUNTIME_H
+#define PD_RUNTIME_H
+
+#ifdef PD_DEVICE_ONLY
+typedef __INT8_TYPE__ int8_t;
+typedef __INT16_TYPE__ int16_t;
+typedef __INT32_TYPE__ int32_t;
+typedef __INT64_TYPE__ int64_t;
+typedef __UINT8_TYPE__ uint8_t;
+typedef __UINT16_TYPE__ uint16_t;
+typedef __UINT32_TYPE__ uint32_t;
+typedef __UINT64_TYPE__ uint64_t;
+#define INT8_MIN (-128)
+#define INT8_MAX 127
+#define INT16_MIN (-32768)
+#define INT16_MAX 32767
+#define INT32_MIN (-2147483647 - 1)
+#define INT32_MAX 2147483647
+#define INT64_MIN (-9223372036854775807LL - 1)
+#define INT64_MAX 9223372036854775807LL
+#define UINT8_MAX 255
+#define UINT16_MAX 65535
+#define UINT32_MAX 4294967295u
+#define INT64_C(x) x##LL
+/* These are ROCm's: a kernel that calls one needs hipcc. */
+extern "C" __attribute__((device)) double exp(double);
+extern "C" __attribute__((device)) double log(double);
+extern "C" __attribute__((device)) double tanh(double);
+extern "C" __attribute__((device)) double erf(double);
+#else
+#include <hip/hip_runtime.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#define PD_HOST extern "C"
+#endif
+
+#define PD_WARP 64
+#define PD_INF __builtin_inff()
+#define PD_INLINE static inline __attribute__((device, always_inline, unused))
+#define PD_UNROLL _Pragma("unroll")
+
+#define PD_KERNEL(name, threads) \
+    extern "C" __attribute__((global, amdgpu_flat_work_group_size(1, threads))) void name
+#define PD_INPUT(type, cells, name) const type *__restrict__ const name
+#define PD_ARRAY(type, cells, name) type *__restrict__ const name
+#define PD_SHARED(type, cells, name) __attribute__((shared, aligned(16))) type name[cells]
+
+#define PD_BEGIN_CALL() ((void)0)
+#define PD_END_CALL() (hipPeekAtLastError() == hipSuccess ? 0 : 2)
+#define PD_LAUNCH(kernel, blocks, threads, ...) \
+    kernel<<<dim3((unsigned)(blocks)), dim3((unsigned)(threads)), 0, (hipStream_t)stream>>>(__VA_ARGS__)
+
+#define pd_block ((int)__builtin_amdgcn_workgroup_id_x())
+#define pd_thread ((int)__builtin_amdgcn_workitem_id_x())
+#define pd_lane (pd_thread & 63)
+#define pd_warp (pd_thread >> 6)
+
+PD_INLINE void pd_sync_block()
+{
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+    __builtin_amdgcn_s_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+}
+
+PD_INLINE void pd_sync_warp()
+{
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
+    __builtin_amdgcn_wave_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
+}
+
+PD_INLINE int pd_from_lane(int value, int lane) { return __builtin_amdgcn_ds_bpermute(lane << 2, value); }
+
+/* Any type of four or eight bytes, moved as words. */
+template <class T> static inline __attribute__((device, always_inline)) T pd_shuffle_xor(T value, int distance)
+{
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8, "values that lanes exchange have one or two words");
+    union {
+        T value;
+        int words[sizeof(T) / 4];
+    } mine, other;
+    mine.value = value;
+    for (unsigned k = 0; k < sizeof(T) / 4; k++)
+        other.words[k] = pd_from_lane(mine.words[k], pd_lane ^ distance);
+    return other.value;
+}
+
+typedef float pd_f32x4 __attribute__((ext_vector_type(4)));
+PD_INLINE pd_f32x4 pd_load4(const float *array, int64_t at) { return *(const pd_f32x4 *)(array + at); }
+PD_INLINE void pd_store4(float *array, int64_t at, float x, float y, float z, float w)
+{
+    *(pd_f32x4 *)(array + at) = pd_f32x4{x, y, z, w};
+}
+
+#endif

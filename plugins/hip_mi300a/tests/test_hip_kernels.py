@@ -1,0 +1,84 @@
+"""The sixteen operators of Table 3 on 64 lanes: played, watched in emulation, compiled to code objects."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+from perfdojo_hip_mi300a import _target
+from perfdojo_hip_mi300a.codegen import HipCodeGenerator
+from perfdojo_hip_mi300a.compile import compile_for_gpu, compiler
+from perfdojo_hip_mi300a.expert import heuristic
+
+from perfdojo_sdk.codegen.gpu.figures import read
+from perfdojo_sdk.core.text import parse
+from perfdojo_sdk.core.transformation import Trace
+from perfdojo_sdk.hookspecs.types import Artifact
+from perfdojo_sdk.kernels.selection import Kernel, select
+from perfdojo_sdk.measure.emulated_runner import EmulatedRunner
+from perfdojo_sdk.measure.gpu_runner import DeviceCode
+from perfdojo_sdk.plugins import load_plugins
+from perfdojo_sdk.verify.numeric import verify_numeric
+
+TARGET = _target()
+GENERATOR = HipCodeGenerator(TARGET.capabilities)
+TABLE3 = (
+    "add batchnorm1 batchnorm2 bmm conv1 conv2 layernorm1 layernorm2 matmul mul reducemean relu relu_ffn "
+    "rmsnorm softmax swiglu"
+)
+needs_compiler = pytest.mark.skipif(not compiler(), reason="the ziglang wheel is not installed")
+
+
+@cache
+def plugins():  # type: ignore[no-untyped-def]
+    return load_plugins(targets=["hip_mi300a"])
+
+
+def kernels(text: str) -> list[Kernel]:
+    return list(select(text, plugins().operators, TARGET.dialect))
+
+
+def played(kernel: Kernel) -> Trace:
+    [trace] = heuristic(kernel.program, plugins().rules(plugins().target("hip_mi300a")), TARGET)
+    return trace
+
+
+def test_no_thread_of_table_3_works_alone() -> None:
+    for kernel in kernels(TABLE3):
+        for launch in read(GENERATOR.generate(played(kernel).program, kernel.symbol).code):
+            assert launch.threads >= 64 and launch.threads % 64 == 0, f"{kernel.name}: {launch}"
+
+
+@pytest.mark.parametrize("text", ["softmax[5,256]", "reducemean[3,1024]", "matmul[64,64,32]"])
+def test_kernels_of_wavefronts_hold_under_watch(text: str) -> None:
+    [kernel] = kernels(text)
+    program, runner = played(kernel).program, EmulatedRunner(64)
+    artifact = runner.compile(GENERATOR.generate(program, kernel.symbol))
+    assert isinstance(artifact, Artifact), artifact.detail
+    report = verify_numeric(
+        kernel.program, program, artifact, runner, {"exp": 1.0}, TARGET.dialect,
+        nan_may_differ=True, quick=True,
+    )  # fmt: skip
+    assert report.ok, report.problem
+
+
+@needs_compiler
+@pytest.mark.parametrize("text", ["softmax", "bmm"])
+def test_a_code_object_tells_what_it_needs(text: str) -> None:
+    [kernel] = kernels(text)
+    source = GENERATOR.generate(played(kernel).program, kernel.symbol)
+    code = compile_for_gpu(source, "gfx942")
+    assert isinstance(code, DeviceCode), code
+    assert code.files["kernel.hsaco"][:4] == b"\x7fELF"
+    [resources] = code.resources
+    assert resources.kernel == f"{kernel.symbol}_k0"
+    [launch] = read(source.code)
+    assert resources.figures["shared_bytes"] == launch.shared_bytes
+    assert (resources.figures["scratch_bytes"], resources.figures["spilled_registers"]) == (0, 0)
+    assert 1 <= resources.figures["occupancy_waves"] <= 16
+
+
+@needs_compiler
+def test_what_needs_rocms_library_gets_no_code_object() -> None:
+    text = "kernel k(x) -> y\nx f32 [64] heap\ny f32 [64] heap\n\n64:b y[{0}] = log(x[{0}])\n"
+    assert compile_for_gpu(GENERATOR.generate(parse(text, TARGET.dialect), "pd_k"), "gfx942") is None

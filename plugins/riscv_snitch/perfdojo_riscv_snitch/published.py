@@ -1,0 +1,88 @@
+"""The kernels for which others published cycles: what the passes make of them, and what bounds the result.
+
+The table of the documentation's page is this experiment's text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from statistics import geometric_mean
+from typing import Any
+
+from perfdojo_sdk.hookspecs.services import ExperimentRequest, ExperimentResult
+
+#: Few, small, and of each kind.
+QUICK = ("dfill[4,4]", "dsumpool[4,4]", "dmatmul[4,16,8]", "saxpy[64]")
+
+HEAD = ("kernel", "initial", "greedy", "expert", "of peak", "bound by", "published", "gain")
+
+
+def published(request: ExperimentRequest) -> ExperimentResult:
+    """Cycles of the initial program and of the passes beside published ones, as a table in Markdown."""
+    from perfdojo_riscv_snitch.experiments import BY_HAND, XDSL, Bench
+
+    bench, rows = Bench(), []
+    for name in QUICK if request.quick else (*XDSL, *BY_HAND):
+        request.progress(name)
+        row = _row(bench, name)
+        row |= {"published": XDSL.get(name) or BY_HAND[name], "by": "xDSL" if name in XDSL else "hand"}
+        rows.append(row)
+    gain = geometric_mean(row["published"] / row["expert"] for row in rows)
+    slower = [row["kernel"] for row in rows if row["expert"] > row["published"]]
+    lines = [_line(HEAD), _line(["---"] * len(HEAD)), *(_line(_cells(row)) for row in rows)]
+    text = "\n".join(lines)
+    text += f"\n\nexpert over published: {gain:.3f} times in the geometric mean of {len(rows)} kernels"
+    text += f"\nslower than published: {', '.join(slower) or 'none'}"
+    data = {"rows": rows, "gain": gain, "provenance": "simulated; published: others' measurements"}
+    file = request.folder / "published.json"
+    file.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    return ExperimentResult(text, data, (file,))
+
+
+def _row(bench: Any, name: str) -> dict[str, Any]:
+    from perfdojo_riscv_snitch.breakdown import breakdown
+    from perfdojo_riscv_snitch.passes import greedy, heuristic
+    from perfdojo_sdk.hookspecs.types import RunRequest
+    from perfdojo_sdk.kernels.selection import select
+
+    (kernel,) = select(name, bench.plugins.operators_for(bench.target), bench.target.dialect)
+    arguments = (kernel.program, bench.rules, bench.target)
+
+    def cycles(program: Any) -> int:
+        return int(bench.cycles(bench.compile(program, kernel)))
+
+    best = min((game.program for game in heuristic(*arguments)), key=cycles)
+    parts = breakdown(bench.compile(best, kernel), RunRequest(repeats=1))
+    assert parts is not None
+    found = {part.name: part.amount for part in parts.parts}
+    return {
+        "kernel": name,
+        "initial": cycles(kernel.program),
+        "greedy": min(cycles(game.program) for game in greedy(*arguments)),
+        "expert": cycles(best),
+        "peak": bench.peak(kernel.program),
+        "parts": found,
+    }
+
+
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    """As in the table: the issue of instructions, and what takes most of the other cycles."""
+    parts, expert = dict(row["parts"]), row["expert"]
+    issue = parts.pop("issue", 0)
+    most = max(parts, key=parts.__getitem__)
+    bound = f"issue {issue / expert:.0%}, {most} {parts[most] / expert:.0%}"
+    gain = f"{row['published'] / expert:.2f}"
+    counts = [str(row[name]) for name in ("initial", "greedy", "expert")]
+    return [
+        row["kernel"],
+        *counts,
+        f"{row['peak'] / expert:.1%}",
+        bound,
+        f"{row['published']} ({row['by']})",
+        gain,
+    ]
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"

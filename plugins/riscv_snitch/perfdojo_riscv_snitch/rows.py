@@ -1,0 +1,252 @@
+"""The expert's pass for kernels that divide or take exponentials: softmax, normalisation, gates.
+
+Nothing is fused: a nest of functions needs all three movers (operands, results, and the numbers of its
+functions), and the sums and products beside it run best repeated by the sequencer, each as a nest of its own.
+Divisors of rows are inverted once. Functions then run four at a time, written out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from perfdojo_riscv_snitch.codegen.body import REPEATED
+from perfdojo_riscv_snitch.codegen.inline import written_out
+from perfdojo_riscv_snitch.codegen.pairs import DTYPE, LANES
+from perfdojo_riscv_snitch.codegen.streams import MOVERS
+from perfdojo_sdk.core.errors import MoveError
+from perfdojo_sdk.core.expression import Expression, Operation, Read
+from perfdojo_sdk.core.program import Program, Scope, Statement
+from perfdojo_sdk.search.play import Play
+
+#: Instances that run side by side.
+TOGETHER = 4
+#: Most of them where the size has no such factor.
+MOST = 8
+
+
+def has_functions(program: Program) -> bool:
+    """Whether a program has statements for this pass."""
+    return any(written_out(leaf.statement.value) for node in program.body for leaf in node.leaves)
+
+
+def invert_divisors(play: Play) -> None:
+    """Multiply by reciprocals that are taken once for each row."""
+    for node in list(play.program.body):
+        if isinstance(node, Scope):
+            for array in sorted({a for leaf in node.leaves for a in _divisors(leaf.statement.value)}):
+                play.may("stage_reciprocal", node.id, array=array)
+
+
+def _divisors(value: Expression) -> set[str]:
+    if not isinstance(value, Operation):
+        return set()
+    found = set().union(*map(_divisors, value.arguments))
+    if value.name == "div" and isinstance(value.arguments[1], Read):
+        found.add(value.arguments[1].access.array)
+    return found
+
+
+def apart(play: Play, other: Callable[[Play, str], None]) -> None:
+    """Each nest by itself. ``other``: what to do with one that is not for this pass."""
+    invert_divisors(play)
+    nests = [node.id for node in play.program.body if isinstance(node, Scope)]
+    for place in sorted(nests, key=lambda place: not _statements_have_functions(play, place)):
+        kept = play.trace
+        for attempt in (_functions, _sums, _across, _along, other):
+            try:
+                attempt(play, place)
+                break
+            except MoveError:
+                play.trace = kept
+
+
+def _statements_have_functions(play: Play, place: str) -> bool:
+    return any(written_out(leaf.statement.value) for leaf in play.scope(place).leaves)
+
+
+def _not_for(why: str) -> MoveError:
+    return MoveError("PD-T001", why)
+
+
+def _loops(play: Play, place: str) -> list[Scope]:
+    """The scopes that hold nothing but each other, from ``place`` inwards."""
+    found = [play.scope(place)]
+    while len(body := found[-1].body) == 1 and isinstance(body[0], Scope):
+        found.append(body[0])
+    return found
+
+
+def _lanes(play: Play, scope: Scope) -> str:
+    """A scope of a few iterations: this one, or its inner half."""
+    if scope.size <= MOST:
+        return scope.id
+    factor = next((f for f in (TOGETHER, 8, 7, 6, 5) if scope.size % f == 0), 0)
+    if not factor:
+        raise _not_for("no factor")
+    play.must("split_scope", scope.id, factor=factor)
+    return f"{scope.id}.i"
+
+
+def _functions(play: Play, place: str) -> None:
+    """One statement with functions: a few instances in step."""
+    loops = _loops(play, place)
+    inner = loops[-1]
+    if len(inner.body) != 1 or not written_out(inner.leaves[0].statement.value):
+        raise _not_for("no functions")
+    if len(loops) == 1 and inner.size <= MOST:
+        play.must("annotate_scope", inner.id, suffix="u")
+        return
+    _keep_what_stays(play, inner.id)
+    lanes = inner.id
+    if inner.size > TOGETHER:
+        lanes = _lanes(play, inner)
+    lanes = _streamed(play, lanes)
+    play.must("annotate_scope", lanes, suffix="u")
+
+
+def _sums(play: Play, place: str) -> None:
+    """A sum or a maximum for each row: a few rows at a time, repeated by the sequencer."""
+    outer = play.scope(place)
+    if (
+        len(outer.body) != 2
+        or not isinstance(outer.body[0], Statement)
+        or not isinstance(outer.body[1], Scope)
+    ):
+        raise _not_for("no sums")
+    (target,) = {leaf.statement.target.array for leaf in outer.leaves}
+    lanes = _lanes(play, outer)
+    name = _staged(play, "stage_write", lanes, target)
+    path = play.program.paths[lanes]
+    play.must("fission_scope", play.scope(lanes).body[1].id)
+    first, sums, last = play.program.siblings(path)[path[-1] : path[-1] + 3]
+    play.must("swap_scopes", sums.id)
+    inner = play.program.node((*path[:-1], path[-1] + 1))
+    assert isinstance(inner, Scope) and isinstance(inner.body[0], Scope)
+    around, lanes = inner.id, inner.body[0].id
+    lanes = _streamed(play, lanes, results=False)
+    for each in (first.id, lanes, last.id):
+        play.must("annotate_scope", each, suffix="u")
+    buffer = play.program.buffer(name)
+    assert buffer is not None
+    for k in range(len(buffer.dimensions) - 1):
+        play.must("reuse_dims", name, dim=k)
+    play.must("set_location", name, location="reg")
+    play.may("annotate_scope", around, suffix=REPEATED)
+
+
+def _across(play: Play, place: str) -> None:
+    """Operands that change along the row and not from row to row: a few rows at a time share them."""
+    loops = _loops(play, place)
+    if len(loops) != 2:
+        raise _not_for("no rows")
+    rows, columns = loops
+    reads = [read for leaf in columns.leaves for read in leaf.statement.reads]
+    if not any(read.levels == (1,) for read in reads):
+        raise _not_for("no shared operands")
+    lanes = _lanes(play, rows)
+    path = play.program.paths[lanes]
+    play.must("swap_scopes", lanes)
+    outer = play.program.node(path)
+    assert isinstance(outer, Scope)
+    lanes = outer.body[0].id
+    _keep_what_stays(play, lanes)
+    kept = [
+        _staged(play, "stage_read", outer.id, array)
+        for array, touches in play.scope(outer.id).touches.items()
+        if all(t.access.levels == (len(path),) and not t.writes for t in touches)
+    ]
+    lanes = _streamed(play, lanes, kept=kept)
+    play.must("annotate_scope", lanes, suffix="u")
+    for name in kept:
+        play.must("annotate_scope", f"{name}.0", suffix="u")
+        play.must("set_location", name, location="reg")
+
+
+def _along(play: Play, place: str) -> None:
+    """Element by element: row by row through movers, repeated by the sequencer."""
+    loops = _loops(play, place)
+    inner = loops[-1]
+    if len(loops) != 2 or not all(isinstance(child, Statement) for child in inner.body):
+        raise _not_for("no rows")
+    _keep_what_stays(play, inner.id)
+    if inner.leaves[0].statement.dtype == DTYPE:
+        _in_pairs(play, inner)
+        return
+    lanes = _streamed(play, inner.id)
+    play.must("annotate_scope", lanes, suffix=REPEATED)
+
+
+def _in_pairs(play: Play, columns: Scope) -> None:
+    """Two f32 at once, each array through a mover."""
+    play.must("split_scope", columns.id, factor=LANES)
+    lanes = f"{columns.id}.i"
+    outer = play.around(lanes)[-1].id
+    (leaf,) = play.scope(lanes).leaves
+    reads = [r.array for r in leaf.statement.reads if _in_memory(play.program, r.array)]
+    movers = iter(MOVERS)
+    names = [_staged(play, "stage_read", lanes, array) for array in dict.fromkeys(reads)]
+    names.append(_staged(play, "stage_write", lanes, leaf.statement.target.array))
+    for name in names:
+        _contract(play, name, but=1)
+    for child in play.scope(outer).body:
+        play.must("annotate_scope", child.id, suffix="v")
+    for name in names:
+        play.must("set_location", name, location=next(movers, ""))
+    play.must("annotate_scope", outer, suffix=REPEATED)
+
+
+def _keep_what_stays(play: Play, place: str) -> None:
+    """In registers: what is the same in all iterations of the scope."""
+    level = len(play.program.paths[place]) - 1
+    for array, touches in play.scope(place).touches.items():
+        if not any(t.writes or any(l >= level for l in t.access.levels) for t in touches):
+            kept = play.trace
+            try:
+                name = _staged(play, "stage_read", place, array)
+                _contract(play, name)
+                play.must("set_location", name, location="reg")
+            except MoveError:
+                play.trace = kept
+
+
+def _streamed(play: Play, lanes: str, results: bool = True, kept: Sequence[str] = ()) -> str:
+    """Through movers, as far as there are: operands but ``kept``, and the result. The new id of the lanes."""
+    (leaf,) = play.scope(lanes).leaves
+    reads = [
+        r.array for r in leaf.statement.reads if _in_memory(play.program, r.array) and r.array not in kept
+    ]
+    moves = [("stage_read", array) for array in dict.fromkeys(reads)]
+    moves += [("stage_write", leaf.statement.target.array)] if results else []
+    free = ["ssr1", "ssr0"]
+    for move, array in moves:
+        before, path = play.trace, play.program.paths[lanes]
+        try:
+            name = _staged(play, move, lanes, array)
+            first = play.program.node(path).id
+            play.must("join_scopes", first)
+            _contract(play, name)
+            play.must("set_location", name, location=free[-1])
+            free.pop()
+            lanes = first
+        except (MoveError, IndexError):
+            play.trace = before
+    return lanes
+
+
+def _in_memory(program: Program, array: str) -> bool:
+    return program.buffer_of[array].location not in ("reg", *MOVERS)
+
+
+def _staged(play: Play, move: str, place: str, array: str) -> str:
+    before = {b.name for b in play.program.buffers}
+    play.must(move, place, array=array)
+    (name,) = {b.name for b in play.program.buffers} - before
+    return name
+
+
+def _contract(play: Play, name: str, but: int = 0) -> None:
+    """Keep one value, or as many as there are iterations of the innermost scope."""
+    buffer = play.program.buffer(name)
+    assert buffer is not None
+    for k in buffer.materialised[: len(buffer.materialised) - but]:
+        play.must("reuse_dims", name, dim=k)
