@@ -6,7 +6,8 @@ it measures on, and tell the driver what they find as they find it.
 
 - :mod:`.offers`: what a node has, as names of Ray's resources.
 - :mod:`.nodes`: starting and joining a cluster.
-- :mod:`.connection`: a driver's way in: which nodes, the same code on all of them.
+- :mod:`.equipment`: the same code on all of them.
+- :mod:`.connection`: a driver's way in, and whom it may give work.
 - :mod:`.forge`: the driver's side of an episode; to a build it is a forge like the local one.
 - :mod:`.worker`: the node's side.
 """
