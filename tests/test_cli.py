@@ -412,6 +412,13 @@ def test_every_code_in_the_source_is_explained() -> None:
     assert {code: file for code, file in codes_in_source().items() if code not in explained} == {}
 
 
+def test_no_code_means_two_things() -> None:
+    """YAML would keep the last of two entries and say nothing."""
+    text = (ROOT / "perfdojo_sdk" / "cli" / "errors.yaml").read_text()
+    codes = re.findall(r"^(PD-[A-Z][0-9]+):", text, re.MULTILINE)
+    assert len(codes) == len(set(codes)), [code for code in codes if codes.count(code) > 1]
+
+
 def test_every_explained_code_exists() -> None:
     assert set(codes.entries()) <= set(codes_in_source())
 

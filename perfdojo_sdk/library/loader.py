@@ -91,7 +91,7 @@ def _check_kind(manifest: Manifest) -> None:
     if kinds and SHARED_OBJECT not in kinds:
         files = ", ".join(sorted({entry.code for entry in manifest.kernels}))
         raise LibraryError(
-            "PD-L016",
+            "PD-L017",
             f"the kernels of a library for {manifest.target} cannot be called from Python",
             why=f"{files} holds code of kind {', '.join(sorted(kinds))}, which no program here loads",
             hint="link it into a program for that target; `perfdojo-sdk bench DIRECTORY` runs it again",

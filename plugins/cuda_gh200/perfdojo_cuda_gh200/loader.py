@@ -39,13 +39,13 @@ def load(library: str | Path, name: str) -> GpuKernel:
     entry = next((k for k in manifest.kernels if k.name == name), None)
     if entry is None:
         known = ", ".join(k.name for k in manifest.kernels)
-        raise ArgumentError("PD-G001", f"{folder} holds no kernel {name}", hint=f"it holds {known}")
+        raise ArgumentError("PD-L041", f"{folder} holds no kernel {name}", hint=f"it holds {known}")
     files = unpack((folder / f"lib/{name}.zip").read_bytes())
     specs = [ArraySpec(a.name, tuple(a.shape), a.dtype) for a in (*entry.inputs, *entry.outputs)]
     try:
         return GpuKernel(driver(), files, specs)
     except OSError as error:
-        raise UnavailableError("PD-G003", "there is no GPU to run on", why=str(error),
+        raise UnavailableError("PD-L043", "there is no GPU to run on", why=str(error),
                                hint="run on a machine with an NVIDIA GPU") from None  # fmt: skip
 
 
@@ -55,7 +55,7 @@ class GpuKernel:
     def __init__(self, cuda: Any, files: Mapping[str, bytes], specs: Sequence[ArraySpec]) -> None:
         if "kernel.cubin" not in files:
             raise UnavailableError(
-                "PD-G002",
+                "PD-L042",
                 "the library holds no machine code for the GPU",
                 why=f"it was built where no compiler for GPUs was; its {BUNDLE} holds the emulation only",
                 hint="pip install 'perfdojo-cuda-gh200[nvrtc]', then build the library again",
@@ -76,7 +76,7 @@ class GpuKernel:
         if len(arrays) != len(self.specs):
             names = ", ".join(spec.name for spec in self.specs)
             raise ArgumentError(
-                "PD-G001", f"{len(arrays)} arrays for {len(self.specs)}", hint=f"give {names}"
+                "PD-L041", f"{len(arrays)} arrays for {len(self.specs)}", hint=f"give {names}"
             )
         address = {s.name: _address(a, s) for s, a in zip(self.specs, arrays, strict=True)}
         for function, launch, values in self.sequence:
@@ -96,17 +96,17 @@ def _address(array: Any, spec: ArraySpec) -> int:
     if told is None:
         what = f"{spec.name} is {type(array).__name__}, which does not say where it is on the GPU"
         raise ArgumentError(
-            "PD-G001", what, hint="give a CUDA tensor, or any array with __cuda_array_interface__"
+            "PD-L041", what, hint="give a CUDA tensor, or any array with __cuda_array_interface__"
         )
     start = int(told["data"][0])
     found = f"{told['typestr']} {tuple(told['shape'])}"
     if told["typestr"] != _TYPES.get(spec.dtype) or tuple(told["shape"]) != spec.shape:
-        raise ArgumentError("PD-G001", f"{spec.name} is {found}, the kernel takes {spec.dtype} {spec.shape}",
+        raise ArgumentError("PD-L041", f"{spec.name} is {found}, the kernel takes {spec.dtype} {spec.shape}",
                             hint="kernels are made for one shape; build one for this")  # fmt: skip
     if told.get("strides") is not None and not _dense(told["strides"], spec.shape, told["typestr"]):
-        raise ArgumentError("PD-G001", f"{spec.name} has gaps", hint="pass array.contiguous()")
+        raise ArgumentError("PD-L041", f"{spec.name} has gaps", hint="pass array.contiguous()")
     if start % 16:
-        raise ArgumentError("PD-G001", f"{spec.name} starts at no multiple of 16 bytes", hint="pass a copy")
+        raise ArgumentError("PD-L041", f"{spec.name} starts at no multiple of 16 bytes", hint="pass a copy")
     return start
 
 

@@ -65,7 +65,7 @@ def test_an_array_that_the_kernel_does_not_take_is_refused(other: dict[str, Any]
     run = kernel(cuda)
     with pytest.raises(ArgumentError) as refused:
         run(Tensor(cuda), Tensor(cuda, **other), stream="stream")
-    assert refused.value.code == "PD-G001" and words in refused.value.what and refused.value.hint
+    assert refused.value.code == "PD-L041" and words in refused.value.what and refused.value.hint
 
 
 def test_what_is_not_on_the_gpu_is_refused() -> None:
@@ -80,4 +80,4 @@ def test_what_is_not_on_the_gpu_is_refused() -> None:
 def test_a_library_without_machine_code_says_so() -> None:
     with pytest.raises(UnavailableError) as refused:
         kernel(stand_in(), ())
-    assert refused.value.code == "PD-G002" and "nvrtc" in (refused.value.hint or "")
+    assert refused.value.code == "PD-L042" and "nvrtc" in (refused.value.hint or "")

@@ -138,5 +138,5 @@ def test_a_library_from_end_to_end(tmp_path: Path) -> None:
     golden("perfdojo_riscv_snitch.h", header)
     with pytest.raises(LibraryError, match="cannot be called from Python") as error:
         load_library(tmp_path)
-    assert error.value.code == "PD-L016"
+    assert error.value.code == "PD-L017"
     assert json.loads((tmp_path / "manifest.json").read_text())["target"] == "riscv_snitch"
