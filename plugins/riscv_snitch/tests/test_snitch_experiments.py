@@ -17,6 +17,8 @@ from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.hookspecs.services import ExperimentRequest
 from perfdojo_sdk.hookspecs.types import Measurement, RunRequest
 from perfdojo_sdk.kernels.selection import select
+from perfdojo_sdk.library.build import RECORDS, build_library
+from perfdojo_sdk.library.forge import Settings
 
 TWO = "dsum[4,4] smaxpool[4,4]"
 
@@ -49,16 +51,52 @@ def test_fig8_shows_fractions_of_peak(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("two")
-def test_fig9_says_where_each_figure_is_from(tmp_path: Path) -> None:
+def test_fig9_says_where_each_figure_is_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PERFDOJO_DB", raising=False)
     result = experiments.fig9(ExperimentRequest(tmp_path, quick=True))
     first, second = result.data["rows"]
-    assert first["cycles"]["xDSL"] == 45 and first["cycles"]["by hand"] is None
-    assert second["cycles"]["xDSL"] is None and "published" in result.text
+    assert first["cycles"]["xDSL, there"] == 45 and first["cycles"]["by hand"] is None
+    assert second["cycles"]["xDSL, there"] is None and "published: xDSL, there; by hand" in result.text
+    assert first["cycles"]["tuned"] is None and "no tuned program is on record" in result.text
+    assert "cycles: " in first["binds"] or "FPU" in first["binds"]
     if compiled_c.find_compiler():
         assert first["cycles"]["C"] > first["cycles"]["heuristic"]
         assert result.data["heuristic_over"]["C"]["kernels"] == 2
     else:
-        assert first["cycles"]["C"] is None and "no C compiler" in first["why_no_c"]
+        assert first["cycles"]["C"] is None and "no C compiler" in first["missing"]["C"]
+
+
+def test_tuned_programs_are_taken_from_the_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    game, chosen = kernel("dsum[4,4]")
+    built = build_library(game.plugins, game.target, [chosen], tmp_path, Settings())
+    assert not built.failed
+    monkeypatch.setenv("PERFDOJO_DB", str(tmp_path / RECORDS))
+    bench = experiments.Bench()
+    assert bench.tuned(chosen) == bench.heuristic(chosen)[0]
+
+
+def test_what_xdsl_makes_runs_on_the_simulator() -> None:
+    """Cycles stand within two in a hundred of those that are published."""
+    pytest.importorskip("xdsl")
+    bench = experiments.Bench()
+    for selection in ("dmatmul[4,16,8]", "dconv3x3[4,4]", "dsum[20,20]"):
+        _, chosen = kernel(selection)
+        made = bench.by_xdsl(chosen)
+        assert not isinstance(made, str), made
+        assert bench.cycles(made) == pytest.approx(experiments.XDSL[selection], rel=0.03)
+        own = bench.runner.run(bench.compile(chosen.program, chosen), RunRequest(repeats=1))
+        theirs = bench.runner.run(made, RunRequest(repeats=1))
+        assert all(np.allclose(theirs.outputs[n], a, rtol=1e-14) for n, a in own.outputs.items())
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("dsoftmax[2,4]", "not among those"), ("dsum[4,4]", "pip install")]
+)
+def test_why_there_is_nothing_of_xdsl(name: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda package: None)
+    found = experiments.Bench().by_xdsl(kernel(name)[1])
+    assert isinstance(found, str) and why in found
 
 
 @pytest.mark.usefixtures("two")

@@ -6,19 +6,19 @@ is no instruction: the mover does it, from where its job begins.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from perfdojo_riscv_snitch.codegen import limits
-from perfdojo_riscv_snitch.codegen.assembly import RESULT, ZERO, Instruction, Line, Listing, Mark, Register
+from perfdojo_riscv_snitch.codegen.assembly import RESULT, Instruction, Line, Listing, Mark, Register
 from perfdojo_riscv_snitch.codegen.inline import written_out
 from perfdojo_riscv_snitch.codegen.integers import shared
 from perfdojo_riscv_snitch.codegen.limits import Refused
 from perfdojo_riscv_snitch.codegen.pairs import LANES, PAIR, Pairs, PairValues
 from perfdojo_riscv_snitch.codegen.peel import SEQUENCER, frep, is_fp, merged
 from perfdojo_riscv_snitch.codegen.pointers import REACH, Pointers
-from perfdojo_riscv_snitch.codegen.schedule import hoisted, latency, scheduled
-from perfdojo_riscv_snitch.codegen.streams import MOVERS, Dimension, Stream, streams
+from perfdojo_riscv_snitch.codegen.schedule import hoisted, scheduled
+from perfdojo_riscv_snitch.codegen.setup import SetUp
+from perfdojo_riscv_snitch.codegen.streams import MOVERS, Stream, streams
 from perfdojo_riscv_snitch.codegen.tree import Address, Edge, Loop, Part, Point, Work, address, points, unfold
 from perfdojo_riscv_snitch.codegen.values import BYTES, FORMATS, Values, never_nan
 from perfdojo_riscv_snitch.codegen.written import WrittenOut, side_by_side
@@ -33,10 +33,6 @@ REPEATED = "frep"
 MOST_TIMES = 1 << 16
 NESTED = 2
 
-#: The mover that stands for all of them, when their registers are written.
-ALL_MOVERS = 31
-_REG_REPEAT, _REG_BOUND, _REG_STRIDE, _REG_READ, _REG_WRITE = 1, 2, 6, 24, 28
-
 
 class Body:
     """Emits the tree of one program into a listing. ``bases``: where each buffer in memory starts."""
@@ -49,7 +45,7 @@ class Body:
         self.pair_values = PairValues(self.pairs, self, self.values)
         self.bases: dict[str, Register] = {}
         self.streams = streams(program, dialect, self.pairs)
-        self.movers = {name: Register("f", fixed=f"ft{mover}") for name, mover in MOVERS.items()}
+        self.setup = SetUp(program, self.streams, listing)
         self.jobs: dict[Path, list[Stream]] = {}
         for stream in self.streams.values():
             self.jobs.setdefault(stream.job, []).append(stream)
@@ -120,7 +116,7 @@ class Body:
         """The whole body, with streams on from its start. The line at which constants belong: before streams
         are switched on, as the switch would hold up what follows and the first sum would wait for them."""
         if self.streaming:
-            self.configure()
+            self.setup.configure()
         constants, first = len(self.listing.lines), 0
         if self.streaming:
             while first < len(self.parts) and self._needs_no_stream(self.parts[first]):
@@ -145,46 +141,12 @@ class Body:
     def finished(self, lines: Sequence[Line]) -> list[Line]:
         """The whole listing with what is known about streams and constants put to use, and its end."""
         zeros = [register for (bits, dtype), register in self.constants.items() if dtype == PAIR and not bits]
-        direct = [self.movers[name] for name in MOVERS if self._undisturbed(name)]
-        self.listing.lines = merged(lines, zeros, direct)
+        direct = [r for name, r in self.setup.registers.items() if self.setup.undisturbed(name)]
+        self.listing.lines = merged(lines, zeros, () if self.written.jobs else direct)
         self.listing.put("li {0}, 0", (RESULT,))
         if self.streaming:
-            self._end()
+            self.setup.end()
         return shared(self.listing.lines)
-
-    def _end(self) -> None:
-        """Switch the streams off, and wait until what they write is in memory.
-
-        The switch waits for the last FP instruction, and what follows for the switch. Asking a mover takes a
-        cycle, the answer four: one who asks before the last result has left gets the right answer later.
-        """
-        self.listing.put("csrci 0x7c0, 1 # streams off")
-        for mover in sorted({s.mover for s in self.streams.values() if s.writes}):
-            stream = self.movers[f"ssr{mover}"]
-            last = [
-                line for line in self.listing.lines if isinstance(line, Instruction) and stream in line.writes
-            ]
-            for _ in range(latency(last[-1]) - 1):
-                self.listing.stream_status(mover, ZERO)
-            self._await(mover)
-
-    def _undisturbed(self, location: str) -> bool:
-        """Whether all that moves through a stream register are writes to what nothing else touches."""
-        here = [s for s in self.streams.values() if s.buffer.location == location]
-        copies = [s.copy for s in self.streams.values() if s.writes]
-        written = [self.program.buffer_of[s.memory.array] for s in here]
-        occurrences = [o for buffer in written for o in self.program.occurrences[buffer.name]]
-        if not here or self.written.jobs:
-            return False
-        return all(s.writes for s in here) and all(any(o.statement is c for c in copies) for o in occurrences)
-
-    def _await(self, mover: int) -> None:
-        """Wait until all that a mover has to write is in memory."""
-        jobs = [s.job for s in self.streams.values() if s.mover == mover]
-        self.listing.await_writes(mover)
-        if len(jobs) > 1 or len(jobs[0]) > 1:
-            # Between two jobs the mover says for a moment that it is done.
-            self.listing.await_writes(mover)
 
     def _emit(self, parts: list[Part]) -> None:
         done = 0
@@ -348,97 +310,22 @@ class Body:
 
     # -- streams -----------------------------------------------------------------------------------
 
-    def configure(self) -> None:
-        """Set up, once and before everything else, the movers that have one job only."""
-        self._configure([s for s in self.streams.values() if self._alone(s)])
-
-    def _alone(self, stream: Stream) -> bool:
-        return [s.mover for s in self.streams.values()].count(stream.mover) == 1
-
-    def _configure(self, streams: Sequence[Stream]) -> None:
-        """Bounds, strides and repetition of jobs that start later.
-
-        What several movers share is written to all of them at once, by a mover of that name, as long as
-        every mover that has a job is among them.
-        """
-        numbers = {0: ZERO}
-
-        def write(register: int, mover: int, value: int) -> None:
-            if value not in numbers:
-                numbers[value] = self.listing.number(value)
-            self.listing.stream_config(register, mover, numbers[value])
-
-        wanted: dict[int, dict[int, int]] = {}
-        for stream in streams:
-            for register, value in configuration(stream).items():
-                wanted.setdefault(register, {})[stream.mover] = value
-        for register, values in sorted(wanted.items()):
-            common = Counter(values.values()).most_common(1)[0]
-            shared = common[0] if common[1] > 1 and len(streams) == len(self.streams) else None
-            if shared is not None:
-                write(register, ALL_MOVERS, shared)
-            for mover, value in values.items():
-                if value != shared:
-                    write(register, mover, value)
-
     def _edge(self, edge: Edge) -> None:
-        listing = self.listing
         for stream in self.jobs[edge.path]:
             if edge.begins:
-                source = self.program.buffer_of[stream.memory.array]
-                listing.comment(f"{stream.buffer.location}: {stream.memory.text}")
-                if not stream.writes and self._stored(source):
-                    listing.put("fence")
-                if not self._alone(stream):
-                    if self._changes_hands(stream):
-                        self._drain(stream.mover)
-                    self._configure([stream])
+                self.listing.comment(f"{stream.buffer.location}: {stream.memory.text}")
+                if not stream.writes and self._stored(self.program.buffer_of[stream.memory.array]):
+                    self.listing.put("fence")
+                self.setup.prepare(stream)
                 pointer, offset = self._reach(self._job_start(stream, edge))
-                start = listing.plus(pointer, offset)
-                first = _REG_WRITE if stream.writes else _REG_READ
-                listing.stream_config(first + len(stream.dimensions) - 1, stream.mover, start)
-            elif stream.writes and self._touched_elsewhere(stream):
-                self._await(stream.mover)
-
-    def fetch(
-        self, mover: int, repeat: int, dimensions: tuple[Dimension, ...], place: str, drain: bool
-    ) -> None:
-        """Let a mover read words of the frame."""
-        if drain:
-            self.listing.await_fpu()
-        for register, value in settings(dimensions, repeat).items():
-            self.listing.stream_config(register, mover, self.listing.number(value) if value else ZERO)
-        start = self.listing.compute("x", f"addi {{0}}, sp, {place}")
-        self.listing.stream_config(_REG_READ + len(dimensions) - 1, mover, start)
-
-    def _changes_hands(self, stream: Stream) -> bool:
-        """Whether the mover may have had a job before this one, of the other direction or repetition.
-
-        Repetition counts for what is still in its FIFO as well, and a read job is over for the mover when it
-        has asked for the last element, not when the FPU has read it. Nor may the FPU read a mover that still
-        writes.
-        """
-        others = [s for s in self.streams.values() if s.mover == stream.mover]
-        alike = {(s.writes, s.repeat) for s in others}
-        first = len(stream.job) == 1 and stream.job == min(s.job for s in others)
-        return len(alike) > 1 and not first
-
-    def _drain(self, mover: int) -> None:
-        """Wait until the FPU has taken all that a mover has read, and memory all that it has to write."""
-        self.listing.await_fpu()
-        if any(s.writes for s in self.streams.values() if s.mover == mover):
-            self._await(mover)
+                self.setup.start(stream, self.listing.plus(pointer, offset))
+            else:
+                self.setup.finish(stream)
 
     def _stored(self, buffer: Buffer) -> bool:
         """Whether an ordinary store writes to the buffer."""
         occurrences = self.program.occurrences[buffer.name]
         return any(o.writes and not self.moved(o.statement) for o in occurrences)
-
-    def _touched_elsewhere(self, stream: Stream) -> bool:
-        """Whether something after the job may touch what it wrote: outside of it, or in its next run."""
-        target, job = self.program.buffer_of[stream.memory.array], stream.job
-        others = [o for o in self.program.occurrences[target.name] if o.statement is not stream.copy]
-        return any(len(job) > 1 or o.path[: len(job)] != job for o in others)
 
     # -- Memory, for the expressions -----------------------------------------------------------------
 
@@ -501,7 +388,7 @@ class Body:
             words = {"buffer": buffer.name, "statement": work.statement.text}
             raise Refused(limits.LANES, work.statement.id, access.text, what=why, **words)
         if buffer.location in MOVERS:
-            return self.movers[buffer.location]
+            return self.setup.registers[buffer.location]
         if self.in_memory(access):
             return None
         form = work.fold(buffer.address(access.subscripts))
@@ -526,24 +413,6 @@ class Body:
         if found.constant <= REACH:
             return base, found.constant
         return self.listing.plus(base, found.constant), 0
-
-
-def configuration(stream: Stream) -> dict[int, int]:
-    """Register -> value for a job."""
-    return settings(stream.dimensions, None if stream.writes else stream.repeat)
-
-
-def settings(dimensions: Sequence[Dimension], repeat: int | None) -> dict[int, int]:
-    """Register -> value for such a pattern; a stride is what the highest loop that wraps adds.
-
-    ``repeat``: how often each element is read; None where it is written.
-    """
-    found, back = {} if repeat is None else {_REG_REPEAT: repeat - 1}, 0
-    for k, dimension in enumerate(dimensions):
-        found[_REG_BOUND + k] = dimension.size - 1
-        found[_REG_STRIDE + k] = dimension.stride - back
-        back += dimension.stride * (dimension.size - 1)
-    return found
 
 
 def local_bytes(program: Program, dialect: Dialect, names: Mapping[str, object]) -> dict[str, int]:

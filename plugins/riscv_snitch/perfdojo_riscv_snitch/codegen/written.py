@@ -138,7 +138,7 @@ class WrittenOut:
         else:
             words = [word for group in numbers.groups for word in group]
         after, self.listing.lines = self.listing.lines[at:], self.listing.lines[:at]
-        self.body.fetch(
+        self.body.setup.fetch(
             self._mover,
             numbers.together,
             (Dimension(len(words), 8), Dimension(times, 0)),
@@ -176,7 +176,7 @@ class WrittenOut:
         numbers = self._open
         if numbers is None or not streams or len(instances) != numbers.together:
             numbers = None
-        stream = self.body.movers[f"ssr{self._mover}"] if numbers else None
+        stream = self.body.setup.registers[f"ssr{self._mover}"] if numbers else None
         constants = {register: constant for constant, register in self.body.constants.items()}
         group = Group(self.listing, instances, constants, self.table, stream)
         group.emit()
