@@ -11,7 +11,7 @@ from perfdojo_riscv_snitch.codegen.functions import ACCURACY
 from perfdojo_riscv_snitch.compiled_c import compiled_c
 from perfdojo_riscv_snitch.kernels import OPERATORS
 from perfdojo_riscv_snitch.passes import nest_by_nest
-from snitch_support import PLUGINS, Game, compiled, run
+from snitch_support import PLUGINS, Game, compiled, golden, run
 
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
@@ -75,6 +75,10 @@ def test_a_function_in_step_is_as_exact_as_its_routine(
     assert worst <= (ACCURACY["exp"] if formula.startswith("exp") else 0.5)
 
 
+def test_the_code_is_what_it_was() -> None:
+    golden("exp_in_step.s", compiled(nest("exp(x{i})", "f64", 8, 4, True)).code)
+
+
 def test_reciprocals_next_to_rounding_boundaries() -> None:
     """Mantissas of ones and such that their reciprocals lie next to the middle between two numbers."""
     rng = np.random.default_rng(5)
@@ -133,8 +137,8 @@ def played(selection: str) -> tuple[Program, Program]:
 
 #: Cycles that the expert reaches, simulated.
 MOST = {
-    "dsoftmax[8,32]": 6750, "dlayernorm[8,32]": 2220, "dgelu[8,32]": 10950,
-    "ssoftmax[8,32]": 7250, "slayernorm[8,32]": 3500, "sgelu[8,32]": 10650,
+    "dsoftmax[8,32]": 6660, "dlayernorm[8,32]": 2220, "dgelu[8,32]": 10840,
+    "ssoftmax[8,32]": 7130, "slayernorm[8,32]": 3500, "sgelu[8,32]": 10540,
 }  # fmt: skip
 
 

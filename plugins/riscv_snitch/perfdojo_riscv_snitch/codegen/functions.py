@@ -396,6 +396,7 @@ def rescue(name: str, prefix: str, figures: Mapping[str, str]) -> Iterator[str]:
     yield f"{prefix}_rescue_{name}:"
     for k, register in enumerate(CHANGED):
         yield f"{'fsd' if register[0] == 'f' else 'sw'} {register}, {at + 16 + 8 * k}(sp)"
+    yield from filled(int(figures["table"]), exp_table({name}))
     yield from (f"fld fa0, {at}(sp)", f"fld fa1, {at + 8}(sp)")
     yield f"addi {TABLE}, sp, {figures['table']}"
     yield from (f"jal {LINK}, {prefix}_{name}", f"fsd fa0, {at}(sp)")

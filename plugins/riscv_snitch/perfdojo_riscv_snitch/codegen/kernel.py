@@ -165,13 +165,14 @@ class _Kernel:
         slots = 8 * len(places.slots)
         saved = [*places.saved, *(["ra"] if rescued else [])]
         table = 8 + slots + 8 * len(saved)
-        words = [*functions.exp_table(called | rescued), *self.body.written.table.words]
-        rescue = table + 8 * len(words)
+        routine, own = functions.exp_table(called | rescued), self.body.written.table.words
+        constants = table + 8 * len(routine)
+        rescue = constants + 8 * len(own)
         local = rescue + (functions.RESCUE_BYTES if rescued else 0)
         needs_frame = local > 8 or bool(self.local_bytes) or _uses_scratch(lines)
         frame = -(-(local + self.local_bytes) // 16) * 16 if needs_frame else 0
         figures = {"frame": str(frame), "scratch": "0", "local": str(local), "table": str(table)}
-        figures |= {"rescue": str(rescue), "constants": str(rescue - 8 * len(self.body.written.table.words))}
+        figures |= {"rescue": str(rescue), "constants": str(constants)}
         if local > REACH:
             what = f"{self.program.name} keeps more than registers and a frame hold"
             raise unsupported(what, f"it needs {local} bytes of the frame for single values")
@@ -185,7 +186,9 @@ class _Kernel:
         for argument in arguments.values():
             if argument.wish and argument in places.slots:  # the others are loaded when they are needed
                 inner.append(f"sw {argument.wish}, {8 + 8 * places.slots[argument]}(sp)")
-        inner += functions.filled(table, words)
+        if "exp" in called:  # who is only rescued by it fills the table then
+            inner += functions.filled(table, routine)
+        inner += functions.filled(constants, own)
         inner += _finished(lines, places, figures)
         end = []
         for k, register in enumerate(saved):
