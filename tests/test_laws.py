@@ -11,7 +11,8 @@ from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Kind, Trace
 from perfdojo_sdk.verify.dependence import verify_dependence, verify_dependence_trace
-from perfdojo_sdk.verify.exact import RING_LAWS, verify_exact, verify_exact_trace
+from perfdojo_sdk.verify.exact import verify_exact, verify_exact_trace
+from perfdojo_sdk.verify.models import RING_LAWS
 
 BATCH_NORM = """
 3

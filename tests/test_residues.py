@@ -22,7 +22,8 @@ from perfdojo_sdk.testing.programs import random_program
 from perfdojo_sdk.testing.walks import mutants, newly_allowed, random_walk
 from perfdojo_sdk.verify import exact as leg1
 from perfdojo_sdk.verify import residues
-from perfdojo_sdk.verify.exact import LAWS, RandomModel, verify_exact
+from perfdojo_sdk.verify.exact import verify_exact
+from perfdojo_sdk.verify.models import LAWS, RandomModel
 from perfdojo_sdk.verify.residues import Cells, Encoder
 
 SCHEDULES = (FORWARD, Schedule("reversed"), Schedule("lockstep"), *(Schedule("random", k) for k in range(3)))

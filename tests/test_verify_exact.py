@@ -15,18 +15,15 @@ from perfdojo_sdk.core.interpreter import FORWARD, Interpreter, owner
 from perfdojo_sdk.core.program import Path, Program, Scope
 from perfdojo_sdk.core.transformation import Move, Rules, Trace
 from perfdojo_sdk.core.transformations import GENERIC
-from perfdojo_sdk.verify.exact import (
+from perfdojo_sdk.verify.exact import ExactReport, verify_exact, verify_exact_trace
+from perfdojo_sdk.verify.mixing import FIELDS, PRIME
+from perfdojo_sdk.verify.models import (
     EXPONENT,
-    FIELDS,
     IDEMPOTENT_MAX,
-    PRIME,
     RECIPROCAL,
     Constant,
-    ExactReport,
     OutsideModel,
     RandomModel,
-    verify_exact,
-    verify_exact_trace,
 )
 from perfdojo_sdk.verify.reduced import extents, reduce_trace, statement_instances
 from tests import programs

@@ -23,8 +23,8 @@ from perfdojo_sdk.hookspecs.types import CodeGenerator, HeuristicPass, KernelSou
 from perfdojo_sdk.kernels.selection import Kernel, instantiate
 from perfdojo_sdk.measure.toolchain import probe_compiler
 from perfdojo_sdk.plugins import Plugin, Plugins
-from perfdojo_sdk.search.neighbours import random_step
 from perfdojo_sdk.testing.programs import random_program
+from perfdojo_sdk.testing.walks import random_walk
 
 T = TypeVar("T")
 
@@ -245,20 +245,8 @@ class Context:
             whole_language = seed % 4 == 0  # not every target has code for all of it
             drawn = random_program(rng, 3, whole_language)
             root = kernels[seed // 2 % len(kernels)].program if kernels else drawn
-            found.append(self._walk(rng, root))
+            found.append(random_walk(rng, root, self.rules, self.budget.moves, list(self.own_moves)))
         return tuple(found)
-
-    def _walk(self, rng: Random, root: Program) -> Trace:
-        """A random game in which every other move is one of the plugin's own, where one is legal."""
-        trace, own = Trace(root), list(self.own_moves)
-        for number in range(self.budget.moves):
-            only = rng.choice(own) if own and number % 2 else None
-            step = random_step(rng, trace.program, self.rules, only)
-            step = step or random_step(rng, trace.program, self.rules)
-            if step is None:
-                break
-            trace = Trace(root, (*trace.steps, step))
-        return trace
 
 
 def shapes(parameters: int, lanes: int) -> Iterator[tuple[int, ...]]:

@@ -129,10 +129,10 @@ def _failed(step: Step, leg: str, problem: str) -> FuzzFailure:
 
 def _look(trace: Trace, rules: Rules, report: FuzzReport) -> None:
     """Leg 3, which blames the first move that it refuses, and leg 1 from the root; a trace for leg 2."""
-    proved = _proved(trace.steps[-1], rules)
-    report.by_leg["dependence" if proved.decided else "dependence, undecided"] += 1
-    if proved.decided and not proved.ok:
-        blamed = ((step, _proved(step, rules).problem) for step in trace.steps[-EVERY:])
+    proof = proved(trace.steps[-1], rules)
+    report.by_leg["dependence" if proof.decided else "dependence, undecided"] += 1
+    if proof.decided and not proof.ok:
+        blamed = ((step, proved(step, rules).problem) for step in trace.steps[-EVERY:])
         report.failure = next(_failed(step, "dependence", problem) for step, problem in blamed if problem)
         return
     whole = verify_exact(trace.root, trace.program, trace.laws, rules.dialect, report.seed)
@@ -142,7 +142,7 @@ def _look(trace: Trace, rules: Rules, report: FuzzReport) -> None:
         report.failure = _failed(trace.steps[-1], "exact", f"end against root: {whole.problem}")
 
 
-def _proved(step: Step, rules: Rules) -> DependenceReport:
+def proved(step: Step, rules: Rules) -> DependenceReport:
     """What leg 3 says about a step and the program that it leads to."""
     return verify_dependence_trace(Trace(step.before, (step,)), rules)
 
@@ -168,7 +168,7 @@ def shrunk(failure: FuzzFailure, rules: Rules) -> FuzzFailure:
     def refuted(step: Step) -> str:
         if failure.leg == "exact":
             return verify_exact(step.before, step.after, step.legal.laws, rules.dialect, 0).problem
-        return _proved(step, rules).problem
+        return proved(step, rules).problem
 
     fails = still(lambda program: found(program) is not None)
     smallest = shrink(failure.before, fails, rules.dialect, SHRINK_S)

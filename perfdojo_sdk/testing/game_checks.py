@@ -30,8 +30,7 @@ from perfdojo_sdk.plugins import load_plugins
 from perfdojo_sdk.store.traces import SavedTrace
 from perfdojo_sdk.testing import fresh
 from perfdojo_sdk.testing.context import Budget, Context
-from perfdojo_sdk.testing.fuzzing import fuzz, shrunk
-from perfdojo_sdk.verify.dependence import verify_dependence, verify_races
+from perfdojo_sdk.testing.fuzzing import fuzz, proved, shrunk
 from perfdojo_sdk.verify.exact import verify_exact
 
 #: Most legal places of one of the plugin's moves that the legs of verification look at.
@@ -262,13 +261,9 @@ def _refuted(step: Step, rules: Rules) -> Iterator[str]:
     exact = verify_exact(step.before, step.after, step.legal.laws, rules.dialect)
     if not exact.ok:
         yield f"exact: {step.move.text}: {exact.problem}\n{step.before}"
-    relation = rules.relation(step)
-    for proof in (
-        verify_dependence(step.before, step.after, relation, rules.dialect, step.legal.kind, step.legal.laws),
-        verify_races(step.after, rules.dialect),
-    ):
-        if not proof.ok:
-            yield f"dependence: {step.move.text}: {proof.problem}\n{step.before}"
+    proof = proved(step, rules)
+    if not proof.ok:
+        yield f"dependence: {step.move.text}: {proof.problem}\n{step.before}"
 
 
 def vetoes_hold(context: Context) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -11,11 +11,17 @@ from perfdojo_sdk.core.transformation import Move, Requirement, Rules, Step, Tra
 from perfdojo_sdk.search.neighbours import random_step
 
 
-def random_walk(rng: Random, root: Program, rules: Rules, length: int) -> Trace:
-    """A game of ``length`` random legal moves (fewer when none is left)."""
+def random_walk(rng: Random, root: Program, rules: Rules, length: int, own: Sequence[str] = ()) -> Trace:
+    """A game of ``length`` random legal moves (fewer when none is left).
+
+    Every other move is one of the transformations ``own``, where one drawn from them is legal.
+    """
     trace = Trace(root)
-    for _ in range(length):
-        step = random_step(rng, trace.program, rules)
+    for number in range(length):
+        only = rng.choice(own) if own and number % 2 else None
+        step = random_step(rng, trace.program, rules, only)
+        if step is None and only:
+            step = random_step(rng, trace.program, rules)
         if step is None:
             break
         trace = replace(trace, steps=(*trace.steps, step))

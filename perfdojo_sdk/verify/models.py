@@ -1,0 +1,336 @@
+"""Random algebraic models: number domains in which only the declared laws of arithmetic hold.
+
+Floats become random elements of the field of residues modulo a 62-bit prime. There + - * are the
+ring's and division by a constant is the field's inverse, so every re-association agrees to the
+last bit. Everything else is a pseudo-random function, so nothing agrees by accident: a program
+that differs by one dropped, doubled or misplaced term shows with probability 1 - 2**-50 or so.
+
+max and min are commutative and associative with an identity, but *not* idempotent: in a model
+where max(a, a) = a, a transformation that drops or repeats an iteration would often go unseen.
+A declared law is satisfied by the model of both programs, and by no model without it.
+"""
+
+from __future__ import annotations
+
+import random
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum
+from fractions import Fraction
+from functools import lru_cache
+from itertools import pairwise
+from math import prod
+from typing import Any, NoReturn, TypeAlias
+
+from perfdojo_sdk.core.domains import COMPARISONS, integer_operation
+from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, integer_bounds, wrap
+from perfdojo_sdk.core.errors import ProgramError, VerificationError, closest
+from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.verify import residues
+from perfdojo_sdk.verify.mixing import EXPONENTS, FIELDS, GOLDEN, PRIME, WORD, mix, name_key
+from perfdojo_sdk.verify.residues import Cells
+
+RECIPROCAL = "x/y = x*(1/y)"
+IDEMPOTENT_MAX = "max(x,x) = x"
+IDEMPOTENT_MIN = "min(x,x) = x"
+EXPONENT = "exp(a)*exp(b) = exp(a+b)"
+FACTOR = "a*c + b*c = (a+b)*c"
+SQUARES = "sum((x-c)^2) = sum((x-m)^2) + n*(m-c)^2"
+
+#: Laws that rounding breaks and every model has.
+RING_LAWS = (FACTOR, SQUARES)
+
+#: The laws that a model can be asked to satisfy beyond those that always hold.
+LAWS = (RECIPROCAL, IDEMPOTENT_MAX, IDEMPOTENT_MIN, EXPONENT, *RING_LAWS)
+
+
+class OutsideModel(ProgramError):
+    """PD-V005: an infinity is used in a way that the models give no value to."""
+
+
+class Infinity(Enum):
+    """A symbol beside the field: the identity of max (negative) or of min (positive)."""
+
+    NEGATIVE = "-inf"
+    POSITIVE = "inf"
+
+
+class Constant(int):
+    """A residue that no input took part in; closed under the ring's operations.
+
+    Dividing by one is exact, however it was computed and wherever it was stored in between.
+    """
+
+    def __add__(self, other: int) -> int:
+        return _like(other, int.__add__(self, other))
+
+    def __sub__(self, other: int) -> int:
+        return _like(other, int.__sub__(self, other))
+
+    def __mul__(self, other: int) -> int:
+        return _like(other, int.__mul__(self, other))
+
+    def __mod__(self, modulus: int) -> int:
+        return Constant(int.__mod__(self, modulus))
+
+
+def _like(other: int, result: int) -> int:
+    return Constant(result) if type(other) is Constant else result
+
+
+Element: TypeAlias = int | Infinity
+
+
+def _outside(name: str, *operands: Element) -> NoReturn:
+    shown = ", ".join(o.value if isinstance(o, Infinity) else "x" for o in operands)
+    what = f"{name}({shown}) has no value in the random models"
+    hint = "an infinity may start a max or min, have a number subtracted, or be the argument of exp"
+    raise OutsideModel("PD-V005", what, hint=hint)
+
+
+def _ring(modulus: int) -> Mapping[str, Callable[..., Element]]:
+    """Residues. The operands are residues almost always, so an infinity pays for being noticed."""
+
+    def add(a: Any, b: Any) -> Element:
+        try:
+            return (a + b) % modulus  # type: ignore[no-any-return]
+        except TypeError:
+            _outside("add", a, b)
+
+    def sub(a: Any, b: Any) -> Element:
+        try:
+            return (a - b) % modulus  # type: ignore[no-any-return]
+        except TypeError:
+            return a if isinstance(a, Infinity) and not isinstance(b, Infinity) else _outside("sub", a, b)
+
+    def mul(a: Any, b: Any) -> Element:
+        try:
+            return (a * b) % modulus  # type: ignore[no-any-return]
+        except TypeError:
+            _outside("mul", a, b)
+
+    def neg(a: Any) -> Element:
+        return _outside("neg", a) if isinstance(a, Infinity) else sub(Constant(0), a)
+
+    return {"add": add, "sub": sub, "mul": mul, "neg": neg}
+
+
+@lru_cache(maxsize=1024)
+def _inverse(a: int, modulus: int) -> Constant:
+    return Constant(pow(a, -1, modulus))
+
+
+def _joined(parts: Sequence[int]) -> int:
+    """What is each of ``parts`` modulo its one of FIELDS (Chinese remainders)."""
+    value, modulus = parts[0] % PRIME, PRIME
+    for part, field in zip(parts[1:], FIELDS[1:], strict=False):
+        value += modulus * ((part - value) * _inverse(modulus % field, field) % field)
+        modulus *= field
+    return value
+
+
+class RandomModel:
+    """One random algebraic model: a domain of the interpreter, fixed by seed and laws.
+
+    Elements are residues modulo PRIME. Where exp turns sums into products, they are residues modulo
+    PRIME * EXPONENTS, that is pairs: exp takes the second part to a power modulo PRIME, and only the
+    first part of a result counts. The second part of an exponential obeys no law, so an exponential of
+    exponentials takes a third one, and so on: ``nested`` says how many of them stand in each other.
+    """
+
+    def __init__(self, seed: int, laws: Iterable[str] = (), nested: int = 1) -> None:
+        """:class:`VerificationError` (PD-V006) for a law that no model is known for."""
+        self.seed, self.laws = seed, frozenset(laws)
+        for law in sorted(self.laws.difference(LAWS)):
+            what = f"no random model for the law {law!r}"
+            raise VerificationError("PD-V006", what, hint=closest(law, list(LAWS)))
+        self.nested = nested
+        self.fields = FIELDS[: nested + 1] if EXPONENT in self.laws else FIELDS[:1]
+        self.modulus = prod(self.fields)
+        self.ring = _ring(self.modulus)
+
+    def significant(self, value: Element) -> Element:
+        """The part of a float that two equal results agree in."""
+        return value if isinstance(value, Infinity) or value < PRIME else value % PRIME
+
+    # -- the domain
+
+    def literal(self, value: float | int, dtype: str) -> Element:
+        if dtype not in FLOAT_DTYPES:
+            return wrap(int(value), dtype)
+        if value in (float("-inf"), float("inf")):
+            return Infinity.NEGATIVE if value < 0 else Infinity.POSITIVE
+        exact = Fraction(value)
+        return Constant(exact.numerator * _inverse(exact.denominator, self.modulus) % self.modulus)
+
+    def index_value(self, dtype: str) -> Callable[[int], Element]:
+        if dtype in FLOAT_DTYPES:
+            return lambda value: Constant(value % self.modulus)
+        return lambda value: wrap(value, dtype)
+
+    def operation(self, name: str, dtype: str) -> Callable[..., Element]:
+        if dtype not in FLOAT_DTYPES:
+            return integer_operation(name, dtype)
+        if name in COMPARISONS:
+            compared = self.opaque(f"{name} {dtype}")
+            return lambda a, b: compared(a, b) % PRIME & 1
+        if name in self.ring:
+            return self.ring[name]
+        if name == "div":
+            return self._division(dtype)
+        if name in ("max", "min"):
+            return self._extremum(name)
+        return self._exp(dtype) if name == "exp" else self.opaque(f"{name} {dtype}")
+
+    def cast(self, source: str, target: str) -> Callable[[Any], Element]:
+        """Between floats, or from float to integer, rounding is an opaque function."""
+        if source == target:
+            return lambda value: value
+        if source in FLOAT_DTYPES:
+            rounding = self.opaque(f"cast {source} {target}")
+            if target == "bool":
+                return lambda value: rounding(value) % PRIME & 1
+            return rounding if target in FLOAT_DTYPES else lambda value: wrap(rounding(value) % PRIME, target)
+        if target in FLOAT_DTYPES:
+            return lambda value: value % self.modulus
+        return lambda value: wrap(value, target)
+
+    # -- functions
+
+    def opaque(self, name: str) -> Callable[..., int]:
+        """A function of which nothing is known but that equal arguments give equal results."""
+        start = mix(mix((self.seed + GOLDEN) & WORD) ^ name_key(name))
+
+        def function(*arguments: Element) -> int:
+            state, constant = start, True
+            for argument in arguments:
+                if isinstance(argument, Infinity):
+                    _outside(name.split()[0], *arguments)
+                state = mix((state + GOLDEN & WORD) ^ argument % PRIME)
+                constant &= type(argument) is Constant
+            value = state % PRIME
+            if self.modulus != PRIME:
+                parts = [state]
+                for field in self.fields[1:]:
+                    state = mix(state ^ GOLDEN)
+                    parts.append(state % field)
+                value = _joined(parts)
+            return Constant(value) if constant else value
+
+        return function
+
+    def _division(self, dtype: str) -> Callable[[Element, Element], Element]:
+        opaque = self.opaque(f"div {dtype}")
+        reciprocal = self.opaque(f"reciprocal {dtype}")
+        by_reciprocal, mul, modulus = RECIPROCAL in self.laws, self.ring["mul"], self.modulus
+
+        def divide(a: Element, b: Element) -> Element:
+            if type(b) is Constant and b:
+                return mul(a, _inverse(b, modulus))
+            return mul(a, reciprocal(b)) if by_reciprocal else opaque(a, b)
+
+        return divide
+
+    def _exp(self, dtype: str) -> Callable[[Element], Element]:
+        opaque = self.opaque(f"exp {dtype}")
+
+        def exp(a: Element) -> Element:
+            return Constant(0) if a is Infinity.NEGATIVE else opaque(a)
+
+        def power(a: Element) -> Element:
+            """A power of ``a`` modulo each field but the last, and anything modulo the last."""
+            if isinstance(a, Infinity):
+                return exp(a)
+            parts = [pow(base, int(a) % n, p) for base, (p, n) in zip(bases, steps, strict=True)]
+            value = _joined([*parts, int(opaque(a)) % self.fields[-1]])
+            return Constant(value) if type(a) is Constant else value
+
+        steps = list(pairwise(self.fields))
+        start = int(opaque(Constant(1)))
+        bases = [pow(start, (p - 1) // n, p) for p, n in steps]
+        return power if EXPONENT in self.laws else exp
+
+    def _extremum(self, name: str) -> Callable[[Element, Element], Element]:
+        """``e + u + v + k*u*v`` with u = a - e, v = b - e: multiplication in disguise."""
+        identity = Infinity.NEGATIVE if name == "max" else Infinity.POSITIVE
+        opaque, modulus, significant = self.opaque(name), self.modulus, self.significant
+        extreme = max if name == "max" else min
+        e, k = opaque(Constant(0)), opaque(Constant(1)) or Constant(1)
+
+        def other(a: Element, b: Element) -> Element:
+            return b if a is identity else a if b is identity else _outside(name, a, b)
+
+        def combine(a: Any, b: Any) -> Element:
+            try:
+                u, v = a - e, b - e
+            except TypeError:
+                return other(a, b)
+            return (u + v + u * v * k + e) % modulus  # type: ignore[no-any-return]
+
+        def choose(a: Element, b: Element) -> Element:
+            if isinstance(a, Infinity) or isinstance(b, Infinity):
+                return other(a, b)
+            chosen = extreme(a, b, key=significant)
+            return Constant(chosen) if type(a) is type(b) is Constant else int(chosen)
+
+        return choose if f"{name}(x,x) = x" in self.laws else combine
+
+    # -- inputs
+
+    def inputs(self, program: Program) -> Mapping[str, list[Element]]:
+        """Random values for every input, the same for each program with this interface."""
+        given: dict[str, list[Element]] = {}
+        for name in program.inputs:
+            buffer = program.buffer_of[name]
+            drawn = _drawn(self.seed, name, buffer.cells, buffer.dtype)
+            floats = buffer.dtype in FLOAT_DTYPES
+            given[name] = [value % self.modulus for value in drawn] if floats else list(drawn)
+        return given
+
+    # -- results and the engine in C
+
+    @property
+    def flags(self) -> int:
+        """The laws as ``residues.c`` takes them."""
+        return sum(1 << k for k, law in enumerate(_FLAGGED) if law in self.laws)
+
+    def packed(self, program: Program) -> bytes:
+        """:meth:`inputs` as ``residues.c`` takes them."""
+        buffers = [program.buffer_of[name] for name in program.inputs]
+        return _packed(self.seed, tuple([(b.arrays[0], b.cells, b.dtype) for b in buffers]))
+
+    def cells(self, values: Sequence[Element], dtype: str) -> Cells:
+        """What two equal results agree in."""
+        words, kinds = array("Q"), bytearray()
+        for value in values:
+            if isinstance(value, Infinity):
+                words.append(0)
+                kinds.append(_KINDS[value])
+            else:
+                words.append(value % PRIME if dtype in FLOAT_DTYPES else value & WORD)
+                kinds.append(0)
+        return Cells(words.tobytes(), bytes(kinds))
+
+
+_FLAGGED = (EXPONENT, RECIPROCAL, IDEMPOTENT_MAX, IDEMPOTENT_MIN)
+_KINDS = {Infinity.NEGATIVE: residues.NEGATIVE, Infinity.POSITIVE: residues.POSITIVE}
+
+
+@lru_cache(256)
+def _drawn(seed: int, name: str, cells: int, dtype: str) -> tuple[int, ...]:
+    """Values of an input; of a float, 128 bits to take residues of."""
+    source = random.Random(f"{seed} {name}")
+    if dtype in FLOAT_DTYPES:
+        return tuple([source.getrandbits(128) for _ in range(cells)])
+    low, high = integer_bounds(dtype)
+    return tuple([source.randint(low, high) for _ in range(cells)])
+
+
+@lru_cache(64)
+def _packed(seed: int, inputs: tuple[tuple[str, int, str], ...]) -> bytes:
+    words = array("Q")
+    for name, cells, dtype in inputs:
+        floats = dtype in FLOAT_DTYPES
+        for value in _drawn(seed, name, cells, dtype):
+            words.extend((value % PRIME, value % EXPONENTS) if floats else (value & WORD, 0))
+    return words.tobytes()
