@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 import textwrap
 
@@ -415,6 +416,15 @@ def test_moves_leave_the_old_program_alone() -> None:
     for step in RULES.steps(start):
         assert step.before is start and step.after is not start
     assert start.text == text
+
+
+def test_the_program_after_any_move_travels_between_processes() -> None:
+    """Nodes that were made of others hold functions, which do not pickle."""
+    start = program("4 t[{0}] = x[{0}]\n4 8 y[{0},{1}] = t[{0}] * exp(t[{0}]) + {1}")
+    for step in RULES.steps(start):
+        again = pickle.loads(pickle.dumps(step))
+        assert again == step and again.after.text == step.after.text
+        assert [node.id for _, node in again.after.walk()] == [node.id for _, node in step.after.walk()]
 
 
 def test_enumeration_and_check_agree() -> None:

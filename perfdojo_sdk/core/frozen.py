@@ -31,6 +31,9 @@ def frozen(cls: type[T]) -> type[T]:
     # The names are those of the class body, as in the constructor that dataclass itself generates.
     exec(f"def __init__({', '.join(parameters)}):{body}", defaults)
     made.__init__ = defaults["__init__"]
+    # What was worked out stays behind; so do the functions that would work out a field.
+    names = [each.name for each in fields(made)]
+    made.__reduce__ = lambda self: (made, tuple([getattr(self, name) for name in names]))
     found: type[T] = made
     return found
 
