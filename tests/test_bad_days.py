@@ -84,7 +84,7 @@ def run(process: Callable[..., subprocess.Popen[str]]) -> Cli:
 
 
 def test_without_a_compiler_only_what_needs_one_fails(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(toolchain, "_probe", lambda command: None)
+    monkeypatch.setattr(toolchain, "answering", lambda command: None)
     toolchain._find.cache_clear()
     try:
         clear(cli(*BUILD, "lib", plugins="toy"), 3, "PD-M001", "PD-G004")

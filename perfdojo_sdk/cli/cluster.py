@@ -16,7 +16,8 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="Start a cluster, join one, say what it has. Needs Ray: pip install 'perfdojo-sdk[cluster]'.",
+    help="Start a cluster, join one, say what it has. Each command takes --json. "
+    "Needs Ray: pip install 'perfdojo-sdk[cluster]'.",
 )
 
 Targets = Annotated[
