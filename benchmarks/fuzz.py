@@ -86,7 +86,8 @@ def game(target_name: str) -> tuple[Rules, NumericLooks | None]:
     return plugins.rules(target), NumericLooks(plugins, target) if native else None
 
 
-def run(job: Job) -> tuple[Job, list[FuzzReport]]:
+def run(job: Job) -> list[dict[str, Any]]:
+    """The walks of a block, each as a line of the record."""
     # Games are trees without cycles; looking for some takes a tenth of the time.
     gc.disable()
     rules, numeric = game(job.target)
@@ -98,10 +99,11 @@ def run(job: Job) -> tuple[Job, list[FuzzReport]]:
         if report.failure is not None:
             report.failure = shrunk(report.failure, rules)
     gc.collect()
-    return job, reports
+    return [as_line(job, report) for report in reports]
 
 
 def as_line(job: Job, report: FuzzReport) -> dict[str, Any]:
+    failure = report.failure
     return {
         "seed": report.seed,
         "target": job.target,
@@ -110,14 +112,13 @@ def as_line(job: Job, report: FuzzReport) -> dict[str, Any]:
         "moves": dict(report.moves),
         "kinds": dict(report.kinds),
         "checks": dict(report.by_leg),
-        "failure": None if report.failure is None else f"{report.failure.leg}: {report.failure.problem}",
+        "failure": None if failure is None else as_case(job.target, failure),
     }
 
 
-def save_failure(folder: Path, target: str, seed: int, failure: FuzzFailure) -> Path:
-    """As a saved game of one move, with the leg that refuses it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    case = {
+def as_case(target: str, failure: FuzzFailure) -> dict[str, Any]:
+    """A saved game of one move, with the leg that refuses it."""
+    return {
         "target": target,
         "leg": failure.leg,
         "problem": failure.problem,
@@ -125,9 +126,15 @@ def save_failure(folder: Path, target: str, seed: int, failure: FuzzFailure) -> 
         "move": failure.move.as_json(),
         "after": failure.after.text,
     }
-    path = folder / f"{failure.move.transformation.replace('/', '_')}_{seed}.json"
+
+
+def save_failure(folder: Path, line: dict[str, Any]) -> None:
+    """For the tests, and told to whoever watches."""
+    folder.mkdir(parents=True, exist_ok=True)
+    case, seed = line["failure"], line["seed"]
+    path = folder / f"{case['move']['transformation'].replace('/', '_')}_{seed}.json"
     path.write_text(json.dumps(case, indent=1) + "\n", encoding="utf-8")
-    return path
+    print(f"\nseed {seed}: {case['leg']}: {case['problem']}\n  saved: {path}", file=sys.stderr)
 
 
 def turns() -> Iterator[str]:
@@ -186,23 +193,18 @@ def main() -> int:
             done |= {line["seed"]} if line["failure"] is None else set()
         start, before = time.monotonic(), total.moves_played
         waiting = jobs(done, targets, options.length, not options.no_numeric, total.rarest)
-        running: set[Future[tuple[Job, list[FuzzReport]]]] = set()
+        running: set[Future[list[dict[str, Any]]]] = set()
         try:
             while total.moves_played < options.moves:
                 while len(running) < 2 * options.processes:
                     running.add(pool.submit(run, next(waiting)))
                 finished, running = wait(running, return_when=FIRST_COMPLETED)
                 for future in finished:
-                    job, reports = future.result()
-                    for report in reports:
-                        line = as_line(job, report)
+                    for line in future.result():
                         log.write(json.dumps(line) + "\n")
                         total.add(line)
-                        if report.failure is not None:
-                            folder = options.state / "failures"
-                            path = save_failure(folder, job.target, report.seed, report.failure)
-                            told = f"\nseed {report.seed}: {line['failure']}\n  saved: {path}"
-                            print(told, file=sys.stderr)
+                        if line["failure"] is not None:
+                            save_failure(options.state / "failures", line)
                     log.flush()
                 rate = (total.moves_played - before) / (time.monotonic() - start)
                 progress = f"\r{total.moves_played} moves, {rate:.0f}/s, {total.failures} failures"

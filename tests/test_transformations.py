@@ -349,6 +349,7 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
     "PD-T402": ("10 y[{0}] = x[{0}]", "", [], "split_with_condition(s0, factor=5)"),
     "PD-T403": ("10:v y[{0}] = x[{0}]", "", [], "split_with_condition(s0, factor=4)"),
     "PD-T404": ("10 y[{0}] = x[{0}//5]", "", [], "split_with_condition(s0, factor=4)"),
+    "PD-T405": ("x f32 [3] heap\n10 y[{0}] = x[(9-{0})%3]", "", [], "split_with_condition(s0, factor=4)"),
     "PD-T411": (CONDITION, "", [], "drop_condition(c1)"),
     "PD-T421": (CONDITION, "", [], "drop_unreached(c1)"),
     "PD-T422": ("8 y[{0}] = x[{0}] if {0} >= 8", "", [], "drop_unreached(c0)"),

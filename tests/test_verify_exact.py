@@ -153,6 +153,18 @@ def test_exponentials_in_exponentials_obey_their_law(around: str) -> None:
     assert compare(sums, wrong, EXPONENT).mismatch and compare(sums, products).mismatch
 
 
+def test_exponentials_deeper_than_the_models_go_are_undecided() -> None:
+    def tower(value: str) -> str:
+        """The sum of exponentials of each depth up to five."""
+        return " + ".join("exp(" * depth + value + ")" * depth for depth in range(5))
+
+    inside, outside = tower("exp(x[{0}] + x[0])"), tower("(exp(x[{0}] - x[1]) * exp(x[1] + x[0]))")
+    report = compare(unary(inside), unary(outside), EXPONENT)
+    assert not report.ok and not report.decided and "5 exponentials" in report.problem
+    assert compare(unary(inside), unary(inside), EXPONENT).ok
+    assert compare(unary(inside), unary(outside)).decided, "without the law there is nothing to know"
+
+
 def test_rounding_to_another_dtype_is_opaque() -> None:
     text = "kernel f(x) -> y\nx f64 [4] heap\nt f32 [4] heap\ny f64 [4] heap\n\n"
     text += "4 t[{0}] = f32(x[{0}])\n4 y[{0}] = "

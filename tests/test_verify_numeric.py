@@ -213,6 +213,26 @@ def test_wrong_kernels_fail(original: str, body: str, flags: tuple[str, ...]) ->
     assert report.problem
 
 
+def test_integers_made_of_a_nan_that_a_law_may_bring_are_not_compared() -> None:
+    """NaN where the original has an infinity is legal under the law, so what is made of it is, too."""
+    head = "kernel whole(x) -> y\nx f32 [64] heap\ny f32 [64] heap\n\n64 y[{0}] = "
+    original = head + "f32(i32(x[{0}]))"
+    rebased = head + "f32(i32(x[{0}] + (x[{0}] - x[{0}])))"
+    body = """for (int k = 0; k < 64; k++) {
+        float v = x[k] + (x[k] - x[k]);
+        y[k] = v != v ? 0 : v >= 0x1p31f ? 2147483647 : v <= -0x1p31f ? -0x1p31f : (float)(int)v; }"""
+
+    def looked(nan_may_differ: bool) -> NumericReport:
+        made = compiled(original, body)
+        whole, parts = program(original), program(rebased)
+        return verify_numeric(
+            whole, parts, made, RUNNER, ACCURACY, CORE_DIALECT, threads=(1,), nan_may_differ=nan_may_differ
+        )
+
+    assert looked(True).ok, looked(True).problem
+    assert not looked(False).ok
+
+
 def test_small_integers_are_compared_to_the_bit() -> None:
     """An error below every float bound: one unit in the last place of the sum."""
     nudged = SUM_IN_LANES.replace("y[r] = s;", "y[r] = isfinite(s) ? nextafterf(s, INFINITY) : s;")

@@ -360,13 +360,9 @@ def _statement(program: Program, place: Place) -> Iterator[Violation]:
     statement, sizes = place.node, place.sizes
     if not isinstance(statement, Statement):
         return
-    forms = [*statement.guard, *statement.target.subscripts]
-    forms += [form for access in statement.reads for form in access.subscripts]
-    forms += [value.index for value in index_values(statement.value)]
-    for form in forms:
-        if form.quotients and (bad := _negative_dividend(form, sizes)) is not None:
-            what = f"{bad.text} may be negative and is divided"
-            yield Violation("PD-P016", what, statement.id, hint="add a multiple of the divisor")
+    for bad in negative_dividends(statement, sizes):
+        what = f"{bad.text} may be negative and is divided"
+        yield Violation("PD-P016", what, statement.id, hint="add a multiple of the divisor")
     dtype, accumulate, target = statement.dtype, statement.accumulate, statement.target.array
     if statement.value.dtype != dtype or program.buffer_of[target].dtype != dtype:
         what = f"{target} is {dtype}, the value is {statement.value.dtype}"
@@ -375,6 +371,16 @@ def _statement(program: Program, place: Place) -> Iterator[Violation]:
         yield Violation("PD-P010", f"{dtype} does not accumulate by {accumulate}", statement.id)
     for what in _ill_typed(program, statement.value):
         yield Violation("PD-P010", what, statement.id, hint="write the conversion")
+
+
+def negative_dividends(statement: Statement, sizes: tuple[int, ...]) -> Iterator[Index]:
+    """What is divided in a subscript, a condition or an iterator's value and may be negative."""
+    forms = [*statement.guard, *statement.target.subscripts]
+    forms += [form for access in statement.reads for form in access.subscripts]
+    forms += [value.index for value in index_values(statement.value)]
+    for form in forms:
+        if form.quotients and (bad := _negative_dividend(form, sizes)) is not None:
+            yield bad
 
 
 def _negative_dividend(form: Index, sizes: tuple[int, ...]) -> Index | None:

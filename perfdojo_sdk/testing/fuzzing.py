@@ -58,7 +58,7 @@ class FuzzReport:
     moves: Counter[str] = field(default_factory=Counter)
     kinds: Counter[str] = field(default_factory=Counter)
     by_leg: Counter[str] = field(default_factory=Counter)
-    """Checks of each leg; apart, those in which leg 3 came to no answer within its limit."""
+    """Checks of each leg; apart, those in which a leg came to no answer."""
     failure: FuzzFailure | None = None
     looks: list[Trace] = field(default_factory=list)
     """What leg 2 has to look at."""
@@ -108,9 +108,9 @@ def _draw(
 
 def _after_move(walk: ExactWalk, step: Step, seed: int, report: FuzzReport) -> tuple[str, str] | None:
     """Leg and problem, if the move is wrong; leg 1 asks for the rules of the language, too."""
-    report.by_leg["exact"] += 1
     exact = walk.check(step, seed)
-    return None if exact.ok else ("exact", exact.problem)
+    report.by_leg["exact" if exact.decided else "exact, undecided"] += 1
+    return None if exact.ok or not exact.decided else ("exact", exact.problem)
 
 
 def look_numerically(reports: Sequence[FuzzReport], numeric: Numeric) -> None:
@@ -136,7 +136,7 @@ def _look(trace: Trace, rules: Rules, report: FuzzReport) -> None:
         report.failure = next(_failed(step, "dependence", problem) for step, problem in blamed if problem)
         return
     whole = verify_exact(trace.root, trace.program, trace.laws, rules.dialect, report.seed)
-    if whole.ok:
+    if whole.ok or not whole.decided:
         report.looks.append(trace)
     else:
         report.failure = _failed(trace.steps[-1], "exact", f"end against root: {whole.problem}")
@@ -156,8 +156,10 @@ def shrunk(failure: FuzzFailure, rules: Rules) -> FuzzFailure:
         return failure
 
     def found(program: Program) -> FuzzFailure | None:
-        # A race that was there before is another failure than one that the move brings.
+        # What is wrong with the program before the move is another failure than one that the move brings.
         if failure.leg == "dependence" and not verify_races(program, rules.dialect).ok:
+            return None
+        if failure.leg == "exact" and not verify_exact(program, program, (), rules.dialect, models=1).ok:
             return None
         for move in rules.transformations[failure.move.transformation].candidates(program, rules.dialect):
             step = rules.attempt(program, move)

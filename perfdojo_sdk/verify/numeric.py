@@ -125,7 +125,7 @@ def verify_numeric(
     are compiled without optimising and run in forks of this process, nothing runs at the same time.
     UnavailableError without a C compiler; VerificationError for a dtype that is not checked here.
     """
-    references = _References(original, transformed, accuracy, dialect, seed, forks)
+    references = _References(original, transformed, accuracy, dialect, seed, forks, nan_may_differ)
     results: list[ClassResult] = []
     planned: list[_Plan] = []
     skipped: list[ClassResult] = []
@@ -291,7 +291,9 @@ class _References:
         dialect: Dialect,
         seed: int,
         forks: bool,
+        nan_may_differ: bool = False,
     ) -> None:
+        self.nan_may_differ = nan_may_differ
         self.original, self.transformed, self.forks = original, transformed, forks
         self.accuracy, self.dialect, self.seed = accuracy, dialect, seed
         self.instances = max(_instances(original), _instances(transformed))
@@ -377,6 +379,7 @@ class _References:
                 rows=rows,
                 split=self.rows if rows else None,
                 any_order=rows > 0,
+                nan_may_differ=self.nan_may_differ,
             )
             support = tuple(sorted(source.support.items()))
             flags = _FORK_FLAGS if self.forks else _REFERENCE_FLAGS if self.small else _LARGE_FLAGS

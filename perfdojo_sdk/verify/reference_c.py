@@ -134,6 +134,7 @@ def reference(
     rows: int = 0,
     split: Rows | None = None,
     any_order: bool = False,
+    nan_may_differ: bool = False,
 ) -> KernelSource:
     """The program over ``num`` as a C kernel.
 
@@ -144,9 +145,10 @@ def reference(
     (f64; i64 for integers) and ``y_f`` (plain arithmetic of its dtype), with BOUNDED also ``y_e``
     (rounded up); and ``pd_peak``, the largest finite value ever stored. ``accuracy`` gives a
     function's error in ulp, 0.5 if absent. With ``any_order`` the bound holds for every order of
-    every reduction.
+    every reduction; with ``nan_may_differ`` nothing is certain that is made of an infinity or a NaN by a cast
+    to an integer or a comparison.
     """
-    return _Emitter(program, kind, accuracy, dialect, batch, rows, split, any_order).source()
+    return _Emitter(program, kind, accuracy, dialect, batch, rows, split, any_order, nan_may_differ).source()
 
 
 class _Emitter:
@@ -160,10 +162,12 @@ class _Emitter:
         rows: int,
         split: Rows | None,
         any_order: bool,
+        nan_may_differ: bool,
     ) -> None:
         self.program, self.kind, self.accuracy, self.dialect = program, kind, accuracy, dialect
         self.batch, self.rows, self.split, self.any_order = batch, rows, split, any_order
         self.summed = _summed_buffers(program) if any_order else {}
+        self.nan_may_differ = nan_may_differ
         if unsupported := {b.dtype for b in program.buffers} - _C_TYPES.keys():
             known = ", ".join(_C_TYPES)
             raise VerificationError(
@@ -221,6 +225,7 @@ class _Emitter:
     def prelude(self) -> Iterator[str]:
         """The number types of the dtypes that the program uses."""
         yield '#include "reference_whole.h"'
+        yield f"#define NAN_MAY_DIFFER {int(self.nan_may_differ)}"
         used = {b.dtype for b in self.program.buffers} | _cast_dtypes(self.program)
         for dtype in sorted(used & _FLOATS.keys()):
             macros = {"DTYPE": dtype, **_FLOATS[dtype]}

@@ -26,6 +26,7 @@ from perfdojo_sdk.core.transformations.scopes import (
     shifted,
     statements_below,
 )
+from perfdojo_sdk.core.validate import negative_dividends
 
 # -- split_with_condition --------------------------------------------------------------------------
 
@@ -41,6 +42,14 @@ def _stays_inside(site: Site) -> Refusal | None:
     """Every subscript is shown to stay inside its dimension wherever the condition holds."""
     access = reaching_outside(site, _split(site))
     return Refusal.of(site.scope.id, site.scope.head, access=access) if access else None
+
+
+def _dividends_stay(site: Site) -> Refusal | None:
+    """A condition does not excuse a negative dividend: it is worked out all the same."""
+    for leaf in _split(site).leaves:
+        for form in negative_dividends(leaf.statement, (*site.outer_sizes, *leaf.sizes)):
+            return Refusal.of(site.scope.id, site.scope.head, form=form.text)
+    return None
 
 
 def _split(site: Site) -> Scope:
@@ -106,6 +115,13 @@ class SplitWithCondition(Transformation):
             "{access} is used in more iterations than there are, and the condition does not bound it",
             "use split_range, which leaves the iterations as they are",
             _stays_inside,
+        ),
+        Requirement(
+            "PD-T405",
+            "what is divided may be negative beyond the size",
+            "{form} is divided, and in iterations that the condition leaves out it may be below 0",
+            "use split_range, which leaves the iterations as they are",
+            _dividends_stay,
         ),
     )
 

@@ -159,9 +159,13 @@ static inline NUM N(num_exp)(NUM a)
     return IN_RANGE(v, e) ? (NUM){v, e, FLAT_(exp)(a.f)} : N(special)(v, 0, FLAT_(exp)(a.f));
 }
 
+/* Where a move may change which inputs overflow or give NaN, nothing is certain about what is made of them. */
+static inline int N(lost)(NUM a) { return NAN_MAY_DIFFER && !N(finite_)(a.v); }
+
 /* The outcome is certain when the errors cannot turn it. */
 static inline int N(near)(NUM a, NUM b)
 {
+    if (N(lost)(a) || N(lost)(b)) return 1;
     W errors = a.e + b.e;
     return errors > 0 && !(WIDE_(fabs)(a.v - b.v) > errors);
 }
@@ -224,7 +228,7 @@ static inline whole N(to_whole)(NUM a, int64_t least, int64_t most)
 {
     int64_t low = N(saturated)(a.v - a.e, least, most), high = N(saturated)(a.v + a.e, least, most);
     int unsure = a.e > 0 && (low != high || a.v != a.v || !(a.e <= F_MAX));
-    return unsure_if(N(saturated)(a.v, least, most), unsure);
+    return unsure_if(N(saturated)(a.v, least, most), unsure || N(lost)(a));
 }
 
 static inline whole N(to_bool)(NUM a) { return unsure_if(a.v != 0, a.e > 0 && !(WIDE_(fabs)(a.v) > a.e)); }
