@@ -13,6 +13,7 @@ import typer
 from perfdojo_sdk.cli.build_library import Allow
 from perfdojo_sdk.cli.console import Json, PlaceOption, emit, progress, seconds
 from perfdojo_sdk.cli.sources import one_kernel
+from perfdojo_sdk.cli.workplace import ClusterOption, DeviceOption, workplace
 from perfdojo_sdk.core.errors import NothingFoundError
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 
 #: Seconds between two lines of progress, unless there is a new best.
 _QUIET_S = 5.0
-_STAGES = ("propose", "compile", "verify", "measure")
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+_STAGES = ("propose", "compile", "verify", "measure")
 
 
 def duration(text: str) -> float:
@@ -53,6 +54,8 @@ def command(
         Path | None,
         typer.Option("--output", "-o", help="Folder of the library. Default: build/library/TARGET."),
     ] = None,
+    cluster: ClusterOption = "",
+    device: DeviceOption = "",
     db: PlaceOption = "",
     as_json: Json = False,
 ) -> None:
@@ -71,21 +74,21 @@ def command(
     plugins = load_plugins(targets=[target])
     for problem in plugins.problems:
         progress(f"plugin {problem.plugin} is left out ({problem.stage}): {problem.cause}")
-    found = plugins.require(target)
-    chosen = one_kernel(plugins, kernel, found)
-    settings = Settings(most=allow.kind, search=search, evaluations=budget, seed=seed)
-    if threads is not None:
-        settings = replace(settings, threads=threads)
-    directory = output or default_directory(found.name)
-    game = game_file(directory, chosen)
-    progress(f"tuning {chosen.name} for {found.name} with {settings.threads} threads: {search}, {budget}")
-    watch = observer(budget)
-    try:
-        result = tune_kernel(plugins, found, chosen, settings, directory, resume, most_s, watch, db)
-    except KeyboardInterrupt:
-        if game.exists():
-            progress(f"the fastest so far is in {game}; --resume goes on")
-        raise
+    with workplace(plugins, target, cluster, device) as where:
+        found = where.target
+        chosen = one_kernel(plugins, kernel, found)
+        settings = Settings(most=allow.kind, search=search, evaluations=budget, seed=seed)
+        settings = replace(settings, threads=threads or where.threads or settings.threads)
+        directory = output or default_directory(found.name)
+        game = game_file(directory, chosen)
+        progress(f"tuning {chosen.name} for {found.name} with {settings.threads} threads: {search}, {budget}")
+        watch, make = observer(budget), where.make_forge
+        try:
+            result = tune_kernel(plugins, found, chosen, settings, directory, resume, most_s, watch, db, make)
+        except KeyboardInterrupt:
+            if game.exists():
+                progress(f"the fastest so far is in {game}; --resume goes on")
+            raise
     if result.found is None:
         raise nothing_passed(result, watch.standing)
     emit(_text(result, watch.standing, game), _data(result, watch.standing, game), as_json)
@@ -106,13 +109,19 @@ def observer(budget: int) -> Any:
     """Reports on stderr: a line for each new best, and one now and then."""
     from perfdojo_sdk.library.build import Observer
 
+    said_stages = {
+        "verifying": "verifying the fastest in full",
+        "waiting": "waiting for a device of the cluster",
+        "lost": "the node of the search is gone; another one goes on",
+    }
+
     class Lines(Observer):
         standing: Standing | None = None
         said, best = 0.0, float("inf")
 
         def stage(self, kernel: Kernel, stage: str) -> None:
-            if stage == "verifying":
-                progress("verifying the fastest in full")
+            if stage in said_stages:
+                progress(said_stages[stage])
 
         def round(self, kernel: Kernel, standing: Standing) -> None:
             self.standing, now = standing, monotonic()

@@ -51,8 +51,10 @@ WAKING_S = 0.02
 SLOW_S = 0.25
 #: Seconds that any run may take beside a few times what the fastest game's took.
 SLACK_S = 5.0
-#: Failures that say nothing about the program, or cost nothing to see again: it is tried again next time.
-PASSING = frozenset({"device", "constraints"})
+#: Failures that say nothing about the program, so that it is tried again next time.
+PASSING = frozenset({"device"})
+#: How a game is refused: its moves change too much, whatever its program is.
+TOO_MUCH = frozenset({f"it {kind.label}" for kind in Kind})
 #: Runs in a row that find no device before it counts as gone.
 DEVICE_GONE = 10
 
@@ -229,7 +231,8 @@ class Evaluator:
         if known is None and self.store is not None:
             found = self.store.find(key_of(self.conditions.key, task.game))
             known = found.result if found else None
-        return None if isinstance(known, Failed) and known.reason in PASSING else known
+        passing = isinstance(known, Failed) and (known.reason in PASSING or known.detail in TOO_MUCH)
+        return None if passing else known
 
     def _promising(self, result: Timed) -> bool:
         """Whether a time, if it holds, makes a new champion. A figure beats only figures of its kind."""
