@@ -78,31 +78,31 @@ pd_kernel:
     sw zero, 296(sp)
     li t2, 1072693248
     sw t2, 300(sp)
-    .insn i 0x2b, 2, x0, zero, 63 # scfgwi zero, 63
+    .insn i 0x2b, 2, x0, zero, 32 # scfgwi zero, 32
     li t0, 31
     .insn i 0x2b, 2, x0, t0, 95 # scfgwi t0, 95
     li t0, 8
     .insn i 0x2b, 2, x0, t0, 223 # scfgwi t0, 223
-    # ssr0: x[{0},{1}]
-    .insn i 0x2b, 2, x0, a0, 768 # scfgwi a0, 768
-    # ssr1: y[{0},{1}]
-    .insn i 0x2b, 2, x0, a1, 897 # scfgwi a1, 897
-    csrsi 0x7c0, 1 # streams on
     li t0, 490000
     fcvt.d.w ft3, t0
     li t0, 1505755136
     fmv.w.x ft4, t0
     fcvt.d.s ft4, ft4
     li t0, 1072693248
-    sw t0, 0+0(sp)
+    fmv.w.x ft5, t0
     li t0, 1127743488
-    sw t0, 0+4(sp)
-    fld ft5, 0(sp)
+    fmv.w.x ft6, t0
+    .insn r 0x33, 0, 88, ft5, ft5, ft6 # vfcpka.s.s ft5, ft5, ft6
     li t0, 3054047010
-    sw t0, 0+0(sp)
+    fmv.w.x ft6, t0
     li t0, 1049791193
-    sw t0, 0+4(sp)
-    fld ft6, 0(sp)
+    fmv.w.x ft7, t0
+    .insn r 0x33, 0, 88, ft6, ft6, ft7 # vfcpka.s.s ft6, ft6, ft7
+    # ssr0: x[{0},{1}]
+    .insn i 0x2b, 2, x0, a0, 768 # scfgwi a0, 768
+    # ssr1: y[{0},{1}]
+    .insn i 0x2b, 2, x0, a1, 897 # scfgwi a1, 897
+    csrsi 0x7c0, 1 # streams on
     li t0, 3
     .insn i 0x2b, 2, x0, t0, 34 # scfgwi t0, 34
     li t0, 15
@@ -228,11 +228,14 @@ pd_kernel:
     # y[{0},{1}] = y_w[{0},{1}]
     addi t0, t0, -1
     bnez t0, .Lpd_kernel_1
+    li a0, 0
+    csrci 0x7c0, 1 # streams off
+    .insn i 0x2b, 1, zero, x0, 1 # scfgri zero, 1
+    .insn i 0x2b, 1, zero, x0, 1 # scfgri zero, 1
+    .insn i 0x2b, 1, zero, x0, 1 # scfgri zero, 1
 .Lpd_kernel_3:
     .insn i 0x2b, 1, t0, x0, 1 # scfgri t0, 1
     bgez t0, .Lpd_kernel_3
-    csrci 0x7c0, 1 # streams off
-    li a0, 0
     fld fs0, 8(sp)
     fld fs1, 16(sp)
     fld fs2, 24(sp)
