@@ -33,9 +33,12 @@ TARGET = Target("sheet", CAPABILITIES, CAPABILITIES.dialect(), "perfdojo-sheet")
 #: A run takes as long, so that a node can be killed in the middle of one.
 RUN_S = 0.03
 
+#: The node's own process; asked now, since a node that dies leaves this one an orphan for a moment.
+NODE = os.getppid()
+
 
 def write(what: str, program: bytes, begin: float) -> None:
-    line = {"what": what, "program": sha256(program).hexdigest(), "node": os.getppid(), "code": __file__}
+    line = {"what": what, "program": sha256(program).hexdigest(), "node": NODE, "code": __file__}
     line |= {"begin": begin, "end": time.time()}
     with Path(os.environ["PERFDOJO_DIARY"], "diary.jsonl").open("a") as diary:
         diary.write(json.dumps(line) + "\n")
