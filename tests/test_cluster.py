@@ -266,7 +266,8 @@ def kept(running: Running, folder: str) -> dict[str, Candidate]:
 
 def test_ctrl_c_stops_everything_and_resume_goes_on(running: Running) -> None:
     words = tune(running, "--output", "one", "--json")
-    process = running.start(*words)
+    # So many that it is never done before it is interrupted.
+    process = running.start(*words, "--budget", "100000")
     state = running.work / "one" / "tuned" / "twice_48_f32.auto.0.state.json"
     until(lambda: state.exists() and json.loads(state.read_text())["evaluations"] >= 8, process)
     process.send_signal(signal.SIGINT)
@@ -277,9 +278,10 @@ def test_ctrl_c_stops_everything_and_resume_goes_on(running: Running) -> None:
     count = len(running.diary())
     time.sleep(1)
     assert len(running.diary()) <= count + 1, "the node works on"
-    again = running.run(*words, "--resume")
+    budget = json.loads(state.read_text())["evaluations"] + 8
+    again = running.run(*words, "--budget", str(budget), "--resume")
     assert again.code == 0, again.err
-    assert again.data["search"]["resumed"] and again.data["search"]["evaluations"] == 24
+    assert again.data["search"]["resumed"] and again.data["search"]["evaluations"] == budget
     assert again.data["verified"] and again.data["device"] == "a sheet of paper"
     assert before.keys() < kept(running, "one").keys()
 
