@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from perfdojo_sdk.codegen.c import CEmitter, Function
@@ -14,15 +15,16 @@ from perfdojo_sdk.core.program import Node, Scope
 _TAIL = "void *workspace, size_t workspace_bytes, int threads"
 
 
-class HostPart(CEmitter):
+class HostPart(CEmitter, ABC):
     """Emits the functions that launch; the emitter of the kernels says what they are given."""
 
     mapped: ProgramMap
     workspace: int
     index: str
 
+    @abstractmethod
     def _arrays(self, launch: Launch) -> Sequence[Placed]:
-        raise NotImplementedError
+        """What the kernel of a launch is given."""
 
     def _host(self) -> str:
         arrays = [f"const {self._type(a)} *{c_name(a)}" for a in self.program.inputs]
