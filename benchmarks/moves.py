@@ -1,8 +1,9 @@
 """How fast the game is: legal candidates checked, applied and printed each second.
 
     python benchmarks/moves.py [--seconds 2] [--json]
+    python benchmarks/moves.py --target riscv_snitch --kernels dsum dmatmul dmaxpool
 
-Softmax, layer norm and matmul at the paper's sizes, each in its initial form and as the best usable
+Unless others are named, softmax, layer norm and matmul at the paper's sizes, each in its initial form and as the best usable
 target's heuristic pass leaves it. Every candidate of every transformation is enumerated and checked;
 each legal one is applied, and the whole text of the program that results is printed. "legal" is the
 rate over the legal moves alone, "all" over every candidate, the refused ones included; both pay for the
@@ -28,12 +29,12 @@ from perfdojo_sdk.kernels.selection import select
 from perfdojo_sdk.plugins import load_plugins
 
 
-def programs(target_name: str) -> Iterator[tuple[str, Rules, Program]]:
+def programs(target_name: str, kernels: list[str]) -> Iterator[tuple[str, Rules, Program]]:
     plugins = load_plugins()
     target = plugins.target(target_name)
     rules, heuristic = plugins.rules(target), plugins.heuristic_pass(target)
-    for kernel in select(["softmax", "layernorm", "matmul"], plugins.operators):
-        root, name = kernel.program, kernel.alias or kernel.operator
+    for kernel in select(kernels, plugins.operators):
+        root, name = kernel.program, kernel.alias or kernel.name
         yield f"{name} initial", rules, root
         if heuristic is not None:
             yield f"{name} final", rules, heuristic(root, rules, target)[0].program
@@ -65,11 +66,13 @@ def _rate(rules: Rules, program: Program, moves: list[Move], seconds: float) -> 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--target", default="best")
+    parser.add_argument("--kernels", nargs="+", default=["softmax", "layernorm", "matmul"])
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     results = {
-        name: rate(rules, program, arguments.seconds) for name, rules, program in programs(arguments.target)
+        name: rate(rules, program, arguments.seconds)
+        for name, rules, program in programs(arguments.target, arguments.kernels)
     }
     if arguments.json:
         print(json.dumps({name: {"legal": a, "all": b} for name, (a, b) in results.items()}, indent=1))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perfdojo_riscv_snitch.codegen.body import REPEATED
+from perfdojo_riscv_snitch.codegen.plan import REPEATED
 from perfdojo_riscv_snitch.codegen.pairs import LANES
 from perfdojo_riscv_snitch.steps import (
     arrays,

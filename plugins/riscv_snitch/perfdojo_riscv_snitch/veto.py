@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from perfdojo_riscv_snitch.codegen import limits
-from perfdojo_riscv_snitch.codegen.body import REPEATED
+from perfdojo_riscv_snitch.codegen.bounds import Bounds, Unsure
 from perfdojo_riscv_snitch.codegen.kernel import emit
 from perfdojo_riscv_snitch.codegen.limits import Refused
+from perfdojo_riscv_snitch.codegen.plan import REPEATED
 from perfdojo_riscv_snitch.codegen.streams import MOVERS
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import DojoError
@@ -14,17 +15,41 @@ from perfdojo_sdk.core.transformation import Move, Objection
 
 
 class HardwareLimits:
-    """Generates the code that a move would lead to, where streams or repeated scopes are about."""
+    """Says what the code generator would say of the program that a move leads to, mostly without it."""
 
     requirements = limits.REQUIREMENTS
+
+    def __init__(self) -> None:
+        self._judges: dict[int, _Judge] = {}
 
     def __call__(self, before: Program, move: Move, after: Program, dialect: Dialect) -> Objection | None:
         if not uses_extensions(after):
             return None
-        refused = beyond(after, dialect)
-        if refused is None or (uses_extensions(before) and beyond(before, dialect)):
+        judge = self._judges.get(id(dialect))
+        if judge is None:
+            judge = self._judges[id(dialect)] = _Judge(dialect)
+        refused = judge(after)
+        if refused is None or (uses_extensions(before) and before.once(judge)):
             return None  # a program that was beyond the hardware already may be mended step by step
         return Objection(refused.requirement, refused.refusal)
+
+
+class _Judge:
+    """Why the hardware cannot run a program of one dialect; None where it can."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect, self.bounds = dialect, Bounds(dialect)
+
+    def __call__(self, program: Program) -> Refused | None:
+        try:
+            self.bounds.check(program)
+        except Unsure:
+            return beyond(program, self.dialect)
+        except Refused as refused:
+            return refused
+        except DojoError:
+            return None
+        return None
 
 
 def uses_extensions(program: Program) -> bool:
@@ -37,7 +62,8 @@ def uses_extensions(program: Program) -> bool:
 
 
 def beyond(program: Program, dialect: Dialect) -> Refused | None:
-    """Why the hardware cannot run the program; None as well where it does not compile for another reason."""
+    """Why the hardware cannot run the program, by emitting it all; None as well where it does not compile
+    for another reason."""
     try:
         emit(program, "pd_veto", dialect)
     except Refused as refused:

@@ -281,6 +281,21 @@ REFUSED = {
         "SNITCH-112",
         "feq.d",
     ),
+    "a function in a repetition": (
+        "a f64 [1] reg\nb f64 [1] reg\n\nb[0] = x[0,0]\na[0] = 0\n8 a[0] += sqrt(b[0])\n"
+        "8 4 y[{0},{1}] = a[0]\n",
+        REPEAT,
+        "SNITCH-112",
+        "jal",
+    ),
+    "a stream that starts in a repetition": (
+        "a f64 [1] reg\nr f64 [4:N,2:N,2:N,2:N,2:N,2:N] ssr0\n\na[0] = 0\n4 2:u 2:u 2:u 2:u 2:u\n"
+        "| r[{0},{1},{2},{3},{4},{5}] = x[{0}+{5}*3,{1}+{3}]\n| a[0] += r[{0},{1},{2},{3},{4},{5}]\n"
+        "8 4 y[{0},{1}] = a[0]\n",
+        REPEAT,
+        "SNITCH-112",
+        "start of a stream",
+    ),
     "a store in a repetition": (
         "r f64 [8:N] ssr0\n\n8 4 y[{0},{1}] = 0\n8\n| r[{0}] = x[{0},0]\n| 2 y[{0},{1}] = r[{0}]\n",
         Move.of("annotate_scope", "s3", suffix="frep"),

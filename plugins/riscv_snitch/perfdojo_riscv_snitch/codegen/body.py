@@ -13,43 +13,38 @@ from perfdojo_riscv_snitch.codegen.assembly import RESULT, Instruction, Line, Li
 from perfdojo_riscv_snitch.codegen.inline import written_out
 from perfdojo_riscv_snitch.codegen.integers import shared
 from perfdojo_riscv_snitch.codegen.limits import Refused
-from perfdojo_riscv_snitch.codegen.pairs import LANES, PAIR, Pairs, PairValues
+from perfdojo_riscv_snitch.codegen.pairs import LANES, PAIR, PairValues
 from perfdojo_riscv_snitch.codegen.peel import SEQUENCER, frep, is_fp, merged
 from perfdojo_riscv_snitch.codegen.pointers import REACH, Pointers
 from perfdojo_riscv_snitch.codegen.schedule import hoisted, scheduled
+from perfdojo_riscv_snitch.codegen.plan import REPEATED, Plan
 from perfdojo_riscv_snitch.codegen.setup import SetUp
-from perfdojo_riscv_snitch.codegen.streams import MOVERS, Stream, streams
-from perfdojo_riscv_snitch.codegen.tree import Address, Edge, Loop, Part, Point, Work, address, points, unfold
-from perfdojo_riscv_snitch.codegen.values import BYTES, FORMATS, Values, never_nan
+from perfdojo_riscv_snitch.codegen.streams import MOVERS, Stream
+from perfdojo_riscv_snitch.codegen.tree import Address, Edge, Loop, Part, Point, Work, address, points
+from perfdojo_riscv_snitch.codegen.values import BYTES, FORMATS, Values
 from perfdojo_riscv_snitch.codegen.written import WrittenOut, side_by_side
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Access, Index
-from perfdojo_sdk.core.program import Path, Program, Statement
+from perfdojo_sdk.core.program import Program, Statement
 from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.validate import index_values
 
-#: Suffix of a scope that the sequencer repeats.
-REPEATED = "frep"
 MOST_TIMES = 1 << 16
 NESTED = 2
 
 
 class Body:
-    """Emits the tree of one program into a listing. ``bases``: where each buffer in memory starts."""
+    """Emits parts of one program into a listing. ``bases``: where each buffer in memory starts."""
 
-    def __init__(self, program: Program, dialect: Dialect, listing: Listing) -> None:
-        self.program, self.dialect, self.listing = program, dialect, listing
-        numbers = never_nan(program)
-        self.values = Values(listing, self, numbers)
-        self.pairs = Pairs(program, dialect, numbers)
+    def __init__(self, plan: Plan, parts: list[Part], listing: Listing) -> None:
+        """``parts``: what is to be emitted, all of the program or a part of it."""
+        self.plan, self.parts, self.listing = plan, parts, listing
+        self.program, self.pairs, self.streams, self.jobs = plan.program, plan.pairs, plan.streams, plan.jobs
+        self.moved, self.in_memory = plan.moved, plan.in_memory
+        self.values = Values(listing, self, plan.never_nan)
         self.pair_values = PairValues(self.pairs, self, self.values)
         self.bases: dict[str, Register] = {}
-        self.streams = streams(program, dialect, self.pairs)
-        self.setup = SetUp(program, self.streams, listing)
-        self.jobs: dict[Path, list[Stream]] = {}
-        for stream in self.streams.values():
-            self.jobs.setdefault(stream.job, []).append(stream)
-        self.parts = self.pairs.refine(unfold(program, dialect, self.jobs))
+        self.setup = SetUp(self.program, self.streams, listing)
         self.cells: dict[tuple[str, int], Register] = {}
         """Buffer and cell -> its register, for buffers that live in registers."""
         self.constants: dict[tuple[int, str], Register] = {}
@@ -87,12 +82,6 @@ class Body:
                     if self.in_memory(access) and (found := self._address(access, point)):
                         yield found
 
-    def moved(self, statement: Statement) -> bool:
-        """Whether a mover does what the statement says."""
-        buffers = [self.program.buffer_of[a.array].name for a in (statement.target, *statement.reads)]
-        found = [self.streams[name] for name in buffers if name in self.streams]
-        return any(stream.copy is statement for stream in found)
-
     def _starting(self, edge: Edge) -> list[Stream]:
         return self.jobs[edge.path] if edge.begins else []
 
@@ -105,10 +94,6 @@ class Body:
     def _address(self, access: Access, point: Point) -> Address | None:
         buffer = self.program.buffer_of[access.array]
         return address(point, buffer, buffer.address(access.subscripts), BYTES[buffer.dtype])
-
-    def in_memory(self, access: Access) -> bool:
-        location = self.program.buffer_of[access.array].location
-        return location not in MOVERS and not self.dialect.locations[location].constant_subscripts
 
     # -- the tree ----------------------------------------------------------------------------------
 
@@ -158,7 +143,7 @@ class Body:
             elif isinstance(part, Edge):
                 self._edge(part)
             elif part.suffix == REPEATED:
-                self._repeat(part)
+                self.repeat(part)
             else:
                 self._loop(part)
 
@@ -259,7 +244,8 @@ class Body:
 
     # -- repeated scopes -----------------------------------------------------------------------------
 
-    def _repeat(self, loop: Loop) -> None:
+    def repeat(self, loop: Loop) -> None:
+        """A scope that the sequencer repeats."""
         head = f"{loop.size}:{REPEATED}"
         if loop.size > MOST_TIMES:
             raise Refused(limits.TIMES, loop.id, head, head=head, most=MOST_TIMES)
@@ -312,6 +298,9 @@ class Body:
 
     def _edge(self, edge: Edge) -> None:
         for stream in self.jobs[edge.path]:
+            if self.repeating:
+                words = {"statement": stream.copy.text, "instruction": "the start of a stream in each repetition"}
+                raise Refused(limits.INTEGER, stream.copy.id, **words)
             if edge.begins:
                 self.listing.comment(f"{stream.buffer.location}: {stream.memory.text}")
                 if not stream.writes and self._stored(self.program.buffer_of[stream.memory.array]):

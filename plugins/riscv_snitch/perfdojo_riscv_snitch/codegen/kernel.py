@@ -18,6 +18,7 @@ from perfdojo_riscv_snitch.codegen.assembly import ZERO, Instruction, Line, List
 from perfdojo_riscv_snitch.codegen.body import Body, local_bytes
 from perfdojo_riscv_snitch.codegen.limits import Refused
 from perfdojo_riscv_snitch.codegen.pairs import JOIN, PAIR, SPLAT
+from perfdojo_riscv_snitch.codegen.plan import Plan
 from perfdojo_riscv_snitch.codegen.pointers import REACH
 from perfdojo_riscv_snitch.codegen.values import BYTES, FORMATS, bits_of, unsupported
 from perfdojo_riscv_snitch.program import TCDM_BYTES
@@ -63,7 +64,8 @@ class _Kernel:
                 raise unsupported(f"{program.name}: {buffer.name} is {buffer.dtype}", why)
         self.layout = plan(program, dialect)
         self.listing = Listing(symbol)
-        self.body = Body(program, dialect, self.listing)
+        settled = Plan.of(program, dialect)
+        self.body = Body(settled, settled.parts(), self.listing)
         self.local = local_bytes(program, dialect, self.layout.home)
         self.local_bytes = self.local.pop("")
 

@@ -169,7 +169,7 @@ def _repeats(
     return count
 
 
-class _Nothing:
+class Nothing:
     """Stands for memory where only the instructions between loads and stores are of interest."""
 
     def __init__(self) -> None:
@@ -190,7 +190,7 @@ class _Nothing:
 
 def _pops(program: Program, buffer: Buffer, statement: Statement, pairs: Pairs) -> int:
     """Instructions of a statement that read the buffer; each of them takes an element."""
-    listing, memory, target = Listing("x"), _Nothing(), Register("f")
+    listing, memory, target = Listing("x"), Nothing(), Register("f")
     single = Values(listing, memory, pairs.never_nan)
     paired = buffer.name in pairs.registers
     work = pairs.in_place(statement)

@@ -88,38 +88,43 @@ def unfold(program: Program, dialect: Dialect, edges: Container[Path] = ()) -> l
 
     Around the scopes at ``edges`` stands an :class:`Edge` on both sides.
     """
-    return list(_unfolded(program.body, (), (), dialect, edges))
+    found: list[Part] = []
+    for position, node in enumerate(program.body):
+        found += unfolded(node, (position,), (), dialect, edges)
+    return found
 
 
-def _unfolded(
-    nodes: Sequence[Node],
-    above: Path,
+def unfolded(
+    node: Node,
+    path: Path,
     iterators: tuple[Loop | int, ...],
     dialect: Dialect,
     edges: Container[Path],
 ) -> Iterator[Part]:
-    for position, node in enumerate(nodes):
-        path = (*above, position)
-        if isinstance(node, Statement):
-            yield Work(iterators, node)
-            continue
-        if path in edges:
-            yield Edge(iterators, path, begins=True)
-        (child, *_) = node.body
-        if node.size > 1 and isinstance(child, Statement) and dialect.is_lockstep(node.suffix):
-            yield Work((*iterators, 0), child, lane=len(iterators))
-        elif node.size == 1 or _written_out(node, dialect):
-            for value in range(node.size):
-                yield from _unfolded(node.body, path, (*iterators, value), dialect, edges)
-        else:
-            loop = Loop(node.size, node.suffix, node.id)
-            loop.body += _unfolded(node.body, path, (*iterators, loop), dialect, edges)
-            yield loop
-        if path in edges:
-            yield Edge(iterators, path, begins=False)
+    """The same for the node at ``path``, under ``iterators``."""
+    if isinstance(node, Statement):
+        yield Work(iterators, node)
+        return
+    if path in edges:
+        yield Edge(iterators, path, begins=True)
+    (child, *_) = node.body
+    if node.size > 1 and isinstance(child, Statement) and dialect.is_lockstep(node.suffix):
+        yield Work((*iterators, 0), child, lane=len(iterators))
+    elif node.size == 1 or written_out(node, dialect):
+        for value in range(node.size):
+            for position, each in enumerate(node.body):
+                yield from unfolded(each, (*path, position), (*iterators, value), dialect, edges)
+    else:
+        loop = Loop(node.size, node.suffix, node.id)
+        for position, each in enumerate(node.body):
+            loop.body += unfolded(each, (*path, position), (*iterators, loop), dialect, edges)
+        yield loop
+    if path in edges:
+        yield Edge(iterators, path, begins=False)
 
 
-def _written_out(scope: Scope, dialect: Dialect) -> bool:
+def written_out(scope: Scope, dialect: Dialect) -> bool:
+    """Whether each iteration of a scope becomes code of its own."""
     suffix = dialect.suffixes.get(scope.suffix)
     return suffix is not None and suffix.unrolled
 

@@ -1,0 +1,155 @@
+"""What the hardware can surely do, found out without emitting a kernel: most moves of a game end here.
+
+Only streams, pairs, repeated scopes and memory can be beyond the hardware. Streams and pairs are settled
+before any instruction is emitted (:mod:`.plan`). A repeated scope is emitted alone: its instructions do not
+depend on what stands around it, so its answer is kept by its text. Registers are counted by bounds from
+above. Where that is no help, :class:`Unsure` says so, and the whole kernel has to be emitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from math import prod
+
+from perfdojo_riscv_snitch.codegen.assembly import Instruction, Listing, Register
+from perfdojo_riscv_snitch.codegen.body import Body
+from perfdojo_riscv_snitch.codegen.limits import Refused
+from perfdojo_riscv_snitch.codegen.plan import REPEATED, Plan
+from perfdojo_riscv_snitch.codegen.pressure import Repeated, fits
+from perfdojo_riscv_snitch.codegen.streams import Nothing
+from perfdojo_riscv_snitch.codegen.tree import Loop, Work, written_out
+from perfdojo_riscv_snitch.codegen.values import BYTES, FORMATS, Values
+from perfdojo_riscv_snitch.program import TCDM_BYTES
+from perfdojo_sdk.codegen.layout import ALIGNMENT
+from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
+
+#: A repeated scope in more copies than this is left to the code itself.
+MOST_COPIES = 16
+#: Answers that are kept.
+MOST_KEPT = 20_000
+
+
+class Unsure(Exception):
+    """Only the code itself can tell."""
+
+
+class Bounds:
+    """What is known about the programs of one dialect."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+        self._kept: dict[object, int] = {}
+        """All that the code of a repeated scope depends on -> registers for values of its own."""
+
+    def check(self, program: Program) -> None:
+        """Raise :class:`Refused` where the hardware cannot run the program, :class:`Unsure` if that is open.
+
+        DojoError where it does not compile, whatever the hardware; nothing where all is well.
+        """
+        if any(buffer.dtype not in FORMATS for buffer in program.buffers):
+            return  # does not compile
+        plan = Plan.of(program, self.dialect)
+        if not (_fits_memory(program) and _in_lanes(plan)):
+            raise Unsure
+        repeated: list[Repeated] = []
+        for path in _repeated_scopes(program.body, (), self.dialect):
+            try:
+                repeated.append(self._repeated(plan, path))
+            except DojoError:
+                raise Unsure from None
+            except Refused:
+                if not all(_compiles(node) for _, node in program.walk() if isinstance(node, Statement)):
+                    raise Unsure from None
+                raise
+        if repeated and not fits(plan, repeated):
+            raise Unsure
+
+    def _repeated(self, plan: Plan, path: Path) -> Repeated:
+        """Emit a repeated scope alone, for each way in which the scopes around it are written out."""
+        scope, above = plan.program.node(path), plan.program.ancestors(path)
+        assert isinstance(scope, Scope)
+        statements = [leaf.statement for leaf in scope.leaves]
+        moved = tuple(map(plan.moved, statements))
+        arrays = sorted(scope.arrays)
+        buffers = [plan.program.buffer_of[array] for array in arrays]
+        around = [each.size if each.size == 1 or written_out(each, self.dialect) else 0 for each in above]
+        if prod(filter(None, around)) > MOST_COPIES:
+            raise Unsure
+        jobs = tuple(job[len(path) :] for job in plan.jobs if len(job) > len(path) and job[: len(path)] == path)
+        numbers = tuple(array in plan.never_nan for array in arrays)
+        paired = tuple(buffer.name in plan.pairs.registers for buffer in buffers)
+        texts = tuple(buffer.text for buffer in buffers)
+        key = (scope.text, tuple(around), moved, texts, jobs, numbers, paired)
+        own = self._kept.get(key)
+        if own is None:
+            own = max(_own(plan, path, above, values) for values in product(*map(_values, around)))
+            if len(self._kept) == MOST_KEPT:
+                self._kept.clear()
+            self._kept[key] = own
+        return Repeated(path[0], own, [s for s, m in zip(statements, moved, strict=True) if not m])
+
+
+def _values(copies: int) -> Sequence[int | None]:
+    """The values of an iterator where its scope is written out."""
+    return range(copies) if copies else (None,)
+
+
+def _own(plan: Plan, path: Path, above: tuple[Scope, ...], values: Sequence[int | None]) -> int:
+    """Registers that the code of a repeated scope uses for values of its own; ``values`` of the iterators."""
+    iterators = tuple(
+        Loop(scope.size, scope.suffix, scope.id) if value is None else value
+        for scope, value in zip(above, values, strict=True)
+    )
+    (loop,) = [part for part in plan.parts_at(path, iterators) if isinstance(part, Loop)]
+    chain = [*(each for each in iterators if isinstance(each, Loop)), loop]
+    for outer, inner in zip(chain, chain[1:], strict=False):
+        outer.body = [inner]
+    body = Body(plan, chain[:1], Listing("alone"))
+    body.repeat(loop)
+    lines = [line for line in body.listing.lines if isinstance(line, Instruction)]
+    named = {*body.cells.values(), *body.constants.values()}
+    if sum(line.text.startswith(".insn i 0x0b") for line in lines) > 1:
+        raise Unsure  # the inner one's count has a register of the integer core
+    return len({r for line in lines for r in line.operands if r.kind == "f" and not r.fixed} - named)
+
+
+def _repeated_scopes(nodes: Sequence[Node], above: Path, dialect: Dialect) -> Iterator[Path]:
+    """Paths of the scopes that the sequencer repeats, without those inside of others."""
+    for k, node in enumerate(nodes):
+        if isinstance(node, Scope) and node.suffix == REPEATED and node.size > 1:
+            yield (*above, k)
+        elif isinstance(node, Scope) and REPEATED in node.suffixes:
+            yield from _repeated_scopes(node.body, (*above, k), dialect)
+
+
+def _fits_memory(program: Program) -> bool:
+    """Whether all buffers, wherever they live, fit into the data memory."""
+    sizes = [-(-buffer.cells * BYTES[buffer.dtype] // ALIGNMENT) * ALIGNMENT for buffer in program.buffers]
+    return sum(sizes) <= TCDM_BYTES
+
+
+def _in_lanes(plan: Plan) -> bool:
+    """Whether everything outside of repeated scopes that uses registers of pairs works on pairs."""
+    for name in plan.pairs.registers:
+        for statement, access in [(o.statement, o.access) for o in plan.program.occurrences[name]]:
+            if not plan.moved(statement):
+                work = plan.pairs.in_place(statement)
+                if work.lane is None or work.lane not in access.levels or plan.pairs.obstacle(work):
+                    return False
+    return True
+
+
+def _compiles(statement: Statement) -> bool:
+    """Whether there is code for the statement's operations."""
+    values = Values(Listing("x"), Nothing())
+    try:
+        if statement.accumulate:
+            values.accumulate(statement.accumulate, statement.value, Register("f"), Work((), statement))
+        else:
+            values.number(statement.value, Work((), statement))
+    except DojoError:
+        return False
+    return True

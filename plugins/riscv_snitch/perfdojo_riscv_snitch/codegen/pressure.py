@@ -1,0 +1,128 @@
+"""Whether values of repeated scopes surely find registers, by counting from above.
+
+A repeated instruction cannot reach the frame. The allocator moves a value there only at a line where more
+values live than there are registers. Lines are told apart by the nest, a child of the program's root, that
+they come from: a cell in a register lives from the first nest that uses it to the last, a constant from the
+kernel's begin to the last nest that reads it, all else in its nest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+
+from perfdojo_riscv_snitch.codegen.allocate import POOLS, SPARE
+from perfdojo_riscv_snitch.codegen.functions import CHANGED, FUNCTIONS
+from perfdojo_riscv_snitch.codegen.group import MOST_TOGETHER
+from perfdojo_riscv_snitch.codegen.inline import has_line, written_out
+from perfdojo_riscv_snitch.codegen.plan import Plan
+from perfdojo_sdk.core.expression import Cast, Expression, Literal, Operation, Read
+from perfdojo_sdk.core.program import Statement
+
+#: More registers than there are.
+_MANY = 1000
+#: Constants of a function that is written out and that need registers, at most.
+_OF_FUNCTION = 6
+#: Values that live while the constants are loaded.
+_LOADING = 2
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """A scope that the sequencer repeats."""
+
+    nest: int
+    own: int
+    """Registers for values that live in it only."""
+    statements: Sequence[Statement]
+    """Those that are instructions."""
+
+
+def fits(plan: Plan, repeated: Sequence[Repeated]) -> bool:
+    """Whether no value of these scopes can end in the frame; False where that is open."""
+    program = plan.program
+    cells: list[tuple[range, int]] = []
+    """Nests, and registers that buffers need in them."""
+    where: dict[str, range] = {}
+    for buffer in program.buffers:
+        places = [o.path[0] for o in program.occurrences[buffer.name]]
+        if places and buffer.location == "reg":
+            where[buffer.name] = range(min(places), max(places) + 1)
+            cells.append((where[buffer.name], buffer.cells))
+    inside = {id(statement) for each in repeated for statement in each.statements}
+    nests = [_Nest.of(plan, k, inside) for k in range(len(program.body))]
+    for each in repeated:
+        nests[each.nest].own += each.own
+    critical: set[int] = set()
+    for each in repeated:
+        critical.add(each.nest)
+        for statement in each.statements:
+            for array in statement.arrays:
+                critical.update(where.get(program.buffer_of[array].name, ()))
+            if any(isinstance(part, Literal) for part in _parts(statement.value)):
+                critical.update(range(each.nest + 1))
+    spared = sum(name.startswith("f") for name in CHANGED) if any(n.calls for n in nests) else 0
+
+    def most(k: int) -> int:
+        constants = set[object]().union(*[n.constants for n in nests[k:]])
+        functions = set[object]().union(*[n.functions for n in nests[k:]])
+        named = sum(count for places, count in cells if k in places)
+        return named + len(constants) + _OF_FUNCTION * len(functions) + nests[k].own
+
+    registers = len(POOLS["f"]) - spared
+    if all(most(k) <= registers - len(SPARE["f"]) for k in critical):
+        return True
+    return all(most(k) <= registers for k in range(len(nests)))
+
+
+@dataclass
+class _Nest:
+    """What one nest needs registers for."""
+
+    own: int
+    constants: set[object]
+    functions: set[object]
+    calls: bool
+
+    @staticmethod
+    def of(plan: Plan, number: int, repeated: Container[int]) -> _Nest:
+        """``repeated``: Python's ids of statements whose own values are counted already."""
+        found = _Nest(_LOADING, set(), set(), False)
+        for leaf in plan.program.body[number].leaves:
+            statement = leaf.statement
+            if plan.moved(statement):
+                continue
+            for part in _parts(statement.value):
+                if isinstance(part, Literal):
+                    # In pairs, a number is kept once for both lanes as well.
+                    found.constants |= {(part.text, part.dtype, pair) for pair in range(1 + (part.dtype == "f32"))}
+                elif isinstance(part, Operation) and part.name in FUNCTIONS:
+                    found.functions.add((part.name, part.dtype))
+                    found.calls |= not has_line(part)
+            if id(statement) not in repeated:
+                found.own = max(found.own, _width(plan, statement))
+        return found
+
+
+def _width(plan: Plan, statement: Statement) -> int:
+    """Values of its own that a statement has at once, at most, with others of it in step."""
+    value = statement.value
+    if written_out(value):
+        return _MANY
+    parts = _parts(value)
+    loads = any(plan.in_memory(access) for access in (*statement.reads, statement.target))
+    if isinstance(value, Literal | Read) and not loads:
+        return _LOADING
+    waits = loads or sum(isinstance(part, Operation) for part in parts) > 1
+    return (MOST_TOGETHER if waits else 1) * (len(parts) + 2)
+
+
+def _parts(value: Expression) -> list[Expression]:
+    """A value and all that it is made of."""
+    found = [value]
+    if isinstance(value, Operation):
+        for argument in value.arguments:
+            found += _parts(argument)
+    elif isinstance(value, Cast):
+        found += _parts(value.argument)
+    return found
