@@ -14,15 +14,16 @@ from dataclasses import dataclass
 from perfdojo_riscv_snitch.codegen.allocate import POOLS, SPARE
 from perfdojo_riscv_snitch.codegen.functions import CHANGED, FUNCTIONS
 from perfdojo_riscv_snitch.codegen.group import MOST_TOGETHER
-from perfdojo_riscv_snitch.codegen.inline import has_line, written_out
+from perfdojo_riscv_snitch.codegen.inline import has_line, written_out as has_functions
 from perfdojo_riscv_snitch.codegen.plan import Plan
+from perfdojo_riscv_snitch.codegen.values import exact_reciprocal
 from perfdojo_sdk.core.expression import Cast, Expression, Literal, Operation, Read
 from perfdojo_sdk.core.program import Statement
 
 #: More registers than there are.
 _MANY = 1000
 #: Constants of a function that is written out and that need registers, at most.
-_OF_FUNCTION = 6
+_OF_FUNCTION = 4
 #: Values that live while the constants are loaded.
 _LOADING = 2
 
@@ -97,8 +98,12 @@ class _Nest:
                     # In pairs, a number is kept once for both lanes as well.
                     found.constants |= {(part.text, part.dtype, pair) for pair in range(1 + (part.dtype == "f32"))}
                 elif isinstance(part, Operation) and part.name in FUNCTIONS:
+                    if not has_line(part):
+                        found.calls |= exact_reciprocal(part.arguments[-1]) is None
+                        continue
                     found.functions.add((part.name, part.dtype))
-                    found.calls |= not has_line(part)
+                    if isinstance(part.arguments[-1], Literal):
+                        found.own = _MANY  # a function's own constants and this one may share instructions
             if id(statement) not in repeated:
                 found.own = max(found.own, _width(plan, statement))
         return found
@@ -107,14 +112,23 @@ class _Nest:
 def _width(plan: Plan, statement: Statement) -> int:
     """Values of its own that a statement has at once, at most, with others of it in step."""
     value = statement.value
-    if written_out(value):
+    if has_functions(value):
         return _MANY
     parts = _parts(value)
-    loads = any(plan.in_memory(access) for access in (*statement.reads, statement.target))
+    loads = any(map(plan.in_memory, statement.reads))
+    old = statement.accumulate is not None and plan.in_memory(statement.target)
     if isinstance(value, Literal | Read) and not loads:
-        return _LOADING
+        return _LOADING + old
     waits = loads or sum(isinstance(part, Operation) for part in parts) > 1
-    return (MOST_TOGETHER if waits else 1) * (len(parts) + 2)
+    return (MOST_TOGETHER if waits else 1) * (sum(map(_results, parts)) + old)
+
+
+def _results(part: Expression) -> int:
+    """Registers that one part of a value is computed in."""
+    if isinstance(part, Operation):
+        return 2 if part.name in ("select", "max", "min") else 1
+    # A number of f32 may have to be brought into both lanes.
+    return 0 if isinstance(part, Literal) else 1 + (part.dtype == "f32")
 
 
 def _parts(value: Expression) -> list[Expression]:
