@@ -8,6 +8,7 @@ from perfdojo_sdk.hookspecs.search import SearchStrategy
 from perfdojo_sdk.hookspecs.services import Experiment
 from perfdojo_sdk.hookspecs.types import Operator
 from perfdojo_sdk.kernels.operators import OPERATORS
+from perfdojo_sdk.perfllm.strategies import LEARNED
 from perfdojo_sdk.search.strategies import STRATEGIES
 
 PERFDOJO_API = API_VERSION
@@ -20,7 +21,7 @@ def perfdojo_operators() -> tuple[Operator, ...]:
 
 @hookimpl
 def perfdojo_search_strategies() -> tuple[SearchStrategy, ...]:
-    return STRATEGIES
+    return (*STRATEGIES, *LEARNED)
 
 
 @hookimpl

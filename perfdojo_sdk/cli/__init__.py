@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 COMMANDS: Mapping[str, str] = {
     "build-library": "build, verify and measure a library of kernels for a target",
     "tune": "search for the fastest program of a kernel, and keep everything that was tried",
+    "train": "train an agent on kernels of one or more targets, for `tune --search perfllm --agent FILE`",
+    "agents": "say what a trained agent is and how it came about",
     "bench": "time the kernels of a library again, stored against now, or time one game",
     "verify": "check a game or kernel by the three legs of verification",
     "show": "print a program, a kernel or a saved game",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfdojo_sdk.cli.console import Json, PlaceOption, emit, progress, seconds, table
+from perfdojo_sdk.cli.search_options import AgentOption, SearchOption, search_options
 from perfdojo_sdk.cli.workplace import ClusterOption, DeviceOption, workplace
 from perfdojo_sdk.core.errors import NothingFoundError
 from perfdojo_sdk.core.transformation import Kind
@@ -49,7 +50,10 @@ def command(
     threads: Annotated[int | None, typer.Option(min=1, max=1024, help="Default: all cores.")] = None,
     allow: Annotated[Allow, typer.Option(help="The most that moves may change.")] = Allow.law,
     search: Annotated[
-        str, typer.Option("--pass", help="Who plays: heuristic, greedy, naive, or a search as for `tune`.")
+        str,
+        typer.Option(
+            "--pass", "--search", help="Who plays: heuristic, greedy, naive, or a search as for `tune`."
+        ),
     ] = "",
     evaluations: Annotated[
         int, typer.Option(min=1, help="Most programs of a search to compile and time, for each kernel.")
@@ -63,6 +67,8 @@ def command(
             show_default=False,
         ),
     ] = None,
+    agent: AgentOption = None,
+    option: SearchOption = None,
     cluster: ClusterOption = "",
     device: DeviceOption = "",
     db: PlaceOption = "",
@@ -91,7 +97,8 @@ def command(
             selected = default_selection(plugins.operators_for(found), found.dialect, lists)
         else:
             selected = select(kernels, plugins.operators_for(found), found.dialect, lists)
-        settings = Settings(most=allow.kind, search=search, evaluations=evaluations if tune is None else tune)
+        count, options = evaluations if tune is None else tune, search_options(agent, option)
+        settings = Settings(most=allow.kind, search=search, evaluations=count, options=options)
         settings = replace(settings, threads=threads or where.threads or settings.threads)
         progress(f"building {len(selected)} kernels for {found.name} with {settings.threads} threads")
         watch = side_by_side() if cluster else observer()

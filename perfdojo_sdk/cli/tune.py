@@ -12,6 +12,7 @@ import typer
 
 from perfdojo_sdk.cli.build_library import Allow
 from perfdojo_sdk.cli.console import Json, PlaceOption, emit, progress, seconds
+from perfdojo_sdk.cli.search_options import AgentOption, SearchOption, search_options
 from perfdojo_sdk.cli.sources import one_kernel
 from perfdojo_sdk.cli.workplace import ClusterOption, DeviceOption, workplace
 from perfdojo_sdk.core.errors import NothingFoundError
@@ -54,6 +55,8 @@ def command(
         Path | None,
         typer.Option("--output", "-o", help="Folder of the library. Default: build/library/TARGET."),
     ] = None,
+    agent: AgentOption = None,
+    option: SearchOption = None,
     cluster: ClusterOption = "",
     device: DeviceOption = "",
     db: PlaceOption = "",
@@ -77,7 +80,10 @@ def command(
     with workplace(plugins, target, cluster, device) as where:
         found = where.target
         chosen = one_kernel(plugins, kernel, found)
-        settings = Settings(most=allow.kind, search=search, evaluations=budget, seed=seed)
+        options = search_options(agent, option)
+        settings = Settings(
+            most=allow.kind, search=search, evaluations=budget, seed=seed, options=options
+        )
         settings = replace(settings, threads=threads or where.threads or settings.threads)
         directory = output or default_directory(found.name)
         game = game_file(directory, chosen)

@@ -37,6 +37,8 @@ class SearchTask:
     """The target's own pass, when it has one."""
     evaluations: int = 1000
     """How many evaluations the search may take in all; a player may plan by it."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """What the user said to this kind of search, for example the file of a trained agent."""
 
 
 @dataclass(frozen=True)

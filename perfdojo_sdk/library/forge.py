@@ -89,6 +89,8 @@ class Settings:
     """The strategy that plays."""
     evaluations: int = 100
     """Most games of the strategy that are compiled and timed."""
+    options: tuple[tuple[str, str], ...] = ()
+    """What the strategy is told beside that: names and values."""
 
     def as_figures(self) -> dict[str, Figure]:
         return {
@@ -101,6 +103,7 @@ class Settings:
             "most": self.most.label,
             "search": self.search,
             "evaluations": self.evaluations,
+            **{f"option {name}": value for name, value in self.options},
         }
 
 
@@ -328,6 +331,7 @@ class Forge:
             self.settings.most,
             self.expert,
             self.settings.evaluations,
+            dict(self.settings.options),
         )
 
     def _refused(self, kernel: Kernel, trace: Trace, notes: list[str]) -> Failure | None:

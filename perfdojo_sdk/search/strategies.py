@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.hookspecs.search import Evaluation, SearchStrategy, SearchTask, State
 from perfdojo_sdk.search.evolution import StartEvolution
@@ -57,7 +58,7 @@ def play_out(
     """
     done = resume.evaluations if resume else 0
     begin = time.perf_counter()
-    player = _guarded(lambda: strategy.start(task, resume.state if resume else None))
+    player = _started(lambda: strategy.start(task, resume.state if resume else None))
     while done < evaluations:
         count = min(BATCH, evaluations - done)
         proposals = tuple(_guarded(lambda: player.propose(count)))  # noqa: B023 (called at once)
@@ -76,6 +77,16 @@ def play_out(
         if not after(Progress(done, state, proposing)):
             return
         begin = time.perf_counter()
+
+
+def _started(call: Callable[[], T]) -> T:
+    """A player that cannot start for want of something says itself what to do about it."""
+    try:
+        return call()
+    except DojoError:
+        raise
+    except Exception as error:
+        raise PlayerFailed(f"{type(error).__name__}: {error}") from error
 
 
 def _guarded(call: Callable[[], T]) -> T:

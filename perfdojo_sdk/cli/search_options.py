@@ -1,0 +1,33 @@
+"""Options of every command that searches: what the search is told."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+AgentOption = Annotated[
+    Path | None,
+    typer.Option("--agent", help="A trained agent, for a search that learns.", show_default=False),
+]
+SearchOption = Annotated[
+    list[str] | None,
+    typer.Option("--option", metavar="NAME=VALUE", help="What else the search is told.", show_default=False),
+]
+
+
+def search_options(agent: Path | None, words: list[str] | None) -> tuple[tuple[str, str], ...]:
+    """What a search is told, as names and values; an agent with its digest, since its file may change."""
+    options = dict[str, str]()
+    for word in words or ():
+        name, equals, value = word.partition("=")
+        if not equals or not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", name):
+            raise typer.BadParameter(f"{word!r} is no NAME=VALUE")
+        options[name] = value
+    if agent is not None:
+        from perfdojo_sdk.store.records import sha256
+
+        options |= {"agent": str(agent.absolute()), "agent_sha256": sha256(agent.read_bytes())}
+    return tuple(sorted(options.items()))

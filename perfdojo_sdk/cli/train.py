@@ -1,0 +1,187 @@
+"""``train``: train an agent on kernels of one or more targets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from perfdojo_sdk.cli.console import Json, emit, place_option, progress, seconds
+from perfdojo_sdk.cli.tune import duration
+
+if TYPE_CHECKING:
+    from perfdojo_sdk.perfllm.trainer import Pupil, Report, Training
+
+#: Seconds between two lines of progress.
+_QUIET_S = 5.0
+
+
+def command(
+    target: Annotated[
+        list[str] | None, typer.Option(help="Train for this target; may be given several times.")
+    ] = None,
+    kernels: Annotated[
+        str, typer.Option(help="'softmax matmul[64,64,64]'; default: the target's own list.")
+    ] = "",
+    budget: Annotated[
+        int | None,
+        typer.Option(min=1, max=10**7, help="Programs to evaluate for each kernel.", show_default="1000"),
+    ] = None,
+    limit: Annotated[
+        str, typer.Option("--time", help="Most time for it all: 90s, 10m, 2h.", show_default=False)
+    ] = "",
+    config: Annotated[
+        Path | None, typer.Option(help="A plan in YAML; options given here win.", show_default=False)
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A setting of the agent: objective=sum."),
+    ] = None,
+    recorded: Annotated[
+        int | None, typer.Option(min=0, help="Recorded games of each kernel to learn from first.")
+    ] = None,
+    plateau: Annotated[
+        int | None, typer.Option(min=1, help="Give a kernel up after so many evaluations without a new best.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="The only source of chance.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, max=1024, help="Of each kernel.")] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The agent; its checkpoint lies beside it.")
+    ] = Path("build/agent.safetensors"),
+    start_from: Annotated[
+        Path | None, typer.Option("--agent", help="Go on with this one, on other kernels.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint.")] = False,
+    tensorboard: Annotated[bool, typer.Option(help="Write events for TensorBoard, beside the agent.")] = True,
+    db: Annotated[str, place_option("build/records.sqlite")] = "",
+    as_json: Json = False,
+) -> None:
+    """Train an agent: play, evaluate, learn, again; every program evaluated is recorded.
+
+    Ctrl-C loses what was learned since the last checkpoint, at most a minute; --resume goes on from there.
+    `tune --search perfllm --agent FILE` plays with what it has learned.
+    """
+    from perfdojo_sdk.perfllm.strategies import require_learning
+
+    require_learning()
+    from perfdojo_sdk.perfllm.plan import read_plan
+    from perfdojo_sdk.perfllm.settings import changed
+    from perfdojo_sdk.perfllm.trainer import train
+    from perfdojo_sdk.plugins import load_plugins
+    from perfdojo_sdk.store.database import Records
+
+    changes: dict[str, Any] = {
+        "evaluations": budget,
+        "seconds": duration(limit) if limit else None,
+        "recorded": recorded,
+        "plateau": plateau,
+        "seed": seed,
+        "threads": threads,
+    }
+    if target or kernels:
+        changes["lessons"] = [{"target": name, "kernels": kernels} for name in target or ["best"]]
+    plan = read_plan(config, {name: value for name, value in changes.items() if value is not None})
+    plan = plan.model_copy(update={"agent": changed(plan.agent, _words(setting or []))})
+    plugins = load_plugins(targets=[lesson.target for lesson in plan.lessons])
+    output.parent.mkdir(parents=True, exist_ok=True)
+    watch = Lines(plan.evaluations, output.with_suffix(".events") if tensorboard else None)
+    try:
+        with Records(db or Path("build/records.sqlite")) as records:
+            training = train(plugins, plan, output, records.candidates, watch, resume, start_from)
+    finally:
+        watch.close()
+    emit(_text(training.pupils, training.evaluations, output), _data(training, output), as_json)
+
+
+def _words(settings: list[str]) -> dict[str, str]:
+    pairs = [setting.partition("=") for setting in settings]
+    for name, equals, _ in pairs:
+        if not equals:
+            raise typer.BadParameter(f"{name!r} has no value; write NAME=VALUE")
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+class Lines:
+    """Reports on stderr, a line now and then, and to TensorBoard after each round."""
+
+    def __init__(self, budget: int, events: Path | None) -> None:
+        self.budget, self.said, self.written = budget, 0.0, 0
+        self.writer = _writer(events) if events is not None else None
+
+    def recalled(self, name: str, games: int) -> None:
+        progress(f"{name}: {games} recorded games")
+
+    def round(self, report: Report) -> None:
+        if self.writer is not None:
+            for name, value in _figures(report).items():
+                self.writer.add_scalar(name, value, report.evaluations)
+        now = monotonic()
+        if now - self.said > _QUIET_S:
+            self.said = now
+            progress(_line(report, self.budget))
+
+    def close(self) -> None:
+        if self.writer is not None:
+            self.writer.close()
+
+
+def _writer(folder: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        progress(f"nothing is written for TensorBoard: {error}; pip install 'perfdojo-sdk[learn]'")
+        return None
+    return SummaryWriter(str(folder))  # type: ignore[no-untyped-call]
+
+
+def _figures(report: Report) -> dict[str, float]:
+    found = {"epsilon": report.epsilon, "evaluations a minute": report.per_minute}
+    if report.loss is not None:
+        found["loss"] = report.loss
+    if report.pupil.speed_up is not None:
+        found[f"speed-up/{report.pupil.name}"] = report.pupil.speed_up
+    return found
+
+
+def _line(report: Report, budget: int) -> str:
+    pupil = report.pupil
+    best = seconds(pupil.best_s) if pupil.best_s else "nothing yet"
+    gained = f" ({pupil.speed_up:.2f}x)" if pupil.speed_up else ""
+    loss = f"{report.loss:.3f}" if report.loss is not None else "-"
+    return (
+        f"{report.evaluations:7}  {pupil.name}: {pupil.evaluations}/{budget}, best {best}{gained}"
+        f"  epsilon {report.epsilon:.2f}  loss {loss}  {report.per_minute:.0f} evaluations a minute"
+    )
+
+
+def _text(pupils: list[Pupil], evaluations: int, output: Path) -> str:
+    lines = []
+    for pupil in pupils:
+        best = seconds(pupil.best_s) if pupil.best_s else "nothing ran"
+        gained = f", {pupil.speed_up:.2f}x the initial program's speed" if pupil.speed_up else ""
+        lines.append(f"{pupil.name}: {best}{gained} after {pupil.evaluations} evaluations")
+    return "\n".join([*lines, f"{evaluations} evaluations in all", f"agent: {output}"])
+
+
+def _data(training: Training, output: Path) -> dict[str, Any]:
+    learner = training.mind.learner
+    return {
+        "agent": str(output),
+        "evaluations": training.evaluations,
+        "elapsed_s": round(training.elapsed_s, 3),
+        "steps": learner.steps,
+        "transitions": len(learner.replay.seen),
+        "kernels": [
+            {
+                "name": pupil.kernel.name,
+                "target": pupil.forge.target.name,
+                "evaluations": pupil.evaluations,
+                "initial_seconds": pupil.initial_s,
+                "seconds": pupil.best_s,
+                "failures": dict(pupil.evaluator.tally.failures),
+            }
+            for pupil in training.pupils
+        ],
+    }

@@ -1,0 +1,159 @@
+"""Trained agents on disk: one safetensors file each, with what they are and how they came about in its head.
+
+Nothing in such a file is run. It is read like any other input: bounded, checked, and refused with a reason
+when it is of another encoder or was cut short.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import safetensors
+import safetensors.torch
+from pydantic import ConfigDict, Field, StringConstraints, ValidationError
+from torch import Tensor
+
+from perfdojo_sdk import __version__
+from perfdojo_sdk.game import write_atomically
+from perfdojo_sdk.perfllm.encoder import Encoder, load_encoder
+from perfdojo_sdk.perfllm.learner import Learner, LearnError
+from perfdojo_sdk.perfllm.mind import Mind
+from perfdojo_sdk.perfllm.settings import AgentSettings
+from perfdojo_sdk.store.traces import Strict, first_error
+
+MAX_FILE_BYTES = 256 << 20
+#: Where the head of an agent's file keeps its record.
+RECORD = "perfdojo_agent"
+
+Line = Annotated[str, StringConstraints(max_length=4096)]
+
+
+class Card(Strict):
+    """How an agent came about; for people."""
+
+    targets: tuple[Line, ...] = Field((), max_length=1000)
+    kernels: tuple[Line, ...] = Field((), max_length=10_000)
+    """What it was trained on."""
+    evaluations: Annotated[int, Field(ge=0)] = 0
+    """Programs that were evaluated for it, in its own episodes."""
+    remembered: Annotated[int, Field(ge=0)] = 0
+    """Transitions that it learned from, those of other searches included."""
+    steps: Annotated[int, Field(ge=0)] = 0
+    """Steps of learning."""
+    seed: int = 0
+    plugins: dict[str, str] = {}
+    """Version of the package of each plugin that was used."""
+    notes: Line = ""
+
+
+class AgentRecord(Strict):
+    """What stands in the head of an agent's file."""
+
+    schema_version: Literal[1] = Field(1, alias="schema")
+    sdk: Line
+    encoder: Line
+    """As ``load_encoder`` reads it."""
+    encoder_version: Line
+    width: Annotated[int, Field(ge=1, le=65536)]
+    settings: AgentSettings
+    card: Card = Card()
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+def save(file: Path, mind: Mind, encoder: str, card: Card) -> None:
+    """Write the agent; the file is complete or untouched."""
+    learner = mind.learner
+    record = AgentRecord(
+        schema=1,
+        sdk=__version__,
+        encoder=encoder,
+        encoder_version=mind.encoder.version,
+        width=learner.width,
+        settings=learner.settings,
+        card=card,
+    )
+    tensors = {name: t for name, t in learner.tensors().items() if name.startswith("network.")}
+    write_atomically(file, packed(tensors, {RECORD: record.model_dump_json(by_alias=True)}))
+
+
+def load(file: Path, seed: int = 0) -> Mind:
+    """An agent that goes on learning from where it was. :class:`LearnError` when the file is none."""
+    record, tensors = read(file)
+    encoder = load_encoder(record.encoder)
+    if encoder.version != record.encoder_version:
+        raise other_encoder(str(file), record.encoder_version, encoder)
+    learner = Learner(record.settings, record.width, seed)
+    learner.load(tensors)
+    return Mind(encoder, learner)
+
+
+def read(file: Path) -> tuple[AgentRecord, dict[str, Tensor]]:
+    """What an agent's file says, checked. :class:`LearnError` when it is none."""
+    head, tensors = read_tensors(file)
+    try:
+        return AgentRecord.model_validate_json(head.get(RECORD, "{}")), tensors
+    except ValidationError as error:
+        hint = "give a file that `perfdojo-sdk train` wrote"
+        raise LearnError(
+            "PD-L003", f"{file} does not hold an agent", why=first_error(error), hint=hint
+        ) from None
+
+
+def read_tensors(file: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """The head and the tensors of a safetensors file."""
+    hint = "give a file that `perfdojo-sdk train` wrote"
+    try:
+        if file.stat().st_size > MAX_FILE_BYTES:
+            raise LearnError("PD-L003", f"{file} is larger than {MAX_FILE_BYTES} bytes", hint=hint)
+        with safetensors.safe_open(str(file), framework="pt") as opened:
+            return dict(opened.metadata() or {}), {name: opened.get_tensor(name) for name in opened}
+    except OSError as error:
+        raise LearnError("PD-L003", f"cannot read {file}: {error.strerror or error}", hint=hint) from None
+    except safetensors.SafetensorError as error:
+        what = f"{file} is no complete safetensors file"
+        raise LearnError("PD-L003", what, why=str(error), hint=hint) from None
+
+
+def packed(tensors: Mapping[str, Tensor], head: Mapping[str, str] | None = None) -> bytes:
+    """Tensors as the bytes of a safetensors file."""
+    return bytes(safetensors.torch.save(dict(tensors), dict(head) if head else None))
+
+
+def unpacked(content: bytes) -> dict[str, Tensor]:
+    """The tensors in such bytes; ValueError when they are none."""
+    try:
+        return dict(safetensors.torch.load(content))
+    except safetensors.SafetensorError as error:
+        raise ValueError(f"no complete safetensors data: {error}") from None
+
+
+def other_encoder(what: str, wanted: str, encoder: Encoder) -> LearnError:
+    return LearnError(
+        "PD-L004",
+        f"{what} was made with another encoder",
+        why=f"it belongs to version {wanted[:16]}; {encoder.name} is of version {encoder.version[:16]} here",
+        hint="use the encoder of that version, or train again",
+    )
+
+
+def versions(packages: Mapping[str, str]) -> dict[str, str]:
+    """Version of each plugin's package; ``packages``: plugin -> name of the package."""
+    return {plugin: _version(package) for plugin, package in packages.items()}
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def summary(record: AgentRecord) -> dict[str, Any]:
+    """The record as JSON values."""
+    data: dict[str, Any] = json.loads(record.model_dump_json(by_alias=True))
+    return data

@@ -1,0 +1,134 @@
+"""Evolution with an agent's advice: it suggests moves, and has a say in which children are evaluated.
+
+The cost model of the evolution knows the programs of this one search, by features; the agent knows what
+programs like these led to in all games that it has seen, by their text. How far its word counts is fitted to
+the times of this search, so an agent that knows nothing does no harm. It goes on learning from every result.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import replace
+from math import log
+from random import Random
+
+import numpy as np
+
+from perfdojo_sdk.core.transformation import Trace
+from perfdojo_sdk.hookspecs.search import SearchTask, State
+from perfdojo_sdk.perfllm.mind import Listed, Mind
+from perfdojo_sdk.perfllm.player import AT_HAND, mind_for, name_of
+from perfdojo_sdk.search.cost_model import CostModel
+from perfdojo_sdk.search.evolution import Evolution, Habits
+from perfdojo_sdk.search.explorer import NO_PARENT, Draw, digest
+from perfdojo_sdk.search.features import Row, features
+
+#: Part of the children that are moves which the agent suggests.
+ADVISED = 0.25
+#: How much a move that is worth 1 % less, in the network's scale, is preferred less.
+KEENNESS = 20.0
+
+
+class Hybrid(Evolution):
+    """One search in progress."""
+
+    def __init__(self, task: SearchTask, state: State | None, mind: Mind) -> None:
+        self.mind = mind
+        self.opinions: dict[str, float] = {}
+        """Digest of a program -> what the agent thought of it when it was asked first."""
+        self._at_hand: OrderedDict[int, Listed] = OrderedDict()
+        super().__init__(task, state, Habits())
+
+    # -- suggestions -------------------------------------------------------------------------------
+
+    def _children(self, chance: Random, ranked: list[int], count: int) -> list[Draw]:
+        each = round(count * ADVISED / len(ranked)) or 1
+        advised = [draw for number in ranked for draw in self._advised(number, chance, each)]
+        names = {digest(game) for _, game in advised if game is not None}
+        others = super()._children(chance, ranked, count - len(advised))
+        return advised + [(n, game) for n, game in others if game is not None and digest(game) not in names]
+
+    def _advised(self, number: int, chance: Random, count: int) -> list[Draw]:
+        """The game with one more move: the moves that the agent likes best, with some chance."""
+        listed = self._listed(number)
+        values = self.mind.values(listed)[1:]
+        noise = np.array([-log(-log(chance.uniform(1e-9, 1 - 1e-9))) for _ in values])
+        game, found = self.game(number), list[Draw]()
+        for k in (-(values * KEENNESS + noise)).argsort(kind="stable"):
+            step = listed.steps[k]
+            if name_of(step.after) not in self.known:
+                found.append((number, replace(game, steps=(*game.steps, step))))
+            if len(found) == count:
+                break
+        return found
+
+    def _listed(self, number: int) -> Listed:
+        if number not in self._at_hand:
+            game = self.game(number)
+            self._at_hand[number] = listed = self.mind.listed(game.program, self.task.rules, self.task.most)
+            self.mind.remember(self._state(number), listed)
+            if len(self._at_hand) > AT_HAND:
+                self._at_hand.popitem(last=False)
+        return self._at_hand[number]
+
+    # -- sifting -----------------------------------------------------------------------------------
+
+    def _chosen(self, children: list[Draw], count: int) -> list[Draw]:
+        games = [game for _, game in children if game is not None]
+        if count <= 0 or len(self.timed) < 4 or not games:
+            return []
+        rows, seconds = self._experience()
+        met = self._opinions([self.game(number) for number in range(len(self.met))])
+        new = self._opinions(games)
+        slope = _slope(met, np.log(seconds))
+        model = CostModel(rows, list(np.exp(np.log(seconds) - slope * met)))
+        mean, deviation = model.predict([self._features(game) for game in games])
+        hope = mean + slope * new - self.habits.optimism * deviation
+        order = sorted(range(len(children)), key=lambda k: (hope[k], k))
+        return [children[k] for k in order[:count]]
+
+    def _features(self, game: Trace) -> Row:
+        return features(game.program, self.task.target)
+
+    def _opinions(self, games: Sequence[Trace]) -> Row:
+        """What the agent thinks that each game's last program can come to."""
+        names = [digest(game) for game in games]
+        unknown = {name: game.program.text for name, game in zip(names, games) if name not in self.opinions}
+        if unknown:
+            vectors = self.mind.encoder.encode(list(unknown.values()))
+            for name, vector in zip(unknown, vectors):
+                self.opinions[name] = float(self.mind.learner.values(vector, vector[None])[0])
+        return np.array([self.opinions[name] for name in names], np.float64)
+
+    # -- learning ----------------------------------------------------------------------------------
+
+    def learn(self, numbers: range) -> None:
+        replay = self.mind.learner.replay
+        for number in numbers:
+            met, to = self.met[number], self._state(number)
+            if met.parent == NO_PARENT or met.parent not in self._at_hand:
+                continue
+            if met.moves[:-1] == self.met[met.parent].moves:
+                steps = self._at_hand[met.parent].steps
+                actions = [k for k, step in enumerate(steps, 1) if step.move == met.moves[-1]]
+                if actions:
+                    replay.move(self._state(met.parent), actions[0], to)
+        self.mind.learner.evaluated(len(numbers))
+
+    def _state(self, number: int) -> int:
+        met, base = self.met[number], next((m.seconds for m in self.met if m.seconds is not None), None)
+        reward = base / met.seconds if base and met.seconds else 0.0
+        return self.mind.learner.replay.state(f"{digest(Trace(self.task.root))} {met.program}", reward)
+
+
+def _slope(opinions: Row, times: Row) -> float:
+    """Of the best line from opinions to logarithms of times: never upwards, since opinions are of speed."""
+    spread = opinions - opinions.mean()
+    variance = float(spread @ spread)
+    return min(0.0, float(spread @ (times - times.mean())) / variance) if variance > 1e-9 else 0.0
+
+
+def start(task: SearchTask, state: State | None) -> Hybrid:
+    """A player for the task; see :func:`mind_for` for the options."""
+    return Hybrid(task, state, mind_for(task))

@@ -1,0 +1,65 @@
+"""An agent at work: an encoder, a learner, and what both know of the programs of one game after another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.transformation import Kind, Rules, Step
+from perfdojo_sdk.perfllm.encoder import Encoder
+from perfdojo_sdk.perfllm.learner import Learner
+from perfdojo_sdk.perfllm.replay import STORED, Vector
+from perfdojo_sdk.perfllm.settings import AgentSettings
+
+#: More moves of one state than this are not looked at: they are those of a few transformations with
+#: very many parameters.
+MOST_LISTED = 1024
+
+
+@dataclass(frozen=True)
+class Listed:
+    """The moves of a program, and the vectors of the programs that they lead to."""
+
+    steps: tuple[Step, ...]
+    before: Vector
+    after: Vector
+    """[1 + moves, width]; row 0 is the program itself."""
+
+
+class Mind:
+    """What an agent sees of programs, and what it makes of that."""
+
+    def __init__(self, encoder: Encoder, learner: Learner) -> None:
+        self.encoder, self.learner = encoder, learner
+
+    def with_settings(self, settings: AgentSettings) -> Mind:
+        """The same network, to go on with other settings. :class:`LearnError` when it does not fit them."""
+        learner = Learner(settings, self.learner.width)
+        learner.chance = self.learner.chance
+        learner.load(self.learner.tensors())
+        return Mind(self.encoder, learner)
+
+    def listed(self, program: Program, rules: Rules, most: Kind) -> Listed:
+        """All legal moves of ``program`` up to a kind, seen through the encoder."""
+        steps = _evenly(tuple(rules.steps(program, most)), MOST_LISTED)
+        vectors = self.encoder.encode([program.text, *(step.after.text for step in steps)])
+        # As the replay keeps them, so that playing and learning see the same.
+        vectors = vectors.astype(STORED).astype(np.float32)
+        return Listed(steps, vectors[0], vectors)
+
+    def remember(self, number: int, listed: Listed) -> None:
+        """List the moves of a state of the replay."""
+        self.learner.replay.expand(number, listed.before, listed.after[1:])
+
+    def values(self, listed: Listed) -> Vector:
+        """What each move is worth, the stop first."""
+        return self.learner.values(listed.before, listed.after)
+
+
+def _evenly(steps: Sequence[Step], most: int) -> tuple[Step, ...]:
+    if len(steps) <= most:
+        return tuple(steps)
+    return tuple(steps[k] for k in np.linspace(0, len(steps) - 1, most).astype(int))

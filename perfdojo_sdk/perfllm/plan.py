@@ -1,0 +1,73 @@
+"""What a training is to do: checked data, from a YAML file, from flags, or both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import Field, StringConstraints, ValidationError
+
+from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.perfllm.settings import AgentSettings
+from perfdojo_sdk.store.traces import Strict, first_error
+
+MAX_FILE_BYTES = 1 << 20
+
+Words = Annotated[str, StringConstraints(max_length=4096)]
+
+
+class Lesson(Strict):
+    """Kernels of one target."""
+
+    target: Words = "best"
+    kernels: Words = ""
+    """As `build-library --kernels` takes them; empty: the target's own list."""
+
+
+class TrainingPlan(Strict):
+    """All that a training depends on."""
+
+    lessons: tuple[Lesson, ...] = Field((Lesson(),), min_length=1, max_length=100)
+    evaluations: Annotated[int, Field(ge=1, le=10**7)] = 1000
+    """Programs to evaluate for each kernel, at most."""
+    seconds: Annotated[float, Field(gt=0)] | None = None
+    """Most wall time."""
+    plateau: Annotated[int, Field(ge=1)] | None = None
+    """Evaluations of a kernel without a new best after which no more are spent on it."""
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    threads: Annotated[int, Field(ge=1, le=1024)] = 1
+    encoder: Words = "default"
+    agent: AgentSettings = AgentSettings()
+    recorded: Annotated[int, Field(ge=0, le=10**6)] = 0
+    """Recorded games of each kernel to learn from before anything is played, the fastest first."""
+    recorded_steps: Annotated[float, Field(ge=0, le=1000)] = 4.0
+    """Steps of learning for each transition that they brought."""
+
+
+def read_plan(file: Path | None, changes: Mapping[str, Any]) -> TrainingPlan:
+    """The plan in a YAML file, or the default one, with some fields changed.
+
+    :class:`DojoError` when the file or a value is not understood.
+    """
+    hint = "docs/perfllm shows a plan with every field"
+    data: Any = {}
+    if file is not None:
+        try:
+            content = file.read_bytes()[: MAX_FILE_BYTES + 1]
+        except OSError as error:
+            raise DojoError("PD-L006", f"cannot read {file}: {error.strerror}", hint=hint) from None
+        if len(content) > MAX_FILE_BYTES:
+            raise DojoError("PD-L006", f"{file} is larger than {MAX_FILE_BYTES} bytes", hint=hint)
+        try:
+            data = yaml.safe_load(content) or {}
+        except yaml.YAMLError as error:
+            raise DojoError("PD-L006", f"{file} is no YAML", why=str(error), hint=hint) from None
+    what = f"{file} is no plan of a training" if file else "this is no plan of a training"
+    if not isinstance(data, dict):
+        raise DojoError("PD-L006", what, why="it holds no names with values", hint=hint)
+    try:
+        return TrainingPlan.model_validate({**data, **changes})
+    except ValidationError as error:
+        raise DojoError("PD-L006", what, why=first_error(error), hint=hint) from None

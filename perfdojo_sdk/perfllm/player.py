@@ -1,0 +1,245 @@
+"""PerfLLM as a player: it plays episodes side by side, learns from results, is resumed like any other.
+
+An episode goes move by move from the initial program, or from near the fastest one met. Chance chooses a
+part of the moves, less and less; the network the others. A program that was met before costs no evaluation:
+the episode walks through it. (Paper, sections 3.1 to 3.3; starting elsewhere than at the initial program is
+ours, as in Go-Explore, Ecoffet et al. 2021.)
+"""
+
+from __future__ import annotations
+
+import base64
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from math import exp
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.transformation import Step, Trace
+from perfdojo_sdk.hookspecs.search import SearchTask, State
+from perfdojo_sdk.perfllm import agents
+from perfdojo_sdk.perfllm.encoder import load_encoder
+from perfdojo_sdk.perfllm.learner import Learner
+from perfdojo_sdk.perfllm.mind import Listed, Mind
+from perfdojo_sdk.perfllm.replay import Vector
+from perfdojo_sdk.perfllm.settings import AgentSettings, changed
+from perfdojo_sdk.search.explorer import NO_PARENT, Draw, Explorer, digest
+from perfdojo_sdk.search.neighbours import Edges
+
+#: Moves through programs met before, and new beginnings, that one proposal may take.
+PATIENCE = 60
+#: Programs whose moves are kept at hand.
+AT_HAND = 48
+#: Draws by chance alone when no episode comes to anything new.
+DRAWS = 40
+#: An episode may begin at one of so many of the fastest programs.
+FASTEST = 8
+
+
+class PerfLLM(Explorer):
+    """One search in progress."""
+
+    def __init__(self, task: SearchTask, state: State | None, mind: Mind, alone: bool = True) -> None:
+        """``alone``: nobody else uses the mind, so what it learns is part of this player's state."""
+        self.mind, self.settings, self.alone = mind, mind.learner.settings, alone
+        self.kernel = digest(Trace(task.root))
+        self.episodes: list[int] = []
+        """The game that each episode has come to; NO_PARENT: it begins anew."""
+        self.lengths: list[int] = []
+        """Moves of each episode so far."""
+        self.numbers: dict[str, int] = {}
+        """Digest of a program -> number of the first game that came to it."""
+        self.proposed: dict[str, int] = {}
+        """Digest of a proposal -> the episode that made it."""
+        self.loss: float | None = None
+        self._at_hand: OrderedDict[int, Listed] = OrderedDict()
+        super().__init__(task, state)
+
+    def opening_games(self) -> list[Trace]:
+        return [Trace(self.task.root)]
+
+    # -- playing -----------------------------------------------------------------------------------
+
+    @property
+    def epsilon(self) -> float:
+        return self.settings.epsilon(len(self.met) / max(1, self.task.evaluations))
+
+    def draws(self, chance: Random, count: int) -> Iterable[Draw]:
+        while len(self.episodes) < count:
+            self.episodes.append(NO_PARENT)
+            self.lengths.append(0)
+        self.proposed = {}
+        for episode in range(count):
+            draw = self._advanced(episode, chance)
+            if draw is not None:
+                yield draw
+        if not self.proposed:
+            anywhere = Edges(self.task.rules, self.task.most)
+            for _ in range(DRAWS * count):
+                number = chance.choice(self.timed)
+                yield number, anywhere(self.game(number), chance)
+
+    def _advanced(self, episode: int, chance: Random) -> Draw | None:
+        """Play on until a program that nobody has evaluated."""
+        for _ in range(PATIENCE):
+            number = self.episodes[episode]
+            if number == NO_PARENT or self.lengths[episode] >= self.settings.most_moves:
+                number, self.lengths[episode] = self._beginning(chance), 0
+                self.episodes[episode] = number
+            listed = self._listed(number)
+            action = self._chosen(listed, chance)
+            if action == 0:
+                self.episodes[episode] = NO_PARENT
+                continue
+            game = self.game(number)
+            game = replace(game, steps=(*game.steps, listed.steps[action - 1]))
+            name = digest(game)
+            if name in self.proposed:
+                continue
+            self.lengths[episode] += 1
+            if name not in self.known:
+                self.proposed[name] = episode
+                return number, game
+            self._arrived(episode, number, action, self.numbers[name])
+        return None
+
+    def _beginning(self, chance: Random) -> int:
+        """Where an episode begins: mostly near the fastest programs, or at the initial one."""
+        if chance.random() >= self.settings.restarts:
+            return 0
+        ranked = sorted(self.timed, key=self.seconds)[:FASTEST]
+        number = chance.choices(ranked, [exp(-k / 3) for k in range(len(ranked))])[0]
+        while self.met[number].parent != NO_PARENT and chance.random() < 0.5:
+            number = self.met[number].parent
+        return number
+
+    def _chosen(self, listed: Listed, chance: Random) -> int:
+        """An action: by chance, transformations evenly and then their moves, or the best by the network."""
+        if chance.random() < self.epsilon:
+            by_name: dict[str, list[int]] = {"": [0]}
+            for k, step in enumerate(listed.steps, 1):
+                by_name.setdefault(step.move.transformation, []).append(k)
+            return chance.choice(by_name[chance.choice(sorted(by_name))])
+        values = self.mind.values(listed)
+        for action in (-values).argsort(kind="stable"):
+            if action == 0 or not self._useless(listed.steps[action - 1]):
+                return int(action)
+        return 0
+
+    def _useless(self, step: Step) -> bool:
+        """Whether another episode of this round proposes the same program, or it is known to fail."""
+        name = name_of(step.after)
+        known = self.numbers.get(name)
+        return name in self.proposed or (known is not None and self.met[known].seconds is None)
+
+    def _arrived(self, episode: int, number: int, action: int, to: int) -> None:
+        """An episode went from one game met to another."""
+        self.mind.learner.replay.move(self._state(number), action, self._state(to))
+        self.episodes[episode] = to if self.met[to].seconds is not None else NO_PARENT
+
+    def _listed(self, number: int) -> Listed:
+        """The moves of a game's program; listed in the replay too."""
+        if number in self._at_hand:
+            self._at_hand.move_to_end(number)
+            return self._at_hand[number]
+        listed = self.mind.listed(self.game(number).program, self.task.rules, self.task.most)
+        self._at_hand[number] = listed
+        if len(self._at_hand) > AT_HAND:
+            self._at_hand.popitem(last=False)
+        self.mind.remember(self._state(number), listed)
+        return listed
+
+    # -- learning ----------------------------------------------------------------------------------
+
+    def learn(self, numbers: range) -> None:
+        for number in numbers:
+            met = self.met[number]
+            self.numbers.setdefault(met.program, number)
+            to = self._state(number)
+            episode = self.proposed.get(met.program)
+            if met.parent == NO_PARENT:
+                continue
+            if episode is None:  # drawn by chance alone
+                continue
+            steps = self._listed(met.parent).steps
+            action = next(k for k, step in enumerate(steps, 1) if step.move == met.moves[-1])
+            self.mind.learner.replay.move(self._state(met.parent), action, to)
+            self.episodes[episode] = number if met.seconds is not None else NO_PARENT
+        self.loss = self.mind.learner.evaluated(len(numbers))
+
+    def reward(self, seconds: float | None) -> float:
+        """c/T, where c is the time of the initial program (or of the first that ran): the speed-up."""
+        base = next((met.seconds for met in self.met if met.seconds is not None), None)
+        return base / seconds if base and seconds else 0.0
+
+    def _state(self, number: int) -> int:
+        """The game's program in the replay; programs of several kernels stand side by side there."""
+        met = self.met[number]
+        return self.mind.learner.replay.state(f"{self.kernel} {met.program}", self.reward(met.seconds))
+
+    # -- memory ------------------------------------------------------------------------------------
+
+    def notes(self) -> Mapping[str, Any]:
+        notes: dict[str, Any] = {"episodes": self.episodes, "lengths": self.lengths}
+        if self.alone:
+            learner = self.mind.learner
+            packed = base64.b64encode(agents.packed(learner.tensors())).decode()
+            notes |= {
+                "encoder": self.mind.encoder.version,
+                "settings": self.settings.model_dump(mode="json"),
+                "learner": learner.notes(),
+                "tensors": packed,
+                "replay": learner.replay.skeleton(),
+            }
+        return notes
+
+    def read_notes(self, notes: Mapping[str, Any]) -> None:
+        self.episodes, self.lengths = list(notes["episodes"]), list(notes["lengths"])
+        for number, met in enumerate(self.met):
+            self.numbers.setdefault(met.program, number)
+        if not self.alone:
+            return
+        if notes["encoder"] != self.mind.encoder.version:
+            raise agents.other_encoder("the search that is to go on", notes["encoder"], self.mind.encoder)
+        if notes["settings"] != self.settings.model_dump(mode="json"):
+            raise ValueError("the search was made with other settings of the agent")
+        learner = self.mind.learner
+        learner.restore(agents.unpacked(base64.b64decode(notes["tensors"])), notes["learner"])
+        learner.replay.rebuild(notes["replay"])
+        by_state = {learner.replay.number[f"{self.kernel} {name}"]: n for name, n in self.numbers.items()}
+
+        def relist(state: int) -> tuple[Vector, Vector]:
+            game = self.game(by_state[state])
+            listed = self.mind.listed(game.program, self.task.rules, self.task.most)
+            return listed.before, listed.after[1:]
+
+        learner.replay.relist = relist
+
+
+def name_of(program: Program) -> str:
+    """As :func:`digest` of a game that ends there."""
+    return digest(Trace(program))
+
+
+def start(task: SearchTask, state: State | None) -> PerfLLM:
+    """A player for the task; see :func:`mind_for` for the options."""
+    return PerfLLM(task, state, mind_for(task))
+
+
+def mind_for(task: SearchTask) -> Mind:
+    """The agent that the task's options describe.
+
+    ``agent``: the file of a trained one, which goes on learning. Else a new one: ``encoder``, as
+    ``load_encoder`` reads it, and any field of :class:`AgentSettings`.
+    """
+    options = dict(task.options)
+    file, name = options.pop("agent", ""), options.pop("encoder", "default")
+    options.pop("agent_sha256", "")
+    if file:
+        mind = agents.load(Path(file), seed=task.seed)
+        return mind if not options else mind.with_settings(changed(mind.learner.settings, options))
+    encoder = load_encoder(name)
+    return Mind(encoder, Learner(changed(AgentSettings(), options), encoder.width, task.seed))

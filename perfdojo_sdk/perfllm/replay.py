@@ -1,0 +1,248 @@
+"""What was seen: states, the moves that each of them has, and what some of these led to.
+
+A state is a program of some kernel; its reward is c/T. The moves of a state are the vectors of the programs
+that they lead to, with stopping, the state itself, as number 0. A state whose moves nobody has listed is
+worth what it runs at. Everything is off-policy: it does not matter who played.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Vector = np.ndarray[Any, np.dtype[np.float32]]
+#: Vectors at rest; half of the digits are noise of the encoder.
+STORED = np.float16
+
+STOP = 0
+
+
+@dataclass
+class State:
+    """One program."""
+
+    reward: float | None = None
+    """c/T; 0 when it failed, None when nobody has run it."""
+    bound: float = 0.0
+    """The best discounted reward that any game reached from here."""
+    listed: bool = False
+    """Whether its moves are known."""
+    before: Vector | None = None
+    """Its vector, where it is listed."""
+    after: np.ndarray[Any, Any] | None = None
+    """Vectors [1 + moves, width] of where each move leads; row 0 is the state itself."""
+    parents: list[int] = field(default_factory=list)
+
+
+class Transition(NamedTuple):
+    state: int
+    action: int
+    """0: stop."""
+    to: int
+    """The state that follows; the same one after a stop."""
+
+
+class Batch(NamedTuple):
+    """Transitions, as arrays; ``taken`` is a column of ``after``."""
+
+    before: Vector  # [n, width]
+    after: Vector  # [n, actions, width]
+    real: np.ndarray[Any, np.dtype[np.bool_]]  # [n, actions]
+    taken: np.ndarray[Any, np.dtype[np.int64]]  # [n]
+    reward: Vector  # [n]
+    done: np.ndarray[Any, np.dtype[np.bool_]]  # [n]: nothing is known of what could follow
+    bound: Vector  # [n]: what games reached from the state that follows
+    next_before: Vector
+    next_after: Vector
+    next_real: np.ndarray[Any, np.dtype[np.bool_]]
+
+
+class Replay:
+    """Uniform replay (paper, section 3.3) of the newest ``capacity`` transitions."""
+
+    def __init__(self, width: int, capacity: int, gamma: float) -> None:
+        self.width, self.gamma = width, gamma
+        self.states: list[State] = []
+        self.number: dict[str, int] = {}
+        self.transitions: deque[Transition] = deque(maxlen=capacity)
+        self.seen: set[tuple[int, int]] = set()
+        self.relist: Callable[[int], tuple[Vector, Vector]] | None = None
+        """Finds the vectors of a listed state and of its moves again; only needed after :meth:`rebuild`."""
+
+    def __len__(self) -> int:
+        return len(self.transitions)
+
+    def state(self, name: str, reward: float | None = None) -> int:
+        """The number of the state ``name``, with its reward where that is known now."""
+        number = self.number.setdefault(name, len(self.states))
+        if number == len(self.states):
+            self.states.append(State())
+        state = self.states[number]
+        if reward is not None and state.reward is None:
+            state.reward = reward
+            if state.listed:
+                self._add(Transition(number, STOP, number))
+            self._raise(number, reward)
+        return number
+
+    def expand(self, number: int, before: Vector, after: Vector) -> None:
+        """List the moves of a state: where they lead, without the stop; [moves, width]."""
+        state = self.states[number]
+        if not state.listed:
+            state.listed = True
+            self._keep(state, before, after)
+            if state.reward is not None:
+                self._add(Transition(number, STOP, number))
+
+    def _keep(self, state: State, before: Vector, after: Vector) -> None:
+        state.after = np.concatenate([before[None], after]).astype(STORED)
+        state.before = state.after[0].astype(np.float32)
+
+    def _vectors(self, number: int) -> tuple[Vector, np.ndarray[Any, Any]]:
+        """Of a listed state and its moves."""
+        state = self.states[number]
+        if state.before is None or state.after is None:
+            assert self.relist is not None
+            self._keep(state, *self.relist(number))
+        assert state.before is not None and state.after is not None
+        return state.before, state.after
+
+    def move(self, number: int, action: int, to: int) -> None:
+        """Somebody played ``action`` (from 1) in an expanded state and came to ``to``."""
+        if (number, to) not in self.seen:
+            self.seen.add((number, to))
+            self._add(Transition(number, action, to))
+            self.states[to].parents.append(number)
+            self._raise(number, self.gamma * self.states[to].bound)
+
+    def _add(self, transition: Transition) -> None:
+        self.transitions.append(transition)
+
+    def _raise(self, number: int, bound: float) -> None:
+        """A better reward can be reached from a state, and so from all that lead to it."""
+        open_ = [(number, bound)]
+        while open_:
+            number, bound = open_.pop()
+            state = self.states[number]
+            if bound > state.bound:
+                state.bound = bound
+                open_ += [(parent, self.gamma * bound) for parent in state.parents]
+
+    # -- learning from it --------------------------------------------------------------------------
+
+    def sample(self, chance: np.random.Generator, count: int, most_actions: int) -> Batch:
+        """``count`` transitions, each as likely; of each state's moves at most ``most_actions``."""
+        chosen = [self.transitions[k] for k in chance.integers(len(self.transitions), size=count)]
+        here = [self._columns(chance, t.state, most_actions, t.action) for t in chosen]
+        following = [t.to if self._goes_on(t) else None for t in chosen]
+        there = [self._columns(chance, to, most_actions, STOP) for to in following]
+        after, real = self._padded([t.state for t in chosen], here)
+        next_after, next_real = self._padded(following, there)
+        return Batch(
+            self._before([t.state for t in chosen]),
+            after,
+            real,
+            np.array([int(np.flatnonzero(columns == t.action)[0]) for t, columns in zip(chosen, here)]),
+            np.array([self.states[t.to].reward or 0.0 for t in chosen], np.float32),
+            np.array([to is None for to in following]),
+            np.array([self.states[t.to].bound for t in chosen], np.float32),
+            self._before(following),
+            next_after,
+            next_real,
+        )
+
+    def _goes_on(self, transition: Transition) -> bool:
+        return transition.action != STOP and self.states[transition.to].listed
+
+    def _columns(
+        self, chance: np.random.Generator, number: int | None, most: int, needed: int
+    ) -> np.ndarray[Any, Any]:
+        """Which moves of a state to look at: the stop, the one that is needed, and others by chance."""
+        if number is None:
+            return np.zeros(1, np.int64)
+        _, after = self._vectors(number)
+        if len(after) <= most:
+            return np.arange(len(after))
+        others = 1 + chance.permutation(len(after) - 1)
+        fixed = [STOP] if needed == STOP else [STOP, needed]
+        return np.concatenate([fixed, others[others != needed][: most - len(fixed)]])
+
+    def _before(self, numbers: list[int] | list[int | None]) -> Vector:
+        found = np.zeros((len(numbers), self.width), np.float32)
+        for row, number in enumerate(numbers):
+            if number is not None:
+                found[row] = self._vectors(number)[0]
+        return found
+
+    def _padded(
+        self, numbers: list[int] | list[int | None], columns: list[np.ndarray[Any, Any]]
+    ) -> tuple[Vector, np.ndarray[Any, np.dtype[np.bool_]]]:
+        most = max(map(len, columns))
+        after = np.zeros((len(numbers), most, self.width), np.float32)
+        real = np.zeros((len(numbers), most), np.bool_)
+        for row, (number, chosen) in enumerate(zip(numbers, columns)):
+            real[row, : len(chosen)] = True
+            if number is not None:
+                after[row, : len(chosen)] = self._vectors(number)[1][chosen]
+        return after, real
+
+    # -- on disk -----------------------------------------------------------------------------------
+
+    def skeleton(self) -> dict[str, Any]:
+        """Everything but the vectors, as JSON values; :meth:`rebuild` takes it back."""
+        return {
+            "names": list(self.number),
+            "rewards": [state.reward for state in self.states],
+            "listed": [number for number, state in enumerate(self.states) if state.listed],
+            "edges": [[parent, n] for n, state in enumerate(self.states) for parent in state.parents],
+            "transitions": [list(transition) for transition in self.transitions],
+        }
+
+    def rebuild(self, skeleton: Mapping[str, Any]) -> None:
+        """Take over what :meth:`skeleton` gave. ValueError when it does not fit together."""
+        names, rewards = list(skeleton["names"]), list(skeleton["rewards"])
+        numbers = range(len(names))
+        transitions = [Transition(*map(int, each)) for each in skeleton["transitions"]]
+        edges = [(int(parent), int(to)) for parent, to in skeleton["edges"]]
+        mentioned = {n for each in edges for n in each} | {n for t in transitions for n in (t.state, t.to)}
+        fits = len(set(names)) == len(names) == len(rewards) and mentioned <= set(numbers)
+        if not fits or not set(skeleton["listed"]) <= set(numbers) or any(t.action < 0 for t in transitions):
+            raise ValueError("the remembered states and transitions do not fit together")
+        self.number = {str(name): number for number, name in enumerate(names)}
+        self.states = [State(None if reward is None else float(reward)) for reward in rewards]
+        for number in skeleton["listed"]:
+            self.states[number].listed = True
+        if not {t.state for t in transitions} <= set(skeleton["listed"]):
+            raise ValueError("a remembered transition is of a state whose moves are not known")
+        for parent, to in edges:
+            self.states[to].parents.append(parent)
+            self.seen.add((parent, to))
+        for number, state in enumerate(self.states):
+            self._raise(number, state.reward or 0.0)
+        self.transitions.extend(transitions)
+
+    def arrays(self) -> dict[str, np.ndarray[Any, Any]]:
+        """The vectors, for :meth:`fill`."""
+        vectors = [self._vectors(number)[1] for number, state in enumerate(self.states) if state.listed]
+        none = np.zeros((0, self.width), STORED)
+        return {
+            "replay.rows": np.array([len(after) for after in vectors], np.int64),
+            "replay.vectors": np.concatenate([none, *vectors]),
+        }
+
+    def fill(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        """Give a rebuilt memory its vectors back. ValueError when they are not its own."""
+        rows, vectors = arrays["replay.rows"], arrays["replay.vectors"]
+        listed = [state for state in self.states if state.listed]
+        if len(rows) != len(listed) or vectors.shape != (int(rows.sum()), self.width) or (rows < 1).any():
+            raise ValueError("the remembered vectors are not those of the remembered states")
+        for state, end, count in zip(listed, np.cumsum(rows), rows):
+            state.after = vectors[end - count : end]
+            state.before = state.after[0].astype(np.float32)
+        for transition in self.transitions:
+            if transition.action >= len(self._vectors(transition.state)[1]):
+                raise ValueError("a remembered transition is of a move that its state does not have")

@@ -1,0 +1,85 @@
+"""What an agent is and how it learns: checked data, from YAML, flags and the files of agents alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationError
+
+from perfdojo_sdk.core.errors import DojoError, closest
+from perfdojo_sdk.store.traces import Strict, first_error
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=1, le=10**7)]
+
+
+class AgentSettings(Strict):
+    """The pieces of the agent; each can be switched by itself (paper, sections 3.2 and 3.3)."""
+
+    objective: Literal["max", "sum"] = "max"
+    """What a move is worth: the best reward that can be reached from it (equation 4), or their sum
+    (equation 2)."""
+    double: bool = True
+    """The network chooses the next move and its older copy says what that is worth (equation 6)."""
+    duelling: bool = True
+    """The worth of a state and the advantages of its moves are two heads."""
+    bounds: bool = True
+    """A move is worth at least what some game reached after it. True of the objective "max" only, since a
+    game can be repeated; not in the paper."""
+    scale: Literal["log", "linear"] = "log"
+    """What the network predicts: the logarithm of a value, so that all kernels count alike, or the value."""
+    gamma: Annotated[float, Field(gt=0, le=1)] = 0.99
+    """Discount of what comes one move later."""
+    hidden: Annotated[int, Field(ge=8, le=4096)] = 192
+    """Width of the network."""
+    learning_rate: Annotated[float, Field(gt=0, le=1)] = 1e-3
+    batch: Annotated[int, Field(ge=1, le=4096)] = 32
+    """Transitions of one step."""
+    most_actions: Annotated[int, Field(ge=2, le=4096)] = 64
+    """Moves of one state that a step of learning looks at, drawn anew each time."""
+    copy_every: Count = 100
+    """Steps between two copies of the network."""
+    capacity: Count = 20_000
+    """Transitions that are remembered."""
+    steps_per_evaluation: Annotated[float, Field(ge=0, le=100)] = 2.0
+    """Steps of learning for each program evaluated."""
+    epsilon_first: Share = 1.0
+    epsilon_last: Share = 0.05
+    epsilon_fall: Annotated[float, Field(gt=0, le=1)] = 0.6
+    """Part of the budget after which chance has come down, linearly, from the first to the last."""
+    restarts: Share = 0.5
+    """Part of the episodes that begin near the fastest program met, not at the initial one."""
+    most_moves: Count = 64
+    """Moves after which an episode ends."""
+
+    @property
+    def bounded(self) -> bool:
+        return self.bounds and self.objective == "max"
+
+    def epsilon(self, progress: float) -> float:
+        """The part of the moves that chance decides; ``progress`` is the part of the budget that is spent."""
+        fallen = min(1.0, progress / self.epsilon_fall)
+        return self.epsilon_first + fallen * (self.epsilon_last - self.epsilon_first)
+
+
+#: The paper's comparison: an ordinary deep Q-network.
+DQN = AgentSettings(objective="sum", bounds=False)
+#: The paper's agent: the same with the max-Bellman objective and nothing else.
+MAX_Q = AgentSettings(bounds=False)
+
+
+def changed(settings: AgentSettings, words: Mapping[str, str]) -> AgentSettings:
+    """The settings with some fields given as words, as on a command line.
+
+    :class:`DojoError` when there is no such field, or it does not take the value.
+    """
+    known = list(AgentSettings.model_fields)
+    for name in words:
+        if name not in known:
+            raise DojoError("PD-L005", f"an agent has no setting {name!r}", hint=closest(name, known))
+    try:
+        return AgentSettings.model_validate({**settings.model_dump(), **words})
+    except ValidationError as error:
+        what = "a setting of the agent does not take this value"
+        raise DojoError("PD-L005", what, why=first_error(error), hint="see docs/perfllm") from None

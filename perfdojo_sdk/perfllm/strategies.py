@@ -1,0 +1,53 @@
+"""The searches that learn, by name. What they need is imported when one of them starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+
+from perfdojo_sdk.core.errors import UnavailableError
+from perfdojo_sdk.hookspecs.search import Player, SearchStrategy, SearchTask, State
+
+NEEDED = ("torch", "safetensors")
+
+
+def require_learning() -> None:
+    """:class:`UnavailableError` when what learning needs is not installed."""
+    for name in NEEDED:
+        try:
+            import_module(name)
+        except ImportError as error:
+            raise UnavailableError(
+                "PD-L001",
+                f"learning needs the package {name}",
+                why=str(error),
+                hint="pip install 'perfdojo-sdk[learn]'",
+            ) from None
+
+
+@dataclass(frozen=True)
+class StartLearned:
+    """Starts a player of ``perfdojo_sdk.perfllm``. A class, so that strategies pickle."""
+
+    module: str
+    starter: str
+
+    def __call__(self, task: SearchTask, state: State | None) -> Player:
+        require_learning()
+        start = getattr(import_module(f"perfdojo_sdk.perfllm.{self.module}"), self.starter)
+        player: Player = start(task, state)
+        return player
+
+
+LEARNED = (
+    SearchStrategy(
+        "perfllm",
+        "Reinforcement learning from the initial program, without any pass (Max-Q; --agent: a trained one).",
+        StartLearned("player", "start"),
+    ),
+    SearchStrategy(
+        "hybrid",
+        "Evolution whose children a learning agent suggests and sifts.",
+        StartLearned("hybrid", "start"),
+    ),
+)

@@ -1,0 +1,246 @@
+"""Training one agent on many kernels of many targets: read :func:`train` from top to bottom.
+
+All lessons share one network and one memory. Each is played like any search, a round of games at a time, by
+:class:`PerfLLM`; every program evaluated is a record, so nothing is measured twice, by whichever search.
+After each round the training can stop; what a checkpoint holds is all that the next round depends on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import cycle
+from pathlib import Path
+from typing import Protocol
+
+from perfdojo_sdk.core.transformation import Trace
+from perfdojo_sdk.hookspecs.types import Target
+from perfdojo_sdk.kernels.selection import Kernel, default_selection, select
+from perfdojo_sdk.library.evaluation import Evaluator
+from perfdojo_sdk.library.forge import Forge, Settings
+from perfdojo_sdk.library.tuning import conditions
+from perfdojo_sdk.perfllm import agents, checkpoints
+from perfdojo_sdk.perfllm.agents import Card
+from perfdojo_sdk.perfllm.encoder import load_encoder
+from perfdojo_sdk.perfllm.learner import Learner
+from perfdojo_sdk.perfllm.mind import Mind
+from perfdojo_sdk.perfllm.plan import TrainingPlan
+from perfdojo_sdk.perfllm.player import PerfLLM
+from perfdojo_sdk.perfllm.recall import recall
+from perfdojo_sdk.plugins import Plugins
+from perfdojo_sdk.search.strategies import BATCH
+from perfdojo_sdk.store.candidates import Candidate, CandidateLog
+
+#: Seconds between two checkpoints.
+CHECKPOINT_S = 60.0
+
+
+@dataclass
+class Pupil:
+    """One kernel of one target, and how far the agent is with it."""
+
+    kernel: Kernel
+    forge: Forge
+    player: PerfLLM
+    evaluator: Evaluator
+    evaluations: int = 0
+    since_best: int = 0
+    """Evaluations since the last new best."""
+    finished: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.kernel.name} on {self.forge.target.name}"
+
+    @property
+    def initial_s(self) -> float | None:
+        return self.player.met[0].seconds if self.player.met else None
+
+    @property
+    def best_s(self) -> float | None:
+        return self.player.seconds(self.player.best) if self.player.timed else None
+
+    @property
+    def speed_up(self) -> float | None:
+        return self.initial_s / self.best_s if self.initial_s and self.best_s else None
+
+
+@dataclass(frozen=True)
+class Report:
+    """How far a training is, after a round."""
+
+    evaluations: int
+    steps: int
+    """Of learning."""
+    loss: float | None
+    epsilon: float
+    per_minute: float
+    """Evaluations, in this session."""
+    pupil: Pupil
+    """Whose round it was."""
+
+
+class Watch(Protocol):
+    """Who wants to know how far a training is."""
+
+    def recalled(self, name: str, games: int) -> None: ...
+
+    def round(self, report: Report) -> None: ...
+
+
+@dataclass
+class Training:
+    """A training in progress, or at its end."""
+
+    plan: TrainingPlan
+    mind: Mind
+    pupils: list[Pupil]
+    watch: Watch
+    recalled: bool = False
+    begin: float = field(default_factory=time.monotonic)
+    before_s: float = 0.0
+    """What earlier sessions took."""
+    before: int = 0
+    """Evaluations of earlier sessions."""
+
+    @property
+    def evaluations(self) -> int:
+        return sum(pupil.evaluations for pupil in self.pupils)
+
+    @property
+    def elapsed_s(self) -> float:
+        return self.before_s + time.monotonic() - self.begin
+
+    @property
+    def over(self) -> bool:
+        late = self.plan.seconds is not None and self.elapsed_s >= self.plan.seconds
+        return late or all(pupil.finished for pupil in self.pupils)
+
+
+def train(
+    plugins: Plugins,
+    plan: TrainingPlan,
+    output: Path,
+    store: CandidateLog | None,
+    watch: Watch,
+    resume: bool = False,
+    start_from: Path | None = None,
+) -> Training:
+    """Train an agent and write it to ``output``, with a checkpoint beside it.
+
+    ``store``: where candidates are kept and found. ``resume``: go on from the checkpoint, if there is one.
+    ``start_from``: the agent to begin with. :class:`LearnError` when one of them does not fit the plan.
+    """
+    mind = _mind(plan, start_from)
+    training = Training(plan, mind, _pupils(plugins, plan, mind, store), watch)
+    checkpoint = checkpoints.beside(output)
+    if resume and checkpoint.exists():
+        checkpoints.load(checkpoint, training)
+    if not training.recalled:
+        _recall(training, store)
+    saved = time.monotonic()
+    for pupil in cycle(training.pupils):
+        if training.over:
+            break
+        if pupil.finished:
+            continue
+        _round(training, pupil)
+        if time.monotonic() - saved > CHECKPOINT_S or training.over:
+            checkpoints.save(checkpoint, training)
+            saved = time.monotonic()
+    agents.save(output, mind, plan.encoder, _card(plugins, training))
+    return training
+
+
+def _mind(plan: TrainingPlan, start_from: Path | None) -> Mind:
+    if start_from is not None:
+        return agents.load(start_from, plan.seed).with_settings(plan.agent)
+    encoder = load_encoder(plan.encoder)
+    return Mind(encoder, Learner(plan.agent, encoder.width, plan.seed))
+
+
+def _pupils(plugins: Plugins, plan: TrainingPlan, mind: Mind, store: CandidateLog | None) -> list[Pupil]:
+    pupils = []
+    for lesson in plan.lessons:
+        target = plugins.require(lesson.target)
+        settings = Settings(
+            threads=plan.threads, seed=plan.seed, search="perfllm", evaluations=plan.evaluations
+        )
+        forge = Forge(plugins, target, settings)
+        for kernel in _kernels(plugins, target, lesson.kernels):
+            task = replace(forge.task(kernel), expert=None)
+            evaluator = Evaluator(conditions(forge, kernel), store)
+            pupils.append(Pupil(kernel, forge, PerfLLM(task, None, mind, alone=False), evaluator))
+    return pupils
+
+
+def _kernels(plugins: Plugins, target: Target, words: str) -> Sequence[Kernel]:
+    operators, lists = plugins.operators_for(target), target.capabilities.selections
+    if words:
+        return select(words, operators, target.dialect, lists)
+    return default_selection(operators, target.dialect, lists)
+
+
+def _recall(training: Training, store: CandidateLog | None) -> None:
+    """Learn from what other searches have recorded, before anything is played."""
+    plan, learner = training.plan, training.mind.learner
+    for pupil in training.pupils if store is not None and plan.recorded else ():
+        assert store is not None
+        task = pupil.player.task
+        found = [c for c in store.of(pupil.kernel.name, task.target.name) if _alike(c, pupil)]
+        count = recall(training.mind, found, Trace(task.root), task.rules, task.most, plan.recorded)
+        training.watch.recalled(pupil.name, count)
+    if len(learner.replay):
+        learner.learn(int(len(learner.replay) * plan.recorded_steps))
+    training.recalled = True
+
+
+def _alike(candidate: Candidate, pupil: Pupil) -> bool:
+    """Whether a record's figure may stand beside those of this training; who proposed it does not matter."""
+    one, other = candidate.key.conditions, pupil.evaluator.conditions.key
+    same = (one.program_sha256, one.device) == (other.program_sha256, other.device)
+    return same and one.settings.get("threads") == other.settings.get("threads")
+
+
+def _round(training: Training, pupil: Pupil) -> None:
+    """One round of games of one kernel: propose, evaluate, learn."""
+    plan, player = training.plan, pupil.player
+    best = pupil.best_s or float("inf")
+    games = player.propose(min(BATCH, plan.evaluations - pupil.evaluations))
+    player.observe(pupil.evaluator.evaluate(games))
+    pupil.evaluations += len(games)
+    pupil.since_best = 0 if (pupil.best_s or float("inf")) < best else pupil.since_best + len(games)
+    settled = plan.plateau is not None and pupil.since_best >= plan.plateau
+    pupil.finished = not games or settled or pupil.evaluations >= plan.evaluations
+    training.watch.round(_report(training, pupil))
+
+
+def _report(training: Training, pupil: Pupil) -> Report:
+    minutes = max(1e-9, (time.monotonic() - training.begin) / 60)
+    return Report(
+        training.evaluations,
+        training.mind.learner.steps,
+        pupil.player.loss,
+        pupil.player.epsilon,
+        (training.evaluations - training.before) / minutes,
+        pupil,
+    )
+
+
+def _card(plugins: Plugins, training: Training) -> Card:
+    """How this agent came about."""
+    packages = {
+        name: version
+        for target in {pupil.forge.target.name for pupil in training.pupils}
+        for name, version in plugins.fingerprints(plugins.target(target)).items()
+    }
+    return Card(
+        targets=tuple(sorted({pupil.forge.target.name for pupil in training.pupils})),
+        kernels=tuple(pupil.name for pupil in training.pupils),
+        evaluations=training.evaluations,
+        remembered=len(training.mind.learner.replay.seen),
+        steps=training.mind.learner.steps,
+        seed=training.plan.seed,
+        plugins=packages,
+    )
