@@ -19,6 +19,7 @@ from perfdojo_sdk.perfllm.replay import STOP, Replay  # noqa: E402
 from perfdojo_sdk.perfllm.settings import DQN, MAX_Q, AgentSettings, changed  # noqa: E402
 
 WIDTH = 5
+NO_MOVES = np.zeros((0, WIDTH), np.float32)
 
 
 def settings(**more: Any) -> AgentSettings:
@@ -112,7 +113,8 @@ def test_advantages_have_no_mean_and_missing_moves_no_value() -> None:
 
 
 def test_double_learning_asks_the_older_network_about_the_newer_ones_choice() -> None:
-    learner = {double: Learner(settings(double=double, scale="linear", bounds=False), WIDTH) for double in (0, 1)}
+    plain_settings = {"scale": "linear", "bounds": False}
+    learner = {double: Learner(settings(double=double, **plain_settings), WIDTH) for double in (0, 1)}
     for each in learner.values():
         Toy().fill(each.replay)
         with torch.no_grad():
@@ -172,7 +174,7 @@ def test_a_stop_is_a_transition_once_a_state_has_a_reward_and_moves() -> None:
 def test_the_oldest_transitions_are_forgotten() -> None:
     replay = Replay(WIDTH, 3, 0.9)
     for k in range(5):
-        replay.expand(replay.state(f"s{k}", 1.0), np.zeros(WIDTH, np.float32), np.zeros((1, WIDTH), np.float32))
+        replay.expand(replay.state(f"s{k}", 1.0), np.zeros(WIDTH, np.float32), NO_MOVES)
     assert [t.state for t in replay.transitions] == [2, 3, 4]
 
 
@@ -202,8 +204,8 @@ def test_a_memory_comes_back_from_disk() -> None:
     "damage",
     [
         {"edges": [[0, 9]]},
-        {"transitions": [[0, 1, 9]]},
-        {"transitions": [[0, -1, 1]]},
+        {"transitions": [[0, 1, 9, 0]]},
+        {"transitions": [[0, -1, 1, 0]]},
         {"names": ["s0", "s0", "s2", "s3"]},
         {"rewards": [1.0]},
         {"listed": [0, 1]},
@@ -248,6 +250,20 @@ def test_steps_are_paid_by_evaluations() -> None:
         learner.evaluated(1)
     assert learner.steps == 2
     assert Learner(settings(), WIDTH).evaluated(8) is None, "there is nothing to learn from"
+
+
+def test_moves_that_are_shown_become_the_likely_ones() -> None:
+    """Two moves, neither with a known end: the one that a good game took is the one to play."""
+    values = {}
+    for weight in (0.0, 1.0):
+        learner = Learner(settings(imitation=weight, bounds=False), WIDTH)
+        vectors = np.eye(3, WIDTH, dtype=np.float32)
+        learner.replay.expand(learner.replay.state("s"), vectors[0], vectors[1:])
+        learner.replay.move(0, 2, learner.replay.state("good", 4.0), shown=True)
+        learner.learn(200)
+        values[weight] = learner.values(vectors[0], vectors)
+    assert values[1.0].argmax() == 2
+    assert values[1.0][2] - values[1.0][1] > values[0.0][2] - values[0.0][1] + 0.1
 
 
 def test_a_loss_that_is_no_number_stops_the_training() -> None:

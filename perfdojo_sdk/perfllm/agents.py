@@ -111,7 +111,8 @@ def read_tensors(file: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
         if file.stat().st_size > MAX_FILE_BYTES:
             raise LearnError("PD-L003", f"{file} is larger than {MAX_FILE_BYTES} bytes", hint=hint)
         with safetensors.safe_open(str(file), framework="pt") as opened:
-            return dict(opened.metadata() or {}), {name: opened.get_tensor(name) for name in opened}
+            names = opened.keys()  # it is no mapping
+            return dict(opened.metadata() or {}), {name: opened.get_tensor(name) for name in names}
     except OSError as error:
         raise LearnError("PD-L003", f"cannot read {file}: {error.strerror or error}", hint=hint) from None
     except safetensors.SafetensorError as error:

@@ -8,10 +8,11 @@ the times of this search, so an agent that knows nothing does no harm. It goes o
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import log
 from random import Random
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.hookspecs.search import SearchTask, State
 from perfdojo_sdk.perfllm.mind import Listed, Mind
 from perfdojo_sdk.perfllm.player import AT_HAND, mind_for, name_of
+from perfdojo_sdk.perfllm.replay import Vector
 from perfdojo_sdk.search.cost_model import CostModel
 from perfdojo_sdk.search.evolution import Evolution, Habits
 from perfdojo_sdk.search.explorer import NO_PARENT, Draw, digest
@@ -115,6 +117,21 @@ class Hybrid(Evolution):
                 if actions:
                     replay.move(self._state(met.parent), actions[0], to)
         self.mind.learner.evaluated(len(numbers))
+
+    def notes(self) -> Mapping[str, Any]:
+        return {"opinions": self.opinions, **self.mind.notes()}
+
+    def read_notes(self, notes: Mapping[str, Any]) -> None:
+        self.opinions = {str(name): float(value) for name, value in notes["opinions"].items()}
+        self.mind.read_notes(notes)
+        self.mind.learner.replay.relist = self._relist
+
+    def _relist(self, state: int) -> tuple[Vector, Vector]:
+        """The vectors of a state of the memory, once more."""
+        name = self.mind.learner.replay.names[state].rpartition(" ")[2]
+        number = next(k for k, met in enumerate(self.met) if met.program == name)
+        listed = self.mind.listed(self.game(number).program, self.task.rules, self.task.most)
+        return listed.before, listed.after[1:]
 
     def _state(self, number: int) -> int:
         met, base = self.met[number], next((m.seconds for m in self.met if m.seconds is not None), None)

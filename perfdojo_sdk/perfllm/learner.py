@@ -17,6 +17,10 @@ from perfdojo_sdk.perfllm.objective import bellman, plain, scaled
 from perfdojo_sdk.perfllm.replay import Batch, Replay, Vector
 from perfdojo_sdk.perfllm.settings import AgentSettings
 
+#: A move that is worth this much less, in the network's scale, is e times less likely to be played by one
+#: who shows good games.
+TEMPERATURE = 0.2
+
 
 class LearnError(DojoError):
     """Training cannot go on, or an agent or checkpoint cannot be used."""
@@ -85,8 +89,11 @@ class Learner:
     def _step(self, batch: Batch) -> float:
         before, after, real = (torch.from_numpy(x) for x in (batch.before, batch.after, batch.real))
         taken = torch.from_numpy(batch.taken)[:, None]
-        predicted = self.network(before, after, real).gather(1, taken)[:, 0]
+        values = self.network(before, after, real)
+        predicted = values.gather(1, taken)[:, 0]
         loss = torch.nn.functional.smooth_l1_loss(predicted, self.targets(batch))
+        if self.settings.imitation and batch.shown.any():
+            loss = loss + self.settings.imitation * imitation(values, taken, torch.from_numpy(batch.shown))
         self.optimiser.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), 10.0)
@@ -160,6 +167,16 @@ class Learner:
         except RuntimeError as error:
             raise _other_network(error) from None
         self.older.load_state_dict(self.network.state_dict())
+
+
+def imitation(values: Tensor, taken: Tensor, shown: Tensor) -> Tensor:
+    """How unlikely the moves of games that were shown are, where likely ones are those of high value.
+
+    What nobody has tried in such a state is otherwise worth whatever the network makes up (as in deep
+    Q-learning from demonstrations, Hester et al. 2018, with a softmax in place of the margin).
+    """
+    likely = torch.log_softmax(values / TEMPERATURE, 1).gather(1, taken)[:, 0]
+    return -(likely * shown).sum() / shown.sum()
 
 
 def _part(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import safetensors.torch
 
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Kind, Rules, Step
@@ -57,6 +60,29 @@ class Mind:
     def values(self, listed: Listed) -> Vector:
         """What each move is worth, the stop first."""
         return self.learner.values(listed.before, listed.after)
+
+    # -- between two sessions ----------------------------------------------------------------------
+
+    def notes(self) -> dict[str, Any]:
+        """Everything but the vectors, as JSON values; :meth:`read_notes` takes it back."""
+        tensors = base64.b64encode(safetensors.torch.save(self.learner.tensors())).decode()
+        return {
+            "encoder": self.encoder.version,
+            "settings": self.learner.settings.model_dump(mode="json"),
+            "learner": self.learner.notes(),
+            "tensors": tensors,
+            "replay": self.learner.replay.skeleton(),
+        }
+
+    def read_notes(self, notes: Mapping[str, Any]) -> None:
+        """ValueError or :class:`LearnError` when the notes are of another mind."""
+        if notes["encoder"] != self.encoder.version:
+            raise ValueError(f"the search was made with another encoder, version {notes['encoder'][:16]}")
+        if notes["settings"] != self.learner.settings.model_dump(mode="json"):
+            raise ValueError("the search was made with other settings of the agent")
+        tensors = safetensors.torch.load(base64.b64decode(notes["tensors"]))
+        self.learner.restore(tensors, notes["learner"])
+        self.learner.replay.rebuild(notes["replay"])
 
 
 def _evenly(steps: Sequence[Step], most: int) -> tuple[Step, ...]:

@@ -8,7 +8,6 @@ ours, as in Go-Explore, Ecoffet et al. 2021.)
 
 from __future__ import annotations
 
-import base64
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -184,39 +183,21 @@ class PerfLLM(Explorer):
 
     def notes(self) -> Mapping[str, Any]:
         notes: dict[str, Any] = {"episodes": self.episodes, "lengths": self.lengths}
-        if self.alone:
-            learner = self.mind.learner
-            packed = base64.b64encode(agents.packed(learner.tensors())).decode()
-            notes |= {
-                "encoder": self.mind.encoder.version,
-                "settings": self.settings.model_dump(mode="json"),
-                "learner": learner.notes(),
-                "tensors": packed,
-                "replay": learner.replay.skeleton(),
-            }
-        return notes
+        return notes | (self.mind.notes() if self.alone else {})
 
     def read_notes(self, notes: Mapping[str, Any]) -> None:
         self.episodes, self.lengths = list(notes["episodes"]), list(notes["lengths"])
         for number, met in enumerate(self.met):
             self.numbers.setdefault(met.program, number)
-        if not self.alone:
-            return
-        if notes["encoder"] != self.mind.encoder.version:
-            raise agents.other_encoder("the search that is to go on", notes["encoder"], self.mind.encoder)
-        if notes["settings"] != self.settings.model_dump(mode="json"):
-            raise ValueError("the search was made with other settings of the agent")
-        learner = self.mind.learner
-        learner.restore(agents.unpacked(base64.b64decode(notes["tensors"])), notes["learner"])
-        learner.replay.rebuild(notes["replay"])
-        by_state = {learner.replay.number[f"{self.kernel} {name}"]: n for name, n in self.numbers.items()}
+        if self.alone:
+            self.mind.read_notes(notes)
+            self.mind.learner.replay.relist = self._relist
 
-        def relist(state: int) -> tuple[Vector, Vector]:
-            game = self.game(by_state[state])
-            listed = self.mind.listed(game.program, self.task.rules, self.task.most)
-            return listed.before, listed.after[1:]
-
-        learner.replay.relist = relist
+    def _relist(self, state: int) -> tuple[Vector, Vector]:
+        """The vectors of a state of the memory, once more."""
+        name = self.mind.learner.replay.names[state].rpartition(" ")[2]
+        listed = self.mind.listed(self.game(self.numbers[name]).program, self.task.rules, self.task.most)
+        return listed.before, listed.after[1:]
 
 
 def name_of(program: Program) -> str:

@@ -15,6 +15,9 @@ from perfdojo_sdk.perfllm.mind import Mind
 from perfdojo_sdk.search.explorer import digest
 from perfdojo_sdk.store.candidates import Candidate
 
+#: A game that takes at most so many times what the fastest one takes shows how it is done.
+NEARLY = 1.02
+
 
 def recall(
     mind: Mind, candidates: Iterable[Candidate], root: Trace, rules: Rules, most: Kind, games: int
@@ -29,24 +32,26 @@ def recall(
     base = seconds.get(digest(root)) or max((s for s in seconds.values() if s), default=None)
     if base is None:
         return 0
-    played = 0
+    played, best = 0, min(s for s in seconds.values() if s)
     for candidate in sorted(found, key=lambda c: c.seconds or float("inf"))[:games]:
         try:
             game = candidate.trace.replay(rules)
         except DojoError:
             continue
-        _remember(mind, game, rules, most, seconds, base)
+        shown = candidate.seconds is not None and candidate.seconds <= NEARLY * best
+        _remember(mind, game, rules, most, seconds, base, shown)
         played += 1
     return played
 
 
-def remember_game(mind: Mind, game: Trace, rules: Rules, most: Kind, seconds: float, base: float) -> None:
-    """Remember one game whose last program takes ``seconds``; ``base``: what the initial one takes."""
-    _remember(mind, game, rules, most, {digest(game): seconds, digest(Trace(game.root)): base}, base)
-
-
 def _remember(
-    mind: Mind, game: Trace, rules: Rules, most: Kind, seconds: dict[str, float | None], base: float
+    mind: Mind,
+    game: Trace,
+    rules: Rules,
+    most: Kind,
+    seconds: dict[str, float | None],
+    base: float,
+    shown: bool,
 ) -> None:
     replay, kernel = mind.learner.replay, digest(Trace(game.root))
     states = []
@@ -64,7 +69,7 @@ def _remember(
         text = game.steps[number].after.text
         action = next((k for k, step in enumerate(listed.steps, 1) if step.after.text == text), None)
         if action is not None:
-            replay.move(state, action, to)
+            replay.move(state, action, to, shown)
 
 
 def _beginnings(game: Trace) -> Sequence[Trace]:

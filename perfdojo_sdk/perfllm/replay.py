@@ -44,6 +44,8 @@ class Transition(NamedTuple):
     """0: stop."""
     to: int
     """The state that follows; the same one after a stop."""
+    shown: bool = False
+    """Part of a game that is as good as any known of its kernel, played by somebody else."""
 
 
 class Batch(NamedTuple):
@@ -56,6 +58,7 @@ class Batch(NamedTuple):
     reward: Vector  # [n]
     done: np.ndarray[Any, np.dtype[np.bool_]]  # [n]: nothing is known of what could follow
     bound: Vector  # [n]: what games reached from the state that follows
+    shown: np.ndarray[Any, np.dtype[np.bool_]]  # [n]
     next_before: Vector
     next_after: Vector
     next_real: np.ndarray[Any, np.dtype[np.bool_]]
@@ -75,6 +78,11 @@ class Replay:
 
     def __len__(self) -> int:
         return len(self.transitions)
+
+    @property
+    def names(self) -> list[str]:
+        """Of the states, in their order."""
+        return list(self.number)
 
     def state(self, name: str, reward: float | None = None) -> int:
         """The number of the state ``name``, with its reward where that is known now."""
@@ -111,11 +119,11 @@ class Replay:
         assert state.before is not None and state.after is not None
         return state.before, state.after
 
-    def move(self, number: int, action: int, to: int) -> None:
+    def move(self, number: int, action: int, to: int, shown: bool = False) -> None:
         """Somebody played ``action`` (from 1) in an expanded state and came to ``to``."""
         if (number, to) not in self.seen:
             self.seen.add((number, to))
-            self._add(Transition(number, action, to))
+            self._add(Transition(number, action, to, shown))
             self.states[to].parents.append(number)
             self._raise(number, self.gamma * self.states[to].bound)
 
@@ -150,6 +158,7 @@ class Replay:
             np.array([self.states[t.to].reward or 0.0 for t in chosen], np.float32),
             np.array([to is None for to in following]),
             np.array([self.states[t.to].bound for t in chosen], np.float32),
+            np.array([t.shown for t in chosen]),
             self._before(following),
             next_after,
             next_real,
@@ -195,18 +204,18 @@ class Replay:
     def skeleton(self) -> dict[str, Any]:
         """Everything but the vectors, as JSON values; :meth:`rebuild` takes it back."""
         return {
-            "names": list(self.number),
+            "names": self.names,
             "rewards": [state.reward for state in self.states],
             "listed": [number for number, state in enumerate(self.states) if state.listed],
             "edges": [[parent, n] for n, state in enumerate(self.states) for parent in state.parents],
-            "transitions": [list(transition) for transition in self.transitions],
+            "transitions": [[*transition[:3], int(transition.shown)] for transition in self.transitions],
         }
 
     def rebuild(self, skeleton: Mapping[str, Any]) -> None:
         """Take over what :meth:`skeleton` gave. ValueError when it does not fit together."""
         names, rewards = list(skeleton["names"]), list(skeleton["rewards"])
         numbers = range(len(names))
-        transitions = [Transition(*map(int, each)) for each in skeleton["transitions"]]
+        transitions = [Transition(int(s), int(a), int(t), bool(n)) for s, a, t, n in skeleton["transitions"]]
         edges = [(int(parent), int(to)) for parent, to in skeleton["edges"]]
         mentioned = {n for each in edges for n in each} | {n for t in transitions for n in (t.state, t.to)}
         fits = len(set(names)) == len(names) == len(rewards) and mentioned <= set(numbers)

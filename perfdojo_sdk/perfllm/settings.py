@@ -27,11 +27,14 @@ class AgentSettings(Strict):
     bounds: bool = True
     """A move is worth at least what some game reached after it. True of the objective "max" only, since a
     game can be repeated; not in the paper."""
+    imitation: Annotated[float, Field(ge=0, le=100)] = 0.5
+    """How much it counts that moves of the best recorded games look better than others of their states; only
+    a training on records has such games. Not in the paper."""
     scale: Literal["log", "linear"] = "log"
     """What the network predicts: the logarithm of a value, so that all kernels count alike, or the value."""
     gamma: Annotated[float, Field(gt=0, le=1)] = 0.99
     """Discount of what comes one move later."""
-    hidden: Annotated[int, Field(ge=8, le=4096)] = 192
+    hidden: Annotated[int, Field(ge=8, le=4096)] = 128
     """Width of the network."""
     learning_rate: Annotated[float, Field(gt=0, le=1)] = 1e-3
     batch: Annotated[int, Field(ge=1, le=4096)] = 32
@@ -64,9 +67,9 @@ class AgentSettings(Strict):
 
 
 #: The paper's comparison: an ordinary deep Q-network.
-DQN = AgentSettings(objective="sum", bounds=False)
+DQN = AgentSettings(objective="sum", bounds=False, imitation=0)
 #: The paper's agent: the same with the max-Bellman objective and nothing else.
-MAX_Q = AgentSettings(bounds=False)
+MAX_Q = AgentSettings(bounds=False, imitation=0)
 
 
 def changed(settings: AgentSettings, words: Mapping[str, str]) -> AgentSettings:

@@ -1,0 +1,272 @@
+"""PerfLLM as a player and as a trainer: episodes, resuming, agents on disk, trainings that are killed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("safetensors")
+
+from bag_encoder import BagEncoder  # noqa: E402
+from snippets import DIALECT, RULES  # noqa: E402
+
+from perfdojo_sdk.core.errors import DojoError, UnavailableError  # noqa: E402
+from perfdojo_sdk.core.text import parse  # noqa: E402
+from perfdojo_sdk.core.transformation import Kind, Trace  # noqa: E402
+from perfdojo_sdk.hookspecs.search import Evaluation, SearchTask  # noqa: E402
+from perfdojo_sdk.hookspecs.types import Capabilities, Failure, Target  # noqa: E402
+from perfdojo_sdk.kernels.operators import SOFTMAX  # noqa: E402
+from perfdojo_sdk.perfllm import agents, player, strategies  # noqa: E402
+from perfdojo_sdk.perfllm.agents import Card  # noqa: E402
+from perfdojo_sdk.perfllm.hybrid import Hybrid, _slope  # noqa: E402
+from perfdojo_sdk.perfllm.learner import Learner  # noqa: E402
+from perfdojo_sdk.perfllm.mind import Mind  # noqa: E402
+from perfdojo_sdk.perfllm.plan import read_plan  # noqa: E402
+from perfdojo_sdk.perfllm.player import PerfLLM, name_of  # noqa: E402
+from perfdojo_sdk.perfllm.settings import AgentSettings  # noqa: E402
+from perfdojo_sdk.search.strategies import Progress, play_out  # noqa: E402
+from perfdojo_sdk.testing.estimate import PaperMachine  # noqa: E402
+
+ROOT = parse(SOFTMAX.build(4, 8), DIALECT)
+TARGET = Target("sheet", Capabilities(name="sheet", description="", lanes={"f32": 8}), DIALECT, "")
+MACHINE = PaperMachine(DIALECT, launch=100)
+QUICK = AgentSettings(hidden=16, batch=8, most_actions=16, most_moves=12, steps_per_evaluation=0.5)
+
+
+@pytest.fixture(autouse=True)
+def bag(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No trained encoder: what is tested here does not depend on how good it is."""
+    for module in (player, agents):
+        monkeypatch.setattr(module, "load_encoder", lambda spec="default": BagEncoder())
+
+
+def task(seed: int = 0, evaluations: int = 48, **options: str) -> SearchTask:
+    quick = {k: str(v) for k, v in QUICK.model_dump().items() if v != AgentSettings.model_fields[k].default}
+    chosen = {} if "agent" in options else quick
+    return SearchTask(ROOT, RULES, TARGET, seed, evaluations=evaluations, options={**chosen, **options})
+
+
+def evaluate(games: Sequence[Trace]) -> list[Evaluation]:
+    return [Evaluation(game, MACHINE.seconds(game.program)) for game in games]
+
+
+def started(name: str) -> Any:
+    return next(s for s in strategies.LEARNED if s.name == name)
+
+
+def played(name: str, evaluations: int, cut: int | None = None, **options: str) -> list[str]:
+    """Texts of the programs proposed; with ``cut``, by two players, the second from the first one's state."""
+    seen: list[str] = []
+
+    def watched(games: Sequence[Trace]) -> list[Evaluation]:
+        seen.extend(game.program.text for game in games)
+        return evaluate(games)
+
+    last: list[Progress] = []
+
+    def after(progress: Progress) -> bool:
+        last[:] = [progress]
+        return cut is None or progress.evaluations < cut
+
+    strategy, asked = started(name), task(**options)
+    play_out(strategy, asked, watched, evaluations, after=after)
+    if cut is not None:
+        again = replace(last[0], state=json.loads(json.dumps(last[0].state)))
+        play_out(strategy, asked, watched, evaluations, again)
+    return seen
+
+
+# -- playing --------------------------------------
+
+
+@pytest.mark.parametrize("name", ["perfllm", "hybrid"])
+def test_it_proposes_nothing_twice_and_does_as_before_with_the_same_seed(name: str) -> None:
+    seen = played(name, 32)
+    assert len(seen) == len(set(seen)) == 32
+    assert seen == played(name, 32)
+    assert seen != played(name, 32, epsilon_last="0.5", learning_rate="0.01")
+
+
+@pytest.mark.parametrize("name", ["perfllm", "hybrid"])
+def test_a_search_that_was_stopped_goes_on_as_if_it_had_not_been(name: str) -> None:
+    assert played(name, 40, cut=16) == played(name, 40)
+
+
+def test_perfllm_starts_from_the_initial_program_alone() -> None:
+    wanted = task()
+    assert PerfLLM(wanted, None, player.mind_for(wanted)).starts == [Trace(ROOT)]
+
+
+def search(settings: AgentSettings = QUICK, **more: Any) -> PerfLLM:
+    wanted = task(**more)
+    return PerfLLM(wanted, None, Mind(BagEncoder(), Learner(settings, 32)))
+
+
+def round_of(searching: PerfLLM, count: int, seconds: Sequence[float | None] | None = None) -> list[Trace]:
+    games = list(searching.propose(count))
+    results = evaluate(games)
+    if seconds is not None:
+        failure = Failure("runtime", "it crashed")
+        results = [Evaluation(g, s, None if s else failure) for g, s in zip(games, seconds)]
+    searching.observe(results)
+    return games
+
+
+def test_episodes_go_on_move_by_move_and_begin_anew_after_a_failure() -> None:
+    searching = search()
+    round_of(searching, 1, [1.0])
+    first = round_of(searching, 4, [1.0, 1.0, None, 1.0])
+    assert [len(game.steps) for game in first] == [1, 1, 1, 1]
+    assert searching.episodes[2] == -1, "nothing is played on a program that fails"
+    second = round_of(searching, 4)
+    for k in (0, 1, 3):
+        if len(second[k].steps) > 1:
+            assert second[k].steps[:1] == first[k].steps
+
+
+def test_what_was_seen_is_in_the_memory_with_its_rewards() -> None:
+    searching = search()
+    round_of(searching, 1, [8.0])
+    round_of(searching, 2, [2.0, None])
+    replay = searching.mind.learner.replay
+    assert [state.reward for state in replay.states] == [1.0, 4.0, 0.0]
+    assert [(t.state, t.to) for t in replay.transitions] == [(0, 0), (0, 1), (0, 2)]
+    listed = searching.mind.listed(ROOT, RULES, Kind.DECLARED_LAW)
+    for transition, game in zip(list(replay.transitions)[1:], (searching.game(1), searching.game(2))):
+        assert listed.steps[transition.action - 1].after.text == game.program.text
+
+
+def test_a_program_met_before_costs_no_evaluation() -> None:
+    """All that is next to the initial program is known: the next proposal lies two moves away."""
+    searching = search(replace_settings(restarts=0.0))
+    round_of(searching, 1)
+    near = len({name_of(step.after) for step in RULES.steps(ROOT)} - {name_of(ROOT)})
+    while len([met for met in searching.met if len(met.moves) == 1]) < near:
+        searching.episodes = [-1] * len(searching.episodes)
+        assert round_of(searching, 8)
+        assert len(searching.met) < 3 * near
+    searching.episodes = [-1] * len(searching.episodes)
+    games = round_of(searching, 2)
+    assert games and all(len(game.steps) >= 2 for game in games)
+
+
+def replace_settings(**changes: Any) -> AgentSettings:
+    return QUICK.model_copy(update=changes)
+
+
+def test_without_chance_the_best_move_by_the_network_is_played() -> None:
+    searching = search(replace_settings(epsilon_first=0.0, epsilon_last=0.0, restarts=0.0))
+    round_of(searching, 1)
+    listed = searching._listed(0)
+    best = int(searching.mind.values(listed).argmax())
+    [game] = searching.propose(1)
+    if best:
+        assert game.program.text == listed.steps[best - 1].after.text
+
+
+def test_an_opinion_counts_only_where_it_was_right() -> None:
+    opinions = np.array([0.0, 1.0, 2.0, 3.0])
+    assert _slope(opinions, np.array([3.0, 2.0, 1.0, 0.0])) == pytest.approx(-1.0)
+    assert _slope(opinions, np.array([0.0, 1.0, 2.0, 3.0])) == 0.0, "it said the contrary of what is so"
+    assert _slope(np.ones(4), np.arange(4.0)) == 0.0
+
+
+def test_the_hybrid_is_an_evolution_that_learns() -> None:
+    wanted = task()
+    searching = Hybrid(wanted, None, player.mind_for(wanted))
+    for _ in range(4):
+        searching.observe(evaluate(searching.propose(8)))
+    assert searching.mind.learner.steps > 0
+    assert searching.mind.learner.replay.seen
+
+
+# -- agents on disk -------------------------------
+
+
+@pytest.fixture
+def trained(tmp_path: Path) -> Path:
+    file = tmp_path / "agent.safetensors"
+    agents.save(file, Mind(BagEncoder(), Learner(QUICK, 32, seed=7)), "default", Card(kernels=("a",), seed=7))
+    return file
+
+
+def test_an_agent_comes_back_from_disk(trained: Path) -> None:
+    before, after = Learner(QUICK, 32, seed=7), agents.load(trained).learner
+    pairs = zip(before.network.state_dict().values(), after.network.state_dict().values())
+    assert all(torch.equal(a, b) for a, b in pairs)
+    assert after.settings == QUICK
+    record, _ = agents.read(trained)
+    assert (record.card.kernels, record.encoder, record.width) == (("a",), "default", 32)
+
+
+def test_a_search_plays_with_a_trained_agent(trained: Path) -> None:
+    seen = played("perfllm", 16, agent=str(trained))
+    assert len(seen) == 16
+    assert seen == played("perfllm", 16, cut=8, agent=str(trained))
+
+
+def refused(call: Any, code: str, *words: str) -> None:
+    with pytest.raises(DojoError) as caught:
+        call()
+    assert caught.value.code == code
+    said = caught.value.render()
+    assert all(word in said for word in words), said
+    assert caught.value.hint
+
+
+def test_files_that_are_no_agents_are_refused(trained: Path, tmp_path: Path) -> None:
+    content = trained.read_bytes()
+    bad = tmp_path / "bad.safetensors"
+    for damaged in (b"", b"{}", content[:200], content[:-10], b"\xff" * 64):
+        bad.write_bytes(damaged)
+        refused(lambda: agents.load(bad), "PD-L003", "bad.safetensors")
+    refused(lambda: agents.load(tmp_path / "none"), "PD-L003", "none")
+    bad.write_bytes(agents.packed({"x": torch.zeros(2)}))
+    refused(lambda: agents.load(bad), "PD-L003", "does not hold an agent")
+    tensors = agents.unpacked(content)
+    tensors["network.move.bias"][:] = float("nan")
+    record, _ = agents.read(trained)
+    bad.write_bytes(agents.packed(tensors, {agents.RECORD: record.model_dump_json(by_alias=True)}))
+    refused(lambda: agents.load(bad), "PD-L003", "no numbers")
+
+
+def test_an_agent_of_another_encoder_is_refused(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agents, "load_encoder", lambda spec: BagEncoder(version="1" * 64))
+    refused(lambda: agents.load(trained), "PD-L004", "another encoder")
+
+
+def test_without_pytorch_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(UnavailableError) as caught:
+        strategies.require_learning()
+    assert caught.value.code == "PD-L001"
+    assert "perfdojo-sdk[learn]" in caught.value.render()
+
+
+# -- plans ----------------------------------------
+
+
+def test_a_plan_comes_from_a_file_and_flags(tmp_path: Path) -> None:
+    file = tmp_path / "plan.yaml"
+    lines = ("evaluations: 5", "seed: 3", "agent: {objective: sum}", "lessons: [{target: toy, kernels: add}]")
+    file.write_text("\n".join(lines))
+    plan = read_plan(file, {"seed": 4})
+    assert (plan.evaluations, plan.seed, plan.agent.objective, plan.lessons[0].target) == (5, 4, "sum", "toy")
+
+
+@pytest.mark.parametrize(
+    "text", ["- a", "evaluations: many", "colour: red", "a: [", "agent: !!python/object:os.system {}"]
+)
+def test_plans_that_are_none_are_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "plan.yaml"
+    file.write_text(text)
+    refused(lambda: read_plan(file, {}), "PD-L006", "plan.yaml")
+    refused(lambda: read_plan(tmp_path / "none.yaml", {}), "PD-L006", "none.yaml")
