@@ -272,18 +272,6 @@ class InlineDefinition(Transformation):
 # -- stage_expression ------------------------------------------------------------------------------
 
 
-def _arguments(value: Expression) -> tuple[Expression, ...]:
-    if isinstance(value, Operation):
-        return value.arguments
-    return (value.argument,) if isinstance(value, Cast) else ()
-
-
-def terms(value: Expression) -> tuple[Expression, ...]:
-    """The operations and casts of a value, each before its own arguments."""
-    inner = tuple([t for argument in _arguments(value) for t in terms(argument)])
-    return (value, *inner) if _arguments(value) else inner
-
-
 def substitute(value: Expression, old: Expression, new: Expression) -> Expression:
     """The value with every ``old`` in it replaced."""
     if value == old:
@@ -307,7 +295,7 @@ def _around(site: Site) -> Refusal | None:
 
 
 def _term_exists(site: Site) -> Refusal | None:
-    found = terms(site.statement.value)
+    found = site.statement.value.terms
     if not 0 <= site.move["term"] < len(found):
         return Refusal.of(site.statement.id, "", term=site.move["term"], count=len(found))
     site.scratch["value"] = found[site.move["term"]]
@@ -473,10 +461,11 @@ class StageExpression(Transformation):
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
-        for path, node in program.walk():
+        for node, _, above, _ in program.places:
             if isinstance(node, Statement):
-                for term in range(len(terms(node.value))):
-                    for before in (node.id, *[scope.id for scope in program.ancestors(path)]):
+                places = (node.id, *[scope.id for scope in above])
+                for term in range(len(node.value.terms)):
+                    for before in places:
                         yield Move(self.name, node.id, (("before", before), ("term", term)))
 
     def rewrite(self, site: Site) -> Program:
