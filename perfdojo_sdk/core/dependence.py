@@ -101,7 +101,10 @@ def _may_be_equal(
     for level, a in first.terms:
         if level < shared and level in theirs:
             b = theirs[level]
-            sign, top = directions[level], first_sizes[level] - 1
+            sign = directions[level]
+            if a == b and sign == "=":
+                continue  # The same on both sides, as nearly always.
+            top = first_sizes[level] - 1
             if sign == "=":
                 reach, step = (a - b) * top, gcd(step, a - b)
                 low, high = (low + reach, high) if reach < 0 else (low, high + reach)

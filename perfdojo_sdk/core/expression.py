@@ -136,6 +136,7 @@ class Quotient:
 
 
 Quotients: TypeAlias = tuple[tuple[Quotient, int], ...]
+_NO_QUOTIENTS: Quotients = ()
 
 
 @frozen
@@ -219,7 +220,8 @@ class Index:
             level, coefficient = self.terms[0]
             if coefficient == 1 and not self.constant:
                 return levels(level)
-        constant, total, quotients = self.constant, dict[int, int](), Quotients()
+        constant, quotients = self.constant, _NO_QUOTIENTS
+        total: dict[int, int] = {}
         for level, coefficient in self.terms:
             form = levels(level)
             constant += coefficient * form.constant
@@ -402,6 +404,7 @@ class Literal:
         return self
 
     forms: ClassVar[tuple[Form, ...]] = ()
+    terms: ClassVar[tuple[Expression, ...]] = ()
     reads: ClassVar[tuple[Access, ...]] = ()
     levels: ClassVar[frozenset[int]] = frozenset()
     highest: ClassVar[int] = -1
@@ -439,6 +442,7 @@ class IndexValue:
     def forms(self) -> tuple[Form, ...]:
         return (self,)
 
+    terms: ClassVar[tuple[Expression, ...]] = ()
     reads: ClassVar[tuple[Access, ...]] = ()
 
     @property
@@ -475,6 +479,8 @@ class Read:
         old = self.access
         subscripts = tuple(islice(forms, len(old.subscripts)))
         return Read(Access(old.array, subscripts), self.dtype)  # type: ignore[arg-type]
+
+    terms: ClassVar[tuple[Expression, ...]] = ()
 
     @lazy
     def reads(self) -> tuple[Access, ...]:
@@ -541,6 +547,11 @@ class Operation:
         return Operation(self.name, tuple([a.filled(forms) for a in self.arguments]), self.dtype)
 
     @lazy
+    def terms(self) -> tuple[Expression, ...]:
+        """The operations and casts of the value, each before those of its own arguments."""
+        return (self, *[term for a in self.arguments for term in a.terms])
+
+    @lazy
     def reads(self) -> tuple[Access, ...]:
         return tuple([r for a in self.arguments for r in a.reads])
 
@@ -578,6 +589,10 @@ class Cast:
 
     def filled(self, forms: Iterator[Form]) -> Cast:
         return Cast(self.argument.filled(forms), self.dtype)
+
+    @lazy
+    def terms(self) -> tuple[Expression, ...]:
+        return (self, *self.argument.terms)
 
     @lazy
     def reads(self) -> tuple[Access, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, fields
-from typing import Any, Generic, TypeVar, dataclass_transform, overload
+from typing import Any, Generic, TypeVar, dataclass_transform
 
 T = TypeVar("T")
 
@@ -21,7 +21,7 @@ def frozen(cls: type[T]) -> type[T]:
     parameters, lines = ["self"], ["values = self.__dict__"]
     defaults: dict[str, object] = {}
     for each in fields(made):
-        if each.default is MISSING or isinstance(each.default, lazy):
+        if each.default is MISSING:
             parameters.append(each.name)
         else:
             defaults[f"default_{each.name}"] = each.default
@@ -47,13 +47,8 @@ class lazy(Generic[T]):
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
-    @overload
-    def __get__(self, instance: None, owner: type) -> lazy[T]: ...
-    @overload
-    def __get__(self, instance: object, owner: type) -> T: ...
-    def __get__(self, instance: object | None, owner: type) -> lazy[T] | T:
-        if instance is None:
-            return self
+    def __get__(self, instance: Any, owner: type) -> T:
+        """Asked of the class, whose instance is None: an AttributeError."""
         value = instance.__dict__[self.name] = self.compute(instance)
         return value
 

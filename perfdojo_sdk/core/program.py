@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
+from itertools import chain
 from operator import attrgetter, is_
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 from perfdojo_sdk.core.expression import (
     ACCUMULATIONS,
@@ -32,6 +33,7 @@ from perfdojo_sdk.core.storage import Buffer
 T = TypeVar("T")
 
 _TEXT, _BELOW, _PATH, _NODE = map(attrgetter, ("text", "below", "path", "node"))
+_FORMS, _ARRAYS, _SUFFIXES = map(attrgetter, ("forms", "arrays", "suffixes"))
 
 
 class Leaf(NamedTuple):
@@ -74,6 +76,9 @@ class Statement:
     dtype: str = "f32"
     id: str = field(default="", compare=False)
     guard: tuple[Index, ...] = ()
+
+    suffixes: ClassVar[frozenset[str]] = frozenset()
+    """Those of the scopes inside: there are none."""
 
     @lazy
     def reads(self) -> tuple[Access, ...]:
@@ -229,7 +234,7 @@ class Scope:
     @lazy
     def forms(self) -> tuple[Form, ...]:
         """What depends on the iterators inside, in the order of the text."""
-        return tuple([form for child in self.body for form in child.forms])
+        return tuple(chain.from_iterable(map(_FORMS, self.body)))
 
     @lazy
     def below(self) -> str:
@@ -239,7 +244,7 @@ class Scope:
     @lazy
     def arrays(self) -> frozenset[str]:
         """Every array that a statement inside reads or writes."""
-        return frozenset().union(*[child.arrays for child in self.body])
+        return frozenset().union(*map(_ARRAYS, self.body))
 
     @lazy
     def touches(self) -> Touches:
@@ -281,8 +286,7 @@ class Scope:
     @lazy
     def suffixes(self) -> frozenset[str]:
         """The suffixes of the scope and of those inside it."""
-        inside = [child.suffixes for child in self.body if isinstance(child, Scope)]
-        return frozenset([self.suffix] if self.suffix else ()).union(*inside)
+        return frozenset((self.suffix,) if self.suffix else ()).union(*map(_SUFFIXES, self.body))
 
     def renumbered(self, by: Change) -> Scope:
         return self.headed(self.size, self.suffix, self.id, by)
@@ -303,9 +307,7 @@ class Scope:
         """The same scope with other ids, for it and for all inside, and another size if given; ``name``
         makes the ids of the old ones."""
         size, identifier = size or self.size, name(self.id)
-        new = self.alike(size, self.suffix, identifier, self.forms, lambda child: child.renamed(name))
-        new.__dict__["text"] = new.head + self.text[len(self.head) :]
-        return new
+        return self.alike(size, self.suffix, identifier, self.forms, lambda child: child.renamed(name))
 
     def alike(
         self,
@@ -617,8 +619,8 @@ def enclosed(
     stood; ``path`` has a child number in each of the scopes. Without scopes, the nodes."""
     for scope, k in zip(reversed(scopes), reversed(path), strict=True):
         body = scope.body
-        nodes = (scope.with_body(body[:k] + nodes + body[k + consumed :]),)
-        consumed = 1
+        inside = nodes if len(body) == 1 else body[:k] + nodes + body[k + consumed :]
+        nodes, consumed = (Scope(scope.size, inside, scope.suffix, scope.id),), 1
     return nodes
 
 

@@ -313,9 +313,10 @@ class Site:
 
     def once(self, make: Callable[[Site], T]) -> T:
         """``make(site)``, worked out once: several requirements and the rewrite may need it."""
-        if make not in self.scratch:
-            self.scratch[make] = make(self)
-        made: T = self.scratch[make]
+        scratch = self.scratch
+        if make not in scratch:
+            scratch[make] = make(self)
+        made: T = scratch[make]
         return made
 
 

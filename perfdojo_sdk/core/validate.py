@@ -97,13 +97,13 @@ def target_violations(program: Program, places: Sequence[Place], dialect: Dialec
     For moves that put such statements into a program, with plain scopes and buffers: what else there is
     to break, no use of elements that others use can break.
     """
-    found: dict[str, list[Occurrence]] = {}
-    for place in places:
-        for o in _occurrences(place):
-            found.setdefault(program.buffer_of[o.access.array].name, []).append(o)
+    found = [o for place in places for o in _occurrences(place)]
+    buffer_of = program.buffer_of
+    touched = {buffer_of[o.access.array].name for o in found}
     for buffer in program.buffers:
-        if buffer.name in found:
-            yield from location_violations(program, buffer, found[buffer.name], dialect)
+        if buffer.name in touched and not dialect.locations[buffer.location].allows_all:
+            here = [o for o in found if o.access.array in buffer.arrays]
+            yield from location_violations(program, buffer, here, dialect)
     for place in places:
         around = place.above[-1:]
         if around and dialect.is_lockstep(around[0].suffix):
@@ -343,10 +343,15 @@ def _lockstep(program: Program, scope: Scope, level: int, dialect: Dialect) -> I
 def lane_stride(buffer: Buffer, subscripts: tuple[Index, ...], level: int) -> int | None:
     """Distance in cells between neighbouring iterations of ``level``; None when it is not the same
     for all of them (a quotient depends on the level)."""
-    if not any(form.quotients for form in subscripts):
-        steps = zip(subscripts, buffer.strides, strict=True)
-        return sum([stride * form.coefficients.get(level, 0) for form, stride in steps])
-    address = buffer.address(subscripts)
+    distance = 0
+    for form, stride in zip(subscripts, buffer.strides, strict=True):
+        if form.quotients:
+            return _stride_of(buffer.address(subscripts), level)
+        distance += stride * form.coefficients.get(level, 0)
+    return distance
+
+
+def _stride_of(address: Index, level: int) -> int | None:
     if any(level in quotient.dividend.levels for quotient, _ in address.quotients):
         return None
     return address.coefficients.get(level, 0)

@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
-from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Kind, Trace
 from perfdojo_sdk.hookspecs.search import Evaluation
@@ -29,6 +28,7 @@ from perfdojo_sdk.hookspecs.types import (
     Runner,
     RunRequest,
 )
+from perfdojo_sdk.library.attempts import generated, said
 from perfdojo_sdk.store.candidates import (
     Candidate,
     CandidateLog,
@@ -394,10 +394,9 @@ class Evaluator:
 
 def compiled(conditions: Conditions, game: Trace) -> Artifact | Failure:
     """The game's last program as code; what a generator or compiler does wrong is a failure."""
-    try:
-        source: KernelSource = conditions.generator.generate(game.program, conditions.symbol)
-    except Exception as error:
-        return Failure("constraints", f"no code can be generated: {_said(error)}")
+    source = generated(conditions.generator, game, conditions.symbol)
+    if isinstance(source, Failure):
+        return source
     helped = conditions.helpers.compile(source) if conditions.helpers else None
     return helped or compiled_here(conditions.runner, source)
 
@@ -418,12 +417,8 @@ def _guarded(call: Callable[[], T]) -> T | Failure:
     try:
         return call()
     except Exception as error:  # a plugin's code
-        return Failure("runtime", f"the runner failed: {_said(error)}")
+        return Failure("runtime", f"the runner failed: {said(error)}")
 
 
 def _strange(answer: object) -> Failure:
     return Failure("runtime", f"the runner returned {type(answer).__name__}")
-
-
-def _said(error: Exception) -> str:
-    return error.what if isinstance(error, DojoError) else f"{type(error).__name__}: {error}"

@@ -34,6 +34,7 @@ from perfdojo_sdk.hookspecs.types import (
 from perfdojo_sdk.kernels.selection import Kernel
 from perfdojo_sdk.library import tuning, verification
 from perfdojo_sdk.library.arrays import available_cores
+from perfdojo_sdk.library.attempts import Attempt, counted, generated, in_a_line, median, slower
 from perfdojo_sdk.library.evaluation import Helpers
 from perfdojo_sdk.library.manifest import LibraryError
 from perfdojo_sdk.library.spent import Spent
@@ -130,61 +131,6 @@ class Found:
     """What was measured now, without the outputs; None when it is taken from the records."""
 
 
-@dataclass(frozen=True)
-class _Attempt:
-    """A program on its way: as far as it came, and why not farther."""
-
-    trace: Trace
-    source: KernelSource | None = None
-    artifact: Artifact | None = None
-    measured: Measurement | None = None
-    reason: Failure | None = None
-
-    @property
-    def failure(self) -> str:
-        return _words(self.reason) if self.reason else ""
-
-    @property
-    def label(self) -> str:
-        return "what the search found" if self.trace.steps else "the initial program"
-
-    def timed(self, measured: Measurement | Failure) -> _Attempt:
-        if isinstance(measured, Failure):
-            return replace(self, reason=measured)
-        return replace(self, measured=measured)
-
-    @property
-    def evaluation(self) -> Evaluation:
-        """What the player is told."""
-        seconds = self.measured.median if self.measured else None
-        return Evaluation(self.trace, seconds, None if self.measured else self.reason)
-
-
-def _timed(measured: Measurement | Failure) -> Measurement | Failure:
-    if isinstance(measured, Measurement) and not measured.seconds:
-        return Failure("runtime", "the runner timed no call")
-    return measured
-
-
-def _slower(final: _Attempt, initial: _Attempt) -> bool:
-    """Whether both ran, in the same way, and the initial program won."""
-    a, b = final.measured, initial.measured
-    return a is not None and b is not None and a.provenance == b.provenance and b.median < a.median
-
-
-def _median(attempt: _Attempt) -> float:
-    return attempt.measured.median if attempt.measured else float("inf")
-
-
-def _said(error: Exception) -> str:
-    return error.what if isinstance(error, DojoError) else f"{type(error).__name__}: {error}"
-
-
-def _words(failure: Failure) -> str:
-    """A failure on one line."""
-    return f"{failure.reason}: {failure.detail.partition(chr(10))[0]}"
-
-
 class Forge:
     """Everything that building kernels for one target needs, looked up once."""
 
@@ -266,7 +212,7 @@ class Forge:
         else:
             attempts = self._explore(kernel, notes, watch, store, session)
         order = self._ranked(attempts, kernel, watch)
-        if order and _slower(order[0], initial):
+        if order and slower(order[0], initial):
             notes.append("the initial program is kept: what the search found is slower")
             order.insert(0, initial)
         else:
@@ -287,7 +233,7 @@ class Forge:
         watch: Watch,
         store: CandidateLog | None,
         session: tuning.Session | None,
-    ) -> list[_Attempt]:
+    ) -> list[Attempt]:
         """Search, and compile the last few champions again, to be timed at length."""
         watch.stage(kernel, "searching")
         search = tuning.tune(self, kernel, store, session, watch)
@@ -295,19 +241,19 @@ class Forge:
         games = [game for game in search.games if game.steps][:FINALISTS]
         return self._attempts(kernel, games, watch)
 
-    def _search(self, kernel: Kernel, initial: _Attempt, notes: list[str], watch: Watch) -> list[_Attempt]:
+    def _search(self, kernel: Kernel, initial: Attempt, notes: list[str], watch: Watch) -> list[Attempt]:
         """Let the strategy play, and keep the fastest few of its games."""
         if self.strategy.name == HEURISTIC and self.expert is None:
             notes.append(f"the initial program is kept: no pass for target {self.target.name}")
             return []
         watch.stage(kernel, "searching")
-        kept: list[_Attempt] = []
+        kept: list[Attempt] = []
 
         def evaluate(traces: Sequence[Trace]) -> list[Evaluation]:
             refused = [self._refused(kernel, trace, notes) for trace in traces]
             played = [t for t, why in zip(traces, refused, strict=True) if t.steps and not why]
             attempts = self._attempts(kernel, played, watch)
-            kept[:] = sorted([*kept, *attempts], key=_median)[:FINALISTS]
+            kept[:] = sorted([*kept, *attempts], key=median)[:FINALISTS]
             made = iter(attempts)
             return [
                 Evaluation(t, None, why) if why else (next(made) if t.steps else initial).evaluation
@@ -347,14 +293,14 @@ class Forge:
             notes.append(note)
         return Failure("constraints", why)
 
-    def _ranked(self, attempts: list[_Attempt], kernel: Kernel, watch: Watch) -> list[_Attempt]:
+    def _ranked(self, attempts: list[Attempt], kernel: Kernel, watch: Watch) -> list[Attempt]:
         """Fastest first; those close to it are timed at length."""
         watch.stage(kernel, "confirming")
-        limit = CLOSE * min(map(_median, attempts), default=0.0)
-        again = [self._timed_again(attempt) if _median(attempt) <= limit else attempt for attempt in attempts]
-        return sorted(again, key=_median)
+        limit = CLOSE * min(map(median, attempts), default=0.0)
+        again = [self._timed_again(attempt) if median(attempt) <= limit else attempt for attempt in attempts]
+        return sorted(again, key=median)
 
-    def _timed_again(self, attempt: _Attempt) -> _Attempt:
+    def _timed_again(self, attempt: Attempt) -> Attempt:
         """The attempt timed at length; twice where the first look said faster, as a busy moment may pass."""
         if attempt.artifact is None or attempt.measured is None:
             return attempt
@@ -368,7 +314,7 @@ class Forge:
 
     def _attempts(
         self, kernel: Kernel, traces: Sequence[Trace], watch: Watch, slow_s: float | None = None
-    ) -> list[_Attempt]:
+    ) -> list[Attempt]:
         """Generate and compile side by side, then look at their times; an error is a failure of its own."""
         watch.stage(kernel, "compiling")
         with self.spent.on("compile"), ThreadPoolExecutor(available_cores()) as pool:
@@ -377,18 +323,17 @@ class Forge:
         times = iter(self._looks([a.artifact for a in compiled if a.artifact is not None], slow_s))
         return [attempt if attempt.artifact is None else attempt.timed(next(times)) for attempt in compiled]
 
-    def _compiled(self, kernel: Kernel, trace: Trace) -> _Attempt:
-        try:
-            source = self.generator.generate(trace.program, kernel.symbol)
-        except Exception as error:  # a plugin's code, as above
-            return _Attempt(trace, reason=Failure("constraints", f"no code can be generated: {_said(error)}"))
+    def _compiled(self, kernel: Kernel, trace: Trace) -> Attempt:
+        source = generated(self.generator, trace, kernel.symbol)
+        if isinstance(source, Failure):
+            return Attempt(trace, reason=source)
         artifact = self.runner.compile(source)
         if isinstance(artifact, Failure):
-            return _Attempt(trace, source, reason=artifact)
-        return _Attempt(trace, source, artifact)
+            return Attempt(trace, source, reason=artifact)
+        return Attempt(trace, source, artifact)
 
     def _accept(
-        self, kernel: Kernel, attempt: _Attempt, initial: _Attempt, notes: list[str], watch: Watch
+        self, kernel: Kernel, attempt: Attempt, initial: Attempt, notes: list[str], watch: Watch
     ) -> Found:
         """Verify an attempt that ran; :class:`Rejected` with the first thing that is wrong."""
         if attempt.source is None or attempt.artifact is None or attempt.measured is None:
@@ -468,11 +413,11 @@ class Forge:
             else:
                 with self.spent.on("measure"):
                     found = together(some, short)
-                yield from map(_timed, found)
+                yield from map(counted, found)
 
     def _run(self, artifact: Artifact, request: RunRequest) -> Measurement | Failure:
         with self.spent.on("measure"):
-            return _timed(self.runner.run(artifact, request))
+            return counted(self.runner.run(artifact, request))
 
     def _plausible(
         self, kernel: Kernel, artifact: Artifact, measured: Measurement, notes: list[str]
@@ -503,7 +448,7 @@ class Forge:
     def _again(self, artifact: Artifact) -> Measurement:
         measured = self._time(artifact)
         if isinstance(measured, Failure):
-            raise Rejected(f"it ran once and not twice: {_words(measured)}")
+            raise Rejected(f"it ran once and not twice: {in_a_line(measured)}")
         return measured
 
     @staticmethod

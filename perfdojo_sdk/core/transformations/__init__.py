@@ -8,8 +8,9 @@ from perfdojo_sdk.core.transformation import Transformation
 from perfdojo_sdk.core.transformations.annotate import AnnotateScope
 from perfdojo_sdk.core.transformations.collapse import CollapseScopes
 from perfdojo_sdk.core.transformations.conditions import DropCondition, DropUnreached, SplitWithCondition
-from perfdojo_sdk.core.transformations.inlining import InlineDefinition, RemoveDead, StageExpression
+from perfdojo_sdk.core.transformations.inlining import InlineDefinition, RemoveDead
 from perfdojo_sdk.core.transformations.laws import FactorReduction, RebaseExponent, RebaseSquares
+from perfdojo_sdk.core.transformations.naming import StageExpression
 from perfdojo_sdk.core.transformations.ranges import JoinRanges, SplitRange
 from perfdojo_sdk.core.transformations.reductions import SplitReduction
 from perfdojo_sdk.core.transformations.scopes import (

@@ -52,7 +52,8 @@ from perfdojo_sdk.core.transformation import (
     Site,
     Transformation,
 )
-from perfdojo_sdk.core.transformations.inlining import here, in_its_place, substitute, well_formed
+from perfdojo_sdk.core.transformations.inlining import here, in_its_place, well_formed
+from perfdojo_sdk.core.transformations.naming import substitute
 from perfdojo_sdk.core.transformations.reductions import with_statement
 from perfdojo_sdk.core.transformations.scopes import scopes
 

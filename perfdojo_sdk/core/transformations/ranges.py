@@ -15,7 +15,7 @@ from operator import methodcaller
 from perfdojo_sdk.core.dependence import conflicts, leaking_level, may_meet, private_buffers
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Index
-from perfdojo_sdk.core.frozen import frozen
+from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.program import Program, Scope, Statement, fresh
 from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.transformation import (
@@ -62,19 +62,22 @@ class Whole:
         """Sizes of the scopes down to this one."""
         return (*self.outer_sizes, self.scope.size)
 
-    def owned(self) -> Iterator[tuple[int, Scope, Buffer]]:
+    @lazy
+    def owned(self) -> list[tuple[int, Scope, Buffer]]:
         """Buffers of which every iteration of a parallel scope has a copy, with that scope and its
         level; the scope is this one or stands inside it."""
+        found: list[tuple[int, Scope, Buffer]] = []
         program = self.program
         if not self.dialect.any_parallel(self.scope.suffixes):
-            return
+            return found
         for name in sorted(private_buffers(program, self.scope)):
             buffer, occurrences = program.buffer(name), program.occurrences[name]
             assert buffer is not None
             around = occurrences[0].above
             for level in range(self.level, common_depth([o.path for o in occurrences])):
                 if self.dialect.is_parallel(around[level].suffix):
-                    yield level, around[level], buffer
+                    found.append((level, around[level], buffer))
+        return found
 
     def lanes_may_part(self) -> Refusal | Kind | None:
         """In parts, later lanes load after earlier ones have stored; a horizontal reduction is two."""
@@ -116,7 +119,7 @@ def _before(site: Site) -> Whole:
 
 def _copies_stay_apart(site: Site) -> Refusal | None:
     """What an iteration owned becomes one for all: its cells must tell the iterations apart."""
-    for level, scope, buffer in site.once(_before).owned():
+    for level, scope, buffer in site.once(_before).owned:
         occurrences = site.program.occurrences[buffer.name]
         directions = "=" * level + "<"
         for a in occurrences:
@@ -130,7 +133,7 @@ def _copies_stay_apart(site: Site) -> Refusal | None:
 
 
 def _copies_can_be_shared(site: Site) -> Refusal | None:
-    for _, scope, buffer in site.once(_before).owned():
+    for _, scope, buffer in site.once(_before).owned:
         if not site.dialect.locations[buffer.location].shared:
             words = {"buffer": buffer.name, "location": buffer.location, "head": scope.head}
             return Refusal.of(scope.id, scope.head, **words)
@@ -298,7 +301,7 @@ def _joined_races(site: Site) -> Refusal | None:
 def _values_stay(site: Site) -> Refusal | None:
     """What was one for all is owned by each parallel iteration, so no value may pass between them."""
     whole = _after(site)
-    for level, scope, buffer in whole.owned():
+    for level, scope, buffer in whole.owned:
         occurrences = whole.program.occurrences[buffer.name]
         leak = leaking_level(buffer, occurrences, level + 1)
         if leak is not None:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import product
+from operator import attrgetter
 
 from perfdojo_sdk.core.dependence import home_depth, leaking_level, may_meet, may_run_before
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import MoveError, closest
-from perfdojo_sdk.core.program import Occurrence, Program, occurrences_of
+from perfdojo_sdk.core.program import Occurrence, Program
 from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.transformation import (
     Move,
@@ -28,6 +29,8 @@ from perfdojo_sdk.core.transformations.storage import temporaries, words_only
 from perfdojo_sdk.core.validate import common_depth, location_violations
 
 Occurrences = Sequence[Occurrence]
+
+_IN_PROGRAM_ORDER = attrgetter("path", "writes")
 
 
 def _in_turn(site: Site, one: Occurrences, other: Occurrences, start: int) -> Refusal | None:
@@ -128,8 +131,8 @@ def _stored(program: Program, buffers: Sequence[Buffer]) -> Program:
 
 
 def _location_holds_both(site: Site) -> Refusal | None:
-    program, buffer = site.program, site.once(_merged)
-    occurrences = list(occurrences_of(frozenset(buffer.arrays), program.body))
+    program, buffer, (one, other) = site.program, site.once(_merged), _both(site)
+    occurrences = sorted((*one, *other), key=_IN_PROGRAM_ORDER)
     found = location_violations(program, buffer, occurrences, site.dialect)
     violation = next(found, None)
     if violation is None:

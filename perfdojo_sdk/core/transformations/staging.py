@@ -480,19 +480,23 @@ def _shared_levels(one: tuple[int, ...], other: tuple[int, ...]) -> int:
 
 def _copies_stay_apart(site: Site) -> Refusal | None:
     """What each iteration of a parallel scope owns becomes one buffer for all of them."""
-    if not site.dialect.any_parallel(site.scope.suffixes):
-        return None
     array, buffer, program = _array(site), _buffer(site).name, site.program
-    for place in program.places:
-        scope, level = place.node, len(place.above)
-        if not isinstance(scope, Scope) or place.path[: len(site.path)] != site.path:
-            continue
-        if site.dialect.is_parallel(scope.suffix) and buffer in private_buffers(program, scope):
+    for level, scope in _parallel_scopes((site.scope,), site.level, site.dialect):
+        if buffer in private_buffers(program, scope):
             for touch in scope.touches[array]:
                 if touch.writes and level not in touch.access.levels:
                     words = {"head": scope.head, "array": array, "write": touch.access.text}
                     return Refusal.of(touch.statement.id, touch.access.text, **words)
     return None
+
+
+def _parallel_scopes(nodes: tuple[Node, ...], level: int, dialect: Dialect) -> Iterator[tuple[int, Scope]]:
+    """The parallel scopes among nodes at ``level`` and inside them, with their levels."""
+    for node in nodes:
+        if isinstance(node, Scope) and dialect.any_parallel(node.suffixes):
+            if dialect.is_parallel(node.suffix):
+                yield level, node
+            yield from _parallel_scopes(node.body, level + 1, dialect)
 
 
 class StageWrite(Transformation):

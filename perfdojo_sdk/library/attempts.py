@@ -1,0 +1,76 @@
+"""A program on its way into a library: how far it came, and in words why not farther."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.core.transformation import Trace
+from perfdojo_sdk.hookspecs.search import Evaluation
+from perfdojo_sdk.hookspecs.types import Artifact, CodeGenerator, Failure, KernelSource, Measurement
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A program on its way: as far as it came, and why not farther."""
+
+    trace: Trace
+    source: KernelSource | None = None
+    artifact: Artifact | None = None
+    measured: Measurement | None = None
+    reason: Failure | None = None
+
+    @property
+    def failure(self) -> str:
+        return in_a_line(self.reason) if self.reason else ""
+
+    @property
+    def label(self) -> str:
+        return "what the search found" if self.trace.steps else "the initial program"
+
+    def timed(self, measured: Measurement | Failure) -> Attempt:
+        if isinstance(measured, Failure):
+            return replace(self, reason=measured)
+        return replace(self, measured=measured)
+
+    @property
+    def evaluation(self) -> Evaluation:
+        """What the player is told."""
+        seconds = self.measured.median if self.measured else None
+        return Evaluation(self.trace, seconds, None if self.measured else self.reason)
+
+
+def generated(generator: CodeGenerator, game: Trace, symbol: str) -> KernelSource | Failure:
+    """The game's last program as code; what the generator, a plugin's, does wrong is a failure."""
+    try:
+        return generator.generate(game.program, symbol)
+    except Exception as error:
+        return Failure("constraints", f"no code can be generated: {said(error)}")
+
+
+def counted(measured: Measurement | Failure) -> Measurement | Failure:
+    """The run, unless it holds no time."""
+    if isinstance(measured, Measurement) and not measured.seconds:
+        return Failure("runtime", "the runner timed no call")
+    return measured
+
+
+def slower(final: Attempt, initial: Attempt) -> bool:
+    """Whether both ran, in the same way, and the initial program won."""
+    a, b = final.measured, initial.measured
+    return a is not None and b is not None and a.provenance == b.provenance and b.median < a.median
+
+
+def median(attempt: Attempt) -> float:
+    """Seconds; infinite for what did not run."""
+    return attempt.measured.median if attempt.measured else float("inf")
+
+
+def said(error: Exception) -> str:
+    """What an error says, one of a plugin's code included."""
+    return error.what if isinstance(error, DojoError) else f"{type(error).__name__}: {error}"
+
+
+def in_a_line(failure: Failure) -> str:
+    """A failure on one line."""
+    return f"{failure.reason}: {failure.detail.partition(chr(10))[0]}"
