@@ -3,11 +3,11 @@
     python benchmarks/moves.py [--seconds 2] [--json]
     python benchmarks/moves.py --target riscv_snitch --kernels dsum dmatmul dmaxpool
 
-Unless others are named, softmax, layer norm and matmul at the paper's sizes, each in its initial form and as the best usable
-target's heuristic pass leaves it. Every candidate of every transformation is enumerated and checked;
-each legal one is applied, and the whole text of the program that results is printed. "legal" is the
-rate over the legal moves alone, "all" over every candidate, the refused ones included; both pay for the
-enumeration of all. One core, processor time, the median of the rounds.
+Unless others are named: softmax, layer norm and matmul at the paper's sizes, each in its initial form and
+as the best usable target's heuristic pass leaves it. Every candidate of every transformation is enumerated
+and checked; each legal one is applied, and the whole text of the program that results is printed. "legal"
+is the rate over the legal moves alone, "all" over every candidate, the refused ones included; both pay for
+the enumeration of all. One core, processor time, the median of the rounds.
 
 What is shared: a round plays all moves of one program, as a search does, so what one of them finds out
 about that program is there for the next (where its nodes and accesses stand, the names in a copy of a

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perfdojo_riscv_snitch.codegen.plan import REPEATED
 from perfdojo_riscv_snitch.codegen.pairs import LANES
+from perfdojo_riscv_snitch.codegen.plan import REPEATED
 from perfdojo_riscv_snitch.steps import (
     arrays,
     collapsed,

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from math import prod
 
-from perfdojo_riscv_snitch.codegen.plan import REPEATED
 from perfdojo_riscv_snitch.codegen.pairs import LANES
+from perfdojo_riscv_snitch.codegen.plan import REPEATED
 from perfdojo_riscv_snitch.columns import columns
 from perfdojo_riscv_snitch.packed import packed
 from perfdojo_riscv_snitch.rows import apart, has_functions

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from perfdojo_riscv_snitch.codegen.plan import REPEATED
 from perfdojo_riscv_snitch.codegen.inline import written_out
 from perfdojo_riscv_snitch.codegen.pairs import DTYPE, LANES
+from perfdojo_riscv_snitch.codegen.plan import REPEATED
 from perfdojo_riscv_snitch.codegen.streams import MOVERS
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import Expression, Operation, Read

@@ -51,7 +51,7 @@ class Allocation:
 
 
 @dataclass
-class _Life:
+class Life:
     register: Register
     start: int
     end: int
@@ -60,7 +60,7 @@ class _Life:
 
 def allocate(lines: Sequence[Line], kept: Sequence[str] = ()) -> Allocation:
     """Places for all registers of the listing; ``kept`` are not to be used."""
-    lives = sorted(_lives(lines).values(), key=lambda life: (life.start, life.end))
+    lives = sorted(lives_of(lines).values(), key=lambda life: (life.start, life.end))
     names: dict[Register, str] = {}
     slots: dict[Register, int] = {}
     for kind in ("x", "f"):
@@ -79,8 +79,9 @@ def allocate(lines: Sequence[Line], kept: Sequence[str] = ()) -> Allocation:
     return Allocation(names, slots, saved)
 
 
-def _lives(lines: Sequence[Line]) -> Mapping[Register, _Life]:
-    found: dict[Register, _Life] = {}
+def lives_of(lines: Sequence[Line]) -> Mapping[Register, Life]:
+    """Register -> from which line to which it holds a value that is needed."""
+    found: dict[Register, Life] = {}
     places: dict[Register, list[int]] = {}
     depth = 0
     for at, line in enumerate(lines):
@@ -90,7 +91,7 @@ def _lives(lines: Sequence[Line]) -> Mapping[Register, _Life]:
         for register in line.operands:
             if register.fixed:
                 continue
-            life = found.setdefault(register, _Life(register, at if not register.wish else -1, at, 0.0))
+            life = found.setdefault(register, Life(register, at if not register.wish else -1, at, 0.0))
             life.end = at
             life.weight += float(_LOOP_WEIGHT**depth)
             places.setdefault(register, []).append(at)
@@ -126,11 +127,11 @@ def _read_before_written(lines: Sequence[Line]) -> set[Register]:
     return found
 
 
-def _scan(lives: Sequence[_Life], pool: Sequence[str]) -> tuple[dict[Register, str], list[_Life]]:
+def _scan(lives: Sequence[Life], pool: Sequence[str]) -> tuple[dict[Register, str], list[Life]]:
     """Registers by name, and the lives that found none: those with the fewest uses for their length."""
     names: dict[Register, str] = {}
-    active: list[_Life] = []
-    left: list[_Life] = []
+    active: list[Life] = []
+    left: list[Life] = []
     for life in lives:
         active = [a for a in active if a.end > life.start]
         taken = {names[a.register] for a in active}

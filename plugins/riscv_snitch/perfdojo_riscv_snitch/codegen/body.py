@@ -15,9 +15,9 @@ from perfdojo_riscv_snitch.codegen.integers import shared
 from perfdojo_riscv_snitch.codegen.limits import Refused
 from perfdojo_riscv_snitch.codegen.pairs import LANES, PAIR, PairValues
 from perfdojo_riscv_snitch.codegen.peel import SEQUENCER, frep, is_fp, merged
+from perfdojo_riscv_snitch.codegen.plan import REPEATED, Plan
 from perfdojo_riscv_snitch.codegen.pointers import REACH, Pointers
 from perfdojo_riscv_snitch.codegen.schedule import hoisted, scheduled
-from perfdojo_riscv_snitch.codegen.plan import REPEATED, Plan
 from perfdojo_riscv_snitch.codegen.setup import SetUp
 from perfdojo_riscv_snitch.codegen.streams import MOVERS, Stream
 from perfdojo_riscv_snitch.codegen.tree import Address, Edge, Loop, Part, Point, Work, address, points
@@ -106,9 +106,9 @@ class Body:
         if self.streaming:
             while first < len(self.parts) and self._needs_no_stream(self.parts[first]):
                 first += 1
-            self._emit(self.parts[:first])
+            self.put(self.parts[:first])
             self.listing.put("csrsi 0x7c0, 1 # streams on")
-        self._emit(self.parts[first:])
+        self.put(self.parts[first:])
         return constants
 
     @property
@@ -125,15 +125,20 @@ class Body:
 
     def finished(self, lines: Sequence[Line]) -> list[Line]:
         """The whole listing with what is known about streams and constants put to use, and its end."""
-        zeros = [register for (bits, dtype), register in self.constants.items() if dtype == PAIR and not bits]
-        direct = [r for name, r in self.setup.registers.items() if self.setup.undisturbed(name)]
-        self.listing.lines = merged(lines, zeros, () if self.written.jobs else direct)
+        self.listing.lines = self.merged(lines)
         self.listing.put("li {0}, 0", (RESULT,))
         if self.streaming:
             self.setup.end()
         return shared(self.listing.lines)
 
-    def _emit(self, parts: list[Part]) -> None:
+    def merged(self, lines: Sequence[Line]) -> list[Line]:
+        """With fewer copies around repeated bodies."""
+        zeros = [register for (bits, dtype), register in self.constants.items() if dtype == PAIR and not bits]
+        direct = [r for name, r in self.setup.registers.items() if self.setup.undisturbed(name)]
+        return merged(lines, zeros, () if self.written.jobs else direct)
+
+    def put(self, parts: list[Part]) -> None:
+        """Emit these parts, as they follow each other."""
         done = 0
         for k, part in enumerate(parts):
             if k < done:
@@ -165,7 +170,7 @@ class Body:
         else:
             count, end = listing.number(loop.size), None
         with listing.loop() as label:
-            self._emit(loop.body)
+            self.put(loop.body)
             self.pointers.step(loop, listing)
             if loop.counted or end is None:
                 listing.plus(count, 1 if loop.counted else -1, into=count)
@@ -259,7 +264,7 @@ class Body:
         count = self.listing.number(loop.size - 1)
         before, self.listing.lines = self.listing.lines, []
         self.repeating.append(loop)
-        self._emit(loop.body)
+        self.put(loop.body)
         self.repeating.pop()
         body, self.listing.lines = self.listing.lines, before
         if not inner and not self.repeating:
@@ -299,7 +304,8 @@ class Body:
     def _edge(self, edge: Edge) -> None:
         for stream in self.jobs[edge.path]:
             if self.repeating:
-                words = {"statement": stream.copy.text, "instruction": "the start of a stream in each repetition"}
+                what = "the start of a stream in each repetition"
+                words = {"statement": stream.copy.text, "instruction": what}
                 raise Refused(limits.INTEGER, stream.copy.id, **words)
             if edge.begins:
                 self.listing.comment(f"{stream.buffer.location}: {stream.memory.text}")

@@ -25,6 +25,7 @@ from perfdojo_sdk.codegen.layout import ALIGNMENT
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
+from perfdojo_sdk.core.validate import index_values
 
 #: A repeated scope in more copies than this is left to the code itself.
 MOST_COPIES = 16
@@ -75,10 +76,12 @@ class Bounds:
         moved = tuple(map(plan.moved, statements))
         arrays = sorted(scope.arrays)
         buffers = [plan.program.buffer_of[array] for array in arrays]
-        around = [each.size if each.size == 1 or written_out(each, self.dialect) else 0 for each in above]
+        named = _levels(plan, statements)
+        around = [_copies(each, level in named, self.dialect) for level, each in enumerate(above)]
         if prod(filter(None, around)) > MOST_COPIES:
             raise Unsure
-        jobs = tuple(job[len(path) :] for job in plan.jobs if len(job) > len(path) and job[: len(path)] == path)
+        depth = len(path)
+        jobs = tuple(job[depth:] for job in plan.jobs if len(job) > depth and job[:depth] == path)
         numbers = tuple(array in plan.never_nan for array in arrays)
         paired = tuple(buffer.name in plan.pairs.registers for buffer in buffers)
         texts = tuple(buffer.text for buffer in buffers)
@@ -89,7 +92,29 @@ class Bounds:
             if len(self._kept) == MOST_KEPT:
                 self._kept.clear()
             self._kept[key] = own
-        return Repeated(path[0], own, [s for s, m in zip(statements, moved, strict=True) if not m])
+        instructions = [s for s, m in zip(statements, moved, strict=True) if not m]
+        return Repeated(path, own, instructions, _nested(scope))
+
+
+def _levels(plan: Plan, statements: Sequence[Statement]) -> set[int]:
+    """Levels whose iterators' values matter to the instructions of a repeated scope: in cells, conditions and
+    values. Addresses do not, as memory cannot be addressed there."""
+    found = set[int]()
+    for statement in statements:
+        if plan.moved(statement):
+            continue
+        for access in (statement.target, *statement.reads):
+            found.update(plan.program.buffer_of[access.array].address(access.subscripts).levels)
+        for form in (*statement.guard, *[value.index for value in index_values(statement.value)]):
+            found.update(form.levels)
+    return found
+
+
+def _copies(scope: Scope, named: bool, dialect: Dialect) -> int:
+    """How many values of a scope's iterator to look at; 0 for a loop, whose iterator has none."""
+    if scope.size > 1 and not written_out(scope, dialect):
+        return 0
+    return scope.size if named else 1
 
 
 def _values(copies: int) -> Sequence[int | None]:
@@ -111,8 +136,6 @@ def _own(plan: Plan, path: Path, above: tuple[Scope, ...], values: Sequence[int 
     body.repeat(loop)
     lines = [line for line in body.listing.lines if isinstance(line, Instruction)]
     named = {*body.cells.values(), *body.constants.values()}
-    if sum(line.text.startswith(".insn i 0x0b") for line in lines) > 1:
-        raise Unsure  # the inner one's count has a register of the integer core
     return len({r for line in lines for r in line.operands if r.kind == "f" and not r.fixed} - named)
 
 
@@ -123,6 +146,11 @@ def _repeated_scopes(nodes: Sequence[Node], above: Path, dialect: Dialect) -> It
             yield (*above, k)
         elif isinstance(node, Scope) and REPEATED in node.suffixes:
             yield from _repeated_scopes(node.body, (*above, k), dialect)
+
+
+def _nested(scope: Scope) -> bool:
+    """Whether another scope that the sequencer repeats stands inside."""
+    return any(isinstance(child, Scope) and REPEATED in child.suffixes for child in scope.body)
 
 
 def _fits_memory(program: Program) -> bool:

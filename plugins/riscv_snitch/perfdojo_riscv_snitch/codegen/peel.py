@@ -29,7 +29,7 @@ def is_fp(line: Line) -> bool:
     """Whether the line is an instruction of the FPU on FP registers alone."""
     if not isinstance(line, Instruction) or not line.operands:  # as a jump has none
         return False
-    return all([r.kind == "f" for r in line.operands])
+    return all(r.kind == "f" for r in line.operands)
 
 
 def merged(lines: Sequence[Line], zeros: Collection[Register], direct: Collection[Register]) -> list[Line]:

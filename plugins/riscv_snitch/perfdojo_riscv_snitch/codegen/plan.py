@@ -1,4 +1,4 @@
-"""What is settled about a program before any instruction is emitted: pairs, streams, and where each job stands."""
+"""What is settled about a program before any instruction is emitted: pairs, streams and their jobs."""
 
 from __future__ import annotations
 

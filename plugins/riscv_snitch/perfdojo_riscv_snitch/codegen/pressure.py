@@ -8,35 +8,52 @@ kernel's begin to the last nest that reads it, all else in its nest.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
-from perfdojo_riscv_snitch.codegen.allocate import POOLS, SPARE
+from perfdojo_riscv_snitch.codegen.allocate import POOLS, SPARE, lives_of
+from perfdojo_riscv_snitch.codegen.assembly import Listing, Register
+from perfdojo_riscv_snitch.codegen.body import Body
 from perfdojo_riscv_snitch.codegen.functions import CHANGED, FUNCTIONS
 from perfdojo_riscv_snitch.codegen.group import MOST_TOGETHER
-from perfdojo_riscv_snitch.codegen.inline import has_line, written_out as has_functions
+from perfdojo_riscv_snitch.codegen.inline import has_line
+from perfdojo_riscv_snitch.codegen.inline import written_out as has_functions
+from perfdojo_riscv_snitch.codegen.integers import MOST
 from perfdojo_riscv_snitch.codegen.plan import Plan
-from perfdojo_riscv_snitch.codegen.values import exact_reciprocal
+from perfdojo_riscv_snitch.codegen.pointers import REACH
+from perfdojo_riscv_snitch.codegen.values import BYTES, exact_reciprocal
 from perfdojo_sdk.core.expression import Cast, Expression, Literal, Operation, Read
-from perfdojo_sdk.core.program import Statement
+from perfdojo_sdk.core.program import Path, Statement
 
 #: More registers than there are.
 _MANY = 1000
 #: Constants of a function that is written out and that need registers, at most.
-_OF_FUNCTION = 4
+OF_FUNCTION = 4
 #: Values that live while the constants are loaded.
 _LOADING = 2
+
+#: Arguments about the workspace that are read.
+_OF_WORKSPACE = 2
+#: Integer values that live between the counts of nested repetitions and their end, at most.
+_COUNTING = 4
 
 
 @dataclass(frozen=True)
 class Repeated:
     """A scope that the sequencer repeats."""
 
-    nest: int
+    path: Path
     own: int
     """Registers for values that live in it only."""
     statements: Sequence[Statement]
     """Those that are instructions."""
+    nested: bool
+    """Whether it holds another one, whose count is in a register of the integer core."""
+
+    @property
+    def nest(self) -> int:
+        return self.path[0]
 
 
 def fits(plan: Plan, repeated: Sequence[Repeated]) -> bool:
@@ -62,18 +79,76 @@ def fits(plan: Plan, repeated: Sequence[Repeated]) -> bool:
                 critical.update(where.get(program.buffer_of[array].name, ()))
             if any(isinstance(part, Literal) for part in _parts(statement.value)):
                 critical.update(range(each.nest + 1))
-    spared = sum(name.startswith("f") for name in CHANGED) if any(n.calls for n in nests) else 0
+    calls = any(nest.calls for nest in nests)
+    if any(each.nested and (calls or not _counts_fit(plan, len(each.path) - 1)) for each in repeated):
+        return False
+    spared = sum(name.startswith("f") for name in CHANGED) if calls else 0
 
     def most(k: int) -> int:
         constants = set[object]().union(*[n.constants for n in nests[k:]])
         functions = set[object]().union(*[n.functions for n in nests[k:]])
         named = sum(count for places, count in cells if k in places)
-        return named + len(constants) + _OF_FUNCTION * len(functions) + nests[k].own
+        return named + len(constants) + OF_FUNCTION * len(functions) + nests[k].own
 
     registers = len(POOLS["f"]) - spared
     if all(most(k) <= registers - len(SPARE["f"]) for k in critical):
         return True
-    return all(most(k) <= registers for k in range(len(nests)))
+    if all(most(k) <= registers for k in range(len(nests))):
+        return True
+    some = range(min(critical), max(critical) + 1)
+    return _most_lives(plan, some, nests, where) <= registers - len(SPARE["f"])
+
+
+def _most_lives(plan: Plan, some: range, nests: Sequence[_Nest], where: Mapping[str, range]) -> int:
+    """Most values at once in these nests, counted in their code. ``where``: nests that use each buffer."""
+    parts = [part for k in some for part in plan.parts_at((k,), ())]
+    body = Body(plan, parts, Listing("alone"))
+    body.bases = {buffer.name: Register("x") for buffer in plan.program.buffers}
+    body.put(parts)
+    constants = set(body.constants.values())
+    later = set[object]().union(*[nest.constants for nest in nests[some.stop :]])
+    functions = set[object]().union(*[nest.functions for nest in nests[some.stop :]])
+    across = len(later) + OF_FUNCTION * len(functions)
+    for name, places in where.items():
+        if places.start < some.start or places.stop > some.stop:
+            used = sum(buffer == name for buffer, _ in body.cells)
+            across += plan.program.buffer_of[name].cells - used if _touch(places, some) else 0
+    named = {cell: where[name] for (name, _), cell in body.cells.items()}
+    most = 0
+    for lines in (body.listing.lines, body.merged(body.listing.lines)):
+        changes = [0] * (len(lines) + 2)
+        for register, life in lives_of(lines).items():
+            if register.kind == "f":
+                places = named.get(register, some)
+                early = register in constants or places.start < some.start
+                late = register in constants or places.stop > some.stop
+                changes[0 if early else life.start] += 1
+                changes[len(lines) if late else life.end + 1] -= 1
+        most = max(most, *accumulate(changes))
+    return across + most
+
+
+def _touch(one: range, other: range) -> bool:
+    return one.start < other.stop and other.start < one.stop
+
+
+def _counts_fit(plan: Plan, loops: int) -> bool:
+    """Whether the count of a nested repetition, under so many loops, surely has a register.
+
+    Up to ``MOST`` values, numbers are shared and live long; beyond that they live where they are used, and
+    the others are bases, pointers, and two values for each loop.
+    """
+    program, registers = plan.program, len(POOLS["x"])
+    arguments = len(program.inputs) + len(program.outputs) + _OF_WORKSPACE
+    accesses = [stream.memory for stream in plan.streams.values()]
+    for node in program.body:
+        for leaf in node.leaves:
+            if not plan.moved(leaf.statement):
+                accesses += filter(plan.in_memory, (leaf.statement.target, *leaf.statement.reads))
+    buffers = [program.buffer_of[access.array] for access in accesses]
+    pointers = sum(1 + buffer.cells * BYTES[buffer.dtype] // REACH for buffer in buffers)
+    lasting = arguments + len(program.buffers) - len(program.interface) + pointers + 2 * loops + _COUNTING
+    return MOST + arguments <= registers and lasting <= registers - len(SPARE["x"])
 
 
 @dataclass
@@ -96,7 +171,8 @@ class _Nest:
             for part in _parts(statement.value):
                 if isinstance(part, Literal):
                     # In pairs, a number is kept once for both lanes as well.
-                    found.constants |= {(part.text, part.dtype, pair) for pair in range(1 + (part.dtype == "f32"))}
+                    found.constants.add((part.text, part.dtype))
+                    found.constants |= {(part.text, "pair")} if part.dtype == "f32" else set()
                 elif isinstance(part, Operation) and part.name in FUNCTIONS:
                     if not has_line(part):
                         found.calls |= exact_reciprocal(part.arguments[-1]) is None

@@ -1,0 +1,81 @@
+"""The veto's quick answers are those of the code generator, whose full emission is the reference."""
+
+from random import Random
+
+import pytest
+from perfdojo_riscv_snitch.codegen.assembly import Listing, Register
+from perfdojo_riscv_snitch.codegen.bounds import Bounds, Unsure
+from perfdojo_riscv_snitch.codegen.functions import FUNCTIONS
+from perfdojo_riscv_snitch.codegen.group import Group, Table
+from perfdojo_riscv_snitch.codegen.inline import Check, StraightLines
+from perfdojo_riscv_snitch.codegen.limits import Refused
+from perfdojo_riscv_snitch.codegen.pressure import OF_FUNCTION
+from perfdojo_riscv_snitch.passes import heuristic
+from perfdojo_riscv_snitch.veto import beyond, uses_extensions
+from snitch_support import Game
+
+from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.core.expression import Literal, Operation
+from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.transformation import Rules, Step
+from perfdojo_sdk.kernels.selection import select
+
+GAME = Game()
+FREE = Rules(GAME.rules.dialect, GAME.rules.transformations)
+"""The same game without the veto, so that walks meet what it refuses."""
+
+KERNELS = ["dmaxpool[4,4]", "dmatmul[4,4,4]", "ddense[4,4,4]", "dsoftmax[4,8]", "dlayernorm[2,8]"]
+KERNELS += ["ssum[4,8]", "smatmul_transb[2,8,2]", "sgelu[2,8]"]
+
+
+def quick(bounds: Bounds, program: Program) -> Refused | None | str:
+    try:
+        bounds.check(program)
+    except Unsure:
+        return "unsure"
+    except Refused as refused:
+        return refused
+    except DojoError:
+        return None
+    return None
+
+
+def words(refused: Refused | None) -> object:
+    return refused and (refused.requirement.code, refused.refusal)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_quick_answers_are_those_of_the_full_emission(name: str) -> None:
+    (kernel,) = select(name, GAME.plugins.operators)
+    rng, bounds = Random(name), Bounds(GAME.rules.dialect)
+    answers: dict[str, int] = {}
+    for trace in heuristic(kernel.program, GAME.rules, GAME.target):
+        program = trace.program
+        for _ in range(2):
+            moves = list(FREE.candidates(program))
+            results = [FREE.attempt(program, move) for move in rng.sample(moves, min(30, len(moves)))]
+            steps = [result for result in results if isinstance(result, Step)]
+            for step in steps:
+                if not uses_extensions(step.after):
+                    continue
+                found = quick(bounds, step.after)
+                kind = found if isinstance(found, str) else "refused" if found else "fine"
+                answers[kind] = answers.get(kind, 0) + 1
+                if not isinstance(found, str):
+                    assert words(found) == words(beyond(step.after, GAME.rules.dialect)), f"{step.after}"
+            program = rng.choice(steps).after
+    assert answers.get("fine") and answers.get("refused")
+    assert answers.get("unsure", 0) * 5 < sum(answers.values()), answers
+
+
+@pytest.mark.parametrize("dtype", ["f64", "f32"])
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_no_function_keeps_more_constants_in_registers_than_assumed(name: str, dtype: str) -> None:
+    listing, constants = Listing("x"), dict[tuple[int, str], Register]()
+    arguments = 2 if name == "div" else 1
+    value = Operation(name, (Literal(1, dtype),) * arguments, dtype)
+    lines = StraightLines(listing, lambda bits, of: constants.setdefault((bits, of), Register("f")))
+    lines.call(value, [Register("f") for _ in range(arguments)], None)
+    group = Group(listing, [listing.lines], {r: k for k, r in constants.items()}, Table(), None)
+    limits = {line.limit for line in listing.lines if isinstance(line, Check)}
+    assert 0 < len(group.resident | limits) <= OF_FUNCTION
