@@ -399,8 +399,9 @@ template <class A> static inline pd_f32x4 load4(const A &array, int64_t at, cons
     return {array[at], array[at + 1], array[at + 2], array[at + 3]};
 }
 
+/* An array that is not watched is a plain one, which a constant reference would make read-only. */
 template <class A>
-static inline void store4(const A &array, int64_t at, float x, float y, float z, float w, const void *first)
+static inline void store4(A &&array, int64_t at, float x, float y, float z, float w, const void *first)
 {
     if ((uintptr_t)((const float *)first + at) % 16)
         fail(MISALIGNED, "four floats are not at a multiple of 16 bytes", "a wide store");
