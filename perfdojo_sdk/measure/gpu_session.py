@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -26,6 +26,10 @@ SHORT_S = 50e-6
 WARM_UP = 3
 #: Of the buffer that is overwritten between timed calls, in sizes of the second cache.
 FLUSH = 2
+
+
+#: Addresses, then whole numbers.
+Arguments: TypeAlias = tuple[Sequence[int], Sequence[int]]
 
 
 class Gpu(Protocol):
@@ -59,10 +63,9 @@ class Gpu(Protocol):
     def get(self, host: int, address: int, size: int) -> None: ...
 
     def launch(
-        self, function: Any, blocks: int, threads: int, stream: Any, call: tuple[Sequence[int], Sequence[int]],
-        index_bytes: int,
+        self, function: Any, blocks: int, threads: int, stream: Any, call: Arguments, index_bytes: int
     ) -> None:
-        """``call``: addresses, then whole numbers of ``index_bytes`` each."""
+        """The arguments' whole numbers have ``index_bytes`` each."""
         ...
 
     def wait(self, stream: Any) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from typing import Any
+
+from perfdojo_sdk.measure.gpu_session import Arguments
 
 
 @cache
@@ -94,9 +96,8 @@ class CudaGpu:
         self._of(self.cuda.cuMemcpyDtoH(host, address, size))
 
     def launch(
-        self, function: Any, blocks: int, threads: int, stream: Any, call: tuple[Sequence[int], Sequence[int]],
-        index_bytes: int,
-    ) -> None:  # fmt: skip
+        self, function: Any, blocks: int, threads: int, stream: Any, call: Arguments, index_bytes: int
+    ) -> None:
         addresses, values = call
         whole = ctypes.c_int64 if index_bytes == 8 else ctypes.c_int32
         kinds = (*[ctypes.c_void_p] * len(addresses), *[whole] * len(values))
