@@ -170,6 +170,8 @@ def _runners(mapped: ProgramMap, path: tuple[int, ...], launch: Launch) -> int:
     for _, size, role in mapped.roles(path):
         if role in ("threads", "warps", "lanes", "shuffle"):
             count *= size
+    if path[:-1] in mapped.tiles:
+        count *= mapped.machine.warp
     return min(count, launch.threads)
 
 
@@ -177,7 +179,7 @@ def _sector_bytes(
     mapped: ProgramMap, place: Placed, access: Access, path: tuple[int, ...], size: int
 ) -> float:
     """Bytes that a warp asks for, for each cell that its lanes take."""
-    spread = [l for l, n, role in mapped.roles(path) if role in ("threads", "lanes", "shuffle") and n > 1]
+    spread = [l for l, n, role in mapped.roles(path) if role in ("threads", "lanes", "shuffle", "tile") and n > 1]
     wide = [n for l, n, role in mapped.roles(path) if role == "vector"]
     if not spread:
         return SECTOR / max(1, min(wide[-1] if wide else 1, SECTOR // size))
