@@ -33,7 +33,7 @@ MOST_WATCHED = 3_000_000
 MOST_COMPUTED = 20_000_000
 #: Statement instances of a kernel that is verified in emulation as it is. Larger ones are verified as the
 #: same moves at a smaller shape, which is small enough to be watched: that sees more, and takes seconds.
-MOST_INSTANCES = 1_000_000
+MOST_INSTANCES = 2_500_000
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
 from perfdojo_sdk.codegen.c import Function, Point, support_text
-from perfdojo_sdk.codegen.c_values import C_TYPES, c_index
+from perfdojo_sdk.codegen.c_values import C_TYPES
 from perfdojo_sdk.codegen.gpu.figures import launch_figures, written, written_workspace
 from perfdojo_sdk.codegen.gpu.host import HostPart
 from perfdojo_sdk.codegen.gpu.lanes import WIDEST, Lanes
 from perfdojo_sdk.codegen.gpu.mapping import Launch, Machine, ProgramMap, Unit, map_program
 from perfdojo_sdk.codegen.gpu.placement import Placed, place
 from perfdojo_sdk.codegen.gpu.synchronise import Exchange, Use
-from perfdojo_sdk.codegen.gpu.tiles import Factor, TileNest, factors_of
+from perfdojo_sdk.codegen.gpu.tile_code import TileCode
 from perfdojo_sdk.codegen.names import c_name
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import BYTES
@@ -272,7 +272,7 @@ class GpuEmitter(HostPart):
     def visit_scope(self, scope: Scope, point: Point) -> None:
         role, level = self.mapped.role[point.path], point.level - 1
         if role == "tile":
-            self._visit_tile(self.mapped.tiles[point.path], point)
+            TileCode(self, self.mapped.tiles[point.path], point).emit()
         elif scope.size == 1 and role not in ("threads", "warps"):
             self._inside(scope, point.at(level, 0))
         elif role in ("threads", "warps"):
@@ -459,36 +459,6 @@ class GpuEmitter(HostPart):
         f.line("pd_sync_warp();")
         with self._block(guard):
             f.line(f"{cell} = pd_value;")
-
-    # -- tiles of a warp ---------------------------------------------------------------------------
-
-    def _visit_tile(self, nest: TileNest, point: Point) -> None:
-        """Products of a tile in registers by the matrix unit; else each lane runs the cells that it has."""
-        f, row, statement = self.function, nest.row, nest.statement
-        if self._place(statement.target).kind == "tile":
-            reads = [(a, self._place(a)) for a in statement.reads]
-            addressed = [(a, p.address(a)) for a, p in reads if p.kind in ("array", "memory", "shared")]
-            factors = factors_of(nest, addressed) if len(addressed) == 2 else None
-            if factors:
-                sides = [self._tile_factor(factor, point) for factor in factors]
-                sums = c_name(self._place(statement.target).buffer.name)
-                f.line(f"pd_tile_multiply({sums}, {', '.join(sides)}, {nest.steps});")
-                return
-        f.line("PD_UNROLL")
-        with self._block("for (int pd_own = 0; pd_own < PD_TILE_OWN; pd_own++)"), ExitStack() as stack:
-            stack.enter_context(self._iterator(row, "pd_tile_row(pd_own)"))
-            stack.enter_context(self._iterator(row + 1, "pd_tile_column(pd_own)"))
-            inner = point.inside(0)
-            if nest.steps:
-                step, inner = f"i{row + 2}", inner.inside(0)
-                head = f"for ({self.index} {step} = 0; {step} < {nest.steps}; {step}++)"
-                stack.enter_context(self._block(head))
-            self.visit_statement(statement, inner)
-
-    def _tile_factor(self, factor: Factor, point: Point) -> str:
-        """Array, number of the tile's first element, distance of its rows."""
-        array = c_name(self._place(factor.access).buffer.name)
-        return f"{array}, {c_index(point.fold(factor.first))}, {factor.stride}"
 
     # -- vectors of one thread ---------------------------------------------------------------------
 

@@ -1,9 +1,10 @@
 """Who runs each part of a program: the host, a block of threads, a warp, or one thread.
 
 Suffixes ask for hardware: ``g`` for the blocks of a grid, ``b`` for threads of a block (for its warps,
-where the scope holds lanes), ``w`` and ``s`` for the lanes of a warp, ``m`` for those and their matrix unit. A parallel scope is a promise that
-any order of its iterations will do, so one that stands where the hardware has no such level is run as a
-loop by whoever is there. Every program has code; a badly mapped one is slow.
+where the scope holds lanes), ``w`` and ``s`` for the lanes of a warp, ``m`` for those with their matrix
+unit. A parallel scope is a promise that any order of its iterations will do, so one that stands where the
+hardware has no such level is run as a loop by whoever is there. Every program has code; a badly mapped one
+is slow.
 
 A *launch* is a kernel of the machine: one outermost node, or, under loops of the host, one node inside.
 """

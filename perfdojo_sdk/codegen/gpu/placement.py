@@ -151,7 +151,8 @@ def _wish(mapped: ProgramMap, buffer: Buffer) -> Placed:
         return tile or shared
     if buffer.location == UNIFORM:
         return replace(local, kind="uniform") if fits and _even(mapped, uses, unit) else shared
-    alone = not any(role in _OWNERS or role in ("shuffle", "tile") for o in uses for role in _below(mapped, o, depth))
+    together = (*_OWNERS, "shuffle", "tile")
+    alone = not any(role in together for o in uses for role in _below(mapped, o, depth))
     return local if alone and fits else shared
 
 

@@ -1,9 +1,9 @@
-"""What the matrix unit of a warp can do: nests over a tile of rows and columns whose cells the lanes share out.
+"""What the matrix unit of a warp can do: nests over a tile of rows and columns that the lanes share out.
 
 A nest ``16 16:m`` is a statement for each cell of a tile; ``16 16 K:m`` adds up products for each. Every lane
 runs the cells that are its own, in any order, so the target's cells must differ from iteration to
-iteration and no iteration may read what another one writes. A buffer at the location ``tile`` whose uses are all
-of that kind is kept in the lanes' registers, and there the products go through the matrix unit.
+iteration and no iteration may read what another one writes. A buffer at the location ``tile`` whose uses
+are all of that kind is kept in the lanes' registers, and there the products go through the matrix unit.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def tile_nest(program: Program, scope: Scope, path: Path) -> TileNest | None:
     while len(body := scopes[-1].body) == 1 and isinstance(body[0], Scope) and len(scopes) < 3:
         scopes.append(body[0])
     statement = scopes[-1].body[0]
-    suffixes = [s.suffix for s in scopes]
-    if len(scopes) < 2 or suffixes != ["", "", MATRIX][-len(scopes) :] or not isinstance(statement, Statement):
+    wanted = ["", "", MATRIX][-len(scopes) :]
+    if len(scopes) < 2 or [s.suffix for s in scopes] != wanted or not isinstance(statement, Statement):
         return None
     if [s.size for s in scopes[:2]] != [SIDE, SIDE] or statement.guard or statement.dtype != "f32":
         return None
@@ -83,11 +83,11 @@ class Factor:
 def factors_of(nest: TileNest, addresses: Sequence[tuple[Access, Index]]) -> tuple[Factor, Factor] | None:
     """Left and right factor of a sum of products that the matrix unit adds up; None where it cannot.
 
-    ``addresses``: of the statement's two reads. Both must have neighbouring steps side by side.
+    ``addresses``: of the statement's reads. Both must have neighbouring steps side by side.
     """
     statement = nest.statement
     product = isinstance(statement.value, Operation) and statement.value.name == "mul"
-    if statement.accumulate != "add" or not product or not nest.steps or nest.steps % STEPS:
+    if len(addresses) != 2 or statement.accumulate != "add" or not product or not nest.steps or nest.steps % STEPS:
         return None
     assert isinstance(statement.value, Operation)
     if not all(isinstance(a, Read) for a in statement.value.arguments):
