@@ -139,6 +139,24 @@ def test_a_right_kernel_passes(warp: int, checked: bool) -> None:
     np.testing.assert_array_equal(result.outputs["y"], expected)
 
 
+@pytest.mark.parametrize("checked", [True, False])
+def test_four_floats_move_at_once(checked: bool) -> None:
+    """Into shared memory and out of it, and to an array of the caller, watched or not."""
+    body = """
+    PD_SHARED(float, 64, part);
+    if (pd_thread < 16) {
+        const pd_f32x4 four = pd_load4(x, pd_block*64 + pd_thread*4);
+        pd_store4(part, pd_thread*4, four.w, four.z, four.y, four.x);
+        const pd_f32x4 again = pd_load4(part, pd_thread*4);
+        pd_store4(y, pd_block*64 + pd_thread*4, again.x, again.y, again.z, again.w);
+    }
+"""
+    result = result_of(body, checked=checked)
+    assert isinstance(result, Measurement) and result.outputs is not None, result
+    expected = np.arange(N).reshape(-1, 4)[:, ::-1].reshape(-1)
+    np.testing.assert_array_equal(result.outputs["y"], expected)
+
+
 @pytest.mark.parametrize("warp", [32, 64])
 def test_a_warp_has_so_many_lanes(warp: int) -> None:
     result = result_of(

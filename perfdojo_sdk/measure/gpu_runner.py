@@ -29,6 +29,11 @@ BUNDLE = "gpu_bundle"
 
 #: Threads' steps in one call up to which every access is watched; beyond it only results are looked at.
 MOST_WATCHED = 3_000_000
+#: The same up to which a timed run in emulation also computes; beyond it, only the time is estimated.
+MOST_COMPUTED = 20_000_000
+#: Statement instances of a kernel that is verified in emulation as it is. Larger ones are verified as the
+#: same moves at a smaller shape, which is small enough to be watched: that sees more, and takes seconds.
+MOST_INSTANCES = 2_500_000
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,11 @@ class GpuRunner:
     # -- what all of them do -------------------------------------------------------------------------
 
     @property
+    def most_instances(self) -> int | None:
+        """How large a kernel should be verified as it is; None on a device, which is quick enough."""
+        return None if self.device_name() else MOST_INSTANCES
+
+    @property
     def emulation(self) -> EmulatedRunner:
         return EmulatedRunner(int(self.capabilities.options["warp"]))
 
@@ -84,8 +94,8 @@ class GpuRunner:
         if isinstance(device, Failure):
             return device
         launches = read(source.code)
-        work = sum(launch.steps * launch.threads * launch.blocks * launch.times for launch in launches)
-        emulated = replace(self.emulation, checked=work <= MOST_WATCHED).compile(source)
+        watched = work_of(launches) <= MOST_WATCHED
+        emulated = replace(self.emulation, checked=watched).compile(source)
         if isinstance(emulated, Failure):
             return emulated
         files = {
@@ -125,6 +135,8 @@ class GpuRunner:
             code = replace(artifact, kind=SHARED_OBJECT, content=files["emulated.so"])
         except (ValueError, KeyError, TypeError) as error:
             return [Failure("runtime", f"the artifact is no bundle of this target: {error}")] * len(requests)
+        if all(request.repeats for request in requests) and work_of(launches) > MOST_COMPUTED:
+            return [self._on_paper(launches, request) for request in requests]
         if alone:
             results = [self.emulation.run(code, request) for request in requests]
         else:
@@ -136,8 +148,16 @@ class GpuRunner:
     ) -> Measurement | Failure:
         if isinstance(result, Failure):
             return result
-        result = replace(result, device=self.device(), threads=request.threads)
         if not request.repeats:
-            return result
+            return replace(result, device=self.device(), threads=request.threads)
+        return replace(self._on_paper(launches, request), outputs=result.outputs)
+
+    def _on_paper(self, launches: Sequence[LaunchFigures], request: RunRequest) -> Measurement:
+        """The model's time, and no outputs."""
         seconds = estimate(launches, self.capabilities).seconds
-        return replace(result, seconds=(seconds,), provenance="estimated")
+        return Measurement(None, (seconds,), "estimated", self.device(), request.threads)
+
+
+def work_of(launches: Sequence[LaunchFigures]) -> int:
+    """Steps of all threads of one call, which is what emulating it costs."""
+    return sum(each.steps * each.threads * each.blocks * each.times for each in launches)

@@ -19,6 +19,7 @@ from perfdojo_sdk.codegen.gpu.lanes import WIDEST, Lanes
 from perfdojo_sdk.codegen.gpu.mapping import Launch, Machine, ProgramMap, Unit, map_program
 from perfdojo_sdk.codegen.gpu.placement import Placed, place
 from perfdojo_sdk.codegen.gpu.synchronise import Exchange, Use
+from perfdojo_sdk.codegen.gpu.tile_code import TileCode
 from perfdojo_sdk.codegen.names import c_name
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import BYTES
@@ -151,6 +152,8 @@ class GpuEmitter(HostPart):
         elif placed.kind in ("local", "uniform"):
             size = f"[{placed.cells}]" if placed.cells > 1 else ""
             self.function.line(f"{kind} {name}{size};")
+        elif placed.kind == "tile":
+            self.function.line(f"pd_tile {name};")
 
     # -- nodes, by the unit that runs them ---------------------------------------------------------
 
@@ -216,7 +219,7 @@ class GpuEmitter(HostPart):
         """Whether one thread runs the whole node."""
         if isinstance(node, Statement):
             return self._place(node.target).kind != "uniform"
-        if self.mapped.role[path] in ("threads", "warps", "lanes", "shuffle"):
+        if self.mapped.role[path] in ("threads", "warps", "lanes", "shuffle", "tile"):
             return False
         return all(self._alone(child, (*path, k)) for k, child in enumerate(node.body))
 
@@ -268,7 +271,9 @@ class GpuEmitter(HostPart):
 
     def visit_scope(self, scope: Scope, point: Point) -> None:
         role, level = self.mapped.role[point.path], point.level - 1
-        if scope.size == 1 and role not in ("threads", "warps"):
+        if role == "tile":
+            TileCode(self, self.mapped.tiles[point.path], point).emit()
+        elif scope.size == 1 and role not in ("threads", "warps"):
             self._inside(scope, point.at(level, 0))
         elif role in ("threads", "warps"):
             self._visit_threads(scope, point, role)
@@ -373,6 +378,8 @@ class GpuEmitter(HostPart):
 
     def cell(self, access: Access, point: Point) -> str:
         placed = self._place(access)
+        if placed.kind == "tile":
+            return f"pd_tile_cell({c_name(placed.buffer.name)}, pd_own)"
         if placed.kind in ("local", "uniform") and placed.cells == 1:
             return c_name(placed.buffer.name)
         return super().cell(access, point)

@@ -145,7 +145,7 @@ def launch_figures(
 def _kept(mapped: ProgramMap, access: Access, path: tuple[int, ...]) -> int:
     """Turns of a thread's short loops that use one loaded value: the compiler keeps it in a register."""
     used = {level for form in access.subscripts for level in form.levels}
-    loops = [(l, n) for l, n, role in mapped.roles(path) if role in ("loop", "vector") and n <= SHORT]
+    loops = [(l, n) for l, n, role in mapped.roles(path) if role in ("loop", "vector", "tile") and n <= SHORT]
     return prod(n for level, n in loops if level not in used)
 
 
@@ -170,6 +170,8 @@ def _runners(mapped: ProgramMap, path: tuple[int, ...], launch: Launch) -> int:
     for _, size, role in mapped.roles(path):
         if role in ("threads", "warps", "lanes", "shuffle"):
             count *= size
+    if path[:-1] in mapped.tiles:
+        count *= mapped.machine.warp
     return min(count, launch.threads)
 
 
@@ -177,7 +179,8 @@ def _sector_bytes(
     mapped: ProgramMap, place: Placed, access: Access, path: tuple[int, ...], size: int
 ) -> float:
     """Bytes that a warp asks for, for each cell that its lanes take."""
-    spread = [l for l, n, role in mapped.roles(path) if role in ("threads", "lanes", "shuffle") and n > 1]
+    lanes = ("threads", "lanes", "shuffle", "tile")
+    spread = [l for l, n, role in mapped.roles(path) if role in lanes and n > 1]
     wide = [n for l, n, role in mapped.roles(path) if role == "vector"]
     if not spread:
         return SECTOR / max(1, min(wide[-1] if wide else 1, SECTOR // size))

@@ -1,9 +1,10 @@
 """Who runs each part of a program: the host, a block of threads, a warp, or one thread.
 
 Suffixes ask for hardware: ``g`` for the blocks of a grid, ``b`` for threads of a block (for its warps,
-where the scope holds lanes), ``w`` and ``s`` for the lanes of a warp. A parallel scope is a promise that
-any order of its iterations will do, so one that stands where the hardware has no such level is run as a
-loop by whoever is there. Every program has code; a badly mapped one is slow.
+where the scope holds lanes), ``w`` and ``s`` for the lanes of a warp, ``m`` for those with their matrix
+unit. A parallel scope is a promise that any order of its iterations will do, so one that stands where the
+hardware has no such level is run as a loop by whoever is there. Every program has code; a badly mapped one
+is slow.
 
 A *launch* is a kernel of the machine: one outermost node, or, under loops of the host, one node inside.
 """
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Literal, TypeAlias
 
+from perfdojo_sdk.codegen.gpu.tiles import MATRIX, TileNest, tile_nest
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Index
 from perfdojo_sdk.core.program import Node, Path, Program, Scope
@@ -25,7 +27,7 @@ GRID, BLOCK, WARP, SHUFFLE = "g", "b", "w", "s"
 Unit: TypeAlias = Literal["host", "block", "warp", "thread"]
 
 #: What becomes of a scope's iterations.
-Role: TypeAlias = Literal["host", "grid", "threads", "warps", "lanes", "shuffle", "vector", "loop"]
+Role: TypeAlias = Literal["host", "grid", "threads", "warps", "lanes", "shuffle", "tile", "vector", "loop"]
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,8 @@ class ProgramMap:
     role: Mapping[Path, Role]
     inside: Mapping[Path, Unit]
     """Scope -> who runs its body."""
+    tiles: Mapping[Path, TileNest]
+    """Outermost scope of each nest over a tile, and each scope in it."""
 
     def launch_of(self, path: Path) -> Launch:
         return next(l for l in self.launches if path[: len(l.path)] == l.path)
@@ -114,7 +118,7 @@ def map_program(program: Program, dialect: Dialect, machine: Machine) -> Program
     walk = _Walk(program, dialect, machine)
     walk.host(program.body, (), ())
     return ProgramMap(
-        program, machine, dialect.default_location, tuple(walk.launches), walk.role, walk.inside
+        program, machine, dialect.default_location, tuple(walk.launches), walk.role, walk.inside, walk.tiles
     )
 
 
@@ -124,6 +128,7 @@ class _Walk:
         self.launches: list[Launch] = []
         self.role: dict[Path, Role] = {}
         self.inside: dict[Path, Unit] = {}
+        self.tiles: dict[Path, TileNest] = {}
         self.threads = 1
 
     def host(self, nodes: tuple[Node, ...], above: Path, levels: tuple[int, ...]) -> None:
@@ -160,11 +165,17 @@ class _Walk:
     def visit(self, node: Node, path: Path, unit: Unit) -> None:
         if not isinstance(node, Scope):
             return
+        nest = tile_nest(self.program, node, path) if unit == "warp" and MATRIX in node.suffixes else None
+        if nest:
+            for depth in range(len(nest.scopes)):
+                place = path + (0,) * depth
+                self.role[place], self.inside[place], self.tiles[place] = "tile", "thread", nest
+            return
         role, body = self._role(node, unit)
         if role == "threads":
             chain = _chain(node)
             below = {s for c in chain[-1].body if isinstance(c, Scope) for s in _mapped(c)}
-            if below & {WARP, SHUFFLE}:
+            if below & {WARP, SHUFFLE, MATRIX}:
                 role, body = "warps", "warp"
             count = prod(s.size for s in chain) * (self.machine.warp if role == "warps" else 1)
             self.threads = max(self.threads, min(count, self.machine.max_threads))

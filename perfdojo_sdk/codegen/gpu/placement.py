@@ -15,13 +15,14 @@ from math import prod
 from typing import Literal, TypeAlias
 
 from perfdojo_sdk.codegen.gpu.mapping import Launch, ProgramMap
+from perfdojo_sdk.codegen.gpu.tiles import SIDE, TILE, is_whole_tile
 from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.expression import Access, Index
 from perfdojo_sdk.core.program import Occurrence, Path, Program
 from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.validate import common_depth
 
-Kind: TypeAlias = Literal["array", "memory", "shared", "local", "uniform"]
+Kind: TypeAlias = Literal["array", "memory", "shared", "local", "uniform", "tile"]
 
 SHARED, OWN, UNIFORM = "shared", "own", "uniform"
 
@@ -41,7 +42,8 @@ class Placed:
 
     buffer: Buffer
     kind: Kind
-    """``array``: the caller's. ``uniform``: a copy in each thread, all of them the same."""
+    """``array``: the caller's. ``uniform``: a copy in each thread, all of them the same. ``tile``: shared out
+    among the lanes of a warp as its matrix unit wants it."""
     launch: Launch | None = None
     """Where it is declared; None for what outlives a launch."""
     home: Path = ()
@@ -85,6 +87,7 @@ class Placed:
             "shared": "shared memory",
             "local": "registers of each thread" if self.digits else "registers of one thread",
             "uniform": "registers, the same in each thread",
+            "tile": "registers of a warp's lanes",
         }[self.kind]
         return f"{self.buffer.name}: {where}"
 
@@ -143,10 +146,35 @@ def _wish(mapped: ProgramMap, buffer: Buffer) -> Placed:
         digits = _spread(mapped, buffer, uses, home)
         own = replace(local, digits=digits or ())
         return own if digits is not None and own.bytes <= _MOST_LOCAL_BYTES else shared
+    if buffer.location == TILE:
+        tile = _tile(mapped, shared, uses, home)
+        return tile or shared
     if buffer.location == UNIFORM:
         return replace(local, kind="uniform") if fits and _even(mapped, uses, unit) else shared
-    alone = not any(role in _OWNERS or role == "shuffle" for o in uses for role in _below(mapped, o, depth))
+    together = (*_OWNERS, "shuffle", "tile")
+    alone = not any(role in together for o in uses for role in _below(mapped, o, depth))
     return local if alone and fits else shared
+
+
+def _tile(mapped: ProgramMap, placed: Placed, uses: Sequence[Occurrence], home: Path) -> Placed | None:
+    """The buffer as a tile in the registers of each warp; None where some use is of another kind."""
+    kept: set[tuple[tuple[int, int], ...]] = set()
+    for use in uses:
+        nest = mapped.tiles.get(use.path[:-1])
+        address = placed.buffer.address(use.access.subscripts)
+        warps = [(l, n) for l, n, role in mapped.roles(use.path) if role == "warps" and l >= len(home)]
+        count = prod(n for _, n in warps) * mapped.machine.warp
+        if nest is None or address.quotients or count > mapped.launch_of(use.path).threads:
+            return None
+        digits = tuple((address.coefficients.get(l, 0), n) for l, n in warps if n > 1)
+        kept.add(digits)
+        found = replace(placed, kind="tile", copies=(), digits=tuple(sorted(digits, reverse=True)))
+        levels = [(l, n) for l, n in warps if n > 1]
+        if not all(is_digit(address, l, address.coefficients.get(l, 0), n, use.sizes) for l, n in levels):
+            return None
+        if found.cells != SIDE * SIDE or not is_whole_tile(found.address(use.access), nest):
+            return None
+    return found if len(kept) == 1 and placed.buffer.dtype == "f32" else None
 
 
 def _below(mapped: ProgramMap, use: Occurrence, depth: int) -> list[str]:

@@ -94,6 +94,8 @@ class Exchange:
         self, node: Statement, path: Path, top: int, access: Access
     ) -> tuple[tuple[tuple[int, int], ...], bool]:
         parts = [r for r in self.mapped.roles(path) if r[0] >= top - 1]
+        if any(role == "tile" for _, _, role in parts):
+            return tuple((l, size) for l, size, _ in parts), False
         spread = tuple((l, size) for l, size, r in parts if r in ("threads", "lanes", "warps", "shuffle"))
         if not spread:
             uniform = self.placed[self.mapped.program.buffer_of[node.target.array].name].kind == "uniform"

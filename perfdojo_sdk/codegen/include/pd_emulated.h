@@ -49,6 +49,7 @@ struct Fiber {
     int thread;
     State state;
     int site; /* the line of the barrier that it waits at */
+    bool orders; /* whether the barrier orders what the lanes did to memory */
 };
 
 struct Body {
@@ -133,11 +134,12 @@ __attribute__((noinline, unused)) static void fail(int what, const char *words, 
     to_scheduler(me);
 }
 
-__attribute__((noinline, unused)) static void wait(State state, int site)
+__attribute__((noinline, unused)) static void wait(State state, int site, bool orders = true)
 {
     Fiber *const fiber = me;
     fiber->state = state;
     fiber->site = site;
+    fiber->orders = orders;
     to_scheduler(fiber);
 }
 
@@ -161,7 +163,7 @@ static bool release(int threads)
         if (!together)
             continue;
         any = true;
-        warp_epoch[first / PD_WARP]++;
+        warp_epoch[first / PD_WARP] += fibers[first].orders;
         for (int k = first; k < end; k++)
             fibers[k].state = READY;
     }
@@ -399,8 +401,9 @@ template <class A> static inline pd_f32x4 load4(const A &array, int64_t at, cons
     return {array[at], array[at + 1], array[at + 2], array[at + 3]};
 }
 
+/* An array that is not watched is a plain one, which a constant reference would make read-only. */
 template <class A>
-static inline void store4(const A &array, int64_t at, float x, float y, float z, float w, const void *first)
+static inline void store4(A &&array, int64_t at, float x, float y, float z, float w, const void *first)
 {
     if ((uintptr_t)((const float *)first + at) % 16)
         fail(MISALIGNED, "four floats are not at a multiple of 16 bytes", "a wide store");
@@ -413,6 +416,53 @@ static inline void store4(const A &array, int64_t at, float x, float y, float z,
 template <class A> static inline const void *first_of(const A &array) { return array.values; }
 template <class T> static inline const void *first_of(T *array) { return array; }
 template <class T> static inline const void *first_of(const T *array) { return array; }
+
+/* -- tiles of a matrix unit ----------------------------------------------------------------------- */
+
+static const int SIDE = 16, TILE_OWN = SIDE * SIDE / PD_WARP;
+
+/* One lane's cells of a tile. */
+struct Tile {
+    float values[TILE_OWN];
+    bool written[TILE_OWN];
+
+    Tile() : written() {}
+};
+
+struct TileCell {
+    Tile &tile;
+    int own;
+
+    operator float() const
+    {
+        if (!tile.written[own])
+            fail(UNWRITTEN, "a cell is read that nobody wrote", "a tile");
+        return tile.values[own];
+    }
+    void operator=(float given) const
+    {
+        tile.values[own] = given;
+        tile.written[own] = true;
+    }
+    void operator=(const TileCell &other) const { *this = (float)other; }
+    void operator+=(float given) const { *this = (float)*this + given; }
+    void operator-=(float given) const { *this = (float)*this - given; }
+    void operator*=(float given) const { *this = (float)*this * given; }
+};
+
+static inline int tile_column() { return me->thread % PD_WARP % SIDE; }
+static inline int tile_row(int own) { return me->thread % PD_WARP / SIDE * TILE_OWN + own; }
+
+template <class A, class B>
+static inline void tile_multiply(Tile &sum, const A &a, int64_t a_at, int64_t a_stride, const B &b, int64_t b_at,
+                                 int64_t b_stride, int steps, int site)
+{
+    wait(AT_WARP, site, false); /* all lanes take part, and nothing they did to memory is ordered by that */
+    for (int own = 0; own < TILE_OWN; own++)
+        for (int k = 0; k < steps; k++)
+            TileCell{sum, own} +=
+                (float)a[a_at + tile_row(own) * a_stride + k] * (float)b[b_at + tile_column() * b_stride + k];
+}
 
 } // namespace pd_emulated
 
@@ -433,6 +483,12 @@ template <class T> static inline const void *first_of(const T *array) { return a
 #define pd_sync_block() pd_emulated::wait(pd_emulated::AT_BLOCK, __LINE__)
 #define pd_sync_warp() pd_emulated::wait(pd_emulated::AT_WARP, __LINE__)
 #define pd_shuffle_xor(value, distance) pd_emulated::shuffle_xor(value, distance, __LINE__)
+#define PD_TILE_OWN (pd_emulated::TILE_OWN)
+typedef pd_emulated::Tile pd_tile;
+#define pd_tile_cell(tile, own) (pd_emulated::TileCell{tile, own})
+#define pd_tile_row(own) pd_emulated::tile_row(own)
+#define pd_tile_column(own) pd_emulated::tile_column()
+#define pd_tile_multiply(...) pd_emulated::tile_multiply(__VA_ARGS__, __LINE__)
 #define pd_load4(array, at) pd_emulated::load4(array, at, pd_emulated::first_of(array))
 #define pd_store4(array, at, x, y, z, w) pd_emulated::store4(array, at, x, y, z, w, pd_emulated::first_of(array))
 

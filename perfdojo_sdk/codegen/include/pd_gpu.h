@@ -15,6 +15,12 @@
  *   pd_sync_block(), pd_sync_warp()   everybody arrives, and sees what all wrote
  *   pd_shuffle_xor(value, distance)   the value of lane pd_lane ^ distance
  *   pd_f32x4, pd_load4, pd_store4     four floats at a multiple of 16 bytes
+ *   PD_TILE_OWN, pd_tile              cells of a tile of 16 by 16 that one lane has, and their type; only where
+ *                                     the warp has a matrix unit, as all words below
+ *   pd_tile_cell(tile, own)           one of them
+ *   pd_tile_row(own), pd_tile_column(own)     where it stands in the tile
+ *   pd_tile_multiply(tile, a, at, stride, b, at, stride, steps)
+ *                                     adds the product of 16 rows of a with 16 rows of b, each of so many elements
  *   PD_INF, PD_INLINE                 as in C
  */
 #ifndef PD_GPU_H

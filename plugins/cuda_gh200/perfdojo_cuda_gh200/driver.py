@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Callable
 from functools import cache
 from typing import Any
+
+from perfdojo_sdk.measure.gpu_session import Arguments
 
 
 @cache
@@ -50,3 +54,74 @@ def value(module: Any, answer: Any) -> Any:
     if status != module.CUresult.CUDA_SUCCESS:
         raise OSError(f"the driver failed: {status.name}")
     return rest[0] if len(rest) == 1 else rest
+
+
+class CudaGpu:
+    """The first GPU, through the driver's Python module: a :class:`perfdojo_sdk.measure.gpu_session.Gpu`."""
+
+    def __init__(self, module: Any) -> None:
+        self.cuda = module
+
+    def _of(self, answer: Any) -> Any:
+        return value(self.cuda, answer)
+
+    def load(self, image: bytes) -> Any:
+        cuda = self.cuda
+        context = self._of(cuda.cuDevicePrimaryCtxRetain(self._of(cuda.cuDeviceGet(0))))
+        self._of(cuda.cuCtxSetCurrent(context))
+        return self._of(cuda.cuModuleLoadData(image))
+
+    def function(self, module: Any, name: str) -> Any:
+        return self._of(self.cuda.cuModuleGetFunction(module, name.encode()))
+
+    def stream(self) -> Any:
+        return self._of(self.cuda.cuStreamCreate(0))
+
+    def allocate(self, size: int) -> int:
+        return int(self._of(self.cuda.cuMemAlloc(size)))
+
+    def free(self, address: int) -> None:
+        self._of(self.cuda.cuMemFree(address))
+
+    def fill(self, address: int, content: int, size: int) -> None:
+        self._of(self.cuda.cuMemsetD8(address, content, size))
+
+    def fill_in(self, stream: Any, address: int, content: int, size: int) -> None:
+        self._of(self.cuda.cuMemsetD8Async(address, content, size, stream))
+
+    def put(self, address: int, host: int, size: int) -> None:
+        self._of(self.cuda.cuMemcpyHtoD(address, host, size))
+
+    def get(self, host: int, address: int, size: int) -> None:
+        self._of(self.cuda.cuMemcpyDtoH(host, address, size))
+
+    def launch(
+        self, function: Any, blocks: int, threads: int, stream: Any, call: Arguments, index_bytes: int
+    ) -> None:
+        addresses, values = call
+        whole = ctypes.c_int64 if index_bytes == 8 else ctypes.c_int32
+        kinds = (*[ctypes.c_void_p] * len(addresses), *[whole] * len(values))
+        arguments = ((*addresses, *values), kinds)
+        self._of(self.cuda.cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream, arguments, 0))
+
+    def wait(self, stream: Any) -> None:
+        self._of(self.cuda.cuStreamSynchronize(stream))
+
+    def event(self) -> Any:
+        return self._of(self.cuda.cuEventCreate(0))
+
+    def record(self, event: Any, stream: Any) -> None:
+        self._of(self.cuda.cuEventRecord(event, stream))
+
+    def seconds_between(self, start: Any, end: Any) -> float:
+        return float(self._of(self.cuda.cuEventElapsedTime(start, end))) * 1e-3
+
+    def capture(self, stream: Any, work: Callable[[], None]) -> Any:
+        mode = self.cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+        self._of(self.cuda.cuStreamBeginCapture(stream, mode))
+        work()
+        captured = self._of(self.cuda.cuStreamEndCapture(stream))
+        return self._of(self.cuda.cuGraphInstantiate(captured, 0))
+
+    def replay(self, graph: Any, stream: Any) -> None:
+        self._of(self.cuda.cuGraphLaunch(graph, stream))

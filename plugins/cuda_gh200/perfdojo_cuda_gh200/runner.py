@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 from perfdojo_cuda_gh200.compile import compile_for_gpu
 from perfdojo_cuda_gh200.driver import gpu_name, on_gpu
-from perfdojo_cuda_gh200.gpu_process import run_on_gpu
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measurement, RunRequest
+from perfdojo_sdk.measure.gpu_process import run_on_gpu
 from perfdojo_sdk.measure.gpu_runner import DeviceCode, GpuRunner
+
+#: The child process beside the GPU.
+WORKER = (sys.executable, "-m", "perfdojo_cuda_gh200.gpu_worker")
 
 
 @dataclass(frozen=True)
@@ -22,4 +26,5 @@ class CudaRunner(GpuRunner):
         return gpu_name() if on_gpu() else ""
 
     def run_on_device(self, artifact: Artifact, request: RunRequest) -> Measurement | Failure:
-        return run_on_gpu(artifact, request, self.device(), self.capabilities.caches["L2"].bytes)
+        cache = self.capabilities.caches["L2"].bytes
+        return run_on_gpu(artifact, request, self.device(), cache, WORKER)

@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 from cuda_support import emitted
-from perfdojo_cuda_gh200.device import Result, Work, measure
-from perfdojo_cuda_gh200.gpu_process import run_on_gpu
+from perfdojo_cuda_gh200.driver import CudaGpu
 from stand_in import Kernel, StandIn
 
 from perfdojo_sdk.codegen.gpu.figures import calls, read, read_workspace
 from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, Failure, Measurement, RunRequest
 from perfdojo_sdk.measure.bundle import pack
+from perfdojo_sdk.measure.gpu_process import run_on_gpu
 from perfdojo_sdk.measure.gpu_runner import BUNDLE
+from perfdojo_sdk.measure.gpu_session import Result, Work, measure
 from perfdojo_sdk.measure.worker import Refused
 
 N = 64
@@ -42,7 +43,7 @@ def run(second: Kernel = plus_one, seconds: float = 1e-3, **timing: Any) -> tupl
     given = {"x": np.arange(N, dtype=np.float32)}
     launches = tuple(read(source.code))
     work = Work(about, given, b"machine code", launches, read_workspace(source.code), **timing)
-    return measure(cuda, work), cuda
+    return measure(CudaGpu(cuda), work), cuda
 
 
 def test_a_kernel_runs_launch_by_launch_and_gives_its_outputs() -> None:
@@ -117,7 +118,7 @@ def test_a_changed_input_is_refused() -> None:
     about = {"inputs": [["x", [N], "f32"]], "outputs": [["y", [N], "f32"]], "seed": 0}
     work = Work(about, {}, b"machine code", tuple(read(source.code)), read_workspace(source.code))
     with pytest.raises(Refused) as refused:
-        measure(cuda, work)
+        measure(CudaGpu(cuda), work)
     assert refused.value.reason == "input_modified"
 
 

@@ -119,21 +119,6 @@ def perfdojo_time_breakdown(
 def perfdojo_doctor_probes(target: Target) -> list[Probe]:
     if target.name != NAME:
         return []
-    from perfdojo_hip_mi300a.compile import compiler
-    from perfdojo_sdk.measure.emulated_runner import probe_emulation
+    from perfdojo_hip_mi300a.doctor import probes
 
-    code_objects = Probe(
-        "compiler for the GPU",
-        compiler(),
-        "the ziglang wheel is not installed: libraries hold sources and no code objects",
-        "pip install 'perfdojo-hip-mi300a[zig]'",
-        required=False,
-    )
-    device = Probe(
-        "GPU",
-        "",
-        "this plugin has no way to a device yet: kernels run in emulation, and their times are estimates",
-        "compile the library's sources with hipcc, and call them from a program of your own",
-        required=False,
-    )
-    return [probe_emulation(), code_objects, device]
+    return probes()

@@ -2,16 +2,18 @@
 
 The clang of the ``ziglang`` wheel does it without ROCm: to assembly, whose metadata say what a kernel needs,
 and from there to the file that the driver loads. A kernel that calls a function of ROCm's own library (log,
-tanh, erf, exp in f64) gets no code object from it: hipcc would have to compile the source.
+tanh, erf, exp in f64) gets no code object from it; hipcc compiles that, and all where only it is there.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -21,6 +23,8 @@ from perfdojo_sdk.hookspecs.types import Failure, KernelSource
 from perfdojo_sdk.measure.gpu_runner import DeviceCode, Resources
 
 TIMEOUT_S = 120.0
+#: The first release of ROCm whose compiler knows gfx942.
+OLDEST_ROCM = 6
 _MOST_NOTES = 4000
 _ZIG = (sys.executable, "-m", "ziglang")
 
@@ -47,46 +51,63 @@ def compiler() -> str:
     return f"zig clang ({done.stdout.splitlines()[0].strip()})" if done.returncode == 0 else ""
 
 
+@cache
+def hipcc() -> str:
+    """The version of ROCm's compiler, or "" where there is none that knows the GPU."""
+    if not shutil.which("hipcc"):
+        return ""
+    done = subprocess.run(["hipcc", "--version"], capture_output=True, text=True, timeout=60)
+    version = re.search(r"HIP version: ((\d+)\S*)", done.stdout)
+    return f"hipcc {version[1]}" if version and int(version[2]) >= OLDEST_ROCM else ""
+
+
 def compile_for_gpu(source: KernelSource, arch: str) -> DeviceCode | Failure | None:
     """The code object of ``source``; None where nothing on this machine can make one."""
-    if not compiler():
-        return None
+    made = _by_zig(source, arch) if compiler() else None
+    return _by_hipcc(source, arch) if made is None and hipcc() else made
+
+
+def _by_zig(source: KernelSource, arch: str) -> DeviceCode | Failure | None:
+    """None where the source needs ROCm's library."""
     # No fast-math: division, square root and denormal numbers are exact, as the language says.
     hip = ["-x", "hip", "--cuda-device-only", f"--offload-arch={arch}", "-nogpulib", "-nogpuinc"]
-    hip += [
-        "-DPD_DEVICE_ONLY",
-        "-nostdinc",
-        "-I.",
-        "-std=c++17",
-        "-O3",
-        "-S",
-        f"{source.symbol}.hip",
-        "-o",
-        "k.s",
-    ]
+    hip += ["-DPD_DEVICE_ONLY", "-nostdinc", "-I.", "-std=c++17", "-O3", "-S"]
     steps = (
-        ["clang", *hip],
-        ["clang", "-target", "amdgcn-amd-amdhsa", f"-mcpu={arch}", "-c", "k.s", "-o", "k.o"],
-        ["ld.lld", "-shared", "--no-undefined", "k.o", "-o", "k.hsaco"],
+        [*_ZIG, "clang", *hip, f"{source.symbol}.hip", "-o", "k.s"],
+        [*_ZIG, "clang", "-target", "amdgcn-amd-amdhsa", f"-mcpu={arch}", "-c", "k.s", "-o", "k.o"],
+        [*_ZIG, "ld.lld", "-shared", "--no-undefined", "k.o", "-o", "k.hsaco"],
     )
+    made = _run(source, {"math.h": ""}, steps, f"{compiler()} --offload-arch={arch} -O3")
+    return None if isinstance(made, Failure) and _DEVICE_LIBRARY.search(made.detail) else made
+
+
+def _by_hipcc(source: KernelSource, arch: str) -> DeviceCode | Failure:
+    options = [f"--offload-arch={arch}", "-std=c++17", "-O3", f"{source.symbol}.hip"]
+    steps = (
+        ["hipcc", "--cuda-device-only", "-S", *options, "-o", "k.s"],
+        ["hipcc", "--genco", *options, "-o", "k.hsaco"],
+    )
+    return _run(source, {}, steps, f"{hipcc()} --offload-arch={arch} -O3")
+
+
+def _run(
+    source: KernelSource, more: Mapping[str, str], steps: Sequence[Sequence[str]], toolchain: str
+) -> DeviceCode | Failure:
+    """The commands one after the other, which leave ``k.s`` and ``k.hsaco``."""
     with tempfile.TemporaryDirectory(prefix="perfdojo-hip-") as folder:
-        for name, text in {f"{source.symbol}.hip": source.code, "math.h": "", **source.support}.items():
+        for name, text in {f"{source.symbol}.hip": source.code, **more, **source.support}.items():
             Path(folder, Path(name).name).write_text(text, encoding="utf-8")
         for step in steps:
             try:
-                done = subprocess.run(
-                    [*_ZIG, *step], cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_S
-                )
+                done = subprocess.run(step, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 return Failure("compile_timeout", f"the compiler ran longer than {TIMEOUT_S:g} s")
             if done.returncode:
                 said = (done.stdout + done.stderr).strip()
-                if _DEVICE_LIBRARY.search(said):
-                    return None
                 return Failure("compile", said[:_MOST_NOTES] or f"{step[0]} ended with {done.returncode}")
         assembly = Path(folder, "k.s").read_text(encoding="utf-8")
         files = {"kernel.hsaco": Path(folder, "k.hsaco").read_bytes(), "kernel.s": assembly.encode()}
-    return DeviceCode(files, resources_of(assembly), f"{compiler()} --offload-arch={arch} -O3")
+    return DeviceCode(files, resources_of(assembly), toolchain)
 
 
 _METADATA = re.compile(r"\.amdgpu_metadata\n(.*?)\.end_amdgpu_metadata", re.DOTALL)

@@ -10,5 +10,5 @@ from perfdojo_sdk.hookspecs.types import Target
 
 
 def heuristic(root: Program, rules: Rules, target: Target) -> tuple[Trace, ...]:
-    """One game; which of several is faster, a measurement on a GPU would have to say."""
+    """A game for vector units, and one for matrix units where the kernel has a product for them."""
     return plans.heuristic(root, rules, machine(target.capabilities))

@@ -1,20 +1,30 @@
-"""The runner: the SDK's for grids and blocks, with the compiler for code objects.
-
-There is no way to a device yet: kernels run in emulation, and times are estimates.
-"""
+"""The runner: the SDK's for grids and blocks, with the compilers for code objects and the way to a GPU."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 from perfdojo_hip_mi300a.compile import compile_for_gpu
-from perfdojo_sdk.hookspecs.types import Failure, KernelSource
+from perfdojo_hip_mi300a.driver import name_here
+from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measurement, RunRequest
+from perfdojo_sdk.measure.gpu_process import run_on_gpu
 from perfdojo_sdk.measure.gpu_runner import DeviceCode, GpuRunner
+
+#: The child process beside the GPU.
+WORKER = (sys.executable, "-m", "perfdojo_hip_mi300a.gpu_worker")
 
 
 @dataclass(frozen=True)
 class HipRunner(GpuRunner):
-    """A value: it pickles."""
+    """A value: it pickles, and holds no device."""
 
     def compile_for_device(self, source: KernelSource) -> DeviceCode | Failure | None:
         return compile_for_gpu(source, self.capabilities.options["arch"])
+
+    def device_name(self) -> str:
+        return name_here()
+
+    def run_on_device(self, artifact: Artifact, request: RunRequest) -> Measurement | Failure:
+        cache = self.capabilities.caches["L2"].bytes
+        return run_on_gpu(artifact, request, self.device(), cache, WORKER)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterator
 from functools import cache
+from pathlib import Path
 
 import pytest
 from perfdojo_hip_mi300a import _target
 from perfdojo_hip_mi300a.codegen import HipCodeGenerator
-from perfdojo_hip_mi300a.compile import compile_for_gpu, compiler
+from perfdojo_hip_mi300a.compile import compile_for_gpu, compiler, hipcc
 from perfdojo_hip_mi300a.expert import heuristic
 
 from perfdojo_sdk.codegen.gpu.figures import read
@@ -39,8 +42,8 @@ def kernels(text: str) -> list[Kernel]:
 
 
 def played(kernel: Kernel) -> Trace:
-    [trace] = heuristic(kernel.program, plugins().rules(plugins().target("hip_mi300a")), TARGET)
-    return trace
+    """On vector units; a game on matrix units would be the second."""
+    return heuristic(kernel.program, plugins().rules(plugins().target("hip_mi300a")), TARGET)[0]
 
 
 def test_no_thread_of_table_3_works_alone() -> None:
@@ -78,7 +81,49 @@ def test_a_code_object_tells_what_it_needs(text: str) -> None:
     assert 1 <= resources.figures["occupancy_waves"] <= 16
 
 
-@needs_compiler
-def test_what_needs_rocms_library_gets_no_code_object() -> None:
-    text = "kernel k(x) -> y\nx f32 [64] heap\ny f32 [64] heap\n\n64:b y[{0}] = log(x[{0}])\n"
-    assert compile_for_gpu(GENERATOR.generate(parse(text, TARGET.dialect), "pd_k"), "gfx942") is None
+LOG = "kernel k(x) -> y\nx f32 [64] heap\ny f32 [64] heap\n\n64:b y[{0}] = log(x[{0}])\n"
+
+#: A stand-in for hipcc that takes the two calls of the plugin and no other.
+HIPCC = """#!{python}
+import pathlib, sys
+arguments = sys.argv[1:]
+if arguments == ["--version"]:
+    print("HIP version: {version}.1.0-0")
+    sys.exit()
+options = ["--offload-arch=gfx942", "-std=c++17", "-O3", "pd_k.hip", "-o"]
+assert pathlib.Path("pd_k.hip").exists() and pathlib.Path("pd_runtime.h").exists()
+if arguments == ["--cuda-device-only", "-S", *options, "k.s"]:
+    pathlib.Path("k.s").write_text("; nothing\\n")
+elif arguments == ["--genco", *options, "k.hsaco"]:
+    pathlib.Path("k.hsaco").write_bytes(b"code object")
+else:
+    sys.exit(f"unknown arguments {{arguments}}")
+"""
+
+
+@pytest.fixture
+def with_hipcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
+    def install(version: int) -> None:
+        path = tmp_path / "hipcc"
+        path.write_text(HIPCC.format(python=sys.executable, version=version))
+        path.chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path))
+        hipcc.cache_clear()
+
+    yield install
+    hipcc.cache_clear()
+
+
+def test_what_needs_rocms_library_is_compiled_by_hipcc_alone(
+    with_hipcc: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    hipcc.cache_clear()
+    source = GENERATOR.generate(parse(LOG, TARGET.dialect), "pd_k")
+    assert compile_for_gpu(source, "gfx942") is None
+    with_hipcc(5)
+    assert compile_for_gpu(source, "gfx942") is None, "release 5 does not know the GPU"
+    with_hipcc(6)
+    code = compile_for_gpu(source, "gfx942")
+    assert isinstance(code, DeviceCode), code
+    assert code.files["kernel.hsaco"] == b"code object" and code.toolchain.startswith("hipcc 6.1.0")

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeAlias
+
+from perfdojo_sdk.codegen.gpu.expert.matrix import play_matrix
 from perfdojo_sdk.codegen.gpu.expert.rows import ENOUGH_BLOCKS, longest_row, play_elements, play_rows
 from perfdojo_sdk.codegen.gpu.expert.steps import chain, collapse, map_rest, next_to, only_statement, share
 from perfdojo_sdk.codegen.gpu.expert.tiles import play_direct, play_tiles
 from perfdojo_sdk.codegen.gpu.mapping import BLOCK, GRID, Machine
+from perfdojo_sdk.codegen.gpu.tiles import MATRIX
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import Operation, Read
 from perfdojo_sdk.core.program import Program, Scope
@@ -13,12 +18,28 @@ from perfdojo_sdk.core.transformation import Rules, Trace
 from perfdojo_sdk.core.transformations.storage import temporaries
 from perfdojo_sdk.search.play import Play
 
+#: Plays the nest at a place; MoveError where it cannot.
+Plan: TypeAlias = Callable[..., None]
+
 
 def heuristic(root: Program, rules: Rules, machine: Machine) -> tuple[Trace, ...]:
-    """The game of an expert who knows the sizes of the machine."""
+    """What an expert plays who knows the sizes of the machine: a game, and one on matrix units where it has
+    them and the kernel a product; which is faster, a measurement has to say."""
+    games = [_game(root, rules, machine, play_tiles)]
+    if MATRIX in rules.dialect.suffixes:
+        games.append(_game(root, rules, machine, play_matrix))
+    return tuple(game for k, game in enumerate(games) if k == 0 or MATRIX in _suffixes(game.program))
+
+
+def _suffixes(program: Program) -> set[str]:
+    return {suffix for node in program.body if isinstance(node, Scope) for suffix in node.suffixes}
+
+
+def _game(root: Program, rules: Rules, machine: Machine, products: Plan) -> Trace:
+    """The game in which products are played as ``products`` does."""
     play = Play(root, rules)
     for place in _outermost(play):
-        _attempt(play, play_tiles, place, machine)
+        _attempt(play, products, place, machine)
     for place in _outermost(play):
         _attempt(play, play_direct, place)
     _fuse(play)
@@ -29,7 +50,7 @@ def heuristic(root: Program, rules: Rules, machine: Machine) -> tuple[Trace, ...
     for place in _outermost(play):
         _attempt(play, _play_nest, place, machine)
     map_rest(play, machine)
-    return (play.trace,)
+    return play.trace
 
 
 def _outermost(play: Play) -> list[str]:
@@ -51,11 +72,11 @@ def _fuse(play: Play) -> None:
                 break
 
 
-def _attempt(play: Play, plan: object, place: str, *arguments: object) -> None:
+def _attempt(play: Play, plan: Plan, place: str, *arguments: object) -> None:
     """Play a plan on a nest, or leave the nest as it is where a move that the plan needs is refused."""
     kept = play.trace
     try:
-        plan(play, place, *arguments)  # type: ignore[operator]
+        plan(play, place, *arguments)
     except MoveError:
         play.trace = kept
 

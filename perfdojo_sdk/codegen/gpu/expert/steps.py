@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from perfdojo_sdk.codegen.gpu.mapping import Machine, map_program
 from perfdojo_sdk.codegen.gpu.placement import OWN, SHARED, UNIFORM, place
+from perfdojo_sdk.codegen.gpu.tiles import TILE
 from perfdojo_sdk.core.program import Scope, Statement
 from perfdojo_sdk.core.transformations.scopes import divisors
 from perfdojo_sdk.core.transformations.storage import temporaries
@@ -109,11 +110,14 @@ def map_rest(play: Play, machine: Machine) -> None:
     for buffer in temporaries(play.program):
         for k in range(len(buffer.dimensions)):
             play.may("reuse_dims", buffer.name, dim=k)
-    wanted = {"reg": ("local",), OWN: ("local",), UNIFORM: ("uniform", "local"), SHARED: ("shared",)}
+    wanted = {TILE: ("tile",), "reg": ("local",), OWN: ("local",)}
+    wanted |= {UNIFORM: ("uniform", "local"), SHARED: ("shared",)}
     for buffer in temporaries(play.program):
         if buffer.location != play.rules.dialect.default_location:
             continue
         for location, kinds in wanted.items():
+            if location not in play.rules.dialect.locations:
+                continue
             kept = play.trace
             if play.may("set_location", buffer.name, location=location):
                 found, _ = place(map_program(play.program, play.rules.dialect, machine))

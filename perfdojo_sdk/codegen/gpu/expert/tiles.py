@@ -209,7 +209,7 @@ def play_tiles(play: Play, place: str, machine: Machine) -> None:
     grid = [*product.outer, *rows[:-1], *columns[:-1]]
     threads = [own_rows[0], own_columns[0]]
     arrange(play, [*grid, *threads, *own_rows[1:], *own_columns[1:]])
-    start, compute, end = _in_registers(play, product, tile, threads)
+    start, compute, end = in_slices(play, product, tile, threads, inwards=2)
     for loop in chain(play, compute)[2:]:
         if play.scope(loop).size <= WRITTEN_OUT:
             play.may("annotate_scope", loop, suffix="u")
@@ -222,10 +222,13 @@ def play_tiles(play: Play, place: str, machine: Machine) -> None:
         play.may("annotate_scope", loop, suffix=GRID)
 
 
-def _in_registers(play: Play, product: Product, tile: Tile, threads: list[str]) -> tuple[str, str, str]:
-    """Sums in registers, slices of the operands in shared memory.
+def in_slices(
+    play: Play, product: Product, tile: Tile, threads: list[str], inwards: int
+) -> tuple[str, str, str]:
+    """Sums in a buffer of the block, slices of the operands in shared memory.
 
-    Gives the nests that start the sums, add to them, and write them out.
+    The steps of a slice go so many scopes ``inwards``. Gives the nests that start the sums, add to them, and
+    write them out.
     """
     start = threads[0]
     play.must("stage_write", start, array=product.target)
@@ -236,7 +239,7 @@ def _in_registers(play: Play, product: Product, tile: Tile, threads: list[str]) 
     slices = split(play, nest[-1], tile.depth)
     if len(slices) == 1:
         raise MoveError("PD-T006", "a sum of one slice has nothing to share")
-    for _ in threads:
+    for _ in range(inwards):
         play.must("swap_scopes", slices[1])
     compute = chain(play, slices[0])[1]
     for array in (product.left, product.right):

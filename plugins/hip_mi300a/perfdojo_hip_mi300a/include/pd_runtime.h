@@ -36,6 +36,25 @@ extern "C" __attribute__((device)) double erf(double);
 #include <stddef.h>
 #include <stdint.h>
 #define PD_HOST extern "C"
+/* A tile of 16 by 16 in the registers of a wavefront, as v_mfma_f32_16x16x4_f32 keeps what it adds up: lane
+ * l has rows 4*(l/16) to 4*(l/16)+3 of column l%16. */
+#define PD_TILE_OWN 4
+typedef float pd_tile __attribute__((ext_vector_type(4)));
+#define pd_tile_cell(tile, own) ((tile)[own])
+#define pd_tile_row(own) ((pd_lane >> 4) * 4 + (own))
+#define pd_tile_column(own) (pd_lane & 15)
+
+/* Each step takes four elements of every row: lane l brings element l/16 of row l%16, of both sides. */
+PD_INLINE void pd_tile_multiply(pd_tile &sum, const float *a, int64_t a_at, int64_t a_stride, const float *b,
+                                int64_t b_at, int64_t b_stride, int steps)
+{
+    a += a_at + (pd_lane & 15) * a_stride + (pd_lane >> 4);
+    b += b_at + (pd_lane & 15) * b_stride + (pd_lane >> 4);
+    PD_UNROLL
+    for (int k = 0; k < steps; k += 4)
+        sum = __builtin_amdgcn_mfma_f32_16x16x4f32(a[k], b[k], sum, 0, 0, 0);
+}
+
 #endif
 
 #define PD_WARP 64
@@ -94,6 +113,25 @@ PD_INLINE pd_f32x4 pd_load4(const float *array, int64_t at) { return *(const pd_
 PD_INLINE void pd_store4(float *array, int64_t at, float x, float y, float z, float w)
 {
     *(pd_f32x4 *)(array + at) = pd_f32x4{x, y, z, w};
+}
+
+/* A tile of 16 by 16 in the registers of a wavefront, as v_mfma_f32_16x16x4_f32 keeps what it adds up: lane
+ * l has rows 4*(l/16) to 4*(l/16)+3 of column l%16. */
+#define PD_TILE_OWN 4
+typedef float pd_tile __attribute__((ext_vector_type(4)));
+#define pd_tile_cell(tile, own) ((tile)[own])
+#define pd_tile_row(own) ((pd_lane >> 4) * 4 + (own))
+#define pd_tile_column(own) (pd_lane & 15)
+
+/* Each step takes four elements of every row: lane l brings element l/16 of row l%16, of both sides. */
+PD_INLINE void pd_tile_multiply(pd_tile &sum, const float *a, int64_t a_at, int64_t a_stride, const float *b,
+                                int64_t b_at, int64_t b_stride, int steps)
+{
+    a += a_at + (pd_lane & 15) * a_stride + (pd_lane >> 4);
+    b += b_at + (pd_lane & 15) * b_stride + (pd_lane >> 4);
+    PD_UNROLL
+    for (int k = 0; k < steps; k += 4)
+        sum = __builtin_amdgcn_mfma_f32_16x16x4f32(a[k], b[k], sum, 0, 0, 0);
 }
 
 #endif

@@ -6,7 +6,6 @@ import io
 import json
 import signal
 import subprocess
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,14 +14,13 @@ import numpy as np
 from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, Failure, Measurement, RunRequest
 from perfdojo_sdk.measure.worker import CARRIER
 
-#: The child; a test puts a stand-in here.
-WORKER = (sys.executable, "-m", "perfdojo_cuda_gh200.gpu_worker")
-
 
 def run_on_gpu(
-    artifact: Artifact, request: RunRequest, device: str, cache_bytes: int, worker: Sequence[str] = WORKER
+    artifact: Artifact, request: RunRequest, device: str, cache_bytes: int, worker: Sequence[str]
 ) -> Measurement | Failure:
-    """Send the job, wait, and make a measurement of the answer; a hang or a crash is a failure."""
+    """``worker``: the command of a child that calls :func:`perfdojo_sdk.measure.gpu_worker.serve`.
+
+    Send the job, wait, and make a measurement of the answer; a hang or a crash is a failure."""
     try:
         ended = subprocess.run(
             worker,

@@ -3,19 +3,18 @@
 Arrays stand between guard zones; outputs and workspace are poisoned before each call, with other bits in the
 second, so that a cell that nobody wrote differs between calls that must agree; inputs are compared
 afterwards. Calls are timed by events around them, each after the second cache was overwritten; a short call
-goes as a graph, so that what is timed is the GPU and not the host that feeds it.
+goes as a graph, so that what is timed is the GPU and not the host that feeds it. The calls themselves are a
+target's: it brings a :class:`Gpu`.
 """
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from perfdojo_cuda_gh200.driver import value
 from perfdojo_sdk.codegen.gpu.figures import LaunchFigures, calls
 from perfdojo_sdk.measure.worker import Guarded, Memory, Refused, compare, fill, outputs_of, spread_of_median
 
@@ -29,6 +28,63 @@ WARM_UP = 3
 FLUSH = 2
 
 
+#: Addresses, then whole numbers.
+Arguments: TypeAlias = tuple[Sequence[int], Sequence[int]]
+
+
+class Gpu(Protocol):
+    """The first GPU of this machine, by its driver. Addresses are numbers; every method raises OSError with
+    the driver's own word when a call fails."""
+
+    def load(self, image: bytes) -> Any:
+        """A module of machine code; the first call of all."""
+        ...
+
+    def function(self, module: Any, name: str) -> Any: ...
+
+    def stream(self) -> Any: ...
+
+    def allocate(self, size: int) -> int: ...
+
+    def free(self, address: int) -> None: ...
+
+    def fill(self, address: int, content: int, size: int) -> None:
+        """Set so many bytes to ``content``, at once."""
+        ...
+
+    def fill_in(self, stream: Any, address: int, content: int, size: int) -> None:
+        """The same, in order with what else is in the stream."""
+        ...
+
+    def put(self, address: int, host: int, size: int) -> None:
+        """Bytes from the host's address."""
+        ...
+
+    def get(self, host: int, address: int, size: int) -> None: ...
+
+    def launch(
+        self, function: Any, blocks: int, threads: int, stream: Any, call: Arguments, index_bytes: int
+    ) -> None:
+        """The arguments' whole numbers have ``index_bytes`` each."""
+        ...
+
+    def wait(self, stream: Any) -> None:
+        """Until the stream is empty; a kernel that faulted fails here."""
+        ...
+
+    def event(self) -> Any: ...
+
+    def record(self, event: Any, stream: Any) -> None: ...
+
+    def seconds_between(self, start: Any, end: Any) -> float: ...
+
+    def capture(self, stream: Any, work: Callable[[], None]) -> Any:
+        """What ``work`` puts into the stream, as a graph; nothing of it runs."""
+        ...
+
+    def replay(self, graph: Any, stream: Any) -> None: ...
+
+
 @dataclass(frozen=True)
 class Work:
     """What to run, and how to time it."""
@@ -36,7 +92,8 @@ class Work:
     about: dict[str, Any]
     """Interface and seed, as :class:`perfdojo_sdk.measure.worker.Memory` takes them."""
     given: dict[str, np.ndarray[Any, Any]]
-    cubin: bytes
+    image: bytes
+    """Machine code, as the driver loads it."""
     launches: tuple[LaunchFigures, ...]
     workspace_bytes: int
     repeats: int = 0
@@ -59,72 +116,62 @@ class Result:
 class Placed:
     """An array on the GPU between guard zones, and its image on the host."""
 
-    def __init__(self, cuda: Any, host: Guarded) -> None:
-        self.cuda, self.host = cuda, host
+    def __init__(self, gpu: Gpu, host: Guarded) -> None:
+        self.gpu, self.host = gpu, host
         self.size = host.bytes.size
-        self.start = int(value(cuda, cuda.cuMemAlloc(self.size + 2 * GUARD_BYTES)))
+        self.start = gpu.allocate(self.size + 2 * GUARD_BYTES)
         self.address = self.start + GUARD_BYTES
 
     def put(self) -> None:
         """The host's image, and fresh guard zones."""
-        cuda = self.cuda
         for zone in (self.start, self.address + self.size):
-            _done(cuda, cuda.cuMemsetD8(zone, _GUARD, GUARD_BYTES))
+            self.gpu.fill(zone, _GUARD, GUARD_BYTES)
         if self.size:
-            _done(cuda, cuda.cuMemcpyHtoD(self.address, self.host.bytes.ctypes.data, self.size))
+            self.gpu.put(self.address, self.host.bytes.ctypes.data, self.size)
 
     def get(self) -> None:
         """Back to the host; :class:`Refused` where memory around the array was touched."""
-        cuda = self.cuda
         if self.size:
-            _done(cuda, cuda.cuMemcpyDtoH(self.host.bytes.ctypes.data, self.address, self.size))
+            self.gpu.get(self.host.bytes.ctypes.data, self.address, self.size)
         zone = np.empty(GUARD_BYTES, np.uint8)
         for start, side in ((self.start, "before"), (self.address + self.size, "after")):
-            _done(cuda, cuda.cuMemcpyDtoH(zone.ctypes.data, start, GUARD_BYTES))
+            self.gpu.get(zone.ctypes.data, start, GUARD_BYTES)
             if (zone != _GUARD).any():
                 raise Refused("wrong_result", f"the kernel wrote memory {side} {self.host.name}")
 
     def free(self) -> None:
-        _done(self.cuda, self.cuda.cuMemFree(self.start))
+        self.gpu.free(self.start)
 
 
-def measure(cuda: Any, work: Work) -> Result:
-    """Run ``work`` on the first GPU; :class:`Refused` with a reason of the closed set."""
+def measure(gpu: Gpu, work: Work) -> Result:
+    """Run ``work`` on the GPU; :class:`Refused` with a reason of the closed set."""
     try:
-        return _Session(cuda, work).run()
+        return _Session(gpu, work).run()
     except OSError as error:
         raise Refused("device", str(error)) from None
-
-
-def _done(cuda: Any, answer: Any) -> None:
-    value(cuda, answer)
 
 
 class _Session:
     """One kernel's arrays, functions and stream on the device."""
 
-    def __init__(self, cuda: Any, work: Work) -> None:
-        self.cuda, self.work = cuda, work
-        device = value(cuda, cuda.cuDeviceGet(0))
-        _done(cuda, cuda.cuCtxSetCurrent(value(cuda, cuda.cuDevicePrimaryCtxRetain(device))))
-        self.module = value(cuda, cuda.cuModuleLoadData(work.cubin))
-        self.stream = value(cuda, cuda.cuStreamCreate(0))
+    def __init__(self, gpu: Gpu, work: Work) -> None:
+        self.gpu, self.work = gpu, work
+        self.module = gpu.load(work.image)
+        self.stream = gpu.stream()
         self.memory = Memory(work.about)
         self.workspace = Guarded("the workspace", (work.workspace_bytes,), "u8")
         hosts = (*self.memory.inputs, *self.memory.outputs, self.workspace)
-        self.placed = {host.name: Placed(cuda, host) for host in hosts}
+        self.placed = {host.name: Placed(gpu, host) for host in hosts}
         self.sequence = [self._prepared(launch, values) for launch, values in calls(work.launches)]
 
     def _prepared(self, launch: LaunchFigures, values: Sequence[int]) -> tuple[Any, LaunchFigures, Any]:
-        function = value(self.cuda, self.cuda.cuModuleGetFunction(self.module, launch.kernel.encode()))
+        function = self.gpu.function(self.module, launch.kernel)
         base = self.placed["the workspace"].address
         addresses = [
             base + int(name[1:]) if name.startswith("@") else self.placed[name].address
             for name in launch.arrays
         ]
-        whole = ctypes.c_int64 if launch.index_bytes == 8 else ctypes.c_int32
-        kinds = (*[ctypes.c_void_p] * len(addresses), *[whole] * len(values))
-        return function, launch, ((*addresses, *values), kinds)
+        return function, launch, (addresses, values)
 
     def run(self) -> Result:
         self._set_inputs()
@@ -160,41 +207,36 @@ class _Session:
             target.check_seal()
 
     def _launch(self) -> None:
-        for function, launch, arguments in self.sequence:
-            _done(
-                self.cuda,
-                self.cuda.cuLaunchKernel(
-                    function, launch.blocks, 1, 1, launch.threads, 1, 1, 0, self.stream, arguments, 0
-                ),
-            )
+        for function, launch, call in self.sequence:
+            self.gpu.launch(function, launch.blocks, launch.threads, self.stream, call, launch.index_bytes)
 
     def _wait(self) -> None:
         """The end of all that was launched; a kernel that faults is noticed here."""
         try:
-            _done(self.cuda, self.cuda.cuStreamSynchronize(self.stream))
+            self.gpu.wait(self.stream)
         except OSError as error:
             raise Refused("crash", f"the kernel failed on the GPU: {error}") from None
 
     # -- time ----------------------------------------------------------------------------------------
 
     def _timed(self) -> tuple[tuple[float, ...], bool]:
-        cuda, work = self.cuda, self.work
-        start, end = (value(cuda, cuda.cuEventCreate(0)) for _ in range(2))
+        gpu, work = self.gpu, self.work
+        start, end = gpu.event(), gpu.event()
         flush_bytes = FLUSH * work.cache_bytes
-        flush = int(value(cuda, cuda.cuMemAlloc(flush_bytes))) if work.cold else 0
+        flush = gpu.allocate(flush_bytes) if work.cold else 0
 
-        def once(call: Any) -> float:
+        def once(call: Callable[[], None]) -> float:
             if flush:
-                _done(cuda, cuda.cuMemsetD8Async(flush, 0, flush_bytes, self.stream))
-            _done(cuda, cuda.cuEventRecord(start, self.stream))
+                gpu.fill_in(self.stream, flush, 0, flush_bytes)
+            gpu.record(start, self.stream)
             call()
-            _done(cuda, cuda.cuEventRecord(end, self.stream))
+            gpu.record(end, self.stream)
             self._wait()
-            return float(value(cuda, cuda.cuEventElapsedTime(start, end))) * 1e-3
+            return gpu.seconds_between(start, end)
 
         look = min(once(self._launch) for _ in range(WARM_UP))
-        graph = self._graph() if look < SHORT_S else None
-        call = self._launch if graph is None else lambda: _done(cuda, cuda.cuGraphLaunch(graph, self.stream))
+        graph = gpu.capture(self.stream, self._launch) if look < SHORT_S else None
+        call = self._launch if graph is None else lambda: gpu.replay(graph, self.stream)
         if graph is not None:
             once(call)
         seconds: list[float] = []
@@ -205,14 +247,5 @@ class _Session:
             if work.precision and spread_of_median(seconds) <= work.precision:
                 break
         if flush:
-            _done(cuda, cuda.cuMemFree(flush))
+            gpu.free(flush)
         return tuple(seconds), graph is not None
-
-    def _graph(self) -> Any:
-        """One call as a graph."""
-        cuda = self.cuda
-        mode = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
-        _done(cuda, cuda.cuStreamBeginCapture(self.stream, mode))
-        self._launch()
-        captured = value(cuda, cuda.cuStreamEndCapture(self.stream))
-        return value(cuda, cuda.cuGraphInstantiate(captured, 0))

@@ -1,0 +1,55 @@
+"""A nest over a tile in the lanes of a warp: by the matrix unit where it can, else each lane its own cells."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from perfdojo_sdk.codegen.c import Point
+from perfdojo_sdk.codegen.c_values import c_index
+from perfdojo_sdk.codegen.gpu.tiles import Factor, TileNest, factors_of
+from perfdojo_sdk.codegen.names import c_name
+
+if TYPE_CHECKING:
+    from perfdojo_sdk.codegen.gpu.emitter import GpuEmitter
+
+
+class TileCode:
+    """Emits one nest; ``point`` stands inside its outermost scope."""
+
+    def __init__(self, emitter: GpuEmitter, nest: TileNest, point: Point) -> None:
+        self.emitter, self.nest, self.point = emitter, nest, point
+
+    def emit(self) -> None:
+        if not self._multiplied():
+            self._cell_by_cell()
+
+    def _multiplied(self) -> bool:
+        """One call of the matrix unit, if the sums are a tile in registers and the rest has its form."""
+        e, target = self.emitter, self.emitter._place(self.nest.statement.target)
+        reads = [(access, e._place(access)) for access in self.nest.statement.reads]
+        if target.kind != "tile" or any(p.kind not in ("array", "memory", "shared") for _, p in reads):
+            return False
+        factors = factors_of(self.nest, [(access, p.address(access)) for access, p in reads])
+        if factors is None:
+            return False
+        sides = ", ".join(map(self._side, factors))
+        e.function.line(f"pd_tile_multiply({c_name(target.buffer.name)}, {sides}, {self.nest.steps});")
+        return True
+
+    def _side(self, factor: Factor) -> str:
+        """Array, number of the tile's first element, distance of its rows."""
+        array = c_name(self.emitter._place(factor.access).buffer.name)
+        return f"{array}, {c_index(self.point.fold(factor.first))}, {factor.stride}"
+
+    def _cell_by_cell(self) -> None:
+        e, row, inner = self.emitter, self.nest.row, self.point.inside(0)
+        e.function.line("PD_UNROLL")
+        with e._block("for (int pd_own = 0; pd_own < PD_TILE_OWN; pd_own++)"), ExitStack() as stack:
+            stack.enter_context(e._iterator(row, "pd_tile_row(pd_own)"))
+            stack.enter_context(e._iterator(row + 1, "pd_tile_column(pd_own)"))
+            if self.nest.steps:
+                step, inner = f"i{row + 2}", inner.inside(0)
+                head = f"for ({e.index} {step} = 0; {step} < {self.nest.steps}; {step}++)"
+                stack.enter_context(e._block(head))
+            e.visit_statement(self.nest.statement, inner)

@@ -1,0 +1,104 @@
+"""What the matrix unit of a warp can do: nests over a tile of rows and columns that the lanes share out.
+
+A nest ``16 16:m`` is a statement for each cell of a tile; ``16 16 K:m`` adds up products for each. Every lane
+runs the cells that are its own, in any order, so the target's cells must differ from iteration to
+iteration and no iteration may read what another one writes. A buffer at the location ``tile`` whose uses
+are all of that kind is kept in the lanes' registers, and there the products go through the matrix unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from perfdojo_sdk.core.expression import Access, Index, Operation, Read
+from perfdojo_sdk.core.program import Path, Program, Scope, Statement
+
+#: The suffix of lanes that work together with their matrix unit, and the location of what it adds up.
+MATRIX, TILE = "m", "tile"
+#: Rows and columns of a tile.
+SIDE = 16
+#: Steps of a sum that the matrix unit takes at once.
+STEPS = 4
+
+
+@dataclass(frozen=True)
+class TileNest:
+    """The scopes of a nest over a tile, and its statement."""
+
+    scopes: tuple[Scope, ...]
+    statement: Statement
+    row: int
+    """Level of the rows' iterator; that of the columns is the next."""
+
+    @property
+    def steps(self) -> int:
+        """Of a sum for each cell; 0 where the statement runs once for each."""
+        return self.scopes[2].size if len(self.scopes) == 3 else 0
+
+
+def tile_nest(program: Program, scope: Scope, path: Path) -> TileNest | None:
+    """The nest at ``path``, if lanes may share it out."""
+    scopes = [scope]
+    while len(body := scopes[-1].body) == 1 and isinstance(body[0], Scope) and len(scopes) < 3:
+        scopes.append(body[0])
+    statement = scopes[-1].body[0]
+    wanted = ["", "", MATRIX][-len(scopes) :]
+    if len(scopes) < 2 or [s.suffix for s in scopes] != wanted or not isinstance(statement, Statement):
+        return None
+    if [s.size for s in scopes[:2]] != [SIDE, SIDE] or statement.guard or statement.dtype != "f32":
+        return None
+    nest = TileNest(tuple(scopes), statement, len(path) - 1)
+    return nest if _apart(program, nest) else None
+
+
+def _apart(program: Program, nest: TileNest) -> bool:
+    """Whether each iteration of rows and columns has a cell of its own, and reads no other's."""
+    target = nest.statement.target
+    buffer = program.buffer_of[target.array]
+    address = buffer.address(target.subscripts)
+    row, column = (abs(address.coefficients.get(level, 0)) for level in (nest.row, nest.row + 1))
+    if address.quotients or not row or not column or not (row >= SIDE * column or column >= SIDE * row):
+        return False
+    if nest.steps and address.coefficients.get(nest.row + 2, 0):
+        return False
+    reads = [r for r in nest.statement.reads if program.buffer_of[r.array] is buffer]
+    return all(r == target for r in reads)
+
+
+def is_whole_tile(form: Index, nest: TileNest) -> bool:
+    """Whether a cell's number is the row times :data:`SIDE` plus the column, and nothing else."""
+    return not form.quotients and form == Index.of({nest.row: SIDE, nest.row + 1: 1})
+
+
+@dataclass(frozen=True)
+class Factor:
+    """One side of the products: the first element of the tile's slice, and the distance of its rows."""
+
+    access: Access
+    first: Index
+    stride: int
+
+
+def factors_of(nest: TileNest, addresses: Sequence[tuple[Access, Index]]) -> tuple[Factor, Factor] | None:
+    """Left and right factor of a sum of products that the matrix unit adds up; None where it cannot.
+
+    ``addresses``: of the statement's reads. Both must have neighbouring steps side by side.
+    """
+    statement = nest.statement
+    product = isinstance(statement.value, Operation) and statement.value.name == "mul"
+    if len(addresses) != 2 or statement.accumulate != "add" or not product or not nest.steps or nest.steps % STEPS:
+        return None
+    assert isinstance(statement.value, Operation)
+    if not all(isinstance(a, Read) for a in statement.value.arguments):
+        return None
+    row, column, step = nest.row, nest.row + 1, nest.row + 2
+    found: dict[int, Factor] = {}
+    for access, form in addresses:
+        mine = [level for level in (row, column) if form.coefficients.get(level, 0)]
+        if len(mine) != 1 or form.coefficients.get(step, 0) != 1 or form.quotients:
+            return None
+        rest = {l: c for l, c in form.terms if l not in (row, column, step)}
+        stride = form.coefficients[mine[0]]
+        found[mine[0]] = Factor(access, Index.of(rest, form.constant), stride)
+    return (found[row], found[column]) if len(found) == 2 else None
