@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import multiprocessing
+import os
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -16,24 +21,31 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
 from bag_encoder import BagEncoder  # noqa: E402
+from made_plugins import plugin  # noqa: E402
 from snippets import DIALECT, RULES  # noqa: E402
 
 from perfdojo_sdk.core.errors import DojoError, UnavailableError  # noqa: E402
 from perfdojo_sdk.core.text import parse  # noqa: E402
 from perfdojo_sdk.core.transformation import Kind, Trace  # noqa: E402
 from perfdojo_sdk.hookspecs.search import Evaluation, SearchTask  # noqa: E402
-from perfdojo_sdk.hookspecs.types import Capabilities, Failure, Target  # noqa: E402
+from perfdojo_sdk.hookspecs.types import Capabilities, Failure, Measurement, Target  # noqa: E402
 from perfdojo_sdk.kernels.operators import SOFTMAX  # noqa: E402
-from perfdojo_sdk.perfllm import agents, player, strategies  # noqa: E402
+from perfdojo_sdk.perfllm import agents, checkpoints, player, strategies, trainer  # noqa: E402
 from perfdojo_sdk.perfllm.agents import Card  # noqa: E402
 from perfdojo_sdk.perfllm.hybrid import Hybrid, _slope  # noqa: E402
 from perfdojo_sdk.perfllm.learner import Learner  # noqa: E402
 from perfdojo_sdk.perfllm.mind import Mind  # noqa: E402
-from perfdojo_sdk.perfllm.plan import read_plan  # noqa: E402
+from perfdojo_sdk.perfllm.plan import Lesson, TrainingPlan, read_plan  # noqa: E402
 from perfdojo_sdk.perfllm.player import PerfLLM, name_of  # noqa: E402
+from perfdojo_sdk.perfllm.recall import recall  # noqa: E402
 from perfdojo_sdk.perfllm.settings import AgentSettings  # noqa: E402
+from perfdojo_sdk.plugins import Plugins, load_plugins  # noqa: E402
+from perfdojo_sdk.search.passes import naive  # noqa: E402
 from perfdojo_sdk.search.strategies import Progress, play_out  # noqa: E402
-from perfdojo_sdk.testing.estimate import PaperMachine  # noqa: E402
+from perfdojo_sdk.store.candidates import Candidate, Proposer, result_of  # noqa: E402
+from perfdojo_sdk.store.database import Records  # noqa: E402
+from perfdojo_sdk.store.records import RecordKey, sha256  # noqa: E402
+from perfdojo_sdk.testing.estimate import PaperGenerator, PaperMachine, PaperRunner  # noqa: E402
 
 ROOT = parse(SOFTMAX.build(4, 8), DIALECT)
 TARGET = Target("sheet", Capabilities(name="sheet", description="", lanes={"f32": 8}), DIALECT, "")
@@ -148,12 +160,10 @@ def test_a_program_met_before_costs_no_evaluation() -> None:
     """All that is next to the initial program is known: the next proposal lies two moves away."""
     searching = search(replace_settings(restarts=0.0))
     round_of(searching, 1)
-    near = len({name_of(step.after) for step in RULES.steps(ROOT)} - {name_of(ROOT)})
-    while len([met for met in searching.met if len(met.moves) == 1]) < near:
-        searching.episodes = [-1] * len(searching.episodes)
-        assert round_of(searching, 8)
-        assert len(searching.met) < 3 * near
-    searching.episodes = [-1] * len(searching.episodes)
+    near = {name_of(step.after): Trace(ROOT, (step,)) for step in RULES.steps(ROOT)}
+    near.pop(name_of(ROOT), None)
+    searching.waiting = [(0, game) for game in near.values()]
+    searching.observe(evaluate(list(near.values())))
     games = round_of(searching, 2)
     assert games and all(len(game.steps) >= 2 for game in games)
 
@@ -270,3 +280,207 @@ def test_plans_that_are_none_are_refused(tmp_path: Path, text: str) -> None:
     file.write_text(text)
     refused(lambda: read_plan(file, {}), "PD-L006", "plan.yaml")
     refused(lambda: read_plan(tmp_path / "none.yaml", {}), "PD-L006", "none.yaml")
+
+
+# -- training -------------------------------------
+
+
+@pytest.fixture
+def paper(monkeypatch: pytest.MonkeyPatch) -> Plugins:
+    """A target whose times are reckoned on paper: quick, and the same whenever they are asked for."""
+    monkeypatch.setattr(trainer, "load_encoder", lambda spec="default": BagEncoder())
+    made = plugin(
+        "sheet",
+        targets=lambda: [TARGET],
+        code_generator=lambda target: PaperGenerator(),
+        runner=lambda target: PaperRunner(MACHINE),
+    )
+    return load_plugins(extra=[made], targets=["sheet"])
+
+
+PLAN = TrainingPlan(
+    lessons=(Lesson(target="sheet", kernels="softmax[4,8] relu[8,16]"),), evaluations=16, agent=QUICK
+)
+
+
+class Quiet:
+    """A watcher that keeps what it hears; it may stop the training after so many rounds."""
+
+    def __init__(self, rounds: int = 10**9) -> None:
+        self.left, self.reports, self.games = rounds, list[Any](), dict[str, int]()
+
+    def recalled(self, name: str, games: int) -> None:
+        self.games[name] = games
+
+    def round(self, report: Any) -> None:
+        self.reports.append((report.evaluations, report.pupil.name))
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+
+
+def network(file: Path) -> list[Any]:
+    return list(agents.read_tensors(file)[1].values())
+
+
+def same(one: Path, other: Path) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(network(one), network(other), strict=True))
+
+
+def test_a_training_goes_round_its_kernels_and_writes_an_agent(paper: Plugins, tmp_path: Path) -> None:
+    file, watch = tmp_path / "agent.safetensors", Quiet()
+    training = trainer.train(paper, PLAN, file, None, watch)
+    assert [evaluations for evaluations, _ in watch.reports] == [1, 2, 10, 18, 25, 32]
+    assert len({name for _, name in watch.reports}) == 2
+    assert all(pupil.speed_up is not None and pupil.speed_up >= 1 for pupil in training.pupils)
+    card = agents.read(file)[0].card
+    assert (card.evaluations, card.targets, len(card.kernels)) == (32, ("sheet",), 2)
+    assert card.steps == training.mind.learner.steps > 0
+    again = tmp_path / "again.safetensors"
+    trainer.train(paper, PLAN, again, None, Quiet())
+    assert same(file, again), "the same plan leads to the same agent"
+
+
+def test_a_training_ends_on_a_plateau_or_when_its_time_is_up(paper: Plugins, tmp_path: Path) -> None:
+    plan = PLAN.model_copy(update={"evaluations": 10**6, "plateau": 8})
+    training = trainer.train(paper, plan, tmp_path / "a.safetensors", None, Quiet())
+    assert all(pupil.since_best >= 8 for pupil in training.pupils)
+    late = PLAN.model_copy(update={"seconds": 1e-9})
+    assert trainer.train(paper, late, tmp_path / "b.safetensors", None, Quiet()).evaluations == 0
+
+
+def test_a_training_learns_from_records_of_other_searches(paper: Plugins, tmp_path: Path) -> None:
+    with Records(tmp_path / "records.sqlite") as records:
+        first = PLAN.model_copy(update={"seed": 5})
+        trainer.train(paper, first, tmp_path / "first.safetensors", records.candidates, Quiet())
+        watch = Quiet()
+        plan = PLAN.model_copy(update={"recorded": 6, "evaluations": 8})
+        training = trainer.train(paper, plan, tmp_path / "second.safetensors", records.candidates, watch)
+    assert list(watch.games.values()) == [6, 6]
+    assert training.mind.learner.steps >= plan.recorded_steps * 12
+
+
+def test_a_training_that_is_killed_goes_on_exactly(
+    paper: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kill -9, again and again, anywhere: what comes out is what an undisturbed training gives."""
+    monkeypatch.setattr(trainer, "CHECKPOINT_S", 0.0)
+    torch.set_num_threads(1)  # or a fork would wait for threads that it does not have
+    plan = PLAN.model_copy(update={"evaluations": 48})
+    whole, parts = tmp_path / "whole.safetensors", tmp_path / "parts.safetensors"
+    trainer.train(paper, plan, whole, None, Quiet())
+    kills, chance = 0, Random(4)
+    while not parts.exists():
+        child = multiprocessing.get_context("fork").Process(
+            target=trainer.train, args=(paper, plan, parts, None, Quiet(), True)
+        )
+        child.start()
+        for _ in range(chance.randint(1, 3)):
+            changed(checkpoints.beside(parts), child)
+        child.join(chance.uniform(0, 0.1))
+        assert child.exitcode in (None, 0), "it failed by itself"
+        if child.exitcode is None:
+            os.kill(child.pid or 0, signal.SIGKILL)
+            kills += 1
+        child.join()
+    assert kills >= 3
+    assert same(whole, parts)
+
+
+def changed(file: Path, child: Any) -> None:
+    """Wait until somebody has written the file anew, or the child has ended."""
+
+    def written() -> int:
+        return file.stat().st_mtime_ns if file.exists() else 0
+
+    before = written()
+    while written() == before and child.is_alive():
+        child.join(0.005)
+
+
+def test_ctrl_c_loses_nothing_that_a_checkpoint_holds(
+    paper: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trainer, "CHECKPOINT_S", 0.0)
+    file = tmp_path / "agent.safetensors"
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train(paper, PLAN, file, None, Quiet(rounds=3))
+    assert not file.exists() and checkpoints.beside(file).exists()
+    watch = Quiet()
+    trainer.train(paper, PLAN, file, None, watch, resume=True)
+    assert watch.reports[0][0] == 10, "the round that was cut short is played again"
+
+
+def test_checkpoints_that_do_not_fit_are_refused(paper: Plugins, tmp_path: Path) -> None:
+    file = tmp_path / "agent.safetensors"
+    trainer.train(paper, PLAN, file, None, Quiet())
+
+    def resumed(plan: TrainingPlan = PLAN) -> Any:
+        return lambda: trainer.train(paper, plan, file, None, Quiet(), resume=True)
+
+    refused(resumed(PLAN.model_copy(update={"seed": 1})), "PD-L007", "another one")
+    checkpoint = checkpoints.beside(file)
+    head, tensors = agents.read_tensors(checkpoint)
+    record = json.loads(head[checkpoints.RECORD])
+    record["pupils"][0]["key"] = "0" * 64
+    checkpoint.write_bytes(agents.packed(tensors, {checkpoints.RECORD: json.dumps(record)}))
+    refused(resumed(), "PD-L007", "plugins")
+    checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
+    refused(resumed(), "PD-L003", "complete")
+    checkpoint.write_bytes(file.read_bytes())
+    refused(resumed(), "PD-L007")
+
+
+def test_a_full_disk_is_an_error_and_no_half_agent(
+    paper: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "agent.safetensors"
+    agents.save(file, Mind(BagEncoder(), Learner(QUICK, 32)), "default", Card())
+    before = file.read_bytes()
+
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(DojoError) as caught:
+        trainer.train(paper, PLAN, file, None, Quiet())
+    assert "No space left" in caught.value.render()
+    assert file.read_bytes() == before
+
+
+# -- remembering what others played ---------------
+
+
+def test_recorded_games_are_remembered_move_by_move() -> None:
+    conditions = RecordKey(
+        kernel="k",
+        program_sha256=sha256(ROOT.text),
+        target="sheet",
+        target_sha256="0" * 64,
+        device="paper",
+        toolchain="none",
+        plugins={},
+        settings={},
+    )
+
+    def candidate(game: Trace) -> Candidate:
+        seconds = MACHINE.seconds(game.program)
+        measured = Measurement({}, (seconds,), "estimated", "paper", 1)
+        key = conditions.model_copy(update={"program_sha256": sha256(game.root.text)})
+        return Candidate.of(key, game, result_of(measured), Proposer(search="x"))
+
+    game = naive(ROOT, RULES)
+    other = Trace(parse(SOFTMAX.build(2, 8), DIALECT))
+    thinking = Mind(BagEncoder(), Learner(QUICK, 32))
+    found = [candidate(g) for g in (Trace(ROOT), game, other)]
+    assert recall(thinking, found, Trace(ROOT), RULES, Kind.DECLARED_LAW, 5) == 2
+    replay = thinking.learner.replay
+    moves = [t for t in replay.transitions if t.action]
+    assert len(moves) == len(game.steps) and all(t.shown for t in moves)
+    rewards = [state.reward for state in replay.states]
+    assert rewards[0] == 1.0 and rewards[-1] == pytest.approx(
+        MACHINE.seconds(ROOT) / MACHINE.seconds(game.program)
+    )
+    assert rewards[1:-1] == [None] * (len(rewards) - 2), "nobody has run what lies between"
+    listed = thinking.listed(ROOT, RULES, Kind.DECLARED_LAW)
+    assert listed.steps[moves[0].action - 1].after.text == game.steps[0].after.text

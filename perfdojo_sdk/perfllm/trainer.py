@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import cycle
 from pathlib import Path
 from typing import Protocol
 
@@ -113,6 +112,11 @@ class Training:
         return self.before_s + time.monotonic() - self.begin
 
     @property
+    def next(self) -> Pupil:
+        """Whose turn it is: the one that has had the fewest evaluations."""
+        return min((p for p in self.pupils if not p.finished), key=lambda p: p.evaluations)
+
+    @property
     def over(self) -> bool:
         late = self.plan.seconds is not None and self.elapsed_s >= self.plan.seconds
         return late or all(pupil.finished for pupil in self.pupils)
@@ -140,12 +144,8 @@ def train(
     if not training.recalled:
         _recall(training, store)
     saved = time.monotonic()
-    for pupil in cycle(training.pupils):
-        if training.over:
-            break
-        if pupil.finished:
-            continue
-        _round(training, pupil)
+    while not training.over:
+        _round(training, training.next)
         if time.monotonic() - saved > CHECKPOINT_S or training.over:
             checkpoints.save(checkpoint, training)
             saved = time.monotonic()
