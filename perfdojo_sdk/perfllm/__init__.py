@@ -1,0 +1,1 @@
+"""PerfLLM: learning the performance game from the text of programs (paper, section 3)."""
