@@ -27,6 +27,12 @@ _SLOW = frozenset({"div", "exp", "log", "sqrt", "tanh", "erf"})
 
 def features(program: Program, target: Target) -> Row:
     """The row of ``program``; of the same length for all programs of a target."""
+    found = named_features(program, target)
+    return np.array([found[name] for name in sorted(found)], np.float64)
+
+
+def named_features(program: Program, target: Target) -> dict[str, float]:
+    """Name -> value of each number of :func:`features`."""
     counts = _Counts(target)
     for node in program.body:
         counts.visit(program, node, ())
@@ -39,7 +45,7 @@ def features(program: Program, target: Target) -> Row:
         inside = [b for b in program.buffers if b.location == name]
         found[f"buffers {name}"] = len(inside)
         found[f"bytes {name}"] = log2(1 + sum(b.cells * BYTES[b.dtype] for b in inside))
-    return np.array([found[name] for name in sorted(found)], np.float64)
+    return found
 
 
 class _Counts:

@@ -1,0 +1,7 @@
+"""What can be wrong with an encoder."""
+
+from perfdojo_sdk.core.errors import DojoError
+
+
+class EncoderError(DojoError):
+    """An encoder cannot be read, or is none."""

@@ -1,0 +1,103 @@
+"""Our own encoder at work: vectors of lines are kept, so that a program costs what is new in it.
+
+A vector depends on its line and the weights alone; each encoder keeps its own, so weights never mix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from perfdojo_sdk.perfllm.encoder.files import load
+from perfdojo_sdk.perfllm.encoder.model import EncoderModel, Tokens
+from perfdojo_sdk.perfllm.encoder.tensors import in_parts, padded
+from perfdojo_sdk.perfllm.encoder.tokenizer import Line, lines_of, tokens_of
+from perfdojo_sdk.perfllm.encoder.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from perfdojo_sdk.perfllm.encoder import Embeddings
+
+#: Vectors of lines that are kept; with so many, all are forgotten before the next programs.
+MOST_LINES = 1 << 16
+#: Programs, and lines of programs, that the model sees at a time.
+PROGRAMS, LINES = 64, 4096
+
+
+class LineEncoder:
+    """An :class:`perfdojo_sdk.perfllm.encoder.Encoder`; not for several threads at once."""
+
+    name = "line-transformer"
+
+    def __init__(self, model: EncoderModel, vocabulary: Vocabulary, version: str) -> None:
+        self.model, self.vocabulary, self.version = model.eval(), vocabulary, version
+        self.width = model.shape.width
+        self.forget()
+
+    @staticmethod
+    def of(folder: Path) -> LineEncoder:
+        """The encoder in a folder. :class:`EncoderError` when there is none, or it is damaged."""
+        return LineEncoder(*load(folder))
+
+    def forget(self) -> None:
+        """Start with no line known."""
+        self.known: dict[Line, int] = {}
+        self.vectors = torch.zeros(0, self.model.shape.line_width)
+
+    @torch.inference_mode()
+    def encode(self, texts: Sequence[str]) -> Embeddings:
+        """Embeddings: float32 [len(texts), width], standardised per dimension over random programs.
+
+        Equal texts have equal embeddings, to 1e-5, whatever they are encoded together with.
+        """
+        found = np.zeros((len(texts), self.width), np.float32)
+        programs = [lines_of(text) for text in texts]
+        # Programs of similar length together: what pads the shorter ones is work for nothing.
+        order = sorted(range(len(texts)), key=lambda k: len(programs[k]))
+        for chosen in _parts(order, [len(lines) for lines in programs]):
+            rows, there = padded(self._rows([programs[k] for k in chosen]))
+            found[chosen] = self.model.embeddings(self.vectors[rows], there).numpy()
+        return found
+
+    def _rows(self, programs: Sequence[Sequence[Line]]) -> list[list[int]]:
+        """Where the vectors of the lines of each program are; missing ones are made."""
+        if len(self.known) > MOST_LINES:
+            self.forget()
+        known = self.known
+        missing = list(dict.fromkeys(line for lines in programs for line in lines if line not in known))
+        if missing:
+            tokens = [tokens_of(line, self.vocabulary) for line in missing]
+            order = sorted(range(len(missing)), key=lambda k: len(tokens[k]))
+            first = len(known)
+            known.update((missing[k], first + place) for place, k in enumerate(order))
+            made = self._vectors(list(in_parts([tokens[k] for k in order])))
+            self._keep(first, made)
+        return [[known[line] for line in lines] for lines in programs]
+
+    def _vectors(self, parts: Sequence[Tokens]) -> Tensor:
+        return torch.cat([self.model.line_model(part) for part in parts])
+
+    def _keep(self, first: int, made: Tensor) -> None:
+        """Put vectors behind the first ones; room doubles when it is used up."""
+        needed = first + len(made)
+        if needed > len(self.vectors):
+            room = torch.zeros(max(needed, 2 * len(self.vectors), 1024), made.shape[1])
+            room[:first] = self.vectors[:first]
+            self.vectors = room
+        self.vectors[first:needed] = made
+
+
+def _parts(order: Sequence[int], lengths: Sequence[int]) -> list[list[int]]:
+    """Neighbours in ``order`` in groups of bounded size."""
+    parts: list[list[int]] = []
+    for k in order:
+        fits = parts and len(parts[-1]) < PROGRAMS and (len(parts[-1]) + 1) * lengths[k] <= LINES
+        if fits:
+            parts[-1].append(k)
+        else:
+            parts.append([k])
+    return parts
