@@ -8,18 +8,14 @@ from perfdojo_sdk.core.transformation import Transformation
 from perfdojo_sdk.core.transformations.annotate import AnnotateScope
 from perfdojo_sdk.core.transformations.collapse import CollapseScopes
 from perfdojo_sdk.core.transformations.conditions import DropCondition, DropUnreached, SplitWithCondition
+from perfdojo_sdk.core.transformations.factoring import FactorReduction
+from perfdojo_sdk.core.transformations.fusing import FissionScope, JoinScopes
 from perfdojo_sdk.core.transformations.inlining import InlineDefinition, RemoveDead
-from perfdojo_sdk.core.transformations.laws import FactorReduction, RebaseExponent, RebaseSquares
+from perfdojo_sdk.core.transformations.laws import RebaseExponent, RebaseSquares
 from perfdojo_sdk.core.transformations.naming import StageExpression
 from perfdojo_sdk.core.transformations.ranges import JoinRanges, SplitRange
 from perfdojo_sdk.core.transformations.reductions import SplitReduction
-from perfdojo_sdk.core.transformations.scopes import (
-    FissionScope,
-    JoinScopes,
-    ReorderStatements,
-    SplitScope,
-    SwapScopes,
-)
+from perfdojo_sdk.core.transformations.scopes import ReorderStatements, SplitScope, SwapScopes
 from perfdojo_sdk.core.transformations.sharing import ShareStorage, UnshareStorage
 from perfdojo_sdk.core.transformations.staging import (
     StageAccumulator,

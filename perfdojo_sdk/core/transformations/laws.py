@@ -2,10 +2,10 @@
 
 The maximum of a row or the mean of a channel is known only once all elements have been read, and
 what depends on it would read them again. Each law here replaces that operand by one of a block
-(its own maximum, its own mean) and makes up for the difference afterwards, once a block:
+(its own maximum, its own mean) and makes up for the difference afterwards, once a block
+(by a factor, which ``factoring.py`` takes out of the sum, or by a term):
 
 * exp(x - m) = exp(x - q) * exp(q - m), for any q;
-* a*c + b*c = (a + b)*c, for a factor that all terms of a sum share;
 * the sum of (x - c)^2 over n elements is that of (x - m)^2, m being their mean, plus n*(m - c)^2
   (the parallel axis theorem; Chan, Golub and LeVeque, 1979, combine variances of parts with it).
 """
@@ -44,11 +44,9 @@ from perfdojo_sdk.core.transformation import (
     Kind,
     Move,
     Parameter,
-    PartialStart,
     Refusal,
     Relation,
     Requirement,
-    ScaledCombine,
     Site,
     Transformation,
 )
@@ -58,7 +56,6 @@ from perfdojo_sdk.core.transformations.reductions import with_statement
 from perfdojo_sdk.core.transformations.scopes import scopes
 
 EXPONENT_LAW = "exp(a)*exp(b) = exp(a+b)"
-FACTOR_LAW = "a*c + b*c = (a+b)*c"
 SQUARES_LAW = "sum((x-c)^2) = sum((x-m)^2) + n*(m-c)^2"
 
 # -- the reduction of an array over the same elements ----------------------------------------------
@@ -344,141 +341,6 @@ def _rebased_squares(site: Site) -> _Rebased:
 def _square(left: Read, right: Read) -> Operation:
     difference = Operation("sub", (left, right), left.dtype)
     return Operation("mul", (difference, difference), left.dtype)
-
-
-# -- factor_reduction ------------------------------------------------------------------------------
-
-
-def factors(value: Expression) -> tuple[Expression, ...]:
-    """The factors of a product, from the left; a single one where the value is no product."""
-    if isinstance(value, Operation) and value.name == "mul":
-        return tuple([f for a in value.arguments for f in factors(a)])
-    return (value,)
-
-
-def product(parts: list[Expression]) -> Expression:
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = Operation("mul", (whole, part), whole.dtype)
-    return whole
-
-
-def _sums_products(site: Site) -> Refusal | Kind:
-    _, statement = site.scope.chain
-    refusal = Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
-    if statement is None or statement.guard or statement.accumulate != "add":
-        return refusal
-    parts = factors(statement.value)
-    fixed = [k for k, part in enumerate(parts) if part.highest < site.level]
-    target = max(statement.target.levels, default=-1)
-    if target >= site.level or not fixed or len(fixed) == len(parts):
-        return refusal
-    site.scratch["statement"], site.scratch["fixed"] = statement, tuple(fixed)
-    return Kind.DECLARED_LAW
-
-
-def _only_added(site: Site) -> Refusal | None:
-    """The sum is neither read by its own terms nor part of another kind of accumulation."""
-    statement: Statement = site.scratch["statement"]
-    buffer = site.program.buffer_of[statement.target.array]
-    for read in statement.reads:
-        if site.program.buffer_of[read.array] is buffer:
-            return Refusal.of(statement.id, read.text, target=statement.target.text, other=read.text)
-    return None
-
-
-def _one_operation(site: Site) -> Refusal | None:
-    statement: Statement = site.scratch["statement"]
-    buffer = site.program.buffer_of[statement.target.array]
-    for o in site.program.occurrences[buffer.name]:
-        if o.writes and o.statement.accumulate not in (None, "add"):
-            return Refusal.of(o.statement.id, o.access.text, other=o.statement.text)
-    return None
-
-
-def _factored(site: Site) -> Program:
-    statement: Statement = site.scratch["statement"]
-    fixed, taken = site.scratch["fixed"], site.program.place_of
-    name, dtype = _factored_name(site), statement.dtype
-    used = {*statement.target.levels, *statement.value.levels}
-    dims = sorted([level for level in used if level < site.level])
-    sizes = tuple([Dimension(site.outer_sizes[level]) for level in dims])
-    buffer = Buffer(name, dtype, sizes, site.dialect.default_location, (name,))
-    partial = Access(name, tuple([Index.level(level) for level in dims]))
-    parts = factors(statement.value)
-    start = Statement(partial, Literal(IDENTITY["add"], dtype), None, dtype, fresh(f"{name}.in", taken))
-    value = product([p for k, p in enumerate(parts) if k not in fixed])
-    inner = replace(statement, target=partial, value=value)
-    scaled = Operation("mul", (Read(partial, dtype), product([parts[k] for k in fixed])), dtype)
-    combine = Statement(statement.target, scaled, "add", dtype, fresh(f"{name}.out", taken))
-    nodes = (start, with_statement(site.scope, inner), combine)
-    return site.replaced(nodes, buffer=buffer)
-
-
-def _factored_name(site: Site) -> str:
-    statement: Statement = site.scratch["statement"]
-    return fresh(f"{statement.target.array}_f", site.program.names)
-
-
-class FactorReduction(Transformation):
-    """Add terms up first and multiply once by the factors that all of them share.
-
-    before:
-        4
-        | s[{0}] = 0
-        | 8 s[{0}] += x[{0},{1}] * c[{0}]
-    after: factor_reduction(s1)
-        4
-        | s[{0}] = 0
-        | s_f[{0}] = 0
-        | 8 s_f[{0}] += x[{0},{1}]
-        | s[{0}] += s_f[{0}] * c[{0}]
-    """
-
-    name = "factor_reduction"
-    place = "scope"
-    requirements = (
-        Requirement(
-            "PD-T291",
-            "the scope is no sum of products with a common factor",
-            "{head} is not a perfect nest around one s += a * c whose s and c are the same in all iterations",
-            "separate the sum with fission_scope, or name a scope further in",
-            _sums_products,
-            law=FACTOR_LAW,
-        ),
-        Requirement(
-            "PD-T292",
-            "the terms depend on the sum",
-            "{other} reads what is being added to {target}",
-            "keep the order",
-            _only_added,
-            semantic=True,
-        ),
-        Requirement(
-            "PD-T293",
-            "the result is accumulated in other ways too",
-            "{other} is of another kind, so the order of the two counts",
-            "give the sum an array of its own with stage_write",
-            _one_operation,
-        ),
-    )
-
-    def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
-        for _, scope in scopes(program):
-            _, statement = scope.chain
-            if statement and statement.accumulate == "add" and len(factors(statement.value)) > 1:
-                yield Move(self.name, scope.id)
-
-    def rewrite(self, site: Site) -> Program:
-        return _factored(site)
-
-    def relation(self, site: Site, result: Program) -> Relation:
-        name, taken = _factored_name(site), site.program.place_of
-        statement: Statement = site.scratch["statement"]
-        return {
-            fresh(f"{name}.in", taken): PartialStart(),
-            fresh(f"{name}.out", taken): ScaledCombine(statement.id, site.scratch["fixed"]),
-        }
 
 
 # -- rebase_exponent -------------------------------------------------------------------------------

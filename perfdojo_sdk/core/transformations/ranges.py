@@ -30,9 +30,9 @@ from perfdojo_sdk.core.transformation import (
     Site,
     Transformation,
 )
+from perfdojo_sdk.core.transformations.fusing import next_scope
 from perfdojo_sdk.core.transformations.scopes import (
     levels,
-    next_scope,
     refuse_conflict,
     scopes,
     shifted,

@@ -34,6 +34,20 @@ def _not_interface(site: Site) -> Refusal | None:
     return Refusal.of(words_only(site), buffer=buffer.name)
 
 
+_OWNED = (
+    "the caller owns the buffer",
+    "{buffer} is part of the kernel's interface",
+    "stage it into a buffer of the kernel's own first",
+    _not_interface,
+)
+_LAYOUT_AGREED = (
+    "the caller owns the buffer",
+    "{buffer} is part of the kernel's interface, its layout is agreed",
+    "stage it into a buffer of the kernel's own first",
+    _not_interface,
+)
+
+
 def words_only(site: Site) -> str:
     """The first statement that touches the buffer, to have a line to show."""
     occurrences = site.program.occurrences[site.storage.name]
@@ -104,13 +118,7 @@ class ReuseDims(Transformation):
     place = "buffer"
     parameters = (Parameter("dim", int, "position of the dimension, from 0"),)
     requirements = (
-        Requirement(
-            "PD-T201",
-            "the caller owns the buffer",
-            "{buffer} is part of the kernel's interface",
-            "stage it into a buffer of the kernel's own first",
-            _not_interface,
-        ),
+        Requirement("PD-T201", *_OWNED),
         Requirement(
             "PD-T202",
             "the dimension is not materialised",
@@ -198,14 +206,7 @@ class ReorderDims(Transformation):
     place = "buffer"
     parameters = (Parameter("dim", int, "position of the first of the two dimensions, from 0"),)
     requirements = (
-        Requirement(
-            "PD-T211",
-            "the caller owns the buffer",
-            "{buffer} is part of the kernel's interface, its layout is agreed",
-            "stage it into a buffer of the kernel's own first",
-            _not_interface,
-            semantic=True,
-        ),
+        Requirement("PD-T211", *_LAYOUT_AGREED, semantic=True),
         Requirement(
             "PD-T212",
             "there is no next dimension",
@@ -308,14 +309,7 @@ class PadDim(Transformation):
         Parameter("size", int, "its new size", counts=True),
     )
     requirements = (
-        Requirement(
-            "PD-T321",
-            "the caller owns the buffer",
-            "{buffer} is part of the kernel's interface, its layout is agreed",
-            "stage it into a buffer of the kernel's own first",
-            _not_interface,
-            semantic=True,
-        ),
+        Requirement("PD-T321", *_LAYOUT_AGREED, semantic=True),
         Requirement(
             "PD-T322",
             "the dimension takes no memory",
@@ -405,13 +399,7 @@ class SetLocation(Transformation):
     place = "buffer"
     parameters = (Parameter("location", str, "a location of the target"),)
     requirements = (
-        Requirement(
-            "PD-T221",
-            "the caller owns the buffer",
-            "{buffer} is part of the kernel's interface",
-            "stage it into a buffer of the kernel's own first",
-            _not_interface,
-        ),
+        Requirement("PD-T221", *_OWNED),
         Requirement(
             "PD-T222",
             "the buffer lives there already",

@@ -1,0 +1,166 @@
+"""A factor that all terms of a sum share taken out of it: a*c + b*c = (a + b)*c, which rounding breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.expression import (
+    IDENTITY,
+    Access,
+    Expression,
+    Index,
+    Literal,
+    Operation,
+    Read,
+)
+from perfdojo_sdk.core.program import Program, Statement, fresh
+from perfdojo_sdk.core.storage import Buffer, Dimension
+from perfdojo_sdk.core.transformation import (
+    Kind,
+    Move,
+    PartialStart,
+    Refusal,
+    Relation,
+    Requirement,
+    ScaledCombine,
+    Site,
+    Transformation,
+)
+from perfdojo_sdk.core.transformations.reductions import with_statement
+from perfdojo_sdk.core.transformations.scopes import scopes
+
+FACTOR_LAW = "a*c + b*c = (a+b)*c"
+
+
+def factors(value: Expression) -> tuple[Expression, ...]:
+    """The factors of a product, from the left; a single one where the value is no product."""
+    if isinstance(value, Operation) and value.name == "mul":
+        return tuple([f for a in value.arguments for f in factors(a)])
+    return (value,)
+
+
+def product(parts: list[Expression]) -> Expression:
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = Operation("mul", (whole, part), whole.dtype)
+    return whole
+
+
+def _sums_products(site: Site) -> Refusal | Kind:
+    _, statement = site.scope.chain
+    refusal = Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
+    if statement is None or statement.guard or statement.accumulate != "add":
+        return refusal
+    parts = factors(statement.value)
+    fixed = [k for k, part in enumerate(parts) if part.highest < site.level]
+    target = max(statement.target.levels, default=-1)
+    if target >= site.level or not fixed or len(fixed) == len(parts):
+        return refusal
+    site.scratch["statement"], site.scratch["fixed"] = statement, tuple(fixed)
+    return Kind.DECLARED_LAW
+
+
+def _only_added(site: Site) -> Refusal | None:
+    """The sum is neither read by its own terms nor part of another kind of accumulation."""
+    statement: Statement = site.scratch["statement"]
+    buffer = site.program.buffer_of[statement.target.array]
+    for read in statement.reads:
+        if site.program.buffer_of[read.array] is buffer:
+            return Refusal.of(statement.id, read.text, target=statement.target.text, other=read.text)
+    return None
+
+
+def _one_operation(site: Site) -> Refusal | None:
+    statement: Statement = site.scratch["statement"]
+    buffer = site.program.buffer_of[statement.target.array]
+    for o in site.program.occurrences[buffer.name]:
+        if o.writes and o.statement.accumulate not in (None, "add"):
+            return Refusal.of(o.statement.id, o.access.text, other=o.statement.text)
+    return None
+
+
+def _factored(site: Site) -> Program:
+    statement: Statement = site.scratch["statement"]
+    fixed, taken = site.scratch["fixed"], site.program.place_of
+    name, dtype = _factored_name(site), statement.dtype
+    used = {*statement.target.levels, *statement.value.levels}
+    dims = sorted([level for level in used if level < site.level])
+    sizes = tuple([Dimension(site.outer_sizes[level]) for level in dims])
+    buffer = Buffer(name, dtype, sizes, site.dialect.default_location, (name,))
+    partial = Access(name, tuple([Index.level(level) for level in dims]))
+    parts = factors(statement.value)
+    start = Statement(partial, Literal(IDENTITY["add"], dtype), None, dtype, fresh(f"{name}.in", taken))
+    value = product([p for k, p in enumerate(parts) if k not in fixed])
+    inner = replace(statement, target=partial, value=value)
+    scaled = Operation("mul", (Read(partial, dtype), product([parts[k] for k in fixed])), dtype)
+    combine = Statement(statement.target, scaled, "add", dtype, fresh(f"{name}.out", taken))
+    nodes = (start, with_statement(site.scope, inner), combine)
+    return site.replaced(nodes, buffer=buffer)
+
+
+def _factored_name(site: Site) -> str:
+    statement: Statement = site.scratch["statement"]
+    return fresh(f"{statement.target.array}_f", site.program.names)
+
+
+class FactorReduction(Transformation):
+    """Add terms up first and multiply once by the factors that all of them share.
+
+    before:
+        4
+        | s[{0}] = 0
+        | 8 s[{0}] += x[{0},{1}] * c[{0}]
+    after: factor_reduction(s1)
+        4
+        | s[{0}] = 0
+        | s_f[{0}] = 0
+        | 8 s_f[{0}] += x[{0},{1}]
+        | s[{0}] += s_f[{0}] * c[{0}]
+    """
+
+    name = "factor_reduction"
+    place = "scope"
+    requirements = (
+        Requirement(
+            "PD-T291",
+            "the scope is no sum of products with a common factor",
+            "{head} is not a perfect nest around one s += a * c whose s and c are the same in all iterations",
+            "separate the sum with fission_scope, or name a scope further in",
+            _sums_products,
+            law=FACTOR_LAW,
+        ),
+        Requirement(
+            "PD-T292",
+            "the terms depend on the sum",
+            "{other} reads what is being added to {target}",
+            "keep the order",
+            _only_added,
+            semantic=True,
+        ),
+        Requirement(
+            "PD-T293",
+            "the result is accumulated in other ways too",
+            "{other} is of another kind, so the order of the two counts",
+            "give the sum an array of its own with stage_write",
+            _one_operation,
+        ),
+    )
+
+    def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
+        for _, scope in scopes(program):
+            _, statement = scope.chain
+            if statement and statement.accumulate == "add" and len(factors(statement.value)) > 1:
+                yield Move(self.name, scope.id)
+
+    def rewrite(self, site: Site) -> Program:
+        return _factored(site)
+
+    def relation(self, site: Site, result: Program) -> Relation:
+        name, taken = _factored_name(site), site.program.place_of
+        statement: Statement = site.scratch["statement"]
+        return {
+            fresh(f"{name}.in", taken): PartialStart(),
+            fresh(f"{name}.out", taken): ScaledCombine(statement.id, site.scratch["fixed"]),
+        }
