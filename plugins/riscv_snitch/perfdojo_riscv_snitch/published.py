@@ -76,7 +76,7 @@ def _tuned(rows: Sequence[Mapping[str, Any]]) -> str:
     gain = geometric_mean(row["published"] / row["tuned"] for row in found)
     slower = [row["kernel"] for row in found if row["tuned"] > row["published"]]
     better = [f"{r['kernel']} {r['expert']} -> {r['tuned']:.0f}" for r in found if r["tuned"] < r["expert"]]
-    text = f"tuned over published: {gain:.3f} times in the geometric mean of the {len(found)} kernels on record"
+    text = f"tuned over published: {gain:.3f} times in the geometric mean of {len(found)} kernels on record"
     text += f"\ntuned and slower than published: {', '.join(slower) or 'none'}"
     return f"{text}\ntuned and faster than the expert: {', '.join(better) or 'none'}"
 

@@ -30,7 +30,7 @@ def test_none_is_slower_than_what_is_published(quick: ExperimentResult) -> None:
 def test_tuned_programs_on_record_are_compared() -> None:
     row = {"kernel": "dfill[4,4]", "published": 39, "expert": 26}
     text = _tuned([{**row, "tuned": 25.0}, {**row, "kernel": "other", "tuned": None}])
-    assert "1.560 times in the geometric mean of the 1 kernels" in text and "dfill[4,4] 26 -> 25" in text
+    assert "1.560 times in the geometric mean of 1 kernels" in text and "dfill[4,4] 26 -> 25" in text
     assert "slower than published: dfill[4,4]" in _tuned([{**row, "tuned": 40.0}])
     assert "no tuned program" in _tuned([{**row, "tuned": None}])
 
