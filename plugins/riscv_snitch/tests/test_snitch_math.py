@@ -1,7 +1,9 @@
-"""Division, square root and exponential without a divider: bit for bit, or within the stated error."""
+"""Functions without a divider: bit for bit, or within the stated error."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from decimal import Context, Decimal, localcontext
 from typing import Any
 
 import numpy as np
@@ -76,20 +78,62 @@ def test_square_root_is_exactly_rounded(x: Array) -> None:
         same_bits(on_the_core("sqrt(x[{0}])", single, single), np.sqrt(single))
 
 
-@pytest.mark.parametrize(("low", "high"), [(-750, 715), (-2, 2), (-745.2, -708)])
+def exact_erf(x: Array) -> Array:
+    """By its power series in 60 digits."""
+    with localcontext(Context(prec=60)):
+        scale = 2 / Decimal("3.14159265358979323846264338327950288419716939937510582097494459").sqrt()
+        found = []
+        for number in map(Decimal, map(float, x)):
+            term, total, k = number, number, 0
+            while abs(term) > Decimal("1e-40") * abs(total):
+                k += 1
+                term = -term * number * number / k
+                total += term / (2 * k + 1)
+            high = float(scale * total)
+            found.append(np.longdouble(high) + np.longdouble(float(scale * total - Decimal(high))))
+    return np.array(found)
+
+
+EXACT: dict[str, Callable[[Array], Array]] = {"exp": np.exp, "log": np.log, "tanh": np.tanh, "erf": exact_erf}
+RANGES = {
+    "exp": [(-750, 715), (-2, 2), (-745.2, -708)],
+    "log": [(1e-3, 20), (0.9, 1.1), (0.7, 1.5), (1e-42, 1e-38)],
+    "tanh": [(-1, 1), (-25, 25), (0.6, 0.8), (-1e-8, 1e-8)],
+    "erf": [(-1, 1), (0.9, 2.4), (-6.2, 6.2)],
+}
+
+
+@pytest.mark.parametrize(("name", "low", "high"), [(n, *ends) for n, all in RANGES.items() for ends in all])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_exp_keeps_its_stated_error(low: float, high: float, dtype: type) -> None:
-    x = np.concatenate([SPECIAL, RNG.uniform(low, high, 1000)])
+def test_functions_keep_their_stated_error(name: str, low: float, high: float, dtype: type) -> None:
+    x = RNG.uniform(low, high, 300 if name == "erf" else 1000)
     with np.errstate(all="ignore"):
-        x = x.astype(dtype)
-        got, exact = on_the_core("exp(x[{0}])", x, x), np.exp(x.astype(np.longdouble))
+        x = np.concatenate([[] if name == "erf" else SPECIAL, x]).astype(dtype)
+        got, exact = on_the_core(f"{name}(x[{{0}}])", x, x), EXACT[name](x.astype(np.longdouble))
         rounded = exact.astype(dtype)
         np.testing.assert_array_equal(np.isnan(got), np.isnan(rounded))
         np.testing.assert_array_equal(np.isinf(got), np.isinf(rounded))
         finite = np.isfinite(rounded)
         ulp = np.spacing(np.abs(rounded[finite])).astype(np.longdouble)
         error = np.abs(got[finite].astype(np.longdouble) - exact[finite]) / ulp
-    assert error.max() <= ACCURACY["exp"]
+    assert error.max() <= ACCURACY[name]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_functions_of_zeros_infinities_and_what_is_no_number(dtype: type) -> None:
+    x = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0], dtype)
+    with np.errstate(all="ignore"):
+        same_bits(on_the_core("log(x[{0}])", x, x)[:6], np.log(x)[:6])
+    ends = np.array([0.0, -0.0, 1, -1, np.nan], dtype)
+    for name in ("tanh", "erf"):
+        same_bits(on_the_core(f"{name}(x[{{0}}])", x, x)[:5], ends)
+
+
+def test_several_functions_with_tables_in_one_kernel() -> None:
+    x, z = RNG.random(20), 1 + RNG.random(20)
+    got = on_the_core("log(z[{0}]) * tanh(x[{0}] + 1) + exp(x[{0}]) / erf(z[{0}])", x, z)
+    wanted = np.log(z) * np.tanh(x + 1) + np.exp(x) / exact_erf(z).astype(float)
+    np.testing.assert_allclose(got, wanted, rtol=1e-14)
 
 
 def test_several_functions_in_one_kernel() -> None:

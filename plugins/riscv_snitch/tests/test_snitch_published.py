@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from perfdojo_riscv_snitch.published import QUICK, published
+from perfdojo_riscv_snitch.published import QUICK, _tuned, published
 
 from perfdojo_sdk.hookspecs.services import ExperimentRequest, ExperimentResult
 
@@ -25,6 +25,14 @@ def test_none_is_slower_than_what_is_published(quick: ExperimentResult) -> None:
         assert row["expert"] <= row["published"] and row["expert"] <= row["greedy"] <= row["initial"]
         assert sum(row["parts"].values()) == row["expert"]
     assert "slower than published: none" in quick.text
+
+
+def test_tuned_programs_on_record_are_compared() -> None:
+    row = {"kernel": "dfill[4,4]", "published": 39, "expert": 26}
+    text = _tuned([{**row, "tuned": 25.0}, {**row, "kernel": "other", "tuned": None}])
+    assert "1.560 times in the geometric mean of 1 kernels" in text and "dfill[4,4] 26 -> 25" in text
+    assert "slower than published: dfill[4,4]" in _tuned([{**row, "tuned": 40.0}])
+    assert "no tuned program" in _tuned([{**row, "tuned": None}])
 
 
 def test_the_documentation_shows_this_table(quick: ExperimentResult) -> None:

@@ -5,9 +5,8 @@ from random import Random
 import pytest
 from perfdojo_riscv_snitch.codegen.assembly import Listing, Register
 from perfdojo_riscv_snitch.codegen.bounds import Bounds, Unsure
-from perfdojo_riscv_snitch.codegen.functions import FUNCTIONS
 from perfdojo_riscv_snitch.codegen.group import Group, Table
-from perfdojo_riscv_snitch.codegen.inline import Check, StraightLines
+from perfdojo_riscv_snitch.codegen.inline import Check, StraightLines, has_line
 from perfdojo_riscv_snitch.codegen.limits import Refused
 from perfdojo_riscv_snitch.codegen.pressure import OF_FUNCTION
 from perfdojo_riscv_snitch.passes import heuristic
@@ -69,11 +68,12 @@ def test_quick_answers_are_those_of_the_full_emission(name: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["f64", "f32"])
-@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+@pytest.mark.parametrize("name", ["div", "exp", "sqrt"])
 def test_no_function_keeps_more_constants_in_registers_than_assumed(name: str, dtype: str) -> None:
     listing, constants = Listing("x"), dict[tuple[int, str], Register]()
     arguments = 2 if name == "div" else 1
     value = Operation(name, (Literal(1, dtype),) * arguments, dtype)
+    assert has_line(value)
     lines = StraightLines(listing, lambda bits, of: constants.setdefault((bits, of), Register("f")))
     lines.call(value, [Register("f") for _ in range(arguments)], None)
     group = Group(listing, [listing.lines], {r: k for k, r in constants.items()}, Table(), None)

@@ -188,7 +188,7 @@ class Body:
         if self.moved(work.statement):
             return
         if self.repeating:
-            self._check_repeatable(work)
+            self.plan.check_repeatable(work.statement)
         start = len(self.listing.lines)
         open_forms = [form for form in forms if form.levels]
         label = self.listing.new_label() if open_forms else ""
@@ -283,14 +283,6 @@ class Body:
         self.listing.lines += [frep(count, length), Mark(begins_loop=True, repeats=loop.id, times=loop.size)]
         self.listing.lines += [line for line in body if not _is_number(line)]
         self.listing.lines.append(Mark(ends_loop=True))
-
-    def _check_repeatable(self, work: Work) -> None:
-        statement = work.statement
-        for access in (*statement.reads, statement.target):
-            if self.in_memory(access):
-                location = self.program.buffer_of[access.array].location
-                words = {"access": access.text, "location": location}
-                raise Refused(limits.MEMORY, statement.id, access.text, **words)
 
     def _check_repeated(self, statement: Statement, lines: list[Line]) -> None:
         for line in lines:

@@ -13,7 +13,7 @@ from itertools import product
 from math import prod
 
 from perfdojo_riscv_snitch.codegen.assembly import Instruction, Listing, Register
-from perfdojo_riscv_snitch.codegen.body import Body
+from perfdojo_riscv_snitch.codegen.body import MOST_TIMES, Body
 from perfdojo_riscv_snitch.codegen.limits import Refused
 from perfdojo_riscv_snitch.codegen.plan import REPEATED, Plan
 from perfdojo_riscv_snitch.codegen.pressure import Repeated, fits
@@ -44,6 +44,7 @@ class Bounds:
         self.dialect = dialect
         self._kept: dict[object, int] = {}
         """All that the code of a repeated scope depends on -> registers for values of its own."""
+        self._compiled: dict[object, bool] = {}
 
     def check(self, program: Program) -> None:
         """Raise :class:`Refused` where the hardware cannot run the program, :class:`Unsure` if that is open.
@@ -62,7 +63,8 @@ class Bounds:
             except DojoError:
                 raise Unsure from None
             except Refused:
-                if not all(_compiles(node) for _, node in program.walk() if isinstance(node, Statement)):
+                statements = [leaf.statement for node in program.body for leaf in node.leaves]
+                if not all(self._compiles(program, statement) for statement in statements):
                     raise Unsure from None
                 raise
         if repeated and not fits(plan, repeated):
@@ -88,12 +90,34 @@ class Bounds:
         key = (scope.text, tuple(around), moved, texts, jobs, numbers, paired)
         own = self._kept.get(key)
         if own is None:
+            if not (jobs or _nested(scope) or scope.size > MOST_TIMES):
+                self._check_first(plan, scope)
             own = max(_own(plan, path, above, values) for values in product(*map(_values, around)))
             if len(self._kept) == MOST_KEPT:
                 self._kept.clear()
             self._kept[key] = own
         instructions = [s for s, m in zip(statements, moved, strict=True) if not m]
         return Repeated(path, own, instructions, _nested(scope))
+
+    def _check_first(self, plan: Plan, scope: Scope) -> None:
+        """Refuse without emitting anything where the first instruction of the scope addresses memory."""
+        for node in scope.body:
+            if isinstance(node, Statement):
+                if plan.moved(node):
+                    continue
+                if not node.guard:
+                    plan.check_repeatable(node)
+            elif node.size == 1 or written_out(node, self.dialect) or self.dialect.is_lockstep(node.suffix):
+                self._check_first(plan, node)
+            return
+
+    def _compiles(self, program: Program, statement: Statement) -> bool:
+        """Whether there is code for the statement's operations."""
+        dtypes = tuple(program.buffer_of[read.array].dtype for read in statement.reads)
+        key = (statement.text, statement.dtype, dtypes)
+        if key not in self._compiled:
+            self._compiled[key] = _has_code(statement)
+        return self._compiled[key]
 
 
 def _levels(plan: Plan, statements: Sequence[Statement]) -> set[int]:
@@ -170,8 +194,7 @@ def _in_lanes(plan: Plan) -> bool:
     return True
 
 
-def _compiles(statement: Statement) -> bool:
-    """Whether there is code for the statement's operations."""
+def _has_code(statement: Statement) -> bool:
     values = Values(Listing("x"), Nothing())
     try:
         if statement.accumulate:

@@ -1,4 +1,6 @@
-"""Division, square root and exponential for an FPU that has none: routines that a kernel brings along.
+"""Functions for an FPU that has none, nor a divider: routines that a kernel brings along.
+
+Division, square root and exponential are here, the others in :mod:`.elementary`.
 
 All of them compute in double precision; f32 goes through it, which for these functions leaves the rounding
 of the result as the only error. They take their operands in fa0 and fa1, return in fa0, and are entered by
@@ -16,8 +18,10 @@ import math
 import struct
 from collections.abc import Iterator, Mapping, Sequence, Set
 
+from perfdojo_riscv_snitch.codegen import elementary
+
 #: Function -> bound on its error in ulp. Division and square root are exactly rounded.
-ACCURACY: Mapping[str, float] = {"exp": 1.0}
+ACCURACY: Mapping[str, float] = {"exp": 1.0, "log": 1.0, "tanh": 2.0, "erf": 2.0}
 
 #: Registers that the routines change, and that kernels which call them do not use.
 CHANGED = (*(f"t{k}" for k in range(1, 7)), *(f"fa{k}" for k in range(8)))
@@ -27,14 +31,12 @@ LINK = "t1"
 TABLE = "t2"
 
 _TERMS = range(13, 1, -1)
-#: ln 2 in two parts; a product of the first with a whole number below 2^20 is exact.
-_LN2 = (float.fromhex("0x1.62e42feep-1"), float.fromhex("0x1.a39ef35793c76p-33"))
 #: What exp needs, in the order in which it loads it.
 EXP_TABLE: tuple[float, ...] = (
     710.0,
     -746.0,
     1 / math.log(2.0),
-    *_LN2,
+    *elementary.LN2,
     *(1 / math.factorial(n) for n in _TERMS),
 )
 
@@ -360,21 +362,30 @@ addi sp, sp, 16
 jr t1
 """
 
-_TEXTS: Mapping[str, str] = {"div": _DIV, "sqrt": _SQRT, "exp": _EXP}
+_TEXTS: Mapping[str, str] = {"div": _DIV, "sqrt": _SQRT, "exp": _EXP, **elementary.TEXTS}
 FUNCTIONS = frozenset(_TEXTS)
 
 
-def routine(name: str, label: str) -> Sequence[str]:
-    """The lines of a routine; ``label`` begins all of its labels and is its own."""
-    return [f"{label}:", *_TEXTS[name].strip().replace("{L}", label).splitlines()]
+def routine(name: str, prefix: str) -> Sequence[str]:
+    """The lines of a routine. Its label, ``PREFIX_NAME``, begins all of its labels."""
+    label = f"{prefix}_{name}"
+    text = _TEXTS[name].strip().replace("{L}", label)
+    for other in elementary.CALLS.get(name, ()):
+        text = text.replace(f"{{{other}}}", f"{prefix}_{other}")
+    return [f"{label}:", *text.splitlines()]
 
 
-def exp_table(functions: Set[str]) -> list[int]:
-    """What the frame has to hold for these functions, as words of 64 bits."""
-    count = len(EXP_TABLE)
-    return (
-        list(struct.unpack(f"<{count}Q", struct.pack(f"<{count}d", *EXP_TABLE))) if "exp" in functions else []
-    )
+def needed(called: Set[str]) -> set[str]:
+    """The routines that these ones call, and themselves."""
+    return {*called, *(other for name in called for other in elementary.CALLS.get(name, ()))}
+
+
+def table(name: str) -> list[int]:
+    """What the frame has to hold for a function, as words of 64 bits."""
+    numbers = EXP_TABLE if name == "exp" else elementary.NUMBERS.get(name, ())
+    if "exp" in elementary.CALLS.get(name, ()):
+        numbers = (*numbers, *EXP_TABLE)
+    return elementary.words(numbers)
 
 
 def filled(at: int, words: Sequence[int]) -> Iterator[str]:
@@ -396,9 +407,9 @@ def rescue(name: str, prefix: str, figures: Mapping[str, str]) -> Iterator[str]:
     yield f"{prefix}_rescue_{name}:"
     for k, register in enumerate(CHANGED):
         yield f"{'fsd' if register[0] == 'f' else 'sw'} {register}, {at + 16 + 8 * k}(sp)"
-    yield from filled(int(figures["table"]), exp_table({name}))
+    yield from filled(int(figures[f"table_{name}"]), table(name))
     yield from (f"fld fa0, {at}(sp)", f"fld fa1, {at + 8}(sp)")
-    yield f"addi {TABLE}, sp, {figures['table']}"
+    yield f"addi {TABLE}, sp, {figures[f'table_{name}']}"
     yield from (f"jal {LINK}, {prefix}_{name}", f"fsd fa0, {at}(sp)")
     for k, register in enumerate(CHANGED):
         yield f"{'fld' if register[0] == 'f' else 'lw'} {register}, {at + 16 + 8 * k}(sp)"

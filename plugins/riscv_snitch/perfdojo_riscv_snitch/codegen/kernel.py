@@ -166,14 +166,17 @@ class _Kernel:
         called, rescued = self.listing.routines, self.listing.rescues
         slots = 8 * len(places.slots)
         saved = [*places.saved, *(["ra"] if rescued else [])]
-        table = 8 + slots + 8 * len(saved)
-        routine, own = functions.exp_table(called | rescued), self.body.written.table.words
-        constants = table + 8 * len(routine)
+        tables, constants = dict[str, int](), 8 + slots + 8 * len(saved)
+        for routine in sorted(called | rescued):
+            tables[routine] = constants
+            constants += 8 * len(functions.table(routine))
+        own = self.body.written.table.words
         rescue = constants + 8 * len(own)
         local = rescue + (functions.RESCUE_BYTES if rescued else 0)
         needs_frame = local > 8 or bool(self.local_bytes) or _uses_scratch(lines)
         frame = -(-(local + self.local_bytes) // 16) * 16 if needs_frame else 0
-        figures = {"frame": str(frame), "scratch": "0", "local": str(local), "table": str(table)}
+        figures = {"frame": str(frame), "scratch": "0", "local": str(local)}
+        figures |= {f"table_{routine}": str(at) for routine, at in tables.items()}
         figures |= {"rescue": str(rescue), "constants": str(constants)}
         if local > REACH:
             what = f"{self.program.name} keeps more than registers and a frame hold"
@@ -188,8 +191,8 @@ class _Kernel:
         for argument in arguments.values():
             if argument.wish and argument in places.slots:  # the others are loaded when they are needed
                 inner.append(f"sw {argument.wish}, {8 + 8 * places.slots[argument]}(sp)")
-        if "exp" in called:  # who is only rescued by it fills the table then
-            inner += functions.filled(table, routine)
+        for routine in sorted(called):  # who is only rescued by one fills its table then
+            inner += functions.filled(tables[routine], functions.table(routine))
         inner += functions.filled(constants, own)
         inner += _finished(lines, places, figures)
         end = []
@@ -201,8 +204,8 @@ class _Kernel:
             inner += [f".L{name}_refuse:", "li a0, 1", *end, "ret"]
         for routine in sorted(rescued):
             inner += functions.rescue(routine, f".L{name}", figures)
-        for routine in sorted(called | rescued):
-            inner += functions.routine(routine, f".L{name}_{routine}")
+        for routine in sorted(functions.needed(called | rescued)):
+            inner += functions.routine(routine, f".L{name}")
         text += [line if line.endswith(":") else f"    {line}" for line in inner]
         text += [f".size {name}, .-{name}", ""]
         query = f"{name}_workspace_bytes"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from perfdojo_riscv_snitch.codegen import limits
+from perfdojo_riscv_snitch.codegen.limits import Refused
 from perfdojo_riscv_snitch.codegen.pairs import Pairs
 from perfdojo_riscv_snitch.codegen.streams import MOVERS, Stream, streams
 from perfdojo_riscv_snitch.codegen.tree import Loop, Part, unfold, unfolded
@@ -60,3 +62,10 @@ class Plan:
     def in_memory(self, access: Access) -> bool:
         location = self.program.buffer_of[access.array].location
         return location not in MOVERS and not self.dialect.locations[location].constant_subscripts
+
+    def check_repeatable(self, statement: Statement) -> None:
+        """A statement of a repeated scope has its operands in registers: :class:`Refused` otherwise."""
+        for access in (*statement.reads, statement.target):
+            if self.in_memory(access):
+                words = {"access": access.text, "location": self.program.buffer_of[access.array].location}
+                raise Refused(limits.MEMORY, statement.id, access.text, **words)

@@ -125,8 +125,8 @@ class Values:
         for place, argument in zip(("fa0", "fa1"), arguments, strict=False):
             move = "fcvt.d.s" if single else "fmv.d"
             listing.put(f"{move} {{0}}, {{1}}", (Register("f", fixed=place),), (argument,))
-        if name == "exp":
-            listing.put(f"addi {functions.TABLE}, sp, {{table}}")
+        if functions.table(name):
+            listing.put(f"addi {functions.TABLE}, sp, {{table_{name}}}")
         listing.routines.add(name)
         listing.put(f"jal {functions.LINK}, .L{listing.prefix}_{name}")
         result = Register("f", fixed="fa0")
