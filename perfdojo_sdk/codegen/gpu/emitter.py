@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
 from perfdojo_sdk.codegen.c import Function, Point, support_text
-from perfdojo_sdk.codegen.c_values import C_TYPES
+from perfdojo_sdk.codegen.c_values import C_TYPES, c_index
+from perfdojo_sdk.codegen.gpu.async_copies import async_copies
 from perfdojo_sdk.codegen.gpu.figures import launch_figures, written, written_workspace
 from perfdojo_sdk.codegen.gpu.host import HostPart
 from perfdojo_sdk.codegen.gpu.lanes import WIDEST, Lanes
@@ -55,7 +56,8 @@ class GpuEmitter(HostPart):
         self.runtime, self.language = runtime, language
         self.unit: Unit = "block"
         self.launch: Launch = self.mapped.launches[0]
-        self.exchange = Exchange(self.mapped, self.placed, "block")
+        self.copies = async_copies(self.mapped, self.placed)
+        self.exchange = self._exchange("block")
         self.pending: list[Use] = []
         self.index = "int" if self._narrow() else "int64_t"
         self.loaded: Mapping[Access, str] = {}
@@ -109,7 +111,8 @@ class GpuEmitter(HostPart):
     def _launched(self, launch: Launch, number: int) -> str:
         node = self.program.node(launch.path)
         self.launch, self.unit, self.function, self.pending = launch, "block", Function(()), []
-        self.exchange = Exchange(self.mapped, self.placed, "block")
+        self.exchange = self._exchange("block")
+        self.waits = any(leaf.statement.id in self.copies for leaf in node.leaves)
         f = self.function
         point = Point(launch.path)
         for placed in self.placed.values():
@@ -254,7 +257,7 @@ class GpuEmitter(HostPart):
         """The nodes of one warp: exchanges between its lanes, apart from those of the block."""
         before = self.unit, self.exchange, self.pending
         self.unit, self.pending = "warp", []
-        self.exchange = Exchange(self.mapped, self.placed, "warp")
+        self.exchange = self._exchange("warp")
         yield
         self.unit, self.exchange, self.pending = before
 
@@ -263,7 +266,12 @@ class GpuEmitter(HostPart):
         if self.exchange.conflict(self.pending, later, common):
             self._barrier()
 
+    def _exchange(self, unit: str) -> Exchange:
+        return Exchange(self.mapped, self.placed, unit, self.copies)
+
     def _barrier(self) -> None:
+        if self.waits:
+            self.function.line("pd_copies_done();")
         self.function.line(f"pd_sync_{self.unit}();")
         self.pending = []
 
@@ -372,6 +380,20 @@ class GpuEmitter(HostPart):
 
     def _place(self, access: Access) -> Placed:
         return self.placed[self.program.buffer_of[access.array].name]
+
+    def visit_statement(self, statement: Statement, point: Point) -> None:
+        if statement.id in self.copies:
+            self.copy_later(statement, point, 1)
+        else:
+            super().visit_statement(statement, point)
+
+    def copy_later(self, statement: Statement, point: Point, width: int) -> None:
+        """Start an asynchronous copy of one cell, or of four neighbours."""
+        ends = [
+            f"{c_name(self._place(access).buffer.name)}, {c_index(self.flat(access, point))}"
+            for access in (statement.target, *statement.reads)
+        ]
+        self.function.line(f"pd_copy_async{'4' if width == 4 else ''}({', '.join(ends)});")
 
     def flat(self, access: Access, point: Point) -> Index:
         return point.fold(self._place(access).address(access))
