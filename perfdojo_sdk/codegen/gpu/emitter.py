@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from math import prod
 
 from perfdojo_sdk.codegen.c import Function, Point, support_text
 from perfdojo_sdk.codegen.c_values import C_TYPES, c_index
@@ -334,9 +335,7 @@ class GpuEmitter(HostPart):
             scope, inner = scope.body[0], inner.inside(0)  # type: ignore[assignment]
             levels.append(inner.level - 1)
             sizes.append(scope.size)
-        total = 1
-        for size in sizes:
-            total *= size
+        total = prod(sizes)
         per = self.mapped.machine.warp if role == "warps" else 1
         runners = self.launch.threads // per
         number, count = ("pd_warp", runners) if role == "warps" else ("pd_thread", runners)
@@ -389,11 +388,10 @@ class GpuEmitter(HostPart):
 
     def copy_later(self, statement: Statement, point: Point, width: int) -> None:
         """Start an asynchronous copy of one cell, or of four neighbours."""
-        ends = [
-            f"{c_name(self._place(access).buffer.name)}, {c_index(self.flat(access, point))}"
-            for access in (statement.target, *statement.reads)
-        ]
-        self.function.line(f"pd_copy_async{'4' if width == 4 else ''}({', '.join(ends)});")
+        word, ends = "pd_copy_async4" if width == 4 else "pd_copy_async", []
+        for access in (statement.target, *statement.reads):
+            ends.append(f"{c_name(self._place(access).buffer.name)}, {c_index(self.flat(access, point))}")
+        self.function.line(f"{word}({', '.join(ends)});")
 
     def flat(self, access: Access, point: Point) -> Index:
         return point.fold(self._place(access).address(access))

@@ -4,8 +4,8 @@ A location is a wish. ``shared`` memory exists while a block runs, and so does `
 buffer over the threads' registers, ``uniform`` gives each thread the same value, ``reg`` and ``stack`` belong
 to one thread, ``tile`` to the lanes of a warp and their matrix unit. Where the program does not keep to what
 such a place can do (another thread reads the cell, a value outlives its launch), the buffer goes to the next
-larger place: shared memory, then the workspace. So every program has code, and the source says for each buffer
-where it ended up.
+larger place: shared memory, then the workspace. So every program has code, and the source says for each
+buffer where it ended up.
 """
 
 from __future__ import annotations

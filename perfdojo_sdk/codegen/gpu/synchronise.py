@@ -64,7 +64,7 @@ class Exchange:
     def __init__(
         self, mapped: ProgramMap, placed: Mapping[str, Placed], unit: str, later: frozenset[str]
     ) -> None:
-        """``later``: ids of statements whose writes are done behind a barrier only, even for their own thread."""
+        """``later``: ids of statements whose writes are done behind a barrier only, for their thread too."""
         self.mapped, self.placed, self.unit, self.later = mapped, placed, unit, later
 
     def uses(self, node: Node, path: Path) -> list[Use]:
