@@ -34,6 +34,6 @@ def _gpu() -> Probe:
         "GPU",
         found,
         f"{why}: kernels run in emulation, and their times are estimates",
-        "run on a machine with an NVIDIA GPU of compute capability 9.0 and its driver, with the extra [nvrtc]",
+        "run on a machine with a GPU of compute capability 9.0 and its driver (and the extra [nvrtc])",
         required=False,
     )
