@@ -75,7 +75,7 @@ class GpuRunner:
 
     def run_on_device(self, artifact: Artifact, request: RunRequest) -> Measurement | Failure:
         """Run a bundle on the device; asked only where ``device_name`` tells one."""
-        return Failure("device", f"{self.capabilities.name} has no way to a device yet")
+        return Failure("device", f"{self.capabilities.name} has no way to a device")
 
     # -- what all of them do -------------------------------------------------------------------------
 

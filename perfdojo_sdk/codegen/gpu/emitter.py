@@ -10,9 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from math import prod
 
 from perfdojo_sdk.codegen.c import Function, Point, support_text
-from perfdojo_sdk.codegen.c_values import C_TYPES
+from perfdojo_sdk.codegen.c_values import C_TYPES, c_index
+from perfdojo_sdk.codegen.gpu.async_copies import async_copies
 from perfdojo_sdk.codegen.gpu.figures import launch_figures, written, written_workspace
 from perfdojo_sdk.codegen.gpu.host import HostPart
 from perfdojo_sdk.codegen.gpu.lanes import WIDEST, Lanes
@@ -55,7 +57,8 @@ class GpuEmitter(HostPart):
         self.runtime, self.language = runtime, language
         self.unit: Unit = "block"
         self.launch: Launch = self.mapped.launches[0]
-        self.exchange = Exchange(self.mapped, self.placed, "block")
+        self.copies = async_copies(self.mapped, self.placed)
+        self.exchange = self._exchange("block")
         self.pending: list[Use] = []
         self.index = "int" if self._narrow() else "int64_t"
         self.loaded: Mapping[Access, str] = {}
@@ -109,7 +112,8 @@ class GpuEmitter(HostPart):
     def _launched(self, launch: Launch, number: int) -> str:
         node = self.program.node(launch.path)
         self.launch, self.unit, self.function, self.pending = launch, "block", Function(()), []
-        self.exchange = Exchange(self.mapped, self.placed, "block")
+        self.exchange = self._exchange("block")
+        self.waits = any(leaf.statement.id in self.copies for leaf in node.leaves)
         f = self.function
         point = Point(launch.path)
         for placed in self.placed.values():
@@ -254,7 +258,7 @@ class GpuEmitter(HostPart):
         """The nodes of one warp: exchanges between its lanes, apart from those of the block."""
         before = self.unit, self.exchange, self.pending
         self.unit, self.pending = "warp", []
-        self.exchange = Exchange(self.mapped, self.placed, "warp")
+        self.exchange = self._exchange("warp")
         yield
         self.unit, self.exchange, self.pending = before
 
@@ -263,7 +267,12 @@ class GpuEmitter(HostPart):
         if self.exchange.conflict(self.pending, later, common):
             self._barrier()
 
+    def _exchange(self, unit: str) -> Exchange:
+        return Exchange(self.mapped, self.placed, unit, self.copies)
+
     def _barrier(self) -> None:
+        if self.waits:
+            self.function.line("pd_copies_done();")
         self.function.line(f"pd_sync_{self.unit}();")
         self.pending = []
 
@@ -326,9 +335,7 @@ class GpuEmitter(HostPart):
             scope, inner = scope.body[0], inner.inside(0)  # type: ignore[assignment]
             levels.append(inner.level - 1)
             sizes.append(scope.size)
-        total = 1
-        for size in sizes:
-            total *= size
+        total = prod(sizes)
         per = self.mapped.machine.warp if role == "warps" else 1
         runners = self.launch.threads // per
         number, count = ("pd_warp", runners) if role == "warps" else ("pd_thread", runners)
@@ -372,6 +379,19 @@ class GpuEmitter(HostPart):
 
     def _place(self, access: Access) -> Placed:
         return self.placed[self.program.buffer_of[access.array].name]
+
+    def visit_statement(self, statement: Statement, point: Point) -> None:
+        if statement.id in self.copies:
+            self.copy_later(statement, point, 1)
+        else:
+            super().visit_statement(statement, point)
+
+    def copy_later(self, statement: Statement, point: Point, width: int) -> None:
+        """Start an asynchronous copy of one cell, or of four neighbours."""
+        word, ends = "pd_copy_async4" if width == 4 else "pd_copy_async", []
+        for access in (statement.target, *statement.reads):
+            ends.append(f"{c_name(self._place(access).buffer.name)}, {c_index(self.flat(access, point))}")
+        self.function.line(f"{word}({', '.join(ends)});")
 
     def flat(self, access: Access, point: Point) -> Index:
         return point.fold(self._place(access).address(access))

@@ -37,6 +37,11 @@ class Lanes:
         placed = e._place(s.target)
         one_cell = lane_stride(placed.buffer, s.target.subscripts, self.level) == 0
         value = s.value if one_cell else e._combined(s)
+        if s.id in e.copies:
+            wide = all(map(self._wide, (s.target, *s.reads)))
+            for point in self.at[:1] if wide else self.at:
+                e.copy_later(s, point, 4 if wide else 1)
+            return
         with e._block(""):
             for access in dict.fromkeys(reads_of(value)):
                 if self._wide(access):

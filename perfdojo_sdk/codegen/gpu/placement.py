@@ -1,10 +1,11 @@
 """Where each temporary lives on a machine of blocks and warps, and what its cells are called there.
 
-A location is a wish. ``shared`` memory exists while a block runs; ``own`` spreads a buffer over the threads'
-registers, ``uniform`` gives each thread the same value, ``reg`` and ``stack`` belong to one thread. Where
-the program does not keep to what such a place can do (another thread reads the cell, a value outlives its
-launch), the buffer goes to the next larger place: shared memory, then the workspace. So every program has
-code, and the source says for each buffer where it ended up.
+A location is a wish. ``shared`` memory exists while a block runs, and so does ``async``; ``own`` spreads a
+buffer over the threads' registers, ``uniform`` gives each thread the same value, ``reg`` and ``stack`` belong
+to one thread, ``tile`` to the lanes of a warp and their matrix unit. Where the program does not keep to what
+such a place can do (another thread reads the cell, a value outlives its launch), the buffer goes to the next
+larger place: shared memory, then the workspace. So every program has code, and the source says for each
+buffer where it ended up.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from perfdojo_sdk.core.validate import common_depth
 
 Kind: TypeAlias = Literal["array", "memory", "shared", "local", "uniform", "tile"]
 
-SHARED, OWN, UNIFORM = "shared", "own", "uniform"
+SHARED, OWN, UNIFORM, ASYNC = "shared", "own", "uniform", "async"
 
 #: Roles of which each iteration owns the buffers that are used inside it only.
 _OWNERS = ("grid", "threads", "warps", "lanes")
@@ -136,7 +137,7 @@ def _wish(mapped: ProgramMap, buffer: Buffer) -> Placed:
     local = replace(memory, kind="local", copies=())
     unit = mapped.inside.get(home, "block")
     fits = local.bytes <= _MOST_LOCAL_BYTES
-    if buffer.location == SHARED:
+    if buffer.location in (SHARED, ASYNC):
         return shared
     if buffer.location == mapped.default_location:
         return memory

@@ -61,8 +61,11 @@ class Use:
 class Exchange:
     """The uses that nodes run by one unit make of memory that its threads share."""
 
-    def __init__(self, mapped: ProgramMap, placed: Mapping[str, Placed], unit: str) -> None:
-        self.mapped, self.placed, self.unit = mapped, placed, unit
+    def __init__(
+        self, mapped: ProgramMap, placed: Mapping[str, Placed], unit: str, later: frozenset[str]
+    ) -> None:
+        """``later``: ids of statements whose writes are done behind a barrier only, for their thread too."""
+        self.mapped, self.placed, self.unit, self.later = mapped, placed, unit, later
 
     def uses(self, node: Node, path: Path) -> list[Use]:
         """What the node does to cells that another thread might touch."""
@@ -80,6 +83,7 @@ class Exchange:
             placed = self.placed[self.mapped.program.buffer_of[access.array].name]
             if placed.kind in ("array", "memory", "shared") and not self._private(placed, path, top):
                 threads, known = self._threads(node, path, top, access)
+                known = known and not (writes and node.id in self.later)
                 digits = _digits(placed, access, threads, self._sizes(path)) if known else None
                 yield Use(placed.buffer.name, access, writes, threads, known, digits)
 

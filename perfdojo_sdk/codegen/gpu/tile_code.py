@@ -1,4 +1,4 @@
-"""A nest over a tile in the lanes of a warp: by the matrix unit where it can, else each lane its own cells."""
+"""A nest over a tile in the lanes of a warp: by the matrix unit where it can, else each lane for itself."""
 
 from __future__ import annotations
 

@@ -86,10 +86,10 @@ def factors_of(nest: TileNest, addresses: Sequence[tuple[Access, Index]]) -> tup
     ``addresses``: of the statement's reads. Both must have neighbouring steps side by side.
     """
     statement = nest.statement
-    product = isinstance(statement.value, Operation) and statement.value.name == "mul"
-    if len(addresses) != 2 or statement.accumulate != "add" or not product or not nest.steps or nest.steps % STEPS:
+    if len(addresses) != 2 or statement.accumulate != "add" or not nest.steps or nest.steps % STEPS:
         return None
-    assert isinstance(statement.value, Operation)
+    if not isinstance(statement.value, Operation) or statement.value.name != "mul":
+        return None
     if not all(isinstance(a, Read) for a in statement.value.arguments):
         return None
     row, column, step = nest.row, nest.row + 1, nest.row + 2

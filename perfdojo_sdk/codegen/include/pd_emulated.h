@@ -143,6 +143,51 @@ __attribute__((noinline, unused)) static void wait(State state, int site, bool o
     to_scheduler(fiber);
 }
 
+/* -- copies that take their time ------------------------------------------------------------------ */
+
+/* Nothing is copied before its thread waits: whoever reads earlier finds what was there. */
+struct Copy {
+    void (*finish)(const Copy &);
+    char to[64], from[64]; /* the arrays, as the kernel knows them */
+    int64_t to_at, from_at;
+};
+
+struct Copies {
+    Copy *list;
+    int count, room;
+};
+static Copies copies[PD_MOST_THREADS];
+
+template <class A, class B> static inline void copy_async(const A &to, int64_t to_at, const B &from, int64_t from_at)
+{
+    static_assert(sizeof(A) <= 64 && sizeof(B) <= 64, "an array is a few words");
+    Copies &mine = copies[me->thread];
+    if (mine.count == mine.room) {
+        mine.room = mine.room ? 2 * mine.room : 64;
+        mine.list = (Copy *)realloc(mine.list, sizeof(Copy) * (size_t)mine.room);
+    }
+    Copy &copy = mine.list[mine.count++];
+    memcpy(copy.to, &to, sizeof(A));
+    memcpy(copy.from, &from, sizeof(B));
+    copy.to_at = to_at;
+    copy.from_at = from_at;
+    copy.finish = [](const Copy &copy) {
+        const A &to = *(const A *)copy.to;
+        to[copy.to_at] = (float)(*(const B *)copy.from)[copy.from_at];
+    };
+}
+
+static inline void copies_done()
+{
+    Copies &mine = copies[me->thread];
+    for (int k = 0; k < mine.count; k++)
+        mine.list[k].finish(mine.list[k]);
+    mine.count = 0;
+}
+
+template <class T, int64_t CELLS> static inline T *pointer_to(T (&array)[CELLS]) { return array; }
+template <class A> static inline const A &pointer_to(const A &array) { return array; }
+
 /* Lets go who has arrived; whether there was anybody. */
 static bool release(int threads)
 {
@@ -173,6 +218,8 @@ static bool release(int threads)
 static void run_block(int threads)
 {
     memset(turn, 0, sizeof turn);
+    for (int k = 0; k < threads; k++)
+        copies[k].count = 0;
     for (int k = 0; k < threads; k++)
         fibers[k].state = READY;
     for (;;) {
@@ -394,10 +441,15 @@ static void begin_call() { fault = 0; }
 #define PD_SHARED(type, cells, name) alignas(16) static type name[cells]
 #endif
 
-template <class A> static inline pd_f32x4 load4(const A &array, int64_t at, const void *first)
+static inline void aligned4(const void *first, int64_t at)
 {
     if ((uintptr_t)((const float *)first + at) % 16)
-        fail(MISALIGNED, "four floats are not at a multiple of 16 bytes", "a wide load");
+        fail(MISALIGNED, "four floats are not at a multiple of 16 bytes", "a wide access");
+}
+
+template <class A> static inline pd_f32x4 load4(const A &array, int64_t at, const void *first)
+{
+    aligned4(first, at);
     return {array[at], array[at + 1], array[at + 2], array[at + 3]};
 }
 
@@ -405,8 +457,7 @@ template <class A> static inline pd_f32x4 load4(const A &array, int64_t at, cons
 template <class A>
 static inline void store4(A &&array, int64_t at, float x, float y, float z, float w, const void *first)
 {
-    if ((uintptr_t)((const float *)first + at) % 16)
-        fail(MISALIGNED, "four floats are not at a multiple of 16 bytes", "a wide store");
+    aligned4(first, at);
     array[at] = x;
     array[at + 1] = y;
     array[at + 2] = z;
@@ -483,6 +534,16 @@ static inline void tile_multiply(Tile &sum, const A &a, int64_t a_at, int64_t a_
 #define pd_sync_block() pd_emulated::wait(pd_emulated::AT_BLOCK, __LINE__)
 #define pd_sync_warp() pd_emulated::wait(pd_emulated::AT_WARP, __LINE__)
 #define pd_shuffle_xor(value, distance) pd_emulated::shuffle_xor(value, distance, __LINE__)
+#define pd_copy_async(to, to_at, from, from_at) \
+    pd_emulated::copy_async(pd_emulated::pointer_to(to), to_at, pd_emulated::pointer_to(from), from_at)
+#define pd_copy_async4(to, to_at, from, from_at) \
+    do { \
+        pd_emulated::aligned4(pd_emulated::first_of(to), to_at); \
+        pd_emulated::aligned4(pd_emulated::first_of(from), from_at); \
+        for (int pd_k = 0; pd_k < 4; pd_k++) \
+            pd_copy_async(to, (to_at) + pd_k, from, (from_at) + pd_k); \
+    } while (0)
+#define pd_copies_done() pd_emulated::copies_done()
 #define PD_TILE_OWN (pd_emulated::TILE_OWN)
 typedef pd_emulated::Tile pd_tile;
 #define pd_tile_cell(tile, own) (pd_emulated::TileCell{tile, own})

@@ -15,6 +15,9 @@
  *   pd_sync_block(), pd_sync_warp()   everybody arrives, and sees what all wrote
  *   pd_shuffle_xor(value, distance)   the value of lane pd_lane ^ distance
  *   pd_f32x4, pd_load4, pd_store4     four floats at a multiple of 16 bytes
+ *   pd_copy_async(to, at, from, at)   copies a float from memory to shared memory; done for all of a block behind
+ *   pd_copies_done()                  this, which waits for the thread's own copies, and a barrier; only where a
+ *                                     location of the target asks for such copies. pd_copy_async4: four floats
  *   PD_TILE_OWN, pd_tile              cells of a tile of 16 by 16 that one lane has, and their type; only where
  *                                     the warp has a matrix unit, as all words below
  *   pd_tile_cell(tile, own)           one of them

@@ -18,7 +18,7 @@ def _gpu_compiler() -> Probe:
         "compiler for the GPU",
         found,
         "neither NVRTC nor nvcc is there: libraries hold sources and no machine code",
-        "pip install 'perfdojo-cuda-gh200[nvrtc]', or install the CUDA toolkit",
+        "pip install 'perfdojo-cuda-gh200[nvrtc]', or install the CUDA toolkit (12 or later) for its nvcc",
         required=False,
     )
 
@@ -34,6 +34,6 @@ def _gpu() -> Probe:
         "GPU",
         found,
         f"{why}: kernels run in emulation, and their times are estimates",
-        "run on a machine with an NVIDIA GPU of compute capability 9.0 and its driver",
+        "run on a machine with a GPU of compute capability 9.0 and its driver (and the extra [nvrtc])",
         required=False,
     )

@@ -19,8 +19,8 @@ def driver() -> Any:
         raise OSError("cuda-bindings is not installed") from None
     try:
         (status,) = module.cuInit(0)
-    except RuntimeError as error:  # the bindings find no libcuda.so
-        raise OSError(f"no driver: {error}") from None
+    except RuntimeError:  # the bindings find no libcuda.so
+        raise OSError("NVIDIA's driver is not installed (libcuda.so)") from None
     if status != module.CUresult.CUDA_SUCCESS:
         raise OSError(f"the driver finds no GPU ({status.name})")
     return module

@@ -67,6 +67,20 @@ typedef unsigned long long uint64_t;
 #define pd_sync_warp() __syncwarp()
 #define pd_shuffle_xor(value, distance) __shfl_xor_sync(0xffffffffu, value, distance)
 
+PD_INLINE void pd_copy_async(float *to, int64_t to_at, const float *from, int64_t from_at)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;"
+                 :: "r"((unsigned)__cvta_generic_to_shared(to + to_at)),
+                    "l"(__cvta_generic_to_global(from + from_at)) : "memory");
+}
+PD_INLINE void pd_copy_async4(float *to, int64_t to_at, const float *from, int64_t from_at)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+                 :: "r"((unsigned)__cvta_generic_to_shared(to + to_at)),
+                    "l"(__cvta_generic_to_global(from + from_at)) : "memory");
+}
+PD_INLINE void pd_copies_done() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
 typedef float4 pd_f32x4;
 PD_INLINE float4 pd_load4(const float *array, int64_t at) { return *(const float4 *)(array + at); }
 PD_INLINE void pd_store4(float *array, int64_t at, float x, float y, float z, float w)

@@ -1,0 +1,40 @@
+"""Copies from memory into shared memory that go on while the threads do something else.
+
+The location ``async`` is shared memory that asks for them. A copy is done when its thread has waited and a
+barrier has passed, so it may be asynchronous only where nothing else of the same thread's nest uses the
+buffer: whoever uses it then comes behind a barrier, and the emitter waits in front of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from perfdojo_sdk.codegen.gpu.mapping import ProgramMap
+from perfdojo_sdk.codegen.gpu.placement import ASYNC, Placed
+from perfdojo_sdk.core.expression import Read
+from perfdojo_sdk.core.program import Occurrence
+
+
+def async_copies(mapped: ProgramMap, placed: Mapping[str, Placed]) -> frozenset[str]:
+    """Ids of the statements that copy asynchronously."""
+    found = set()
+    for name, place in placed.items():
+        if place.buffer.location == ASYNC and place.kind == "shared" and place.buffer.dtype == "f32":
+            uses = mapped.program.occurrences[name]
+            found |= {use.statement.id for use in uses if use.writes and _copies(placed, mapped, use, uses)}
+    return frozenset(found)
+
+
+def _copies(
+    placed: Mapping[str, Placed], mapped: ProgramMap, use: Occurrence, uses: tuple[Occurrence, ...]
+) -> bool:
+    """Whether the statement is a plain copy from memory, alone with the buffer in its threads' nest."""
+    statement = use.statement
+    if statement.accumulate or not isinstance(statement.value, Read):
+        return False
+    source = placed[mapped.program.buffer_of[statement.value.access.array].name]
+    roles = [mapped.role.get(use.path[: k + 1]) for k in range(len(use.path) - 1)]
+    if source.kind not in ("array", "memory") or "threads" not in roles or "warps" in roles:
+        return False
+    nest = use.path[: roles.index("threads") + 1]
+    return sum(other.path[: len(nest)] == nest for other in uses) == 1

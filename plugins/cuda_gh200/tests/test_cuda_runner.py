@@ -1,0 +1,46 @@
+"""What a runner without a GPU computes, and what it only estimates."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cuda_support import TARGET, emitted
+from perfdojo_cuda_gh200.runner import CudaRunner
+
+from perfdojo_sdk.hookspecs.types import Artifact, Measurement, RunRequest
+from perfdojo_sdk.measure import gpu_runner
+from perfdojo_sdk.measure.gpu_runner import MOST_INSTANCES
+
+TEXT = "kernel k(x) -> y\nx f32 [8,64] heap\ny f32 [8,64] heap\n\n8:g 64:b y[{0},{1}] = x[{0},{1}] * 2\n"
+
+
+@pytest.fixture
+def runner(monkeypatch: pytest.MonkeyPatch) -> CudaRunner:
+    monkeypatch.setattr("perfdojo_cuda_gh200.runner.on_gpu", lambda: False)
+    return CudaRunner(TARGET.capabilities)
+
+
+def test_a_small_kernel_is_computed_and_a_large_one_only_estimated(
+    runner: CudaRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    artifact = runner.compile(emitted(TEXT))
+    assert isinstance(artifact, Artifact), artifact
+    x = np.arange(512, dtype=np.float32).reshape(8, 64)
+    request = RunRequest(inputs={"x": x}, repeats=1)
+    small = runner.run(artifact, request)
+    monkeypatch.setattr(gpu_runner, "MOST_COMPUTED", 511)
+    large = runner.run(artifact, request)
+    untimed = runner.run(artifact, RunRequest(inputs={"x": x}))
+    assert isinstance(small, Measurement) and isinstance(large, Measurement)
+    assert small.outputs is not None and large.outputs is None
+    np.testing.assert_array_equal(small.outputs["y"], 2 * x)
+    assert (small.seconds, small.provenance) == (large.seconds, large.provenance) and small.seconds[0] > 0
+    assert small.provenance == "estimated"
+    assert isinstance(untimed, Measurement) and untimed.outputs is not None, "verifying computes in any case"
+
+
+def test_only_a_device_takes_kernels_of_any_size(runner: CudaRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert runner.most_instances == MOST_INSTANCES
+    monkeypatch.setattr("perfdojo_cuda_gh200.runner.on_gpu", lambda: True)
+    monkeypatch.setattr("perfdojo_cuda_gh200.runner.gpu_name", lambda: "a GPU")
+    assert runner.most_instances is None
