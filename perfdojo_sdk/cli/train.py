@@ -42,6 +42,9 @@ def command(
     recorded: Annotated[
         int | None, typer.Option(min=0, help="Recorded games of each kernel to learn from first.")
     ] = None,
+    passes: Annotated[
+        bool, typer.Option("--passes", help="Let the targets' own passes play first, for --recorded.")
+    ] = False,
     plateau: Annotated[
         int | None, typer.Option(min=1, help="Give a kernel up after so many evaluations without a new best.")
     ] = None,
@@ -76,6 +79,7 @@ def command(
         "evaluations": budget,
         "seconds": duration(limit) if limit else None,
         "recorded": recorded,
+        "passes": passes or None,
         "plateau": plateau,
         "seed": seed,
         "threads": threads,

@@ -40,6 +40,8 @@ class TrainingPlan(Strict):
     threads: Annotated[int, Field(ge=1, le=1024)] = 1
     encoder: Words = "default"
     agent: AgentSettings = AgentSettings()
+    passes: bool = False
+    """Evaluate the games of each target's own passes first, so that they are among the records."""
     recorded: Annotated[int, Field(ge=0, le=10**6)] = 0
     """Recorded games of each kernel to learn from before anything is played, the fastest first."""
     recorded_steps: Annotated[float, Field(ge=0, le=1000)] = 4.0

@@ -28,8 +28,10 @@ from perfdojo_sdk.perfllm.plan import TrainingPlan
 from perfdojo_sdk.perfllm.player import PerfLLM
 from perfdojo_sdk.perfllm.recall import recall
 from perfdojo_sdk.plugins import Plugins
+from perfdojo_sdk.search.explorer import openings
 from perfdojo_sdk.search.strategies import BATCH
 from perfdojo_sdk.store.candidates import Candidate, CandidateLog
+from perfdojo_sdk.store.records import sha256
 
 #: Seconds between two checkpoints.
 CHECKPOINT_S = 60.0
@@ -185,15 +187,26 @@ def _kernels(plugins: Plugins, target: Target, words: str) -> Sequence[Kernel]:
 def _recall(training: Training, store: CandidateLog | None) -> None:
     """Learn from what other searches have recorded, before anything is played."""
     plan, learner = training.plan, training.mind.learner
-    for pupil in training.pupils if store is not None and plan.recorded else ():
-        assert store is not None
+    for pupil in training.pupils if plan.recorded else ():
         task = pupil.player.task
-        found = [c for c in store.of(pupil.kernel.name, task.target.name) if _alike(c, pupil)]
+        recorded = store.of(pupil.kernel.name, task.target.name) if store else ()
+        found = [candidate for candidate in recorded if _alike(candidate, pupil)]
+        if plan.passes:
+            found += _played_by_passes(pupil)
         count = recall(training.mind, found, Trace(task.root), task.rules, task.most, plan.recorded)
         training.watch.recalled(pupil.name, count)
-    if len(learner.replay):
-        learner.learn(int(len(learner.replay) * plan.recorded_steps))
+    learner.learn(int(len(learner.replay) * plan.recorded_steps))
     training.recalled = True
+
+
+def _played_by_passes(pupil: Pupil) -> list[Candidate]:
+    """The games that are known without searching, evaluated."""
+    games = openings(pupil.forge.task(pupil.kernel))
+    how = pupil.evaluator.conditions
+    for game in games:
+        pupil.evaluator.evaluate([game])
+    known = pupil.evaluator.known
+    return [Candidate.of(how.key, g, known[sha256(g.program.text)], how.proposer) for g in games]
 
 
 def _alike(candidate: Candidate, pupil: Pupil) -> bool:
