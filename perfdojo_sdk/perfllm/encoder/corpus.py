@@ -72,13 +72,15 @@ class Corpus:
         return (squares / changed.sum(0).clamp(min=1)).sqrt().clamp(min=0.05)
 
     def batches(self, chance: Random, walks: int, programs: int) -> Iterator[Batch]:
-        """Batches without end, each of so many ``walks`` with at most so many ``programs`` of each."""
-        order: list[int] = []
+        """Batches without end, each of so many ``walks`` with at most so many ``programs`` of each.
+
+        Half of the walks are timed ones, which are rare.
+        """
+        timed = [name for name, walk in self.walks.items() if any(self.samples[k].timed for k in walk)]
+        rare, every = endless(chance, timed or list(self.walks)), endless(chance, list(self.walks))
         while True:
-            if len(order) < walks:
-                order = list(self.walks)
-                chance.shuffle(order)
-            yield self.batch(chance, [order.pop() for _ in range(min(walks, len(order)))], programs)
+            chosen = [next(rare if k % 2 else every) for k in range(walks)]
+            yield self.batch(chance, list(dict.fromkeys(chosen)), programs)
 
     def batch(self, chance: Random, walks: Sequence[int], programs: int) -> Batch:
         chosen: list[int] = []
@@ -106,3 +108,8 @@ class Corpus:
         lines = [self.lines[line] for line in used]
         return Batch(lines, rows, there, self.labels[list(chosen)], torch.tensor(pairs))
 
+
+def endless(chance: Random, items: Sequence[int]) -> Iterator[int]:
+    """All items in random order, again and again."""
+    while True:
+        yield from chance.sample(items, len(items))

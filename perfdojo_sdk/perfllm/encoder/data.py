@@ -44,6 +44,8 @@ ANY, SIMULATED, MEASURED = (16, 1 << 32), (64, 1 << 13), (1 << 14, 1 << 18)
 MOVES = (4, 20)
 #: Share of programs of which a second successor is drawn.
 SIBLINGS = 0.4
+#: How the labels begin that a machine or a simulator said.
+REAL = ("seconds simulated", "seconds measured")
 #: Longer texts are left out.
 CHARACTERS = 6000
 
@@ -65,6 +67,11 @@ class Sample:
     @property
     def held_out(self) -> bool:
         return self.operator.endswith(HELD_OUT)
+
+    @property
+    def timed(self) -> bool:
+        """Whether a machine or a simulator said how long it takes."""
+        return any(name.startswith(REAL) for name in self.labels)
 
 
 def read_all(paths: Sequence[Path]) -> list[Sample]:

@@ -36,7 +36,7 @@ WALKS, PROGRAMS = 8, 14
 #: Lines of a batch of which tokens are hidden, and the share of their tokens.
 HIDDEN_LINES, HIDDEN = 64, 0.15
 #: How much a label counts: times that a machine took or a simulator said, times on paper, counts.
-WEIGHTS = {"seconds simulated": 4.0, "seconds measured": 2.0, "seconds estimated": 1.0, "count": 0.15}
+WEIGHTS = {"seconds simulated": 6.0, "seconds measured": 2.0, "seconds estimated": 0.7, "count": 0.1}
 HIDDEN_WEIGHT = 0.3
 RATE, WARM_UP = 2e-3, 100
 #: Programs that the statistics of the embeddings are computed from.
@@ -82,10 +82,12 @@ class Learner(nn.Module):
         )
 
     def _apart(self, said: Tensor, true: Tensor) -> Tensor:
+        """The mean for each label, weighed: a label that few programs have counts as much as another."""
         known = torch.isfinite(true)
         apart = functional.smooth_l1_loss(said, torch.where(known, true, said.detach()), reduction="none")
-        weights = known * self.weights
-        return (apart * weights).sum() / weights.sum().clamp(min=1e-9)
+        counts = known.sum(0)
+        weights = self.weights * (counts > 0)
+        return (apart.sum(0) / counts.clamp(min=1) * weights).sum() / weights.sum().clamp(min=1e-9)
 
     def _hidden(self, batch: Batch, chance: torch.Generator) -> Tensor:
         picked = torch.randperm(len(batch.lines), generator=chance)[:HIDDEN_LINES].sort().values
@@ -104,30 +106,36 @@ def _weight(name: str) -> float:
     return next(weight for prefix, weight in WEIGHTS.items() if name.startswith(prefix))
 
 
-def train(corpus: Corpus, shape: Shape, minutes: float, seed: int) -> tuple[EncoderModel, dict[str, float]]:
-    """A trained model, and the losses and steps at the end (means over the last hundred steps)."""
-    model = initialised(shape, seed)
+def train(
+    model: EncoderModel, corpus: Corpus, minutes: float, seed: int, most_steps: int | None = None
+) -> dict[str, float]:
+    """Train ``model``; the steps, and the losses at the end (means over the last hundred steps).
+
+    ``most_steps`` instead of a time makes the result the same on every run.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         learner = Learner(model, corpus)
     optimiser = torch.optim.AdamW(learner.parameters(), RATE, weight_decay=0.01)
     chance, batches = torch.Generator().manual_seed(seed), corpus.batches(Random(seed), WALKS, PROGRAMS)
     recent: list[list[float]] = []
-    begin, steps = time.process_time(), 0
-    while (done := (time.process_time() - begin) / (60 * minutes)) < 1:
+    begin, steps, done = time.process_time(), 0, 0.0
+    while done < 1:
         for group in optimiser.param_groups:
             group["lr"] = RATE * min(1.0, (steps + 1) / WARM_UP) * (0.02 + 0.98 * 0.5 * (1 + cos(pi * done)))
         losses = learner.losses(next(batches), chance)
         optimiser.zero_grad()
-        losses.whole.backward()  # type: ignore[no-untyped-call]
+        torch.autograd.backward(losses.whole)
         nn.utils.clip_grad_norm_(learner.parameters(), 1.0)
         optimiser.step()
         steps += 1
+        spent = (time.process_time() - begin) / (60 * minutes)
+        done = steps / most_steps if most_steps else spent
         recent = [*recent[-99:], [x.item() for x in (losses.values, losses.changes, losses.hidden)]]
         if steps % 50 == 0:
             print(f"{done:5.1%} step {steps}: {_mean(recent)}", file=sys.stderr, flush=True)
     standardise(model, corpus)
-    return model.eval(), {"steps": steps, **_mean(recent)}
+    return {"steps": steps, **_mean(recent)}
 
 
 def _mean(recent: Sequence[Sequence[float]]) -> dict[str, float]:
@@ -158,7 +166,9 @@ def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Train the encoder of programs from nothing.")
     parser.add_argument("--out", type=Path, required=True, help="folder for the encoder")
     parser.add_argument("--minutes", type=float, default=12, help="processor time for training")
+    parser.add_argument("--steps", type=int, help="so many steps, whatever time they take")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--start", type=Path, help="folder of an encoder to go on from")
     parser.add_argument("--data", type=Path, nargs="*", help="samples made before; by default made now")
     a = parser.parse_args(words)
     torch.set_num_threads(1)
@@ -167,12 +177,19 @@ def main(words: Sequence[str] | None = None) -> None:
     if not a.data:
         data.main(["--out", str(files[0]), "--seed", str(a.seed)])
     samples = [sample for sample in data.read_all(files) if not sample.held_out]
-    vocabulary = Vocabulary.of(target.dialect for target in load_plugins().targets.values())
+    if a.start:
+        model, vocabulary, _ = load(a.start)
+    else:
+        vocabulary = Vocabulary.of(target.dialect for target in load_plugins().targets.values())
+        model = initialised(Shape(len(vocabulary.words)), a.seed)
     corpus = Corpus(samples, vocabulary)
-    model, losses = train(corpus, Shape(len(vocabulary.words)), a.minutes, a.seed)
+    begin = time.process_time()
+    losses = train(model.train(), corpus, a.minutes, a.seed, a.steps)
     save(a.out, model, vocabulary)
     write(a.out / "sample.json", {"programs": sample(corpus)})
-    write(a.out / "card.json", card(corpus, load(a.out)[2], a.minutes, a.seed, losses))
+    earlier = json.loads((a.start / "card.json").read_text(encoding="utf-8")) if a.start else None
+    now = card(corpus, load(a.out)[2], (time.process_time() - begin) / 60, a.seed, losses)
+    write(a.out / "card.json", {**now, "went on from": earlier} if earlier else now)
 
 
 def sample(corpus: Corpus) -> list[str]:
@@ -193,7 +210,7 @@ def card(
         "walks": len(corpus.walks),
         "programs with a label": {n: sum(n in s.labels for s in corpus.samples) for n in times},
         "operators not learned from": [f"*{name}" for name in data.HELD_OUT],
-        "minutes of one core": minutes,
+        "minutes of one core": round(minutes, 1),
         "seed": seed,
         "at the end": losses,
     }

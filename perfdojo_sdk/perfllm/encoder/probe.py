@@ -21,20 +21,23 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from perfdojo_sdk.game import Game
 from perfdojo_sdk.kernels.selection import select
-from perfdojo_sdk.perfllm.encoder import SHIPPED, Embeddings, Encoder, data, load_encoder
+from perfdojo_sdk.perfllm.encoder import SHIPPED, Encoder, data, load_encoder
 from perfdojo_sdk.perfllm.encoder.data import Sample
 from perfdojo_sdk.perfllm.encoder.line_encoder import LineEncoder
 from perfdojo_sdk.perfllm.encoder.model import initialised
 from perfdojo_sdk.perfllm.encoder.tokenizer import lines_of, tokens_of
 from perfdojo_sdk.perfllm.encoder.vocabulary import Vocabulary
 from perfdojo_sdk.plugins import load_plugins
+
+if TYPE_CHECKING:
+    from perfdojo_sdk.perfllm.encoder import Embeddings
 
 PENALTIES = tuple(10.0**k for k in range(-1, 6))
 #: Part of the operators that the penalty is chosen on.
@@ -153,7 +156,7 @@ def speed(encoder: Encoder, target: str = "best", moves: int = 8) -> dict[str, f
 def labels_of(samples: Iterable[Sample]) -> list[str]:
     """The times that a machine took or a simulator said."""
     names = {name for sample in samples for name in sample.labels}
-    return sorted(n for n in names if n.startswith(("seconds simulated", "seconds measured")))
+    return sorted(n for n in names if n.startswith(data.REAL))
 
 
 def compare(encoder: Encoder, samples: Sequence[Sample]) -> list[Quality]:
