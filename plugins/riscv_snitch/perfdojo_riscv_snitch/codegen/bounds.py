@@ -16,7 +16,7 @@ from perfdojo_riscv_snitch.codegen.assembly import Instruction, Listing, Registe
 from perfdojo_riscv_snitch.codegen.body import MOST_TIMES, Body
 from perfdojo_riscv_snitch.codegen.limits import Refused
 from perfdojo_riscv_snitch.codegen.plan import REPEATED, Plan
-from perfdojo_riscv_snitch.codegen.pressure import Repeated, fits
+from perfdojo_riscv_snitch.codegen.pressure import MOST_KEPT, Lives, Repeated, fits
 from perfdojo_riscv_snitch.codegen.streams import Nothing
 from perfdojo_riscv_snitch.codegen.tree import Loop, Work, written_out
 from perfdojo_riscv_snitch.codegen.values import BYTES, FORMATS, Values
@@ -29,8 +29,6 @@ from perfdojo_sdk.core.validate import index_values
 
 #: A repeated scope in more copies than this is left to the code itself.
 MOST_COPIES = 16
-#: Answers that are kept.
-MOST_KEPT = 20_000
 
 
 class Unsure(Exception):
@@ -44,6 +42,7 @@ class Bounds:
         self.dialect = dialect
         self._kept: dict[object, int] = {}
         """All that the code of a repeated scope depends on -> registers for values of its own."""
+        self._lives: dict[object, Lives] = {}
         self._compiled: dict[object, bool] = {}
 
     def check(self, program: Program) -> None:
@@ -67,7 +66,7 @@ class Bounds:
                 if not all(self._compiles(program, statement) for statement in statements):
                     raise Unsure from None
                 raise
-        if repeated and not fits(plan, repeated):
+        if repeated and not fits(plan, repeated, self._lives):
             raise Unsure
 
     def _repeated(self, plan: Plan, path: Path) -> Repeated:

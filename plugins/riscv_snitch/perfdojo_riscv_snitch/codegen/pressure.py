@@ -8,9 +8,11 @@ kernel's begin to the last nest that reads it, all else in its nest.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import TypeAlias
 
 from perfdojo_riscv_snitch.codegen.allocate import POOLS, SPARE, lives_of
 from perfdojo_riscv_snitch.codegen.assembly import Listing, Register
@@ -22,6 +24,8 @@ from perfdojo_riscv_snitch.codegen.inline import written_out as has_functions
 from perfdojo_riscv_snitch.codegen.integers import MOST
 from perfdojo_riscv_snitch.codegen.plan import Plan
 from perfdojo_riscv_snitch.codegen.pointers import REACH
+from perfdojo_riscv_snitch.codegen.setup import SetUp
+from perfdojo_riscv_snitch.codegen.streams import MOVERS
 from perfdojo_riscv_snitch.codegen.values import BYTES, exact_reciprocal
 from perfdojo_sdk.core.expression import Cast, Expression, Literal, Operation, Read
 from perfdojo_sdk.core.program import Path, Statement
@@ -33,10 +37,16 @@ OF_FUNCTION = 4
 #: Values that live while the constants are loaded.
 _LOADING = 2
 
+#: Answers that are kept.
+MOST_KEPT = 20_000
 #: Arguments about the workspace that are read.
 _OF_WORKSPACE = 2
 #: Integer values that live between the counts of nested repetitions and their end, at most.
 _COUNTING = 4
+
+
+#: Most values at once in the code of some nests; of each buffer, how many cells it keeps in registers.
+Lives: TypeAlias = tuple[int, Counter[str]]
 
 
 @dataclass(frozen=True)
@@ -56,8 +66,11 @@ class Repeated:
         return self.path[0]
 
 
-def fits(plan: Plan, repeated: Sequence[Repeated]) -> bool:
-    """Whether no value of these scopes can end in the frame; False where that is open."""
+def fits(plan: Plan, repeated: Sequence[Repeated], kept: dict[object, Lives]) -> bool:
+    """Whether no value of these scopes can end in the frame; False where that is open.
+
+    ``kept``: what the code of some nests depends on -> what was found in it.
+    """
     program = plan.program
     cells: list[tuple[range, int]] = []
     """Nests, and registers that buffers need in them."""
@@ -96,36 +109,63 @@ def fits(plan: Plan, repeated: Sequence[Repeated]) -> bool:
     if all(most(k) <= registers for k in range(len(nests))):
         return True
     some = range(min(critical), max(critical) + 1)
-    return _most_lives(plan, some, nests, where) <= registers - len(SPARE["f"])
+    key = _all_of(plan, some, where)
+    if key not in kept:
+        if len(kept) >= MOST_KEPT:
+            kept.clear()
+        kept[key] = _most_lives(plan, some, where)
+    later = set[object]().union(*[nest.constants for nest in nests[some.stop :]])
+    functions = set[object]().union(*[nest.functions for nest in nests[some.stop :]])
+    # Cells of a buffer that is used elsewhere may hold values here, though nothing here uses them.
+    lasting = [n for n, places in where.items() if any(_crosses(places, some)) and _touch(places, some)]
+    most_here, used = kept[key]
+    unused = sum(buffer.cells - used[buffer.name] for buffer in program.buffers if buffer.name in lasting)
+    across = len(later) + OF_FUNCTION * len(functions) + unused
+    return most_here + across <= registers - len(SPARE["f"])
 
 
-def _most_lives(plan: Plan, some: range, nests: Sequence[_Nest], where: Mapping[str, range]) -> int:
-    """Most values at once in these nests, counted in their code. ``where``: nests that use each buffer."""
+def _all_of(plan: Plan, some: range, where: Mapping[str, range]) -> object:
+    """All that the code of these nests depends on."""
+    program, nodes = plan.program, [plan.program.body[k] for k in some]
+    arrays = sorted(frozenset[str]().union(*[node.arrays for node in nodes]))
+    buffers = [program.buffer_of[array] for array in arrays]
+    setup = SetUp(program, plan.streams, Listing("none"))
+    return (
+        tuple(node.text for node in nodes),
+        tuple(plan.moved(leaf.statement) for node in nodes for leaf in node.leaves),
+        tuple((buffer.text, buffer.name in plan.pairs.registers) for buffer in buffers),
+        tuple(array in plan.never_nan for array in arrays),
+        tuple(_crosses(where.get(buffer.name, some), some) for buffer in buffers),
+        tuple((s.buffer.name, s.mover, s.job[0] - some.start, s.job[1:]) for s in plan.streams.values()),
+        tuple(map(setup.undisturbed, MOVERS)),
+    )
+
+
+def _crosses(places: range, some: range) -> tuple[bool, bool]:
+    """Whether what lives in ``places`` lives before these nests, and after them."""
+    return places.start < some.start, places.stop > some.stop
+
+
+def _most_lives(plan: Plan, some: range, where: Mapping[str, range]) -> Lives:
+    """For these nests, counted in their code. ``where``: nests that use each buffer."""
     parts = [part for k in some for part in plan.parts_at((k,), ())]
     body = Body(plan, parts, Listing("alone"))
     body.bases = {buffer.name: Register("x") for buffer in plan.program.buffers}
     body.put(parts)
     constants = set(body.constants.values())
-    later = set[object]().union(*[nest.constants for nest in nests[some.stop :]])
-    functions = set[object]().union(*[nest.functions for nest in nests[some.stop :]])
-    across = len(later) + OF_FUNCTION * len(functions)
-    for name, places in where.items():
-        if places.start < some.start or places.stop > some.stop:
-            used = sum(buffer == name for buffer, _ in body.cells)
-            across += plan.program.buffer_of[name].cells - used if _touch(places, some) else 0
     named = {cell: where[name] for (name, _), cell in body.cells.items()}
     most = 0
     for lines in (body.listing.lines, body.merged(body.listing.lines)):
         changes = [0] * (len(lines) + 2)
         for register, life in lives_of(lines).items():
             if register.kind == "f":
-                places = named.get(register, some)
-                early = register in constants or places.start < some.start
-                late = register in constants or places.stop > some.stop
-                changes[0 if early else life.start] += 1
-                changes[len(lines) if late else life.end + 1] -= 1
+                before, after = _crosses(named.get(register, some), some)
+                start = 0 if before or register in constants else max(life.start, 0)
+                end = len(lines) if after or register in constants else life.end + 1
+                changes[start] += 1
+                changes[end] -= 1
         most = max(most, *accumulate(changes))
-    return across + most
+    return most, Counter(name for name, _ in body.cells)
 
 
 def _touch(one: range, other: range) -> bool:
