@@ -20,14 +20,15 @@ class HardwareLimits:
     requirements = limits.REQUIREMENTS
 
     def __init__(self) -> None:
-        self._judges: dict[int, _Judge] = {}
+        self._judge: _Judge | None = None
+        """Of the dialect that was asked about last; a game has one."""
 
     def __call__(self, before: Program, move: Move, after: Program, dialect: Dialect) -> Objection | None:
         if not uses_extensions(after):
             return None
-        judge = self._judges.get(id(dialect))
-        if judge is None:
-            judge = self._judges[id(dialect)] = _Judge(dialect)
+        judge = self._judge
+        if judge is None or judge.dialect is not dialect:
+            judge = self._judge = _Judge(dialect)
         refused = judge(after)
         if refused is None or (uses_extensions(before) and before.once(judge)):
             return None  # a program that was beyond the hardware already may be mended step by step
