@@ -16,7 +16,7 @@ from torch import Tensor
 from perfdojo_sdk.perfllm.encoder.files import load
 from perfdojo_sdk.perfllm.encoder.model import EncoderModel, Tokens
 from perfdojo_sdk.perfllm.encoder.tensors import in_parts, padded
-from perfdojo_sdk.perfllm.encoder.tokenizer import Line, lines_of, tokens_of
+from perfdojo_sdk.perfllm.encoder.tokenizer import Line, Token, lines_of, tokens_of
 from perfdojo_sdk.perfllm.encoder.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -68,14 +68,17 @@ class LineEncoder:
         if len(self.known) > MOST_LINES:
             self.forget()
         known = self.known
-        missing = list(dict.fromkeys(line for lines in programs for line in lines if line not in known))
-        if missing:
-            tokens = [tokens_of(line, self.vocabulary) for line in missing]
-            order = sorted(range(len(missing)), key=lambda k: len(tokens[k]))
-            first = len(known)
-            known.update((missing[k], first + place) for place, k in enumerate(order))
-            made = self._vectors(list(in_parts([tokens[k] for k in order])))
-            self._keep(first, made)
+        rows = [[known.get(line, -1) for line in lines] for lines in programs]
+        # Looking a line up costs as much as anything here, so what is known is looked up once.
+        missing = dict.fromkeys(
+            line for lines, row in zip(programs, rows) for line, at in zip(lines, row) if at < 0
+        )
+        if not missing:
+            return rows
+        tokens = sorted([(tokens_of(line, self.vocabulary), line) for line in missing], key=_length)
+        first = len(known)
+        known.update((line, first + place) for place, (_, line) in enumerate(tokens))
+        self._keep(first, self._vectors(list(in_parts([each for each, _ in tokens]))))
         return [[known[line] for line in lines] for lines in programs]
 
     def _vectors(self, parts: Sequence[Tokens]) -> Tensor:
@@ -89,6 +92,10 @@ class LineEncoder:
             room[:first] = self.vectors[:first]
             self.vectors = room
         self.vectors[first:needed] = made
+
+
+def _length(of: tuple[Sequence[Token], Line]) -> int:
+    return len(of[0])
 
 
 def _parts(order: Sequence[int], lengths: Sequence[int]) -> list[list[int]]:

@@ -24,7 +24,7 @@ class Shape:
     words: int
     """Of the vocabulary."""
     token_width: int = 64
-    line_width: int = 64
+    line_width: int = 96
     width: int = 128
     """Of an embedding."""
     line_layers: int = 2
