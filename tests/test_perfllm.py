@@ -110,6 +110,7 @@ def test_it_proposes_nothing_twice_and_does_as_before_with_the_same_seed(name: s
 @pytest.mark.parametrize("name", ["perfllm", "hybrid"])
 def test_a_search_that_was_stopped_goes_on_as_if_it_had_not_been(name: str) -> None:
     assert played(name, 40, cut=16) == played(name, 40)
+    assert played(name, 24, cut=16, leap="5") == played(name, 24, leap="5")
 
 
 def test_perfllm_starts_from_the_initial_program_alone() -> None:
@@ -150,10 +151,25 @@ def test_what_was_seen_is_in_the_memory_with_its_rewards() -> None:
     round_of(searching, 2, [2.0, None])
     replay = searching.mind.learner.replay
     assert [state.reward for state in replay.states] == [1.0, 4.0, 0.0]
-    assert [(t.state, t.to) for t in replay.transitions] == [(0, 0), (0, 1), (0, 2)]
+    moves = [t for t in replay.transitions if t.action]
+    assert [(t.state, t.to) for t in moves] == [(0, 1), (0, 2)]
     listed = searching.mind.listed(ROOT, RULES, Kind.DECLARED_LAW)
-    for transition, game in zip(list(replay.transitions)[1:], (searching.game(1), searching.game(2))):
+    for transition, game in zip(moves, (searching.game(1), searching.game(2))):
         assert listed.steps[transition.action - 1].after.text == game.program.text
+
+
+def test_leaps_leave_out_evaluations_but_remember_what_lay_between() -> None:
+    searching = search(replace_settings(leap=6, restarts=0.0))
+    round_of(searching, 1, [8.0])
+    games = round_of(searching, 8)
+    assert max(len(game.steps) for game in games) > 1
+    replay = searching.mind.learner.replay
+    for game in games:
+        names = [f"{searching.kernel} {name_of(step.after)}" for step in game.steps]
+        numbers = [0, *(replay.number[name] for name in names)]
+        assert all(pair in replay.seen for pair in zip(numbers, numbers[1:]))
+        assert replay.states[numbers[-1]].reward is not None
+    assert any(state.reward is None for state in replay.states), "what lay between has no reward"
 
 
 def test_a_program_met_before_costs_no_evaluation() -> None:
@@ -175,7 +191,7 @@ def replace_settings(**changes: Any) -> AgentSettings:
 def test_without_chance_the_best_move_by_the_network_is_played() -> None:
     searching = search(replace_settings(epsilon_first=0.0, epsilon_last=0.0, restarts=0.0))
     round_of(searching, 1)
-    listed = searching._listed(0)
+    listed = searching._listed(ROOT)
     best = int(searching.mind.values(listed).argmax())
     [game] = searching.propose(1)
     if best:
@@ -308,9 +324,13 @@ class Quiet:
 
     def __init__(self, rounds: int = 10**9) -> None:
         self.left, self.reports, self.games = rounds, list[Any](), dict[str, int]()
+        self.studies: list[tuple[int, int]] = []
 
     def recalled(self, name: str, games: int) -> None:
         self.games[name] = games
+
+    def studied(self, steps: int, count: int, loss: float | None) -> None:
+        self.studies.append((steps, count))
 
     def round(self, report: Any) -> None:
         self.reports.append((report.evaluations, report.pupil.name))
@@ -355,9 +375,17 @@ def test_a_training_learns_from_records_of_other_searches(paper: Plugins, tmp_pa
         trainer.train(paper, first, tmp_path / "first.safetensors", records.candidates, Quiet())
         watch = Quiet()
         plan = PLAN.model_copy(update={"recorded": 6, "evaluations": 8})
-        training = trainer.train(paper, plan, tmp_path / "second.safetensors", records.candidates, watch)
+        trainer.train(paper, plan, tmp_path / "second.safetensors", records.candidates, watch)
     assert list(watch.games.values()) == [6, 6]
-    assert training.mind.learner.steps >= plan.recorded_steps * 12
+    assert watch.studies[-1][0] == watch.studies[-1][1] >= plan.recorded_steps * 12
+
+
+def test_a_training_has_the_passes_play_first(paper: Plugins, tmp_path: Path) -> None:
+    plan = PLAN.model_copy(update={"recorded": 9, "passes": True, "evaluations": 1})
+    watch = Quiet()
+    training = trainer.train(paper, plan, tmp_path / "a.safetensors", None, watch)
+    assert min(watch.games.values()) >= 2
+    assert any(t.shown for t in training.mind.learner.replay.transitions)
 
 
 def test_a_training_that_is_killed_goes_on_exactly(

@@ -117,14 +117,20 @@ class Lines:
     def recalled(self, name: str, games: int) -> None:
         progress(f"{name}: {games} recorded games")
 
+    def studied(self, steps: int, count: int, loss: float | None) -> None:
+        self._now_and_then(f"learning from records: {steps} of {count} steps, loss {loss or 0:.3f}")
+
     def round(self, report: Report) -> None:
         if self.writer is not None:
             for name, value in _figures(report).items():
                 self.writer.add_scalar(name, value, report.evaluations)
+        self._now_and_then(_line(report, self.budget))
+
+    def _now_and_then(self, line: str) -> None:
         now = monotonic()
         if now - self.said > _QUIET_S:
             self.said = now
-            progress(_line(report, self.budget))
+            progress(line)
 
     def close(self) -> None:
         if self.writer is not None:

@@ -19,7 +19,7 @@ import numpy as np
 from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.hookspecs.search import SearchTask, State
 from perfdojo_sdk.perfllm.mind import Listed, Mind
-from perfdojo_sdk.perfllm.player import AT_HAND, mind_for, name_of
+from perfdojo_sdk.perfllm.player import AT_HAND, mind_for, name_of, passed
 from perfdojo_sdk.perfllm.replay import Vector
 from perfdojo_sdk.search.cost_model import CostModel
 from perfdojo_sdk.search.evolution import Evolution, Habits
@@ -129,8 +129,7 @@ class Hybrid(Evolution):
     def _relist(self, state: int) -> tuple[Vector, Vector]:
         """The vectors of a state of the memory, once more."""
         name = self.mind.learner.replay.names[state].rpartition(" ")[2]
-        number = next(k for k, met in enumerate(self.met) if met.program == name)
-        listed = self.mind.listed(self.game(number).program, self.task.rules, self.task.most)
+        listed = self.mind.listed(passed(self)[name], self.task.rules, self.task.most)
         return listed.before, listed.after[1:]
 
     def _state(self, number: int) -> int:

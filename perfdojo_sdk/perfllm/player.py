@@ -23,7 +23,7 @@ from perfdojo_sdk.perfllm import agents
 from perfdojo_sdk.perfllm.encoder import load_encoder
 from perfdojo_sdk.perfllm.learner import Learner
 from perfdojo_sdk.perfllm.mind import Listed, Mind
-from perfdojo_sdk.perfllm.replay import Vector
+from perfdojo_sdk.perfllm.replay import STOP, Vector
 from perfdojo_sdk.perfllm.settings import AgentSettings, changed
 from perfdojo_sdk.search.explorer import NO_PARENT, Draw, Explorer, digest
 from perfdojo_sdk.search.neighbours import Edges
@@ -54,7 +54,7 @@ class PerfLLM(Explorer):
         self.proposed: dict[str, int] = {}
         """Digest of a proposal -> the episode that made it."""
         self.loss: float | None = None
-        self._at_hand: OrderedDict[int, Listed] = OrderedDict()
+        self._at_hand: OrderedDict[str, Listed] = OrderedDict()
         super().__init__(task, state)
 
     def opening_games(self) -> list[Trace]:
@@ -88,22 +88,40 @@ class PerfLLM(Explorer):
             if number == NO_PARENT or self.lengths[episode] >= self.settings.most_moves:
                 number, self.lengths[episode] = self._beginning(chance), 0
                 self.episodes[episode] = number
-            listed = self._listed(number)
-            action = self._chosen(listed, chance)
-            if action == 0:
-                self.episodes[episode] = NO_PARENT
-                continue
-            game = self.game(number)
-            game = replace(game, steps=(*game.steps, listed.steps[action - 1]))
+            game, actions = self._leap(self.game(number), chance)
+            stopped = bool(actions) and actions[-1] == STOP
+            self.lengths[episode] += len(game.steps) - len(self.met[number].moves)
             name = digest(game)
             if name in self.proposed:
                 continue
-            self.lengths[episode] += 1
             if name not in self.known:
                 self.proposed[name] = episode
+                self._played(game, actions)
                 return number, game
-            self._arrived(episode, number, action, self.numbers[name])
+            if len(actions) == 1:
+                self._played(game, actions)
+            to = self.numbers[name]
+            goes_on = not stopped and self.met[to].seconds is not None
+            self.episodes[episode] = to if goes_on else NO_PARENT
         return None
+
+    def _leap(self, game: Trace, chance: Random) -> tuple[Trace, list[int]]:
+        """Some moves more, and the actions; the last one is the stop where the episode ended by itself."""
+        actions = list[int]()
+        for _ in range(chance.randint(1, self.settings.leap)):
+            listed = self._listed(game.program)
+            actions.append(self._chosen(listed, chance))
+            if actions[-1] == STOP:
+                break
+            game = replace(game, steps=(*game.steps, listed.steps[actions[-1] - 1]))
+        return game, actions
+
+    def _played(self, game: Trace, actions: list[int]) -> None:
+        """Remember the moves at the end of a game: only those that lead to a game met, so that a later session
+        finds the programs on the way again."""
+        moves = [action for action in actions if action != STOP]
+        for step, action in zip(game.steps[len(game.steps) - len(moves) :], moves):
+            self.mind.learner.replay.move(self._state(step.before), action, self._state(step.after))
 
     def _beginning(self, chance: Random) -> int:
         """Where an episode begins: mostly near the fastest programs, or at the initial one."""
@@ -118,15 +136,15 @@ class PerfLLM(Explorer):
     def _chosen(self, listed: Listed, chance: Random) -> int:
         """An action: by chance, transformations evenly and then their moves, or the best by the network."""
         if chance.random() < self.epsilon:
-            by_name: dict[str, list[int]] = {"": [0]}
+            by_name: dict[str, list[int]] = {"": [STOP]}
             for k, step in enumerate(listed.steps, 1):
                 by_name.setdefault(step.move.transformation, []).append(k)
             return chance.choice(by_name[chance.choice(sorted(by_name))])
         values = self.mind.values(listed)
         for action in (-values).argsort(kind="stable"):
-            if action == 0 or not self._useless(listed.steps[action - 1]):
+            if action == STOP or not self._useless(listed.steps[action - 1]):
                 return int(action)
-        return 0
+        return STOP
 
     def _useless(self, step: Step) -> bool:
         """Whether another episode of this round proposes the same program, or it is known to fail."""
@@ -134,21 +152,16 @@ class PerfLLM(Explorer):
         known = self.numbers.get(name)
         return name in self.proposed or (known is not None and self.met[known].seconds is None)
 
-    def _arrived(self, episode: int, number: int, action: int, to: int) -> None:
-        """An episode went from one game met to another."""
-        self.mind.learner.replay.move(self._state(number), action, self._state(to))
-        self.episodes[episode] = to if self.met[to].seconds is not None else NO_PARENT
-
-    def _listed(self, number: int) -> Listed:
-        """The moves of a game's program; listed in the replay too."""
-        if number in self._at_hand:
-            self._at_hand.move_to_end(number)
-            return self._at_hand[number]
-        listed = self.mind.listed(self.game(number).program, self.task.rules, self.task.most)
-        self._at_hand[number] = listed
+    def _listed(self, program: Program) -> Listed:
+        """The moves of a program; listed in the replay too."""
+        name = name_of(program)
+        if name in self._at_hand:
+            self._at_hand.move_to_end(name)
+            return self._at_hand[name]
+        self._at_hand[name] = listed = self.mind.listed(program, self.task.rules, self.task.most)
         if len(self._at_hand) > AT_HAND:
             self._at_hand.popitem(last=False)
-        self.mind.remember(self._state(number), listed)
+        self.mind.remember(self._state(program), listed)
         return listed
 
     # -- learning ----------------------------------------------------------------------------------
@@ -157,16 +170,10 @@ class PerfLLM(Explorer):
         for number in numbers:
             met = self.met[number]
             self.numbers.setdefault(met.program, number)
-            to = self._state(number)
+            self._state(self.game(number).program)
             episode = self.proposed.get(met.program)
-            if met.parent == NO_PARENT:
-                continue
-            if episode is None:  # drawn by chance alone
-                continue
-            steps = self._listed(met.parent).steps
-            action = next(k for k, step in enumerate(steps, 1) if step.move == met.moves[-1])
-            self.mind.learner.replay.move(self._state(met.parent), action, to)
-            self.episodes[episode] = number if met.seconds is not None else NO_PARENT
+            if episode is not None:  # else it was drawn by chance alone
+                self.episodes[episode] = number if met.seconds is not None else NO_PARENT
         self.loss = self.mind.learner.evaluated(len(numbers))
 
     def reward(self, seconds: float | None) -> float:
@@ -174,10 +181,12 @@ class PerfLLM(Explorer):
         base = next((met.seconds for met in self.met if met.seconds is not None), None)
         return base / seconds if base and seconds else 0.0
 
-    def _state(self, number: int) -> int:
-        """The game's program in the replay; programs of several kernels stand side by side there."""
-        met = self.met[number]
-        return self.mind.learner.replay.state(f"{self.kernel} {met.program}", self.reward(met.seconds))
+    def _state(self, program: Program) -> int:
+        """A program in the replay, with its reward where it has one; kernels stand side by side there."""
+        name = name_of(program)
+        number = self.numbers.get(name)
+        reward = None if number is None else self.reward(self.met[number].seconds)
+        return self.mind.learner.replay.state(f"{self.kernel} {name}", reward)
 
     # -- memory ------------------------------------------------------------------------------------
 
@@ -196,8 +205,17 @@ class PerfLLM(Explorer):
     def _relist(self, state: int) -> tuple[Vector, Vector]:
         """The vectors of a state of the memory, once more."""
         name = self.mind.learner.replay.names[state].rpartition(" ")[2]
-        listed = self.mind.listed(self.game(self.numbers[name]).program, self.task.rules, self.task.most)
+        listed = self.mind.listed(passed(self)[name], self.task.rules, self.task.most)
         return listed.before, listed.after[1:]
+
+
+def passed(player: Explorer) -> dict[str, Program]:
+    """Every program on the way to one that was met, by digest."""
+    found: dict[str, Program] = {}
+    for number in range(len(player.met)):
+        game = player.game(number)
+        found |= {name_of(step.after): step.after for step in game.steps}
+    return {name_of(player.task.root): player.task.root, **found}
 
 
 def name_of(program: Program) -> str:

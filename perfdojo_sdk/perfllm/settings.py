@@ -51,6 +51,9 @@ class AgentSettings(Strict):
     epsilon_last: Share = 0.05
     epsilon_fall: Annotated[float, Field(gt=0, le=1)] = 0.6
     """Part of the budget after which chance has come down, linearly, from the first to the last."""
+    leap: Annotated[int, Field(ge=1, le=10_000)] = 1
+    """Most moves of an episode from one evaluation to the next; so many or fewer, by chance. The paper
+    evaluates after each. What lies between has no reward of its own, which suits the objective "max" only."""
     restarts: Share = 0.5
     """Part of the episodes that begin near the fastest program met, not at the initial one."""
     most_moves: Count = 64

@@ -33,6 +33,8 @@ from perfdojo_sdk.search.strategies import BATCH
 from perfdojo_sdk.store.candidates import Candidate, CandidateLog
 from perfdojo_sdk.store.records import sha256
 
+#: Steps of learning from records between two words about it.
+AT_A_TIME = 200
 #: Seconds between two checkpoints.
 CHECKPOINT_S = 60.0
 
@@ -86,6 +88,9 @@ class Watch(Protocol):
     """Who wants to know how far a training is."""
 
     def recalled(self, name: str, games: int) -> None: ...
+
+    def studied(self, steps: int, count: int, loss: float | None) -> None:
+        """``steps`` of ``count`` steps of learning from records are done."""
 
     def round(self, report: Report) -> None: ...
 
@@ -195,7 +200,10 @@ def _recall(training: Training, store: CandidateLog | None) -> None:
             found += _played_by_passes(pupil)
         count = recall(training.mind, found, Trace(task.root), task.rules, task.most, plan.recorded)
         training.watch.recalled(pupil.name, count)
-    learner.learn(int(len(learner.replay) * plan.recorded_steps))
+    steps = int(len(learner.replay) * plan.recorded_steps)
+    for done in range(0, steps, AT_A_TIME):
+        loss = learner.learn(min(AT_A_TIME, steps - done))
+        training.watch.studied(min(done + AT_A_TIME, steps), steps, loss)
     training.recalled = True
 
 
