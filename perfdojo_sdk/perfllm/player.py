@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from math import exp
+from math import exp, log
 from pathlib import Path
 from random import Random
 from typing import Any
+
+import numpy as np
 
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Step, Trace
@@ -117,8 +119,10 @@ class PerfLLM(Explorer):
         return game, actions
 
     def _played(self, game: Trace, actions: list[int]) -> None:
-        """Remember the moves at the end of a game: only those that lead to a game met, so that a later session
-        finds the programs on the way again."""
+        """Remember the moves at the end of a game.
+
+        Only those that lead to a game met, so that a later session finds the programs on the way again.
+        """
         moves = [action for action in actions if action != STOP]
         for step, action in zip(game.steps[len(game.steps) - len(moves) :], moves):
             self.mind.learner.replay.move(self._state(step.before), action, self._state(step.after))
@@ -141,6 +145,10 @@ class PerfLLM(Explorer):
                 by_name.setdefault(step.move.transformation, []).append(k)
             return chance.choice(by_name[chance.choice(sorted(by_name))])
         values = self.mind.values(listed)
+        if self.settings.temperature:
+            # The largest of values with Gumbel noise is a draw from their softmax.
+            noise = [-log(-log(chance.uniform(1e-12, 1 - 1e-12))) for _ in values]
+            values = values / self.settings.temperature + np.array(noise)
         for action in (-values).argsort(kind="stable"):
             if action == STOP or not self._useless(listed.steps[action - 1]):
                 return int(action)

@@ -51,6 +51,9 @@ class AgentSettings(Strict):
     epsilon_last: Share = 0.05
     epsilon_fall: Annotated[float, Field(gt=0, le=1)] = 0.6
     """Part of the budget after which chance has come down, linearly, from the first to the last."""
+    temperature: Annotated[float, Field(ge=0, le=100)] = 0.0
+    """0: the network plays the move of the highest value (the paper's epsilon-greedy). Above: it draws one,
+    where a move that is worth this much less, in its scale, is e times less likely."""
     leap: Annotated[int, Field(ge=1, le=10_000)] = 1
     """Most moves of an episode from one evaluation to the next; so many or fewer, by chance. The paper
     evaluates after each. What lies between has no reward of its own, which suits the objective "max" only."""
