@@ -24,7 +24,8 @@ def quartiles(runs: Sequence[Sequence[float | None]], count: int) -> np.ndarray[
         row[: len(times)] = times
         if times:
             row[len(times) :] = times[-1]
-    return np.quantile(full, (0.25, 0.5, 0.75), axis=0, method="nearest")
+    found: np.ndarray[Any, Any] = np.quantile(full, (0.25, 0.5, 0.75), axis=0, method="nearest")
+    return found
 
 
 def spread(data: Data, panel: Data, name: str) -> np.ndarray[Any, Any]:
