@@ -13,7 +13,7 @@ from perfdojo_sdk.core.errors import NothingFoundError
 if TYPE_CHECKING:
     from perfdojo_sdk.store.cost import Cost
 
-#: What the paper reports for its library, and of how many operators that is.
+#: What the paper extrapolates for a library, from eight hours for each of so many operators (section 4.3).
 PAPER_NODE_HOURS, PAPER_OPERATORS = 1280, 160
 
 
@@ -65,8 +65,8 @@ def _text(found: list[Cost], operators: int, budget: int) -> str:
         f" evaluations to {operators} operators with {budget} evaluations each.",
         "propose to verify: mean of an evaluation; finish: to time and verify a finished kernel;"
         " -: not recorded.",
-        f"The paper reports {PAPER_NODE_HOURS} node-hours for {PAPER_OPERATORS} operators,"
-        " on other machines.",
+        f"The paper extrapolates {PAPER_NODE_HOURS} node-hours for {PAPER_OPERATORS} operators,"
+        " eight hours for each.",
     ]
     return "\n".join(lines)
 
