@@ -15,7 +15,7 @@ import yaml
 from toy_target import perfdojo_toy
 
 from perfdojo_sdk.core.transformation import Move
-from perfdojo_sdk.experiments import convergence, sequence, side_by_side
+from perfdojo_sdk.experiments import contest, convergence, curves, sequence, side_by_side
 from perfdojo_sdk.experiments.catalogue import EXPERIMENTS
 from perfdojo_sdk.experiments.rows import Rows
 from perfdojo_sdk.game import Game
@@ -227,13 +227,13 @@ def test_fig13_shows_quartiles_over_seeds(
     def never(*arguments: Any) -> Any:
         raise AssertionError("it was played before")
 
-    monkeypatch.setattr(convergence, "play_out", never)
+    monkeypatch.setattr(contest, "play_out", never)
     assert BY_NAME["fig13"].run(asked).data["panels"] == [panel]
 
 
 def test_quartiles_keep_the_best_of_a_search_that_ended_early() -> None:
     runs: Sequence[Sequence[float | None]] = [[4.0, 2.0], [None, 3.0, 1.0], [5.0]]
-    low, middle, high = convergence.quartiles(runs, 3)
+    low, middle, high = curves.quartiles(runs, 3)
     assert middle.tolist() == [5.0, 3.0, 2.0]
     assert np.all(low <= middle) and np.all(middle <= high) and high[0] == np.inf
 

@@ -39,6 +39,7 @@ COMMANDS: Mapping[str, str] = {
     "explain": "say why a move is or is not legal, or what an error code means",
     "reproduce": "list the experiments, or run one",
     "db": "show, export, import, merge and prune the records of searches and builds",
+    "cost": "say what searches have cost, and what a library would cost by that",
     "cluster": "start a Ray cluster, join one, show what it has",
     "targets": "list the targets, and which of them this machine can run",
     "kernels": "list the kernels and their parameters",

@@ -30,7 +30,8 @@ Kernel = Annotated[str, typer.Option(help="Only this kernel, by its full name.",
 Target = Annotated[str, typer.Option(help="Only this target.", show_default=False)]
 
 
-def _existing(db: str) -> Records:
+def existing(db: str) -> Records:
+    """The records at a place, which must be there already."""
     from perfdojo_sdk.store.database import Records
 
     return Records(_place(db), create=False)
@@ -59,7 +60,7 @@ def stats(db: Db = "", as_json: Json = False) -> None:
     """Say what the records hold: kernels, candidates, failures by reason, where the time went."""
     from perfdojo_sdk.store.upkeep import statistics
 
-    with _existing(db) as records:
+    with existing(db) as records:
         found = statistics(records)
     emit(_stats_text(found), found, as_json)
 
@@ -121,7 +122,7 @@ def export(
     def chosen(key: RecordKey) -> bool:
         return kernel in ("", key.kernel) and target in ("", key.target)
 
-    with _existing(db) as records:
+    with existing(db) as records:
         if form is Format.jsonl:
             lines = exchange.lines_of(records, chosen)
         else:
@@ -175,7 +176,7 @@ def merge(
     from perfdojo_sdk.store.database import Records
     from perfdojo_sdk.store.exchange import merge as merge_records
 
-    with _existing(other) as source, Records(_place(db)) as records:
+    with existing(other) as source, Records(_place(db)) as records:
         imported = merge_records(records, source)
     emit(_imported_text(imported), imported.as_json(), as_json)
 
@@ -221,7 +222,7 @@ def prune(
     rule = Rule(before, keep, failures, kernel, target)
     if not rule.says_something:
         raise typer.BadParameter("say what may go: --older-than, --keep or --failures")
-    with _existing(db) as records:
+    with existing(db) as records:
         pruned = prune_records(records, rule, dry_run)
     would = "would be deleted" if dry_run else "deleted"
     text = (

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfdojo_sdk.cli.console import Json, emit, progress, table
+from perfdojo_sdk.cli.search_options import AgentOption
 from perfdojo_sdk.core.errors import DojoError, UnavailableError, closest
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def command(
         int | None,
         typer.Option(min=1, max=10**6, help="Evaluations of each search in it.", show_default=False),
     ] = None,
+    agent: AgentOption = None,
     as_json: Json = False,
 ) -> None:
     """List the experiments, or run one, print what it finds and draw it.
@@ -55,7 +57,7 @@ def command(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise typer.BadParameter(f"cannot write to {folder}: {error.strerror}") from None
-    request = ExperimentRequest(folder, quick, target, kernels, budget, progress)
+    request = ExperimentRequest(folder, quick, target, kernels, budget, progress, agent)
     result = _run(experiments[name], request)
     files = [str(file) for file in result.files]
     text = "\n".join([result.text.rstrip("\n"), *(f"wrote {file}" for file in files)])

@@ -27,7 +27,7 @@ def search_options(agent: Path | None, words: list[str] | None) -> tuple[tuple[s
             raise typer.BadParameter(f"{word!r} is no NAME=VALUE")
         options[name] = value
     if agent is not None:
-        from perfdojo_sdk.store.records import sha256
+        from perfdojo_sdk.perfllm.strategies import agent_options
 
-        options |= {"agent": str(agent.absolute()), "agent_sha256": sha256(agent.read_bytes())}
+        options |= agent_options(agent)
     return tuple(sorted(options.items()))

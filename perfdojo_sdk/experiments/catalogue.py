@@ -23,6 +23,18 @@ def _convergence(request: ExperimentRequest) -> ExperimentResult:
     return convergence(request)
 
 
+def _learning(request: ExperimentRequest) -> ExperimentResult:
+    from perfdojo_sdk.experiments.learning import learning
+
+    return learning(request)
+
+
+def _learned(request: ExperimentRequest) -> ExperimentResult:
+    from perfdojo_sdk.experiments.side_by_side import learned
+
+    return learned(request)
+
+
 EXPERIMENTS = (
     Experiment("fig11", "Our expert's and our search's kernels beside other systems, Table 3.", _frameworks),
     Experiment("fig12", "Kernels at shapes of real models, after a search, beside other systems.", _shapes),
@@ -30,5 +42,11 @@ EXPERIMENTS = (
         "fig13",
         "Convergence of sampling and annealing, over edges and over whole sequences.",
         _convergence,
+    ),
+    Experiment("fig14", "What PerfLLM finds without any pass, beside PyTorch and TVM.", _learned),
+    Experiment(
+        "learning",
+        "Learning curves: the agent, without each of its pieces, and searches that do not learn.",
+        _learning,
     ),
 )

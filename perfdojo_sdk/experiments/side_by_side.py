@@ -1,4 +1,4 @@
-"""The paper's figures 11 and 12: our kernels beside other systems.
+"""The paper's figures 11, 12 and 14: our kernels beside other systems.
 
 Each system runs in a process of its own, and they take turns. Those that are not installed are named, with
 what installs them. Where the target is not this machine (a simulator, say), there is nothing to race with:
@@ -8,7 +8,7 @@ its figures stand alone, since figures of two kinds are never mixed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib import resources
 from pathlib import Path
 from statistics import geometric_mean
@@ -18,10 +18,11 @@ import yaml
 
 from perfdojo_sdk.core.errors import NothingFoundError
 from perfdojo_sdk.experiments.figures import bars, written
+from perfdojo_sdk.experiments.learning import trained_options
 from perfdojo_sdk.experiments.rows import Rows
 from perfdojo_sdk.hookspecs.services import ExperimentRequest, ExperimentResult
 from perfdojo_sdk.kernels.operators import OPERATORS
-from perfdojo_sdk.kernels.selection import Kernel, select
+from perfdojo_sdk.kernels.selection import DEFAULT, Kernel, select
 from perfdojo_sdk.library.build import KernelResult, Observer, build_library
 from perfdojo_sdk.library.forge import Settings
 from perfdojo_sdk.library.manifest import Manifest
@@ -36,6 +37,7 @@ from perfdojo_sdk.search.strategies import AUTO, HEURISTIC
 #: Seconds for one answer of another system, its compilation included.
 ANSWER_S = 900.0
 INITIAL, EXPERT, SEARCH = "initial program", "PerfDojo, expert", "PerfDojo, search"
+LEARNED = "PerfLLM"
 
 
 @dataclass(frozen=True)
@@ -50,14 +52,43 @@ class Plan:
     evaluations: int
     rounds: int
     threads: int = 1
+    options: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    """What a column of ours is called -> what its search is told."""
+    others: tuple[str, ...] = ()
+    """Which other systems race, by their names in ``peers.systems``; empty: all."""
 
 
 def frameworks(request: ExperimentRequest) -> ExperimentResult:
     """Figure 11: expert and search beside other systems, on the operators of Table 3."""
-    quick = "mul reducemean rmsnorm[1024,4096] softmax[4096,512] matmul[256,256,256]"
-    words = request.kernels or (quick if request.quick else " ".join(each.name for each in OPERATORS))
     evaluations, rounds = (12, 4) if request.quick else (1000, 12)
-    plan = Plan("fig11", {words: ""}, {EXPERT: HEURISTIC, SEARCH: AUTO}, evaluations, rounds)
+    shown = {request.kernels or _table_3(request): ""}
+    plan = Plan("fig11", shown, {EXPERT: HEURISTIC, SEARCH: AUTO}, evaluations, rounds)
+    return _figure(request, plan)
+
+
+def _table_3(request: ExperimentRequest) -> str:
+    quick = "mul reducemean rmsnorm[1024,4096] softmax[4096,512] matmul[256,256,256]"
+    return quick if request.quick else " ".join(each.name for each in OPERATORS)
+
+
+def learned(request: ExperimentRequest) -> ExperimentResult:
+    """Figure 14: what the agent finds without any pass, beside the expert, PyTorch and TVM.
+
+    On the operators of Table 3, or on the target's own list where it has one.
+    """
+    told = trained_options(request)
+    own = load_plugins().require(request.target).capabilities.selections.get(DEFAULT, ())
+    words = request.kernels or " ".join(own[:4] if request.quick else own) or _table_3(request)
+    evaluations, rounds = (64, 4) if request.quick else (1000, 12)
+    plan = Plan(
+        "fig14",
+        {words: ""},
+        {EXPERT: HEURISTIC, LEARNED: "perfllm"},
+        evaluations,
+        rounds,
+        options={LEARNED: told},
+        others=("torch", "torch_compile", "tvm"),
+    )
     return _figure(request, plan)
 
 
@@ -85,7 +116,8 @@ def _figure(request: ExperimentRequest, plan: Plan) -> ExperimentResult:
     manifests, failed = {}, {}
     for column, search in plan.searches.items():
         evaluations = request.evaluations or plan.evaluations
-        settings = Settings(threads=plan.threads, search=search, evaluations=evaluations)
+        options = plan.options.get(column, ())
+        settings = Settings(threads=plan.threads, search=search, evaluations=evaluations, options=options)
         folder = request.folder / f"library-{search}"
         request.progress(f"{column}: {len(kernels)} kernels in {folder}")
         records = request.folder / "records.sqlite"
@@ -154,12 +186,13 @@ def _race(
 ) -> None:
     """All that can start take turns on one kernel after the other."""
     rows, cache = Rows(request.folder / f"{plan.name}.rows"), machine().last_cache_bytes
-    missing = {name: peer.missing() for name, peer in ALL.items()}
-    found.absent.update({ALL[name].title: why for name, why in missing.items() if why})
+    racing = {name: peer for name, peer in ALL.items() if name in plan.others or not plan.others}
+    missing = {name: peer.missing() for name, peer in racing.items()}
+    found.absent.update({racing[name].title: why for name, why in missing.items() if why})
     for why in found.absent.values():
         request.progress(why)
     starting = {column: (OURS, str(folder)) for column, (folder, _) in manifests.items()}
-    starting |= {peer.title: (peer, "") for name, peer in ALL.items() if not missing[name]}
+    starting |= {peer.title: (peer, "") for name, peer in racing.items() if not missing[name]}
     with contenders(starting, plan.threads, ANSWER_S) as (processes, problems):
         found.absent.update(problems)
         found.versions.update({process.name: process.version for process in processes})

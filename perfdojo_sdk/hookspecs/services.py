@@ -188,6 +188,8 @@ class ExperimentRequest:
     """Of each search in it, instead of the experiment's own number."""
     progress: Callable[[str], None] = field(default=lambda line: None, repr=False)
     """Tells the person who waits how far it is."""
+    agent: Path | None = None
+    """The file of a trained agent, for experiments whose searches can play with one."""
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.hookspecs.search import Player, SearchStrategy, SearchTask, State
@@ -23,6 +25,12 @@ def require_learning() -> None:
                 why=str(error),
                 hint="pip install 'perfdojo-sdk[learn]'",
             ) from None
+
+
+def agent_options(file: Path) -> tuple[tuple[str, str], ...]:
+    """What a search is told to play with a trained agent: its file, and a digest since that may change."""
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    return ("agent", str(file.absolute())), ("agent_sha256", digest)
 
 
 @dataclass(frozen=True)

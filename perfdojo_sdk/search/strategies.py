@@ -53,10 +53,11 @@ def play_out(
     """Let a player propose until it is finished, or ``evaluations`` proposals were evaluated in all.
 
     ``resume``: where an earlier search stopped. ``after`` hears of each round, and answers whether to go
-    on. ``thought`` hears before each evaluation how long each of its proposals took to think of, in seconds.
+    on. ``thought`` hears before each evaluation how long each of its proposals took to think of, in seconds,
+    what the player learned from the round before it included.
     :class:`PlayerFailed` when the player's own code fails; errors of ``evaluate`` pass through.
     """
-    done = resume.evaluations if resume else 0
+    done, learning = resume.evaluations if resume else 0, 0.0
     begin = time.perf_counter()
     player = _started(lambda: strategy.start(task, resume.state if resume else None))
     while done < evaluations:
@@ -67,14 +68,14 @@ def play_out(
             return
         if len(proposals) > count:
             raise PlayerFailed(f"it proposed {len(proposals)} games, asked for {count}")
-        thought(proposing / len(proposals))
+        thought((learning + proposing) / len(proposals))
         results = evaluate(proposals)
         done += len(proposals)
         begin = time.perf_counter()
         _guarded(lambda: player.observe(results))  # noqa: B023
         state = _guarded(player.state)
-        proposing += time.perf_counter() - begin
-        if not after(Progress(done, state, proposing)):
+        learning = time.perf_counter() - begin
+        if not after(Progress(done, state, proposing + learning)):
             return
         begin = time.perf_counter()
 

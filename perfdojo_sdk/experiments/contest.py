@@ -1,0 +1,258 @@
+"""Players on the same kernels, with several seeds each, and the best time after each evaluation.
+
+All of them see the same figures: a program is evaluated once, whoever proposes it first, and so the luck of
+a timing favours nobody. Where times are measured, one run follows the other. Where they are simulated or
+estimated nobody disturbs anybody, and runs are played side by side, in processes that share the records.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from typing import Any
+
+from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.core.transformation import Trace
+from perfdojo_sdk.experiments.rows import Rows
+from perfdojo_sdk.hookspecs.search import Evaluation
+from perfdojo_sdk.hookspecs.services import ExperimentRequest
+from perfdojo_sdk.hookspecs.types import Target
+from perfdojo_sdk.kernels.selection import Kernel, select
+from perfdojo_sdk.library.arrays import available_cores
+from perfdojo_sdk.library.evaluation import Evaluator, Tally
+from perfdojo_sdk.library.forge import Forge, Settings
+from perfdojo_sdk.library.tuning import conditions
+from perfdojo_sdk.plugins import Plugins
+from perfdojo_sdk.search.strategies import play_out
+from perfdojo_sdk.store.candidates import CandidateLog, Proposer
+from perfdojo_sdk.store.database import Records
+
+#: An option that says where a file is; another one holds its digest, and what is found depends on that.
+PLACES = ("agent",)
+
+
+@dataclass(frozen=True)
+class Player:
+    """One of those who play."""
+
+    title: str
+    search: str
+    """The strategy behind it."""
+    options: tuple[tuple[str, str], ...] = ()
+    """What the strategy is told: names and values."""
+    chance: bool = True
+    """Whether its seed matters; if not, it plays once."""
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Who plays, on what, and how long."""
+
+    name: str
+    players: tuple[Player, ...]
+    evaluations: int
+    seeds: int
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One run: a player on a kernel."""
+
+    kernel: str
+    player: Player
+    seed: int
+
+
+def hold(
+    request: ExperimentRequest, contest: Contest, plugins: Plugins, target: Target, kernels: Sequence[Kernel]
+) -> dict[str, Any]:
+    """Play all runs that are not known yet; the data of the experiment, as JSON values.
+
+    Each panel, one kernel: the time of its initial program with its provenance, and for each player, by its
+    title, the best time in seconds after 1, 2, ... evaluations of each seed (None: nothing had run), and the
+    seconds of processor time that each run took, in all and for thinking alone.
+    """
+    forge = Forge(plugins, target, Settings(threads=1, evaluations=contest.evaluations))
+    rows = Rows(request.folder / f"{contest.name}.rows")
+    with Records(request.folder / "records.sqlite") as records:
+        table = Table(forge, kernels, records.candidates, contest.name)
+        initial = {kernel.name: _kept(rows, table, kernel.name) for kernel in kernels}
+        entries = [
+            Entry(kernel.name, player, seed)
+            for kernel in kernels
+            for seed in range(contest.seeds)
+            for player in contest.players
+            if player.chance or seed == 0
+        ]
+        wanted = [entry for entry in entries if rows.get(table.key(entry)) is None]
+        alone = any(found["provenance"] == "measured" for found in initial.values())
+        jobs = 1 if alone else min(available_cores(), len(wanted))
+        for entry, run in _runs(table, wanted, jobs):
+            rows.put(table.key(entry), run)
+            request.progress(_line(entry, run))
+        found = {entry: rows.get(table.key(entry)) for entry in entries}
+    panels = [
+        {"kernel": kernel.name, **initial[kernel.name]}
+        | {
+            measure: {
+                player.title: [
+                    run[measure] for e, run in found.items() if (e.kernel, e.player) == (kernel.name, player)
+                ]
+                for player in contest.players
+            }
+            for measure in ("best_s", "cpu_s", "thinking_s")
+        }
+        for kernel in kernels
+    ]
+    return {
+        "target": target.name,
+        "device": forge.device,
+        "evaluations": contest.evaluations,
+        "seeds": contest.seeds,
+        "panels": panels,
+    }
+
+
+def chosen(words: str, plugins: Plugins, target: Target) -> tuple[Kernel, ...]:
+    """The kernels that a selection names for a target."""
+    return select(words, plugins.operators_for(target), target.dialect, target.capabilities.selections)
+
+
+def _kept(rows: Rows, table: Table, kernel: str) -> dict[str, Any]:
+    """The time of the initial program, from an earlier session if it is known."""
+    key = {"conditions": table.conditions[kernel]}
+    known = rows.get(key)
+    if known is None:
+        known = table.initial(kernel)
+        rows.put(key, known)
+    found: dict[str, Any] = known
+    return found
+
+
+def _line(entry: Entry, run: dict[str, Any]) -> str:
+    best = run["best_s"]
+    last = f"{best[-1] * 1e6:.4g} us" if best and best[-1] else "nothing ran"
+    return f"{entry.kernel}, seed {entry.seed}, {entry.player.title}: {last}"
+
+
+# -- one run -------------------------------------------------------------------------------------------
+
+
+class Table:
+    """Where the runs of one target are played: what evaluates each kernel, and knows what it has seen."""
+
+    def __init__(self, forge: Forge, kernels: Sequence[Kernel], store: CandidateLog, name: str) -> None:
+        self.forge, self.name = forge, name
+        self.kernels = {kernel.name: kernel for kernel in kernels}
+        self.conditions = {kernel.name: forge.key(kernel).digest for kernel in kernels}
+        self.evaluators = {kernel.name: Evaluator(conditions(forge, kernel), store) for kernel in kernels}
+
+    def key(self, entry: Entry) -> dict[str, Any]:
+        """All that the run depends on."""
+        told = {name: value for name, value in entry.player.options if name not in PLACES}
+        who = {"player": entry.player.search, "options": told, "seed": entry.seed}
+        return {"conditions": self.conditions[entry.kernel], **who}
+
+    def initial(self, kernel: str) -> dict[str, Any]:
+        """The time of the initial program and its provenance."""
+        evaluator = self._evaluator(kernel, Proposer(search=self.name))
+        [first] = evaluator.evaluate([Trace(self.kernels[kernel].program)])
+        provenance = evaluator.champion.provenance if evaluator.champion else ""
+        return {"initial_s": first.seconds, "provenance": provenance}
+
+    def play(self, entry: Entry) -> dict[str, Any]:
+        """One run, as JSON values: ``best_s``, ``cpu_s`` and ``thinking_s`` (see :func:`hold`)."""
+        player = entry.player
+        evaluator = self._evaluator(entry.kernel, Proposer(search=player.search, seed=entry.seed))
+        task = self.forge.task(self.kernels[entry.kernel])
+        task = replace(task, seed=entry.seed, options=dict(player.options))
+        best: list[float | None] = []
+        evaluating, begin = 0.0, _processor_s()
+
+        def watched(games: Sequence[Trace]) -> Sequence[Evaluation]:
+            nonlocal evaluating
+            before = _processor_s()
+            results = evaluator.evaluate(games)
+            for each in results:
+                times = [s for s in (best[-1] if best else None, each.seconds) if s is not None]
+                best.append(min(times, default=None))
+            evaluating += _processor_s() - before
+            return results
+
+        strategy = self.forge.plugins.search_strategy(player.search)
+        play_out(strategy, task, watched, task.evaluations, thought=evaluator.thought)
+        whole = _processor_s() - begin
+        return {"best_s": best, "cpu_s": round(whole, 3), "thinking_s": round(max(0, whole - evaluating), 3)}
+
+    def _evaluator(self, kernel: str, proposer: Proposer) -> Evaluator:
+        """The kernel's evaluator, at the beginning of somebody's search."""
+        evaluator = self.evaluators[kernel]
+        evaluator.conditions = replace(evaluator.conditions, proposer=proposer)
+        evaluator.tally = Tally()
+        return evaluator
+
+
+def _processor_s() -> float:
+    """Processor time so far, of this process and of its children that have ended, in seconds."""
+    return sum(os.times()[:4])
+
+
+# -- many runs -----------------------------------------------------------------------------------------
+
+
+def _runs(table: Table, entries: Sequence[Entry], jobs: int) -> Iterator[tuple[Entry, dict[str, Any]]]:
+    """Play all, so many at a time, and hand out each as soon as it is over."""
+    if jobs <= 1 or "fork" not in multiprocessing.get_all_start_methods():
+        yield from ((entry, table.play(entry)) for entry in entries)
+        return
+    # A fork knows the very same plugins, also those that no other process could find again.
+    context = multiprocessing.get_context("fork")
+    start = (table, os.getpid())
+    with ProcessPoolExecutor(jobs, context, initializer=_begin, initargs=start) as pool:
+        try:
+            runs = {pool.submit(_play, entry): entry for entry in entries}
+            for run in as_completed(runs):
+                yield runs[run], run.result()
+        except BrokenProcessPool as error:
+            raise DojoError(
+                "PD-L201",
+                "a process in which runs are played has died",
+                why=f"{error}; perhaps the memory is used up",
+                hint="start the same command again, it goes on where it was",
+            ) from error
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+_table: Table
+"""Of a process that plays."""
+
+
+def _begin(table: Table, parent: int) -> None:
+    """In a process that plays: it uses one core, and ends with its parent or with Ctrl-C, without words."""
+    global _table
+    _table = table
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
+    try:
+        import torch
+    except ImportError:
+        return
+    torch.set_num_threads(1)
+
+
+def _leave_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
+
+
+def _play(entry: Entry) -> dict[str, Any]:
+    return _table.play(entry)

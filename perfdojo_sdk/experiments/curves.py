@@ -1,0 +1,87 @@
+"""Best times over the evaluations of a search, median and quartiles over seeds: as rows, lines, pictures.
+
+All of it takes the data of :func:`perfdojo_sdk.experiments.contest.hold`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+Data = Mapping[str, Any]
+
+
+def quartiles(runs: Sequence[Sequence[float | None]], count: int) -> np.ndarray[Any, Any]:
+    """Three rows: lower quartile, median, upper quartile of the best after 1 .. ``count`` evaluations.
+
+    A search that was finished early keeps its best. Infinity: nothing had run yet.
+    """
+    full = np.full((len(runs), count), np.inf)
+    for row, best in zip(full, runs):
+        times = [np.inf if seconds is None else seconds for seconds in best[:count]]
+        row[: len(times)] = times
+        if times:
+            row[len(times) :] = times[-1]
+    found: np.ndarray[Any, Any] = np.quantile(full, (0.25, 0.5, 0.75), axis=0, method="nearest")
+    return found
+
+
+def spread(data: Data, panel: Data, name: str) -> np.ndarray[Any, Any]:
+    """The quartiles of one player on one kernel, in seconds."""
+    return quartiles(panel["best_s"][name], data["evaluations"])
+
+
+def table(data: Data, names: Sequence[str], marks: Iterable[int]) -> list[dict[str, Any]]:
+    """A row for each kernel, player and number of evaluations in ``marks``."""
+    wanted = tuple(marks)
+    return [
+        {"kernel": panel["kernel"], "player": name, "evaluations": mark}
+        | dict(zip(("lower_quartile_s", "median_s", "upper_quartile_s"), map(float, found[:, mark - 1])))
+        for panel in data["panels"]
+        for name in names
+        for found in (spread(data, panel, name),)
+        for mark in wanted
+    ]
+
+
+def lines(data: Data, panel: Data, names: Sequence[str], marks: Sequence[int]) -> list[str]:
+    """One kernel as text: a line for each player, its median in us after each of ``marks`` evaluations."""
+    width = max(map(len, names)) + 2
+    title = f"{panel['kernel']}: median over {data['seeds']} seeds of the best time, in us, after"
+    shown = [title, f"{'evaluations':{width}}" + "".join(f"{mark:>12}" for mark in marks)]
+    for name in names:
+        middle = spread(data, panel, name)[1]
+        shown.append(f"{name:{width}}" + "".join(f"{middle[mark - 1] * 1e6:12.4g}" for mark in marks))
+    return shown
+
+
+def footing(data: Data) -> str:
+    """What the times are of."""
+    provenance = ", ".join(sorted({panel["provenance"] for panel in data["panels"]}))
+    return f"{data['target']}, one thread, {provenance}: {data['device']}"
+
+
+def draw(figure: Any, data: Data, names: Sequence[str], levels: Mapping[str, Mapping[str, float]]) -> None:
+    """A panel for each kernel; ``levels``: kernel -> what is drawn as a level line -> its time in seconds."""
+    panels = data["panels"]
+    for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels):
+        at = range(1, data["evaluations"] + 1)
+        for name in names:
+            low, middle, high = spread(data, panel, name) * 1e6
+            [line] = axes.plot(at, middle, label=name)
+            axes.fill_between(at, low, high, alpha=0.2, color=line.get_color(), linewidth=0)
+        for name, seconds in levels.get(panel["kernel"], {}).items():
+            axes.axhline(seconds * 1e6, linestyle="--", color="black", label=name)
+        axes.set_yscale("log")
+        axes.set_title(panel["kernel"], fontsize=10)
+        axes.set_xlabel("evaluations")
+        axes.set_ylabel(f"best time so far, us ({panel['provenance']})")
+        axes.legend(fontsize=8)
+        axes.grid(alpha=0.3, which="both")
+
+
+def inches(data: Data) -> tuple[float, float]:
+    """How large the picture is."""
+    return 5.5 * len(data["panels"]) + 0.5, 4.5

@@ -1,0 +1,168 @@
+"""What learning is worth: the agent and each of its pieces, beside searches that do not learn from texts.
+
+All of them play the same kernels with the same number of evaluations; the target's own expert is the level
+to reach. The pieces are the paper's (sections 3.2 and 3.3): the max-Bellman objective against the sum, double
+Q-learning, duelling heads; what is ours comes on top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isfinite
+from statistics import geometric_mean, median
+from typing import Any
+
+from perfdojo_sdk.experiments import curves
+from perfdojo_sdk.experiments.contest import Contest, Player, chosen, hold
+from perfdojo_sdk.experiments.figures import written
+from perfdojo_sdk.hookspecs.services import ExperimentRequest, ExperimentResult
+from perfdojo_sdk.hookspecs.types import Target
+from perfdojo_sdk.kernels.selection import Kernel, default_selection
+from perfdojo_sdk.perfllm.settings import DQN, MAX_Q, AgentSettings
+from perfdojo_sdk.perfllm.strategies import agent_options, require_learning
+from perfdojo_sdk.plugins import Plugins, load_plugins
+from perfdojo_sdk.search.strategies import HEURISTIC
+
+#: Numbers of evaluations after which the best times are listed.
+MARKS = (64, 200, 1000)
+WHOLE_EVALUATIONS, WHOLE_SEEDS, WHOLE_KERNELS = 1000, 5, 4
+QUICK_EVALUATIONS, QUICK_SEEDS, QUICK_KERNELS = 64, 2, 2
+
+EXPERT = Player("expert", HEURISTIC, chance=False)
+
+
+def learning(request: ExperimentRequest) -> ExperimentResult:
+    """Play all, draw the learning curves, and list the best times beside the expert's."""
+    trained = trained_options(request)
+    count = request.evaluations or (QUICK_EVALUATIONS if request.quick else WHOLE_EVALUATIONS)
+    seeds = QUICK_SEEDS if request.quick else WHOLE_SEEDS
+    plugins = load_plugins()
+    target = plugins.require(request.target)
+    kernels = _kernels(request, plugins, target)
+    players = all_players(trained)
+    contest = Contest("learning", (EXPERT, *players), count, seeds)
+    data = hold(request, contest, plugins, target, kernels)
+    names, marks = [player.title for player in players], marks_within(count)
+    experts = {panel["kernel"]: expert_s(panel) for panel in data["panels"]}
+    data |= {"expert_s": experts, "over_expert": over_expert(data, names, marks)}
+    levels = {kernel: {EXPERT.title: seconds} for kernel, seconds in experts.items() if seconds}
+    return written(
+        request,
+        "learning",
+        _text(data, names, marks),
+        data,
+        [row | {"expert_s": experts[row["kernel"]] or ""} for row in curves.table(data, names, marks)],
+        lambda figure: curves.draw(figure, data, names, levels),
+        curves.inches(data),
+    )
+
+
+def trained_options(request: ExperimentRequest) -> tuple[tuple[str, str], ...]:
+    """What a search is told to play with the request's agent, if it has one; checked before anything plays.
+
+    :class:`UnavailableError` when what learning needs is not installed, :class:`LearnError` when the file
+    holds no agent.
+    """
+    require_learning()
+    if request.agent is None:
+        return ()
+    from perfdojo_sdk.perfllm import agents
+
+    agents.read(request.agent)
+    return agent_options(request.agent)
+
+
+def all_players(trained: tuple[tuple[str, str], ...]) -> tuple[Player, ...]:
+    """Everybody who plays; with the options of a trained agent, those who begin with it too."""
+    players = [
+        Player("random", "sampling-edges"),
+        Player("annealing", "annealing-edges"),
+        Player("evolution", "evolution"),
+        Player("DQN", "perfllm", told(DQN)),
+        Player("Max-Q", "perfllm", told(MAX_Q)),
+        Player("Max-Q, not double", "perfllm", told(MAX_Q.model_copy(update={"double": False}))),
+        Player("Max-Q, not duelling", "perfllm", told(MAX_Q.model_copy(update={"duelling": False}))),
+        Player("PerfLLM", "perfllm"),
+        Player("hybrid", "hybrid"),
+    ]
+    if trained:
+        players.append(Player("PerfLLM, trained", "perfllm", trained))
+        players.append(Player("hybrid, trained", "hybrid", trained))
+    return tuple(players)
+
+
+def told(settings: AgentSettings) -> tuple[tuple[str, str], ...]:
+    """What a search is told so that its agent is of these settings: all that is not as usual."""
+    usual = AgentSettings().model_dump()
+    return tuple((name, str(value)) for name, value in settings.model_dump().items() if value != usual[name])
+
+
+def marks_within(count: int) -> list[int]:
+    """The marks that ``count`` evaluations reach, and their end."""
+    return sorted({*(mark for mark in MARKS if mark < count), count})
+
+
+def _kernels(request: ExperimentRequest, plugins: Plugins, target: Target) -> tuple[Kernel, ...]:
+    """Those of the request; else of the first operators in the target's default list the last size each."""
+    if request.kernels:
+        return chosen(request.kernels, plugins, target)
+    operators, lists = plugins.operators_for(target), target.capabilities.selections
+    last = {kernel.operator: kernel for kernel in default_selection(operators, target.dialect, lists)}
+    return tuple(last.values())[: QUICK_KERNELS if request.quick else WHOLE_KERNELS]
+
+
+# -- what is shown ---------------------------------------------------------------------------------------
+
+
+def expert_s(panel: Mapping[str, Any]) -> float | None:
+    """The time of what the target's expert plays; None when it has none, or nothing of that ran."""
+    [best] = panel["best_s"][EXPERT.title]
+    return best[-1] if best else None
+
+
+def over_expert(data: Mapping[str, Any], names: list[str], marks: list[int]) -> dict[str, Any]:
+    """Player -> evaluations -> the best time over the expert's, and of how many kernels.
+
+    The median over the seeds, then the geometric mean over the kernels that both have a time of.
+    """
+    found: dict[str, Any] = {}
+    for name in names:
+        for mark in marks:
+            times = [(curves.spread(data, p, name)[1][mark - 1], expert_s(p)) for p in data["panels"]]
+            ratios = [float(best / expert) for best, expert in times if expert and isfinite(best)]
+            if ratios:
+                mean = {"mean": geometric_mean(ratios), "kernels": len(ratios)}
+                found.setdefault(name, {})[str(mark)] = mean
+    return found
+
+
+def _text(data: Mapping[str, Any], names: list[str], marks: list[int]) -> str:
+    shown = []
+    for panel in data["panels"]:
+        shown += curves.lines(data, panel, names, marks)
+        expert = expert_s(panel)
+        shown.append(f"expert: {expert * 1e6:.4g} us" if expert else "expert: none for this kernel")
+    ratios, width = data["over_expert"], max(map(len, names)) + 2
+    if ratios:
+        counts = [mean["kernels"] for player in ratios.values() for mean in player.values()]
+        shown.append(
+            f"best time over the expert's, below 1 is faster: median over seeds, geometric mean over"
+            f" {max(counts)} kernel{'s' * (max(counts) != 1)}, after"
+        )
+        shown.append(f"{'evaluations':{width}}" + "".join(f"{mark:>12}" for mark in marks))
+        for name, means in ratios.items():
+            cells = (_cell(means.get(str(mark)), max(counts)) for mark in marks)
+            shown.append(f"{name:{width}}" + "".join(cells))
+    shown.append(f"{'processor time':{width}}{'a run':>12}{'thinking':>12}")
+    for name in names:
+        spent = [[s for panel in data["panels"] for s in panel[of][name]] for of in ("cpu_s", "thinking_s")]
+        shown.append(f"{name:{width}}" + "".join(f"{median(each):.3g} s".rjust(12) for each in spent))
+    return "\n".join([*shown, curves.footing(data)])
+
+
+def _cell(mean: Mapping[str, Any] | None, kernels: int) -> str:
+    """A mean; with how many kernels it is of, when others have more."""
+    if mean is None:
+        return f"{'-':>12}"
+    of = "" if mean["kernels"] == kernels else f" ({mean['kernels']})"
+    return f"{mean['mean']:.3f}{of}".rjust(12)

@@ -1,0 +1,95 @@
+"""What tuning costs, from what it has cost: the stages of recorded evaluations, extrapolated to a library."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from sqlalchemy import Connection, distinct, func, or_, select
+
+from perfdojo_sdk.store.database import Records
+from perfdojo_sdk.store.schema import candidates, conditions
+
+#: Stages of an evaluation, in their order, as the columns of the records are called.
+STAGES = ("propose_s", "compile_s", "measure_s", "verify_s")
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one search has cost on one target. Every figure is a mean of measured wall times, in seconds."""
+
+    target: str
+    search: str
+    kernels: int
+    evaluations: int
+    """Recorded with their times; programs that were known before cost nothing and are not among them."""
+    stages: Mapping[str, float | None]
+    """Stage -> seconds of one evaluation, also of those that did not come so far; None: never recorded."""
+    finished: int
+    """Kernels that were finished after such a search."""
+    finish_s: float | None
+    """To time, verify and keep a finished kernel; None when none was."""
+
+    @property
+    def evaluation_s(self) -> float:
+        """One evaluation, its stages one after the other."""
+        return sum(seconds or 0.0 for seconds in self.stages.values())
+
+    def node_hours(self, operators: int, budget: int) -> float:
+        """Of a library of so many operators with so many evaluations each, on one node after the other."""
+        return operators * (budget * self.evaluation_s + (self.finish_s or 0.0)) / 3600
+
+
+def costs(records: Records, target: str = "") -> list[Cost]:
+    """What each search has cost on each target, or on ``target`` alone; the most evaluations first."""
+    finishing = _finishing(records)
+    return [
+        Cost(
+            row.target,
+            row.search,
+            row.kernels,
+            row.evaluations,
+            {stage: _mean(total, row.evaluations) for stage, total in zip(STAGES, row[4:], strict=True)},
+            len(took),
+            fmean(took) if took else None,
+        )
+        for row in records.database.read(_totals)
+        if target in ("", row.target)
+        for took in (finishing[row.target, row.search],)
+    ]
+
+
+def _mean(total: float | None, count: int) -> float | None:
+    return None if total is None else total / count
+
+
+def _totals(connection: Connection) -> list[Any]:
+    """Target, search, kernels, evaluations, and the seconds of each stage in all."""
+    c, shared = candidates.c, conditions.c
+    count = func.count()
+    query = (
+        select(
+            shared.target,
+            c.search,
+            func.count(distinct(shared.kernel)).label("kernels"),
+            count.label("evaluations"),
+            *(func.sum(c[stage]) for stage in STAGES),
+        )
+        .join(conditions, shared.digest == c.conditions)
+        .where(or_(*(c[stage].is_not(None) for stage in STAGES)))
+        .group_by(shared.target, c.search)
+        .order_by(count.desc(), shared.target, c.search)
+    )
+    return list(connection.execute(query))
+
+
+def _finishing(records: Records) -> Mapping[tuple[str, str], list[float]]:
+    """Target and search -> what each kernel took that was finished after it, in seconds."""
+    found: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for key, record in records:
+        if record.build_seconds:
+            found[key.target, str(key.settings.get("search", ""))].append(sum(record.build_seconds.values()))
+    return found
