@@ -316,6 +316,59 @@ class Killer(Observer):
         self.running.cluster.remove_node(self.running.workers[self.killed], allow_graceful=False)
 
 
+class Undertaker:
+    """Follows a training, and kills the node that ran last once there are a few records."""
+
+    def __init__(self, running: Running, store: Any) -> None:
+        self.running, self.store = running, store
+        self.killed: int | None = None
+        self.before: set[str] = set()
+        self.lost: list[str] = []
+
+    def put(self, candidate: Candidate) -> None:
+        self.store.put(candidate)
+        self.before.add(candidate.key.digest)
+        if self.killed is None and len(self.before) == 6:
+            self.killed = [line["node"] for line in self.running.diary() if line["what"] == "run"][-1]
+            self.running.cluster.remove_node(self.running.workers.pop(self.killed), allow_graceful=False)
+
+    def recalled(self, name: str, games: int) -> None: ...
+
+    def round(self, report: Any) -> None: ...
+
+
+def test_a_training_goes_on_when_a_node_dies_and_measures_nothing_twice(running: Running) -> None:
+    pytest.importorskip("torch", reason="learning is not installed")
+    from perfdojo_sdk.cluster.connection import connected_for
+    from perfdojo_sdk.cluster.training import ClusterActors
+    from perfdojo_sdk.perfllm import agents
+    from perfdojo_sdk.perfllm.plan import Lesson, TrainingPlan
+    from perfdojo_sdk.perfllm.trainer import train
+
+    (running.folder / "diary.jsonl").unlink(missing_ok=True)
+    plugins = load_plugins(targets=["sheet"])
+    plan = TrainingPlan(lessons=(Lesson(target="best", kernels="twice[48] twice[60]"),), evaluations=40)
+    folder = running.work / "trained"
+    folder.mkdir()
+    agent = folder / "agent.safetensors"
+    with Records(folder / "records.sqlite") as records:
+        watch = Undertaker(running, records.candidates)
+        with connected_for(running.address, plugins, ["best"]) as [cluster]:
+            actors = ClusterActors({"best": cluster}, watch, watch.lost.append)
+            training = train(plugins, plan, agent, records.candidates, watch, actors=actors)
+    assert watch.killed is not None and len(watch.lost) == 1 and "its games are ordered again" in watch.lost[0]
+    assert [pupil.evaluations for pupil in training.pupils] == [40, 40]
+    assert training.mind.learner.steps == agents.read(agent)[0].card.steps == 160
+
+    after = {c.key.digest for c in kept(running, "trained").values()}
+    assert watch.before == after and len(after) == 80, "each program has one record, also of the dead node's"
+    runs = [line for line in running.diary() if line["what"] == "run"]
+    assert {line["node"] for line in runs} == {watch.killed, *running.workers}
+    # Each once, but who seems to be the fastest runs again, and who is it once more in each job. What the dead
+    # node had not told when it died is at most what it was running.
+    assert len(runs) <= 80 + sum(len(pupil.evaluator.champions) for pupil in training.pupils) + 40
+
+
 # The last one, for it leaves a node less.
 def test_a_node_dies_and_nothing_is_lost_or_measured_twice(running: Running) -> None:
     from perfdojo_sdk.cluster.connection import connected
