@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -153,8 +153,16 @@ class Running:
 
     cluster: Any
     folder: Path
-    workers: dict[int, Any]
+    device: Offer
+    few: dict[str, Any]
+    """How a node with a device is started."""
+    workers: dict[int, Any] = field(default_factory=dict)
     """The nodes with a device, by the process whose children their workers are."""
+
+    def join(self) -> None:
+        """One more node with a device."""
+        node = self.cluster.add_node(wait=False, resources=self.device.resources, **self.few)
+        self.workers[raylet(node)] = node
 
     @property
     def address(self) -> str:
@@ -210,10 +218,12 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         head = {**few, "include_dashboard": False, "resources": Offer(compiles={"sheet": 1}).resources}
         cluster = Cluster(initialize_head=True, head_node_args=head)
         try:
-            nodes = [cluster.add_node(wait=False, resources=device.resources, **few) for _ in range(2)]
+            running = Running(cluster, folder, device, few)
+            running.join()
+            running.join()
             cluster.wait_for_nodes(60)
             (folder / "diary.jsonl").unlink()  # what was tried here
-            yield Running(cluster, folder, {raylet(node): node for node in nodes})
+            yield running
         finally:
             cluster.shutdown()
 
@@ -225,6 +235,7 @@ def test_who_asks_for_a_target_that_nobody_has_hears_it_at_once(running: Running
     assert time.monotonic() - begin < 20
     outcome = cli(*words, "--target", "sheet", "--device", "gold", plugins="sheet")
     clear(outcome, 3, "PD-N004")
+    clear(cli("train", "--target", "paper", "--cluster", running.address), 3, "PD-N004", "PD-L001")
     assert "no device called gold" in outcome.err and "a-sheet-of-paper" in outcome.err
 
 
@@ -317,56 +328,67 @@ class Killer(Observer):
 
 
 class Undertaker:
-    """Follows a training, and kills the node that ran last once there are a few records."""
+    """Keeps the records of a training, and kills the node that ran last once there are a few."""
 
-    def __init__(self, running: Running, store: Any) -> None:
-        self.running, self.store = running, store
+    def __init__(self, running: Running) -> None:
+        self.running = running
+        self.store: Any = None
         self.killed: int | None = None
-        self.before: set[str] = set()
-        self.lost: list[str] = []
+        self.told: list[Candidate] = []
+        """Until then."""
 
     def put(self, candidate: Candidate) -> None:
         self.store.put(candidate)
-        self.before.add(candidate.key.digest)
-        if self.killed is None and len(self.before) == 6:
+        if self.killed is not None:
+            return
+        self.told.append(candidate)
+        if len({c.key.digest for c in self.told}) == 10:
             self.killed = [line["node"] for line in self.running.diary() if line["what"] == "run"][-1]
             self.running.cluster.remove_node(self.running.workers.pop(self.killed), allow_graceful=False)
 
-    def recalled(self, name: str, games: int) -> None: ...
+    @property
+    def once_fastest(self) -> set[str]:
+        """Programs told that were faster than all before them; a job that begins again runs them again."""
+        found, best = set(), dict[str, float]()
+        for candidate in self.told:
+            kernel, seconds = candidate.key.conditions.kernel, candidate.seconds
+            if seconds is not None and seconds < best.get(kernel, float("inf")):
+                best[kernel] = seconds
+                found.add(candidate.key.program_sha256)
+        return found
 
-    def round(self, report: Any) -> None: ...
 
-
-def test_a_training_goes_on_when_a_node_dies_and_measures_nothing_twice(running: Running) -> None:
+def test_a_training_goes_on_when_a_node_dies_and_measures_nothing_twice(
+    running: Running, cli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("torch", reason="learning is not installed")
-    from perfdojo_sdk.cluster.connection import connected_for
-    from perfdojo_sdk.cluster.training import ClusterActors
+    from perfdojo_sdk.cluster import training
     from perfdojo_sdk.perfllm import agents
-    from perfdojo_sdk.perfllm.plan import Lesson, TrainingPlan
-    from perfdojo_sdk.perfllm.trainer import train
 
+    undertaker, actors = Undertaker(running), training.ClusterActors
+
+    def watched(clusters: Any, store: Any, lost: Any) -> Any:
+        undertaker.store = store
+        return actors(clusters, undertaker, lost)
+
+    monkeypatch.setattr(training, "ClusterActors", watched)
     (running.folder / "diary.jsonl").unlink(missing_ok=True)
-    plugins = load_plugins(targets=["sheet"])
-    plan = TrainingPlan(lessons=(Lesson(target="best", kernels="twice[48] twice[60]"),), evaluations=40)
     folder = running.work / "trained"
-    folder.mkdir()
+    where = ["--cluster", running.address, "--db", str(folder / "records.sqlite"), "--no-tensorboard"]
     agent = folder / "agent.safetensors"
-    with Records(folder / "records.sqlite") as records:
-        watch = Undertaker(running, records.candidates)
-        with connected_for(running.address, plugins, ["best"]) as [cluster]:
-            actors = ClusterActors({"best": cluster}, watch, watch.lost.append)
-            training = train(plugins, plan, agent, records.candidates, watch, actors=actors)
-    assert watch.killed is not None and len(watch.lost) == 1 and "its games are ordered again" in watch.lost[0]
-    assert [pupil.evaluations for pupil in training.pupils] == [40, 40]
-    assert training.mind.learner.steps == agents.read(agent)[0].card.steps == 160
-
-    after = {c.key.digest for c in kept(running, "trained").values()}
-    assert watch.before == after and len(after) == 80, "each program has one record, also of the dead node's"
-    runs = [line for line in running.diary() if line["what"] == "run"]
-    assert {line["node"] for line in runs} == {watch.killed, *running.workers}
-    # Each once, but who seems to be the fastest runs again, and who is it once more in each job. What the dead
-    # node had not told when it died is at most what it was running.
-    assert len(runs) <= 80 + sum(len(pupil.evaluator.champions) for pupil in training.pupils) + 40
+    words = ["--kernels", "twice[48] twice[60]", "--budget", "32", "--output", str(agent), "--json"]
+    outcome = cli("train", *words, *where, plugins="sheet")
+    running.join()
+    assert outcome.code == 0, outcome.err
+    assert undertaker.killed is not None and "its games are ordered again" in outcome.err
+    assert [kernel["evaluations"] for kernel in outcome.data["kernels"]] == [32, 32]
+    assert outcome.data["steps"] == agents.read(agent)[0].card.steps == 128
+    after, before = kept(running, "trained"), {c.key.program_sha256: c for c in undertaker.told}
+    assert before.keys() < after.keys() and len(after) == 64, "each has one record, also the dead node's"
+    anew = {program for program, candidate in before.items() if after[program].at != candidate.at}
+    assert anew <= undertaker.once_fastest < before.keys(), "what was on record was measured again"
+    nodes = {line["node"] for line in running.diary() if line["what"] == "run"}
+    assert undertaker.killed in nodes and len(nodes) == 2
 
 
 # The last one, for it leaves a node less.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def act(wanted: Equipment, job: Job, place: Place) -> Iterator[Event]:
     """Play ``job`` and yield its candidates as they come. The last event is :class:`Ended`."""
-    return told(lambda tell: Ended(experience=_experience(wanted, job, place, tell)))
+    yield from told(lambda tell: Ended(experience=_experience(wanted, job, place, tell)))
 
 
 def _experience(wanted: Equipment, job: Job, place: Place, tell: Tell) -> Experience:

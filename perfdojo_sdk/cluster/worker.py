@@ -210,7 +210,7 @@ Tell: TypeAlias = Callable[[Event], None]
 
 def episode(wanted: Equipment, order: Order) -> Iterator[Event]:
     """Play ``order``, and yield what happens. The last event is :class:`Ended`."""
-    return told(lambda tell: Ended(found=_found(wanted, order, tell)))
+    yield from told(lambda tell: Ended(found=_found(wanted, order, tell)))
 
 
 def told(play: Callable[[Tell], Ended]) -> Iterator[Event]:
