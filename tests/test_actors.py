@@ -137,7 +137,7 @@ def test_an_actor_brings_back_games_moves_and_vectors(paper: Plugins) -> None:
     replay = Replay(32, 100, QUICK.gamma)
     replay.merge(experience.skeleton, experience.arrays)
     programs = {each["program"] for each in experience.player["met"]}
-    assert {name.partition(" ")[2] for name in replay.names} == programs
+    assert {name.partition(" ")[2] for name in replay.names} >= programs
     assert len(replay.transitions) == len(experience.skeleton["transitions"]) >= 12
     batch = replay.sample(np.random.default_rng(0), 64, 16)
     assert np.isfinite(batch.after).all() and batch.after.any() and (batch.reward > 0).any()

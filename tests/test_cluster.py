@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from command_line import ROOT, Outcome, clear
 
+from perfdojo_sdk.cluster.connection import kinds_for
 from perfdojo_sdk.cluster.equipment import equipment, equipped
 from perfdojo_sdk.cluster.nodes import SETTINGS
 from perfdojo_sdk.cluster.offers import Offer, kind_of, offer_of_this_machine, together
@@ -60,6 +61,20 @@ def test_offers_are_resources_and_back() -> None:
     assert both.kinds("a") == {"cpu-1": 2} and both.compiles == {"a": 10} and both.targets == {"a", "b", "c"}
     gone = Offer({}, frozenset({("a", "cpu-1")}))
     assert not gone.targets and not gone.kinds("a")
+
+
+def test_a_device_is_chosen_for_the_targets_that_have_several() -> None:
+    processor, card = ("a", {"cpu-1": 1, "cpu-2": 3}), ("b", {"card-2": 1})
+    assert kinds_for([processor, card], "cpu-2") == ["cpu-2", "card-2"]
+    assert kinds_for([card], "") == ["card-2"]
+    for offered, device, code in (
+        ([processor, card], "", "PD-N007"),
+        ([processor, card], "card", "PD-N007"),
+        ([processor, card], "gold", "PD-N004"),
+    ):
+        with pytest.raises(UnavailableError) as refused:
+            kinds_for(offered, device)
+        assert refused.value.code == code
 
 
 def test_equal_devices_have_equal_names_and_others_have_not() -> None:
@@ -142,6 +157,14 @@ def test_addresses_at_which_nobody_listens(cli: Any, sheet: Path) -> None:
         clear(cli(*words, address, plugins="sheet"), 3, "PD-N002")
         assert time.monotonic() - begin < 15
     assert cli("tune", "twice[48]", "--target", "sheet", "--device", "x", plugins="sheet").code == 2
+
+
+def test_a_training_too_says_at_once_that_nobody_listens(cli: Any, sheet: Path) -> None:
+    for needed in ("ray", "torch"):
+        pytest.importorskip(needed, reason=f"{needed} is not installed")
+    words = ("train", "--target", "sheet", "--kernels", "twice[48]")
+    clear(cli(*words, "--cluster", "127.0.0.1:9", plugins="sheet"), 3, "PD-N002")
+    assert cli(*words, "--device", "x", plugins="sheet").code == 2
 
 
 # -- with Ray --------------------------------------------------------------------------------------------

@@ -70,6 +70,7 @@ def session(address: str, modules: list[str] | None = None) -> Iterator[Any]:
     os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", CONNECT_ATTEMPTS)
     ray = load_ray()
     _answers(address)
+    _keep_stdout_clean(ray)
     environment: dict[str, Any] = {"py_modules": modules} if modules else {}
     try:
         ray.init(
@@ -85,6 +86,12 @@ def session(address: str, modules: list[str] | None = None) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _keep_stdout_clean(ray: Any) -> None:
+    """Results are printed there. Ray prints that a node died, whatever ``log_to_driver`` says, and has no
+    public switch for that."""
+    ray._private.worker._worker_logs_enabled = False
 
 
 def _answers(address: str) -> None:
@@ -236,16 +243,11 @@ def connected(address: str, plugins: Plugins, name: str, device: str = "") -> It
 def connected_for(
     address: str, plugins: Plugins, names: Sequence[str], device: str = ""
 ) -> Iterator[list[Cluster]]:
-    """The same for several targets at once; ``device`` has its say where it is part of a kind's name."""
+    """The same for several targets at once; see :func:`kinds_for`."""
     with session(address) as ray:
         everyone = together(node.offer for node in nodes(ray))
     targets = [_target(plugins, name, everyone) for name in names]
-    offered = [everyone.kinds(target.name) for target in targets]
-    told = any(device in kind for kinds in offered for kind in kinds)
-    kinds = [
-        _kind(target.name, found, "" if told and not any(device in kind for kind in found) else device)
-        for target, found in zip(targets, offered, strict=True)
-    ]
+    kinds = kinds_for([(target.name, everyone.kinds(target.name)) for target in targets], device)
     wanted = [equipment(plugins, target) for target in targets]
     modules = list(dict.fromkeys(path for target in targets for path in packages(plugins, target)))
     with session(address, modules) as ray:
@@ -268,6 +270,19 @@ def _target(plugins: Plugins, name: str, everyone: Offer) -> Target:
     why = f"its nodes run {', '.join(offered)}" if offered else "none of its nodes says that it runs a target"
     hint = "run `perfdojo-sdk cluster join ADDRESS` on a machine that can; `perfdojo-sdk targets` tells"
     raise UnavailableError("PD-N004", what, why=why, hint=hint)
+
+
+def kinds_for(offered: Sequence[tuple[str, Mapping[str, int]]], device: str) -> list[str]:
+    """The kind of device that is meant for each target; ``offered``: its name, and what there is for it.
+
+    ``device`` has its say on the targets that have such a kind; the others need no choice.
+    """
+
+    def fits(kinds: Mapping[str, int]) -> bool:
+        return any(device in kind for kind in kinds)
+
+    meant = any(fits(kinds) for _, kinds in offered)
+    return [_kind(name, kinds, "" if meant and not fits(kinds) else device) for name, kinds in offered]
 
 
 def _kind(target: str, kinds: Mapping[str, int], wanted: str) -> str:
