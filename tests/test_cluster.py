@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from command_line import ROOT, Outcome, clear
 
+from perfdojo_sdk.cluster.connection import kinds_for
 from perfdojo_sdk.cluster.equipment import equipment, equipped
 from perfdojo_sdk.cluster.nodes import SETTINGS
 from perfdojo_sdk.cluster.offers import Offer, kind_of, offer_of_this_machine, together
@@ -60,6 +61,20 @@ def test_offers_are_resources_and_back() -> None:
     assert both.kinds("a") == {"cpu-1": 2} and both.compiles == {"a": 10} and both.targets == {"a", "b", "c"}
     gone = Offer({}, frozenset({("a", "cpu-1")}))
     assert not gone.targets and not gone.kinds("a")
+
+
+def test_a_device_is_chosen_for_the_targets_that_have_several() -> None:
+    processor, card = ("a", {"cpu-1": 1, "cpu-2": 3}), ("b", {"card-2": 1})
+    assert kinds_for([processor, card], "cpu-2") == ["cpu-2", "card-2"]
+    assert kinds_for([card], "") == ["card-2"]
+    for offered, device, code in (
+        ([processor, card], "", "PD-N007"),
+        ([processor, card], "card", "PD-N007"),
+        ([processor, card], "gold", "PD-N004"),
+    ):
+        with pytest.raises(UnavailableError) as refused:
+            kinds_for(offered, device)
+        assert refused.value.code == code
 
 
 def test_equal_devices_have_equal_names_and_others_have_not() -> None:
@@ -144,6 +159,14 @@ def test_addresses_at_which_nobody_listens(cli: Any, sheet: Path) -> None:
     assert cli("tune", "twice[48]", "--target", "sheet", "--device", "x", plugins="sheet").code == 2
 
 
+def test_a_training_too_says_at_once_that_nobody_listens(cli: Any, sheet: Path) -> None:
+    for needed in ("ray", "torch"):
+        pytest.importorskip(needed, reason=f"{needed} is not installed")
+    words = ("train", "--target", "sheet", "--kernels", "twice[48]")
+    clear(cli(*words, "--cluster", "127.0.0.1:9", plugins="sheet"), 3, "PD-N002")
+    assert cli(*words, "--device", "x", plugins="sheet").code == 2
+
+
 # -- with Ray --------------------------------------------------------------------------------------------
 
 
@@ -153,8 +176,16 @@ class Running:
 
     cluster: Any
     folder: Path
-    workers: dict[int, Any]
+    device: Offer
+    few: dict[str, Any]
+    """How a node with a device is started."""
+    workers: dict[int, Any] = field(default_factory=dict)
     """The nodes with a device, by the process whose children their workers are."""
+
+    def join(self) -> None:
+        """One more node with a device."""
+        node = self.cluster.add_node(wait=False, resources=self.device.resources, **self.few)
+        self.workers[raylet(node)] = node
 
     @property
     def address(self) -> str:
@@ -210,10 +241,12 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         head = {**few, "include_dashboard": False, "resources": Offer(compiles={"sheet": 1}).resources}
         cluster = Cluster(initialize_head=True, head_node_args=head)
         try:
-            nodes = [cluster.add_node(wait=False, resources=device.resources, **few) for _ in range(2)]
+            running = Running(cluster, folder, device, few)
+            running.join()
+            running.join()
             cluster.wait_for_nodes(60)
             (folder / "diary.jsonl").unlink()  # what was tried here
-            yield Running(cluster, folder, {raylet(node): node for node in nodes})
+            yield running
         finally:
             cluster.shutdown()
 
@@ -225,6 +258,7 @@ def test_who_asks_for_a_target_that_nobody_has_hears_it_at_once(running: Running
     assert time.monotonic() - begin < 20
     outcome = cli(*words, "--target", "sheet", "--device", "gold", plugins="sheet")
     clear(outcome, 3, "PD-N004")
+    clear(cli("train", "--target", "paper", "--cluster", running.address), 3, "PD-N004", "PD-L001")
     assert "no device called gold" in outcome.err and "a-sheet-of-paper" in outcome.err
 
 
@@ -314,6 +348,70 @@ class Killer(Observer):
         self.before = kept(self.running, "many")
         self.killed = [line["node"] for line in self.running.diary() if line["what"] == "run"][-1]
         self.running.cluster.remove_node(self.running.workers[self.killed], allow_graceful=False)
+
+
+class Undertaker:
+    """Keeps the records of a training, and kills the node that ran last once there are a few."""
+
+    def __init__(self, running: Running) -> None:
+        self.running = running
+        self.store: Any = None
+        self.killed: int | None = None
+        self.told: list[Candidate] = []
+        """Until then."""
+
+    def put(self, candidate: Candidate) -> None:
+        self.store.put(candidate)
+        if self.killed is not None:
+            return
+        self.told.append(candidate)
+        if len({c.key.digest for c in self.told}) == 10:
+            self.killed = [line["node"] for line in self.running.diary() if line["what"] == "run"][-1]
+            self.running.cluster.remove_node(self.running.workers.pop(self.killed), allow_graceful=False)
+
+    @property
+    def once_fastest(self) -> set[str]:
+        """Programs told that were faster than all before them; a job that begins again runs them again."""
+        found, best = set(), dict[str, float]()
+        for candidate in self.told:
+            kernel, seconds = candidate.key.conditions.kernel, candidate.seconds
+            if seconds is not None and seconds < best.get(kernel, float("inf")):
+                best[kernel] = seconds
+                found.add(candidate.key.program_sha256)
+        return found
+
+
+def test_a_training_goes_on_when_a_node_dies_and_measures_nothing_twice(
+    running: Running, cli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch", reason="learning is not installed")
+    from perfdojo_sdk.cluster import training
+    from perfdojo_sdk.perfllm import agents
+
+    undertaker, actors = Undertaker(running), training.ClusterActors
+
+    def watched(clusters: Any, store: Any, lost: Any) -> Any:
+        undertaker.store = store
+        return actors(clusters, undertaker, lost)
+
+    monkeypatch.setattr(training, "ClusterActors", watched)
+    (running.folder / "diary.jsonl").unlink(missing_ok=True)
+    folder = running.work / "trained"
+    where = ["--cluster", running.address, "--db", str(folder / "records.sqlite"), "--no-tensorboard"]
+    agent = folder / "agent.safetensors"
+    words = ["--kernels", "twice[48] twice[60]", "--budget", "32", "--output", str(agent), "--json"]
+    outcome = cli("train", *words, *where, plugins="sheet")
+    running.join()
+    assert outcome.code == 0, outcome.err
+    assert undertaker.killed is not None and "its games are ordered again" in outcome.err
+    assert [kernel["evaluations"] for kernel in outcome.data["kernels"]] == [32, 32]
+    assert outcome.data["steps"] == agents.read(agent)[0].card.steps == 128
+    after, before = kept(running, "trained"), {c.key.program_sha256: c for c in undertaker.told}
+    assert before.keys() < after.keys() and len(after) == 64, "each has one record, also the dead node's"
+    anew = {program for program, candidate in before.items() if after[program].at != candidate.at}
+    assert anew <= undertaker.once_fastest < before.keys(), "what was on record was measured again"
+    nodes = {line["node"] for line in running.diary() if line["what"] == "run"}
+    assert undertaker.killed in nodes and len(nodes) == 2
 
 
 # The last one, for it leaves a node less.

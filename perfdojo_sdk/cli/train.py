@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,9 +12,14 @@ import typer
 
 from perfdojo_sdk.cli.console import Json, emit, place_option, progress, seconds
 from perfdojo_sdk.cli.tune import duration
+from perfdojo_sdk.cli.workplace import ClusterOption, DeviceOption, refuse_device_without, tell_of
 
 if TYPE_CHECKING:
+    from perfdojo_sdk.perfllm.actors import Actors
+    from perfdojo_sdk.perfllm.plan import TrainingPlan
     from perfdojo_sdk.perfllm.trainer import Pupil, Report, Training
+    from perfdojo_sdk.plugins import Plugins
+    from perfdojo_sdk.store.candidates import CandidateLog
 
 #: Seconds between two lines of progress.
 _QUIET_S = 5.0
@@ -59,16 +66,20 @@ def command(
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint.")] = False,
     tensorboard: Annotated[bool, typer.Option(help="Write events for TensorBoard, beside the agent.")] = True,
     db: Annotated[str, place_option("build/records.sqlite")] = "",
+    cluster: ClusterOption = "",
+    device: DeviceOption = "",
     as_json: Json = False,
 ) -> None:
     """Train an agent: play, evaluate, learn, again; every program evaluated is recorded.
 
     Ctrl-C loses what was learned since the last checkpoint, at most a minute; --resume goes on from there.
-    `tune --search perfllm --agent FILE` plays with what it has learned.
+    `tune --search perfllm --agent FILE` plays with what it has learned. With --cluster the nodes play; the
+    learner and the records stay here.
     """
     from perfdojo_sdk.perfllm.strategies import require_learning
 
     require_learning()
+    refuse_device_without(cluster, device)
     from perfdojo_sdk.perfllm.plan import read_plan
     from perfdojo_sdk.perfllm.settings import changed
     from perfdojo_sdk.perfllm.trainer import train
@@ -92,11 +103,32 @@ def command(
     output.parent.mkdir(parents=True, exist_ok=True)
     watch = Lines(plan.evaluations, output.with_suffix(".events") if tensorboard else None)
     try:
-        with Records(db or Path("build/records.sqlite")) as records:
-            training = train(plugins, plan, output, records.candidates, watch, resume, start_from)
+        with (
+            Records(db or Path("build/records.sqlite")) as records,
+            _actors(plugins, plan, cluster, device, records.candidates) as actors,
+        ):
+            training = train(plugins, plan, output, records.candidates, watch, resume, start_from, actors)
     finally:
         watch.close()
     emit(_text(training.pupils, training.evaluations, output), _data(training, output), as_json)
+
+
+@contextmanager
+def _actors(
+    plugins: Plugins, plan: TrainingPlan, cluster: str, device: str, store: CandidateLog
+) -> Iterator[Actors | None]:
+    """Who plays; None: this process."""
+    if not cluster:
+        yield None
+        return
+    from perfdojo_sdk.cluster.connection import connected_for
+    from perfdojo_sdk.cluster.training import ClusterActors
+
+    names = list(dict.fromkeys(lesson.target for lesson in plan.lessons))
+    with connected_for(cluster, plugins, names, device) as found:
+        for each in found:
+            tell_of(cluster, each)
+        yield ClusterActors(dict(zip(names, found, strict=True)), store, progress)
 
 
 def _words(settings: list[str]) -> dict[str, str]:

@@ -13,6 +13,7 @@ import typer
 from perfdojo_sdk.cli.console import progress
 
 if TYPE_CHECKING:
+    from perfdojo_sdk.cluster.connection import Cluster
     from perfdojo_sdk.hookspecs.types import Target
     from perfdojo_sdk.library.build import MakeForge
     from perfdojo_sdk.plugins import Plugins
@@ -31,6 +32,16 @@ DeviceOption = Annotated[
 ]
 
 
+def refuse_device_without(cluster: str, device: str) -> None:
+    if device and not cluster:
+        raise typer.BadParameter("--device is for a --cluster; this machine has what it has")
+
+
+def tell_of(address: str, cluster: Cluster) -> None:
+    devices = f"{cluster.devices} of {cluster.report.device}"
+    progress(f"cluster {address}: {cluster.target.name} on {devices}")
+
+
 @dataclass(frozen=True)
 class Workplace:
     """Who does the work, and for which target."""
@@ -44,9 +55,8 @@ class Workplace:
 @contextmanager
 def workplace(plugins: Plugins, target: str, cluster: str, device: str) -> Iterator[Workplace]:
     """This machine when ``cluster`` is empty. Errors when the target cannot run there."""
+    refuse_device_without(cluster, device)
     if not cluster:
-        if device:
-            raise typer.BadParameter("--device is for a --cluster; this machine has what it has")
         from perfdojo_sdk.library.forge import Forge
 
         yield Workplace(plugins.require(target), Forge)
@@ -55,6 +65,5 @@ def workplace(plugins: Plugins, target: str, cluster: str, device: str) -> Itera
     from perfdojo_sdk.cluster.forge import ClusterForge
 
     with connected(cluster, plugins, target, device) as found:
-        devices = f"{found.devices} of {found.report.device}"
-        progress(f"cluster {cluster}: {found.target.name} on {devices}")
+        tell_of(cluster, found)
         yield Workplace(found.target, partial(ClusterForge, found), found.report.cores)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,6 +70,7 @@ def session(address: str, modules: list[str] | None = None) -> Iterator[Any]:
     os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", CONNECT_ATTEMPTS)
     ray = load_ray()
     _answers(address)
+    _keep_stdout_clean(ray)
     environment: dict[str, Any] = {"py_modules": modules} if modules else {}
     try:
         ray.init(
@@ -85,6 +86,12 @@ def session(address: str, modules: list[str] | None = None) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _keep_stdout_clean(ray: Any) -> None:
+    """Results are printed there. Ray prints that a node died, whatever ``log_to_driver`` says, and has no
+    public switch for that."""
+    ray._private.worker._worker_logs_enabled = False
 
 
 def _answers(address: str) -> None:
@@ -150,19 +157,21 @@ class Cluster:
         count = together(n.offer for n in nodes(self.ray)).compiles.get(self.target.name, 0)
         return -(-count // max(1, self.devices))
 
+    @property
+    def place(self) -> worker.Place:
+        """Where an episode that is ordered now will be played."""
+        return worker.Place(self.report.device, self.report.toolchain, self.compilers)
+
     def wait_for(self, pending: Any, stopped: Callable[[], bool] = lambda: False) -> bool:
         """Wait until there is a result, or the next one of several; False when ``stopped`` says so.
 
         :class:`UnavailableError` when no such device has been in the cluster for a while.
         """
-        seen = time.monotonic()
+        patience = Patience(self)
         while not self.ray.wait([pending], timeout=LOOK_S)[0]:
             if stopped():
                 return False
-            if self.devices:
-                seen = time.monotonic()
-            elif time.monotonic() - seen > PATIENCE_S:
-                raise _nobody_left(self.target.name)
+            patience.look()
         return True
 
     def on_device(self, work: Callable[..., Any], *arguments: Any) -> Any:
@@ -182,6 +191,23 @@ class Cluster:
     @property
     def runner(self) -> RemoteRunner:
         return RemoteRunner(self)
+
+
+@dataclass
+class Patience:
+    """Waits for a device to come back, and not for ever."""
+
+    cluster: Cluster
+    missing_since: float | None = None
+
+    def look(self) -> None:
+        """:class:`UnavailableError` when no such device has been seen for a while."""
+        if self.cluster.devices:
+            self.missing_since = None
+        elif self.missing_since is None:
+            self.missing_since = time.monotonic()
+        elif time.monotonic() - self.missing_since > PATIENCE_S:
+            raise _nobody_left(self.cluster.target.name)
 
 
 @dataclass(frozen=True)
@@ -209,14 +235,26 @@ def connected(address: str, plugins: Plugins, name: str, device: str = "") -> It
     ``device`` chooses among kinds of devices, by a part of the kind's name. :class:`UnavailableError`, within
     seconds, when nobody runs the target or a node has other code than this process.
     """
+    with connected_for(address, plugins, [name], device) as [cluster]:
+        yield cluster
+
+
+@contextmanager
+def connected_for(
+    address: str, plugins: Plugins, names: Sequence[str], device: str = ""
+) -> Iterator[list[Cluster]]:
+    """The same for several targets at once; see :func:`kinds_for`."""
     with session(address) as ray:
         everyone = together(node.offer for node in nodes(ray))
-    target = _target(plugins, name, everyone)
-    kind = _kind(target.name, everyone.kinds(target.name), device)
-    wanted, modules = equipment(plugins, target), packages(plugins, target)
+    targets = [_target(plugins, name, everyone) for name in names]
+    kinds = kinds_for([(target.name, everyone.kinds(target.name)) for target in targets], device)
+    wanted = [equipment(plugins, target) for target in targets]
+    modules = list(dict.fromkeys(path for target in targets for path in packages(plugins, target)))
     with session(address, modules) as ray:
-        reports = _inspect(ray, wanted, kind)
-        yield Cluster(ray, plugins, target, kind, wanted, reports)
+        yield [
+            Cluster(ray, plugins, target, kind, each, _inspect(ray, each, kind))
+            for target, kind, each in zip(targets, kinds, wanted, strict=True)
+        ]
 
 
 def _target(plugins: Plugins, name: str, everyone: Offer) -> Target:
@@ -232,6 +270,19 @@ def _target(plugins: Plugins, name: str, everyone: Offer) -> Target:
     why = f"its nodes run {', '.join(offered)}" if offered else "none of its nodes says that it runs a target"
     hint = "run `perfdojo-sdk cluster join ADDRESS` on a machine that can; `perfdojo-sdk targets` tells"
     raise UnavailableError("PD-N004", what, why=why, hint=hint)
+
+
+def kinds_for(offered: Sequence[tuple[str, Mapping[str, int]]], device: str) -> list[str]:
+    """The kind of device that is meant for each target; ``offered``: its name, and what there is for it.
+
+    ``device`` has its say on the targets that have such a kind; the others need no choice.
+    """
+
+    def fits(kinds: Mapping[str, int]) -> bool:
+        return any(device in kind for kind in kinds)
+
+    meant = any(fits(kinds) for _, kinds in offered)
+    return [_kind(name, kinds, "" if meant and not fits(kinds) else device) for name, kinds in offered]
 
 
 def _kind(target: str, kinds: Mapping[str, int], wanted: str) -> str:

@@ -45,7 +45,7 @@ class Told:
     known: dict[str, Candidate] = field(default_factory=dict)
     """By digest of their keys."""
     lost: int = 0
-    """Nodes since it last told something."""
+    """Nodes since it last told something new."""
 
 
 class ClusterForge(Forge):
@@ -104,18 +104,9 @@ class ClusterForge(Forge):
                     raise Rejected(f"{told.lost} nodes in a row were lost: {reason}") from None
 
     def _order(self, kernel: Kernel, session: Session, told: Told) -> worker.Order:
-        report, known = self.cluster.report, tuple(told.known.values())
-        compilers = self.cluster.compilers
+        known, place = tuple(told.known.values()), self.cluster.place
         return worker.Order(
-            kernel,
-            self.settings,
-            report.device,
-            report.toolchain,
-            compilers,
-            session.seconds,
-            told.state,
-            str(session.file),
-            known,
+            kernel, self.settings, place, session.seconds, told.state, str(session.file), known
         )
 
     def _follow(
@@ -128,7 +119,7 @@ class ClusterForge(Forge):
         ended = False
         try:
             while self.cluster.wait_for(events, self._stop.is_set):
-                event = _next(ray, events)
+                event = next_event(ray, events)
                 if isinstance(event, worker.Ended):
                     ended = True
                     return _result(event)
@@ -151,13 +142,14 @@ class ClusterForge(Forge):
         if isinstance(event, worker.Stage):
             watch.stage(kernel, event.name)
             return
-        told.lost = 0
         if isinstance(event, worker.Kept):
+            if event.candidate.key.digest not in told.known:
+                told.lost = 0  # the one to beat is told again wherever an episode begins
             told.known[event.candidate.key.digest] = event.candidate
             if store is not None:
                 store.put(event.candidate)
         elif isinstance(event, worker.Round):
-            told.state = event.state
+            told.state, told.lost = event.state, 0
             for file, content in ((session.file, event.state), (session.game, event.game)):
                 if file is not None and content is not None:
                     write_atomically(file, content)
@@ -172,7 +164,7 @@ def _saved(session: Session) -> bytes | None:
         return file.read(MAX_STATE_BYTES + 1)
 
 
-def _next(ray: Any, events: Any) -> worker.Event:
+def next_event(ray: Any, events: Any) -> worker.Event:
     """What an episode tells next; what it says of itself is an event, so any error is the node's or Ray's."""
     errors = ray.exceptions
     try:

@@ -15,7 +15,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from tempfile import TemporaryDirectory
 from threading import BoundedSemaphore, Thread
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from perfdojo_sdk.cluster.equipment import Equipment, equipped, here
 from perfdojo_sdk.cluster.offers import COMPILES
@@ -27,6 +27,9 @@ from perfdojo_sdk.library.evaluation import compiled_here
 from perfdojo_sdk.library.forge import Forge, Found, Rejected, Settings, toolchain_of
 from perfdojo_sdk.library.tuning import COMPILE_TIMEOUT_S, Session, Standing, TuneError, impatient
 from perfdojo_sdk.store.candidates import Candidate, CandidateKey
+
+if TYPE_CHECKING:
+    from perfdojo_sdk.perfllm.episodes import Experience
 
 #: A compilation elsewhere that takes this many times what a compiler may take is given up, with all others.
 PATIENCE = 3
@@ -141,15 +144,22 @@ class Compilers:
 
 
 @dataclass(frozen=True)
+class Place:
+    """What an episode counts on where it is played."""
+
+    device: str
+    toolchain: str
+    compilers: int
+    """Of other nodes, for this episode."""
+
+
+@dataclass(frozen=True)
 class Order:
     """One kernel to be found, measured and verified."""
 
     kernel: Kernel
     settings: Settings
-    device: str
-    toolchain: str
-    compilers: int
-    """Of other nodes, for this episode."""
+    place: Place
     seconds: float | None
     """Most time for the search."""
     state: bytes | None = field(repr=False)
@@ -185,9 +195,11 @@ class Round:
 
 @dataclass(frozen=True)
 class Ended:
-    """The episode is over; exactly one of the three is there."""
+    """The episode is over; exactly one of these is there."""
 
     found: Found | None = None
+    experience: Experience | None = None
+    """Of an actor."""
     rejected: str = ""
     error: DojoError | None = None
 
@@ -198,8 +210,13 @@ Tell: TypeAlias = Callable[[Event], None]
 
 def episode(wanted: Equipment, order: Order) -> Iterator[Event]:
     """Play ``order``, and yield what happens. The last event is :class:`Ended`."""
+    yield from told(lambda tell: Ended(found=_found(wanted, order, tell)))
+
+
+def told(play: Callable[[Tell], Ended]) -> Iterator[Event]:
+    """What ``play`` tells, as it happens, and how it ended."""
     events: SimpleQueue[Event] = SimpleQueue()
-    Thread(target=_play, args=(wanted, order, events.put), daemon=True).start()
+    Thread(target=_guarded, args=(play, events.put), daemon=True).start()
     ended = False
     while not ended:
         event = events.get()
@@ -207,9 +224,9 @@ def episode(wanted: Equipment, order: Order) -> Iterator[Event]:
         yield event
 
 
-def _play(wanted: Equipment, order: Order, tell: Tell) -> None:
+def _guarded(play: Callable[[Tell], Ended], tell: Tell) -> None:
     try:
-        tell(Ended(found=_found(wanted, order, tell)))
+        tell(play(tell))
     except Rejected as reason:
         tell(Ended(rejected=str(reason)))
     except DojoError as error:
@@ -220,12 +237,18 @@ def _play(wanted: Equipment, order: Order, tell: Tell) -> None:
         tell(Ended(error=UnavailableError("PD-N006", what, why=why)))
 
 
-def _found(wanted: Equipment, order: Order, tell: Tell) -> Found:
+def forge_at(wanted: Equipment, settings: Settings, place: Place) -> Forge:
+    """This node's forge; :class:`UnavailableError` when it is not what the driver counts on."""
     plugins, target = equipped(wanted)
-    helpers = Compilers(wanted, order.toolchain, order.compilers) if order.compilers else None
-    forge = Forge(plugins, target, order.settings, helpers=helpers)
+    helpers = Compilers(wanted, place.toolchain, place.compilers) if place.compilers else None
+    forge = Forge(plugins, target, settings, helpers=helpers)
     report = Report(here(), forge.device, forge.toolchain, available_cores())
-    report.must_equal(order.device, order.toolchain)
+    report.must_equal(place.device, place.toolchain)
+    return forge
+
+
+def _found(wanted: Equipment, order: Order, tell: Tell) -> Found:
+    forge = forge_at(wanted, order.settings, order.place)
     with TemporaryDirectory(prefix="perfdojo-episode-") as folder:
         files = Files(Path(folder, "state.json"), Path(folder, "game.json"))
         if order.state is not None:

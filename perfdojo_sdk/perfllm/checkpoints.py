@@ -102,8 +102,7 @@ def load(file: Path, training: Training) -> None:
         learner.replay.rebuild(record.replay)
         learner.replay.fill({n: t.numpy() for n, t in tensors.items() if n.startswith("replay.")})
         for pupil, saved in zip(training.pupils, record.pupils):
-            player = pupil.player
-            pupil.player = type(player)(player.task, saved.player, player.mind, player.alone)
+            pupil.player = pupil.player.at(saved.player)
             pupil.player.loss = saved.loss
             pupil.evaluations, pupil.since_best = saved.evaluations, saved.since_best
             pupil.finished = saved.finished and saved.evaluations >= training.plan.evaluations

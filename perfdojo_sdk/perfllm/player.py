@@ -59,6 +59,10 @@ class PerfLLM(Explorer):
         self._at_hand: OrderedDict[str, Listed] = OrderedDict()
         super().__init__(task, state)
 
+    def at(self, state: State) -> PerfLLM:
+        """A player like this one, where it was when ``state`` was taken. ValueError if it is another's."""
+        return PerfLLM(self.task, state, self.mind, self.alone)
+
     def opening_games(self) -> list[Trace]:
         return [Trace(self.task.root)]
 

@@ -140,6 +140,29 @@ class Replay:
                 state.bound = bound
                 open_ += [(parent, self.gamma * bound) for parent in state.parents]
 
+    def merge(self, skeleton: Mapping[str, Any], arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        """Add what somebody else has seen: what :meth:`skeleton` and :meth:`arrays` gave there.
+
+        What is known here stays as it is, so merging the same again changes nothing. ValueError when it does
+        not fit together, or not to what is known here; nothing is added then.
+        """
+        other = Replay(self.width, max(1, len(skeleton["transitions"])), self.gamma)
+        other.rebuild(skeleton)
+        other.fill(arrays)
+        names, listed = other.names, [n for n, state in enumerate(other.states) if state.listed]
+        for number in listed:
+            known = self.number.get(names[number])
+            if known is not None and self.states[known].listed:
+                if len(self._vectors(known)[1]) != len(other._vectors(number)[1]):
+                    raise ValueError(f"the state {names[number]} has other moves here")
+        here = [self.state(name, state.reward) for name, state in zip(names, other.states)]
+        for number in listed:
+            before, after = other._vectors(number)
+            self.expand(here[number], before, after[1:])
+        for state, action, to, shown in other.transitions:
+            if action != STOP:  # stops come with rewards
+                self.move(here[state], action, here[to], shown)
+
     # -- learning from it --------------------------------------------------------------------------
 
     def sample(self, chance: np.random.Generator, count: int, most_actions: int) -> Batch:

@@ -8,8 +8,9 @@ After each round the training can stop; what a checkpoint holds is all that the 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -20,8 +21,10 @@ from perfdojo_sdk.library.evaluation import Evaluator
 from perfdojo_sdk.library.forge import Forge, Settings
 from perfdojo_sdk.library.tuning import conditions
 from perfdojo_sdk.perfllm import agents, checkpoints
+from perfdojo_sdk.perfllm.actors import Actors, rounds
 from perfdojo_sdk.perfllm.agents import Card
 from perfdojo_sdk.perfllm.encoder import load_encoder
+from perfdojo_sdk.perfllm.episodes import task_of
 from perfdojo_sdk.perfllm.learner import Learner
 from perfdojo_sdk.perfllm.mind import Mind
 from perfdojo_sdk.perfllm.plan import TrainingPlan
@@ -37,6 +40,9 @@ from perfdojo_sdk.store.records import sha256
 AT_A_TIME = 200
 #: Seconds between two checkpoints.
 CHECKPOINT_S = 60.0
+
+MakeForge = Callable[[str, Settings], Forge]
+"""For a target by name."""
 
 
 @dataclass
@@ -128,6 +134,13 @@ class Training:
         late = self.plan.seconds is not None and self.elapsed_s >= self.plan.seconds
         return late or all(pupil.finished for pupil in self.pupils)
 
+    def played(self, pupil: Pupil, count: int, ended: bool) -> None:
+        """A pupil has made so many evaluations, and cannot go on when it has ``ended``."""
+        pupil.evaluations += count
+        settled = self.plan.plateau is not None and pupil.since_best >= self.plan.plateau
+        pupil.finished = ended or settled or pupil.evaluations >= self.plan.evaluations
+        self.watch.round(_report(self, pupil))
+
 
 def train(
     plugins: Plugins,
@@ -137,25 +150,28 @@ def train(
     watch: Watch,
     resume: bool = False,
     start_from: Path | None = None,
+    actors: Actors | None = None,
 ) -> Training:
     """Train an agent and write it to ``output``, with a checkpoint beside it.
 
     ``store``: where candidates are kept and found. ``resume``: go on from the checkpoint, if there is one.
     ``start_from``: the agent to begin with. :class:`LearnError` when one of them does not fit the plan.
+    ``actors``: who plays; by default this process.
     """
     mind = _mind(plan, start_from)
-    training = Training(plan, mind, _pupils(plugins, plan, mind, store), watch)
+    make_forge = actors.forge if actors is not None else _forge_here(plugins)
+    training = Training(plan, mind, _pupils(plugins, plan, mind, store, make_forge), watch)
     checkpoint = checkpoints.beside(output)
     if resume and checkpoint.exists():
         checkpoints.load(checkpoint, training)
     if not training.recalled:
         _recall(training, store)
     saved = time.monotonic()
-    while not training.over:
-        _round(training, training.next)
-        if time.monotonic() - saved > CHECKPOINT_S or training.over:
-            checkpoints.save(checkpoint, training)
-            saved = time.monotonic()
+    with closing(rounds(training, actors, store) if actors is not None else _rounds_here(training)) as steps:
+        for _ in steps:
+            if time.monotonic() - saved > CHECKPOINT_S or training.over:
+                checkpoints.save(checkpoint, training)
+                saved = time.monotonic()
     agents.save(output, mind, plan.encoder, _card(plugins, training))
     return training
 
@@ -167,16 +183,21 @@ def _mind(plan: TrainingPlan, start_from: Path | None) -> Mind:
     return Mind(encoder, Learner(plan.agent, encoder.width, plan.seed))
 
 
-def _pupils(plugins: Plugins, plan: TrainingPlan, mind: Mind, store: CandidateLog | None) -> list[Pupil]:
+def _forge_here(plugins: Plugins) -> MakeForge:
+    return lambda target, settings: Forge(plugins, plugins.require(target), settings)
+
+
+def _pupils(
+    plugins: Plugins, plan: TrainingPlan, mind: Mind, store: CandidateLog | None, make_forge: MakeForge
+) -> list[Pupil]:
     pupils = []
     for lesson in plan.lessons:
-        target = plugins.require(lesson.target)
         settings = Settings(
             threads=plan.threads, seed=plan.seed, search="perfllm", evaluations=plan.evaluations
         )
-        forge = Forge(plugins, target, settings)
-        for kernel in _kernels(plugins, target, lesson.kernels):
-            task = replace(forge.task(kernel), expert=None)
+        forge = make_forge(lesson.target, settings)
+        for kernel in _kernels(plugins, forge.target, lesson.kernels):
+            task = task_of(forge, kernel)
             evaluator = Evaluator(conditions(forge, kernel), store)
             pupils.append(Pupil(kernel, forge, PerfLLM(task, None, mind, alone=False), evaluator))
     return pupils
@@ -224,17 +245,20 @@ def _alike(candidate: Candidate, pupil: Pupil) -> bool:
     return same and one.settings.get("threads") == other.settings.get("threads")
 
 
+def _rounds_here(training: Training) -> Generator[None, None, None]:
+    while not training.over:
+        _round(training, training.next)
+        yield
+
+
 def _round(training: Training, pupil: Pupil) -> None:
     """One round of games of one kernel: propose, evaluate, learn."""
     plan, player = training.plan, pupil.player
     best = pupil.best_s or float("inf")
     games = player.propose(min(BATCH, plan.evaluations - pupil.evaluations))
     player.observe(pupil.evaluator.evaluate(games))
-    pupil.evaluations += len(games)
     pupil.since_best = 0 if (pupil.best_s or float("inf")) < best else pupil.since_best + len(games)
-    settled = plan.plateau is not None and pupil.since_best >= plan.plateau
-    pupil.finished = not games or settled or pupil.evaluations >= plan.evaluations
-    training.watch.round(_report(training, pupil))
+    training.played(pupil, len(games), ended=not games)
 
 
 def _report(training: Training, pupil: Pupil) -> Report:

@@ -1,0 +1,28 @@
+"""The node's side of a training: one job, played on this node's device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from perfdojo_sdk.cluster.equipment import Equipment
+from perfdojo_sdk.cluster.worker import Ended, Event, Place, Sending, Tell, forge_at, told
+from perfdojo_sdk.library.evaluation import DeviceGone
+from perfdojo_sdk.library.forge import Rejected
+
+if TYPE_CHECKING:
+    from perfdojo_sdk.perfllm.episodes import Experience, Job
+
+
+def act(wanted: Equipment, job: Job, place: Place) -> Iterator[Event]:
+    """Play ``job`` and yield its candidates as they come. The last event is :class:`Ended`."""
+    yield from told(lambda tell: Ended(experience=_experience(wanted, job, place, tell)))
+
+
+def _experience(wanted: Equipment, job: Job, place: Place, tell: Tell) -> Experience:
+    from perfdojo_sdk.perfllm.episodes import play
+
+    try:
+        return play(job, forge_at(wanted, job.settings, place), Sending(job.known, tell))
+    except DeviceGone as error:
+        raise Rejected(f"the device is gone: {error}") from None
