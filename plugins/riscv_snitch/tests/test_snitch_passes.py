@@ -72,6 +72,7 @@ def test_the_heuristic_is_not_slower_than_what_is_published(selection: str) -> N
         "sconv3x3[2,4]",
         "sconv3x3[3,10]",
         "ssumpool[4,4]",
+        "slayernorm[2,8]",
         "smaxpool[2,6]",
         "ddense[2,4,8]",
         "srelu[4,4]",
