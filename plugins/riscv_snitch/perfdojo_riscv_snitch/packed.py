@@ -7,7 +7,7 @@ its own adds up their halves, and two results are packed into a word for the mov
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from perfdojo_riscv_snitch.codegen.pairs import LANES
 from perfdojo_riscv_snitch.codegen.plan import REPEATED
@@ -23,7 +23,7 @@ from perfdojo_riscv_snitch.steps import (
     staged_in_pairs,
 )
 from perfdojo_sdk.core.errors import MoveError
-from perfdojo_sdk.core.program import Scope, Statement
+from perfdojo_sdk.core.program import Path, Scope, Statement
 from perfdojo_sdk.search.play import Play
 
 #: Most sums at once: pairs and their results share the FP registers.
@@ -55,6 +55,7 @@ def _several(play: Play, place: str, terms: str) -> None:
     if group < size:
         play.must("split_scope", place, factor=group)
         lanes = f"{place}.i"
+    before = play.program.names
     for array in arrays(play, lanes, written=True):
         play.must("stage_write", lanes, array=array)
         play.may("remove_dead", play.program.buffer_of[array].name)
@@ -64,9 +65,9 @@ def _several(play: Play, place: str, terms: str) -> None:
     for part in cut(play, lanes):
         if len(perfect(play, part)) > LANES:
             play.must("swap_scopes", part)
-    *nests, results = [node.id for node in play.program.siblings(path) if isinstance(node, Scope)]
-    pair = in_words(play, results)
-    _finish(play, [perfect(play, nest)[-1] for nest in nests[-3:]], grouped=True)
+    pair = in_words(play, _made(play, path, before)[-1])
+    nests = _made(play, path, before)
+    _finish(play, nests, [perfect(play, nest)[-1] for nest in nests[-4:-1]], grouped=True)
     if pair:
         for array in arrays(play, pair, written=True):
             free_mover(play, staged_in_pairs(play, "stage_write", pair, array))
@@ -76,25 +77,33 @@ def _one(play: Play, loops: Sequence[str]) -> None:
     """One sum over all iterations, as a few sums of pairs."""
     place = collapsed(play, loops)
     (leaf,) = play.scope(place).leaves
-    path = play.program.paths[place]
+    path, before = play.program.paths[place], play.program.names
     play.must("stage_accumulator", place, array=leaf.statement.target.array)
-    size, above = play.scope(place).size, play.around(place)
+    size = play.scope(place).size
     count = next((n for n in (4, 3, 2) if size % (n * LANES) == 0 and size > n * LANES), 1)
     play.must("split_scope", place, factor=count * LANES)
     play.must("split_reduction", f"{place}.o", lane=f"{place}.i")
-    siblings = play.program.siblings(path) if above else play.program.body
-    lanes = [perfect(play, node.id)[-1] for node in siblings if isinstance(node, Scope)]
+    lanes = [perfect(play, nest)[-1] for nest in _made(play, path, before)]
     if count > 1:
         for lane in lanes:
             play.must("split_scope", lane, factor=LANES)
-    _finish(play, [f"{lane}.i" if count > 1 else lane for lane in lanes], grouped=count > 1)
+    pairs = [f"{lane}.i" if count > 1 else lane for lane in lanes]
+    _finish(play, _made(play, path, before), pairs, grouped=count > 1)
     settle(play)
 
 
-def _finish(play: Play, pairs: Sequence[str], grouped: bool) -> None:
+def _made(play: Play, path: Path, before: Container[str]) -> list[str]:
+    """The scopes beside ``path`` that use buffers which are new since ``before``."""
+    new = {array for b in play.program.buffers if b.name not in before for array in b.arrays}
+    beside = [node for node in play.program.siblings(path) if isinstance(node, Scope)]
+    return [node.id for node in beside if not new.isdisjoint(node.arrays)]
+
+
+def _finish(play: Play, nests: Sequence[str], pairs: Sequence[str], grouped: bool) -> None:
     """Streams and repetition for partial sums, given the lanes of their start, their terms and their ends.
 
-    ``grouped``: whether a scope of several sums stands around each of them.
+    ``nests``: all scopes that the sums were made of. ``grouped``: whether a scope of several sums stands
+    around each of them.
     """
     for pair in pairs:
         play.must("annotate_scope", pair, suffix="v")
@@ -108,8 +117,8 @@ def _finish(play: Play, pairs: Sequence[str], grouped: bool) -> None:
         staged.append(staged_in_pairs(play, "stage_read", terms if varies else group, array))
     for name in staged:  # once all are contracted, so that none is too large for the memory
         free_mover(play, name)
-    for node in play.program.siblings(play.program.paths[repeated]):
-        for scope in perfect(play, node.id) if isinstance(node, Scope) else ():
+    for nest in nests:
+        for scope in perfect(play, nest):
             if scope != repeated and not play.scope(scope).suffix:
                 play.must("annotate_scope", scope, suffix="u")
     if grouped:

@@ -33,6 +33,7 @@ from perfdojo_riscv_snitch.steps import (
     streamed_reads,
     streams,
 )
+from perfdojo_riscv_snitch.windows import windows
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import Expression, Operation
 from perfdojo_sdk.core.program import Program, Scope, Statement
@@ -106,7 +107,7 @@ GREEDY = SearchStrategy(
 
 def _packed(play: Play, place: str) -> None:
     """Two f32 at once, along the sum or beside it."""
-    for attempt in (packed, columns):
+    for attempt in (packed, columns, windows):
         kept = play.trace
         try:
             attempt(play, place)

@@ -13,6 +13,8 @@ from perfdojo_riscv_snitch.codegen.inline import written_out
 from perfdojo_riscv_snitch.codegen.pairs import DTYPE, LANES
 from perfdojo_riscv_snitch.codegen.plan import REPEATED
 from perfdojo_riscv_snitch.codegen.streams import MOVERS
+from perfdojo_riscv_snitch.packed import packed
+from perfdojo_riscv_snitch.steps import arrays, free_mover, of_singles, staged_in_pairs
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import Expression, Operation, Read
 from perfdojo_sdk.core.program import Program, Scope, Statement
@@ -52,7 +54,7 @@ def apart(play: Play, other: Callable[[Play, str], None]) -> None:
     nests = [node.id for node in play.program.body if isinstance(node, Scope)]
     for place in sorted(nests, key=lambda place: not _statements_have_functions(play, place)):
         kept = play.trace
-        for attempt in (_functions, _sums, _across, _along, other):
+        for attempt in (_functions, packed, _sums, _across_in_pairs, _across, _along, other):
             try:
                 attempt(play, place)
                 break
@@ -160,6 +162,34 @@ def _across(play: Play, place: str) -> None:
     for name in kept:
         play.must("annotate_scope", f"{name}.0", suffix="u")
         play.must("set_location", name, location="reg")
+
+
+def _across_in_pairs(play: Play, place: str) -> None:
+    """The same with two columns at once: words of a row through movers, what rows share in registers."""
+    loops = _loops(play, place)
+    if len(loops) != 2 or not of_singles(play, place):
+        raise _not_for("no rows of f32")
+    rows, columns = loops
+    reads = {read.array: read.levels for leaf in columns.leaves for read in leaf.statement.reads}
+    if (1,) not in reads.values():
+        raise _not_for("no shared operands")
+    lanes = _lanes(play, rows)
+    play.must("split_scope", columns.id, factor=LANES)
+    play.must("swap_scopes", lanes)
+    outer, pair = f"{columns.id}.o", f"{columns.id}.i"
+    for array, levels in reads.items():
+        if levels == (1,):
+            play.must("set_location", staged_in_pairs(play, "stage_read", lanes, array), location="reg")
+        elif levels == (0,):
+            name = _staged(play, "stage_read", outer, array)
+            play.must("annotate_scope", play.program.occurrences[name][0].above[-1].id, suffix="u")
+            play.must("annotate_scope", lanes, suffix="u")
+            play.must("set_location", name, location="reg")
+        elif levels == (0, 1):
+            free_mover(play, staged_in_pairs(play, "stage_read", pair, array))
+    for array in arrays(play, pair, written=True):
+        free_mover(play, staged_in_pairs(play, "stage_write", pair, array))
+    play.may("annotate_scope", lanes, suffix="u")
 
 
 def _along(play: Play, place: str) -> None:

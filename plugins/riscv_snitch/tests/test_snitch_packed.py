@@ -46,6 +46,14 @@ RUNS = {
         lambda x, z: (z[:2, :2] - x[0, :2, None] + z[:2, :2] * x[0, :2, None]).ravel(),
         {"vfsub.r.s": 2, "vfmac.r.s": 2, "vfcpka.s.s": 0},
     ),
+    "numbers that are no word are packed, several pairs in step": (
+        "s f32 [2,2] reg\np f32 [2,2] reg\n\n2:u 2:v s[{0},{1}] = 1\n"
+        "2:u 2:v s[{0},{1}] += x[{0},{1}+1] * z[{0},{1}+2]\n"
+        "2:u 2:v p[{0},{1}] = select(x[{0},{1}+3] > 5, x[{0},{1}+3], 5)\n"
+        "2:u 2:v y[{0}*2+{1}] = s[{0},{1}] + p[{0},{1}]\n",
+        lambda x, z: (1 + x[:2, 1:3] * z[:2, 2:4] + np.maximum(x[:2, 3:5], 5)).ravel(),
+        {"vfcpka.s.s": 6, "flw": 8, "fld": 2, "vfmac.s": 2, "vfmax.s": 2},
+    ),
     "registers are packed where they are operands": (
         "s f32 [2] reg\n\n2:u s[{0}] = x[0,{0}]\n2 2:v y[{0}*2+{1}] = s[{1}] * z[{0},{1}]\n",
         lambda x, z: (x[0, :2] * z[:2, :2]).ravel(),

@@ -6,7 +6,7 @@ is no instruction: the mover does it, from where its job begins.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from perfdojo_riscv_snitch.codegen import limits
 from perfdojo_riscv_snitch.codegen.assembly import RESULT, Instruction, Line, Listing, Mark, Register
@@ -79,8 +79,14 @@ class Body:
                 yield from (self._job_start(stream, point) for stream in self._starting(point))
             elif not self.moved(point.statement):
                 for access in (*point.statement.reads, point.statement.target):
-                    if self.in_memory(access) and (found := self._address(access, point)):
-                        yield found
+                    if self.in_memory(access):
+                        places = [self._address(access, each) for each in self._apart(access, point)]
+                        yield from (found for found in places if found)
+
+    def _apart(self, access: Access, work: Work) -> Iterable[Work]:
+        """The work itself, or its lanes where the access is not that of a pair."""
+        alone = work.lane in access.levels and self.pairs.joins(access, work)
+        return work.lanes(LANES) if alone else (work,)
 
     def _starting(self, edge: Edge) -> list[Stream]:
         return self.jobs[edge.path] if edge.begins else []

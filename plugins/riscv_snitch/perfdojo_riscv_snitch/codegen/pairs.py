@@ -1,10 +1,10 @@
 """Two numbers of f32 in one register: a lockstep scope of two iterations as packed instructions.
 
 A pair is a word of memory, a word that a stream moves, or a register of a buffer in ``reg`` that is written
-in lanes. Two registers of single numbers are packed where a statement reads them as lanes, and a lockstep
-sum into one cell adds up the two halves of a pair. Where a statement has no packed form (its words are not
-whole, its operation has none) its lanes are computed one after the other, as long as no register holds its
-pairs.
+in lanes. Two single numbers are packed where a statement reads them as lanes, from registers or from memory
+where they are no whole word, and a lockstep sum into one cell adds up the two halves of a pair. Where a
+statement has no packed form (it writes no whole word, its operation has none) its lanes are computed one
+after the other, as long as no register holds its pairs.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Pairs:
                 return f"{value.text} is {value.dtype}"
             moves = work.lane is not None and self._moves(value.access, work.lane)
             paired = self.program.buffer_of[value.access.array].name in self.registers
-            whole = self._whole(value.access, work) or self.joins(value.access) if moves else not paired
+            whole = self._whole(value.access, work) or self.joins(value.access, work) if moves else not paired
             return "" if whole else f"{value.text} is no whole word"
         if not isinstance(value, Operation) or value.operand_dtype != DTYPE:
             return f"{value.text} has no packed form"
@@ -138,9 +138,11 @@ class Pairs:
             return f"there is no packed {value.name}"
         return next((why for a in arguments if (why := self._unpackable(a, work))), "")
 
-    def joins(self, access: Access) -> bool:
-        """Whether the lanes of an access are registers of single numbers."""
+    def joins(self, access: Access, work: Work) -> bool:
+        """Whether the lanes of an access are single numbers: in registers, or in memory and no whole word."""
         buffer = self.program.buffer_of[access.array]
+        if self.in_memory(buffer.location):
+            return not self._whole(access, work)
         return buffer.location == "reg" and buffer.name not in self.registers
 
     def _whole(self, access: Access, work: Work) -> bool:
@@ -166,7 +168,7 @@ class PairValues:
             bits = bits_of(float(value.value), DTYPE)
             return self.copied(self.memory.constant(bits << 32 | bits, PAIR), into)
         if isinstance(value, Read):
-            if work.lane in value.levels and self.pairs.joins(value.access):
+            if work.lane in value.levels and self.pairs.joins(value.access, work):
                 one, other = (self.single.number(value, lane) for lane in work.lanes(LANES))
                 return self.listing.compute("f", JOIN, one, other, into=into)
             if work.lane in value.levels:

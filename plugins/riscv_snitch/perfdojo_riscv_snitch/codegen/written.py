@@ -17,7 +17,9 @@ from perfdojo_riscv_snitch.codegen.group import Group, Table, chunks, in_step
 from perfdojo_riscv_snitch.codegen.inline import StraightLines, written_out
 from perfdojo_riscv_snitch.codegen.streams import MOST_BOUND, MOVERS, Dimension
 from perfdojo_riscv_snitch.codegen.tree import Loop, Part, Work
-from perfdojo_sdk.core.expression import Expression, Operation
+from perfdojo_riscv_snitch.codegen.values import machine_extreme
+from perfdojo_sdk.core.expression import Expression, Operation, Read
+from perfdojo_sdk.core.program import Statement
 
 if TYPE_CHECKING:
     from perfdojo_riscv_snitch.codegen.body import Body
@@ -32,7 +34,8 @@ def side_by_side(body: Body, parts: Sequence[Part]) -> list[Work]:
     (first, *_) = parts
     assert isinstance(first, Work)
     statement, found = first.statement, list[Work]()
-    if not _worth_it(body, first) or any(r.array == statement.target.array for r in statement.reads):
+    own = any(r.array == statement.target.array for r in statement.reads)
+    if not _worth_it(body, first) or own and not _in_place(body, statement):
         return [first]
     if statement.accumulate and body.in_memory(statement.target):
         return [first]
@@ -44,10 +47,22 @@ def side_by_side(body: Body, parts: Sequence[Part]) -> list[Work]:
     return found
 
 
+def _in_place(body: Body, statement: Statement) -> bool:
+    """Whether all that reads what the statement writes is one instruction, a maximum into its operand."""
+    value, target = statement.value, statement.target
+    if body.in_memory(target) or not isinstance(value, Operation) or value.name != "select":
+        return False
+    (_, one, other) = machine_extreme(value, body.plan.never_nan) or (None, None, None)
+    for mine, new in ((one, other), (other, one)):
+        if isinstance(mine, Read) and mine.access == target and isinstance(new, Read):
+            return new.access.array != target.array
+    return False
+
+
 def _worth_it(body: Body, work: Work) -> bool:
     """Whether an instruction of a statement waits for another one of it: a load, or a function."""
     statement = work.statement
-    if work.lane is not None or statement.guard or body.moved(statement):
+    if statement.guard or body.moved(statement):
         return False
     loads = any(body.in_memory(read) for read in statement.reads)
     return loads or written_out(statement.value) or _waits(statement.value)

@@ -1,0 +1,117 @@
+"""Windows of f32 two columns at a time: sums and maxima over what lies around each result.
+
+Two results that lie next to each other share a register. What they read at an even distance from them are
+words, which a mover brings; at an odd distance the two numbers are loaded one by one and packed, several
+pairs in step. So the columns of the window are written out, each as a nest of its own, in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perfdojo_riscv_snitch.codegen.pairs import LANES
+from perfdojo_riscv_snitch.steps import (
+    arrays,
+    cut,
+    free_mover,
+    of_singles,
+    perfect,
+    settle,
+    staged_in_pairs,
+)
+from perfdojo_sdk.core.errors import MoveError
+from perfdojo_sdk.core.program import Scope
+from perfdojo_sdk.search.play import Play
+
+#: Most pairs at once: they share the FP registers with the numbers that are packed.
+MOST = 8
+#: Widest window.
+WIDEST = 7
+
+
+def windows(play: Play, place: str) -> None:
+    """Pack the nest at ``place``; MoveError where it is none that can be."""
+    loops = perfect(play, place)
+    inner = play.scope(loops[-1])
+    sums = [child.id for child in inner.body if isinstance(child, Scope)]
+    deep = len(loops) == len(inner.body) == 2 and len(sums) == 1 and len(perfect(play, sums[0])) == 2
+    if not deep or not of_singles(play, place):
+        raise MoveError("PD-T001", "no windows of f32")
+    row, column = perfect(play, sums[0])
+    if play.scope(column).size > WIDEST:
+        raise MoveError("PD-T001", "the windows are too wide")
+    block = _block(play, *loops)
+    _keep(play, place, block)
+    for array in arrays(play, block[0], written=True):
+        play.must("stage_write", block[0], array=array)
+        play.may("remove_dead", play.program.buffer_of[array].name)
+    path = play.program.paths[block[0]]
+    for scope in reversed(block):
+        cut(play, scope)
+    start, terms, end = [node.id for node in play.program.siblings(path)[path[-1] : path[-1] + 3]]
+    for scope in reversed(perfect(play, terms)[: len(block)]):
+        play.must("swap_scopes", scope)
+        play.must("swap_scopes", scope)
+    columns = _apart(play, column)
+    for nest in (start, *columns, end):
+        *above, lanes = perfect(play, nest)[-len(block) :]
+        play.must("annotate_scope", lanes, suffix="v")
+        for scope in above:
+            play.must("annotate_scope", scope, suffix="u")
+        if nest in columns:
+            _words(play, lanes)
+    play.may("annotate_scope", row, suffix="u")
+    settle(play)
+    for array in arrays(play, lanes, written=True):
+        free_mover(play, staged_in_pairs(play, "stage_write", lanes, array))
+
+
+def _block(play: Play, row: str, column: str) -> list[str]:
+    """Scopes of the pairs that are computed at once, all or some of a row; last that of their lanes."""
+    play.must("split_scope", column, factor=LANES)
+    pairs, lanes = f"{column}.o", f"{column}.i"
+    size = play.scope(pairs).size
+    if play.scope(row).size * size <= MOST:
+        return [row, pairs, lanes]
+    count = next(n for n in range(MOST, 0, -1) if size % n == 0)
+    if count == size:
+        return [pairs, lanes]
+    play.must("split_scope", pairs, factor=count)
+    return [f"{pairs}.i", lanes]
+
+
+def _apart(play: Play, column: str) -> list[str]:
+    """A scope of one iteration for each of a scope; their ids."""
+    found = list[str]()
+    while play.scope(column).size > 1:
+        play.must("split_range", column, at=1)
+        found.append(f"{column}.a")
+        column = f"{column}.b"
+    return [*found, column]
+
+
+def _keep(play: Play, place: str, block: Sequence[str]) -> None:
+    """In registers throughout: numbers that all results share, as the weights of a filter."""
+    mine = range(len(play.program.paths[place]) - 1, len(play.program.paths[block[-1]]))
+    for array in arrays(play, place, written=False):
+        touches = play.scope(place).touches[array]
+        if not any(l in mine for t in touches for l in t.access.levels):
+            before = {b.name for b in play.program.buffers}
+            play.must("stage_read", place, array=array)
+            (name,) = {b.name for b in play.program.buffers} - before
+            (copy, *_) = play.program.occurrences[name]
+            for scope in copy.above:
+                play.must("annotate_scope", scope.id, suffix="u")
+
+
+def _words(play: Play, lanes: str) -> None:
+    """Words through a mover, if there is one."""
+    level = len(play.program.paths[lanes]) - 1
+    written = arrays(play, lanes, written=True)
+    for array in arrays(play, lanes, written=False):
+        if array not in written and any(level in t.access.levels for t in play.scope(lanes).touches[array]):
+            kept = play.trace
+            try:
+                free_mover(play, staged_in_pairs(play, "stage_read", lanes, array))
+            except MoveError:
+                play.trace = kept
