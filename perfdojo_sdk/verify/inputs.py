@@ -32,6 +32,10 @@ _RANGES = (8, 4, 2, 1)
 #: Elements of one array that are drawn one by one for a class other than random.
 _DRAWN = 1 << 20
 
+#: Exponents of what is drawn as huge and as denormal, where a dtype is narrower than f32.
+_HUGE = {"f16": (8, 15)}
+_TINY = {"f16": (-25, -13)}
+
 
 def draw(
     name: str, program: Program, seed: int, largest: int = 1, out: Mapping[str, Array] | None = None
@@ -53,7 +57,7 @@ def draw(
             # Of a large array, a block of rows is drawn and repeated: drawing would cost more than
             # everything that is done with it.
             rows = _block(shape)
-            values = _integers(rng, rows, largest) if name == INTEGERS else _DRAWINGS[name](rng, rows)
+            values = _integers(rng, rows, largest) if name == INTEGERS else _DRAWINGS[name](rng, rows, dtype)
             _repeat(values, target)
     return drawn
 
@@ -98,7 +102,7 @@ def _random(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
     return rng.standard_normal(shape, dtype=np.float32)
 
 
-def _cancelling(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+def _cancelling(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
     """Neighbours along the last axis are nearly each other's negative."""
     values = _random(rng, shape) * np.exp2(rng.integers(-6, 7, shape)).astype(np.float32)
     if shape and shape[-1] > 1:
@@ -108,25 +112,27 @@ def _cancelling(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
     return values
 
 
-def _huge(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+def _huge(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
     """One element in 64 up to the largest float, so that products and sums may overflow."""
     values = _random(rng, shape)
     at = rng.random(shape, dtype=np.float32) < 1 / 64
     count = int(np.count_nonzero(at))
+    low, high = _HUGE.get(dtype, (60, 127))
     values[at] = (
-        rng.uniform(1, 2, count) * np.exp2(rng.uniform(60, 127, count).round()) * rng.choice([-1, 1], count)
+        rng.uniform(1, 2, count) * np.exp2(rng.uniform(low, high, count).round()) * rng.choice([-1, 1], count)
     )
-    return np.clip(values, -np.finfo(np.float32).max, np.finfo(np.float32).max)
+    largest = np.float32(np.finfo(np.float16 if dtype == "f16" else np.float32).max)
+    return np.clip(values, -largest, largest)
 
 
-def _denormal(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+def _denormal(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
     """Half of the elements denormal or nearly so."""
     values = _random(rng, shape)
-    small = np.ldexp(values, rng.integers(-150, -120, shape, dtype=np.int32))
+    small = np.ldexp(values, rng.integers(*_TINY.get(dtype, (-150, -120)), shape, dtype=np.int32))
     return np.where(rng.random(shape, dtype=np.float32) < 0.5, small, values)
 
 
-def _special(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+def _special(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
     """Infinities, NaNs and zeros, about one for every second row; every kind at least once if it fits."""
     values = _random(rng, shape)
     size = values.size

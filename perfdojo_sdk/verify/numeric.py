@@ -465,9 +465,9 @@ def _near(got: Array, expected: _Expected, nan_may_differ: bool) -> tuple[float,
         # Integers are exact, unless a float decided about them that was not certain.
         wrong = (expected.bound == 0) & (got.astype(np.int64) != value)
         return float(wrong.any()), wrong
-    # The references themselves round: in double, 2^-29 of what a kernel of f32 may. The bound of f64
-    # takes its own rounding into account.
-    slack = 2.0**-45 if got.dtype == np.float32 else 0.0
+    # The references themselves round: in double, 2^-29 of what a kernel of f32 may, still less of one of f16.
+    # The bound of f64 takes its own rounding into account.
+    slack = 0.0 if got.dtype == np.float64 else 2.0**-45
     with np.errstate(all="ignore"):
         bound = expected.bound * (1 + 1e-6) + np.abs(value) * slack
         distance = np.abs(got.astype(np.float64) - value)

@@ -2,7 +2,7 @@
 
 The emitter here shares nothing with the one that makes kernels: scopes are plain loops in order,
 buffers are flat arrays, every operation is a function of one type for each dtype (``num_f32``,
-``num_f64``; ``whole`` for integers and bool). What such a number is comes from a header of
+``num_f64`` ...; ``whole`` for integers and bool). What such a number is comes from a header of
 ``include/``. ``WIDE`` computes the meaning: the value in a wider type, and beside it what plain
 arithmetic of the dtype gives. ``BOUNDED`` adds a bound on the distance between the exact value and
 what any legal compilation of the same order may compute, contracted to fused multiply-adds or not.
@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib import resources
+from itertools import combinations
 from math import prod
 
 from perfdojo_sdk.core.dialect import Dialect
@@ -39,29 +40,10 @@ from perfdojo_sdk.core.expression import (
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.hookspecs.types import ArraySpec, KernelSource
+from perfdojo_sdk.verify.reference_types import BOUNDS, C_TYPES, FLOATS, FUNCTIONS, defined
 
 SYMBOL = "pd_reference"
 WIDE, BOUNDED = "wide", "bounded"
-
-_FLOATS: Mapping[str, Mapping[str, str]] = {
-    "f32": {
-        "F": "float", "W": "double", "WIDE_(name)": "name", "FLAT_(name)": "name##f", "F_MAX": "FLT_MAX",
-        "W_MAX": "DBL_MAX", "U": "0x1p-24", "ETA": "0x1p-150", "EXACT_INTEGERS": "0x1p24", "BITS": "uint32_t",
-    },
-    # Where long double is no wider than double, the value rounds as much as the kernel does.
-    "f64": {
-        "F": "double", "W": "long double", "WIDE_(name)": "name##l", "FLAT_(name)": "name",
-        "F_MAX": "DBL_MAX", "W_MAX": "LDBL_MAX", "ETA": "0x1p-1075L",
-        "U": "(LDBL_MANT_DIG > 53 ? 0x1p-53L : 0x1p-52L)",
-        "EXACT_INTEGERS": "0x1p53", "BITS": "uint64_t",
-    },
-}  # fmt: skip
-_FUNCTIONS = ("exp", "log", "tanh", "erf")
-
-_C_TYPES: Mapping[str, str] = {
-    "f64": "double", "f32": "float", "i64": "int64_t", "i32": "int32_t", "i16": "int16_t", "i8": "int8_t",
-    "u32": "uint32_t", "u16": "uint16_t", "u8": "uint8_t", "bool": "uint8_t",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -168,8 +150,8 @@ class _Emitter:
         self.batch, self.rows, self.split, self.any_order = batch, rows, split, any_order
         self.summed = _summed_buffers(program) if any_order else {}
         self.nan_may_differ = nan_may_differ
-        if unsupported := {b.dtype for b in program.buffers} - _C_TYPES.keys():
-            known = ", ".join(_C_TYPES)
+        if unsupported := {b.dtype for b in program.buffers} - C_TYPES.keys():
+            known = ", ".join(C_TYPES)
             raise VerificationError(
                 "PD-V020",
                 f"{program.name} uses {', '.join(sorted(unsupported))}, the numeric check knows {known}",
@@ -202,8 +184,8 @@ class _Emitter:
         """
         if dtype not in FLOAT_DTYPES:
             return [("v", "int64_t"), ("u", "int")]
-        flat, wide = _FLOATS[dtype]["F"], _FLOATS[dtype]["W"]
-        return [("v", wide), *([("e", flat)] if self.kind == BOUNDED else []), ("f", flat)]
+        flat, wide, bound = (FLOATS[dtype][macro] for macro in ("F", "W", "E"))
+        return [("v", wide), *([("e", bound)] if self.kind == BOUNDED else []), ("f", flat)]
 
     def load(self, buffer: Buffer, at: str) -> str:
         """The number in a cell."""
@@ -219,7 +201,7 @@ class _Emitter:
         """Suffix and dtype of the arrays that stand for one output."""
         plain = dtype if dtype in FLOAT_DTYPES else "i64"
         found = [("v", "f64" if dtype in FLOAT_DTYPES else "i64"), ("f", plain)]
-        bound = [("e", dtype if dtype in FLOAT_DTYPES else "f32")]
+        bound = [("e", BOUNDS.get(dtype, "f32"))]
         return found + (bound if self.kind == BOUNDED else [])
 
     def prelude(self) -> Iterator[str]:
@@ -227,21 +209,20 @@ class _Emitter:
         yield '#include "reference_whole.h"'
         yield f"#define NAN_MAY_DIFFER {int(self.nan_may_differ)}"
         used = {b.dtype for b in self.program.buffers} | _cast_dtypes(self.program)
-        for dtype in sorted(used & _FLOATS.keys()):
-            macros = {"DTYPE": dtype, **_FLOATS[dtype]}
-            macros |= {f"{f.upper()}_ULP": repr(float(self.accuracy.get(f, 0.5))) for f in _FUNCTIONS}
-            for macro, text in macros.items():
-                yield f"#undef {macro.partition('(')[0]}"
-                yield f"#define {macro} {text}"
+        floats = [dtype for dtype in FLOATS if dtype in used]
+        functions = {f"{f.upper()}_ULP": repr(float(self.accuracy.get(f, 0.5))) for f in FUNCTIONS}
+        for dtype in floats:
+            yield from defined({"DTYPE": dtype, **FLOATS[dtype], **functions})
             yield f'#include "reference_{self.kind}.h"'
-        if used >= _FLOATS.keys():
+        for dtype, wider in combinations(floats, 2):
+            yield from defined({"DTYPE": dtype, **FLOATS[dtype], "WIDER": wider})
             yield f'#include "reference_convert_{self.kind}.h"'
 
     def file(self, inputs: list[ArraySpec], outputs: list[ArraySpec]) -> Iterator[str]:
         yield from self.prelude()
         # The program's own names may be words of C: everything of the program carries a prefix.
-        parameters = [f"const {_C_TYPES[s.dtype]} *restrict {_name(s.name)}" for s in inputs]
-        parameters += [f"{_C_TYPES[s.dtype]} *restrict {_name(s.name)}" for s in outputs]
+        parameters = [f"const {C_TYPES[s.dtype]} *restrict {_name(s.name)}" for s in inputs]
+        parameters += [f"{C_TYPES[s.dtype]} *restrict {_name(s.name)}" for s in outputs]
         yield f"static int run_one({', '.join(parameters)})"
         yield "{"
         yield "    int64_t peak = 0;"
@@ -489,7 +470,7 @@ def _literal(literal: Literal) -> str:
     value = float(literal.value)
     if value in (float("inf"), float("-inf")):
         return f"literal_{literal.dtype}({'' if value > 0 else '-'}INFINITY)"
-    return f"literal_{literal.dtype}(({_C_TYPES[literal.dtype]}){value!r})"
+    return f"literal_{literal.dtype}(({C_TYPES[literal.dtype]}){value!r})"
 
 
 def _integer(value: int) -> str:

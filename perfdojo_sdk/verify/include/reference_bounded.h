@@ -4,8 +4,8 @@
  * bound on the distance between the exact value and what any legal compilation may compute.
  * Before inclusion: DTYPE, F (its C type), W (the wider type), WIDE_(f) and FLAT_(f) (the names of a
  * function of math.h for them), F_MAX, W_MAX, U (half a unit in the last
- * place, relative), ETA (half the smallest denormal), EXACT_INTEGERS, BITS (an unsigned type of its
- * size), and the error in ulp of each function (EXP_ULP ...).
+ * place, relative), ETA (half the smallest denormal), EXACT_INTEGERS, E (the type that holds a bound),
+ * BITS (an unsigned type of its size), and the error in ulp of each function (EXP_ULP ...).
  */
 #define N(name) PASTE(name, DTYPE)
 #define NUM N(num)
@@ -18,12 +18,12 @@ EXTREME(N(max_f), F, >) EXTREME(N(max_d), W, >) EXTREME(N(min_f), F, <) EXTREME(
 
 typedef struct { W v, e; F f; } NUM;
 
-static inline NUM N(load)(W v, F e, F f) { return (NUM){v, e, f}; }
+static inline NUM N(load)(W v, E e, F f) { return (NUM){v, e, f}; }
 
 /* A bound as a cell holds it: rounded up. */
-static inline F N(upwards)(W exact)
+static inline E N(upwards)(W exact)
 {
-    F e = (F)exact;
+    E e = (E)exact;
     BITS bits;
     memcpy(&bits, &e, sizeof e);
     bits += e < exact;
@@ -32,14 +32,16 @@ static inline F N(upwards)(W exact)
 }
 
 static inline NUM N(literal)(F x) { return (NUM){x, 0, x}; }
-static inline NUM N(integer)(long x)
-{
-    return (NUM){x, fabs((double)x) > EXACT_INTEGERS ? U * WIDE_(fabs)(x) : 0, x};
-}
 
 /* Whether a F computation with value v and error e is certain not to overflow; false for NaN. */
 #undef IN_RANGE
 #define IN_RANGE(v, e) (WIDE_(fabs)(v) + (e) <= F_MAX)
+
+static inline NUM N(integer)(long x)
+{
+    W e = fabs((double)x) > EXACT_INTEGERS ? U * WIDE_(fabs)(x) : 0;
+    return (NUM){x, IN_RANGE((W)x, e) ? e : INFINITY, x};
+}
 
 /* e, and the N(rounding) of v by `halves` half units in the last place; `underflow` for one of them. */
 static inline W N(rounding)(W v, W e, W halves, W underflow)

@@ -1,12 +1,17 @@
-/* Conversions between the float dtypes, once both are there. */
-static inline num_f64 convert_f32_f64(num_f32 a) { return (num_f64){a.v, a.e, a.f}; }
+/* Conversions between two float dtypes, once both are there; included once for each two.
+ * Before inclusion: DTYPE and its macros as for its numbers, and WIDER, the other dtype.
+ */
+static inline PASTE(num, WIDER) PASTE(PASTE(convert, DTYPE), WIDER)(PASTE(num, DTYPE) a)
+{
+    return (PASTE(num, WIDER)){a.v, a.e, a.f};
+}
 
-static inline num_f32 convert_f64_f32(num_f64 a)
+static inline PASTE(num, DTYPE) PASTE(PASTE(convert, WIDER), DTYPE)(PASTE(num, WIDER) a)
 {
     double v = (double)a.v, e = (double)a.e;
-    e += 0x1p-24 * (fabs(v) + e) + 0x1p-150 + 0x1p-52 * fabs(v);
-    float f = (float)a.f;
-    if (fabs(v) + e <= FLT_MAX) return (num_f32){v, e, f};
-    int certain = !finite__f64(a.v) && a.e <= DBL_MAX;
-    return (num_f32){v, certain ? 0 : INFINITY, f};
+    e += U * (fabs(v) + e) + ETA + 0x1p-52 * fabs(v);
+    F f = (F)a.f;
+    if (fabs(v) + e <= F_MAX) return (PASTE(num, DTYPE)){v, e, f};
+    int certain = !PASTE(finite_, WIDER)(a.v) && a.e <= DBL_MAX;
+    return (PASTE(num, DTYPE)){v, certain ? 0 : INFINITY, f};
 }

@@ -1,3 +1,12 @@
-/* Conversions between the float dtypes, once both are there. */
-static inline num_f64 convert_f32_f64(num_f32 a) { return (num_f64){a.v, a.f}; }
-static inline num_f32 convert_f64_f32(num_f64 a) { return (num_f32){(double)a.v, (float)a.f}; }
+/* Conversions between two float dtypes, once both are there; included once for each two.
+ * Before inclusion: DTYPE and its macros as for its numbers, and WIDER, the other dtype.
+ */
+static inline PASTE(num, WIDER) PASTE(PASTE(convert, DTYPE), WIDER)(PASTE(num, DTYPE) a)
+{
+    return (PASTE(num, WIDER)){a.v, a.f};
+}
+
+static inline PASTE(num, DTYPE) PASTE(PASTE(convert, WIDER), DTYPE)(PASTE(num, WIDER) a)
+{
+    return (PASTE(num, DTYPE)){(W)a.v, (F)a.f};
+}

@@ -236,7 +236,14 @@ def _width(plan: Plan, statement: Statement) -> int:
     if isinstance(value, Literal | Read) and not loads:
         return _LOADING + old
     waits = loads or sum(isinstance(part, Operation) for part in parts) > 1
-    return (MOST_TOGETHER if waits else 1) * (sum(map(_results, parts)) + old)
+    return (MOST_TOGETHER if waits else 1) * (sum(map(_results, parts)) + _packed(plan, statement) + old)
+
+
+def _packed(plan: Plan, statement: Statement) -> int:
+    """Operands whose lanes are loaded one by one: beside the pair, each lane has a register."""
+    work = plan.pairs.in_place(statement)
+    loaded = [read for read in statement.reads if work.lane in read.levels and plan.in_memory(read)]
+    return sum(plan.pairs.joins(read, work) for read in loaded)
 
 
 def _results(part: Expression) -> int:

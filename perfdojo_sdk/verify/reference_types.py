@@ -1,0 +1,42 @@
+"""The dtypes of reference programs in C: their types, and what the headers of ``include/`` want defined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+FLOATS: Mapping[str, Mapping[str, str]] = {
+    # A half computes each operation in single precision and rounds; for these operations that is the same.
+    "f16": {
+        "F": "_Float16", "W": "double", "WIDE_(name)": "name", "FLAT_(name)": "name##f", "F_MAX": "65504.0",
+        "W_MAX": "DBL_MAX", "U": "0x1p-11", "ETA": "0x1p-25", "EXACT_INTEGERS": "0x1p11",
+        "E": "float", "BITS": "uint32_t",
+    },
+    "f32": {
+        "F": "float", "W": "double", "WIDE_(name)": "name", "FLAT_(name)": "name##f", "F_MAX": "FLT_MAX",
+        "W_MAX": "DBL_MAX", "U": "0x1p-24", "ETA": "0x1p-150", "EXACT_INTEGERS": "0x1p24",
+        "E": "float", "BITS": "uint32_t",
+    },
+    # Where long double is no wider than double, the value rounds as much as the kernel does.
+    "f64": {
+        "F": "double", "W": "long double", "WIDE_(name)": "name##l", "FLAT_(name)": "name",
+        "F_MAX": "DBL_MAX", "W_MAX": "LDBL_MAX", "ETA": "0x1p-1075L",
+        "U": "(LDBL_MANT_DIG > 53 ? 0x1p-53L : 0x1p-52L)",
+        "EXACT_INTEGERS": "0x1p53", "E": "double", "BITS": "uint64_t",
+    },
+}  # fmt: skip
+#: dtype of a float -> dtype of the bound on its error: a half has none so small as that of its denormals.
+BOUNDS: Mapping[str, str] = {"f16": "f32", "f32": "f32", "f64": "f64"}
+FUNCTIONS = ("exp", "log", "tanh", "erf")
+
+C_TYPES: Mapping[str, str] = {
+    "f64": "double", "f32": "float", "f16": "_Float16",
+    "i64": "int64_t", "i32": "int32_t", "i16": "int16_t", "i8": "int8_t",
+    "u32": "uint32_t", "u16": "uint16_t", "u8": "uint8_t", "bool": "uint8_t",
+}  # fmt: skip
+
+
+def defined(macros: Mapping[str, str]) -> Iterator[str]:
+    """Define macros that may be defined already; a key is a name, or a name with its parameters."""
+    for macro, text in macros.items():
+        yield f"#undef {macro.partition('(')[0]}"
+        yield f"#define {macro} {text}"
