@@ -351,7 +351,7 @@ class Killer(Observer):
 
 
 class Undertaker:
-    """Keeps the records of a training, and kills the node that ran last once there are a few."""
+    """Keeps the records of a training, and replaces the node that ran last once there are a few."""
 
     def __init__(self, running: Running) -> None:
         self.running = running
@@ -368,6 +368,7 @@ class Undertaker:
         if len({c.key.digest for c in self.told}) == 10:
             self.killed = [line["node"] for line in self.running.diary() if line["what"] == "run"][-1]
             self.running.cluster.remove_node(self.running.workers.pop(self.killed), allow_graceful=False)
+            self.running.join()
 
     @property
     def once_fastest(self) -> set[str]:
@@ -401,7 +402,6 @@ def test_a_training_goes_on_when_a_node_dies_and_measures_nothing_twice(
     agent = folder / "agent.safetensors"
     words = ["--kernels", "twice[48] twice[60]", "--budget", "32", "--output", str(agent), "--json"]
     outcome = cli("train", *words, *where, plugins="sheet")
-    running.join()
     assert outcome.code == 0, outcome.err
     assert undertaker.killed is not None and "its games are ordered again" in outcome.err
     assert [kernel["evaluations"] for kernel in outcome.data["kernels"]] == [32, 32]
@@ -411,7 +411,7 @@ def test_a_training_goes_on_when_a_node_dies_and_measures_nothing_twice(
     anew = {program for program, candidate in before.items() if after[program].at != candidate.at}
     assert anew <= undertaker.once_fastest < before.keys(), "what was on record was measured again"
     nodes = {line["node"] for line in running.diary() if line["what"] == "run"}
-    assert undertaker.killed in nodes and len(nodes) == 2
+    assert undertaker.killed in nodes and nodes & running.workers.keys()
 
 
 # The last one, for it leaves a node less.
