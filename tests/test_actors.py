@@ -116,7 +116,7 @@ def job_of(plugins: Plugins, evaluations: int = 12, **more: Any) -> tuple[Job, F
     mind = Mind(BagEncoder(), Learner(QUICK, 32))
     [kernel] = trainer.select("softmax[4,8]", plugins.operators, forge.target.dialect)
     player = trainer.PerfLLM(episodes.task_of(forge, kernel), None, mind, alone=False)
-    agent = Copy.of(mind, "default")
+    agent = Copy.of(mind)
     job = Job(0, "sheet", kernel, forge.settings, agent, player.state(), evaluations, ())
     return replace(job, **more), forge
 
@@ -173,7 +173,7 @@ def test_a_copy_plays_as_the_agent_and_knows_whose_encoder_it_needs(
     runner: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mind = Mind(BagEncoder(), Learner(QUICK, 32, seed=3))
-    copy = Copy.of(mind, "default")
+    copy = Copy.of(mind)
     awake = copy.awake()
     before, after = np.ones(32, np.float32), np.eye(5, 32, dtype=np.float32)
     assert (awake.learner.values(before, after) == mind.learner.values(before, after)).all()
@@ -181,7 +181,7 @@ def test_a_copy_plays_as_the_agent_and_knows_whose_encoder_it_needs(
     monkeypatch.setattr(episodes, "_encoder", lambda spec: BagEncoder(version="1" * 64))
     with pytest.raises(LearnError) as caught:
         copy.awake()
-    assert caught.value.code == "PD-L004"
+    assert caught.value.code == "PD-L304"
 
 
 # -- merging --------------------------------------
@@ -397,7 +397,7 @@ def test_actors_that_only_die_are_an_error(paper: Plugins) -> None:
 
 def test_what_an_actor_says_is_wrong_is_said_by_the_learner(paper: Plugins) -> None:
     job, _ = job_of(paper)
-    wrong = DojoError("PD-L004", "another encoder")
+    wrong = DojoError("PD-L304", "another encoder")
     actors, ray = pretended(lambda job, attempt: [worker.Ended(error=wrong)])
     actors.order(job)
     with pytest.raises(DojoError) as caught:

@@ -258,7 +258,7 @@ def test_who_asks_for_a_target_that_nobody_has_hears_it_at_once(running: Running
     assert time.monotonic() - begin < 20
     outcome = cli(*words, "--target", "sheet", "--device", "gold", plugins="sheet")
     clear(outcome, 3, "PD-N004")
-    clear(cli("train", "--target", "paper", "--cluster", running.address), 3, "PD-N004", "PD-L001")
+    clear(cli("train", "--target", "paper", "--cluster", running.address), 3, "PD-N004", "PD-L301")
     assert "no device called gold" in outcome.err and "a-sheet-of-paper" in outcome.err
 
 

@@ -271,7 +271,7 @@ def test_a_loss_that_is_no_number_stops_the_training() -> None:
     Toy((3.0, -6.0, float("inf"), 5.0)).fill(learner.replay)
     with pytest.raises(LearnError) as caught:
         learner.learn(50)
-    assert caught.value.code == "PD-L002"
+    assert caught.value.code == "PD-L302"
 
 
 @pytest.mark.parametrize("change", ["other width", "no number"])
@@ -281,7 +281,7 @@ def test_a_network_that_does_not_fit_is_refused(change: str) -> None:
         tensors["network.move.bias"][:] = float("nan")
     with pytest.raises(LearnError) as caught:
         Learner(settings(), WIDTH).load(tensors)
-    assert caught.value.code == "PD-L003"
+    assert caught.value.code == "PD-L303"
 
 
 # -- settings -------------------------------------
@@ -303,4 +303,4 @@ def test_settings_are_changed_by_words() -> None:
     for words in ({"objektive": "sum"}, {"gamma": "2"}, {"hidden": "many"}):
         with pytest.raises(DojoError) as caught:
             changed(AgentSettings(), words)
-        assert caught.value.code == "PD-L005"
+        assert caught.value.code == "PD-L305"

@@ -237,7 +237,7 @@ def test_a_process_that_dies_is_an_error_and_costs_its_own_run_only(
 @pytest.fixture
 def trained(tmp_path: Path) -> Path:
     file = tmp_path / "agent.safetensors"
-    agents.save(file, Mind(BagEncoder(), Learner(AgentSettings(hidden=16), 32, seed=7)), "default", Card())
+    agents.save(file, Mind(BagEncoder(), Learner(AgentSettings(hidden=16), 32, seed=7)), Card())
     return file
 
 
@@ -261,7 +261,7 @@ def test_a_file_that_is_no_agent_is_refused_before_anything_plays(
     bad.write_bytes(b"{}")
     with pytest.raises(DojoError) as caught:
         BY_NAME[name].run(asked(tmp_path / "out", agent=bad))
-    assert caught.value.code == "PD-L003" and not list((tmp_path / "out").iterdir())
+    assert caught.value.code == "PD-L303" and not list((tmp_path / "out").iterdir())
 
 
 # -- figure 14 ------------------------------------

@@ -220,7 +220,7 @@ def test_the_hybrid_is_an_evolution_that_learns() -> None:
 @pytest.fixture
 def trained(tmp_path: Path) -> Path:
     file = tmp_path / "agent.safetensors"
-    agents.save(file, Mind(BagEncoder(), Learner(QUICK, 32, seed=7)), "default", Card(kernels=("a",), seed=7))
+    agents.save(file, Mind(BagEncoder(), Learner(QUICK, 32, seed=7)), Card(kernels=("a",), seed=7))
     return file
 
 
@@ -253,27 +253,27 @@ def test_files_that_are_no_agents_are_refused(trained: Path, tmp_path: Path) -> 
     bad = tmp_path / "bad.safetensors"
     for damaged in (b"", b"{}", content[:200], content[:-10], b"\xff" * 64):
         bad.write_bytes(damaged)
-        refused(lambda: agents.load(bad), "PD-L003", "bad.safetensors")
-    refused(lambda: agents.load(tmp_path / "none"), "PD-L003", "none")
+        refused(lambda: agents.load(bad), "PD-L303", "bad.safetensors")
+    refused(lambda: agents.load(tmp_path / "none"), "PD-L303", "none")
     bad.write_bytes(agents.packed({"x": torch.zeros(2)}))
-    refused(lambda: agents.load(bad), "PD-L003", "does not hold an agent")
+    refused(lambda: agents.load(bad), "PD-L303", "does not hold an agent")
     tensors = agents.unpacked(content)
     tensors["network.move.bias"][:] = float("nan")
     record, _ = agents.read(trained)
     bad.write_bytes(agents.packed(tensors, {agents.RECORD: record.model_dump_json(by_alias=True)}))
-    refused(lambda: agents.load(bad), "PD-L003", "no numbers")
+    refused(lambda: agents.load(bad), "PD-L303", "no numbers")
 
 
 def test_an_agent_of_another_encoder_is_refused(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agents, "load_encoder", lambda spec: BagEncoder(version="1" * 64))
-    refused(lambda: agents.load(trained), "PD-L004", "another encoder")
+    refused(lambda: agents.load(trained), "PD-L304", "another encoder")
 
 
 def test_without_pytorch_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(UnavailableError) as caught:
         strategies.require_learning()
-    assert caught.value.code == "PD-L001"
+    assert caught.value.code == "PD-L301"
     assert "perfdojo-sdk[learn]" in caught.value.render()
 
 
@@ -294,8 +294,8 @@ def test_a_plan_comes_from_a_file_and_flags(tmp_path: Path) -> None:
 def test_plans_that_are_none_are_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "plan.yaml"
     file.write_text(text)
-    refused(lambda: read_plan(file, {}), "PD-L006", "plan.yaml")
-    refused(lambda: read_plan(tmp_path / "none.yaml", {}), "PD-L006", "none.yaml")
+    refused(lambda: read_plan(file, {}), "PD-L306", "plan.yaml")
+    refused(lambda: read_plan(tmp_path / "none.yaml", {}), "PD-L306", "none.yaml")
 
 
 # -- training -------------------------------------
@@ -446,24 +446,24 @@ def test_checkpoints_that_do_not_fit_are_refused(paper: Plugins, tmp_path: Path)
     def resumed(plan: TrainingPlan = PLAN) -> Any:
         return lambda: trainer.train(paper, plan, file, None, Quiet(), resume=True)
 
-    refused(resumed(PLAN.model_copy(update={"seed": 1})), "PD-L007", "another one")
+    refused(resumed(PLAN.model_copy(update={"seed": 1})), "PD-L307", "another one")
     checkpoint = checkpoints.beside(file)
     head, tensors = agents.read_tensors(checkpoint)
     record = json.loads(head[checkpoints.RECORD])
     record["pupils"][0]["key"] = "0" * 64
     checkpoint.write_bytes(agents.packed(tensors, {checkpoints.RECORD: json.dumps(record)}))
-    refused(resumed(), "PD-L007", "plugins")
+    refused(resumed(), "PD-L307", "plugins")
     checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
-    refused(resumed(), "PD-L003", "complete")
+    refused(resumed(), "PD-L303", "complete")
     checkpoint.write_bytes(file.read_bytes())
-    refused(resumed(), "PD-L007")
+    refused(resumed(), "PD-L307")
 
 
 def test_a_full_disk_is_an_error_and_no_half_agent(
     paper: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "agent.safetensors"
-    agents.save(file, Mind(BagEncoder(), Learner(QUICK, 32)), "default", Card())
+    agents.save(file, Mind(BagEncoder(), Learner(QUICK, 32)), Card())
     before = file.read_bytes()
 
     def full(handle: int) -> None:
@@ -512,3 +512,21 @@ def test_recorded_games_are_remembered_move_by_move() -> None:
     assert rewards[1:-1] == [None] * (len(rewards) - 2), "nobody has run what lies between"
     listed = thinking.listed(ROOT, RULES, Kind.DECLARED_LAW)
     assert listed.steps[moves[0].action - 1].after.text == game.steps[0].after.text
+
+
+def test_an_agent_that_goes_on_keeps_its_own_encoder(
+    paper: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plan names an encoder for new agents only."""
+    asked = list[str]()
+
+    def loaded(spec: str = "default") -> BagEncoder:
+        asked.append(spec)
+        return BagEncoder()
+
+    monkeypatch.setattr(agents, "load_encoder", loaded)
+    first, second = tmp_path / "first.safetensors", tmp_path / "second.safetensors"
+    agents.save(first, Mind(BagEncoder(), Learner(QUICK, 32), "hf:/models/own"), Card())
+    trainer.train(paper, PLAN, second, None, Quiet(), start_from=first)
+    assert asked == ["hf:/models/own"]
+    assert agents.read(second)[0].encoder == "hf:/models/own"

@@ -75,7 +75,7 @@ def _job(training: Training, number: int, store: CandidateLog | None) -> Job:
         pupil.forge.target.name,
         pupil.kernel,
         pupil.forge.settings,
-        Copy.of(training.mind, plan.encoder),
+        Copy.of(training.mind),
         pupil.player.state(),
         min(EVALUATIONS, plan.evaluations - pupil.evaluations),
         tuple(_new_to(pupil, store)) if store is not None else (),

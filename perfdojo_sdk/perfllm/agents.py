@@ -65,13 +65,13 @@ class AgentRecord(Strict):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
-def save(file: Path, mind: Mind, encoder: str, card: Card) -> None:
+def save(file: Path, mind: Mind, card: Card) -> None:
     """Write the agent; the file is complete or untouched."""
     learner = mind.learner
     record = AgentRecord(
         schema=1,
         sdk=__version__,
-        encoder=encoder,
+        encoder=mind.encoder_spec,
         encoder_version=mind.encoder.version,
         width=learner.width,
         settings=learner.settings,
@@ -89,7 +89,7 @@ def load(file: Path, seed: int = 0) -> Mind:
         raise other_encoder(str(file), record.encoder_version, encoder)
     learner = Learner(record.settings, record.width, seed)
     learner.load(tensors)
-    return Mind(encoder, learner)
+    return Mind(encoder, learner, record.encoder)
 
 
 def read(file: Path) -> tuple[AgentRecord, dict[str, Tensor]]:
@@ -100,7 +100,7 @@ def read(file: Path) -> tuple[AgentRecord, dict[str, Tensor]]:
     except ValidationError as error:
         hint = "give a file that `perfdojo-sdk train` wrote"
         raise LearnError(
-            "PD-L003", f"{file} does not hold an agent", why=first_error(error), hint=hint
+            "PD-L303", f"{file} does not hold an agent", why=first_error(error), hint=hint
         ) from None
 
 
@@ -109,15 +109,15 @@ def read_tensors(file: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
     hint = "give a file that `perfdojo-sdk train` wrote"
     try:
         if file.stat().st_size > MAX_FILE_BYTES:
-            raise LearnError("PD-L003", f"{file} is larger than {MAX_FILE_BYTES} bytes", hint=hint)
+            raise LearnError("PD-L303", f"{file} is larger than {MAX_FILE_BYTES} bytes", hint=hint)
         with safetensors.safe_open(str(file), framework="pt") as opened:
             names = opened.keys()  # it is no mapping
             return dict(opened.metadata() or {}), {name: opened.get_tensor(name) for name in names}
     except OSError as error:
-        raise LearnError("PD-L003", f"cannot read {file}: {error.strerror or error}", hint=hint) from None
+        raise LearnError("PD-L303", f"cannot read {file}: {error.strerror or error}", hint=hint) from None
     except safetensors.SafetensorError as error:
         what = f"{file} is no complete safetensors file"
-        raise LearnError("PD-L003", what, why=str(error), hint=hint) from None
+        raise LearnError("PD-L303", what, why=str(error), hint=hint) from None
 
 
 def packed(tensors: Mapping[str, Tensor], head: Mapping[str, str] | None = None) -> bytes:
@@ -135,7 +135,7 @@ def unpacked(content: bytes) -> dict[str, Tensor]:
 
 def other_encoder(what: str, wanted: str, encoder: Encoder) -> LearnError:
     return LearnError(
-        "PD-L004",
+        "PD-L304",
         f"{what} was made with another encoder",
         why=f"it belongs to version {wanted[:16]}; {encoder.name} is of version {encoder.version[:16]} here",
         hint="use the encoder of that version, or train again",

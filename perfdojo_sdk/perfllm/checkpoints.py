@@ -120,4 +120,4 @@ def _plan(training: Training) -> str:
 
 def _refused(file: Path, why: str) -> LearnError:
     hint = "leave out --resume to begin again; what was measured is in the records"
-    return LearnError("PD-L007", f"the training in {file} cannot go on", why=why, hint=hint)
+    return LearnError("PD-L307", f"the training in {file} cannot go on", why=why, hint=hint)

@@ -45,9 +45,9 @@ class Copy:
     """Its tensors, as safetensors."""
 
     @classmethod
-    def of(cls, mind: Mind, encoder: str) -> Copy:
+    def of(cls, mind: Mind) -> Copy:
         tensors = {n: t for n, t in mind.learner.tensors().items() if n.startswith(_NETWORK)}
-        return cls(encoder, mind.encoder.version, mind.learner.settings, agents.packed(tensors))
+        return cls(mind.encoder_spec, mind.encoder.version, mind.learner.settings, agents.packed(tensors))
 
     def awake(self) -> Mind:
         """The same network with an empty memory, which does not learn. :class:`LearnError` if it is none."""
@@ -58,7 +58,7 @@ class Copy:
         watching = self.settings.model_copy(update={"steps_per_evaluation": 0.0, "capacity": 10**7})
         learner = Learner(watching, encoder.width)
         learner.load(agents.unpacked(self.network))
-        return Mind(encoder, learner)
+        return Mind(encoder, learner, self.encoder)
 
 
 @lru_cache(maxsize=2)

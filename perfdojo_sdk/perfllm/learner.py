@@ -78,7 +78,7 @@ class Learner:
             loss = self._step(batch)
             if not isfinite(loss):
                 raise LearnError(
-                    "PD-L002",
+                    "PD-L302",
                     f"the loss is {loss} after {self.steps} steps of learning",
                     why="the network has run away from its targets",
                     hint="use a smaller learning_rate, or the logarithmic scale",
@@ -161,7 +161,7 @@ class Learner:
         broken = [name for name, tensor in wanted.items() if not bool(torch.isfinite(tensor).all())]
         if broken:
             what = f"the network's {broken[0]} holds values that are no numbers"
-            raise LearnError("PD-L003", what, hint="use an earlier checkpoint, or train again")
+            raise LearnError("PD-L303", what, hint="use an earlier checkpoint, or train again")
         try:
             self.network.load_state_dict(wanted)
         except RuntimeError as error:
@@ -186,4 +186,4 @@ def _part(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
 def _other_network(error: Exception) -> LearnError:
     why = str(error).strip().splitlines()[-1].strip()
     hint = "use the settings and the encoder that it was trained with, or train again"
-    return LearnError("PD-L003", "the file holds another network than its settings say", why=why, hint=hint)
+    return LearnError("PD-L303", "the file holds another network than its settings say", why=why, hint=hint)

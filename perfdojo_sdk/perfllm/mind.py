@@ -35,15 +35,16 @@ class Listed:
 class Mind:
     """What an agent sees of programs, and what it makes of that."""
 
-    def __init__(self, encoder: Encoder, learner: Learner) -> None:
-        self.encoder, self.learner = encoder, learner
+    def __init__(self, encoder: Encoder, learner: Learner, encoder_spec: str = "default") -> None:
+        """``encoder_spec``: how ``load_encoder`` is asked for the encoder."""
+        self.encoder, self.learner, self.encoder_spec = encoder, learner, encoder_spec
 
     def with_settings(self, settings: AgentSettings) -> Mind:
         """The same network, to go on with other settings. :class:`LearnError` when it does not fit them."""
         learner = Learner(settings, self.learner.width)
         learner.chance = self.learner.chance
         learner.load(self.learner.tensors())
-        return Mind(self.encoder, learner)
+        return Mind(self.encoder, learner, self.encoder_spec)
 
     def listed(self, program: Program, rules: Rules, most: Kind) -> Listed:
         """All legal moves of ``program`` up to a kind, seen through the encoder."""

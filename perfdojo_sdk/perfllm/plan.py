@@ -59,17 +59,17 @@ def read_plan(file: Path | None, changes: Mapping[str, Any]) -> TrainingPlan:
         try:
             content = file.read_bytes()[: MAX_FILE_BYTES + 1]
         except OSError as error:
-            raise DojoError("PD-L006", f"cannot read {file}: {error.strerror}", hint=hint) from None
+            raise DojoError("PD-L306", f"cannot read {file}: {error.strerror}", hint=hint) from None
         if len(content) > MAX_FILE_BYTES:
-            raise DojoError("PD-L006", f"{file} is larger than {MAX_FILE_BYTES} bytes", hint=hint)
+            raise DojoError("PD-L306", f"{file} is larger than {MAX_FILE_BYTES} bytes", hint=hint)
         try:
             data = yaml.safe_load(content) or {}
         except yaml.YAMLError as error:
-            raise DojoError("PD-L006", f"{file} is no YAML", why=str(error), hint=hint) from None
+            raise DojoError("PD-L306", f"{file} is no YAML", why=str(error), hint=hint) from None
     what = f"{file} is no plan of a training" if file else "this is no plan of a training"
     if not isinstance(data, dict):
-        raise DojoError("PD-L006", what, why="it holds no names with values", hint=hint)
+        raise DojoError("PD-L306", what, why="it holds no names with values", hint=hint)
     try:
         return TrainingPlan.model_validate({**data, **changes})
     except ValidationError as error:
-        raise DojoError("PD-L006", what, why=first_error(error), hint=hint) from None
+        raise DojoError("PD-L306", what, why=first_error(error), hint=hint) from None

@@ -253,4 +253,4 @@ def mind_for(task: SearchTask) -> Mind:
         mind = agents.load(Path(file), seed=task.seed)
         return mind if not options else mind.with_settings(changed(mind.learner.settings, options))
     encoder = load_encoder(name)
-    return Mind(encoder, Learner(changed(AgentSettings(), options), encoder.width, task.seed))
+    return Mind(encoder, Learner(changed(AgentSettings(), options), encoder.width, task.seed), name)

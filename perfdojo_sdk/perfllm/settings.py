@@ -86,9 +86,9 @@ def changed(settings: AgentSettings, words: Mapping[str, str]) -> AgentSettings:
     known = list(AgentSettings.model_fields)
     for name in words:
         if name not in known:
-            raise DojoError("PD-L005", f"an agent has no setting {name!r}", hint=closest(name, known))
+            raise DojoError("PD-L305", f"an agent has no setting {name!r}", hint=closest(name, known))
     try:
         return AgentSettings.model_validate({**settings.model_dump(), **words})
     except ValidationError as error:
         what = "a setting of the agent does not take this value"
-        raise DojoError("PD-L005", what, why=first_error(error), hint="see docs/perfllm") from None
+        raise DojoError("PD-L305", what, why=first_error(error), hint="see docs/perfllm") from None

@@ -20,7 +20,7 @@ def require_learning() -> None:
             import_module(name)
         except ImportError as error:
             raise UnavailableError(
-                "PD-L001",
+                "PD-L301",
                 f"learning needs the package {name}",
                 why=str(error),
                 hint="pip install 'perfdojo-sdk[learn]'",

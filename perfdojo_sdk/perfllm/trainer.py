@@ -172,7 +172,7 @@ def train(
             if time.monotonic() - saved > CHECKPOINT_S or training.over:
                 checkpoints.save(checkpoint, training)
                 saved = time.monotonic()
-    agents.save(output, mind, plan.encoder, _card(plugins, training))
+    agents.save(output, mind, _card(plugins, training))
     return training
 
 
@@ -180,7 +180,7 @@ def _mind(plan: TrainingPlan, start_from: Path | None) -> Mind:
     if start_from is not None:
         return agents.load(start_from, plan.seed).with_settings(plan.agent)
     encoder = load_encoder(plan.encoder)
-    return Mind(encoder, Learner(plan.agent, encoder.width, plan.seed))
+    return Mind(encoder, Learner(plan.agent, encoder.width, plan.seed), plan.encoder)
 
 
 def _forge_here(plugins: Plugins) -> MakeForge:
