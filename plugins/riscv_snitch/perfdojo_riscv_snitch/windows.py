@@ -2,7 +2,8 @@
 
 Two results that lie next to each other share a register. What they read at an even distance from them are
 words, which a mover brings; at an odd distance the two numbers are loaded one by one and packed, several
-pairs in step. So the columns of the window are written out, each as a nest of its own, in their order.
+pairs in step. So the columns of the window are written out, each as a nest of its own, in their order; and
+what one row of results packs, the next rows read again.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from perfdojo_sdk.search.play import Play
 
 #: Most pairs at once: they share the FP registers with the numbers that are packed.
 MOST = 8
+#: Most rows of them: what one row packs, the next ones read again.
+ROWS = 4
 #: Widest window.
 WIDEST = 7
 
@@ -40,8 +43,9 @@ def windows(play: Play, place: str) -> None:
     row, column = perfect(play, sums[0])
     if play.scope(column).size > WIDEST:
         raise MoveError("PD-T001", "the windows are too wide")
+    outside = play.program.paths[place]
     block = _block(play, *loops)
-    _keep(play, place, block)
+    _keep(play, play.program.node(outside).id, block)
     for array in arrays(play, block[0], written=True):
         play.must("stage_write", block[0], array=array)
         play.may("remove_dead", play.program.buffer_of[array].name)
@@ -67,17 +71,33 @@ def windows(play: Play, place: str) -> None:
 
 
 def _block(play: Play, row: str, column: str) -> list[str]:
-    """Scopes of the pairs that are computed at once, all or some of a row; last that of their lanes."""
+    """Scopes of the pairs that are computed at once, of some rows and columns; last that of their lanes."""
     play.must("split_scope", column, factor=LANES)
     pairs, lanes = f"{column}.o", f"{column}.i"
-    size = play.scope(pairs).size
-    if play.scope(row).size * size <= MOST:
-        return [row, pairs, lanes]
-    count = next(n for n in range(MOST, 0, -1) if size % n == 0)
-    if count == size:
-        return [pairs, lanes]
-    play.must("split_scope", pairs, factor=count)
-    return [f"{pairs}.i", lanes]
+    rows, size = play.scope(row).size, play.scope(pairs).size
+    blocks = [(n, _divisor(size, MOST // n)) for n in range(1, ROWS + 1) if rows % n == 0]
+    height, width = max(blocks, key=lambda block: (block[0] * block[1], block[0]))
+    found = [lanes]
+    if width > 1:
+        found = [_inner(play, pairs, width), *found]
+    if height > 1:
+        row = _inner(play, row, height)
+        if width < size:
+            play.must("swap_scopes", row)
+        found = [row, *found]
+    return found
+
+
+def _divisor(size: int, most: int) -> int:
+    return next(n for n in range(most, 0, -1) if size % n == 0)
+
+
+def _inner(play: Play, scope: str, count: int) -> str:
+    """So many iterations of a scope as one of their own; its id."""
+    if count == play.scope(scope).size:
+        return scope
+    play.must("split_scope", scope, factor=count)
+    return f"{scope}.i"
 
 
 def _apart(play: Play, column: str) -> list[str]:

@@ -54,6 +54,23 @@ RUNS = {
         lambda x, z: (1 + x[:2, 1:3] * z[:2, 2:4] + np.maximum(x[:2, 3:5], 5)).ravel(),
         {"vfcpka.s.s": 6, "flw": 8, "fld": 2, "vfmac.s": 2, "vfmax.s": 2},
     ),
+    "what was packed before is read again": (
+        "s f32 [2,2] reg\n\n2:u 2:v s[{0},{1}] = x[0,{1}+1] * z[{0},{1}]\n"
+        "2:u 2:v y[{0}*2+{1}] = s[{0},{1}] - x[0,{1}+1]\n",
+        lambda x, z: (x[0, 1:3] * z[:2, :2] - x[0, 1:3]).ravel(),
+        {"vfcpka.s.s": 1, "flw": 2},
+    ),
+    "but not after a store": (
+        "2:v y[{0}] = x[0,{0}]\n2:v y[{0}+2] = x[0,{0}+2]\n2:v y[{0}] += y[{0}+1] * x[0,{0}]\n"
+        "2:v y[{0}+2] = y[{0}+1]\n".replace("2:v", "\n2:v", 1),
+        lambda x, z: [
+            first := x[0, 0] + x[0, 1] * x[0, 0],
+            second := x[0, 1] + x[0, 2] * x[0, 1],
+            second + 0 * first,
+            x[0, 2],
+        ],
+        {"vfcpka.s.s": 2, "flw": 4},
+    ),
     "registers are packed where they are operands": (
         "s f32 [2] reg\n\n2:u s[{0}] = x[0,{0}]\n2 2:v y[{0}*2+{1}] = s[{1}] * z[{0},{1}]\n",
         lambda x, z: (x[0, :2] * z[:2, :2]).ravel(),

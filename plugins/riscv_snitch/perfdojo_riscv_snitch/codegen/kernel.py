@@ -20,6 +20,7 @@ from perfdojo_riscv_snitch.codegen.limits import Refused
 from perfdojo_riscv_snitch.codegen.pairs import JOIN, PAIR, SPLAT
 from perfdojo_riscv_snitch.codegen.plan import Plan
 from perfdojo_riscv_snitch.codegen.pointers import REACH
+from perfdojo_riscv_snitch.codegen.repacked import packed_once
 from perfdojo_riscv_snitch.codegen.values import BYTES, FORMATS, bits_of, unsupported
 from perfdojo_riscv_snitch.program import TCDM_BYTES
 from perfdojo_sdk.codegen.layout import plan
@@ -80,8 +81,7 @@ class _Kernel:
         body = self.listing.lines
         self.listing.lines = []
         self._constants(body)
-        lines = self.body.finished([*body[:at], *self.listing.lines, *body[at:]])
-        places = allocate(lines, functions.CHANGED if self.listing.routines else ())
+        lines, places = self._placed([*body[:at], *self.listing.lines, *body[at:]])
         self._check_registers(lines, places)
         return KernelSource(
             self.symbol,
@@ -90,6 +90,17 @@ class _Kernel:
             self._text(lines, places, arguments),
             LANGUAGE,
         )
+
+    def _placed(self, whole: list[Line]) -> tuple[list[Line], Allocation]:
+        """The finished listing and its registers. Pairs are kept for later only where all find a register."""
+        taken = functions.CHANGED if self.listing.routines else ()
+        fewer = packed_once(whole)
+        if len(fewer) < len(whole):
+            lines = self.body.finished(fewer)
+            if not (places := allocate(lines, taken)).slots:
+                return lines, places
+        lines = self.body.finished(whole)
+        return lines, allocate(lines, taken)
 
     def _check_memory(self) -> None:
         arrays = [self.program.buffer_of[n] for n in (*self.program.inputs, *self.program.outputs)]
