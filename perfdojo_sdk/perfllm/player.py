@@ -33,7 +33,7 @@ from perfdojo_sdk.search.neighbours import Edges
 #: Moves through programs met before, and new beginnings, that one proposal may take.
 PATIENCE = 60
 #: Programs whose moves are kept at hand.
-AT_HAND = 48
+AT_HAND = 256
 #: Draws by chance alone when no episode comes to anything new.
 DRAWS = 40
 #: An episode may begin at one of so many of the fastest programs.
