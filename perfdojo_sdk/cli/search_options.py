@@ -10,7 +10,13 @@ import typer
 
 AgentOption = Annotated[
     Path | None,
-    typer.Option("--agent", help="A trained agent, for a search that learns.", show_default=False),
+    typer.Option(
+        "--agent",
+        exists=True,
+        dir_okay=False,
+        help="A trained agent, for a search that learns.",
+        show_default=False,
+    ),
 ]
 SearchOption = Annotated[
     list[str] | None,

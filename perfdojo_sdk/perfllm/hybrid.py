@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import log
 from random import Random
 from typing import Any
@@ -19,8 +20,7 @@ import numpy as np
 from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.hookspecs.search import SearchTask, State
 from perfdojo_sdk.perfllm.mind import Listed, Mind
-from perfdojo_sdk.perfllm.player import AT_HAND, mind_for, name_of, passed
-from perfdojo_sdk.perfllm.replay import Vector
+from perfdojo_sdk.perfllm.player import AT_HAND, mind_for, name_of, relisted
 from perfdojo_sdk.search.cost_model import CostModel
 from perfdojo_sdk.search.evolution import Evolution, Habits
 from perfdojo_sdk.search.explorer import NO_PARENT, Draw, digest
@@ -124,13 +124,7 @@ class Hybrid(Evolution):
     def read_notes(self, notes: Mapping[str, Any]) -> None:
         self.opinions = {str(name): float(value) for name, value in notes["opinions"].items()}
         self.mind.read_notes(notes)
-        self.mind.learner.replay.relist = self._relist
-
-    def _relist(self, state: int) -> tuple[Vector, Vector]:
-        """The vectors of a state of the memory, once more."""
-        name = self.mind.learner.replay.names[state].rpartition(" ")[2]
-        listed = self.mind.listed(passed(self)[name], self.task.rules, self.task.most)
-        return listed.before, listed.after[1:]
+        self.mind.learner.replay.relist = partial(relisted, self, self.mind)
 
     def _state(self, number: int) -> int:
         met, base = self.met[number], next((m.seconds for m in self.met if m.seconds is not None), None)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from math import exp, log
 from pathlib import Path
 from random import Random
@@ -212,13 +213,14 @@ class PerfLLM(Explorer):
             self.numbers.setdefault(met.program, number)
         if self.alone:
             self.mind.read_notes(notes)
-            self.mind.learner.replay.relist = self._relist
+            self.mind.learner.replay.relist = partial(relisted, self, self.mind)
 
-    def _relist(self, state: int) -> tuple[Vector, Vector]:
-        """The vectors of a state of the memory, once more."""
-        name = self.mind.learner.replay.names[state].rpartition(" ")[2]
-        listed = self.mind.listed(passed(self)[name], self.task.rules, self.task.most)
-        return listed.before, listed.after[1:]
+
+def relisted(player: Explorer, mind: Mind, state: int) -> tuple[Vector, Vector]:
+    """The vectors of a state of the memory and of its moves, once more."""
+    name, task = mind.learner.replay.names[state].rpartition(" ")[2], player.task
+    listed = mind.listed(passed(player)[name], task.rules, task.most)
+    return listed.before, listed.after[1:]
 
 
 def passed(player: Explorer) -> dict[str, Program]:
