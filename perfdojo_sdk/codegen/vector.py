@@ -43,6 +43,9 @@ VECTOR_OPERATIONS = frozenset(
      "log", "tanh", "erf", "floor", "ceil", "round", "trunc", "lt", "le", "gt", "ge", "eq", "ne")
 )  # fmt: skip
 
+#: From so many named vectors on that a loop adds to, a second copy of its body does not fit the registers.
+MANY_SUMS = 8
+
 _MASK_SIGNS = {"and": "&", "or": "|", "xor": "^"}
 
 _HORIZONTAL = {"add": "sum", "mul": "product", "max": "highest", "min": "lowest"}
@@ -102,6 +105,21 @@ class VectorEmitter(CEmitter):
 
     def _buffer(self, access: Access) -> Buffer:
         return self.program.buffer_of[access.array]
+
+    # -- loops -----------------------------------------------------------------------------------
+
+    def visit_loop(self, scope: Scope, point: Point) -> None:
+        """A loop around a tile of sums stays one: a compiler that writes out a short one for itself
+        shares loads between the copies, and then has no registers left for the sums."""
+        if self._sums(scope) >= MANY_SUMS:
+            self.function.line("PD_KEEP_LOOP")
+        super().visit_loop(scope, point)
+
+    def _sums(self, scope: Scope) -> int:
+        """The named vectors that statements of the scope accumulate in."""
+        targets = {self._buffer(s.target).name for s, _ in scope.leaves if s.accumulate}
+        found = [self.registers[name] for name in targets if name in self.registers]
+        return sum(len(registers.names) for registers in found if registers.vector)
 
     # -- lockstep scopes -------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@
  * exp(x) = 2^n * exp(r), n = round(x / ln 2), |r| <= ln(2) / 2. The high part of ln 2 has few
  * bits, so that n times it is exact. The polynomial is the near-minimax one of degree 6.
  */
-PD_INLINE PD_T PD_F(exp)(PD_T x)
+PD_INLINE PD_T PD_F(exp_any)(PD_T x)
 {
     /* Beyond these bounds the result is inf or 0 either way; NaN passes through. */
     x = PD_F(max_number)(-104.0f, PD_F(min_number)(89.0f, x));

@@ -15,6 +15,12 @@
 #define PD_INF __builtin_inff()
 #define PD_ALIGNED __attribute__((aligned(64)))
 #define PD_SHARED __attribute__((weak, visibility("hidden")))
+/* Before a loop that is not to be written out. */
+#ifdef __clang__
+#define PD_KEEP_LOOP _Pragma("clang loop unroll(disable)")
+#else
+#define PD_KEEP_LOOP _Pragma("GCC unroll 1")
+#endif
 #define PD_INLINE static inline __attribute__((always_inline, unused))
 
 /* -- workspace: what all threads share, then one slot for each thread ------------------------- */

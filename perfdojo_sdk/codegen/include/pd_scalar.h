@@ -38,4 +38,6 @@ PD_INLINE float pd_scale_f32(float x, float n)
 #undef PD_T
 #undef PD_F
 
+PD_INLINE float pd_exp_f32(float x) { return pd_exp_any_f32(x); }
+
 #endif

@@ -14,6 +14,11 @@
  *   pd_max_number_f32v(x, v)    the same for a scalar x that is not NaN; pd_min_number_f32v
  *   pd_abs_f32v, pd_sqrt_f32v
  *   pd_scale_f32v(v, n)         v * 2^n, rounded once; n whole and in [-252, 254]
+ *
+ * It may define PD_EXP_QUICK_LIMIT with
+ *
+ *   pd_within_f32v(limit, v)    whether every lane of v is at most that in size, and none NaN
+ *   pd_exp_quick_f32v(v)        exp of such vectors
  */
 #ifndef PD_VECTOR_H
 #define PD_VECTOR_H
@@ -30,6 +35,15 @@
 #include "pd_exp.h"
 #undef PD_T
 #undef PD_F
+
+PD_INLINE pd_f32v pd_exp_f32v(pd_f32v x)
+{
+#ifdef PD_EXP_QUICK_LIMIT
+    if (__builtin_expect(pd_within_f32v(PD_EXP_QUICK_LIMIT, x), 1))
+        return pd_exp_quick_f32v(x);
+#endif
+    return pd_exp_any_f32v(x);
+}
 
 /* A mask holds all bits of a lane or none, as comparisons of vectors give it. */
 typedef int32_t pd_maskv __attribute__((vector_size(4 * PD_LANES_F32)));

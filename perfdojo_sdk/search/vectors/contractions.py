@@ -393,8 +393,9 @@ class _Panel:
         nest = chain(play, sums)
         for reduction in nest[depth:]:
             move_outward(play, [*nest[:depth], reduction])
+        # Sums that share a row stay together in it: one value of the row then serves them all.
         for statement in reversed(play.scope(nest[depth - 1]).body[1:]):
-            separate(play, statement.id, nest[0])
+            separate(play, statement.id, nest[depth - 1])
         return nest[depth]
 
     def _pack(self, places: list[str]) -> None:
@@ -404,14 +405,22 @@ class _Panel:
             for place in places:
                 if self.plan.must_pack or self._worth_packing(array, place):
                     play.must("stage_read", place, array=array)
-                    self._read_in_order(_neighbour(play, place, -1), place)
+                    self._read_in_order(_neighbour(play, place, -1), place, array)
 
-    def _read_in_order(self, copy: str, place: str) -> None:
-        """Copy all panels together, a row of b at a time."""
+    def _read_in_order(self, copy: str, place: str, array: str) -> None:
+        """Copy all panels together, a few rows of b at a time: as many as stay in the first cache, so that
+        each panel gets several of its lines at once. Panels lie at distances that share a set of a cache."""
         play, vectors = self.moves, self.tile_depth - 1
         nest = chain(play, copy)
-        if play.scope(copy).size == play.scope(place).size and len(nest) > vectors + 1:
-            move_inward(play, copy, len(nest) - vectors - 1)
+        steps = len(nest) - vectors - 1
+        if play.scope(copy).size != play.scope(place).size or steps < 1:
+            return
+        rows = nest[steps]
+        move_inward(play, copy, steps)
+        near = self.first_cache // 2 // (play.program.buffer_of[array].shape[-1] * self.cell)
+        if not self.plan.must_pack:
+            for few in split(play, rows, largest_divisor(play.scope(rows).size, near))[1:]:
+                move_outward(play, [copy, few])
 
     def _worth_packing(self, array: str, place: str) -> bool:
         """Whether rows of the panel lie apart, exceed the first cache and are read again and again."""

@@ -79,6 +79,7 @@ def play_rows(root: Program, rules: Rules, target: Target) -> list[Play]:
 
 def memory_ways(root: Program, target: Target) -> Iterator[Windows]:
     """Data that stays in a core's own cache needs no windows; stores past the caches may pay beyond them.
+    Where next to nothing goes out, the processor may do as well by itself: reading is all it has to foresee.
 
     Locations that the target does not have are left out.
     """
@@ -91,7 +92,9 @@ def memory_ways(root: Program, target: Target) -> Iterator[Windows]:
         name if name in target.dialect.locations else "" for name in ("soon", "ahead", "claim", "nt")
     )
     yield Windows(once, again, claim)
-    if past and data > max((c.bytes for c in caches), default=0):
+    if MINOR * sum(root.buffer_of[a].cells * BYTES[root.buffer_of[a].dtype] for a in root.outputs) < data:
+        yield Windows()
+    elif past and data > max((c.bytes for c in caches), default=0):
         yield Windows(once, again, past)
 
 

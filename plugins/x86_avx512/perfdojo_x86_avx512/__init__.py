@@ -71,7 +71,7 @@ def perfdojo_math_accuracy(target: Target) -> Mapping[str, float] | None:
         return None
     from perfdojo_x86_avx512.codegen import MATH_ACCURACY
 
-    return MATH_ACCURACY
+    return MATH_ACCURACY[target.name]
 
 
 @hookimpl

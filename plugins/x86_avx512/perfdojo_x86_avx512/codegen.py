@@ -14,10 +14,13 @@ from perfdojo_sdk.codegen.vector import VectorEmitter
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.hookspecs.types import Capabilities, KernelSource
 
-MATH_ACCURACY: Mapping[str, float] = {"exp": 1.0}
-"""Function -> bound on its error in ulp, over all float32 inputs. For exp a sweep over all 2^32 inputs
-measured 0.892, in AVX-512 and in scalar code; AVX2 does the same arithmetic and was sampled. Square
-root and division are exactly rounded."""
+MATH_ACCURACY: Mapping[str, Mapping[str, float]] = {
+    "x86_avx512": {"exp": 1.0},
+    "x86_avx2": {"exp": 1.5},
+}
+"""Target -> function -> bound on its error in ulp, over all float32 inputs. For exp a sweep over all 2^32
+inputs measured 0.892 in AVX-512 and in scalar code, and ERR2 in AVX2, whose table of eighths has entries
+off by a third of an ulp. Square root and division are exactly rounded."""
 
 
 @cache

@@ -80,6 +80,33 @@ PD_INLINE pd_f32v pd_scale_f32v(pd_f32v v, pd_f32v n)
     return v * pd_power_of_two_f32v(half) * pd_power_of_two_f32v(_mm256_sub_epi32(whole, half));
 }
 
+/* exp where no lane is NaN or larger than PD_EXP_QUICK_LIMIT in size, so that the result is a normal number.
+ *
+ * exp(x) = 2^(n/8) * exp(r), n = round(8 x / ln 2), |r| <= ln(2) / 16: three terms beyond the first are enough.
+ * `eighths` holds 2^(k/8) less k in the bits where n is then added, k = n mod 8: what is carried over is n / 8
+ * in the exponent.
+ */
+#define PD_EXP_QUICK_LIMIT 87.0f
+PD_INLINE int pd_within_f32v(float limit, pd_f32v v)
+{
+    return !_mm256_movemask_ps(_mm256_cmp_ps(pd_abs_f32v(v), _mm256_set1_ps(limit), _CMP_NLE_UQ));
+}
+
+PD_INLINE pd_f32v pd_exp_quick_f32v(pd_f32v x)
+{
+    const __m256i eighths = _mm256_setr_epi32(0x3f800000, 0x3f7b95c2, 0x3f7837f0, 0x3f75fed7,
+                                            0x3f7504f3, 0x3f75672a, 0x3f7744fd, 0x3f7ac0c7);
+    /* Adding 1.5 * 2^23 leaves no room for a fraction: n, and n in the low bits. */
+    const pd_f32v shift = pd_splat_f32v(12582912.0f), shifted = x * pd_splat_f32v(8 * 1.44269504f) + shift;
+    const pd_f32v n = shifted - shift;
+    const pd_f32v r = (x - n * pd_splat_f32v(0.693359375f / 8)) + n * pd_splat_f32v(2.12194440e-4f / 8);
+
+    const __m256i bits = _mm256_castps_si256(shifted);
+    const __m256i power = _mm256_permutevar8x32_epi32(eighths, bits);
+    const pd_f32v scale = _mm256_castsi256_ps(_mm256_add_epi32(power, _mm256_slli_epi32(bits, 20)));
+    return scale * ((r * r) * (r * pd_splat_f32v(1.66535839e-1f) + pd_splat_f32v(5.00059307e-1f)) + r) + scale;
+}
+
 #include "pd_vector.h"
 
 #endif
