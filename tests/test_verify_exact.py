@@ -468,6 +468,16 @@ def test_nests_over_one_array_that_are_cut_alike_shrink_together() -> None:
     assert verify_exact_trace(reduced, DIALECT, models=1).ok
 
 
+def test_a_cut_inside_a_tile_comes_to_an_end() -> None:
+    """Found by a search that never came back: the tile's size stands nowhere in the root, and a cut that
+    left everything as it was counted as shorter."""
+    moves = [Move.of("split_scope", "s0", factor=4), Move.of("split_range", "s0.i", at=1)]
+    trace = Trace(large(programs.RELU, _48=4800)).play_all(RULES, moves)
+    reduced = reduce_trace(trace, RULES, 1)
+    assert reduced.root.buffer_of["x"].shape == (8,) and reduced.moves == trace.moves
+    assert verify_exact_trace(reduced, DIALECT, models=1).ok
+
+
 def test_a_small_trace_comes_back_as_it_is() -> None:
     trace = Trace(program(programs.SOFTMAX)).play_all(RULES, SOFTMAX_MOVES)
     assert reduce_trace(trace, RULES, 10**6) is trace

@@ -90,7 +90,8 @@ def _smaller_parts(reduced: Trace, game: _Game) -> Trace:
 def _shorter(trace: Trace) -> Iterator[tuple[Program, Sequence[Move]]]:
     """One part of one cut with fewer iterations, and with it all that this part was cut from.
 
-    Nests over one array are cut alike and shrink only together, so a range is known by its size.
+    Nests over one array are cut alike and shrink only together, so a range is known by its size. Where
+    nothing in the root or in the moves has that size (a tile was cut), there is nothing to try.
     """
     cuts = _cuts(trace)
     for size, at in sorted({(cut.size, cut.at) for cut in cuts}):
@@ -103,7 +104,8 @@ def _shorter(trace: Trace) -> Iterator[tuple[Program, Sequence[Move]]]:
                 for cut in (c for c in cuts if c.size in whole):
                     if cut.at in whole or (first and (cut.size, cut.at) == (size, at)):
                         moves = _with(moves, cut.move, cut.parameter, cut.at - fewer)
-                yield root, moves
+                if root is not trace.root or moves != list(trace.moves):
+                    yield root, moves
 
 
 @dataclass(frozen=True)
