@@ -420,7 +420,7 @@ class _Panel:
         near = self.first_cache // 2 // (play.program.buffer_of[array].shape[-1] * self.cell)
         if not self.plan.must_pack:
             for few in split(play, rows, largest_divisor(play.scope(rows).size, near))[1:]:
-                move_outward(play, [copy, few])
+                move_inward(play, few, 1)
 
     def _worth_packing(self, array: str, place: str) -> bool:
         """Whether rows of the panel lie apart, exceed the first cache and are read again and again."""

@@ -33,6 +33,7 @@ from perfdojo_sdk.search.vectors.steps import (
     data_bytes,
     join_distant,
     largest_divisor,
+    output_bytes,
     perfect_nest,
     share_out,
     split,
@@ -79,11 +80,11 @@ def play_rows(root: Program, rules: Rules, target: Target) -> list[Play]:
 
 def memory_ways(root: Program, target: Target) -> Iterator[Windows]:
     """Data that stays in a core's own cache needs no windows; stores past the caches may pay beyond them.
-    Where next to nothing goes out, the processor may do as well by itself: reading is all it has to foresee.
+    Where all stays in some cache, or next to nothing goes out, a processor may foresee enough by itself.
 
     Locations that the target does not have are left out.
     """
-    data = data_bytes(root)
+    data, goes_out = data_bytes(root), output_bytes(root)
     caches = target.capabilities.caches.values()
     if data <= max((c.bytes for c in caches if not c.shared), default=0):
         yield Windows()
@@ -92,9 +93,9 @@ def memory_ways(root: Program, target: Target) -> Iterator[Windows]:
         name if name in target.dialect.locations else "" for name in ("soon", "ahead", "claim", "nt")
     )
     yield Windows(once, again, claim)
-    if MINOR * sum(root.buffer_of[a].cells * BYTES[root.buffer_of[a].dtype] for a in root.outputs) < data:
+    if data <= max((c.bytes for c in caches), default=0) or MINOR * goes_out < data:
         yield Windows()
-    elif past and data > max((c.bytes for c in caches), default=0):
+    elif past:
         yield Windows(once, again, past)
 
 

@@ -19,6 +19,11 @@ def data_bytes(root: Program) -> int:
     return sum(b.cells * BYTES[b.dtype] for b in root.buffers if root.interface.intersection(b.arrays))
 
 
+def output_bytes(root: Program) -> int:
+    """Bytes of the kernel's outputs."""
+    return sum(b.cells * BYTES[b.dtype] for b in root.buffers if not {*root.outputs}.isdisjoint(b.arrays))
+
+
 def split(play: Play, place: str, factor: int) -> list[str]:
     """Ids of the outer and the inner scope; of the scope alone when there is nothing to split."""
     if not 1 < factor < play.scope(place).size:
