@@ -88,8 +88,10 @@ def game(target_name: str) -> tuple[Rules, NumericLooks | None]:
 
 def run(job: Job) -> list[dict[str, Any]]:
     """The walks of a block, each as a line of the record."""
-    # Games are trees without cycles; looking for some takes a tenth of the time.
-    gc.disable()
+    if gc.isenabled():
+        # Looking for cycles is left to the end of a block, and what is loaded by now is in none.
+        gc.disable()
+        gc.freeze()
     rules, numeric = game(job.target)
     reports = [fuzz(seed, rules, job.length, job.rarest) for seed in job.seeds]
     if job.numeric and numeric is not None:

@@ -363,20 +363,25 @@ class Occurrence(NamedTuple):
 def places_in(nodes: tuple[Node, ...]) -> list[Place]:
     """``nodes`` and all that is in them, in program order."""
     found: list[Place] = []
-    # Called for every program of every game: one list, and no tuple is made by keyword or by generators.
-    make = tuple.__new__
-
-    def enter(
-        nodes: tuple[Node, ...], path: Path, above: tuple[Scope, ...], sizes: tuple[int, ...]
-    ) -> None:
-        for k, node in enumerate(nodes):
-            here = (*path, k)
-            found.append(make(Place, (node, here, above, sizes)))
-            if isinstance(node, Scope):
-                enter(node.body, here, (*above, node), (*sizes, node.size))
-
-    enter(nodes, (), (), ())
+    _enter(nodes, (), (), (), found.append, tuple.__new__)
     return found
+
+
+def _enter(
+    nodes: tuple[Node, ...],
+    path: Path,
+    above: tuple[Scope, ...],
+    sizes: tuple[int, ...],
+    add: Callable[[Place], None],
+    make: Callable[..., Place],
+) -> None:
+    """Called for every program of every game: no tuple is made by keyword or by generators, and no function
+    that holds itself, which would keep all that it has seen until somebody looks for cycles."""
+    for k, node in enumerate(nodes):
+        here = (*path, k)
+        add(make(Place, (node, here, above, sizes)))
+        if isinstance(node, Scope):
+            _enter(node.body, here, (*above, node), (*sizes, node.size), add, make)
 
 
 def occurrences_of(

@@ -130,14 +130,13 @@ class StatementParser:
 
     def index(self) -> Index:
         """A sum of constants, iterators and quotients, each with a constant factor."""
-        form = Index()
-        sign = -1 if self.line.accept("-") else 1
+        line = self.line
+        form = Index().plus(self._term(), -1) if line.accept("-") else self._term()
         while True:
-            form = form.plus(self._term(), sign)
-            if self.line.accept("+"):
-                sign = 1
-            elif self.line.accept("-"):
-                sign = -1
+            if line.accept("+"):
+                form = form.plus(self._term())
+            elif line.accept("-"):
+                form = form.plus(self._term(), -1)
             else:
                 return form
 
@@ -146,8 +145,7 @@ class StatementParser:
         token = line.peek()
         if token and token.text in ("{", "("):
             form = self._quotient()
-            factor = line.integer("a coefficient") if line.accept("*") else 1
-            return Index().plus(form, factor)
+            return Index().plus(form, line.integer("a coefficient")) if line.accept("*") else form
         value = line.integer("a subscript")
         return Index().plus(self._quotient(), value) if line.accept("*") else Index(value)
 

@@ -43,14 +43,15 @@ class Line:
 
     def _scan(self, text: str) -> Iterator[Token]:
         position = 0
-        while position < len(text):
-            match = _TOKEN.match(text, position)
-            if not match:
-                self.fail("PD-P001", f"unexpected character {text[position]!r}", position + 1)
-            if match.lastgroup != "space":
-                assert match.lastgroup
-                yield Token(match.lastgroup, match.group(), position + 1)
-            position = match.end()
+        for match in _TOKEN.finditer(text):
+            if match.start() != position:
+                break
+            kind, position = match.lastgroup, match.end()
+            assert kind
+            if kind != "space":
+                yield Token(kind, match.group(), match.start() + 1)
+        if position < len(text):
+            self.fail("PD-P001", f"unexpected character {text[position]!r}", position + 1)
 
     def fail(
         self, code: str, what: str, column: int | None = None, length: int = 1, hint: str = ""
@@ -68,8 +69,8 @@ class Line:
         return self.tokens[at] if at < len(self.tokens) else None
 
     def at(self, text: str) -> bool:
-        token = self.peek()
-        return token is not None and token.text == text
+        tokens, at = self.tokens, self.next
+        return at < len(tokens) and tokens[at].text == text
 
     def accept(self, text: str) -> bool:
         if self.at(text):

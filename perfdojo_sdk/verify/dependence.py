@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from typing import NamedTuple
 
 from perfdojo_sdk.core.dialect import Dialect
@@ -141,6 +142,9 @@ def _report(check: Callable[[Session], None]) -> DependenceReport:
             raise VerificationError("PD-V041", "the integer-set library failed", why=str(error)) from error
         problem = f"undecided: more than {session.max_operations} operations of the integer-set library"
         decided = False
+    finally:
+        # Flows know their session: without this, both would stay until somebody looks for cycles.
+        session.memory.clear()
     return DependenceReport(not problem, problem, time.perf_counter() - start, decided)
 
 
@@ -157,20 +161,20 @@ class _Term(NamedTuple):
 
 def _term(name: str, value: Expression, leaf: Callable[[str, Read | IndexValue], _Term]) -> _Term:
     """``leaf`` makes the term of the k-th leaf of statement ``name``, given the reader's name."""
-    count = 0
+    return _numbered(value, leaf, (f"{name}_{k}" for k in count()))
 
-    def visit(node: Expression) -> _Term:
-        nonlocal count
-        if isinstance(node, (Read, IndexValue)):
-            count += 1
-            return leaf(f"{name}_{count - 1}", node)
-        if isinstance(node, Literal):
-            return _Term(("literal", node.text, node.dtype))
-        if isinstance(node, Cast):
-            return _Term(("cast", node.dtype), (visit(node.argument),))
-        return _Term(("operation", node.name, node.dtype), tuple(map(visit, node.arguments)))
 
-    return visit(value)
+def _numbered(
+    node: Expression, leaf: Callable[[str, Read | IndexValue], _Term], readers: Iterator[str]
+) -> _Term:
+    if isinstance(node, (Read, IndexValue)):
+        return leaf(next(readers), node)
+    if isinstance(node, Literal):
+        return _Term(("literal", node.text, node.dtype))
+    if isinstance(node, Cast):
+        return _Term(("cast", node.dtype), (_numbered(node.argument, leaf, readers),))
+    arguments = tuple([_numbered(a, leaf, readers) for a in node.arguments])
+    return _Term(("operation", node.name, node.dtype), arguments)
 
 
 def _leaf(reader: str, node: Read | IndexValue) -> _Term:

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Literal as OneOf
 from typing import NamedTuple, TypeAlias
 
-from perfdojo_sdk.verify.sets import Domain, Session, by_reader, isl, iterators
+from perfdojo_sdk.verify.sets import Domain, Session, by_reader, isl
 
 Role: TypeAlias = OneOf["read", "own", "write", "add"]
 """``own``: an accumulation reads what it adds onto."""
@@ -96,9 +96,15 @@ class Flow:
     @cached_property
     def unwritten(self) -> isl.UnionSet:
         """The reads that no write precedes."""
-        reads, time = self._accesses("read", "own"), self._schedule.get_map()
-        before = _before(time, reads, self._accesses("write", "add"))
-        return reads.domain().subtract(before.domain())
+        reads = self._accesses("read", "own")
+        left = reads.domain()
+        # One write after the other: mostly the first of them has filled every cell.
+        for touch in self._touches("write", "add"):
+            if left.is_empty():
+                break
+            write = self.session.map([self._access(*touch)])
+            left = left.subtract(_before(self._time, reads.intersect_domain(left), write).domain())
+        return left
 
     @cached_property
     def _last(self) -> Mapping[str, isl.UnionMap]:
@@ -121,7 +127,7 @@ class Flow:
         sets: isl's own flow analysis has been seen to overlook writes where quotients or conditions are
         about (``tests/test_verify_dependence.py`` has three cases).
         """
-        time = self._schedule.get_map()
+        time = self._time
 
         def at(accesses: isl.UnionMap) -> isl.UnionMap:
             return time.intersect_domain(accesses.domain())
@@ -136,28 +142,34 @@ class Flow:
         return found.union(since)
 
     def _accesses(self, *roles: Role) -> isl.UnionMap:
-        wanted = [
-            (touch.name, leaf.domain, touch.cell)
-            for leaf in self.leaves
-            for touch in leaf.touches
-            if touch.role in roles
-        ]
+        return self.session.map([self._access(*touch) for touch in self._touches(*roles)])
+
+    def _touches(self, *roles: Role) -> Iterator[tuple[str, Domain, tuple[str, ...]]]:
+        """Name, instances and cell of every access in one of these roles, in the order of the program."""
+        for leaf in self.leaves:
+            for touch in leaf.touches:
+                if touch.role in roles:
+                    yield touch.name, leaf.domain, touch.cell
         if self.final and "read" in roles:
-            wanted.append(self.final)
-        return self.session.map(
-            self.session.affine(name, domain.depth, "B", cell).intersect_domain(
-                self.session.instances(name, domain)
-            )
-            for name, domain, cell in wanted
-        )
+            yield self.final
+
+    def _access(self, name: str, domain: Domain, cell: tuple[str, ...]) -> isl.Map:
+        access = self.session.affine(name, domain.depth, "B", cell)
+        return access.intersect_domain(self.session.instances(name, domain))
 
     @cached_property
-    def _schedule(self) -> isl.Schedule:
-        parts = [_schedule(self.session, nest) for nest in self.nests]
+    def _time(self) -> isl.UnionMap:
+        """Every access -> when it happens: numbers that are compared from the left."""
+        found = [each for k, nest in enumerate(self.nests) for each in _times(nest, (str(k),))]
         if self.final:
-            cells = self.session.instances(self.final.name, self.final.domain)
-            parts.append(isl.Schedule.from_domain(self.session.set([cells])))
-        return _sequence(parts)
+            found.append((self.final.name, self.final.domain.depth, (str(len(self.nests)),)))
+        longest = max(len(time) for _, _, time in found)
+        return self.session.map(
+            [
+                self.session.affine(name, depth, "", (*time, *["0"] * (longest - len(time))))
+                for name, depth, time in found
+            ]
+        )
 
 
 def _before(time: isl.UnionMap, sinks: isl.UnionMap, accesses: isl.UnionMap) -> isl.UnionMap:
@@ -174,43 +186,21 @@ def _leaves(nest: Nest) -> Iterator[Leaf]:
             yield from _leaves(child)
 
 
-def _sequence(parts: list[isl.Schedule]) -> isl.Schedule:
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = whole.sequence(part)
-    return whole
-
-
-def _schedule(session: Session, nest: Nest) -> isl.Schedule:
-    """The order of execution: reads of a statement before its write, of all lanes in lockstep."""
+def _times(nest: Nest, since: tuple[str, ...]) -> Iterator[tuple[str, int, tuple[str, ...]]]:
+    """Name, depth and time of each access: the reads of a statement before its write, of all lanes in
+    lockstep. ``since``: where the nest stands among its siblings, after the time of the scopes around."""
     if isinstance(nest, Leaf):
-        return _sequence([_together(session, nest, phase) for phase in _phases(nest)])
-    if nest.lockstep:
+        for touch in nest.touches:
+            yield touch.name, nest.domain.depth, (*since, _phase(touch))
+    elif nest.lockstep:
         (leaf,) = nest.body
         assert isinstance(leaf, Leaf)
-        phases = [(_together(session, leaf, phase), [(leaf, phase)]) for phase in _phases(leaf)]
-        return _sequence([_repeated(session, body, nest.level, inside) for body, inside in phases])
-    body = _sequence([_schedule(session, child) for child in nest.body])
-    return _repeated(session, body, nest.level, [(leaf, leaf.touches) for leaf in _leaves(nest)])
+        for touch in leaf.touches:
+            yield touch.name, leaf.domain.depth, (*since, _phase(touch), f"i{nest.level}")
+    else:
+        for k, child in enumerate(nest.body):
+            yield from _times(child, (*since, f"i{nest.level}", str(k)))
 
 
-def _phases(leaf: Leaf) -> list[tuple[Touch, ...]]:
-    loads = tuple(t for t in leaf.touches if t.role in ("read", "own"))
-    stores = tuple(t for t in leaf.touches if t.role in ("write", "add"))
-    return [phase for phase in (loads, stores) if phase]
-
-
-def _together(session: Session, leaf: Leaf, touches: tuple[Touch, ...]) -> isl.Schedule:
-    return isl.Schedule.from_domain(session.set(session.instances(t.name, leaf.domain) for t in touches))
-
-
-def _repeated(
-    session: Session, body: isl.Schedule, level: int, inside: list[tuple[Leaf, tuple[Touch, ...]]]
-) -> isl.Schedule:
-    """``body`` for every iteration of the scope at ``level``, one after the other."""
-    order = session.map(
-        session.affine(touch.name, leaf.domain.depth, "", [iterators(level + 1)[level]])
-        for leaf, touches in inside
-        for touch in touches
-    )
-    return body.insert_partial_schedule(isl.MultiUnionPwAff.from_union_map(order))
+def _phase(touch: Touch) -> str:
+    return "0" if touch.role in ("read", "own") else "1"

@@ -135,12 +135,16 @@ class Session:
         return self.affine(source, depth, target, iterators(depth))
 
     def map(self, parts: Iterable[isl.Map] = ()) -> isl.UnionMap:
-        space = isl.Space.params_alloc(self.context, 0)
-        return unite(isl.UnionMap.empty(space), map(isl.UnionMap.from_map, parts))
+        first, *others = [*map(isl.UnionMap.from_map, parts)] or [isl.UnionMap.empty(self._nothing)]
+        return unite(first, others)
 
     def set(self, parts: Iterable[isl.Set] = ()) -> isl.UnionSet:
-        space = isl.Space.params_alloc(self.context, 0)
-        return unite(isl.UnionSet.empty(space), map(isl.UnionSet.from_set, parts))
+        first, *others = [*map(isl.UnionSet.from_set, parts)] or [isl.UnionSet.empty(self._nothing)]
+        return unite(first, others)
+
+    @property
+    def _nothing(self) -> isl.Space:
+        return isl.Space.params_alloc(self.context, 0)
 
 
 def unite(first: T, others: Iterable[T]) -> T:

@@ -42,21 +42,23 @@ def _plain(site: Site) -> Refusal | None:
 def _copies_bounded(site: Site) -> Refusal | None:
     if not _suffix(site).unrolled:
         return None
-    most = site.dialect.max_unroll
-
-    def unrolled(scope: Scope) -> bool:
-        return bool(scope.suffix) and site.dialect.suffixes[scope.suffix].unrolled
-
-    def inside(scope: Scope) -> int:
-        below = max((inside(c) for c in scope.body if isinstance(c, Scope)), default=1)
-        return below * (scope.size if unrolled(scope) else 1)
-
-    copies = inside(site.scope) * site.scope.size
+    most, dialect = site.dialect.max_unroll, site.dialect
+    copies = _copies(site.scope, dialect) * site.scope.size
     for scope in site.program.ancestors(site.path):
-        copies *= scope.size if unrolled(scope) else 1
+        copies *= scope.size if _unrolled(scope, dialect) else 1
     if copies <= most:
         return None
     return Refusal.of(site.scope.id, site.scope.head, copies=copies, most=most)
+
+
+def _unrolled(scope: Scope, dialect: Dialect) -> bool:
+    return bool(scope.suffix) and dialect.suffixes[scope.suffix].unrolled
+
+
+def _copies(scope: Scope, dialect: Dialect) -> int:
+    """Most copies that unrolling makes of what stands inside."""
+    below = max([_copies(c, dialect) for c in scope.body if isinstance(c, Scope)], default=1)
+    return below * (scope.size if _unrolled(scope, dialect) else 1)
 
 
 # -- parallel --------------------------------------------------------------------------------------
