@@ -9,6 +9,7 @@ import textwrap
 import pytest
 from snippets import DIALECT, RULES, move, play, program, refusal, tree
 
+from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Kind, Rejection, Step
 from perfdojo_sdk.core.transformations import GENERIC
 from perfdojo_sdk.core.validate import violations
@@ -226,6 +227,10 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
         "8 t[{0}] = x[{0}]\n8 y[{0}] = t[{0}]".replace("x[{0}]", "x[{0}] if {0} <= 5", 1), "", [],
         "inline_definition(c1, array=t)",
     ),
+    "PD-T260": (
+        "4 t[{0}] = 3\n4 y[{0}] = select(t[{0}] >= t[3-{0}], x[{0}], 1)", "", [],
+        "inline_definition(c1, array=t)",
+    ),
     "PD-T277": ("8 y[{0}] = 0\n8 y[{0}] = x[{0}] + 1 if {0} >= 2", "", [],
                 "stage_expression(c1, before=c1, term=0)"),
     "PD-T261": ("4 y[{0}] = x[{0}]", "", [], "remove_dead(y)"),
@@ -395,6 +400,18 @@ def test_collapsing_a_scope_of_one_iteration_keeps_named_cells_named() -> None:
     after = play(start, "collapse_scopes(s1)")
     assert tree(after).splitlines()[1] == "2 y[0,{0}] = z[{0}] * r[0]"
     assert next(violations(after, DIALECT), None) is None
+
+
+def test_what_is_inlined_keeps_its_dtype_in_the_text() -> None:
+    """`f32({0} * 2)` would be read as a product of i64, which may be another number than one of i32."""
+    declared = "k i32 [4] heap\nj i32 [4] heap\ny i32 [4] heap\n"
+    declared += "4 k[{0}] = {0} * 2\n4 j[{0}] = i32(round(x[{0}]))"
+    alone, beside = (f"4 y[{{0}}] = i32(round(f32({value})))" for value in ("k[{0}]", "k[{0}] + j[{0}]"))
+    inline = "inline_definition(c2, array=k)"
+    assert refusal(program(f"{declared}\n{alone}", "j"), inline) == "PD-T260"
+    after = play(program(f"{declared}\n{beside}"), inline)
+    assert tree(after).endswith("4 y[{0}] = i32(round(f32({0} * 2 + j[{0}])))")
+    assert parse(after.text, DIALECT) == after
 
 
 def test_kind_depends_on_the_place() -> None:

@@ -418,6 +418,8 @@ def _ill_typed(program: Program, value: Expression) -> Iterator[str]:
         if value.dtype in INTEGER_RANGES and not _in_range(value):
             yield f"{value.text} is no value of {value.dtype}"
     elif isinstance(value, Cast):
+        if takes_no_dtype(value):
+            yield f"{value.text} converts numbers that take no dtype from an array or a conversion"
         yield from _ill_typed(program, value.argument)
     elif isinstance(value, Operation):
         signature = OPERATIONS[value.name]
@@ -427,13 +429,27 @@ def _ill_typed(program: Program, value: Expression) -> Iterator[str]:
             yield f"{value.text}: the condition is {value.arguments[0].dtype}, not bool"
         if len(kinds) > 1 or not kinds.issubset(signature.dtypes):
             yield f"{value.text}: {value.name} does not take {' and '.join(sorted(kinds))}"
-        if signature.compares and kinds != {INDEX_DTYPE} and not any(has_dtype(a) for a in operands):
+        if takes_no_dtype(value):
             yield f"{value.text} compares numbers that take no dtype from an array or a conversion"
         result = "bool" if signature.compares else operands[0].dtype
         if result != value.dtype:
             yield f"{value.text} is {result}, not {value.dtype}"
         for argument in value.arguments:
             yield from _ill_typed(program, argument)
+
+
+def takes_no_dtype(value: Expression) -> bool:
+    """Whether a comparison's or conversion's text leaves open of which dtype its operands are.
+
+    Literals and iterators among themselves are read as ``i64``, so of that dtype they may be.
+    """
+    if isinstance(value, Cast):
+        operands: tuple[Expression, ...] = (value.argument,)
+    elif isinstance(value, Operation) and OPERATIONS[value.name].compares:
+        operands = value.arguments
+    else:
+        return False
+    return operands[0].dtype != INDEX_DTYPE and not any(map(has_dtype, operands))
 
 
 def has_dtype(value: Expression) -> bool:

@@ -28,7 +28,7 @@ from perfdojo_sdk.core.transformation import (
 )
 from perfdojo_sdk.core.transformations.scopes import levels
 from perfdojo_sdk.core.transformations.storage import temporaries, words_only
-from perfdojo_sdk.core.validate import target_violations
+from perfdojo_sdk.core.validate import has_dtype, takes_no_dtype, target_violations
 
 #: Most elements that a statement may read once a definition has been put in.
 MAX_READS = 32
@@ -153,6 +153,15 @@ def _readable(site: Site) -> Refusal | None:
     return Refusal.of(site.statement.id, "", count=count, most=MAX_READS)
 
 
+def _dtypes_said(site: Site) -> Refusal | None:
+    if has_dtype(_definition(site).statement.value):
+        return None
+    for term in site.once(_inlined).value.terms:
+        if takes_no_dtype(term):
+            return Refusal.of(site.statement.id, "", term=term.text)
+    return None
+
+
 def _inlined_program(site: Site) -> Program:
     return site.replaced((site.once(_inlined),))
 
@@ -237,6 +246,13 @@ class InlineDefinition(Transformation):
             "it would read {count} elements, {most} are allowed",
             "keep the array",
             _readable,
+        ),
+        Requirement(
+            "PD-T260",
+            "the text would no longer say the dtype",
+            "nothing in {term} would say in which dtype it is computed",
+            "keep the array: its dtype is what the numbers are read in",
+            _dtypes_said,
         ),
         Requirement(
             "PD-T258",
