@@ -540,7 +540,7 @@ def test_giving_up_is_not_a_proof(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_other_failures_of_the_library_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(sets: object) -> None:
-        Session().identity("not a name", "", 1)
+        Session().affine("S0", 1, "", ["not a form"])
 
     monkeypatch.setattr(dependence, "check_races", broken)
     with pytest.raises(VerificationError) as caught:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, fields
+from functools import partial
 from typing import Any, Generic, TypeVar, dataclass_transform
 
 T = TypeVar("T")
@@ -51,6 +52,12 @@ class lazy(Generic[T]):
         """Asked of the class, whose instance is None: an AttributeError."""
         value = instance.__dict__[self.name] = self.compute(instance)
         return value
+
+
+def maker(kind: type[T]) -> Callable[[tuple[Any, ...]], T]:
+    """Makes a named tuple of the plain tuple of its fields, in half the time that its constructor takes."""
+    make: Any = partial(tuple.__new__, kind)
+    return make  # type: ignore[no-any-return]
 
 
 def later(compute: Callable[[Any], T]) -> T:

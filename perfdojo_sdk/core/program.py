@@ -27,7 +27,7 @@ from perfdojo_sdk.core.expression import (
     Index,
     IndexValue,
 )
-from perfdojo_sdk.core.frozen import frozen, later, lazy
+from perfdojo_sdk.core.frozen import frozen, later, lazy, maker
 from perfdojo_sdk.core.storage import Buffer
 
 T = TypeVar("T")
@@ -54,6 +54,8 @@ class Touch(NamedTuple):
     sizes: tuple[int, ...]
     """Sizes of the scopes from that node (included) down to the statement, outermost first."""
 
+
+_new_leaf, _new_touch = maker(Leaf), maker(Touch)
 
 Touches: TypeAlias = Mapping[str, tuple[Touch, ...]]
 """Array -> its touches, in program order (the reads of a statement before its write)."""
@@ -249,18 +251,18 @@ class Scope:
     @lazy
     def touches(self) -> Touches:
         found: dict[str, list[Touch]] = {}
+        around = (self.size,)
         for child in self.body:
             for array, touches in child.touches.items():
                 found.setdefault(array, []).extend(
-                    Touch(t.access, t.statement, t.writes, (self.size, *t.sizes)) for t in touches
+                    [_new_touch((access, s, writes, around + sizes)) for access, s, writes, sizes in touches]
                 )
         return {array: tuple(touches) for array, touches in found.items()}
 
     @lazy
     def leaves(self) -> tuple[Leaf, ...]:
-        return tuple(
-            [Leaf(leaf.statement, (self.size, *leaf.sizes)) for child in self.body for leaf in child.leaves]
-        )
+        around = (self.size,)
+        return tuple([_new_leaf((s, around + sizes)) for child in self.body for s, sizes in child.leaves])
 
     @lazy
     def chain(self) -> tuple[tuple[Scope, ...], Statement | None]:
@@ -360,10 +362,13 @@ class Occurrence(NamedTuple):
     """Their sizes."""
 
 
+_new_place, new_occurrence = maker(Place), maker(Occurrence)
+
+
 def places_in(nodes: tuple[Node, ...]) -> list[Place]:
     """``nodes`` and all that is in them, in program order."""
     found: list[Place] = []
-    _enter(nodes, (), (), (), found.append, tuple.__new__)
+    _enter(nodes, (), (), (), found.append)
     return found
 
 
@@ -373,15 +378,14 @@ def _enter(
     above: tuple[Scope, ...],
     sizes: tuple[int, ...],
     add: Callable[[Place], None],
-    make: Callable[..., Place],
 ) -> None:
-    """Called for every program of every game: no tuple is made by keyword or by generators, and no function
-    that holds itself, which would keep all that it has seen until somebody looks for cycles."""
+    """Called for every program of every game. Not a function inside :func:`places_in`, which would hold
+    itself and all that it has found until the collector comes by."""
     for k, node in enumerate(nodes):
         here = (*path, k)
-        add(make(Place, (node, here, above, sizes)))
+        add(_new_place((node, here, above, sizes)))
         if isinstance(node, Scope):
-            _enter(node.body, here, (*above, node), (*sizes, node.size), add, make)
+            _enter(node.body, here, (*above, node), (*sizes, node.size), add)
 
 
 def occurrences_of(
@@ -401,9 +405,9 @@ def occurrences_of(
             continue
         for read in node.reads:
             if read.array in arrays:
-                yield Occurrence(read, node, False, here, above, sizes)
+                yield new_occurrence((read, node, False, here, above, sizes))
         if node.target.array in arrays:
-            yield Occurrence(node.target, node, True, here, above, sizes)
+            yield new_occurrence((node.target, node, True, here, above, sizes))
 
 
 @frozen
@@ -481,8 +485,10 @@ class Program:
         for node, path, above, sizes in self.places:
             if isinstance(node, Statement):
                 for read in node.reads:
-                    found[read.array].append(Occurrence(read, node, False, path, above, sizes))
-                found[node.target.array].append(Occurrence(node.target, node, True, path, above, sizes))
+                    found[read.array].append(new_occurrence((read, node, False, path, above, sizes)))
+                found[node.target.array].append(
+                    new_occurrence((node.target, node, True, path, above, sizes))
+                )
         return {name: tuple(occurrences) for name, occurrences in of_buffer.items()}
 
     @lazy

@@ -22,7 +22,16 @@ from perfdojo_sdk.core.expression import (
     Operation,
     Read,
 )
-from perfdojo_sdk.core.program import Node, Occurrence, Place, Program, Scope, Statement, occurrences_of
+from perfdojo_sdk.core.program import (
+    Node,
+    Occurrence,
+    Place,
+    Program,
+    Scope,
+    Statement,
+    new_occurrence,
+    occurrences_of,
+)
 from perfdojo_sdk.core.storage import Buffer
 
 
@@ -46,9 +55,10 @@ def violations(program: Program, dialect: Dialect, before: Program | None = None
     kept, settled = _shared(before, program) if before is not None else _NOTHING
     places = [place for place in program.places if place.path[0] not in kept]
     found: dict[str, list[Occurrence]] = {b.name: [] for b in program.buffers}
+    of_array = {array: found[buffer.name] for array, buffer in program.buffer_of.items()}
     for place in places:
         for o in _occurrences(place):
-            found[program.buffer_of[o.access.array].name].append(o)
+            of_array[o.access.array].append(o)
     for buffer in program.buffers:
         if buffer.name not in settled:
             yield from _bounds(buffer, found[buffer.name])
@@ -70,15 +80,21 @@ def _shared(before: Program, after: Program) -> tuple[frozenset[int], frozenset[
     if (before.inputs, before.outputs) != (after.inputs, after.outputs):
         return _NOTHING
     mine, theirs = after.buffer_of, before.buffer_of
-    known = frozenset([id(node) for node in before.body])
+    old, new = {id(node): node for node in before.body}, {id(node): node for node in after.body}
     nests = [
         k
         for k, node in enumerate(after.body)
-        if id(node) in known and all(mine[a] is theirs.get(a) for a in node.arrays)
+        if id(node) in old and (mine is theirs or all(mine[a] is theirs.get(a) for a in node.arrays))
     ]
-    old, new = before.once(_users), after.once(_users)
-    same = [b.name for b in after.buffers if b is theirs.get(b.arrays[0]) and new[b.name] == old[b.name]]
-    return frozenset(nests), frozenset(same)
+    same = [b for b in after.buffers if b is theirs.get(b.arrays[0])]
+    if [id(n) for n in before.body if id(n) in new] == [id(n) for n in after.body if id(n) in old]:
+        apart = [*(n for k, n in old.items() if k not in new), *(n for k, n in new.items() if k not in old)]
+        touched = frozenset[str]().union(*[node.arrays for node in apart])
+        same = [b for b in same if touched.isdisjoint(b.arrays)]
+    else:  # what both hold stands in another order
+        used, uses = before.once(_users), after.once(_users)
+        same = [b for b in same if uses[b.name] == used[b.name]]
+    return frozenset(nests), frozenset([b.name for b in same])
 
 
 def _users(program: Program) -> Mapping[str, list[int]]:
@@ -116,8 +132,8 @@ def _occurrences(place: Place) -> Iterator[Occurrence]:
     node, path, above, sizes = place
     if isinstance(node, Statement):
         for read in node.reads:
-            yield Occurrence(read, node, False, path, above, sizes)
-        yield Occurrence(node.target, node, True, path, above, sizes)
+            yield new_occurrence((read, node, False, path, above, sizes))
+        yield new_occurrence((node.target, node, True, path, above, sizes))
 
 
 def _interface(program: Program, dialect: Dialect) -> Iterator[Violation]:

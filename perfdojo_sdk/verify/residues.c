@@ -572,14 +572,20 @@ int pd_run(const int64_t *code, const int64_t *slots, const int64_t *sizes, cons
         if (!m->k[k].r) m->k[k] = one;
     }
     int ended = NO_MEMORY;
+    int64_t all = 0, most = m->memory / (int64_t)sizeof(Value);
+    for (int64_t k = 0; k < m->slots; k++) {
+        if (slots[3 * k] > most - all) return NO_MEMORY;
+        all += slots[3 * k];
+    }
+    Value *cells = take(m, all * (int64_t)sizeof(Value)), *free_cells = cells;
     Buffer *buffers = take(m, m->slots * (int64_t)sizeof(Buffer));
-    Task *task = buffers ? new_task(m, NULL, code) : NULL;
+    Task *task = buffers && cells ? new_task(m, NULL, code) : NULL;
     if (!task) goto out;
     for (int64_t k = 0; k < m->slots; k++) {
         const int64_t count = slots[3 * k], first = slots[3 * k + 1];
         Buffer *buffer = task->buffers[k] = &buffers[k];
-        buffer->cells = take(m, count * (int64_t)sizeof(Value));
-        if (!buffer->cells) goto out;
+        buffer->cells = free_cells;
+        free_cells += count;
         buffer->count = count;
         buffer->era = 1;
         for (int64_t c = 0; first >= 0 && c < count; c++)
@@ -599,7 +605,7 @@ int pd_run(const int64_t *code, const int64_t *slots, const int64_t *sizes, cons
         }
 out:
     if (task) drop_task(m, task);
-    for (int64_t k = 0; buffers && k < m->slots; k++) free(buffers[k].cells);
+    free(cells);
     free(buffers);
     return ended;
 }

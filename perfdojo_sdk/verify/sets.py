@@ -75,7 +75,8 @@ class Session:
         self.memory: dict[object, object] = {}
         """For whoever wants to keep something for the session, under a key of its own kind."""
         self._boxes: dict[tuple[int, ...], isl.Set] = {}
-        self._affine: dict[str, isl.Map] = {}
+        self._affine: dict[tuple[int | str, ...], isl.Map] = {}
+        """Affine functions without names, which most accesses and times share."""
 
     def begin(self) -> None:
         """Start counting operations anew."""
@@ -124,12 +125,13 @@ class Session:
 
     def affine(self, source: str, depth: int, target: str, forms: Iterable[str]) -> isl.Map:
         """``{ source[i0, ..., i(depth-1)] -> target[forms] }``; an empty target has no name."""
-        text = f"{source}[{','.join(iterators(depth))}] -> {target}[{','.join(forms)}]"
-        found = self._affine.get(text)
+        key = (depth, *forms)
+        found = self._affine.get(key)
         if found is None:
-            function = isl.MultiAff.read_from_str(self.context, "{ " + text + " }")
-            found = self._affine[text] = isl.Map.from_multi_aff(function)
-        return found
+            text = f"{{ [{','.join(iterators(depth))}] -> [{','.join(key[1:])}] }}"
+            found = self._affine[key] = isl.Map.from_multi_aff(isl.MultiAff.read_from_str(self.context, text))
+        found = found.set_tuple_name(isl.dim_type.in_, source)
+        return found.set_tuple_name(isl.dim_type.out, target) if target else found
 
     def identity(self, source: str, target: str, depth: int) -> isl.Map:
         return self.affine(source, depth, target, iterators(depth))
