@@ -1,4 +1,5 @@
-"""Products of f32 two columns at a time: rows of the second factor in pairs, numbers of the first for both.
+"""Products of f32 two columns at a time, of f16 four: rows of the second factor in words, numbers of the first
+for all lanes.
 
 Where results lie next to each other and the terms of one do not, two results share a register. A block of
 four rows and four pairs of columns is kept in registers; for each term, four numbers are loaded and each pair
@@ -7,8 +8,7 @@ that a mover brings is used for all four rows. Loads have addresses, so the inte
 
 from __future__ import annotations
 
-from perfdojo_riscv_snitch.codegen.pairs import LANES
-from perfdojo_riscv_snitch.steps import arrays, cut, free_mover, of_singles, perfect, settle, staged_in_pairs
+from perfdojo_riscv_snitch.steps import arrays, cut, free_mover, lanes_of, perfect, settle, staged_in_pairs
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.program import Scope
 from perfdojo_sdk.search.play import Play
@@ -24,7 +24,7 @@ def columns(play: Play, place: str) -> None:
     inner = play.scope(loops[-1])
     sums = [child.id for child in inner.body if isinstance(child, Scope)]
     flat = len(loops) == 2 and len(sums) == 1 and len(inner.body) == 2 and len(perfect(play, sums[0])) == 1
-    if not flat or not of_singles(play, place):
+    if not flat or not lanes_of(play, place):
         raise MoveError("PD-T001", "no matrix of sums")
     row, column = _blocked(play, *loops)
     for array in arrays(play, row, written=True):
@@ -57,10 +57,11 @@ def _terms_outside(play: Play, nest: str) -> str:
 
 def _halved(play: Play, place: str) -> str:
     """Split a scope into pairs; the id of the lanes."""
-    if play.scope(place).size == LANES:
+    lanes = lanes_of(play, place)
+    if play.scope(place).size == lanes:
         play.must("annotate_scope", place, suffix="v")
         return place
-    play.must("split_scope", place, factor=LANES)
+    play.must("split_scope", place, factor=lanes)
     play.must("annotate_scope", f"{place}.i", suffix="v")
     return f"{place}.i"
 
@@ -87,7 +88,8 @@ def _blocked(play: Play, row: str, column: str) -> tuple[str, str]:
     """Split both scopes so that a block's are the innermost two; their ids."""
     rows, count = play.scope(row).size, play.scope(column).size
     height = next(n for n in (ROWS, 3, 2, 1) if rows % n == 0)
-    width = next((LANES * n for n in (PAIRS, 3, 2, 1) if count % (LANES * n) == 0), 0)
+    lanes = lanes_of(play, column)
+    width = next((lanes * n for n in (PAIRS, 3, 2, 1) if count % (lanes * n) == 0), 0)
     if not width:
         raise MoveError("PD-T001", f"{count} columns are no pairs")
     if height < rows:

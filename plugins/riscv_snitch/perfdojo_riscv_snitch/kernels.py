@@ -1,4 +1,4 @@
-"""The micro-kernels of the Snitch literature, in f64 (``d...``) and f32 (``s...``), at their shapes.
+"""The micro-kernels of the Snitch literature, in f64 (``d...``), f32 (``s...``) and some in f16 (``h...``).
 
 Names follow BLAS: ddot is the dot product of doubles. A maximum is written as a selection, as C programs
 write it: where an input is NaN, the other operand wins, which is what the hardware's instruction does.
@@ -12,7 +12,11 @@ from perfdojo_sdk.hookspecs.types import Operator
 from perfdojo_sdk.kernels.templates import operator
 
 #: Prefix -> dtype and its lowest number.
-_PRECISIONS = {"d": ("f64", "-1.7976931348623157e308"), "s": ("f32", "-3.4028234663852886e38")}
+_PRECISIONS = {
+    "d": ("f64", "-1.7976931348623157e308"),
+    "s": ("f32", "-3.4028234663852886e38"),
+    "h": ("f16", "-65504"),
+}
 
 _ELEMENTS = {"rows": "number of rows", "cols": "elements of a row"}
 _WINDOWS = {"rows": "rows of the output", "cols": "columns of the output"}
@@ -171,7 +175,7 @@ y <t> [<rows>,<cols>] heap
 <rows> <cols> y[{0},{1}] = x[{0},{1}] * (1 / (1 + exp(x[{0},{1}] * -1.702)))
 """
 
-#: Text, what it computes, its sizes, and the shapes of each precision.
+#: Text, what it computes, its sizes, and the shapes in f64 and f32.
 _KERNELS = (
     (_SUM, "y = a + b, element by element.", _ELEMENTS, _SQUARES, (*_SQUARES, _PACKED)),
     # One size: a library tells kernels of one name apart by the shapes of their inputs.
@@ -197,12 +201,28 @@ _KERNELS = (
 )
 
 
+#: Text -> shapes in f16, for what works on whole words of four.
+_HALVES = {
+    _SUM: (*_SQUARES, _PACKED),
+    _FILL: _SQUARES[1:],
+    _RELU: (*_SQUARES, _PACKED),
+    _MATMUL: ((4, 16, 8), (4, 32, 32)),
+    _MATMUL_TRANSB: ((4, 16, 16), (4, 64, 16)),
+    _DOT: ((128,),),
+    _AXPY: ((64,),),
+    _DENSE: ((8, 8, 8),),
+}
+
+
 def _operators() -> tuple[Operator, ...]:
     found = []
     for prefix, (dtype, lowest) in _PRECISIONS.items():
-        for text, doc, sizes, doubles, singles in _KERNELS:
-            text = text.replace("<p>", prefix).replace("<t>", dtype).replace("<lowest>", lowest)
-            found.append(operator(text, doc, sizes, *(doubles if dtype == "f64" else singles)))
+        for template, doc, sizes, doubles, singles in _KERNELS:
+            shapes = {"f64": doubles, "f32": singles, "f16": _HALVES.get(template, ())}[dtype]
+            if not shapes:
+                continue
+            text = template.replace("<p>", prefix).replace("<t>", dtype).replace("<lowest>", lowest)
+            found.append(operator(text, doc, sizes, *shapes))
     return tuple(found)
 
 

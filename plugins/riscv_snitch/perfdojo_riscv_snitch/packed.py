@@ -1,15 +1,14 @@
-"""Sums of f32 two terms at a time: partial sums in pairs, whose halves are added up at the end.
+"""Sums of f32 two terms at a time, of f16 four: partial sums in words, whose lanes are added up at the end.
 
 Where both factors of a product, or the terms of a sum, lie next to each other along the sum, each pair is
 one word for a mover and one instruction for the FPU. Eight pairs of partial sums are interleaved; a sum of
-its own adds up their halves, and two results are packed into a word for the mover that stores them.
+its own adds up their halves, and two results of f32 are packed into a word for the mover that stores them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
 
-from perfdojo_riscv_snitch.codegen.pairs import LANES
 from perfdojo_riscv_snitch.codegen.plan import REPEATED
 from perfdojo_riscv_snitch.steps import (
     arrays,
@@ -17,7 +16,7 @@ from perfdojo_riscv_snitch.steps import (
     cut,
     free_mover,
     in_words,
-    of_singles,
+    lanes_of,
     perfect,
     settle,
     staged_in_pairs,
@@ -35,8 +34,8 @@ def packed(play: Play, place: str) -> None:
     loops = perfect(play, place)
     inner = play.scope(loops[-1])
     sums = [child.id for child in inner.body if isinstance(child, Scope)]
-    if not of_singles(play, place):
-        raise MoveError("PD-T001", "no pairs of other numbers")
+    if not lanes_of(play, place):
+        raise MoveError("PD-T001", "no words of several numbers")
     if len(sums) == 1 and len(inner.body) > 1:
         _several(play, loops[-1], sums[0])
     elif not sums and any(isinstance(c, Statement) and c.accumulate for c in inner.body):
@@ -47,7 +46,7 @@ def packed(play: Play, place: str) -> None:
 
 def _several(play: Play, place: str, terms: str) -> None:
     """A scope of independent sums: several of them at once."""
-    size = play.scope(place).size
+    size, width = play.scope(place).size, lanes_of(play, place)
     group = next((n for n in range(MOST, 1, -1) if size % n == 0), 0)
     if not group:
         raise MoveError("PD-T001", f"{size} sums are no groups")
@@ -60,10 +59,10 @@ def _several(play: Play, place: str, terms: str) -> None:
         play.must("stage_write", lanes, array=array)
         play.may("remove_dead", play.program.buffer_of[array].name)
     path = play.program.paths[lanes]
-    play.must("split_scope", terms, factor=LANES)
+    play.must("split_scope", terms, factor=width)
     play.must("split_reduction", f"{terms}.o", lane=f"{terms}.i")
     for part in cut(play, lanes):
-        if len(perfect(play, part)) > LANES:
+        if len(perfect(play, part)) > 2:
             play.must("swap_scopes", part)
     pair = in_words(play, _made(play, path, before)[-1])
     nests = _made(play, path, before)
@@ -79,14 +78,14 @@ def _one(play: Play, loops: Sequence[str]) -> None:
     (leaf,) = play.scope(place).leaves
     path, before = play.program.paths[place], play.program.names
     play.must("stage_accumulator", place, array=leaf.statement.target.array)
-    size = play.scope(place).size
-    count = next((n for n in (4, 3, 2) if size % (n * LANES) == 0 and size > n * LANES), 1)
-    play.must("split_scope", place, factor=count * LANES)
+    size, width = play.scope(place).size, lanes_of(play, place)
+    count = next((n for n in (4, 3, 2) if size % (n * width) == 0 and size > n * width), 1)
+    play.must("split_scope", place, factor=count * width)
     play.must("split_reduction", f"{place}.o", lane=f"{place}.i")
     lanes = [perfect(play, nest)[-1] for nest in _made(play, path, before)]
     if count > 1:
         for lane in lanes:
-            play.must("split_scope", lane, factor=LANES)
+            play.must("split_scope", lane, factor=width)
     pairs = [f"{lane}.i" if count > 1 else lane for lane in lanes]
     _finish(play, _made(play, path, before), pairs, grouped=count > 1)
     settle(play)

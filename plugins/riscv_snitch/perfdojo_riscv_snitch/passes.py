@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from math import prod
 
-from perfdojo_riscv_snitch.codegen.pairs import LANES
 from perfdojo_riscv_snitch.codegen.plan import REPEATED
 from perfdojo_riscv_snitch.columns import columns
 from perfdojo_riscv_snitch.packed import packed
@@ -27,6 +26,7 @@ from perfdojo_riscv_snitch.steps import (
     hoist,
     innermost,
     into_stream,
+    lanes_of,
     perfect,
     settle,
     stage,
@@ -106,7 +106,7 @@ GREEDY = SearchStrategy(
 
 
 def _packed(play: Play, place: str) -> None:
-    """Two f32 at once, along the sum or beside it."""
+    """Two f32 or four f16 at once, along the sum or beside it."""
     for attempt in (packed, columns, windows):
         kept = play.trace
         try:
@@ -184,8 +184,11 @@ def _elementwise(play: Play, loops: Sequence[str]) -> None:
 
 
 def _in_pairs(play: Play, place: str) -> None:
-    """Two f32 at once: every array through a mover of words. MoveError where that is not possible."""
-    play.must("split_scope", place, factor=LANES)
+    """A word at once: every array through a mover of words. MoveError where that is not possible."""
+    lanes = lanes_of(play, place)
+    if not lanes:
+        raise MoveError("PD-T001", "no numbers of which several fit a word")
+    play.must("split_scope", place, factor=lanes)
     inner = f"{place}.i"
     outer = play.around(inner)[-1].id
     for move, written in (("stage_read", False), ("stage_write", True)):

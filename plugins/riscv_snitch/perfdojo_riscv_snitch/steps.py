@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from perfdojo_riscv_snitch.codegen.pairs import DTYPE, LANES
+from perfdojo_riscv_snitch.codegen.pairs import LANES, LANES_OF
 from perfdojo_riscv_snitch.codegen.streams import MOVERS
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
@@ -141,9 +141,15 @@ def settle(play: Play) -> None:
 # -- pairs ----------------------------------------------------------------------------------------
 
 
+def lanes_of(play: Play, place: str) -> int:
+    """How many of the numbers that the scope computes fit a word; 0 where one fills it, or they differ."""
+    dtypes = {leaf.statement.dtype for leaf in play.scope(place).leaves}
+    return LANES_OF.get(dtypes.pop(), 0) if len(dtypes) == 1 else 0
+
+
 def of_singles(play: Play, place: str) -> bool:
-    """Whether all statements of the scope compute numbers of which two fit a word."""
-    return all(leaf.statement.dtype == DTYPE for leaf in play.scope(place).leaves)
+    """Whether all statements of the scope compute f32, of which two fit a word."""
+    return lanes_of(play, place) == LANES
 
 
 def staged_in_pairs(play: Play, move: str, place: str, array: str) -> str:
@@ -160,8 +166,8 @@ def staged_in_pairs(play: Play, move: str, place: str, array: str) -> str:
 
 
 def in_words(play: Play, place: str) -> str:
-    """Results in pairs where there is an even number of them: the scope of the pair, or none."""
-    if not play.may("split_scope", place, factor=LANES):
+    """Results of f32 in pairs where there is an even number of them: the scope of the pair, or none."""
+    if not of_singles(play, place) or not play.may("split_scope", place, factor=LANES):
         return ""
     play.must("annotate_scope", f"{place}.i", suffix="v")
     return f"{place}.i"

@@ -13,7 +13,7 @@ from perfdojo_riscv_snitch.codegen.assembly import RESULT, Instruction, Line, Li
 from perfdojo_riscv_snitch.codegen.inline import written_out
 from perfdojo_riscv_snitch.codegen.integers import shared
 from perfdojo_riscv_snitch.codegen.limits import Refused
-from perfdojo_riscv_snitch.codegen.pairs import LANES, PAIR, PairValues
+from perfdojo_riscv_snitch.codegen.pairs import LANES_OF, PAIR, PairValues
 from perfdojo_riscv_snitch.codegen.peel import SEQUENCER, frep, is_fp, merged
 from perfdojo_riscv_snitch.codegen.plan import REPEATED, Plan
 from perfdojo_riscv_snitch.codegen.pointers import REACH, Pointers
@@ -86,7 +86,7 @@ class Body:
     def _apart(self, access: Access, work: Work) -> Iterable[Work]:
         """The work itself, or its lanes where the access is not that of a pair."""
         alone = work.lane in access.levels and self.pairs.joins(access, work)
-        return work.lanes(LANES) if alone else (work,)
+        return work.lanes() if alone else (work,)
 
     def _starting(self, edge: Edge) -> list[Stream]:
         return self.jobs[edge.path] if edge.begins else []
@@ -244,7 +244,7 @@ class Body:
         if statement.accumulate is None:
             value = self.pair_values.number(statement.value, work, into=home)
         elif self.pairs.adds_lanes(work):
-            old, store = home or self.load(target, statement.dtype, work, Register("f")), "fsw"
+            old, store = home or self.load(target, statement.dtype, work, Register("f")), _store(statement.dtype)
             value = self.pair_values.accumulate(statement.accumulate, statement.value, old, work)
         else:
             old = home or self.pair(target, work, Register("f"))
@@ -386,7 +386,7 @@ class Body:
             return None
         form = work.fold(buffer.address(access.subscripts))
         assert not form.levels, "the subscripts of a named cell are constants"
-        number = form.constant // LANES if paired else form.constant
+        number = form.constant // LANES_OF[buffer.dtype] if paired else form.constant
         return self.cells.setdefault((buffer.name, number), Register("f"))
 
     def _place(self, access: Access, work: Work) -> tuple[Register, int]:
@@ -431,8 +431,8 @@ def _is_number(line: Line) -> bool:
 
 
 def _load(dtype: str) -> str:
-    return "fld" if dtype == "f64" else "flw"
+    return {"f64": "fld", "f32": "flw", "f16": "flh"}[dtype]
 
 
 def _store(dtype: str) -> str:
-    return "fsd" if dtype == "f64" else "fsw"
+    return {"f64": "fsd", "f32": "fsw", "f16": "fsh"}[dtype]

@@ -193,7 +193,8 @@ class _Kernel:
             what = f"{self.program.name} keeps more than registers and a frame hold"
             raise unsupported(what, f"it needs {local} bytes of the frame for single values")
         name = self.symbol
-        text = [*_comment(self.program.text), "", ".text", ".balign 4", f".globl {name}"]
+        halves = [".option arch, +zfh"] if any(b.dtype == "f16" for b in self.program.buffers) else []
+        text = [*_comment(self.program.text), "", *halves, ".text", ".balign 4", f".globl {name}"]
         text += [f".type {name}, @function", f"{name}:"]
         inner: list[str] = []
         inner += _move_stack(-frame)
@@ -231,8 +232,9 @@ def _load_constant(listing: Listing, bits: int, dtype: str, into: Register) -> N
         half = listing.compute("f", "fmv.w.x {0}, {1}", listing.number(bits & 0xFFFFFFFF))
         listing.put(SPLAT, (into,), (half,))
         return
-    if dtype == "f32":
-        listing.put("fmv.w.x {0}, {1}", (into,), (listing.number(bits) if bits else ZERO,))
+    if dtype in ("f32", "f16"):
+        move = "fmv.w.x" if dtype == "f32" else "fmv.h.x"
+        listing.put(f"{move} {{0}}, {{1}}", (into,), (listing.number(bits) if bits else ZERO,))
         return
     (number,) = struct.unpack("<d", bits.to_bytes(8, "little"))
     whole = abs(number) < 2**31 and number == int(number)

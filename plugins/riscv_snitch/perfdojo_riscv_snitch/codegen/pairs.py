@@ -1,8 +1,10 @@
-"""Two numbers of f32 in one register: a lockstep scope of two iterations as packed instructions.
+"""Two numbers of f32, or four of f16, in one register: lockstep scopes of so many iterations as packed
+instructions.
 
-A pair is a word of memory, a word that a stream moves, or a register of a buffer in ``reg`` that is written
+What is said of pairs here holds for words of four f16 as well, unless they are told apart. A pair is a word of memory, a word that a stream moves, or a register of a buffer in ``reg`` that is written
 in lanes. Two single numbers are packed where a statement reads them as lanes, from registers or from memory
-where they are no whole word, and a lockstep sum into one cell adds up the two halves of a pair. Where a
+where they are no whole word, and a lockstep sum into one cell adds up the two halves of a pair. Four f16 are
+added up in f32 and rounded once; they are not packed of single numbers, which takes six instructions. Where a
 statement has no packed form (it writes no whole word, its operation has none) its lanes are computed one
 after the other, as long as no register holds its pairs.
 """
@@ -14,19 +16,23 @@ from typing import Protocol
 
 from perfdojo_riscv_snitch.codegen.assembly import Register
 from perfdojo_riscv_snitch.codegen.tree import Loop, Part, Work, address
-from perfdojo_riscv_snitch.codegen.values import Memory, Values, bits_of, machine_extreme, product
+from perfdojo_riscv_snitch.codegen.values import BYTES, Memory, Values, bits_of, machine_extreme, product
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Access, Expression, Literal, Operation, Read
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.validate import lane_stride
 
 DTYPE, LANES, WORD = "f32", 2, 8
-#: dtype under which a constant of two equal lanes is kept.
+#: dtype -> numbers in a word.
+LANES_OF = {"f32": 2, "f16": 4}
+#: dtype under which a constant of equal lanes is kept.
 PAIR = "pair"
 
 _FUNCT7 = {"vfadd": 0x41, "vfsub": 0x42, "vfmul": 0x43, "vfmin": 0x45, "vfmax": 0x46, "vfmac": 0x48}
 _COPY, _PACK = 0x4D, 0x58
 _ARITHMETIC = {"add": "vfadd", "sub": "vfsub", "mul": "vfmul"}
+#: dtype -> field of the format, and its letter.
+_WORDS = {"f32": (0, "s"), "f16": (2, "h")}
 _COMMUTE = ("vfadd", "vfmul")
 _EXTREME = {"fmax": "vfmax", "fmin": "vfmin"}
 
@@ -36,16 +42,27 @@ SPLAT = f".insn r 0x33, 0, {_PACK}, {{0}}, {{1}}, {{1}} # vfcpka.s.s {{0}}, {{1}
 JOIN = f".insn r 0x33, 0, {_PACK}, {{0}}, {{1}}, {{2}} # vfcpka.s.s {{0}}, {{1}}, {{2}}"
 #: Adds both lanes to a single number. Register 28 is part of the operation.
 _ADD_LANES = ".insn r 0x33, 0, 71, {0}, {1}, ft8 # vfsum.s {0}, {1}"
+#: Adds four lanes of f16 to a pair of f32, two to each. Register 22 is part of the operation.
+_ADD_HALVES = ".insn r 0x33, 0, 71, {0}, {1}, fs6 # vfsumex.s.h {0}, {1}"
 
 
-def _text(name: str, shape: str = "") -> str:
-    """An instruction on pairs; of shape ``.r`` where the last operand is one number for both lanes."""
-    code = f".insn r 0x33, {4 if shape else 0}, {_FUNCT7[name]}, {{0}}, {{1}}, {{2}}"
-    return f"{code} # {name}{shape}.s {{0}}, {{1}}, {{2}}"
+def _text(name: str, dtype: str, shape: str = "") -> str:
+    """An instruction on words of ``dtype``; of shape ``.r`` where the last operand is one number for all lanes."""
+    funct3, suffix = _WORDS[dtype]
+    code = f".insn r 0x33, {funct3 | (4 if shape else 0)}, {_FUNCT7[name]}, {{0}}, {{1}}, {{2}}"
+    return f"{code} # {name}{shape}.{suffix} {{0}}, {{1}}, {{2}}"
 
 
 #: Product added to what is written -> product alone.
-PRODUCTS = {_text("vfmac", shape): _text("vfmul", shape) for shape in ("", ".r")}
+PRODUCTS = {
+    _text("vfmac", dtype, shape): _text("vfmul", dtype, shape) for dtype in LANES_OF for shape in ("", ".r")
+}
+
+
+def repeated(bits: int, dtype: str) -> int:
+    """A word of equal lanes, given the bits of one."""
+    width = 8 * WORD // LANES_OF[dtype]
+    return sum(bits << width * lane for lane in range(LANES_OF[dtype]))
 
 
 class PairMemory(Memory, Protocol):
@@ -62,17 +79,20 @@ class Pairs:
         self.registers = frozenset(
             buffer.name
             for buffer in program.buffers
-            if buffer.dtype == DTYPE and not self.in_memory(buffer.location)
+            if buffer.dtype in LANES_OF and not self.in_memory(buffer.location)
             if any(self._moves(o.access, len(o.above) - 1) for o in program.occurrences[buffer.name]
-                   if o.writes and self._in_lanes(o.above))
+                   if o.writes and self._in_lanes(o.above, o.statement.dtype))
         )  # fmt: skip
         """Buffers outside of memory whose registers hold pairs: those that are written in lanes."""
 
     def in_memory(self, location: str) -> bool:
         return location not in ("ssr0", "ssr1", "ssr2", "reg")
 
-    def _in_lanes(self, above: tuple[Scope, ...]) -> bool:
-        return bool(above) and above[-1].size == LANES and self.dialect.is_lockstep(above[-1].suffix)
+    def _in_lanes(self, above: tuple[Scope, ...], dtype: str) -> bool:
+        """Whether the innermost scope is as wide as a word of ``dtype``, in lockstep."""
+        if not above or above[-1].size != LANES_OF.get(dtype):
+            return False
+        return self.dialect.is_lockstep(above[-1].suffix)
 
     def _moves(self, access: Access, level: int) -> bool:
         return lane_stride(self.program.buffer_of[access.array], access.subscripts, level) != 0
@@ -86,7 +106,7 @@ class Pairs:
             if isinstance(part, Loop):
                 part.body = self.refine(part.body)
             elif isinstance(part, Work) and part.lane is not None and self.obstacle(part):
-                yield from part.lanes(LANES)
+                yield from part.lanes()
                 continue
             yield part
 
@@ -94,41 +114,44 @@ class Pairs:
         """A statement in its place, whatever the iterators are."""
         above = self.program.ancestors(self.program.paths[statement.id])
         loops = tuple(Loop(scope.size) for scope in above)
-        lane = len(above) - 1 if self._in_lanes(above) else None
-        return Work(loops if lane is None else (*loops[:-1], 0), statement, lane)
+        if not self._in_lanes(above, statement.dtype):
+            return Work(loops, statement)
+        return Work((*loops[:-1], 0), statement, len(above) - 1, above[-1].size)
 
     def obstacle(self, work: Work) -> str:
         """Why a lockstep statement has no packed form; "" when it has."""
         statement = work.statement
-        if statement.dtype != DTYPE:
+        if statement.dtype not in LANES_OF:
             return f"it computes {statement.dtype}"
+        if work.lane is not None and work.width != LANES_OF[statement.dtype]:
+            return f"it has {work.width} lanes, and a word {LANES_OF[statement.dtype]}"
         if statement.guard:
             return "it has a condition"
         if statement.accumulate not in (None, "add", "mul"):
             return f"there is no packed {statement.accumulate} that propagates NaN"
         if not (self._whole(statement.target, work) or self.adds_lanes(work)):
             return f"{statement.target.text} is no whole word"
-        return self._unpackable(statement.value, work)
+        return self._unpackable(statement.value, statement.dtype, work)
 
     def adds_lanes(self, work: Work) -> bool:
-        """Whether the statement adds two lanes to one number, and at least one of them comes in a word."""
+        """Whether the statement adds all lanes to one number, and at least one of them comes in a word."""
         statement, lane = work.statement, work.lane
         if lane is None or statement.accumulate != "add" or lane in statement.target.levels:
             return False
         single = self.program.buffer_of[statement.target.array].name not in self.registers
         return single and any(self._whole(read, work) for read in statement.reads)
 
-    def _unpackable(self, value: Expression, work: Work) -> str:
+    def _unpackable(self, value: Expression, dtype: str, work: Work) -> str:
         if isinstance(value, Literal):
             return ""
         if isinstance(value, Read):
-            if value.dtype != DTYPE:
+            if value.dtype != dtype:
                 return f"{value.text} is {value.dtype}"
             moves = work.lane is not None and self._moves(value.access, work.lane)
             paired = self.program.buffer_of[value.access.array].name in self.registers
             whole = self._whole(value.access, work) or self.joins(value.access, work) if moves else not paired
             return "" if whole else f"{value.text} is no whole word"
-        if not isinstance(value, Operation) or value.operand_dtype != DTYPE:
+        if not isinstance(value, Operation) or value.operand_dtype != dtype:
             return f"{value.text} has no packed form"
         if value.name == "select":
             arguments = value.arguments[1:] if machine_extreme(value, self.never_nan) else ()
@@ -136,21 +159,25 @@ class Pairs:
             arguments = value.arguments if value.name in _ARITHMETIC else ()
         if not arguments:
             return f"there is no packed {value.name}"
-        return next((why for a in arguments if (why := self._unpackable(a, work))), "")
+        return next((why for a in arguments if (why := self._unpackable(a, dtype, work))), "")
 
     def joins(self, access: Access, work: Work) -> bool:
-        """Whether the lanes of an access are single numbers: in registers, or in memory and no whole word."""
+        """Whether lanes of f32 are single numbers to be packed: in registers, or in memory and no whole word."""
         buffer = self.program.buffer_of[access.array]
+        if buffer.dtype != DTYPE:
+            return False
         if self.in_memory(buffer.location):
             return not self._whole(access, work)
         return buffer.location == "reg" and buffer.name not in self.registers
 
     def _whole(self, access: Access, work: Work) -> bool:
-        """Whether the lanes of an access are the two halves of a word."""
+        """Whether the lanes of an access are the parts of a word."""
         buffer = self.program.buffer_of[access.array]
-        if work.lane is None or lane_stride(buffer, access.subscripts, work.lane) != 1:
+        if buffer.dtype not in LANES_OF or work.lane is None:
             return False
-        found = address(work, buffer, buffer.address(access.subscripts), WORD // LANES)
+        if work.width != LANES_OF[buffer.dtype] or lane_stride(buffer, access.subscripts, work.lane) != 1:
+            return False
+        found = address(work, buffer, buffer.address(access.subscripts), BYTES[buffer.dtype])
         return found is not None and all(n % WORD == 0 for n in (found.constant, *dict(found.terms).values()))
 
 
@@ -165,33 +192,54 @@ class PairValues:
     def number(self, value: Expression, work: Work, into: Register | None = None) -> Register:
         """A pair: the value in each lane."""
         if isinstance(value, Literal):
-            bits = bits_of(float(value.value), DTYPE)
-            return self.copied(self.memory.constant(bits << 32 | bits, PAIR), into)
+            return self.copied(self._constant(float(value.value), value.dtype), into)
         if isinstance(value, Read):
             if work.lane in value.levels and self.pairs.joins(value.access, work):
-                one, other = (self.single.number(value, lane) for lane in work.lanes(LANES))
+                one, other = (self.single.number(value, lane) for lane in work.lanes())
                 return self.listing.compute("f", JOIN, one, other, into=into)
             if work.lane in value.levels:
                 return self.memory.pair(value.access, work, into)
-            return self.listing.compute("f", SPLAT, self.single.number(value, work), into=into)
+            return self._splat(self.single.number(value, work), value.dtype, into)
         assert isinstance(value, Operation)
         if found := (machine_extreme(value, self.never_nan) if value.name == "select" else None):
             name, arguments = _EXTREME[found[0]], [*found[1:]]
         else:
             name, arguments = _ARITHMETIC[value.name], [*value.arguments]
         one, other, shape = self._operands(name, arguments, work)
-        return self.listing.compute("f", _text(name, shape), one, other, into=into)
+        return self.listing.compute("f", _text(name, value.dtype, shape), one, other, into=into)
 
     def accumulate(self, operation: str, value: Expression, old: Register, work: Work) -> Register:
         """What ``old operation= value`` leaves, in ``old`` itself: a pair, or the sum of both lanes."""
         if self.pairs.adds_lanes(work):
-            self.listing.put(_ADD_LANES, (old,), (self.number(value, work), old))
+            self._add_lanes(self.number(value, work), value.dtype, old)
         elif operation == "add" and (factors := product(value)):
             one, other, shape = self._operands("vfmul", factors, work)
-            self.listing.put(_text("vfmac", shape), (old,), (one, other, old))
+            self.listing.put(_text("vfmac", value.dtype, shape), (old,), (one, other, old))
         else:
-            self.listing.put(_text(_ARITHMETIC[operation]), (old,), (old, self.number(value, work)))
+            text = _text(_ARITHMETIC[operation], value.dtype)
+            self.listing.put(text, (old,), (old, self.number(value, work)))
         return old
+
+    def _constant(self, number: float, dtype: str) -> Register:
+        return self.memory.constant(repeated(bits_of(number, dtype), dtype), PAIR)
+
+    def _splat(self, number: Register, dtype: str, into: Register | None) -> Register:
+        """One number in all lanes: packed twice, or as a product with ones."""
+        if dtype == DTYPE:
+            return self.listing.compute("f", SPLAT, number, into=into)
+        ones = self._constant(1.0, dtype)
+        return self.listing.compute("f", _text("vfmul", dtype, ".r"), ones, number, into=into)
+
+    def _add_lanes(self, word: Register, dtype: str, old: Register) -> None:
+        """Add all lanes of ``word`` to ``old``; those of f16 in f32, rounded once."""
+        if dtype == DTYPE:
+            self.listing.put(_ADD_LANES, (old,), (word, old))
+            return
+        halves = self.copied(self._constant(0.0, dtype), Register("f"))
+        self.listing.put(_ADD_HALVES, (halves,), (word, halves))
+        total = self.listing.compute("f", "fcvt.s.h {0}, {1}", old)
+        self.listing.put(_ADD_LANES, (total,), (halves, total))
+        self.listing.put("fcvt.h.s {0}, {1}", (old,), (total,))
 
     def _operands(
         self, name: str, arguments: Sequence[Expression], work: Work

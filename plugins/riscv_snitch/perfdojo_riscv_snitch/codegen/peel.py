@@ -17,7 +17,7 @@ from perfdojo_riscv_snitch.codegen.schedule import latency
 #: Most instructions of a repeated body.
 SEQUENCER = 32
 
-_COPIES = ("fmv.d ", "fmv.s ", "vfsgnj.s ")
+_COPIES = ("fmv.d ", "fmv.s ", "fmv.h ", "vfsgnj.s ")
 
 
 def frep(count: Register, length: int) -> Instruction:

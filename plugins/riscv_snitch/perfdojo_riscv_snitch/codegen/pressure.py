@@ -22,6 +22,7 @@ from perfdojo_riscv_snitch.codegen.group import MOST_TOGETHER
 from perfdojo_riscv_snitch.codegen.inline import has_line
 from perfdojo_riscv_snitch.codegen.inline import written_out as has_functions
 from perfdojo_riscv_snitch.codegen.integers import MOST
+from perfdojo_riscv_snitch.codegen.pairs import LANES_OF
 from perfdojo_riscv_snitch.codegen.plan import Plan
 from perfdojo_riscv_snitch.codegen.pointers import REACH
 from perfdojo_riscv_snitch.codegen.setup import SetUp
@@ -212,7 +213,7 @@ class _Nest:
                 if isinstance(part, Literal):
                     # In pairs, a number is kept once for both lanes as well.
                     found.constants.add((part.text, part.dtype))
-                    found.constants |= {(part.text, "pair")} if part.dtype == "f32" else set()
+                    found.constants |= {(part.text, "pair")} if part.dtype in LANES_OF else set()
                 elif isinstance(part, Operation) and part.name in FUNCTIONS:
                     if not has_line(part):
                         found.calls |= exact_reciprocal(part.arguments[-1]) is None
@@ -250,8 +251,8 @@ def _results(part: Expression) -> int:
     """Registers that one part of a value is computed in."""
     if isinstance(part, Operation):
         return 2 if part.name in ("select", "max", "min") else 1
-    # A number of f32 may have to be brought into both lanes.
-    return 0 if isinstance(part, Literal) else 1 + (part.dtype == "f32")
+    # A number may have to be brought into all lanes.
+    return 0 if isinstance(part, Literal) else 1 + (part.dtype in LANES_OF)
 
 
 def _parts(value: Expression) -> list[Expression]:

@@ -19,7 +19,7 @@ from typing import Any
 from perfdojo_riscv_snitch.codegen import limits
 from perfdojo_riscv_snitch.codegen.assembly import Instruction, Listing, Register
 from perfdojo_riscv_snitch.codegen.limits import Refused
-from perfdojo_riscv_snitch.codegen.pairs import DTYPE, LANES, Pairs, PairValues
+from perfdojo_riscv_snitch.codegen.pairs import DTYPE, LANES_OF, Pairs, PairValues
 from perfdojo_riscv_snitch.codegen.tree import Work
 from perfdojo_riscv_snitch.codegen.values import BYTES, Values
 from perfdojo_sdk.core.dependence import may_meet, may_run_before
@@ -92,7 +92,7 @@ def _overlap(one: Path, other: Path) -> bool:
 def _stream(program: Program, buffer: Buffer, dialect: Dialect, pairs: Pairs) -> Stream:
     occurrences = program.occurrences[buffer.name]
     first = occurrences[0].statement.id
-    if buffer.cells != (LANES if buffer.name in pairs.registers else 1):
+    if buffer.cells != (LANES_OF[buffer.dtype] if buffer.name in pairs.registers else 1):
         words: dict[str, Any] = {"cells": buffer.cells, "location": buffer.location}
         raise Refused(limits.ONE_VALUE, first, buffer=buffer.name, **words)
     for o in occurrences:

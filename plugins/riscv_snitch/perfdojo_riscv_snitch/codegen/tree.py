@@ -53,12 +53,14 @@ class Work(Point):
     statement: Statement
     lane: int | None = None
     """Level of the lockstep scope whose lanes it stands for; that iterator is then the first lane's."""
+    width: int = 1
+    """Iterations of that scope."""
 
-    def lanes(self, count: int) -> Iterator[Work]:
+    def lanes(self) -> Iterator[Work]:
         """The statement for each lane alone."""
         level = self.lane
         assert level is not None
-        for value in range(count):
+        for value in range(self.width):
             yield Work((*self.iterators[:level], value, *self.iterators[level + 1 :]), self.statement)
 
 
@@ -109,7 +111,7 @@ def unfolded(
         yield Edge(iterators, path, begins=True)
     (child, *_) = node.body
     if node.size > 1 and isinstance(child, Statement) and dialect.is_lockstep(node.suffix):
-        yield Work((*iterators, 0), child, lane=len(iterators))
+        yield Work((*iterators, 0), child, lane=len(iterators), width=node.size)
     elif node.size == 1 or written_out(node, dialect):
         for value in range(node.size):
             for position, each in enumerate(node.body):

@@ -30,10 +30,16 @@ from perfdojo_sdk.core.expression import (
 from perfdojo_sdk.core.program import Program, Statement
 
 #: dtype -> the suffix of its instructions, for the dtypes of numbers that the FPU holds.
-FORMATS = {"f64": "d", "f32": "s"}
-BYTES = {"f64": 8, "f32": 4}
+FORMATS = {"f64": "d", "f32": "s", "f16": "h"}
+BYTES = {"f64": 8, "f32": 4, "f16": 2}
+
+#: For messages.
+_NUMBERS = "f64, f32 and f16"
+#: dtype -> powers of two up to this exponent have a reciprocal with all its bits.
+_EXACT = {"f64": 100, "f32": 100, "f16": 14}
 
 _ARITHMETIC = {"add": "fadd", "sub": "fsub", "mul": "fmul"}
+_PACKING = {"f64": "<d", "f32": "<f", "f16": "<e"}
 _COMPARE = {"lt": ("flt", False), "le": ("fle", False), "gt": ("flt", True), "ge": ("fle", True)}
 _LOGIC = {"and": "and", "or": "or", "xor": "xor"}
 
@@ -121,16 +127,16 @@ class Values:
 
     def _call(self, name: str, arguments: list[Register], dtype: str, into: Register | None) -> Register:
         """Call a routine, in double precision."""
-        listing, single = self.listing, dtype == "f32"
+        listing, fmt = self.listing, _format(dtype)
         for place, argument in zip(("fa0", "fa1"), arguments, strict=False):
-            move = "fcvt.d.s" if single else "fmv.d"
+            move = "fmv.d" if fmt == "d" else f"fcvt.d.{fmt}"
             listing.put(f"{move} {{0}}, {{1}}", (Register("f", fixed=place),), (argument,))
         if functions.table(name):
             listing.put(f"addi {functions.TABLE}, sp, {{table_{name}}}")
         listing.routines.add(name)
         listing.put(f"jal {functions.LINK}, .L{listing.prefix}_{name}")
         result = Register("f", fixed="fa0")
-        return self._f(f"{'fcvt.s.d' if single else 'fmv.d'} {{0}}, {{1}}", result, into=into)
+        return self._f(f"{'fmv.d' if fmt == 'd' else f'fcvt.{fmt}.d'} {{0}}, {{1}}", result, into=into)
 
     def _fused(self, value: Operation, work: Work, into: Register | None) -> Register | None:
         """``a*b + c``, ``a*b - c`` or ``c - a*b`` in one instruction."""
@@ -152,7 +158,7 @@ class Values:
             return self._f(f"{name}.{_format(value.dtype)} {{0}}, {{1}}, {{2}}", *operands, into=into)
         condition, one, other = value.arguments
         if value.dtype not in FORMATS:
-            raise unsupported(f"{value.text} selects {value.dtype}", "only numbers of f32 and f64 are")
+            raise unsupported(f"{value.text} selects {value.dtype}", f"only numbers of {_NUMBERS} are")
         chosen, rest = self.number(one, work), self.number(other, work)
         holds = self.truth(condition, work)
         # A register of its own: `into` may be among what is read.
@@ -205,7 +211,7 @@ class Values:
         if isinstance(value.argument, IndexValue) and target in FORMATS:
             return self.number(IndexValue(value.argument.index, target), work, into)
         if source not in FORMATS or target not in FORMATS:
-            raise unsupported(f"{value.text} converts {source} to {target}", "only f32 and f64 are converted")
+            raise unsupported(f"{value.text} converts {source} to {target}", f"only {_NUMBERS} are converted")
         argument = self.number(value.argument, work)
         return self._f(f"fcvt.{FORMATS[target]}.{FORMATS[source]} {{0}}, {{1}}", argument, into=into)
 
@@ -227,7 +233,7 @@ class Values:
             return self._x(f"{name}.{fmt} {{0}}, {{1}}, {{2}}", *pair)
         if isinstance(value, Operation) and all(isinstance(a, IndexValue | Literal) for a in value.arguments):
             return self._whole_comparison(value, work)
-        raise unsupported(f"{value.text} is no condition that compiles", "only f32 and f64 are compared")
+        raise unsupported(f"{value.text} is no condition that compiles", f"only {_NUMBERS} are compared")
 
     def _whole_comparison(self, value: Operation, work: Work) -> Register:
         """A comparison of iterators and whole numbers."""
@@ -277,9 +283,8 @@ def exact_reciprocal(value: Expression) -> Literal | None:
     if not isinstance(value, Literal) or value.dtype not in FORMATS:
         return None
     mantissa, exponent = math.frexp(float(value.value))
-    return (
-        Literal(1 / float(value.value), value.dtype) if abs(mantissa) == 0.5 and abs(exponent) < 100 else None
-    )
+    exact = abs(mantissa) == 0.5 and abs(exponent) < _EXACT[value.dtype]
+    return Literal(1 / float(value.value), value.dtype) if exact else None
 
 
 def machine_extreme(
@@ -319,6 +324,8 @@ def never_nan(program: Program) -> frozenset[str]:
     """
     found = frozenset(program.buffer_of) - frozenset(program.inputs)
     statements = [node for _, node in program.walk() if isinstance(node, Statement)]
+    if not any("select(" in statement.text for statement in statements):
+        return frozenset()  # nobody asks
     while True:
         wrong = {
             array
@@ -332,16 +339,14 @@ def never_nan(program: Program) -> frozenset[str]:
 
 
 def bits_of(number: float, dtype: str) -> int:
-    """A number of ``dtype`` as bits; beyond the largest of f32 it is infinite."""
-    if dtype == "f64":
-        return int.from_bytes(struct.pack("<d", number), "little")
+    """A number of ``dtype`` as bits; beyond its largest number it is infinite."""
     try:
-        return int.from_bytes(struct.pack("<f", number), "little")
+        return int.from_bytes(struct.pack(_PACKING[dtype], number), "little")
     except OverflowError:
-        return 0x7F800000 if number > 0 else 0xFF800000
+        return int.from_bytes(struct.pack(_PACKING[dtype], math.copysign(math.inf, number)), "little")
 
 
 def _format(dtype: str) -> str:
     if dtype not in FORMATS:
-        raise unsupported(f"a value is {dtype}, which does not compile", "the FPU's numbers are f32 and f64")
+        raise unsupported(f"a value is {dtype}, which does not compile", f"the FPU's numbers are {_NUMBERS}")
     return FORMATS[dtype]
