@@ -168,7 +168,7 @@ def _elementwise(play: Play, loops: Sequence[str]) -> None:
     hoist(play, loops[0])
     kept = play.trace
     with suppress(MoveError):
-        _in_pairs(play, collapsed(play, loops))
+        _in_words(play, loops)
         return
     play.trace = kept
     for attempt in (collapsed, _as_it_is):
@@ -183,13 +183,18 @@ def _elementwise(play: Play, loops: Sequence[str]) -> None:
         _streamed(play, loops[-1], must=False)
 
 
-def _in_pairs(play: Play, place: str) -> None:
+def _in_words(play: Play, loops: Sequence[str]) -> None:
     """A word at once: every array through a mover of words. MoveError where that is not possible."""
-    lanes = lanes_of(play, place)
+    lanes = lanes_of(play, loops[0])
     if not lanes:
         raise MoveError("PD-T001", "no numbers of which several fit a word")
-    play.must("split_scope", place, factor=lanes)
-    inner = f"{place}.i"
+    inner = loops[-1]
+    if len(loops) > 1 and play.scope(inner).size == lanes:  # rows are words
+        collapsed(play, loops[:-1])
+    else:
+        place = collapsed(play, loops)
+        play.must("split_scope", place, factor=lanes)
+        inner = f"{place}.i"
     outer = play.around(inner)[-1].id
     for move, written in (("stage_read", False), ("stage_write", True)):
         for array in arrays(play, inner, written):

@@ -389,6 +389,10 @@ class Body:
         number = form.constant // LANES_OF[buffer.dtype] if paired else form.constant
         return self.cells.setdefault((buffer.name, number), Register("f"))
 
+    def same_cell(self, access: Access, one: Work, other: Work) -> bool:
+        """Whether an access of registers is to the same one in two instances."""
+        return self._cell(access, one) is self._cell(access, other)
+
     def _place(self, access: Access, work: Work) -> tuple[Register, int]:
         """A register and an offset that lead to the access."""
         found = self._address(access, work)

@@ -141,6 +141,10 @@ class Pairs:
         single = self.program.buffer_of[statement.target.array].name not in self.registers
         return single and any(self._whole(read, work) for read in statement.reads)
 
+    def adds_halves(self, work: Work) -> bool:
+        """The same of four f16, for which it takes several instructions."""
+        return work.statement.dtype != DTYPE and self.adds_lanes(work)
+
     def _unpackable(self, value: Expression, dtype: str, work: Work) -> str:
         if isinstance(value, Literal):
             return ""

@@ -209,6 +209,8 @@ class _Nest:
             statement = leaf.statement
             if plan.moved(statement):
                 continue
+            if statement.dtype == "f16":  # ones and zeros in all lanes, for numbers that become words and back
+                found.constants |= {("ones", "pair"), ("zeros", "pair")}
             for part in _parts(statement.value):
                 if isinstance(part, Literal):
                     # In pairs, a number is kept once for both lanes as well.
@@ -234,10 +236,12 @@ def _width(plan: Plan, statement: Statement) -> int:
     parts = _parts(value)
     loads = any(map(plan.in_memory, statement.reads))
     old = statement.accumulate is not None and plan.in_memory(statement.target)
-    if isinstance(value, Literal | Read) and not loads:
+    halves = plan.pairs.adds_halves(plan.pairs.in_place(statement))
+    if isinstance(value, Literal | Read) and not (loads or halves):
         return _LOADING + old
-    waits = loads or sum(isinstance(part, Operation) for part in parts) > 1
-    return (MOST_TOGETHER if waits else 1) * (sum(map(_results, parts)) + _packed(plan, statement) + old)
+    waits = loads or halves or sum(isinstance(part, Operation) for part in parts) > 1
+    own = sum(map(_results, parts)) + _packed(plan, statement) + old + 2 * halves
+    return (MOST_TOGETHER if waits else 1) * own
 
 
 def _packed(plan: Plan, statement: Statement) -> int:

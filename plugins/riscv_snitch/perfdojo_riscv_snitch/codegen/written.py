@@ -39,8 +39,11 @@ def side_by_side(body: Body, parts: Sequence[Part]) -> list[Work]:
         return [first]
     if statement.accumulate and body.in_memory(statement.target):
         return [first]
+    several = body.pairs.adds_halves(first)
     for part in parts:
         if isinstance(part, Work) and part.statement is statement:
+            if several and any(body.same_cell(statement.target, part, each) for each in found):
+                break  # what is added to is read by the first of several instructions, and written by the last
             found.append(part)
         elif not (isinstance(part, Work) and body.moved(part.statement)):
             break
@@ -60,12 +63,12 @@ def _in_place(body: Body, statement: Statement) -> bool:
 
 
 def _worth_it(body: Body, work: Work) -> bool:
-    """Whether an instruction of a statement waits for another one of it: a load, or a function."""
+    """Whether an instruction of a statement waits for another one of it: a load, a function, lanes to add."""
     statement = work.statement
     if statement.guard or body.moved(statement):
         return False
     loads = any(body.in_memory(read) for read in statement.reads)
-    return loads or written_out(statement.value) or _waits(statement.value)
+    return loads or written_out(statement.value) or _waits(statement.value) or body.pairs.adds_halves(work)
 
 
 def _waits(value: Expression) -> bool:
