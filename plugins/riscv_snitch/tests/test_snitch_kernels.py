@@ -67,7 +67,7 @@ def test_a_micro_kernel_computes_what_it_says(name: str) -> None:
     operator = BY_NAME[name]
     program = instantiate(operator, operator.defaults[0]).program
     rng = np.random.default_rng(0)
-    dtype = np.float64 if name[0] == "d" else np.float32
+    dtype = {"d": np.float64, "s": np.float32, "h": np.float16}[name[0]]
     given = {
         array: rng.integers(-8, 8, program.buffer_of[array].shape).astype(dtype) for array in program.inputs
     }

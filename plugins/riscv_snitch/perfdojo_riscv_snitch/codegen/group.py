@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from perfdojo_riscv_snitch.codegen.assembly import ZERO, Instruction, Line, Listing, Mark, Register
 from perfdojo_riscv_snitch.codegen.inline import Check, Rescue
+from perfdojo_riscv_snitch.codegen.values import BYTES
 
 #: So many instances hide the latency of the FPU; more of them need more registers than there are.
 MOST_TOGETHER = 6
@@ -90,7 +91,7 @@ class Group:
             self.listing.lines += row
             return
         bits, dtype = self.constants[other[0]]
-        word = bits if dtype == "f64" else bits | 0xFFFFFFFF << 32
+        word = bits | (1 << 64) - (1 << 8 * BYTES[dtype])  # a narrower number stands below ones
         place = self.stream
         if place is None:
             at = self.table.place([word])

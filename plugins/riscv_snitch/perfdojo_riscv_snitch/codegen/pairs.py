@@ -179,6 +179,8 @@ class Pairs:
         buffer = self.program.buffer_of[access.array]
         if buffer.dtype not in LANES_OF or work.lane is None:
             return False
+        if not self.in_memory(buffer.location) and buffer.name not in self.registers:
+            return False  # single numbers
         if work.width != LANES_OF[buffer.dtype] or lane_stride(buffer, access.subscripts, work.lane) != 1:
             return False
         found = address(work, buffer, buffer.address(access.subscripts), BYTES[buffer.dtype])
