@@ -1,5 +1,5 @@
-"""Products of f32 two columns at a time, of f16 four: rows of the second factor in words, numbers of the first
-for all lanes.
+"""Products of f32 two columns at a time, of f16 four: rows of the second factor in words, numbers of the
+first for all lanes.
 
 Where results lie next to each other and the terms of one do not, two results share a register. A block of
 four rows and four pairs of columns is kept in registers; for each term, four numbers are loaded and each pair

@@ -14,15 +14,17 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import exp, log
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from perfdojo_sdk.hookspecs.services import Experiment, ExperimentRequest, ExperimentResult
 
 if TYPE_CHECKING:
     from perfdojo_sdk.core.program import Program
     from perfdojo_sdk.core.transformation import Trace
-    from perfdojo_sdk.hookspecs.types import Artifact
+    from perfdojo_sdk.hookspecs.types import Artifact, Failure
     from perfdojo_sdk.kernels.selection import Kernel
+
+T = TypeVar("T")
 
 #: Small ones of each kind.
 QUICK = (
@@ -63,7 +65,7 @@ def experiments() -> list[Experiment]:
 
 def fig8(request: ExperimentRequest) -> ExperimentResult:
     """Fraction of peak: the arithmetic that a program asks for, at one instruction a cycle, by its cycles."""
-    bench, rows = Bench(), []
+    bench, rows = Bench(), list[dict[str, Any]]()
     for kernel in bench.kernels(request.quick):
         request.progress(f"{_title(kernel)}: {', '.join(PASSES)}")
         cycles = bench.passes(kernel, PASSES)
@@ -244,7 +246,7 @@ class Bench:
         return found.seconds * float(self.target.capabilities.options["clock_hz"])
 
 
-def _sound(result: Any, name: str) -> Any:
+def _sound(result: T | Failure, name: str) -> T:
     """``result``, unless it is a failure; the command that runs experiments says which one failed."""
     from perfdojo_sdk.hookspecs.types import Failure
 

@@ -97,7 +97,8 @@ def test_words_and_single_numbers(name: str) -> None:
 
 
 def test_numbers_beyond_the_range_and_nan() -> None:
-    program = parse(HEAD + "\n4 2 4:v y[{0},{1}*4+{2}] = x[{0},{1}*4+{2}] * 1e9 + z[{0},{1}*4+{2}]\n", DIALECT)
+    tree = "\n4 2 4:v y[{0},{1}*4+{2}] = x[{0},{1}*4+{2}] * 1e9 + z[{0},{1}*4+{2}]\n"
+    program = parse(HEAD + tree, DIALECT)
     x = np.zeros((4, 8), np.float16)
     x[0, :3], x[1, 0] = (1, -2.0**-24, np.nan), np.inf
     z = np.full((4, 8), -0.0, np.float16)
@@ -127,8 +128,14 @@ def test_functions_pass_the_numeric_leg(value: str, scopes: str) -> None:
             "4:v p[{0}] += s[{0}]\n4 4:v y[{0},{1}] = p[{1}]\n4 4:v y[{0},{1}+4] = p[{1}]\n",
             "SNITCH-109",
         ),
-        ("p f16 [4] reg\n\n4:v p[{0}] = x[1,{0}+1]\n4 8 y[{0},{1}] = 0\n4:v y[0,{0}] = p[{0}]\n", "SNITCH-109"),
-        ("p f16 [4] reg\n\n4:v p[{0}] = x[1,{0}]\n4 8 y[{0},{1}] = 0\n2:v y[0,{0}] = p[{0}]\n", "SNITCH-109"),
+        (
+            "p f16 [4] reg\n\n4:v p[{0}] = x[1,{0}+1]\n4 8 y[{0},{1}] = 0\n4:v y[0,{0}] = p[{0}]\n",
+            "SNITCH-109",
+        ),
+        (
+            "p f16 [4] reg\n\n4:v p[{0}] = x[1,{0}]\n4 8 y[{0},{1}] = 0\n2:v y[0,{0}] = p[{0}]\n",
+            "SNITCH-109",
+        ),
     ],
 )  # fmt: skip
 def test_what_has_no_word_is_refused(text: str, code: str) -> None:

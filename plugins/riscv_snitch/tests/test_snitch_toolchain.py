@@ -31,7 +31,10 @@ def text_words(content: bytes) -> tuple[int, ...]:
     raise AssertionError("no section .text")
 
 
-@pytest.mark.parametrize("selection", ["dmatmul[4,16,8]", "srelu[40,40]", "dsoftmax[8,32]", "hmatmul_transb[4,16,16]"])
+KERNELS = ["dmatmul[4,16,8]", "srelu[40,40]", "dsoftmax[8,32]", "hmatmul_transb[4,16,16]"]
+
+
+@pytest.mark.parametrize("selection", KERNELS)
 def test_clang_assembles_the_same_code(selection: str, tmp_path: Path) -> None:
     pytest.importorskip("ziglang")
     game = Game()

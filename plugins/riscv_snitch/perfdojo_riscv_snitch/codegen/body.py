@@ -244,7 +244,8 @@ class Body:
         if statement.accumulate is None:
             value = self.pair_values.number(statement.value, work, into=home)
         elif self.pairs.adds_lanes(work):
-            old, store = home or self.load(target, statement.dtype, work, Register("f")), _store(statement.dtype)
+            store = _store(statement.dtype)
+            old = home or self.load(target, statement.dtype, work, Register("f"))
             value = self.pair_values.accumulate(statement.accumulate, statement.value, old, work)
         else:
             old = home or self.pair(target, work, Register("f"))

@@ -155,7 +155,7 @@ def _own(plan: Plan, path: Path, above: tuple[Scope, ...], values: Sequence[int 
     chain = [*(each for each in iterators if isinstance(each, Loop)), loop]
     for outer, inner in zip(chain, chain[1:], strict=False):
         outer.body = [inner]
-    body = Body(plan, chain[:1], Listing("alone"))
+    body = Body(plan, [chain[0]], Listing("alone"))
     body.repeat(loop)
     lines = [line for line in body.listing.lines if isinstance(line, Instruction)]
     named = {*body.cells.values(), *body.constants.values()}

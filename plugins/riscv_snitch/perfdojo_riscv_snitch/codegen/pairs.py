@@ -1,12 +1,13 @@
 """Two numbers of f32, or four of f16, in one register: lockstep scopes of so many iterations as packed
 instructions.
 
-What is said of pairs here holds for words of four f16 as well, unless they are told apart. A pair is a word of memory, a word that a stream moves, or a register of a buffer in ``reg`` that is written
-in lanes. Two single numbers are packed where a statement reads them as lanes, from registers or from memory
-where they are no whole word, and a lockstep sum into one cell adds up the two halves of a pair. Four f16 are
-added up in f32 and rounded once; they are not packed of single numbers, which takes six instructions. Where a
-statement has no packed form (it writes no whole word, its operation has none) its lanes are computed one
-after the other, as long as no register holds its pairs.
+What is said of pairs here holds for words of four f16 as well, unless they are told apart. A pair is a word
+of memory, a word that a stream moves, or a register of a buffer in ``reg`` that is written in lanes. Two
+single numbers are packed where a statement reads them as lanes, from registers or from memory where they are
+no whole word, and a lockstep sum into one cell adds up the two halves of a pair. Four f16 are added up in f32
+and rounded once; they are not packed of single numbers, which takes six instructions. Where a statement has
+no packed form (it writes no whole word, its operation has none) its lanes are computed one after the other,
+as long as no register holds its pairs.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _ADD_HALVES = ".insn r 0x33, 0, 71, {0}, {1}, fs6 # vfsumex.s.h {0}, {1}"
 
 
 def _text(name: str, dtype: str, shape: str = "") -> str:
-    """An instruction on words of ``dtype``; of shape ``.r`` where the last operand is one number for all lanes."""
+    """An instruction on words; of shape ``.r`` where the last operand is one number for all lanes."""
     funct3, suffix = _WORDS[dtype]
     code = f".insn r 0x33, {funct3 | (4 if shape else 0)}, {_FUNCT7[name]}, {{0}}, {{1}}, {{2}}"
     return f"{code} # {name}{shape}.{suffix} {{0}}, {{1}}, {{2}}"
@@ -166,7 +167,7 @@ class Pairs:
         return next((why for a in arguments if (why := self._unpackable(a, dtype, work))), "")
 
     def joins(self, access: Access, work: Work) -> bool:
-        """Whether lanes of f32 are single numbers to be packed: in registers, or in memory and no whole word."""
+        """Whether lanes are single f32 to be packed: in registers, or in memory and no whole word."""
         buffer = self.program.buffer_of[access.array]
         if buffer.dtype != DTYPE:
             return False

@@ -86,14 +86,16 @@ class _Peeled:
         times = mark.times - first - last
         if times < 1:
             return None
-        once = [line for line in lines[begin + 1 : end] if isinstance(line, Instruction)]
+        once: list[Line] = [line for line in lines[begin + 1 : end] if isinstance(line, Instruction)]
         repeated = [head, replace(mark, times=times), *lines[begin + 1 : end + 1]] if times > 1 else once
+        opening: list[Line] = [Mark("# the first time"), *once] if first else []
+        ending: list[Line] = [Mark("# the last time"), *once] if last else []
         before = _counted(lines[: begin - 1], head.reads[0], times)
         late = _loads_late(before, head.reads[0])
         found = [line for line in before if line not in late]
-        found += [*([Mark("# the first time"), *once] if first else []), *late]
+        found += [*opening, *late]
         start = len(found)
-        found += [*repeated, *([Mark("# the last time"), *once] if last else []), *lines[end + 1 :]]
+        found += [*repeated, *ending, *lines[end + 1 :]]
         return _Peeled(found, start, start + len(repeated))
 
     def merge(

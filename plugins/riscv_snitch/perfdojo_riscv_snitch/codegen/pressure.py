@@ -209,7 +209,7 @@ class _Nest:
             statement = leaf.statement
             if plan.moved(statement):
                 continue
-            if statement.dtype == "f16":  # ones and zeros in all lanes, for numbers that become words and back
+            if statement.dtype == "f16":  # in all lanes, for numbers that become words and back
                 found.constants |= {("ones", "pair"), ("zeros", "pair")}
             for part in _parts(statement.value):
                 if isinstance(part, Literal):

@@ -43,7 +43,7 @@ def side_by_side(body: Body, parts: Sequence[Part]) -> list[Work]:
     for part in parts:
         if isinstance(part, Work) and part.statement is statement:
             if several and any(body.same_cell(statement.target, part, each) for each in found):
-                break  # what is added to is read by the first of several instructions, and written by the last
+                break  # it is read by the first of several instructions, and written by the last
             found.append(part)
         elif not (isinstance(part, Work) and body.moved(part.statement)):
             break
@@ -63,7 +63,7 @@ def _in_place(body: Body, statement: Statement) -> bool:
 
 
 def _worth_it(body: Body, work: Work) -> bool:
-    """Whether an instruction of a statement waits for another one of it: a load, a function, lanes to add."""
+    """Whether an instruction of a statement waits for another one of it: loads, functions, lanes to add."""
     statement = work.statement
     if statement.guard or body.moved(statement):
         return False
