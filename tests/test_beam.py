@@ -11,18 +11,18 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
-from snippets import DIALECT, RULES  # noqa: E402
+from snippets import DIALECT, RULES
 
-from perfdojo_sdk.core.errors import MoveError  # noqa: E402
-from perfdojo_sdk.core.program import Program  # noqa: E402
-from perfdojo_sdk.core.text import parse  # noqa: E402
-from perfdojo_sdk.core.transformation import Move, Step, Trace  # noqa: E402
-from perfdojo_sdk.kernels.operators import SOFTMAX  # noqa: E402
-from perfdojo_sdk.perfllm.beam import Look, Place, Width, beam, log_softmax  # noqa: E402
-from perfdojo_sdk.perfllm.learner import TEMPERATURE  # noqa: E402
-from perfdojo_sdk.perfllm.mind import Listed  # noqa: E402
-from perfdojo_sdk.search.explorer import digest  # noqa: E402
-from perfdojo_sdk.search.passes import naive  # noqa: E402
+from perfdojo_sdk.core.errors import MoveError
+from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.text import parse
+from perfdojo_sdk.core.transformation import Move, Step, Trace
+from perfdojo_sdk.kernels.operators import SOFTMAX
+from perfdojo_sdk.perfllm.beam import Look, Place, Width, beam, log_softmax
+from perfdojo_sdk.perfllm.learner import TEMPERATURE
+from perfdojo_sdk.perfllm.mind import Listed
+from perfdojo_sdk.search.explorer import digest
+from perfdojo_sdk.search.passes import naive
 
 ROOT = parse(SOFTMAX.build(4, 8), DIALECT)
 GAME = naive(ROOT, RULES)
@@ -64,7 +64,7 @@ def test_a_beam_plays_the_game_that_is_liked_and_stops_there() -> None:
 
 
 def test_equal_programs_are_one_and_their_ways_add_up() -> None:
-    """Two moves that commute, and nothing else is liked: what both lead to is one place, as likely as both ways."""
+    """Two moves that commute and nothing else is liked: both orders are one place, as likely as both."""
     steps = list(RULES.steps(ROOT))
     one, other, both = next(
         (one, other, after)

@@ -270,7 +270,7 @@ def test_moves_that_are_shown_become_the_likely_ones() -> None:
 
 
 def test_any_move_that_was_shown_will_do() -> None:
-    """Two of three moves were shown: the third becomes unlikely, and it does not matter which of the two is played."""
+    """Two of three moves were shown: the third becomes unlikely, and either of the two will do."""
     values = torch.tensor([[5.0, 0.0, 0.0], [0.0, 5.0, 0.0], [0.0, 0.0, 5.0], [1.0, 2.0, 3.0]])
     shown = torch.tensor([[True, True, False]] * 3 + [[False] * 3])
     losses = [float(imitation(values[[k, 3]], shown[[k, 3]])) for k in range(3)]

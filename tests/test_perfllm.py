@@ -31,6 +31,7 @@ from perfdojo_sdk.hookspecs.search import Evaluation, SearchTask  # noqa: E402
 from perfdojo_sdk.hookspecs.types import Capabilities, Failure, Measurement, Target  # noqa: E402
 from perfdojo_sdk.kernels.operators import SOFTMAX  # noqa: E402
 from perfdojo_sdk.perfllm import agents, checkpoints, player, strategies, trainer  # noqa: E402
+from perfdojo_sdk.perfllm import settings as agent_settings  # noqa: E402
 from perfdojo_sdk.perfllm.agents import Card  # noqa: E402
 from perfdojo_sdk.perfllm.hybrid import Hybrid, _slope  # noqa: E402
 from perfdojo_sdk.perfllm.learner import Learner  # noqa: E402
@@ -39,7 +40,7 @@ from perfdojo_sdk.perfllm.plan import Lesson, TrainingPlan, read_plan  # noqa: E
 from perfdojo_sdk.perfllm.player import PerfLLM, name_of  # noqa: E402
 from perfdojo_sdk.perfllm.recall import Recall, Table, recall  # noqa: E402
 from perfdojo_sdk.perfllm.replay import STOP  # noqa: E402
-from perfdojo_sdk.perfllm.settings import AgentSettings, changed, kind_of  # noqa: E402
+from perfdojo_sdk.perfllm.settings import AgentSettings, kind_of  # noqa: E402
 from perfdojo_sdk.plugins import Plugins, load_plugins  # noqa: E402
 from perfdojo_sdk.search.explorer import digest  # noqa: E402
 from perfdojo_sdk.search.passes import naive  # noqa: E402
@@ -146,7 +147,7 @@ def test_moves_outside_the_repertoire_are_not_looked_at() -> None:
     listed = agent.listed(ROOT, RULES, Kind.DECLARED_LAW)
     assert {kind_of(step.move) for step in listed.steps} == set(known) < every
     assert len(listed.after) == 1 + len(listed.steps)
-    told = changed(AgentSettings(), {"repertoire": ", ".join(known)})
+    told = agent_settings.changed(AgentSettings(), {"repertoire": ", ".join(known)})
     assert told.repertoire == tuple(known)
     assert AgentSettings.model_validate_json(told.model_dump_json()) == told
 

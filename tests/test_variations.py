@@ -1,4 +1,4 @@
-"""Other ways to the end of a good game: the same program in another order, slips, and what could come next."""
+"""Other ways to the end of a good game: another order, slips, and what could come next."""
 
 from __future__ import annotations
 

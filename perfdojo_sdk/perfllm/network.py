@@ -10,7 +10,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-
 #: A number of the vectors that varies less than this is taken as it is.
 STILL = 1e-3
 

@@ -110,7 +110,7 @@ class PerfLLM(Explorer):
         return listed, self.mind.values(listed)
 
     def _start(self, chance: Random) -> tuple[int, Trace]:
-        """Where a beam begins: at the initial program, or somewhere on the way of one of the fastest games."""
+        """Where a beam begins: at the initial program, or on the way of one of the fastest games."""
         if chance.random() >= self.settings.restarts:
             return 0, self.game(0)
         number = self._fast(chance)

@@ -86,7 +86,12 @@ class Recall:
             replay.show(states[-1], STOP)
 
     def vary(
-        self, shown: list[Trace], orders: int, slips: int, seconds: Callable[[Trace], float | None], chance: Random
+        self,
+        shown: list[Trace],
+        orders: int,
+        slips: int,
+        seconds: Callable[[Trace], float | None],
+        chance: Random,
     ) -> int:
         """Remember other orders of games that were shown, and games with slips; how many came of that.
 

@@ -58,8 +58,8 @@ def exchanged(first: Step, second: Step, rules: Rules) -> tuple[Step, Step] | No
 def next_moves(game: Trace, begin: int, rules: Rules) -> Iterator[Step]:
     """The moves of the rest of a game that could come next, after ``begin`` moves, without losing the others.
 
-    The first is the one that does. One of the :data:`AHEAD` moves after it is found where it changes places with
-    each one before it.
+    The first is the one that does. One of the :data:`AHEAD` moves after it is found where it changes places
+    with each one before it.
     """
     for k in range(begin, min(len(game.steps), begin + 1 + AHEAD)):
         step: Step | None = game.steps[k]

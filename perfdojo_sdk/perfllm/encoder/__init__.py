@@ -36,16 +36,16 @@ class Encoder(Protocol):
     """Length of an embedding."""
 
     def encode(self, texts: Sequence[str]) -> Embeddings:
-        """float32 [len(texts), width], standardised per dimension over random programs, but for sums of lines."""
+        """float32 [len(texts), width], standardised per dimension over random programs (sums are not)."""
         ...
 
 
 def load_encoder(spec: str = DEFAULT) -> Encoder:
     """The encoder that ``spec`` names.
 
-    ``default``: the shipped one. ``hf:FOLDER`` or ``hf:FOLDER?pool=mean``: any Hugging Face model in a local
-    folder. Anything else: a folder that ``pretrain`` wrote. Of these and of ``default``, ``?lines=sum`` at the
-    end adds the sum of the vectors of a program's lines. :class:`EncoderError` when it is none, or
+    ``default``: the shipped one. ``hf:FOLDER`` or ``hf:FOLDER?pool=mean``: any Hugging Face model in a
+    local folder. Anything else: a folder that ``pretrain`` wrote. Of these and of ``default``, ``?lines=sum``
+    at the end adds the sum of the vectors of a program's lines. :class:`EncoderError` when it is none, or
     damaged; :class:`UnavailableError` without the extra ``learn``.
     """
     if spec.startswith(_HUGGING_FACE):
