@@ -52,10 +52,15 @@ class Place:
     """Those since the beam's start, without a stop."""
     likely: float
     """Logarithm of how likely the agent comes here."""
-    ending: float = 0.0
-    """Logarithm of how likely it comes here and stops."""
+    stopping: float = 0.0
+    """Logarithm of how likely it stops here once it has come."""
     worth: float = 0.0
     """What the network thinks the program itself is worth, in its scale."""
+
+    @property
+    def ending(self) -> float:
+        """How much the way here is a whole game: by its mean move, or else short games were always better."""
+        return self.likely / max(1, len(self.actions)) + self.stopping
 
 
 def beam(start: Trace, look: Look, width: Width, chance: Random) -> list[Place]:
@@ -66,9 +71,8 @@ def beam(start: Trace, look: Look, width: Width, chance: Random) -> list[Place]:
         for place in front:
             listed, values = look(place.game)
             likely = log_softmax(values / TEMPERATURE)
-            ending = place.likely + float(likely[STOP])
-            found.append(replace(place, ending=ending, worth=float(values[STOP])))
-            best_end = max(best_end, ending)
+            found.append(replace(place, stopping=float(likely[STOP]), worth=float(values[STOP])))
+            best_end = max(best_end, place.likely + float(likely[STOP]))
             for name, child in _children(place, listed, likely, width, chance):
                 if name not in seen:
                     known = children.get(name)
