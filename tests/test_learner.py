@@ -292,17 +292,17 @@ def test_a_network_learns_the_scale_of_its_input_once() -> None:
     assert all(torch.equal(a, b) for a, b in zip(before, learner.network.buffers()))
 
 
-def test_what_follows_a_move_counts_though_nobody_has_listed_it() -> None:
-    """A game went on from there: the move is worth what that game reached, a stop what is there."""
+def test_a_move_is_worth_what_games_reached_after_it_and_a_stop_what_is_there() -> None:
     learner = Learner(settings(), WIDTH)
-    vectors = np.eye(3, WIDTH, dtype=np.float32)
+    vectors = np.eye(4, WIDTH, dtype=np.float32)
     replay = learner.replay
-    replay.expand(replay.state("s", 1.0), vectors[0], vectors[1:])
-    replay.move(0, 1, replay.state("on the way"))
+    replay.expand(replay.state("s", 1.0), vectors[0], vectors[1:3])
+    replay.expand(replay.state("on the way"), vectors[1], vectors[3:])
+    replay.move(0, 1, 1)
     replay.move(1, 1, replay.state("end", 8.0))
     batch = replay.sample(np.random.default_rng(0), 64, 8)
-    stop = batch.taken == STOP
-    expected = np.where(stop, 1.0, 8.0 * learner.settings.gamma)
+    assert set(batch.reward) == {0.0, 1.0, 8.0}
+    expected = np.where(batch.reward == 0, 8.0 * learner.settings.gamma, batch.reward)
     assert learner.targets(batch).exp().numpy() == pytest.approx(expected, rel=1e-4)
 
 

@@ -132,7 +132,7 @@ class Learner:
             following = plain(following, settings)
             reward, done = torch.from_numpy(batch.reward), torch.from_numpy(batch.done)
             if settings.bounded:
-                # As a reward, since it holds also where the moves that follow are not listed.
+                # Like a reward: what comes later is discounted in it already.
                 reward = torch.maximum(reward, torch.from_numpy(batch.bound))
             return scaled(bellman(reward, following, done, settings), settings)
 
