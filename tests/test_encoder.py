@@ -184,6 +184,18 @@ def test_each_move_moves_the_vector(plugins: Plugins, shipped: LineEncoder) -> N
     assert np.abs(first - second).max() > 1e-2
 
 
+def test_sums_of_lines_stand_beside_the_embedding_when_asked_for(shipped: LineEncoder) -> None:
+    summing = load_encoder("default?lines=sum")
+    line = "8 y[{0}] = x[{0}] + 1.0"
+    texts = [SOFTMAX + f"{line}\n" * count for count in range(3)]
+    vectors, alone = summing.encode(texts), shipped.encode(texts)
+    assert summing.width == vectors.shape[1] == shipped.width + shipped.model.shape.line_width
+    assert summing.version != shipped.version
+    assert np.allclose(vectors[:, : shipped.width], alone, atol=1e-5)
+    changes = np.diff(vectors[:, shipped.width :], axis=0)
+    assert np.allclose(changes[0], changes[1], atol=1e-4), "a line adds what it adds"
+
+
 def test_embeddings_are_standardised(shipped: LineEncoder) -> None:
     """Over programs like those that it learned from: the sample beside it."""
     programs = json.loads((SHIPPED / "sample.json").read_text(encoding="utf-8"))["programs"]

@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from perfdojo_sdk.core.errors import DojoError  # noqa: E402
-from perfdojo_sdk.perfllm.learner import Learner, LearnError  # noqa: E402
+from perfdojo_sdk.perfllm.learner import Learner, LearnError, imitation  # noqa: E402
 from perfdojo_sdk.perfllm.network import QNetwork  # noqa: E402
 from perfdojo_sdk.perfllm.objective import LEAST, bellman, plain, scaled  # noqa: E402
 from perfdojo_sdk.perfllm.replay import STOP, Replay  # noqa: E402
@@ -204,11 +204,13 @@ def test_a_memory_comes_back_from_disk() -> None:
     "damage",
     [
         {"edges": [[0, 9]]},
-        {"transitions": [[0, 1, 9, 0]]},
-        {"transitions": [[0, -1, 1, 0]]},
+        {"transitions": [[0, 1, 9]]},
+        {"transitions": [[0, -1, 1]]},
         {"names": ["s0", "s0", "s2", "s3"]},
         {"rewards": [1.0]},
         {"listed": [0, 1]},
+        {"shown": [[9, [0]]]},
+        {"shown": [[0, [-1]]]},
     ],
 )
 def test_a_damaged_memory_is_refused(damage: dict[str, Any]) -> None:
@@ -259,11 +261,49 @@ def test_moves_that_are_shown_become_the_likely_ones() -> None:
         learner = Learner(settings(imitation=weight, bounds=False), WIDTH)
         vectors = np.eye(3, WIDTH, dtype=np.float32)
         learner.replay.expand(learner.replay.state("s"), vectors[0], vectors[1:])
-        learner.replay.move(0, 2, learner.replay.state("good", 4.0), shown=True)
+        learner.replay.move(0, 2, learner.replay.state("good", 4.0))
+        learner.replay.show(0, 2)
         learner.learn(200)
         values[weight] = learner.values(vectors[0], vectors)
     assert values[1.0].argmax() == 2
     assert values[1.0][2] - values[1.0][1] > values[0.0][2] - values[0.0][1] + 0.1
+
+
+def test_any_move_that_was_shown_will_do() -> None:
+    """Two of three moves were shown: the third becomes unlikely, and either of the two will do."""
+    values = torch.tensor([[5.0, 0.0, 0.0], [0.0, 5.0, 0.0], [0.0, 0.0, 5.0], [1.0, 2.0, 3.0]])
+    shown = torch.tensor([[True, True, False]] * 3 + [[False] * 3])
+    losses = [float(imitation(values[[k, 3]], shown[[k, 3]])) for k in range(3)]
+    assert losses[0] == pytest.approx(losses[1]) and losses[0] < 1e-6 < 10 < losses[2]
+    assert float(imitation(values[:3], shown[:3])) == pytest.approx(sum(losses) / 3)
+
+
+def test_a_network_learns_the_scale_of_its_input_once() -> None:
+    learner = Learner(settings(), WIDTH)
+    Toy().fill(learner.replay)
+    assert not learner.network.accustomed
+    learner.learn(1)
+    assert learner.network.accustomed
+    assert all(torch.equal(a, b) for a, b in zip(learner.network.buffers(), learner.older.buffers()))
+    before = [buffer.clone() for buffer in learner.network.buffers()]
+    large = np.full((1, WIDTH), 100.0, np.float32)
+    learner.replay.expand(learner.replay.state("large"), large[0], -large)
+    learner.learn(1)
+    assert all(torch.equal(a, b) for a, b in zip(before, learner.network.buffers()))
+
+
+def test_a_move_is_worth_what_games_reached_after_it_and_a_stop_what_is_there() -> None:
+    learner = Learner(settings(), WIDTH)
+    vectors = np.eye(4, WIDTH, dtype=np.float32)
+    replay = learner.replay
+    replay.expand(replay.state("s", 1.0), vectors[0], vectors[1:3])
+    replay.expand(replay.state("on the way"), vectors[1], vectors[3:])
+    replay.move(0, 1, 1)
+    replay.move(1, 1, replay.state("end", 8.0))
+    batch = replay.sample(np.random.default_rng(0), 64, 8)
+    assert set(batch.reward) == {0.0, 1.0, 8.0}
+    expected = np.where(batch.reward == 0, 8.0 * learner.settings.gamma, batch.reward)
+    assert learner.targets(batch).exp().numpy() == pytest.approx(expected, rel=1e-4)
 
 
 def test_a_loss_that_is_no_number_stops_the_training() -> None:

@@ -31,15 +31,18 @@ from perfdojo_sdk.hookspecs.search import Evaluation, SearchTask  # noqa: E402
 from perfdojo_sdk.hookspecs.types import Capabilities, Failure, Measurement, Target  # noqa: E402
 from perfdojo_sdk.kernels.operators import SOFTMAX  # noqa: E402
 from perfdojo_sdk.perfllm import agents, checkpoints, player, strategies, trainer  # noqa: E402
+from perfdojo_sdk.perfllm import settings as agent_settings  # noqa: E402
 from perfdojo_sdk.perfllm.agents import Card  # noqa: E402
 from perfdojo_sdk.perfllm.hybrid import Hybrid, _slope  # noqa: E402
 from perfdojo_sdk.perfllm.learner import Learner  # noqa: E402
 from perfdojo_sdk.perfllm.mind import Mind  # noqa: E402
 from perfdojo_sdk.perfllm.plan import Lesson, TrainingPlan, read_plan  # noqa: E402
 from perfdojo_sdk.perfllm.player import PerfLLM, name_of  # noqa: E402
-from perfdojo_sdk.perfllm.recall import recall  # noqa: E402
-from perfdojo_sdk.perfllm.settings import AgentSettings  # noqa: E402
+from perfdojo_sdk.perfllm.recall import Recall, Table, recall  # noqa: E402
+from perfdojo_sdk.perfllm.replay import STOP  # noqa: E402
+from perfdojo_sdk.perfllm.settings import AgentSettings, kind_of  # noqa: E402
 from perfdojo_sdk.plugins import Plugins, load_plugins  # noqa: E402
+from perfdojo_sdk.search.explorer import digest  # noqa: E402
 from perfdojo_sdk.search.passes import naive  # noqa: E402
 from perfdojo_sdk.search.strategies import Progress, play_out  # noqa: E402
 from perfdojo_sdk.store.candidates import Candidate, Proposer, result_of  # noqa: E402
@@ -111,6 +114,42 @@ def test_it_proposes_nothing_twice_and_does_as_before_with_the_same_seed(name: s
 def test_a_search_that_was_stopped_goes_on_as_if_it_had_not_been(name: str) -> None:
     assert played(name, 40, cut=16) == played(name, 40)
     assert played(name, 24, cut=16, leap="5") == played(name, 24, leap="5")
+
+
+BEAM = {"beam": "3", "temperature": "0.3", "epsilon_first": "0.3"}
+
+
+def test_a_search_with_beams_proposes_nothing_twice_and_goes_on_where_it_was_stopped() -> None:
+    seen = played("perfllm", 40, **BEAM)
+    assert len(seen) == len(set(seen)) == 40
+    assert played("perfllm", 40, cut=17, **BEAM) == seen
+    assert seen != played("perfllm", 40, **{**BEAM, "beam": "4"})
+
+
+def test_a_beam_evaluates_ends_and_what_looks_fast_and_remembers_only_their_ways() -> None:
+    searching = search(replace_settings(beam=4, restarts=0.0))
+    round_of(searching, 1, [8.0])
+    games = round_of(searching, 6)
+    assert len({len(game.steps) for game in games}) > 1
+    replay = searching.mind.learner.replay
+    passed = {name_of(step.after) for game in games for step in game.steps} | {name_of(ROOT)}
+    assert {name.rpartition(" ")[2] for name in replay.names} == passed
+    for game in games:
+        number = replay.number[f"{searching.kernel} {name_of(game.program)}"]
+        assert replay.states[number].listed and replay.states[number].reward is not None
+        assert STOP in {t.action for t in replay.transitions if t.state == number}
+
+
+def test_moves_outside_the_repertoire_are_not_looked_at() -> None:
+    every = {kind_of(step.move) for step in RULES.steps(ROOT)}
+    known = sorted(every)[:3]
+    agent = Mind(BagEncoder(), Learner(replace_settings(repertoire=tuple(known)), 32))
+    listed = agent.listed(ROOT, RULES, Kind.DECLARED_LAW)
+    assert {kind_of(step.move) for step in listed.steps} == set(known) < every
+    assert len(listed.after) == 1 + len(listed.steps)
+    told = agent_settings.changed(AgentSettings(), {"repertoire": ", ".join(known)})
+    assert told.repertoire == tuple(known)
+    assert AgentSettings.model_validate_json(told.model_dump_json()) == told
 
 
 def test_perfllm_starts_from_the_initial_program_alone() -> None:
@@ -385,7 +424,7 @@ def test_a_training_has_the_passes_play_first(paper: Plugins, tmp_path: Path) ->
     watch = Quiet()
     training = trainer.train(paper, plan, tmp_path / "a.safetensors", None, watch)
     assert min(watch.games.values()) >= 2
-    assert any(t.shown for t in training.mind.learner.replay.transitions)
+    assert any(state.shown for state in training.mind.learner.replay.states)
 
 
 def test_a_training_that_is_killed_goes_on_exactly(
@@ -479,10 +518,10 @@ def test_a_full_disk_is_an_error_and_no_half_agent(
 # -- remembering what others played ---------------
 
 
-def test_recorded_games_are_remembered_move_by_move() -> None:
+def recorded(game: Trace) -> Candidate:
     conditions = RecordKey(
         kernel="k",
-        program_sha256=sha256(ROOT.text),
+        program_sha256=sha256(game.root.text),
         target="sheet",
         target_sha256="0" * 64,
         device="paper",
@@ -490,21 +529,20 @@ def test_recorded_games_are_remembered_move_by_move() -> None:
         plugins={},
         settings={},
     )
+    measured = Measurement({}, (MACHINE.seconds(game.program),), "estimated", "paper", 1)
+    return Candidate.of(conditions, game, result_of(measured), Proposer(search="x"))
 
-    def candidate(game: Trace) -> Candidate:
-        seconds = MACHINE.seconds(game.program)
-        measured = Measurement({}, (seconds,), "estimated", "paper", 1)
-        key = conditions.model_copy(update={"program_sha256": sha256(game.root.text)})
-        return Candidate.of(key, game, result_of(measured), Proposer(search="x"))
 
+def test_recorded_games_are_remembered_move_by_move() -> None:
     game = naive(ROOT, RULES)
     other = Trace(parse(SOFTMAX.build(2, 8), DIALECT))
     thinking = Mind(BagEncoder(), Learner(QUICK, 32))
-    found = [candidate(g) for g in (Trace(ROOT), game, other)]
-    assert recall(thinking, found, Trace(ROOT), RULES, Kind.DECLARED_LAW, 5) == 2
+    found = [recorded(g) for g in (Trace(ROOT), game, other)]
+    assert recall(Table(thinking, Trace(ROOT), RULES, Kind.DECLARED_LAW), found, 5) == 2
     replay = thinking.learner.replay
     moves = [t for t in replay.transitions if t.action]
-    assert len(moves) == len(game.steps) and all(t.shown for t in moves)
+    assert len(moves) == len(game.steps) and all(t.action in replay.states[t.state].shown for t in moves)
+    assert replay.states[-1].shown == {STOP}
     rewards = [state.reward for state in replay.states]
     assert rewards[0] == 1.0 and rewards[-1] == pytest.approx(
         MACHINE.seconds(ROOT) / MACHINE.seconds(game.program)
@@ -530,3 +568,26 @@ def test_an_agent_that_goes_on_keeps_its_own_encoder(
     trainer.train(paper, PLAN, second, None, Quiet(), start_from=first)
     assert asked == ["hf:/models/own"]
     assert agents.read(second)[0].encoder == "hf:/models/own"
+
+
+def test_other_orders_and_slips_are_remembered_too() -> None:
+    thinking = Mind(BagEncoder(), Learner(QUICK, 32))
+    recalling = Recall(Table(thinking, Trace(ROOT), RULES, Kind.DECLARED_LAW), [recorded(naive(ROOT, RULES))])
+    [game] = recalling.fastest(5)
+    recalling.remember(game)
+    replay = thinking.learner.replay
+    states, shown = len(replay.states), sum(len(state.shown) for state in replay.states)
+    asked: list[Trace] = []
+
+    def seconds(slipped: Trace) -> float | None:
+        asked.append(slipped)
+        return 1e3 if len(asked) % 2 else recalling.best
+
+    assert recalling.vary([game], 2, 6, seconds, Random(0)) == 2 + len(asked)
+    assert 4 <= len(asked) <= 6
+    assert len(replay.states) > states and sum(len(state.shown) for state in replay.states) > shown
+    for k, slipped in enumerate(asked):
+        end = replay.states[replay.number[f"{digest(Trace(ROOT))} {digest(slipped)}"]]
+        if k % 2 and slipped.program.text != game.program.text:
+            assert end.shown == {STOP}
+    assert recalling.vary([], 2, 6, seconds, Random(0)) == 0

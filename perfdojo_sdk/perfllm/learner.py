@@ -20,6 +20,8 @@ from perfdojo_sdk.perfllm.settings import AgentSettings
 #: A move that is worth this much less, in the network's scale, is e times less likely to be played by one
 #: who shows good games.
 TEMPERATURE = 0.2
+#: States by which a network learns how its input is scaled.
+SEEN_FIRST = 1000
 
 
 class LearnError(DojoError):
@@ -72,6 +74,8 @@ class Learner:
         """
         if steps <= 0 or not len(self.replay):
             return None
+        if not self.network.accustomed:
+            self._accustom()
         total = 0.0
         for _ in range(steps):
             batch = self.replay.sample(self.chance, self.settings.batch, self.settings.most_actions)
@@ -86,6 +90,15 @@ class Learner:
             total += loss
         return total / steps
 
+    def _accustom(self) -> None:
+        """Have the network see how large vectors are, and how much moves change them."""
+        vectors = self.replay.some_vectors(SEEN_FIRST)
+        before = np.stack([after[0] for after in vectors])
+        differences = np.concatenate([after[1:] - after[:1] for after in vectors])
+        if len(differences):
+            self.network.accustom(torch.from_numpy(before), torch.from_numpy(differences))
+            self.older.load_state_dict(self.network.state_dict())
+
     def _step(self, batch: Batch) -> float:
         before, after, real = (torch.from_numpy(x) for x in (batch.before, batch.after, batch.real))
         taken = torch.from_numpy(batch.taken)[:, None]
@@ -93,7 +106,7 @@ class Learner:
         predicted = values.gather(1, taken)[:, 0]
         loss = torch.nn.functional.smooth_l1_loss(predicted, self.targets(batch))
         if self.settings.imitation and batch.shown.any():
-            loss = loss + self.settings.imitation * imitation(values, taken, torch.from_numpy(batch.shown))
+            loss = loss + self.settings.imitation * imitation(values, torch.from_numpy(batch.shown))
         self.optimiser.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), 10.0)
@@ -117,9 +130,10 @@ class Learner:
             else:
                 following = older.max(1).values
             following = plain(following, settings)
-            if settings.bounded:
-                following = torch.maximum(following, torch.from_numpy(batch.bound))
             reward, done = torch.from_numpy(batch.reward), torch.from_numpy(batch.done)
+            if settings.bounded:
+                # Like a reward: what comes later is discounted in it already.
+                reward = torch.maximum(reward, torch.from_numpy(batch.bound))
             return scaled(bellman(reward, following, done, settings), settings)
 
     # -- on disk -----------------------------------------------------------------------------------
@@ -169,14 +183,17 @@ class Learner:
         self.older.load_state_dict(self.network.state_dict())
 
 
-def imitation(values: Tensor, taken: Tensor, shown: Tensor) -> Tensor:
-    """How unlikely the moves of games that were shown are, where likely ones are those of high value.
+def imitation(values: Tensor, shown: Tensor) -> Tensor:
+    """How unlikely it is that a move that was shown is played, where likely moves are those of high value.
 
-    What nobody has tried in such a state is otherwise worth whatever the network makes up (as in deep
-    Q-learning from demonstrations, Hester et al. 2018, with a softmax in place of the margin).
+    ``shown`` bool [n, moves]; states in which nothing was shown do not count. Any shown move will do: most
+    moves of a game can as well be played later. What nobody has tried in such a state is otherwise worth
+    whatever the network makes up (as in deep Q-learning from demonstrations, Hester et al. 2018, with a
+    softmax in place of the margin).
     """
-    likely = torch.log_softmax(values / TEMPERATURE, 1).gather(1, taken)[:, 0]
-    return -(likely * shown).sum() / shown.sum()
+    some = shown.any(1)
+    likely = torch.log_softmax(values[some] / TEMPERATURE, 1).masked_fill(~shown[some], float("-inf"))
+    return -torch.logsumexp(likely, 1).mean()
 
 
 def _part(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

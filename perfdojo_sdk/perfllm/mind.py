@@ -15,7 +15,7 @@ from perfdojo_sdk.core.transformation import Kind, Rules, Step
 from perfdojo_sdk.perfllm.encoder import Encoder
 from perfdojo_sdk.perfllm.learner import Learner
 from perfdojo_sdk.perfllm.replay import STORED, Vector
-from perfdojo_sdk.perfllm.settings import AgentSettings
+from perfdojo_sdk.perfllm.settings import AgentSettings, kind_of
 
 #: More moves of one state than this are not looked at: they are those of a few transformations with
 #: very many parameters.
@@ -47,8 +47,11 @@ class Mind:
         return Mind(self.encoder, learner, self.encoder_spec)
 
     def listed(self, program: Program, rules: Rules, most: Kind) -> Listed:
-        """All legal moves of ``program`` up to a kind, seen through the encoder."""
-        steps = _evenly(tuple(rules.steps(program, most)), MOST_LISTED)
+        """The legal moves of ``program`` up to a kind, of the repertoire, seen through the encoder."""
+        repertoire = frozenset(self.learner.settings.repertoire)
+        moves = (m for m in rules.candidates(program) if not repertoire or kind_of(m) in repertoire)
+        legal = (result for result in (rules.attempt(program, m) for m in moves) if isinstance(result, Step))
+        steps = _evenly(tuple(step for step in legal if step.legal.kind <= most), MOST_LISTED)
         vectors = self.encoder.encode([program.text, *(step.after.text for step in steps)])
         # As the replay keeps them, so that playing and learning see the same.
         vectors = vectors.astype(STORED).astype(np.float32)

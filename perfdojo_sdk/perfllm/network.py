@@ -1,7 +1,8 @@
 """What a move is worth: a network over the vector before and the vector after (paper, section 3.1).
 
 The paper gives it both vectors side by side; here the second is their difference, the same information in
-which a small change of a long program is not drowned. Stopping is no change at all.
+which a small change of a long program is not drowned. Stopping is no change at all. Both are standardised by
+what the network saw first: most moves change most numbers of a vector by a few hundredths.
 """
 
 from __future__ import annotations
@@ -9,13 +10,24 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+#: A number of the vectors that varies less than this is taken as it is.
+STILL = 1e-3
+
 
 class QNetwork(nn.Module):
     """Values of all moves of each state of a batch."""
 
+    mean: Tensor
+    spread: Tensor
+    """Of the vectors before a move."""
+    change: Tensor
+    """How large the differences are; all 1 until :meth:`accustom`."""
+
     def __init__(self, width: int, hidden: int, duelling: bool) -> None:
         """``width``: of the encoder's vectors; ``hidden``: of the layers."""
         super().__init__()
+        for name, value in (("mean", 0.0), ("spread", 1.0), ("change", 1.0)):
+            self.register_buffer(name, torch.full((width,), value))
         # One matrix over (before, difference), as two: what belongs to the state is multiplied once for
         # all of its moves.
         self.before = nn.Linear(width, hidden)
@@ -26,12 +38,24 @@ class QNetwork(nn.Module):
             nn.Sequential(nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, 1)) if duelling else None
         )
 
+    @property
+    def accustomed(self) -> bool:
+        return not bool((self.change == 1).all())
+
+    def accustom(self, before: Tensor, differences: Tensor) -> None:
+        """Learn how vectors are scaled from some states [n, width] and some moves [m, width]."""
+        spread, change = before.std(0, unbiased=False), differences.square().mean(0).sqrt()
+        self.mean.copy_(before.mean(0))
+        self.spread.copy_(torch.where(spread > STILL, spread, torch.ones(())))
+        self.change.copy_(torch.where(change > STILL, change, torch.ones(())))
+
     def forward(self, before: Tensor, after: Tensor, real: Tensor) -> Tensor:
         """Values [batch, moves]; minus infinity where ``real`` [batch, moves] is false.
 
         ``before`` [batch, width], ``after`` [batch, moves, width].
         """
-        difference = after - before[:, None]
+        difference = (after - before[:, None]) / self.change
+        before = (before - self.mean) / self.spread
         inner = torch.relu(self.before(before)[:, None] + self.difference(difference))
         values: Tensor = self.move(torch.relu(self.body(inner))).squeeze(-1)
         if self.state is not None:

@@ -44,6 +44,11 @@ class TrainingPlan(Strict):
     """Evaluate the games of each target's own passes first, so that they are among the records."""
     recorded: Annotated[int, Field(ge=0, le=10**6)] = 0
     """Recorded games of each kernel to learn from before anything is played, the fastest first."""
+    orders: Annotated[int, Field(ge=0, le=10**6)] = 0
+    """Other orders of the best recorded games of each kernel to learn from."""
+    slips: Annotated[int, Field(ge=0, le=10**6)] = 0
+    """Games of each kernel with a slip, and what still applies of a best game after it, to evaluate and to
+    learn from."""
     recorded_steps: Annotated[float, Field(ge=0, le=1000)] = 4.0
     """Steps of learning for each transition that they brought."""
 

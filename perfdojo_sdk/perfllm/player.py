@@ -3,15 +3,17 @@
 An episode goes move by move from the initial program, or from near the fastest one met. Chance chooses a
 part of the moves, less and less; the network the others. A program that was met before costs no evaluation:
 the episode walks through it. (Paper, sections 3.1 to 3.3; starting elsewhere than at the initial program is
-ours, as in Go-Explore, Ecoffet et al. 2021.)
+ours, as in Go-Explore, Ecoffet et al. 2021.) With the setting ``beam`` a beam goes before each round instead,
+and of the programs on its way those are evaluated where the agent would stop, or which it thinks fastest.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from math import exp, log
 from pathlib import Path
 from random import Random
@@ -23,6 +25,7 @@ from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Step, Trace
 from perfdojo_sdk.hookspecs.search import SearchTask, State
 from perfdojo_sdk.perfllm import agents
+from perfdojo_sdk.perfllm.beam import Place, Width, beam
 from perfdojo_sdk.perfllm.encoder import load_encoder
 from perfdojo_sdk.perfllm.learner import Learner
 from perfdojo_sdk.perfllm.mind import Listed, Mind
@@ -34,7 +37,7 @@ from perfdojo_sdk.search.neighbours import Edges
 #: Moves through programs met before, and new beginnings, that one proposal may take.
 PATIENCE = 60
 #: Programs whose moves are kept at hand.
-AT_HAND = 256
+AT_HAND = 512
 #: Draws by chance alone when no episode comes to anything new.
 DRAWS = 40
 #: An episode may begin at one of so many of the fastest programs.
@@ -74,19 +77,57 @@ class PerfLLM(Explorer):
         return self.settings.epsilon(len(self.met) / max(1, self.task.evaluations))
 
     def draws(self, chance: Random, count: int) -> Iterable[Draw]:
-        while len(self.episodes) < count:
-            self.episodes.append(NO_PARENT)
-            self.lengths.append(0)
         self.proposed = {}
-        for episode in range(count):
-            draw = self._advanced(episode, chance)
-            if draw is not None:
-                yield draw
-        if not self.proposed:
+        nothing = True
+        for draw in self._beam(chance, count) if self.settings.beam else self._side_by_side(chance, count):
+            nothing = False
+            yield draw
+        if nothing:
             anywhere = Edges(self.task.rules, self.task.most)
             for _ in range(DRAWS * count):
                 number = chance.choice(self.timed)
                 yield number, anywhere(self.game(number), chance)
+
+    # -- a beam ------------------------------------------------------------------------------------
+
+    def _beam(self, chance: Random, count: int) -> Iterator[Draw]:
+        """What one beam comes to, without chance in the first round."""
+        first = len(self.met) == len(self.starts)
+        number, start = (0, self.game(0)) if first else self._start(chance)
+        epsilon, noise = (0.0, 0.0) if first else (self.epsilon, self.settings.temperature)
+        width = Width(self.settings.beam, self.settings.most_moves, noise, epsilon)
+        for place in _alternating(beam(start, self._look, width, chance)):
+            if digest(place.game) not in self.known:
+                for step in place.game.steps[len(start.steps) :]:
+                    self._listed(step.before)
+                self._listed(place.game.program)
+                self._played(place.game, list(place.actions))
+                yield number, place.game
+
+    def _look(self, game: Trace) -> tuple[Listed, Vector]:
+        """Most of what a beam sees leads to nothing that is evaluated, and is not remembered."""
+        listed = self._seen(game.program)
+        return listed, self.mind.values(listed)
+
+    def _start(self, chance: Random) -> tuple[int, Trace]:
+        """Where a beam begins: at the initial program, or on the way of one of the fastest games."""
+        if chance.random() >= self.settings.restarts:
+            return 0, self.game(0)
+        number = self._fast(chance)
+        game = self.game(number)
+        return number, Trace(game.root, game.steps[: chance.randint(0, len(game.steps))])
+
+    # -- episodes ----------------------------------------------------------------------------------
+
+    def _side_by_side(self, chance: Random, count: int) -> Iterator[Draw]:
+        """Where each of ``count`` episodes comes to."""
+        while len(self.episodes) < count:
+            self.episodes.append(NO_PARENT)
+            self.lengths.append(0)
+        for episode in range(count):
+            draw = self._advanced(episode, chance)
+            if draw is not None:
+                yield draw
 
     def _advanced(self, episode: int, chance: Random) -> Draw | None:
         """Play on until a program that nobody has evaluated."""
@@ -136,11 +177,15 @@ class PerfLLM(Explorer):
         """Where an episode begins: mostly near the fastest programs, or at the initial one."""
         if chance.random() >= self.settings.restarts:
             return 0
-        ranked = sorted(self.timed, key=self.seconds)[:FASTEST]
-        number = chance.choices(ranked, [exp(-k / 3) for k in range(len(ranked))])[0]
+        number = self._fast(chance)
         while self.met[number].parent != NO_PARENT and chance.random() < 0.5:
             number = self.met[number].parent
         return number
+
+    def _fast(self, chance: Random) -> int:
+        """One of the fastest games."""
+        ranked = sorted(self.timed, key=self.seconds)[:FASTEST]
+        return chance.choices(ranked, [exp(-k / 3) for k in range(len(ranked))])[0]
 
     def _chosen(self, listed: Listed, chance: Random) -> int:
         """An action: by chance, transformations evenly and then their moves, or the best by the network."""
@@ -167,6 +212,12 @@ class PerfLLM(Explorer):
 
     def _listed(self, program: Program) -> Listed:
         """The moves of a program; listed in the replay too."""
+        listed = self._seen(program)
+        self.mind.remember(self._state(program), listed)
+        return listed
+
+    def _seen(self, program: Program) -> Listed:
+        """The moves of a program."""
         name = name_of(program)
         if name in self._at_hand:
             self._at_hand.move_to_end(name)
@@ -174,7 +225,6 @@ class PerfLLM(Explorer):
         self._at_hand[name] = listed = self.mind.listed(program, self.task.rules, self.task.most)
         if len(self._at_hand) > AT_HAND:
             self._at_hand.popitem(last=False)
-        self.mind.remember(self._state(program), listed)
         return listed
 
     # -- learning ----------------------------------------------------------------------------------
@@ -214,6 +264,17 @@ class PerfLLM(Explorer):
         if self.alone:
             self.mind.read_notes(notes)
             self.mind.learner.replay.relist = partial(relisted, self, self.mind)
+
+
+def _alternating(places: Sequence[Place]) -> Iterator[Place]:
+    """In turn the likeliest end and the program that is thought to be the fastest, each place once."""
+    ends = iter(sorted(places, key=lambda place: -place.ending))
+    fast = iter(sorted(places, key=lambda place: -place.worth))
+    given = set[int]()
+    for place in chain.from_iterable(zip(ends, fast)):
+        if id(place) not in given:
+            given.add(id(place))
+            yield place
 
 
 def relisted(player: Explorer, mind: Mind, state: int) -> tuple[Vector, Vector]:

@@ -7,11 +7,15 @@ best that comes after it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from random import Random
 
 from perfdojo_sdk.core.errors import DojoError
-from perfdojo_sdk.core.transformation import Kind, Rules, Trace
-from perfdojo_sdk.perfllm.mind import Mind
+from perfdojo_sdk.core.transformation import Kind, Rules, Step, Trace
+from perfdojo_sdk.perfllm.mind import Listed, Mind
+from perfdojo_sdk.perfllm.replay import STOP
+from perfdojo_sdk.perfllm.variations import disturbed, next_moves, reordered
 from perfdojo_sdk.search.explorer import digest
 from perfdojo_sdk.store.candidates import Candidate
 
@@ -19,58 +23,115 @@ from perfdojo_sdk.store.candidates import Candidate
 NEARLY = 1.02
 
 
-def recall(
-    mind: Mind, candidates: Iterable[Candidate], root: Trace, rules: Rules, most: Kind, games: int
-) -> int:
-    """Remember the ``games`` fastest recorded games of one kernel, move by move; how many were played again.
+@dataclass(frozen=True)
+class Table:
+    """Whose games of which kernel are remembered, and by which rules they are played again."""
 
-    ``root``: the kernel's game without moves. Games of other programs, and those whose moves no longer apply,
-    are left out. Only candidates of one device and one kind of figure may be given together.
-    """
-    found = [c for c in candidates if c.trace.root == root.root.text]
-    seconds = {c.key.program_sha256[:24]: c.seconds for c in found}
-    base = seconds.get(digest(root)) or max((s for s in seconds.values() if s), default=None)
-    if base is None:
-        return 0
-    played, best = 0, min(s for s in seconds.values() if s)
-    for candidate in sorted(found, key=lambda c: c.seconds or float("inf"))[:games]:
-        try:
-            game = candidate.trace.replay(rules)
-        except DojoError:
-            continue
-        shown = candidate.seconds is not None and candidate.seconds <= NEARLY * best
-        _remember(mind, game, rules, most, seconds, base, shown)
-        played += 1
-    return played
+    mind: Mind
+    root: Trace
+    """The kernel's game without moves."""
+    rules: Rules
+    most: Kind
 
 
-def _remember(
-    mind: Mind,
-    game: Trace,
-    rules: Rules,
-    most: Kind,
-    seconds: dict[str, float | None],
-    base: float,
-    shown: bool,
-) -> None:
-    replay, kernel = mind.learner.replay, digest(Trace(game.root))
-    states = []
-    for played in _beginnings(game):
-        name, known = digest(played), seconds.get(digest(played), -1.0)
-        reward = None if known == -1.0 else base / known if known else 0.0
-        states.append(replay.state(f"{kernel} {name}", reward))
-    for number, (state, to) in enumerate(zip(states, states[1:])):
-        program = game.steps[number].before
-        if (state, to) in replay.seen or state == to:
-            continue
-        listed = mind.listed(program, rules, most)
-        mind.remember(state, listed)
-        # By what it leads to: another name of a place may have led there when the game was played.
-        text = game.steps[number].after.text
-        action = next((k for k, step in enumerate(listed.steps, 1) if step.after.text == text), None)
-        if action is not None:
-            replay.move(state, action, to, shown)
+class Recall:
+    """The recorded games of one kernel, on their way into an agent's memory."""
+
+    def __init__(self, table: Table, candidates: Iterable[Candidate]) -> None:
+        """Games of other programs are left out. Only candidates of one device and one kind of figure may be
+        given together."""
+        self.table = table
+        self.found = [c for c in candidates if c.trace.root == table.root.root.text]
+        self.seconds = {c.key.program_sha256[:24]: c.seconds for c in self.found}
+        """Digest of a program -> its time; None: it failed."""
+        times = [s for s in self.seconds.values() if s]
+        self.base = self.seconds.get(digest(table.root)) or max(times, default=None)
+        self.best = min(times, default=None)
+
+    def fastest(self, count: int) -> list[Trace]:
+        """The ``count`` fastest games, played again; those whose moves no longer apply are left out."""
+        games = []
+        for candidate in sorted(self.found, key=lambda c: c.seconds or float("inf"))[:count]:
+            try:
+                games.append(candidate.trace.replay(self.table.rules))
+            except DojoError:
+                continue
+        return games if self.base is not None else []
+
+    def shows(self, game: Trace) -> bool:
+        """Whether a game is nearly as good as any."""
+        seconds = self.seconds.get(digest(game))
+        return seconds is not None and self.best is not None and seconds <= NEARLY * self.best
+
+    def remember(self, game: Trace, begin: int = 0) -> None:
+        """Remember a game move by move; what it shows, it shows from move ``begin`` on."""
+        replay, kernel = self.table.mind.learner.replay, digest(Trace(game.root))
+        played = [Trace(game.root, game.steps[:count]) for count in range(len(game.steps) + 1)]
+        states = [replay.state(f"{kernel} {digest(each)}", self._reward(each)) for each in played]
+        shows = self.shows(game)
+        for number, (state, to) in enumerate(zip(states, states[1:])):
+            if (state, to) in replay.seen or state == to:
+                continue
+            listed = self._listed(played[number], state)
+            action = _action(listed, game.steps[number])
+            if action is not None:
+                replay.move(state, action, to)
+            if shows and number >= begin:
+                for step in next_moves(game, number, self.table.rules):
+                    action = _action(listed, step)
+                    if action is not None:
+                        replay.show(state, action)
+        if shows:
+            self._listed(played[-1], states[-1])
+            replay.show(states[-1], STOP)
+
+    def vary(
+        self,
+        shown: list[Trace],
+        orders: int,
+        slips: int,
+        seconds: Callable[[Trace], float | None],
+        chance: Random,
+    ) -> int:
+        """Remember other orders of games that were shown, and games with slips; how many came of that.
+
+        ``seconds`` evaluates a game with a slip.
+        """
+        table, count = self.table, 0
+        for _ in range(orders if shown else 0):
+            self.remember(reordered(chance.choice(shown), table.rules, chance))
+            count += 1
+        for _ in range(slips if shown else 0):
+            game = reordered(chance.choice(shown), table.rules, chance)
+            slipped = disturbed(game, table.rules, table.most, chance)
+            if slipped is not None:
+                self.seconds.setdefault(digest(slipped.game), seconds(slipped.game))
+                self.remember(slipped.game, slipped.begin)
+                count += 1
+        return count
+
+    def _reward(self, game: Trace) -> float | None:
+        known = self.seconds.get(digest(game), -1.0)
+        if known == -1.0 or self.base is None:
+            return None
+        return self.base / known if known else 0.0
+
+    def _listed(self, game: Trace, state: int) -> Listed:
+        listed = self.table.mind.listed(game.program, self.table.rules, self.table.most)
+        self.table.mind.remember(state, listed)
+        return listed
 
 
-def _beginnings(game: Trace) -> Sequence[Trace]:
-    return [Trace(game.root, game.steps[:count]) for count in range(len(game.steps) + 1)]
+def recall(table: Table, candidates: Iterable[Candidate], games: int) -> int:
+    """Remember the ``games`` fastest recorded games of one kernel; how many were played again."""
+    recalling = Recall(table, candidates)
+    found = recalling.fastest(games)
+    for game in found:
+        recalling.remember(game)
+    return len(found)
+
+
+def _action(listed: Listed, step: Step) -> int | None:
+    """Which move that is: by what it leads to, since another name of a place may lead there."""
+    text = step.after.text
+    return next((k for k, each in enumerate(listed.steps, 1) if each.after.text == text), None)

@@ -36,6 +36,8 @@ class State:
     after: np.ndarray[Any, Any] | None = None
     """Vectors [1 + moves, width] of where each move leads; row 0 is the state itself."""
     parents: list[int] = field(default_factory=list)
+    shown: set[int] = field(default_factory=set)
+    """Moves that belong to games as good as any known of the kernel, played by somebody else."""
 
 
 class Transition(NamedTuple):
@@ -44,8 +46,6 @@ class Transition(NamedTuple):
     """0: stop."""
     to: int
     """The state that follows; the same one after a stop."""
-    shown: bool = False
-    """Part of a game that is as good as any known of its kernel, played by somebody else."""
 
 
 class Batch(NamedTuple):
@@ -57,8 +57,8 @@ class Batch(NamedTuple):
     taken: np.ndarray[Any, np.dtype[np.int64]]  # [n]
     reward: Vector  # [n]
     done: np.ndarray[Any, np.dtype[np.bool_]]  # [n]: nothing is known of what could follow
-    bound: Vector  # [n]: what games reached from the state that follows
-    shown: np.ndarray[Any, np.dtype[np.bool_]]  # [n]
+    bound: Vector  # [n]: what games reached from the state that follows; 0 after a stop
+    shown: np.ndarray[Any, np.dtype[np.bool_]]  # [n, actions]
     next_before: Vector
     next_after: Vector
     next_real: np.ndarray[Any, np.dtype[np.bool_]]
@@ -119,13 +119,17 @@ class Replay:
         assert state.before is not None and state.after is not None
         return state.before, state.after
 
-    def move(self, number: int, action: int, to: int, shown: bool = False) -> None:
+    def move(self, number: int, action: int, to: int) -> None:
         """Somebody played ``action`` (from 1) in an expanded state and came to ``to``."""
         if (number, to) not in self.seen:
             self.seen.add((number, to))
-            self._add(Transition(number, action, to, shown))
+            self._add(Transition(number, action, to))
             self.states[to].parents.append(number)
             self._raise(number, self.gamma * self.states[to].bound)
+
+    def show(self, number: int, action: int) -> None:
+        """Somebody who shows how it is done would play ``action`` in an expanded state."""
+        self.states[number].shown.add(action)
 
     def _add(self, transition: Transition) -> None:
         self.transitions.append(transition)
@@ -159,9 +163,17 @@ class Replay:
         for number in listed:
             before, after = other._vectors(number)
             self.expand(here[number], before, after[1:])
-        for state, action, to, shown in other.transitions:
+        for state, action, to in other.transitions:
             if action != STOP:  # stops come with rewards
-                self.move(here[state], action, here[to], shown)
+                self.move(here[state], action, here[to])
+        for number, theirs in zip(here, other.states):
+            self.states[number].shown |= theirs.shown
+
+    def some_vectors(self, most: int) -> list[Vector]:
+        """Of listed states, evenly chosen, and their moves: [1 + moves, width] each."""
+        listed = [number for number, state in enumerate(self.states) if state.listed]
+        chosen = listed[:: 1 + len(listed) // most]
+        return [self._vectors(number)[1].astype(np.float32) for number in chosen]
 
     # -- learning from it --------------------------------------------------------------------------
 
@@ -180,8 +192,8 @@ class Replay:
             np.array([int(np.flatnonzero(columns == t.action)[0]) for t, columns in zip(chosen, here)]),
             np.array([self.states[t.to].reward or 0.0 for t in chosen], np.float32),
             np.array([to is None for to in following]),
-            np.array([self.states[t.to].bound for t in chosen], np.float32),
-            np.array([t.shown for t in chosen]),
+            np.array([0.0 if t.action == STOP else self.states[t.to].bound for t in chosen], np.float32),
+            self._shown(chosen, here, real.shape[1]),
             self._before(following),
             next_after,
             next_real,
@@ -202,6 +214,16 @@ class Replay:
         others = 1 + chance.permutation(len(after) - 1)
         fixed = [STOP] if needed == STOP else [STOP, needed]
         return np.concatenate([fixed, others[others != needed][: most - len(fixed)]])
+
+    def _shown(
+        self, chosen: list[Transition], columns: list[np.ndarray[Any, Any]], most: int
+    ) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        found = np.zeros((len(chosen), most), np.bool_)
+        for row, (transition, actions) in enumerate(zip(chosen, columns)):
+            shown = self.states[transition.state].shown
+            if shown:
+                found[row, : len(actions)] = np.isin(actions, list(shown))
+        return found
 
     def _before(self, numbers: list[int] | list[int | None]) -> Vector:
         found = np.zeros((len(numbers), self.width), np.float32)
@@ -231,24 +253,30 @@ class Replay:
             "rewards": [state.reward for state in self.states],
             "listed": [number for number, state in enumerate(self.states) if state.listed],
             "edges": [[parent, n] for n, state in enumerate(self.states) for parent in state.parents],
-            "transitions": [[*transition[:3], int(transition.shown)] for transition in self.transitions],
+            "transitions": [list(transition) for transition in self.transitions],
+            "shown": [[n, sorted(state.shown)] for n, state in enumerate(self.states) if state.shown],
         }
 
     def rebuild(self, skeleton: Mapping[str, Any]) -> None:
         """Take over what :meth:`skeleton` gave. ValueError when it does not fit together."""
         names, rewards = list(skeleton["names"]), list(skeleton["rewards"])
         numbers = range(len(names))
-        transitions = [Transition(int(s), int(a), int(t), bool(n)) for s, a, t, n in skeleton["transitions"]]
+        transitions = [Transition(int(s), int(a), int(t)) for s, a, t in skeleton["transitions"]]
+        shown = {int(n): {int(a) for a in actions} for n, actions in skeleton["shown"]}
         edges = [(int(parent), int(to)) for parent, to in skeleton["edges"]]
         mentioned = {n for each in edges for n in each} | {n for t in transitions for n in (t.state, t.to)}
         fits = len(set(names)) == len(names) == len(rewards) and mentioned <= set(numbers)
-        if not fits or not set(skeleton["listed"]) <= set(numbers) or any(t.action < 0 for t in transitions):
+        played = [t.action for t in transitions] + [action for each in shown.values() for action in each]
+        listed = set(skeleton["listed"])
+        if not fits or not set(shown) <= listed <= set(numbers) or any(action < 0 for action in played):
             raise ValueError("the remembered states and transitions do not fit together")
         self.number = {str(name): number for number, name in enumerate(names)}
         self.states = [State(None if reward is None else float(reward)) for reward in rewards]
-        for number in skeleton["listed"]:
+        for number in listed:
             self.states[number].listed = True
-        if not {t.state for t in transitions} <= set(skeleton["listed"]):
+        for number, actions in shown.items():
+            self.states[number].shown = actions
+        if not {t.state for t in transitions} <= listed:
             raise ValueError("a remembered transition is of a state whose moves are not known")
         for parent, to in edges:
             self.states[to].parents.append(parent)
@@ -275,6 +303,8 @@ class Replay:
         for state, end, count in zip(listed, np.cumsum(rows), rows):
             state.after = vectors[end - count : end]
             state.before = state.after[0].astype(np.float32)
-        for transition in self.transitions:
-            if transition.action >= len(self._vectors(transition.state)[1]):
+        played = [(transition.state, transition.action) for transition in self.transitions]
+        played += [(n, max(state.shown)) for n, state in enumerate(self.states) if state.shown]
+        for number, action in played:
+            if action >= len(self._vectors(number)[1]):
                 raise ValueError("a remembered transition is of a move that its state does not have")

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, StringConstraints, ValidationError, field_validator
 
 from perfdojo_sdk.core.errors import DojoError, closest
+from perfdojo_sdk.core.transformation import Move
 from perfdojo_sdk.store.traces import Strict, first_error
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1, le=10**7)]
+Word = Annotated[str, StringConstraints(max_length=256)]
 
 
 class AgentSettings(Strict):
@@ -28,8 +30,8 @@ class AgentSettings(Strict):
     """A move is worth at least what some game reached after it. True of the objective "max" only, since a
     game can be repeated; not in the paper."""
     imitation: Annotated[float, Field(ge=0, le=100)] = 0.5
-    """How much it counts that moves of the best recorded games look better than others of their states; only
-    a training on records has such games. Not in the paper."""
+    """How much it counts that some move of the best recorded games looks better than all others of its state;
+    only a training on records has such games. Not in the paper."""
     scale: Literal["log", "linear"] = "log"
     """What the network predicts: the logarithm of a value, so that all kernels count alike, or the value."""
     gamma: Annotated[float, Field(gt=0, le=1)] = 0.99
@@ -57,10 +59,23 @@ class AgentSettings(Strict):
     leap: Annotated[int, Field(ge=1, le=10_000)] = 1
     """Most moves of an episode from one evaluation to the next; so many or fewer, by chance. The paper
     evaluates after each. What lies between has no reward of its own, which suits the objective "max" only."""
+    beam: Annotated[int, Field(ge=0, le=256)] = 0
+    """0: episodes, as in the paper. Above: before each round of evaluations so many games are played side by
+    side, equal programs merged, and what the network thinks most of on their way is evaluated."""
+    repertoire: Annotated[tuple[Word, ...], Field(max_length=1000)] = ()
+    """The kinds of moves that the agent looks at, each as :func:`kind_of` names it; none: all of them."""
     restarts: Share = 0.5
-    """Part of the episodes that begin near the fastest program met, not at the initial one."""
+    """Part of the episodes, or beams, that begin near the fastest program met, not at the initial one."""
     most_moves: Count = 64
     """Moves after which an episode ends."""
+
+    @field_validator("repertoire", mode="before")
+    @classmethod
+    def _words(cls, value: object) -> object:
+        """On a command line the kinds stand in one word, with commas between them."""
+        if isinstance(value, str):
+            return tuple(word.strip() for word in value.split(",") if word.strip())
+        return tuple(value) if isinstance(value, list) else value
 
     @property
     def bounded(self) -> bool:
@@ -70,6 +85,15 @@ class AgentSettings(Strict):
         """The part of the moves that chance decides; ``progress`` is the part of the budget that is spent."""
         fallen = min(1.0, progress / self.epsilon_fall)
         return self.epsilon_first + fallen * (self.epsilon_last - self.epsilon_first)
+
+
+#: Parameters whose values are words of the target's: the same in every program.
+_WORDS = ("suffix", "location")
+
+
+def kind_of(move: Move) -> str:
+    """What a move is, wherever it is played: ``join_scopes``, ``annotate_scope suffix=u``."""
+    return " ".join([move.transformation, *(f"{k}={v}" for k, v in move.parameters if k in _WORDS)])
 
 
 #: The paper's comparison: an ordinary deep Q-network.

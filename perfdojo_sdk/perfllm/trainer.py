@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from typing import Protocol
 
 from perfdojo_sdk.core.transformation import Trace
@@ -29,7 +30,7 @@ from perfdojo_sdk.perfllm.learner import Learner
 from perfdojo_sdk.perfllm.mind import Mind
 from perfdojo_sdk.perfllm.plan import TrainingPlan
 from perfdojo_sdk.perfllm.player import PerfLLM
-from perfdojo_sdk.perfllm.recall import recall
+from perfdojo_sdk.perfllm.recall import Recall, Table
 from perfdojo_sdk.plugins import Plugins
 from perfdojo_sdk.search.explorer import openings
 from perfdojo_sdk.search.strategies import BATCH
@@ -61,6 +62,10 @@ class Pupil:
     @property
     def name(self) -> str:
         return f"{self.kernel.name} on {self.forge.target.name}"
+
+    def seconds(self, game: Trace) -> float | None:
+        """What a game takes; None when it fails."""
+        return self.evaluator.evaluate([game])[0].seconds
 
     @property
     def initial_s(self) -> float | None:
@@ -219,8 +224,14 @@ def _recall(training: Training, store: CandidateLog | None) -> None:
         found = [candidate for candidate in recorded if _alike(candidate, pupil)]
         if plan.passes:
             found += _played_by_passes(pupil)
-        count = recall(training.mind, found, Trace(task.root), task.rules, task.most, plan.recorded)
-        training.watch.recalled(pupil.name, count)
+        recalling = Recall(Table(training.mind, Trace(task.root), task.rules, task.most), found)
+        games = recalling.fastest(plan.recorded)
+        for game in games:
+            recalling.remember(game)
+        shown = [game for game in games if recalling.shows(game)]
+        chance = Random(f"{plan.seed} {pupil.name}")
+        varied = recalling.vary(shown, plan.orders, plan.slips, pupil.seconds, chance)
+        training.watch.recalled(pupil.name, len(games) + varied)
     steps = int(len(learner.replay) * plan.recorded_steps)
     for done in range(0, steps, AT_A_TIME):
         loss = learner.learn(min(AT_A_TIME, steps - done))

@@ -22,7 +22,7 @@ __all__ = ["Encoder", "load_encoder"]
 DEFAULT = "default"
 #: The encoder that comes with the SDK.
 SHIPPED = Path(__file__).parent / "shipped"
-_HUGGING_FACE = "hf:"
+_HUGGING_FACE, _SUMS = "hf:", "?lines=sum"
 
 
 class Encoder(Protocol):
@@ -36,15 +36,16 @@ class Encoder(Protocol):
     """Length of an embedding."""
 
     def encode(self, texts: Sequence[str]) -> Embeddings:
-        """float32 [len(texts), width], standardised per dimension over random programs."""
+        """float32 [len(texts), width], standardised per dimension over random programs (sums are not)."""
         ...
 
 
 def load_encoder(spec: str = DEFAULT) -> Encoder:
     """The encoder that ``spec`` names.
 
-    ``default``: the shipped one. ``hf:FOLDER`` or ``hf:FOLDER?pool=mean``: any Hugging Face model in a local
-    folder. Anything else: a folder that ``pretrain`` wrote. :class:`EncoderError` when it is none, or
+    ``default``: the shipped one. ``hf:FOLDER`` or ``hf:FOLDER?pool=mean``: any Hugging Face model in a
+    local folder. Anything else: a folder that ``pretrain`` wrote. Of these and of ``default``, ``?lines=sum``
+    at the end adds the sum of the vectors of a program's lines. :class:`EncoderError` when it is none, or
     damaged; :class:`UnavailableError` without the extra ``learn``.
     """
     if spec.startswith(_HUGGING_FACE):
@@ -55,7 +56,8 @@ def load_encoder(spec: str = DEFAULT) -> Encoder:
     _need("torch", "safetensors")
     from perfdojo_sdk.perfllm.encoder.line_encoder import LineEncoder
 
-    return LineEncoder.of(SHIPPED if spec == DEFAULT else Path(spec))
+    folder = spec.removesuffix(_SUMS)
+    return LineEncoder.of(SHIPPED if folder == DEFAULT else Path(folder), sums=folder != spec)
 
 
 def _need(*packages: str) -> None:

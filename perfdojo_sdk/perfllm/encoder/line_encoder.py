@@ -6,6 +6,7 @@ A vector depends on its line and the weights alone; each encoder keeps its own, 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Vectors of lines that are kept; with so many, all are forgotten before the next programs.
 MOST_LINES = 1 << 16
+#: How an encoder is asked for that gives sums too; a part of its version.
+SUMS = "lines=sum"
 #: Programs, and lines of programs, that the model sees at a time.
 PROGRAMS, LINES = 64, 4096
 
@@ -33,15 +36,22 @@ class LineEncoder:
 
     name = "line-transformer"
 
-    def __init__(self, model: EncoderModel, vocabulary: Vocabulary, version: str) -> None:
-        self.model, self.vocabulary, self.version = model.eval(), vocabulary, version
-        self.width = model.shape.width
+    def __init__(
+        self, model: EncoderModel, vocabulary: Vocabulary, version: str, sums: bool = False
+    ) -> None:
+        """``sums``: beside each embedding stands the sum of the vectors of the program's lines, as they are.
+
+        A move changes few lines, and in the sum nothing else stands beside them.
+        """
+        self.model, self.vocabulary, self.sums = model.eval(), vocabulary, sums
+        self.version = sha256(f"{version} {SUMS}".encode()).hexdigest() if sums else version
+        self.width = model.shape.width + (model.shape.line_width if sums else 0)
         self.forget()
 
     @staticmethod
-    def of(folder: Path) -> LineEncoder:
+    def of(folder: Path, sums: bool = False) -> LineEncoder:
         """The encoder in a folder. :class:`EncoderError` when there is none, or it is damaged."""
-        return LineEncoder(*load(folder))
+        return LineEncoder(*load(folder), sums=sums)
 
     def forget(self) -> None:
         """Start with no line known."""
@@ -60,7 +70,11 @@ class LineEncoder:
         order = sorted(range(len(texts)), key=lambda k: len(programs[k]))
         for chosen in _parts(order, [len(lines) for lines in programs]):
             rows, there = padded(self._rows([programs[k] for k in chosen]))
-            found[chosen] = self.model.embeddings(self.vectors[rows], there).numpy()
+            lines = self.vectors[rows]
+            embeddings = self.model.embeddings(lines, there)
+            if self.sums:
+                embeddings = torch.cat([embeddings, (lines * there[..., None]).sum(1)], 1)
+            found[chosen] = embeddings.numpy()
         return found
 
     def _rows(self, programs: Sequence[Sequence[Line]]) -> list[list[int]]:

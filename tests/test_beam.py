@@ -1,0 +1,112 @@
+"""A beam: equal programs are one, what is likely goes on, and where the agent would stop is known."""
+
+from __future__ import annotations
+
+from math import exp
+from random import Random
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("safetensors")
+
+from snippets import DIALECT, RULES
+
+from perfdojo_sdk.core.errors import MoveError
+from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.text import parse
+from perfdojo_sdk.core.transformation import Move, Step, Trace
+from perfdojo_sdk.kernels.operators import SOFTMAX
+from perfdojo_sdk.perfllm.beam import Look, Place, Width, beam, log_softmax
+from perfdojo_sdk.perfllm.learner import TEMPERATURE
+from perfdojo_sdk.perfllm.mind import Listed
+from perfdojo_sdk.search.explorer import digest
+from perfdojo_sdk.search.passes import naive
+
+ROOT = parse(SOFTMAX.build(4, 8), DIALECT)
+GAME = naive(ROOT, RULES)
+
+
+def looks(wanted: dict[str, float], stop: float = -1.0, other: float = -9.0) -> Look:
+    """What a network might say that likes some programs by name, and the last of them as an end."""
+
+    def look(game: Trace) -> tuple[Listed, np.ndarray]:
+        steps = tuple(RULES.steps(game.program))
+        none = np.zeros((1 + len(steps), 1), np.float32)
+        worths = [wanted.get(digest(Trace(step.after)), other) for step in steps]
+        return Listed(steps, none[0], none), np.array([stop, *worths], np.float32)
+
+    return look
+
+
+#: Each program on the way is liked better than the one before.
+WAY = {digest(Trace(step.after)): float(k) for k, step in enumerate(GAME.steps)}
+
+
+def attempted(program: Program, move: Move) -> Program | None:
+    try:
+        result = RULES.attempt(program, move)
+    except MoveError:
+        return None
+    return result.after if isinstance(result, Step) else None
+
+
+def ends(places: list[Place]) -> list[Trace]:
+    return [place.game for place in sorted(places, key=lambda place: -place.ending)]
+
+
+def test_a_beam_plays_the_game_that_is_liked_and_stops_there() -> None:
+    places = beam(Trace(ROOT), looks(WAY), Width(3, 40), Random(0))
+    assert digest(ends(places)[0]) == digest(GAME)
+    assert places[0].game == Trace(ROOT) and places[0].likely == 0.0
+    assert [len(place.actions) for place in places] == [len(place.game.steps) for place in places]
+
+
+def test_equal_programs_are_one_and_their_ways_add_up() -> None:
+    """Two moves that commute and nothing else is liked: both orders are one place, as likely as both."""
+    steps = list(RULES.steps(ROOT))
+    one, other, both = next(
+        (one, other, after)
+        for one in steps
+        for other in steps
+        for after in [attempted(one.after, other.move)]
+        if after is not None and one.move != other.move and after == attempted(other.after, one.move)
+    )
+    liked = {digest(Trace(p)): 5.0 for p in (one.after, other.after, both)}
+    places = beam(Trace(ROOT), looks(liked, stop=-9.0), Width(2, 2), Random(0))
+    found = [place for place in places if place.game.program == both]
+    ways = [place for place in places if len(place.actions) == 1]
+    assert len(found) == 1 and len(ways) == 2
+    assert exp(found[0].likely) == pytest.approx(sum(exp(place.likely) for place in ways), rel=0.05)
+
+
+def test_a_beam_is_as_wide_and_as_long_as_it_is_told() -> None:
+    look = looks({}, stop=-20.0, other=0.0)
+    places = beam(Trace(ROOT), look, Width(4, 3), Random(0))
+    assert [sum(len(place.actions) == k for place in places) for k in range(4)] == [1, 4, 4, 4]
+    assert len(beam(Trace(ROOT), look, Width(4, 0), Random(0))) == 1
+
+
+def test_nothing_goes_on_where_the_agent_would_stop() -> None:
+    places = beam(Trace(ROOT), looks({}, stop=9.0), Width(4, 30), Random(0))
+    assert [place.game for place in places] == [Trace(ROOT)]
+    assert places[0].ending == pytest.approx(0.0, abs=1e-3) and places[0].worth == 9.0
+
+
+@pytest.mark.parametrize("width", [Width(3, 4, noise=0.5), Width(3, 4, epsilon=0.5)])
+def test_chance_leads_elsewhere_and_is_repeated_by_its_seed(width: Width) -> None:
+    look = looks({}, stop=-1.0, other=0.0)
+
+    def ways(seed: int) -> list[str]:
+        return [digest(place.game) for place in beam(Trace(ROOT), look, width, Random(seed))]
+
+    assert ways(1) == ways(1)
+    assert len({tuple(ways(seed)) for seed in range(5)}) > 1
+
+
+def test_likelihoods_are_those_by_which_moves_that_were_shown_are_learned() -> None:
+    values = np.array([0.0, TEMPERATURE], np.float32)
+    assert np.exp(log_softmax(values / TEMPERATURE)) == pytest.approx(
+        [1 / (1 + np.e), np.e / (1 + np.e)], rel=1e-5
+    )
