@@ -25,6 +25,7 @@ DIALECT = Dialect(
     },
     lanes={"f32": 16},
     max_unroll=64,
+    roundings=frozenset(("bf16",)),
 )
 RULES = Rules(DIALECT, GENERIC)
 

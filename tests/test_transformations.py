@@ -365,6 +365,15 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
         "y f32 [9] heap\n9 y[{0}] = 0\n4 4 y[{0}*4+{1}] = x[{1}] if {0}+{1} <= 2",
         "", [], "collapse_scopes(s1)",
     ),
+    "PD-T601": ("8 t[{0}] = x[{0}]\n8 y[{0}] = t[{0}]", "", [], "lower_precision(x, dtype=bf16)"),
+    "PD-T602": ("8 t[{0}] = x[{0}]\n8 y[{0}] = t[{0}]", "", [], "lower_precision(t, dtype=f16)"),
+    "PD-T603": (
+        "t f64 [8] heap\n8 t[{0}] = f64(x[{0}])\n8 y[{0}] = f32(t[{0}])", "", [],
+        "lower_precision(t, dtype=bf16)",
+    ),
+    "PD-T604": (SUMMED + "\n4 y[{0}] = t[{0}]", "", [], "lower_precision(t, dtype=bf16)"),
+    "PD-T605": ("8 t[{0}] = {0} + 1\n8 y[{0}] = t[{0}]", "", [], "lower_precision(t, dtype=bf16)"),
+    "PD-T606": ("8:v t[{0}] = x[{0}]\n8 y[{0}] = t[{0}]", "", [], "lower_precision(t, dtype=bf16)"),
 }  # fmt: skip
 
 
@@ -447,7 +456,7 @@ def test_the_program_after_any_move_travels_between_processes() -> None:
 
 def test_enumeration_and_check_agree() -> None:
     start = program("4 8 t[{0},{1}] = x[{0},{1}]\n4 8 y[{0},{1}] = t[{0},{1}] / x[{0},{1}]")
-    offered = [s.move for s in RULES.steps(start)]
+    offered = [s.move for s in RULES.steps(start, max(Kind))]
     assert offered and len(offered) == len(set(offered))
     for candidate in RULES.candidates(start):
         assert isinstance(RULES.attempt(start, candidate), Step) == (candidate in offered)

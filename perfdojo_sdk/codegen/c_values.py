@@ -32,8 +32,12 @@ C_TYPES: Mapping[str, str] = {
     "u16": "uint16_t",
     "u8": "uint8_t",
     "bool": "uint8_t",
+    "bf16": "pd_bf16",
 }
-"""dtype -> C type, for the dtypes that compile."""
+"""dtype -> C type, for the dtypes that compile; :data:`STORED` only in temporaries."""
+
+STORED = "bf16"
+"""What is converted from f32 and to it, and neither computed with nor given to the caller."""
 
 
 def c_operation(value: Operation, arguments: Sequence[str], kind: str = "") -> str:
@@ -63,6 +67,8 @@ def c_cast(value: Cast, argument: str) -> str:
     source, target = value.argument.dtype, value.dtype
     if source == target:
         return f"({argument})"
+    if STORED in (source, target):
+        return f"pd_{target}_from_{source}({argument})"
     if target == "bool":
         return f"(({argument}) != 0)"
     if source in FLOAT_DTYPES and target not in FLOAT_DTYPES:
@@ -105,6 +111,8 @@ def c_literal(value: Literal) -> str:
     """A literal as C; of f32 the float nearest to it, or infinity beyond the largest one."""
     if value.dtype not in FLOAT_DTYPES:
         return _c_integer(int(value.value), value.dtype)
+    if value.dtype == STORED:
+        return f"pd_bf16_of({bf16_bits(float(value.value)):#06x})"
     number = float(value.value) if value.dtype == "f64" else to_f32(float(value.value))
     if number in (float("inf"), float("-inf")):
         return "PD_INF" if number > 0 else "-PD_INF"
@@ -123,6 +131,12 @@ def _c_integer(value: int, dtype: str) -> str:
     if dtype == "u32":
         return f"{value}u"
     return "INT32_MIN" if value == -(2**31) else str(value)
+
+
+def bf16_bits(number: float) -> int:
+    """The bits of the bfloat16 nearest to ``number``, which was rounded to float32 before."""
+    (bits,) = struct.unpack("<I", struct.pack("<f", to_f32(number)))
+    return int(bits + 0x7FFF + (bits >> 16 & 1)) >> 16
 
 
 def to_f32(number: float) -> float:

@@ -74,6 +74,8 @@ class Dialect:
     """dtype -> most iterations of a lockstep scope."""
     max_unroll: int = 256
     """Most copies of one statement that unrolled scopes may make."""
+    roundings: frozenset[str] = frozenset()
+    """Float dtypes to which a move that changes precision may round f32; empty: there is no such move."""
     nested_parallel: bool = False
     """Whether a parallel scope may stand inside another one."""
 
@@ -116,4 +118,6 @@ CORE_LOCATIONS = {
 }
 
 #: The paper's language without any target; wide enough to interpret every core program.
-CORE_DIALECT = Dialect(CORE_SUFFIXES, CORE_LOCATIONS, lanes={"f32": 16, "f64": 8})
+CORE_DIALECT = Dialect(
+    CORE_SUFFIXES, CORE_LOCATIONS, lanes={"f32": 16, "f64": 8}, roundings=frozenset(("bf16",))
+)

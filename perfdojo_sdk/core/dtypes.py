@@ -15,6 +15,22 @@ BYTES = {
     "u32": 4, "u16": 2, "u8": 1, "bool": 1,
 }  # fmt: skip
 
+#: Binary digits of a float dtype, the leading one included: rounding to it is off by 2^-digits of the value.
+DIGITS = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}
+
+
+def rounding_law(dtype: str) -> str:
+    """The law of a move that rounds to a float dtype, as records and manifests state it.
+
+    It leaves out what the ends of the dtype's range do.
+    """
+    return f"{dtype}(x) = x*(1+d), |d| <= 2^-{DIGITS[dtype]}"
+
+
+def shorter(a: str, b: str) -> str:
+    """Of two float dtypes, the one with fewer digits."""
+    return min(a, b, key=DIGITS.__getitem__)
+
 
 def bits(dtype: str) -> int:
     """Width of an integer dtype."""

@@ -82,6 +82,8 @@ class Instance:
     iterators: tuple[Index, ...]
     inlined: tuple[str, ...] = ()
     """Old definitions whose value now stands where the old statement read what they wrote."""
+    rounded: str = ""
+    """Float dtype that the new statement may round to where the old one did not; the move declares it."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +169,8 @@ class Refusal:
 class Requirement:
     """One reason for which a transformation can refuse.
 
-    ``test`` answers None (holds), a :class:`Kind` (holds, at that price) or a :class:`Refusal`.
+    ``test`` answers None (holds), a :class:`Kind` (holds, at that price), a :class:`Legal` (the same, with
+    laws that depend on the site) or a :class:`Refusal`.
     ``semantic``: without it, a result could be wrong (and not merely malformed or pointless).
     """
 
@@ -175,7 +178,7 @@ class Requirement:
     title: str
     why: str
     hint: str
-    test: Callable[[Site], Refusal | Kind | None] = field(repr=False)
+    test: Callable[[Site], Refusal | Kind | Legal | None] = field(repr=False)
     semantic: bool = False
     law: str = ""
     """The law that a move of kind DECLARED_LAW uses."""
@@ -407,8 +410,10 @@ class Transformation(ABC):
                 continue
             if isinstance(answer, Refusal):
                 return Rejection(requirement, answer, site.program, site.move)
-            laws = {requirement.law} if answer is Kind.DECLARED_LAW else ()
-            legal = Legal(max(legal.kind, answer), legal.laws.union(laws))
+            if not isinstance(answer, Legal):
+                laws = frozenset((requirement.law,) if answer is Kind.DECLARED_LAW else ())
+                answer = Legal(answer, laws)
+            legal = Legal(max(legal.kind, answer.kind), legal.laws | answer.laws)
         return legal
 
     def check(self, program: Program, move: Move, dialect: Dialect) -> Legal | Rejection:
@@ -475,6 +480,8 @@ class Rules:
     vetoes: tuple[LegalityCheck, ...] = ()
     packages: Mapping[str, str] = field(default_factory=dict)
     """Transformation -> Python package that brings it; the SDK's own are absent."""
+    most: Kind = Kind.DECLARED_LAW
+    """What the moves of an expert's pass may change at most: what the user asked for. It forbids no move."""
 
     def transformation(self, name: str) -> Transformation:
         found = self.transformations.get(name)

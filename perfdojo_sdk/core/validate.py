@@ -425,6 +425,40 @@ def index_values(value: Expression) -> Iterator[IndexValue]:
         yield from index_values(value.argument)
 
 
+def beyond_storage(program: Program, dtype: str, full: str = "f32") -> Iterator[str]:
+    """What a program does with a dtype besides keeping ``full`` in temporaries of it, in words."""
+    for array in (*program.inputs, *program.outputs):
+        if program.buffer_of[array].dtype == dtype:
+            yield f"{array} is part of the kernel's interface"
+    if not any(buffer.dtype == dtype for buffer in program.buffers) and not _mentions(program, dtype):
+        return
+    for place in program.places:
+        if isinstance(place.node, Statement):
+            if place.node.accumulate and place.node.dtype == dtype:
+                yield f"{place.node.text} accumulates in it"
+            yield from _computed_in(place.node.value, dtype, full)
+
+
+def _mentions(program: Program, dtype: str) -> bool:
+    """Whether a value is converted to a dtype and back, with no buffer in between."""
+    return f"{dtype}(" in program.text
+
+
+def _computed_in(value: Expression, dtype: str, full: str) -> Iterator[str]:
+    if isinstance(value, IndexValue) and value.dtype == dtype:
+        yield f"{value.text} is an iterator in it"
+    elif isinstance(value, Cast):
+        pair = {value.dtype, value.argument.dtype}
+        if dtype in pair and not pair <= {dtype, full}:
+            yield f"{value.text} converts between it and {(pair - {dtype}).pop()}"
+        yield from _computed_in(value.argument, dtype, full)
+    elif isinstance(value, Operation):
+        if dtype in (value.dtype, value.operand_dtype):
+            yield f"{value.text} is computed in it"
+        for argument in value.arguments:
+            yield from _computed_in(argument, dtype, full)
+
+
 def _ill_typed(program: Program, value: Expression) -> Iterator[str]:
     if isinstance(value, Read):
         found = program.buffer_of[value.access.array].dtype

@@ -179,6 +179,9 @@ class Capabilities(Strict):
     """Location -> what it means, for those that the core does not have."""
     lanes: dict[Dtype, Lanes] = {}
     """dtype -> lanes of a vector; a dtype that is absent has no vectors."""
+    roundings: tuple[Literal["bf16"], ...] = ()
+    """Dtypes to which a move that changes precision may round temporaries of f32; such moves are only played
+    where the user allows it."""
     vector_registers: int = Field(0, ge=0)
     """How many there are, for expert passes."""
     nested_parallel: bool = False
@@ -219,6 +222,7 @@ class Capabilities(Strict):
             locations,
             lanes=self.lanes,
             max_unroll=self.max_unroll,
+            roundings=frozenset(self.roundings),
             nested_parallel=self.nested_parallel,
         )
 

@@ -145,7 +145,7 @@ class Forge:
     ) -> None:
         """``figures`` and ``runner``: by default the plugin's own; ``helpers``: for compiling candidates."""
         self.target, self.settings, self.plugins, self.helpers = target, settings, plugins, helpers
-        self.rules = plugins.rules(target)
+        self.rules = replace(plugins.rules(target), most=settings.most)
         self.generator = plugins.code_generator(target)
         self.bare_runner = runner or plugins.runner(target)
         self.runner = plugins.observed_runner(target, self.bare_runner)

@@ -24,6 +24,7 @@ from itertools import count
 from typing import NamedTuple
 
 from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.dtypes import rounding_law
 from perfdojo_sdk.core.errors import VerificationError
 from perfdojo_sdk.core.expression import Cast, Expression, IndexValue, Literal, Operation, Read
 from perfdojo_sdk.core.program import Program
@@ -57,6 +58,8 @@ from perfdojo_sdk.verify.sets import Refuted, Session, isl, sample, writers
 from perfdojo_sdk.verify.tracing import Origins, Piece, Tracer
 
 RECIPROCAL = "x/y = x*(1/y)"
+#: The dtype that roundings start from.
+_FULL = "f32"
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ def verify_dependence(
     """Prove that ``after`` computes what ``before`` does, as far as ``kind`` and ``laws`` promise.
 
     Races are a question about one program alone: :func:`verify_races`. Expressions must keep their
-    dtypes, so a move that changes precision is never proved here. Raises
+    dtypes, but for statements that the relation says to round, under the law that this is. Raises
     :class:`VerificationError` (PD-V041) when isl fails for another reason than its limit.
     """
 
@@ -179,6 +182,16 @@ def _numbered(
 
 def _leaf(reader: str, node: Read | IndexValue) -> _Term:
     return _Term(("leaf", node.dtype), path=(reader,))
+
+
+def _unrounded(term: _Term, dtype: str) -> _Term:
+    """The term without conversions between f32 and ``dtype``; operations keep the dtype that they work in."""
+    arguments = tuple(_unrounded(a, dtype) for a in term.arguments)
+    if term.head[0] == "cast" and term.head[-1] in (dtype, _FULL) and arguments[0].head[-1] == _FULL:
+        return arguments[0]
+    if term.head[0] != "operation" and term.head[-1] == dtype:
+        return term._replace(head=(*term.head[:-1], _FULL), arguments=arguments)
+    return term._replace(arguments=arguments)
 
 
 def _one_over(term: _Term) -> _Term | None:
@@ -420,7 +433,9 @@ class _Step:
         described, was = self.new.describe(place.statement.id), self.old.describe(origin.statement)
         if place.statement.accumulate != old.statement.accumulate:
             raise Refuted(f"{described} accumulates another way than {was}")
-        if place.statement.dtype != old.statement.dtype:
+        if origin.rounded:
+            self._check_rounded(origin, place, old)
+        elif place.statement.dtype != old.statement.dtype:
             raise Refuted(f"{described} has another dtype than {was}")
         if fix is not None:
             behind, law = fix
@@ -434,10 +449,22 @@ class _Step:
         inlined = frozenset(self.old.places[d].name for d in origin.inlined if d in self.old.places)
         before = _term(old.name, old.statement.value, partial(_undefined, self.old, inlined))
         after = _term(name, place.statement.value, partial(_defined, tracer))
+        if origin.rounded:
+            before, after = (_unrounded(term, origin.rounded) for term in (before, after))
         found = list(self._match(before, after))
         if None in found:
             raise Refuted(f"{described} computes another value than {was}")
         yield from (pair for pair in found if pair is not None)
+
+    def _check_rounded(self, origin: Instance, place: Place, old: Place) -> None:
+        """Values are rounded on their way to a cell, sums are not; and the move said so."""
+        described = self.new.describe(place.statement.id)
+        self._need(rounding_law(origin.rounded), described)
+        dtypes = {place.statement.dtype, old.statement.dtype}
+        if len(dtypes) > 1 and dtypes != {origin.rounded, _FULL}:
+            raise Refuted(f"{described} has another dtype than {self.old.describe(origin.statement)}")
+        if len(dtypes) > 1 and place.statement.accumulate:
+            raise Refuted(f"{described} rounds a sum at each of its steps")
 
     def _factored(
         self, tracer: Tracer, old: Place, place: Place, combine: Place, moved: tuple[int, ...]

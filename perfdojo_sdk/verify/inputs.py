@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, bits, integer_bounds
+from perfdojo_sdk.core.dtypes import DIGITS, FLOAT_DTYPES, bits, integer_bounds
 from perfdojo_sdk.core.expression import Expression, IndexValue, Literal, Operation, Read
 from perfdojo_sdk.core.program import Program, Statement
 from perfdojo_sdk.measure.worker import CARRIER
@@ -160,7 +160,7 @@ def integer_range(program: Program) -> tuple[int, str]:
     for _, node in program.walk():
         if isinstance(node, Statement) and (why := _not_polynomial(node.value)):
             return 0, why
-    if other := {b.dtype for b in program.buffers} - {"f32"}:
+    if other := {b.dtype for b in program.buffers} - {"f32", "bf16"}:
         return 0, f"it uses {', '.join(sorted(other))}"
     for largest in _RANGES:
         if _magnitude(program, largest) < EXACT_INTEGERS:
@@ -224,7 +224,9 @@ def _expression_magnitude(
         here = size[program.buffer_of[value.access.array].name]
         return here, here
     if not isinstance(value, Operation):
-        return _expression_magnitude(value.argument, program, size, sizes)
+        here, inner = _expression_magnitude(value.argument, program, size, sizes)
+        exact = value.dtype not in DIGITS or here <= 2 ** DIGITS[value.dtype]
+        return here, inner if exact else inf
     parts = [_expression_magnitude(a, program, size, sizes) for a in value.arguments]
     bounds = [bound for bound, _ in parts]
     here = (

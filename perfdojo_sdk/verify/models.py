@@ -23,7 +23,7 @@ from math import prod
 from typing import Any, NoReturn, TypeAlias
 
 from perfdojo_sdk.core.domains import COMPARISONS, integer_operation
-from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, integer_bounds, wrap
+from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, integer_bounds, rounding_law, shorter, wrap
 from perfdojo_sdk.core.errors import ProgramError, VerificationError, closest
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.verify import residues
@@ -41,7 +41,7 @@ SQUARES = "sum((x-c)^2) = sum((x-m)^2) + n*(m-c)^2"
 RING_LAWS = (FACTOR, SQUARES)
 
 #: The laws that a model can be asked to satisfy beyond those that always hold.
-LAWS = (RECIPROCAL, IDEMPOTENT_MAX, IDEMPOTENT_MIN, EXPONENT, *RING_LAWS)
+LAWS = (RECIPROCAL, IDEMPOTENT_MAX, IDEMPOTENT_MIN, EXPONENT, *RING_LAWS, *map(rounding_law, residues.ROUNDINGS))
 
 
 class OutsideModel(ProgramError):
@@ -183,8 +183,8 @@ class RandomModel:
         return self._exp(dtype) if name == "exp" else self.opaque(f"{name} {dtype}")
 
     def cast(self, source: str, target: str) -> Callable[[Any], Element]:
-        """Between floats, or from float to integer, rounding is an opaque function."""
-        if source == target:
+        """Between floats, or from float to integer, rounding is an opaque function, unless it is declared."""
+        if source == target or self._unseen(source, target):
             return lambda value: value
         if source in FLOAT_DTYPES:
             rounding = self.opaque(f"cast {source} {target}")
@@ -194,6 +194,12 @@ class RandomModel:
         if target in FLOAT_DTYPES:
             return lambda value: value % self.modulus
         return lambda value: wrap(value, target)
+
+    def _unseen(self, source: str, target: str) -> bool:
+        """Whether a conversion between two floats is one that a move declared."""
+        if source not in FLOAT_DTYPES or target not in FLOAT_DTYPES:
+            return False
+        return rounding_law(shorter(source, target)) in self.laws
 
     # -- functions
 
@@ -312,7 +318,7 @@ class RandomModel:
         return Cells(words.tobytes(), bytes(kinds))
 
 
-_FLAGGED = (EXPONENT, RECIPROCAL, IDEMPOTENT_MAX, IDEMPOTENT_MIN)
+_FLAGGED = (EXPONENT, RECIPROCAL, IDEMPOTENT_MAX, IDEMPOTENT_MIN, *map(rounding_law, residues.ROUNDINGS))
 _KINDS = {Infinity.NEGATIVE: residues.NEGATIVE, Infinity.POSITIVE: residues.POSITIVE}
 
 

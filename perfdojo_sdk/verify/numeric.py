@@ -19,6 +19,7 @@ from typing import ParamSpec, TypeAlias, TypeVar
 import numpy as np
 
 from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
 from perfdojo_sdk.core.errors import VerificationError
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.hookspecs.types import (
@@ -35,7 +36,7 @@ from perfdojo_sdk.measure.sandbox import Job, execute
 from perfdojo_sdk.measure.shared_arrays import shared_array
 from perfdojo_sdk.measure.worker import CARRIER
 from perfdojo_sdk.verify.inputs import EXACT_INTEGERS, FLOAT_CLASSES, INTEGERS, Array, draw, integer_range
-from perfdojo_sdk.verify.reference_c import BOUNDED, WIDE, Rows, outermost_rows, reference
+from perfdojo_sdk.verify.reference_c import BOUNDED, WIDE, Rows, cast_dtypes, outermost_rows, reference
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -131,7 +132,8 @@ def verify_numeric(
     skipped: list[ClassResult] = []
     for name, largest, why in _classes(original, transformed):
         if name != "random" and not references.small and references.rows is None:
-            why = why or "the program is large and its rows depend on each other"
+            rows = "its rows depend on each other" if references.same_dtypes else "its moves change precision"
+            why = why or f"the program is large and {rows}"
         if why:
             skipped.append(ClassResult(name, skipped=why))
             continue
@@ -298,7 +300,10 @@ class _References:
         self.accuracy, self.dialect, self.seed = accuracy, dialect, seed
         self.instances = max(_instances(original), _instances(transformed))
         self.small = self.instances <= _FULL_INSTANCES
-        self.rows: Rows | None = outermost_rows(original, _ROW_INSTANCES // _SOME_ROWS)
+        # On rows, the bound is that of the original program, which knows of no rounding that a move declared.
+        self.same_dtypes = _float_dtypes(transformed) <= _float_dtypes(original)
+        rows = outermost_rows(original, _ROW_INSTANCES // _SOME_ROWS) if self.same_dtypes else None
+        self.rows: Rows | None = rows
         self.compiled: dict[tuple[str, int, int], Artifact] = {}
 
     def expect(
@@ -387,6 +392,10 @@ class _References:
                 source.symbol, source.inputs, source.outputs, source.code, support, flags
             )
         return self.compiled[key]
+
+
+def _float_dtypes(program: Program) -> set[str]:
+    return {dtype for dtype in cast_dtypes(program) if dtype in FLOAT_DTYPES}
 
 
 def _stacks(program: Program, batch: int) -> dict[str, Array]:

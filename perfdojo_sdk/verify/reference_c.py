@@ -39,6 +39,7 @@ from perfdojo_sdk.core.expression import (
 )
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
+from perfdojo_sdk.core.validate import beyond_storage
 from perfdojo_sdk.hookspecs.types import ArraySpec, KernelSource
 from perfdojo_sdk.verify.reference_types import BOUNDS, C_TYPES, FLOATS, FUNCTIONS, defined
 
@@ -156,6 +157,12 @@ class _Emitter:
                 "PD-V020",
                 f"{program.name} uses {', '.join(sorted(unsupported))}, the numeric check knows {known}",
             )
+        if use := next(beyond_storage(program, "bf16"), ""):
+            raise VerificationError(
+                "PD-V020",
+                f"{program.name} uses bf16: {use}",
+                why="the numeric check knows it in temporaries that f32 is rounded to and read back from",
+            )
 
     # -- the interface ---------------------------------------------------------------------
 
@@ -208,7 +215,8 @@ class _Emitter:
         """The number types of the dtypes that the program uses."""
         yield '#include "reference_whole.h"'
         yield f"#define NAN_MAY_DIFFER {int(self.nan_may_differ)}"
-        used = {b.dtype for b in self.program.buffers} | _cast_dtypes(self.program)
+        used = {b.dtype for b in self.program.buffers} | cast_dtypes(self.program)
+        used |= {"f32"} if "bf16" in used else set()
         floats = [dtype for dtype in FLOATS if dtype in used]
         functions = {f"{f.upper()}_ULP": repr(float(self.accuracy.get(f, 0.5))) for f in FUNCTIONS}
         for dtype in floats:
@@ -406,8 +414,8 @@ def _summed_buffers(program: Program) -> dict[str, int]:
     return terms
 
 
-def _cast_dtypes(program: Program) -> set[str]:
-    """Dtypes of values that stand in no buffer."""
+def cast_dtypes(program: Program) -> set[str]:
+    """Dtypes of all values, those that stand in no buffer among them."""
 
     def visit(value: Expression) -> Iterator[str]:
         yield value.dtype
@@ -470,6 +478,9 @@ def _literal(literal: Literal) -> str:
     value = float(literal.value)
     if value in (float("inf"), float("-inf")):
         return f"literal_{literal.dtype}({'' if value > 0 else '-'}INFINITY)"
+    if literal.dtype == "bf16":
+        # It was f32 before it was rounded, which the bound has to know.
+        return f"convert_f32_bf16(literal_f32((float){value!r}))"
     return f"literal_{literal.dtype}(({C_TYPES[literal.dtype]}){value!r})"
 
 

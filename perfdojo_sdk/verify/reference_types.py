@@ -5,31 +5,37 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 FLOATS: Mapping[str, Mapping[str, str]] = {
+    # Stored and converted only: plain arithmetic keeps it in a float that has been rounded.
+    "bf16": {
+        "F": "float", "W": "double", "WIDE_(name)": "name", "FLAT_(name)": "name##f",
+        "F_MAX": "0x1.fep127", "W_MAX": "DBL_MAX", "U": "0x1p-8", "ETA": "0x1p-134",
+        "EXACT_INTEGERS": "0x1p8", "E": "float", "BITS": "uint32_t", "ROUND_(x)": "rounded_bf16(x)",
+    },
     # A half computes each operation in single precision and rounds; for these operations that is the same.
     "f16": {
         "F": "_Float16", "W": "double", "WIDE_(name)": "name", "FLAT_(name)": "name##f", "F_MAX": "65504.0",
         "W_MAX": "DBL_MAX", "U": "0x1p-11", "ETA": "0x1p-25", "EXACT_INTEGERS": "0x1p11",
-        "E": "float", "BITS": "uint32_t",
+        "E": "float", "BITS": "uint32_t", "ROUND_(x)": "(_Float16)(x)",
     },
     "f32": {
         "F": "float", "W": "double", "WIDE_(name)": "name", "FLAT_(name)": "name##f", "F_MAX": "FLT_MAX",
         "W_MAX": "DBL_MAX", "U": "0x1p-24", "ETA": "0x1p-150", "EXACT_INTEGERS": "0x1p24",
-        "E": "float", "BITS": "uint32_t",
+        "E": "float", "BITS": "uint32_t", "ROUND_(x)": "(float)(x)",
     },
     # Where long double is no wider than double, the value rounds as much as the kernel does.
     "f64": {
         "F": "double", "W": "long double", "WIDE_(name)": "name##l", "FLAT_(name)": "name",
         "F_MAX": "DBL_MAX", "W_MAX": "LDBL_MAX", "ETA": "0x1p-1075L",
         "U": "(LDBL_MANT_DIG > 53 ? 0x1p-53L : 0x1p-52L)",
-        "EXACT_INTEGERS": "0x1p53", "E": "double", "BITS": "uint64_t",
+        "EXACT_INTEGERS": "0x1p53", "E": "double", "BITS": "uint64_t", "ROUND_(x)": "(double)(x)",
     },
 }  # fmt: skip
 #: dtype of a float -> dtype of the bound on its error: a half has none so small as that of its denormals.
-BOUNDS: Mapping[str, str] = {"f16": "f32", "f32": "f32", "f64": "f64"}
+BOUNDS: Mapping[str, str] = {"bf16": "f32", "f16": "f32", "f32": "f32", "f64": "f64"}
 FUNCTIONS = ("exp", "log", "tanh", "erf")
 
 C_TYPES: Mapping[str, str] = {
-    "f64": "double", "f32": "float", "f16": "_Float16",
+    "f64": "double", "f32": "float", "f16": "_Float16", "bf16": "float",
     "i64": "int64_t", "i32": "int32_t", "i16": "int16_t", "i8": "int8_t",
     "u32": "uint32_t", "u16": "uint16_t", "u8": "uint8_t", "bool": "uint8_t",
 }  # fmt: skip

@@ -18,13 +18,13 @@ typedef unsigned __int128 wide;
 
 enum { UNWRITTEN, PLAIN, CONSTANT, NEGATIVE, POSITIVE };                  /* what a cell holds */
 enum { FORWARD, REVERSED, LOCKSTEP, RANDOM };                             /* schedules */
-enum { WIDE = 1, RECIPROCAL = 2, IDEMPOTENT_MAX = 4, IDEMPOTENT_MIN = 8 }; /* laws */
+enum { WIDE = 1, RECIPROCAL = 2, IDEMPOTENT_MAX = 4, IDEMPOTENT_MIN = 8 }; /* laws; 16 and more: roundings */
 enum { DONE, YIELDED, REFUSED, NO_MEMORY };                               /* how a stretch ended */
 
 enum {
     END, STEP, LOOP, NEXT, PAR, END_PAR, GUARD, LOAD, STORE, CONST, INDEX_FLOAT, INDEX_WHOLE, SWAP,
     LANE_PUT, LANE_GET, REDUCE, SELECT,
-    ADD, SUB, MUL, NEG, DIV, EXTREMUM, EXP, OPAQUE, COMPARE, ROUND, TO_FLOAT, WRAP, BINARY, UNARY
+    ADD, SUB, MUL, NEG, DIV, EXTREMUM, EXP, OPAQUE, COMPARE, ROUND, TO_FLOAT, WRAP, BINARY, UNARY, CONVERT
 };
 enum {
     I_ADD, I_SUB, I_MUL, I_DIV, I_REM, I_MAX, I_MIN, I_AND, I_OR, I_XOR, I_SHL, I_SHR,
@@ -251,6 +251,11 @@ static int64_t apply(const Machine *m, const int64_t *at, Value **top)
         taken = count - 1;
         break;
     }
+    case CONVERT: /* between floats; at[2]: the law under which nothing is rounded */
+        if (!(m->laws & at[2]) && (fine = finite_b)) *b = opaque(m, (uint64_t)at[1], b, 1);
+        words = 3;
+        taken = 0;
+        break;
     case ROUND: /* to an integer */
         if ((fine = finite_b)) {
             const uint64_t r = opaque(m, (uint64_t)at[1], b, 1).r;

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.domains import COMPARISONS
-from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, bits, wrap
+from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, bits, shorter, wrap
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.core.expression import (
     OPERATIONS,
@@ -53,8 +53,8 @@ _CONSTANT, NEGATIVE, POSITIVE = 2, 3, 4
 (
     _END, _STEP, _LOOP, _NEXT, _PAR, _END_PAR, _GUARD, _LOAD, _STORE, _CONST, _INDEX_FLOAT, _INDEX_WHOLE,
     _SWAP, _LANE_PUT, _LANE_GET, _REDUCE, _SELECT, _ADD, _SUB, _MUL, _NEG, _DIV, _EXTREMUM, _EXP, _OPAQUE,
-    _COMPARE, _ROUND, _TO_FLOAT, _WRAP, _BINARY, _UNARY,
-) = range(31)  # fmt: skip
+    _COMPARE, _ROUND, _TO_FLOAT, _WRAP, _BINARY, _UNARY, _CONVERT,
+) = range(32)  # fmt: skip
 _WHOLE = {
     name: number
     for number, name in enumerate(
@@ -64,6 +64,11 @@ _WHOLE = {
 }  # fmt: skip
 _RING = {"add": _ADD, "sub": _SUB, "mul": _MUL, "neg": _NEG}
 _EXTREMA = {"max": 0, "min": 1}
+
+
+#: Dtypes to which a move may declare to round; each has a flag among the laws, from this one on.
+ROUNDINGS = ("bf16", "f16")
+_FIRST_ROUNDING = 16
 
 
 class Cells(NamedTuple):
@@ -443,7 +448,10 @@ def _cast(source: str, target: str) -> tuple[int, ...]:
         return ()
     if source in FLOAT_DTYPES:
         key = _key(f"cast {source} {target}")
-        return (_OPAQUE, key, 1) if target in FLOAT_DTYPES else (_ROUND, key, _width(target))
+        if target not in FLOAT_DTYPES:
+            return (_ROUND, key, _width(target))
+        less = shorter(source, target)
+        return (_CONVERT, key, _FIRST_ROUNDING << ROUNDINGS.index(less) if less in ROUNDINGS else 0)
     return (_TO_FLOAT,) if target in FLOAT_DTYPES else (_WRAP, _width(target))
 
 
@@ -476,7 +484,7 @@ def run(
 
     ``inputs``: for each cell of each input, its residues modulo PRIME and modulo EXPONENTS. ``laws``:
     1 where exp turns sums into products, 2 where quotients are products with reciprocals, 4 and 8 where
-    max and min are idempotent.
+    max and min are idempotent, 16 and more where roundings to one of ROUNDINGS are not seen.
     """
     machine = _machine()
     if machine is None:

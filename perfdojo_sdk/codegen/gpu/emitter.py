@@ -13,25 +13,24 @@ from contextlib import ExitStack, contextmanager
 from math import prod
 
 from perfdojo_sdk.codegen.c import Function, Point, support_text
-from perfdojo_sdk.codegen.c_values import C_TYPES, c_index
+from perfdojo_sdk.codegen.c_values import C_TYPES, STORED, c_index
 from perfdojo_sdk.codegen.gpu.async_copies import async_copies
 from perfdojo_sdk.codegen.gpu.figures import launch_figures, written, written_workspace
 from perfdojo_sdk.codegen.gpu.host import HostPart
-from perfdojo_sdk.codegen.gpu.lanes import WIDEST, Lanes
+from perfdojo_sdk.codegen.gpu.lanes import Lanes, lanes_at_once
 from perfdojo_sdk.codegen.gpu.mapping import Launch, Machine, ProgramMap, Unit, map_program
 from perfdojo_sdk.codegen.gpu.placement import Placed, place
 from perfdojo_sdk.codegen.gpu.synchronise import Exchange, Use
 from perfdojo_sdk.codegen.gpu.tile_code import TileCode
 from perfdojo_sdk.codegen.names import c_name
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.expression import Access, Expression, Index, Read
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.validate import index_values, lane_stride
 from perfdojo_sdk.hookspecs.types import KernelSource
 
 #: Headers of the SDK that every kernel includes; the first of all, ``pd_runtime.h``, is the dialect's.
-GPU_SUPPORT = ("pd_gpu.h", "pd_scalar.h", "pd_exp.h", "pd_types.h")
+GPU_SUPPORT = ("pd_gpu.h", "pd_scalar.h", "pd_exp.h", "pd_types.h", "pd_bf16.h")
 
 #: Most turns of a loop over a thread's own cells that the compiler is asked to write out.
 MOST_UNROLLED = 64
@@ -473,7 +472,7 @@ class GpuEmitter(HostPart):
             with self._block(guard):
                 f.line(f"{cell} = {value};")
             return
-        f.line(f"{C_TYPES[statement.dtype]} pd_value = 0;")
+        f.line(f"{C_TYPES[statement.dtype]} pd_value = {'{0}' if statement.dtype == STORED else 0};")
         with self._block(guard):
             f.line(f"pd_value = {value};")
         f.line("pd_sync_warp();")
@@ -488,7 +487,7 @@ class GpuEmitter(HostPart):
         with self.where_guard_holds(statement, point) as reached:
             if not reached:
                 return
-            width = WIDEST // BYTES[statement.dtype]
+            width = lanes_at_once(statement.dtype)
             for start in range(0, scope.size, width):
                 Lanes(self, statement, point, range(start, min(start + width, scope.size))).emit()
 

@@ -15,6 +15,8 @@ from math import prod
 
 from perfdojo_sdk.codegen.gpu.mapping import Launch, ProgramMap
 from perfdojo_sdk.codegen.gpu.placement import Placed
+from perfdojo_sdk.codegen.gpu.tile_code import unit_factors
+from perfdojo_sdk.codegen.gpu.tiles import product_dtype
 from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.expression import Access, Cast, Expression, Operation
 from perfdojo_sdk.core.program import Occurrence, Statement
@@ -56,6 +58,8 @@ class LaunchFigures:
     """Sizes of the host's loops around it, whose iterators are its last arguments."""
     index_bytes: int = 4
     """Width of such an argument."""
+    short_operations: int = 0
+    """Those of ``operations`` that a matrix unit makes of factors shorter than f32."""
     nest: tuple[int, ...] = ()
     """Its place in the program, which says what loops it shares with other launches."""
 
@@ -107,10 +111,14 @@ def launch_figures(
     places = [p for p in program.places if p.path[: len(launch.path)] == launch.path]
     statements = [(p.node, p.path, p.sizes) for p in places if isinstance(p.node, Statement)]
     asked = 0.0
-    shared = operations = slow = steps = 0
+    shared = operations = slow = short = steps = 0
     for node, path, sizes in statements:
         instances = prod(sizes)
         plain, heavy = _operations(node)
+        nest = mapped.tiles.get(path[:-1])
+        if nest and unit_factors(mapped, placed, nest) and product_dtype(nest) != "f32":
+            plain = 2  # the unit converts on its way
+            short += plain * instances
         operations += plain * instances
         slow += heavy * instances
         runners = _runners(mapped, path, launch)
@@ -138,6 +146,7 @@ def launch_figures(
         steps,
         host,
         index_bytes,
+        short,
         launch.path,
     )
 

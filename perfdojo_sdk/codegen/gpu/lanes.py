@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 
 #: Bytes of the widest access to memory.
 WIDEST = 16
+#: dtype -> the word that stores four neighbours; those of a dtype with one are moved four at a time.
+FOUR = {"f32": "pd_store4", "bf16": "pd_store4_bf16"}
+
+
+def lanes_at_once(dtype: str) -> int:
+    """So many neighbouring lanes of a statement of this dtype are emitted together."""
+    return 4 if dtype in FOUR else WIDEST // BYTES[dtype]
 
 
 class Lanes:
@@ -44,7 +51,7 @@ class Lanes:
             return
         with e._block(""):
             for access in dict.fromkeys(reads_of(value)):
-                if self._wide(access):
+                if self._wide(access) and self.emitter._place(access).buffer.dtype == "f32":
                     self._load(access)
             if one_cell:
                 for lane, point in enumerate(self.at):
@@ -56,7 +63,8 @@ class Lanes:
             kind = C_TYPES[s.dtype]
             if store:
                 index = c_index(e.flat(s.target, self.at[0]))
-                e.function.line(f"pd_store4({c_name(placed.buffer.name)}, {index}, {', '.join(texts)});")
+                word = FOUR[s.dtype]
+                e.function.line(f"{word}({c_name(placed.buffer.name)}, {index}, {', '.join(texts)});")
                 return
             for k, text in enumerate(texts):
                 e.function.line(f"const {kind} pd_v{k} = {text};")
@@ -65,10 +73,10 @@ class Lanes:
 
     def _wide(self, access: Access) -> bool:
         """Whether these lanes of an access are one aligned access to memory."""
-        placed, width = self.emitter._place(access), WIDEST // BYTES[self.statement.dtype]
+        placed, width = self.emitter._place(access), lanes_at_once(self.statement.dtype)
         if placed.kind not in ("array", "memory", "shared") or len(self.lanes) != width or width != 4:
             return False
-        if placed.buffer.dtype != "f32" or lane_stride(placed.buffer, access.subscripts, self.level) != 1:
+        if placed.buffer.dtype not in FOUR or lane_stride(placed.buffer, access.subscripts, self.level) != 1:
             return False
         start = self.emitter.flat(access, self.at[0])
         parts = [*start.terms, *start.quotients]

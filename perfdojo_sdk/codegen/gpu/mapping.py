@@ -38,6 +38,8 @@ class Machine:
     max_threads: int
     shared_bytes: int
     """Shared memory that one block may have."""
+    matrix: frozenset[str] = frozenset()
+    """dtypes whose products the matrix unit of a warp adds up in f32; empty: there is no such unit."""
 
 
 @dataclass(frozen=True)

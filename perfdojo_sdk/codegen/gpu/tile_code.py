@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from perfdojo_sdk.codegen.c import Point
 from perfdojo_sdk.codegen.c_values import c_index
-from perfdojo_sdk.codegen.gpu.tiles import Factor, TileNest, factors_of
+from perfdojo_sdk.codegen.gpu.mapping import ProgramMap
+from perfdojo_sdk.codegen.gpu.placement import Placed
+from perfdojo_sdk.codegen.gpu.tiles import Factor, TileNest, factors_of, product_dtype
 from perfdojo_sdk.codegen.names import c_name
+from perfdojo_sdk.core.expression import Access
 
 if TYPE_CHECKING:
     from perfdojo_sdk.codegen.gpu.emitter import GpuEmitter
+
+
+def unit_factors(
+    mapped: ProgramMap, placed: Mapping[str, Placed], nest: TileNest
+) -> tuple[Factor, Factor] | None:
+    """What the matrix unit multiplies for a nest; None where the lanes do its work themselves."""
+
+    def place(access: Access) -> Placed:
+        return placed[mapped.program.buffer_of[access.array].name]
+
+    statement = nest.statement
+    if place(statement.target).kind != "tile" or product_dtype(nest) not in mapped.machine.matrix:
+        return None
+    if any(place(read).kind not in ("array", "memory", "shared") for read in statement.reads):
+        return None
+    return factors_of(nest, [(read, place(read).address(read)) for read in statement.reads])
 
 
 class TileCode:
@@ -27,14 +47,12 @@ class TileCode:
     def _multiplied(self) -> bool:
         """One call of the matrix unit, if the sums are a tile in registers and the rest has its form."""
         e, target = self.emitter, self.emitter._place(self.nest.statement.target)
-        reads = [(access, e._place(access)) for access in self.nest.statement.reads]
-        if target.kind != "tile" or any(p.kind not in ("array", "memory", "shared") for _, p in reads):
-            return False
-        factors = factors_of(self.nest, [(access, p.address(access)) for access, p in reads])
+        factors = unit_factors(e.mapped, e.placed, self.nest)
         if factors is None:
             return False
-        sides = ", ".join(map(self._side, factors))
-        e.function.line(f"pd_tile_multiply({c_name(target.buffer.name)}, {sides}, {self.nest.steps});")
+        dtype, sides = product_dtype(self.nest), ", ".join(map(self._side, factors))
+        word = "pd_tile_multiply" if dtype == "f32" else f"pd_tile_multiply_{dtype}"
+        e.function.line(f"{word}({c_name(target.buffer.name)}, {sides}, {self.nest.steps});")
         return True
 
     def _side(self, factor: Factor) -> str:

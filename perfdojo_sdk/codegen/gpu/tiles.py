@@ -3,7 +3,8 @@
 A nest ``16 16:m`` is a statement for each cell of a tile; ``16 16 K:m`` adds up products for each. Every lane
 runs the cells that are its own, in any order, so the target's cells must differ from iteration to
 iteration and no iteration may read what another one writes. A buffer at the location ``tile`` whose uses
-are all of that kind is kept in the lanes' registers, and there the products go through the matrix unit.
+are all of that kind is kept in the lanes' registers, and there the products go through the matrix unit:
+of f32, or of bf16 read as f32, whichever the machine multiplies.
 """
 
 from __future__ import annotations
@@ -11,15 +12,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from perfdojo_sdk.core.expression import Access, Index, Operation, Read
+from perfdojo_sdk.core.expression import Access, Cast, Expression, Index, Operation, Read
 from perfdojo_sdk.core.program import Path, Program, Scope, Statement
 
 #: The suffix of lanes that work together with their matrix unit, and the location of what it adds up.
 MATRIX, TILE = "m", "tile"
 #: Rows and columns of a tile.
 SIDE = 16
-#: Steps of a sum that the matrix unit takes at once.
-STEPS = 4
+#: dtype of the factors -> steps of a sum that the matrix unit takes at once.
+STEPS = {"f32": 4, "bf16": 16}
+#: dtype of the factors -> cells at a multiple of which each piece of a row must start: it is moved as one.
+PIECE = {"f32": 1, "bf16": 4}
 
 
 @dataclass(frozen=True)
@@ -80,17 +83,28 @@ class Factor:
     stride: int
 
 
+def product_dtype(nest: TileNest) -> str:
+    """The dtype of the factors that the nest adds up products of; empty where it adds up something else."""
+    value = nest.statement.value
+    if nest.statement.accumulate != "add" or not isinstance(value, Operation) or value.name != "mul":
+        return ""
+    dtypes = set(map(_read_dtype, value.arguments))
+    return dtypes.pop() if len(dtypes) == 1 else ""
+
+
+def _read_dtype(value: Expression) -> str:
+    """The dtype in which a factor is stored; empty where it is more than an element."""
+    stored = value.argument if isinstance(value, Cast) else value
+    return stored.dtype if isinstance(stored, Read) else ""
+
+
 def factors_of(nest: TileNest, addresses: Sequence[tuple[Access, Index]]) -> tuple[Factor, Factor] | None:
     """Left and right factor of a sum of products that the matrix unit adds up; None where it cannot.
 
     ``addresses``: of the statement's reads. Both must have neighbouring steps side by side.
     """
-    statement = nest.statement
-    if len(addresses) != 2 or statement.accumulate != "add" or not nest.steps or nest.steps % STEPS:
-        return None
-    if not isinstance(statement.value, Operation) or statement.value.name != "mul":
-        return None
-    if not all(isinstance(a, Read) for a in statement.value.arguments):
+    dtype = product_dtype(nest)
+    if len(addresses) != 2 or dtype not in STEPS or not nest.steps or nest.steps % STEPS[dtype]:
         return None
     row, column, step = nest.row, nest.row + 1, nest.row + 2
     found: dict[int, Factor] = {}
@@ -100,5 +114,7 @@ def factors_of(nest: TileNest, addresses: Sequence[tuple[Access, Index]]) -> tup
             return None
         rest = {l: c for l, c in form.terms if l not in (row, column, step)}
         stride = form.coefficients[mine[0]]
+        if any(number % PIECE[dtype] for number in (stride, form.constant, *rest.values())):
+            return None
         found[mine[0]] = Factor(access, Index.of(rest, form.constant), stride)
     return (found[row], found[column]) if len(found) == 2 else None

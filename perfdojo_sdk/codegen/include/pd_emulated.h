@@ -25,6 +25,8 @@
 #define PD_INLINE static inline __attribute__((always_inline, unused))
 #define PD_UNROLL
 
+#include "pd_bf16.h"
+
 struct pd_f32x4 {
     float x, y, z, w;
 };
@@ -447,6 +449,12 @@ static inline void aligned4(const void *first, int64_t at)
         fail(MISALIGNED, "four floats are not at a multiple of 16 bytes", "a wide access");
 }
 
+static inline void aligned4_bf16(const void *first, int64_t at)
+{
+    if ((uintptr_t)((const pd_bf16 *)first + at) % 8)
+        fail(MISALIGNED, "four bfloat16 are not at a multiple of 8 bytes", "a wide access");
+}
+
 template <class A> static inline pd_f32x4 load4(const A &array, int64_t at, const void *first)
 {
     aligned4(first, at);
@@ -458,6 +466,16 @@ template <class A>
 static inline void store4(A &&array, int64_t at, float x, float y, float z, float w, const void *first)
 {
     aligned4(first, at);
+    array[at] = x;
+    array[at + 1] = y;
+    array[at + 2] = z;
+    array[at + 3] = w;
+}
+
+template <class A>
+static inline void store4_bf16(A &&array, int64_t at, pd_bf16 x, pd_bf16 y, pd_bf16 z, pd_bf16 w, const void *first)
+{
+    aligned4_bf16(first, at);
     array[at] = x;
     array[at + 1] = y;
     array[at + 2] = z;
@@ -515,6 +533,23 @@ static inline void tile_multiply(Tile &sum, const A &a, int64_t a_at, int64_t a_
                 (float)a[a_at + tile_row(own) * a_stride + k] * (float)b[b_at + tile_column() * b_stride + k];
 }
 
+/* Rows of bfloat16, of which the unit loads four neighbours at once. */
+template <class A, class B>
+static inline void tile_multiply_bf16(Tile &sum, const A &a, int64_t a_at, int64_t a_stride, const B &b, int64_t b_at,
+                                      int64_t b_stride, int steps, int site)
+{
+    wait(AT_WARP, site, false);
+    for (int row = 0; row < SIDE; row++) {
+        aligned4_bf16(first_of(a), a_at + row * a_stride);
+        aligned4_bf16(first_of(b), b_at + row * b_stride);
+    }
+    for (int own = 0; own < TILE_OWN; own++)
+        for (int k = 0; k < steps; k++) {
+            const pd_bf16 left = a[a_at + tile_row(own) * a_stride + k], right = b[b_at + tile_column() * b_stride + k];
+            TileCell{sum, own} += pd_f32_from_bf16(left) * pd_f32_from_bf16(right);
+        }
+}
+
 } // namespace pd_emulated
 
 #define PD_KERNEL(name, threads) static void name
@@ -550,7 +585,10 @@ typedef pd_emulated::Tile pd_tile;
 #define pd_tile_row(own) pd_emulated::tile_row(own)
 #define pd_tile_column(own) pd_emulated::tile_column()
 #define pd_tile_multiply(...) pd_emulated::tile_multiply(__VA_ARGS__, __LINE__)
+#define pd_tile_multiply_bf16(...) pd_emulated::tile_multiply_bf16(__VA_ARGS__, __LINE__)
 #define pd_load4(array, at) pd_emulated::load4(array, at, pd_emulated::first_of(array))
 #define pd_store4(array, at, x, y, z, w) pd_emulated::store4(array, at, x, y, z, w, pd_emulated::first_of(array))
+#define pd_store4_bf16(array, at, x, y, z, w) \
+    pd_emulated::store4_bf16(array, at, x, y, z, w, pd_emulated::first_of(array))
 
 #endif

@@ -18,12 +18,15 @@
  *   pd_copy_async(to, at, from, at)   copies a float from memory to shared memory; done for all of a block behind
  *   pd_copies_done()                  this, which waits for the thread's own copies, and a barrier; only where a
  *                                     location of the target asks for such copies. pd_copy_async4: four floats
+ *   pd_store4_bf16                    the same of four pd_bf16, at a multiple of 8 bytes
  *   PD_TILE_OWN, pd_tile              cells of a tile of 16 by 16 that one lane has, and their type; only where
  *                                     the warp has a matrix unit, as all words below
  *   pd_tile_cell(tile, own)           one of them
  *   pd_tile_row(own), pd_tile_column(own)     where it stands in the tile
  *   pd_tile_multiply(tile, a, at, stride, b, at, stride, steps)
- *                                     adds the product of 16 rows of a with 16 rows of b, each of so many elements
+ *                                     adds the product of 16 rows of a with 16 rows of b, each of so many elements;
+ *                                     only where it multiplies f32
+ *   pd_tile_multiply_bf16             the same of bf16, whose rows start at multiples of 8 bytes; in f32 it adds
  *   PD_INF, PD_INLINE                 as in C
  */
 #ifndef PD_GPU_H

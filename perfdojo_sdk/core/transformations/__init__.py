@@ -13,6 +13,7 @@ from perfdojo_sdk.core.transformations.fusing import FissionScope, JoinScopes
 from perfdojo_sdk.core.transformations.inlining import InlineDefinition, RemoveDead
 from perfdojo_sdk.core.transformations.laws import RebaseExponent, RebaseSquares
 from perfdojo_sdk.core.transformations.naming import StageExpression
+from perfdojo_sdk.core.transformations.precision import LowerPrecision
 from perfdojo_sdk.core.transformations.ranges import JoinRanges, SplitRange
 from perfdojo_sdk.core.transformations.reductions import SplitReduction
 from perfdojo_sdk.core.transformations.scopes import ReorderStatements, SplitScope, SwapScopes
@@ -58,6 +59,7 @@ GENERIC: Mapping[str, Transformation] = {
         PadDim(),
         ShareStorage(),
         UnshareStorage(),
+        LowerPrecision(),
     )
 }
 

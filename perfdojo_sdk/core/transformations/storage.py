@@ -34,7 +34,7 @@ def _not_interface(site: Site) -> Refusal | None:
     return Refusal.of(words_only(site), buffer=buffer.name)
 
 
-_OWNED = (
+OWNED = (
     "the caller owns the buffer",
     "{buffer} is part of the kernel's interface",
     "stage it into a buffer of the kernel's own first",
@@ -118,7 +118,7 @@ class ReuseDims(Transformation):
     place = "buffer"
     parameters = (Parameter("dim", int, "position of the dimension, from 0"),)
     requirements = (
-        Requirement("PD-T201", *_OWNED),
+        Requirement("PD-T201", *OWNED),
         Requirement(
             "PD-T202",
             "the dimension is not materialised",
@@ -399,7 +399,7 @@ class SetLocation(Transformation):
     place = "buffer"
     parameters = (Parameter("location", str, "a location of the target"),)
     requirements = (
-        Requirement("PD-T221", *_OWNED),
+        Requirement("PD-T221", *OWNED),
         Requirement(
             "PD-T222",
             "the buffer lives there already",

@@ -30,6 +30,18 @@ __attribute__((malloc, noinline)) static void *cells(size_t bytes, int all)
     return found;
 }
 
+/* The bfloat16 nearest to a float, ties to even, as a float. */
+static inline float rounded_bf16(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof x);
+    if (x != x) return x;
+    bits += UINT32_C(0x7fff) + (bits >> 16 & 1);
+    bits &= UINT32_C(0xffff0000);
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
 /* The largest finite magnitude so far, as the bits of a double: these compare as the numbers do, and
    unlike those without a branch. */
 static inline int64_t magnitude(double x)

@@ -10,7 +10,7 @@ static inline PASTE(num, DTYPE) PASTE(PASTE(convert, WIDER), DTYPE)(PASTE(num, W
 {
     double v = (double)a.v, e = (double)a.e;
     e += U * (fabs(v) + e) + ETA + 0x1p-52 * fabs(v);
-    F f = (F)a.f;
+    F f = ROUND_(a.f);
     if (fabs(v) + e <= F_MAX) return (PASTE(num, DTYPE)){v, e, f};
     int certain = !PASTE(finite_, WIDER)(a.v) && a.e <= DBL_MAX;
     return (PASTE(num, DTYPE)){v, certain ? 0 : INFINITY, f};

@@ -8,5 +8,5 @@ static inline PASTE(num, WIDER) PASTE(PASTE(convert, DTYPE), WIDER)(PASTE(num, D
 
 static inline PASTE(num, DTYPE) PASTE(PASTE(convert, WIDER), DTYPE)(PASTE(num, WIDER) a)
 {
-    return (PASTE(num, DTYPE)){(W)a.v, (F)a.f};
+    return (PASTE(num, DTYPE)){(W)a.v, ROUND_(a.f)};
 }

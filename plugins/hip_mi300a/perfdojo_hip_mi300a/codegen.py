@@ -24,7 +24,8 @@ def runtime() -> str:
 
 def machine(capabilities: Capabilities) -> Machine:
     options = capabilities.options
-    return Machine(options["warp"], options["max_threads"], options["shared_bytes"])
+    matrix = frozenset(options["matrix"])
+    return Machine(options["warp"], options["max_threads"], options["shared_bytes"], matrix)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias
 
 from perfdojo_sdk.codegen.gpu.expert.matrix import play_matrix
@@ -11,10 +12,12 @@ from perfdojo_sdk.codegen.gpu.expert.steps import chain, collapse, map_rest, nex
 from perfdojo_sdk.codegen.gpu.expert.tiles import play_direct, play_tiles
 from perfdojo_sdk.codegen.gpu.mapping import BLOCK, GRID, Machine
 from perfdojo_sdk.codegen.gpu.tiles import MATRIX
+from perfdojo_sdk.core.dtypes import DIGITS
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import Operation, Read
 from perfdojo_sdk.core.program import Program, Scope
-from perfdojo_sdk.core.transformation import Rules, Trace
+from perfdojo_sdk.core.transformation import Kind, Rules, Trace
+from perfdojo_sdk.core.transformations.precision import FULL
 from perfdojo_sdk.core.transformations.storage import temporaries
 from perfdojo_sdk.search.play import Play
 
@@ -23,11 +26,15 @@ Plan: TypeAlias = Callable[..., None]
 
 
 def heuristic(root: Program, rules: Rules, machine: Machine) -> tuple[Trace, ...]:
-    """What an expert plays who knows the sizes of the machine: a game, and one on matrix units where it has
-    them and the kernel a product; which is faster, a measurement has to say."""
+    """What an expert plays who knows the sizes of the machine: a game, and for each dtype that its matrix units
+    multiply another one, where the kernel has a product; which is fastest, a measurement has to say.
+
+    Products of a shorter dtype than f32 are played where the rules say that precision may change.
+    """
     games = [_game(root, rules, machine, play_tiles)]
-    if MATRIX in rules.dialect.suffixes:
-        games.append(_game(root, rules, machine, play_matrix))
+    for dtype in sorted(machine.matrix, key=lambda name: -DIGITS[name]):
+        if dtype == FULL or rules.most >= Kind.CHANGES_PRECISION:
+            games.append(_game(root, rules, machine, partial(play_matrix, dtype=dtype)))
     return tuple(game for k, game in enumerate(games) if k == 0 or MATRIX in _suffixes(game.program))
 
 
@@ -37,7 +44,7 @@ def _suffixes(program: Program) -> set[str]:
 
 def _game(root: Program, rules: Rules, machine: Machine, products: Plan) -> Trace:
     """The game in which products are played as ``products`` does."""
-    play = Play(root, rules)
+    play = Play(root, rules, rules.most)
     for place in _outermost(play):
         _attempt(play, products, place, machine)
     for place in _outermost(play):

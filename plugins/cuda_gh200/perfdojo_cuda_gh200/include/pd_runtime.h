@@ -36,6 +36,15 @@ typedef unsigned long long uint64_t;
 #define PD_INLINE static __device__ __forceinline__
 #define PD_UNROLL _Pragma("unroll")
 
+PD_INLINE uint16_t pd_bf16_bits(float x)
+{
+    uint16_t bits;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+    return bits;
+}
+#define PD_BF16_BITS(x) pd_bf16_bits(x)
+#include "pd_bf16.h"
+
 #define __builtin_fabs fabs
 #define __builtin_fabsf fabsf
 #define __builtin_sqrt sqrt
@@ -86,6 +95,48 @@ PD_INLINE float4 pd_load4(const float *array, int64_t at) { return *(const float
 PD_INLINE void pd_store4(float *array, int64_t at, float x, float y, float z, float w)
 {
     *(float4 *)(array + at) = make_float4(x, y, z, w);
+}
+PD_INLINE void pd_store4_bf16(pd_bf16 *array, int64_t at, pd_bf16 x, pd_bf16 y, pd_bf16 z, pd_bf16 w)
+{
+    *(ushort4 *)(array + at) = make_ushort4(x.bits, y.bits, z.bits, w.bits);
+}
+
+/* A tile of 16 by 16 in the registers of a warp, as two of mma.m16n8k16 keep what they add up: lane l has, of the
+ * left eight columns and then of the right ones, columns 2*(l%4) and 2*(l%4)+1 of row l/4, then of row l/4+8. */
+#define PD_TILE_OWN 8
+struct pd_tile {
+    float values[PD_TILE_OWN];
+};
+#define pd_tile_cell(tile, own) ((tile).values[own])
+#define pd_tile_row(own) ((pd_lane >> 2) + ((own) >> 1 & 1) * 8)
+#define pd_tile_column(own) (((own) >> 2) * 8 + (pd_lane & 3) * 2 + ((own) & 1))
+
+/* The left factor's 16 rows by 16 steps in a, the right one's 8 rows by 16 steps in b; products are exact. */
+PD_INLINE void pd_mma(float *sum, uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+PD_INLINE uint32_t pd_pair(const pd_bf16 *at) { return *(const uint32_t *)at; }
+
+/* Each step takes sixteen elements of every row: lane l brings those at 2*(l%4), 2*(l%4)+1 and eight further on,
+ * of rows l/4 and l/4+8. */
+PD_INLINE void pd_tile_multiply_bf16(pd_tile &sum, const pd_bf16 *a, int64_t a_at, int64_t a_stride,
+                                     const pd_bf16 *b, int64_t b_at, int64_t b_stride, int steps)
+{
+    a += a_at + (pd_lane >> 2) * a_stride + (pd_lane & 3) * 2;
+    b += b_at + (pd_lane >> 2) * b_stride + (pd_lane & 3) * 2;
+    const pd_bf16 *const a_below = a + 8 * a_stride, *const b_below = b + 8 * b_stride;
+    PD_UNROLL
+    for (int k = 0; k < steps; k += 16) {
+        const uint32_t a0 = pd_pair(a + k), a1 = pd_pair(a_below + k);
+        const uint32_t a2 = pd_pair(a + k + 8), a3 = pd_pair(a_below + k + 8);
+        pd_mma(sum.values, a0, a1, a2, a3, pd_pair(b + k), pd_pair(b + k + 8));
+        pd_mma(sum.values + 4, a0, a1, a2, a3, pd_pair(b_below + k), pd_pair(b_below + k + 8));
+    }
 }
 
 #endif

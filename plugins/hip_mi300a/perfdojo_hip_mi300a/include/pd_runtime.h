@@ -36,31 +36,14 @@ extern "C" __attribute__((device)) double erf(double);
 #include <stddef.h>
 #include <stdint.h>
 #define PD_HOST extern "C"
-/* A tile of 16 by 16 in the registers of a wavefront, as v_mfma_f32_16x16x4_f32 keeps what it adds up: lane
- * l has rows 4*(l/16) to 4*(l/16)+3 of column l%16. */
-#define PD_TILE_OWN 4
-typedef float pd_tile __attribute__((ext_vector_type(4)));
-#define pd_tile_cell(tile, own) ((tile)[own])
-#define pd_tile_row(own) ((pd_lane >> 4) * 4 + (own))
-#define pd_tile_column(own) (pd_lane & 15)
-
-/* Each step takes four elements of every row: lane l brings element l/16 of row l%16, of both sides. */
-PD_INLINE void pd_tile_multiply(pd_tile &sum, const float *a, int64_t a_at, int64_t a_stride, const float *b,
-                                int64_t b_at, int64_t b_stride, int steps)
-{
-    a += a_at + (pd_lane & 15) * a_stride + (pd_lane >> 4);
-    b += b_at + (pd_lane & 15) * b_stride + (pd_lane >> 4);
-    PD_UNROLL
-    for (int k = 0; k < steps; k += 4)
-        sum = __builtin_amdgcn_mfma_f32_16x16x4f32(a[k], b[k], sum, 0, 0, 0);
-}
-
 #endif
 
 #define PD_WARP 64
 #define PD_INF __builtin_inff()
 #define PD_INLINE static inline __attribute__((device, always_inline, unused))
 #define PD_UNROLL _Pragma("unroll")
+
+#include "pd_bf16.h"
 
 #define PD_KERNEL(name, threads) \
     extern "C" __attribute__((global, amdgpu_flat_work_group_size(1, threads))) void name
@@ -132,6 +115,31 @@ PD_INLINE void pd_tile_multiply(pd_tile &sum, const float *a, int64_t a_at, int6
     PD_UNROLL
     for (int k = 0; k < steps; k += 4)
         sum = __builtin_amdgcn_mfma_f32_16x16x4f32(a[k], b[k], sum, 0, 0, 0);
+}
+
+typedef short pd_bf16x4 __attribute__((ext_vector_type(4)));
+PD_INLINE pd_bf16x4 pd_load4_bf16(const pd_bf16 *at)
+{
+    pd_bf16x4 four;
+    __builtin_memcpy(&four, __builtin_assume_aligned(at, 8), 8);
+    return four;
+}
+PD_INLINE void pd_store4_bf16(pd_bf16 *array, int64_t at, pd_bf16 x, pd_bf16 y, pd_bf16 z, pd_bf16 w)
+{
+    const pd_bf16 four[4] = {x, y, z, w};
+    __builtin_memcpy(__builtin_assume_aligned(array + at, 8), four, 8);
+}
+
+/* Each step takes sixteen elements of every row: lane l brings elements 4*(l/16) to 4*(l/16)+3 of row l%16, of
+ * both sides. Products are exact in f32, and added up there. */
+PD_INLINE void pd_tile_multiply_bf16(pd_tile &sum, const pd_bf16 *a, int64_t a_at, int64_t a_stride,
+                                     const pd_bf16 *b, int64_t b_at, int64_t b_stride, int steps)
+{
+    a += a_at + (pd_lane & 15) * a_stride + (pd_lane >> 4) * 4;
+    b += b_at + (pd_lane & 15) * b_stride + (pd_lane >> 4) * 4;
+    PD_UNROLL
+    for (int k = 0; k < steps; k += 16)
+        sum = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(pd_load4_bf16(a + k), pd_load4_bf16(b + k), sum, 0, 0, 0);
 }
 
 #endif

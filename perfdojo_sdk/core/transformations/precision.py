@@ -1,0 +1,193 @@
+"""A temporary in a shorter float dtype: the one place where a game may give up digits.
+
+Values are rounded where they are written into the buffer, and converted back where they are read, so
+all arithmetic stays as it was. What that costs is a law of the move, with the unit roundoff in it, which
+every record and manifest of the game repeats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.dtypes import rounding_law
+from perfdojo_sdk.core.expression import (
+    LEVELS,
+    Cast,
+    Expression,
+    Literal,
+    Read,
+    map_expression,
+)
+from perfdojo_sdk.core.program import Node, Place, Program, Scope, Statement
+from perfdojo_sdk.core.storage import Buffer
+from perfdojo_sdk.core.transformation import (
+    Instance,
+    Kind,
+    Legal,
+    Move,
+    Parameter,
+    Refusal,
+    Relation,
+    Requirement,
+    Site,
+    Transformation,
+)
+from perfdojo_sdk.core.transformations.storage import OWNED, temporaries, words_only
+from perfdojo_sdk.core.validate import has_dtype, target_violations
+
+#: The dtype that is rounded; arithmetic on what is read stays in it.
+FULL = "f32"
+
+
+def _declared(site: Site) -> Refusal | Legal:
+    dtype, known = site.move["dtype"], site.dialect.roundings
+    if dtype in known:
+        return Legal(Kind.CHANGES_PRECISION, frozenset((rounding_law(dtype),)))
+    listed = ", ".join(sorted(known)) or "nothing"
+    return Refusal.of(words_only(site), dtype=dtype, known=listed)
+
+
+def _is_full(site: Site) -> Refusal | None:
+    if site.storage.dtype == FULL:
+        return None
+    return Refusal.of(words_only(site), buffer=site.storage.name, dtype=site.storage.dtype)
+
+
+def _not_accumulated(site: Site) -> Refusal | None:
+    for o in site.program.occurrences[site.storage.name]:
+        if o.writes and o.statement.accumulate:
+            return Refusal.of(o.statement.id, o.access.text, buffer=site.storage.name, write=o.statement.text)
+    return None
+
+
+def _typed(site: Site) -> Refusal | None:
+    for o in site.program.occurrences[site.storage.name]:
+        value = o.statement.value
+        if o.writes and not isinstance(value, Literal) and not has_dtype(value):
+            return Refusal.of(o.statement.id, value.text, value=value.text)
+    return None
+
+
+def _shortened(site: Site) -> Program:
+    """The program after the move."""
+    old, dtype = site.storage, site.move["dtype"]
+    buffer = Buffer(old.name, dtype, old.dimensions, old.location, old.arrays)
+    arrays = frozenset(old.arrays)
+    body = tuple([_rounded_in(node, arrays, dtype) for node in site.program.body])
+    return site.program.with_buffer(old.name, buffer).with_body(body)
+
+
+def _rounded_in(node: Node, arrays: frozenset[str], dtype: str) -> Node:
+    if arrays.isdisjoint(node.arrays):
+        return node
+    if isinstance(node, Scope):
+        return node.with_body(tuple([_rounded_in(child, arrays, dtype) for child in node.body]))
+
+    def read(leaf: Expression) -> Expression:
+        if isinstance(leaf, Read) and leaf.access.array in arrays:
+            return Cast(Read(leaf.access, dtype), FULL)
+        return leaf
+
+    value = map_expression(node.value, read)
+    if node.target.array not in arrays:
+        return node.with_parts(node.target, value)
+    return Statement(node.target, _rounded(value, dtype), node.accumulate, dtype, node.id, node.guard)
+
+
+def _rounded(value: Expression, dtype: str) -> Expression:
+    """The value in the shorter dtype; what only came from there needs no rounding again."""
+    if isinstance(value, Literal):
+        return Literal(value.value, dtype)
+    if isinstance(value, Cast) and value.argument.dtype == dtype:
+        return value.argument
+    return Cast(value, dtype)
+
+
+def _touching(site: Site, program: Program) -> tuple[Place, ...]:
+    arrays = frozenset(site.storage.arrays)
+    return tuple(
+        [p for p in program.places if isinstance(p.node, Statement) and not arrays.isdisjoint(p.node.arrays)]
+    )
+
+
+def _allowed(site: Site) -> Refusal | None:
+    program = site.once(_shortened)
+    problem = next(target_violations(program, _touching(site, program), site.dialect), None)
+    return Refusal.of(problem.node or words_only(site), "", what=problem.what) if problem else None
+
+
+class LowerPrecision(Transformation):
+    """Keep a temporary in a shorter float dtype: values are rounded when they are written.
+
+    Stage the operands of a product first, and only their copies are rounded; the sums stay as they are.
+
+    before:
+        t f32 [8] heap
+        8 t[{0}] = x[{0}]
+        8 y[{0}] = t[{0}] * t[{0}]
+    after: lower_precision(t, dtype=bf16)
+        t bf16 [8] heap
+        8 t[{0}] = bf16(x[{0}])
+        8 y[{0}] = f32(t[{0}]) * f32(t[{0}])
+    """
+
+    name = "lower_precision"
+    place = "buffer"
+    parameters = (Parameter("dtype", str, "a shorter float dtype to which the target rounds"),)
+    requirements = (
+        Requirement("PD-T601", *OWNED, semantic=True),
+        Requirement(
+            "PD-T602",
+            "the target does not round to this dtype",
+            "{dtype} is asked for; the target declares roundings to {known}",
+            "use a dtype that the target declares, or keep the precision",
+            _declared,
+            semantic=True,
+        ),
+        Requirement(
+            "PD-T603",
+            f"the buffer does not hold {FULL}",
+            "{buffer} holds {dtype}",
+            f"lower a buffer of {FULL}",
+            _is_full,
+        ),
+        Requirement(
+            "PD-T604",
+            "the buffer is accumulated into",
+            "{write} would round the sum at each of its steps, and no bound is declared for that",
+            "keep the sums as they are, and lower the copies of the operands (stage_read makes them)",
+            _not_accumulated,
+        ),
+        Requirement(
+            "PD-T605",
+            "a value takes its dtype from the buffer",
+            f"{{value}} is made of iterators and literals alone, which are {FULL} because the cell is",
+            "lower a buffer whose values are read from arrays",
+            _typed,
+        ),
+        Requirement(
+            "PD-T606",
+            "the target does not allow the dtype there",
+            "{what}",
+            "lower the precision before vectorising or setting the location",
+            _allowed,
+        ),
+    )
+
+    def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
+        for buffer in temporaries(program) if dialect.roundings else ():
+            if buffer.dtype == FULL:
+                for dtype in sorted(dialect.roundings):
+                    yield Move(self.name, buffer.name, (("dtype", dtype),))
+
+    def rewrite(self, site: Site) -> Program:
+        return site.once(_shortened)
+
+    def relation(self, site: Site, result: Program) -> Relation:
+        """The statements that touch the buffer round, and no others."""
+        dtype = site.move["dtype"]
+        return {
+            p.node.id: Instance(p.node.id, tuple(LEVELS[: len(p.sizes)]), rounded=dtype)
+            for p in _touching(site, result)
+        }
