@@ -8,7 +8,8 @@ cautious when it says yes, so whatever cannot be proved is refused.
 The test looks at one dimension at a time. With the relation put in, the difference of the two
 subscripts is an affine form over a box, so its range and the greatest common divisor of its
 coefficients are quickly known; a conflict needs zero in range and divisible (Banerjee's and the
-GCD test, with directions).
+GCD test, with directions). Where that may be, the terms are looked at as digits: those of small
+coefficients alone must reach a multiple of what divides all the others.
 """
 
 from __future__ import annotations
@@ -128,9 +129,48 @@ def _may_be_equal(
                 continue
         reach, step = -b * (second_sizes[level] - 1), gcd(step, b)
         low, high = (low + reach, high) if reach < 0 else (low, high + reach)
-    if low > 0 or high < 0:
+    if low > 0 or high < 0 or (offset % step if step else offset):
         return False
-    return offset % step == 0 if step else offset == 0
+    if len(first.terms) < 2 and len(second.terms) < 2 or first.quotients or second.quotients:
+        return True
+    return _digits_may_agree(offset, _parts(first, first_sizes, second, second_sizes, directions))
+
+
+def _parts(
+    first: Index,
+    first_sizes: Sequence[int],
+    second: Index,
+    second_sizes: Sequence[int],
+    directions: Directions,
+) -> Iterator[tuple[int, int, int]]:
+    """What each iterator adds to the difference: it is divided by the first number, from the second on, up to
+    the third."""
+    shared, ours, theirs = len(directions), first.coefficients, second.coefficients
+    for level in ours.keys() | theirs.keys():
+        a, b = ours.get(level, 0), theirs.get(level, 0)
+        if level >= shared:
+            for c, sizes in ((a, first_sizes), (-b, second_sizes)):
+                reach = c * (sizes[level] - 1) if c else 0
+                yield abs(c), min(reach, 0), max(reach, 0)
+        elif directions[level] == "=":
+            reach = (a - b) * (first_sizes[level] - 1)
+            yield abs(a - b), min(reach, 0), max(reach, 0)
+        else:
+            yield gcd(a, b), *_range(a, b, directions[level], first_sizes[level] - 1)
+
+
+def _digits_may_agree(offset: int, parts: Iterable[tuple[int, int, int]]) -> bool:
+    """Whether the sum of the parts may be zero: the lighter ones must make a multiple of each heavier digit."""
+    ordered = sorted(part for part in parts if part[0])
+    low, high = offset, offset
+    heavier = [0] * len(ordered)
+    for k in range(len(ordered) - 2, -1, -1):
+        heavier[k] = gcd(heavier[k + 1], ordered[k + 1][0])
+    for (_, least, most), weight in zip(ordered, heavier, strict=True):
+        low, high = low + least, high + most
+        if weight and high // weight * weight < low:
+            return False
+    return True
 
 
 def _quotient_range(

@@ -1,0 +1,140 @@
+"""Leg 2 of programs that keep operands in bf16: the rounding is in the bound, and nothing else is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from snippets import DIALECT, RULES, move, program
+
+from perfdojo_sdk.codegen.c import CEmitter
+from perfdojo_sdk.core.dialect import CORE_DIALECT
+from perfdojo_sdk.core.errors import UnavailableError, VerificationError
+from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.text import parse
+from perfdojo_sdk.core.transformation import Kind, Trace
+from perfdojo_sdk.hookspecs.types import Artifact
+from perfdojo_sdk.measure.native_runner import NativeRunner
+from perfdojo_sdk.verify import numeric
+from perfdojo_sdk.verify.inputs import FLOAT_CLASSES, integer_range
+from perfdojo_sdk.verify.numeric import NumericReport, verify_numeric
+from perfdojo_sdk.verify.reference_c import BOUNDED, reference
+
+RUNNER = NativeRunner(("-O2",))
+PRODUCT = """4 8
+| c[{0},{1}] = 0
+| 24 c[{0},{1}] += a[{0},{2}] * b[{2},{1}]"""
+STAGED = ("stage_read(s0, array=a)", "stage_read(s0, array=b)")
+LOWERED = ("lower_precision(a_r, dtype=bf16)", "lower_precision(b_r, dtype=bf16)")
+
+
+def game(*moves: str) -> Trace:
+    return Trace(program(PRODUCT)).play_all(RULES, map(move, moves))
+
+
+def checked(root: Program, claimed: Program, compiled: Program | None = None, **options: bool) -> NumericReport:
+    """Leg 2 for ``claimed``, with the code of ``compiled``."""
+    artifact = RUNNER.compile(CEmitter(compiled or claimed, "pd_k", DIALECT).source())
+    assert isinstance(artifact, Artifact), artifact
+    return verify_numeric(root, claimed, artifact, RUNNER, {}, DIALECT, **options)
+
+
+def test_a_rounded_product_passes_on_all_inputs() -> None:
+    trace = game(*STAGED, *LOWERED)
+    assert trace.kind is Kind.CHANGES_PRECISION
+    report = checked(trace.root, trace.program)
+    assert report.ok, report.problem
+    assert set(report.checked) == {*FLOAT_CLASSES, "integers"}, "small integers are exact in bf16, too"
+    assert report.worst > 0.05, "the bound is that of the roundings that happen, not more"
+
+
+def test_a_rounding_that_was_not_declared_is_noticed() -> None:
+    whole, half = game(*STAGED), game(*STAGED, LOWERED[0])
+    assert not checked(whole.root, whole.program, half.program).ok
+    dense = Trace(program("64 y[{0}] = x[{0}]")).play_all(RULES, [move("stage_read(s0, array=x)")])
+    rounded = dense.play(RULES, move("lower_precision(x_r, dtype=bf16)"))
+    assert checked(dense.root, rounded.program).ok and not checked(dense.root, dense.program, rounded.program).ok
+
+
+def test_digits_lost_beyond_bf16_are_noticed() -> None:
+    start = Trace(program("64 t[{0}] = x[{0}]\n64 y[{0}] = t[{0}]"))
+    rounded = start.play(RULES, move("lower_precision(t, dtype=bf16)")).program
+    wrong = parse(rounded.text.replace("bf16(x[{0}])", "bf16(x[{0}] * 1.02)"), DIALECT)
+    assert not checked(start.root, rounded, wrong).ok
+
+
+def test_a_large_program_is_looked_at_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On rows, the bound would be that of the original program, which rounds nothing."""
+    monkeypatch.setattr(numeric, "_FULL_INSTANCES", 100)
+    trace = game(*STAGED, *LOWERED)
+    for quick in (False, True):
+        report = checked(trace.root, trace.program, quick=quick)
+        assert report.ok, report.problem
+    skipped = {c.name: c.skipped for c in checked(trace.root, trace.program).classes if c.skipped}
+    assert set(skipped.values()) == {"the program is large and its moves change precision"}
+    exact = game(*STAGED)
+    assert len(checked(exact.root, exact.program).checked) > 1
+
+
+def test_integers_must_fit_into_eight_digits() -> None:
+    text = "8 t[{0}] = x[{0}] * x[{0}] * x[{0}]\n8 y[{0}] = t[{0}]"
+    start = Trace(program(text)).play(RULES, move("lower_precision(t, dtype=bf16)"))
+    assert integer_range(start.root)[0] == 8 and integer_range(start.program)[0] == 4
+
+
+HEAD = "kernel k(x) -> y\nx f32 [4] heap\nt bf16 [4] heap\ny f32 [4] heap\n\n"
+
+
+@pytest.mark.parametrize(
+    "tree, why",
+    [
+        ("4 t[{0}] = bf16(x[{0}])\n4 y[{0}] = f32(t[{0}] + t[{0}])", "computed in it"),
+        ("4 t[{0}] = bf16(x[{0}])\n4 t[{0}] += bf16(x[{0}])\n4 y[{0}] = f32(t[{0}])", "accumulates in it"),
+        ("4 t[{0}] = bf16(f64(x[{0}]))\n4 y[{0}] = f32(t[{0}])", "between it and f64"),
+        ("4 t[{0}] = {0}\n4 y[{0}] = f32(t[{0}])", "an iterator in it"),
+        ("4 y[{0}] = f32(bf16(x[{0}]) + 1)", "computed in it"),
+    ],
+)
+def test_more_than_storage_is_refused_in_words(tree: str, why: str) -> None:
+    unused = "t[{0}]" not in tree
+    root = parse(HEAD.replace("t bf16 [4] heap\n", "") + tree + "\n" if unused else HEAD + tree + "\n")
+    with pytest.raises(VerificationError, match=why) as refused:
+        reference(root, BOUNDED, {}, CORE_DIALECT)
+    assert refused.value.code == "PD-V020"
+    with pytest.raises(UnavailableError, match=why) as unavailable:
+        CEmitter(root, "pd_k", CORE_DIALECT)
+    assert unavailable.value.code == "PD-C001"
+
+
+def test_the_caller_gets_no_bf16() -> None:
+    root = parse("kernel k(x) -> y\nx bf16 [4] heap\ny f32 [4] heap\n\n4 y[{0}] = f32(x[{0}])\n")
+    with pytest.raises(UnavailableError, match="interface"):
+        CEmitter(root, "pd_k", CORE_DIALECT)
+
+
+def test_conversions_in_c_are_those_of_the_language() -> None:
+    """To the bit, ties, denormals, infinities and NaN among them."""
+    from perfdojo_sdk.core.domains import ROUNDING
+    from perfdojo_sdk.core.interpreter import interpret
+    from perfdojo_sdk.hookspecs.types import Measurement, RunRequest
+
+    rng = np.random.default_rng(1)
+    bits = rng.integers(0, 2**32, 2000, dtype=np.uint32)
+    ties = (rng.integers(0, 2**16, 500, dtype=np.uint32) << 16) | 0x8000
+    ends = np.float32([0, -0.0, np.inf, -np.inf, np.nan, 3.4e38, -3.4e38, 1e-45, 2**-134]).view(np.uint32)
+    x = np.concatenate([bits, ties, ties + 1, ties - 1, ends]).view(np.float32)
+    n = len(x)
+    text = f"kernel k(x) -> y\nx f32 [{n}] heap\nt bf16 [{n}] heap\ny f32 [{n}] heap\n\n"
+    root = parse(text + f"{n} t[{{0}}] = bf16(x[{{0}}])\n{n} y[{{0}}] = f32(t[{{0}}])\n")
+    artifact = RUNNER.compile(CEmitter(root, "pd_k", CORE_DIALECT).source())
+    assert isinstance(artifact, Artifact), artifact
+    run = RUNNER.run(artifact, RunRequest({"x": x}))
+    assert isinstance(run, Measurement) and run.outputs is not None
+    meant = interpret(root, {"x": x.astype(float).tolist()}, ROUNDING)["y"]
+    np.testing.assert_array_equal(run.outputs["y"], np.array(meant, np.float32))
+
+
+def test_literals_are_rounded_as_values_are() -> None:
+    start = Trace(program("4 t[{0}] = 0.1\n4 y[{0}] = t[{0}] + x[{0}]"))
+    trace = start.play(RULES, move("lower_precision(t, dtype=bf16)"))
+    report = checked(trace.root, trace.program)
+    assert report.ok, report.problem
