@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
+import numpy as np
 import pytest
 from perfdojo_hip_mi300a import _target
-from perfdojo_hip_mi300a.codegen import HipCodeGenerator
+from perfdojo_hip_mi300a.codegen import HipCodeGenerator, runtime
 from perfdojo_hip_mi300a.compile import compile_for_gpu, compiler
 
+from perfdojo_sdk.codegen.c import support_text
+from perfdojo_sdk.core.dtypes import rounding_law
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Kind, Trace
 from perfdojo_sdk.hookspecs.types import Artifact
@@ -53,10 +59,11 @@ def emulated() -> Emulated:
     return Emulated(plugins, plugins.target("hip_mi300a"))
 
 
-def games(text: str) -> list[tuple[Trace, ...]]:
-    """Of each kernel: on vector units, and on matrix units where there is a product for them."""
-    kernels = select(text, emulated().operators, TARGET.dialect)
-    return [tuple(emulated().expert(k.program, emulated().rules, TARGET)) for k in kernels]
+def games(text: str, most: Kind = Kind.DECLARED_LAW) -> list[tuple[Trace, ...]]:
+    """Of each kernel: on vector units, and on matrix units where there is a product for them; where precision
+    may change, with operands of bf16 as well."""
+    kernels, rules = select(text, emulated().operators, TARGET.dialect), replace(emulated().rules, most=most)
+    return [tuple(emulated().expert(k.program, rules, TARGET)) for k in kernels]
 
 
 def checked(text: str, forget: str = "") -> NumericReport:
@@ -116,7 +123,7 @@ def test_the_expert_has_a_second_game_for_products() -> None:
     """It re-associates, where the first one is exact; leg 1 and leg 3 hold it to that."""
     [(plain, matrix)] = games("matmul[64,64,64]")
     assert (plain.kind, matrix.kind) == (Kind.EXACT, Kind.REASSOCIATES)
-    [only] = games("softmax[16,256]")
+    [only] = games("softmax[16,256]", Kind.CHANGES_PRECISION)
     assert len(only) == 1
     small = reduce_trace(matrix, emulated().rules, 3000)
     assert verify_exact_trace(small, TARGET.dialect).ok
@@ -144,3 +151,101 @@ def test_the_compiler_uses_matrix_instructions() -> None:
     assert b"v_mfma_f32_16x16x4_f32" in code.files["kernel.s"]
     [resources] = code.resources
     assert (resources.figures["scratch_bytes"], resources.figures["spilled_registers"]) == (0, 0)
+
+
+def test_bf16_is_the_third_game_where_the_user_asks_for_it() -> None:
+    [(*_, short)] = games("matmul[64,64,64]", Kind.CHANGES_PRECISION)
+    assert short.kind is Kind.CHANGES_PRECISION and short.laws == {rounding_law("bf16")}
+    small = reduce_trace(short, emulated().rules, 3000)
+    assert verify_exact_trace(small, TARGET.dialect).ok
+    assert verify_dependence_trace(small, emulated().rules).ok
+    asked = "matmul[32,64,64] bmm[2,64,32,64]", "matmul[31,33,7] matmul[48,64,80]"
+    tiles, awkward = ([game[-1] for game in games(text, Kind.CHANGES_PRECISION)] for text in asked)
+    codes = [GENERATOR.generate(game.program, "pd_case").code for game in tiles]
+    assert all("pd_tile_multiply_bf16(" in code for code in codes)
+    assert not list(emulated().problems([Case(str(k), game) for k, game in enumerate([*tiles, *awkward])]))
+
+
+@pytest.mark.skipif(not compiler(), reason="the ziglang wheel is not installed")
+def test_the_compiler_uses_matrix_instructions_of_bf16() -> None:
+    [(*_, short)] = games("matmul", Kind.CHANGES_PRECISION)
+    code = compile_for_gpu(GENERATOR.generate(short.program, "pd_case"), "gfx942")
+    assert isinstance(code, DeviceCode), code
+    assert b"v_mfma_f32_16x16x16_bf16" in code.files["kernel.s"]
+    [resources] = code.resources
+    assert (resources.figures["scratch_bytes"], resources.figures["spilled_registers"]) == (0, 0)
+
+
+RECORDER = """
+#include <stdint.h>
+#include <stdio.h>
+#define PD_INLINE static inline
+#define PD_UNROLL
+#include "pd_bf16.h"
+static int pd_lane;
+typedef float four __attribute__((vector_size(16)));
+typedef short four_short __attribute__((vector_size(8)));
+static float wide(short bits) { return pd_f32_from_bf16(pd_bf16_of((uint16_t)bits)); }
+static four one(float a, float b, four sum)
+{
+    printf("1 %d %g %g\\n", pd_lane, a, b);
+    return sum;
+}
+static four sixteen(four_short a, four_short b, four sum)
+{
+    printf("2 %d", pd_lane);
+    for (int k = 0; k < 4; k++)
+        printf(" %g %g", wide(a[k]), wide(b[k]));
+    printf("\\n");
+    return sum;
+}
+#define __builtin_amdgcn_mfma_f32_16x16x4f32(a, b, sum, x, y, z) one(a, b, sum)
+#define __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(a, b, sum, x, y, z) sixteen(a, b, sum)
+@HEADER@
+int main()
+{
+    static float a[16 * 40], b[16 * 40];
+    static pd_bf16 short_a[16 * 40], short_b[16 * 40];
+    for (int k = 0; k < 16 * 40; k++) {
+        a[k] = (float)(k * 7 % 61 - 30), b[k] = (float)(k * 5 % 59 - 29);
+        short_a[k] = pd_bf16_from_f32(a[k]), short_b[k] = pd_bf16_from_f32(b[k]);
+    }
+    for (pd_lane = 0; pd_lane < 64; pd_lane++) {
+        pd_tile tile = {0, 0, 0, 0};
+        pd_tile_multiply(tile, a, 4, 40, b, 4, 40, 32);
+        pd_tile_multiply_bf16(tile, short_a, 4, 40, short_b, 4, 40, 32);
+        for (int own = 0; own < PD_TILE_OWN; own++)
+            printf("0 %d %d %d %d\\n", pd_lane, own, pd_tile_row(own), pd_tile_column(own));
+    }
+}
+"""
+
+
+def test_lanes_bring_and_keep_what_the_instructions_say(tmp_path: Path) -> None:
+    """The header's own code for each lane, with instructions made after the tables of AMD's manual."""
+    header = runtime()
+    tile = header[header.index("#define PD_TILE_OWN") : header.rindex("#endif")]
+    tile = tile.replace("float pd_tile __attribute__((ext_vector_type(4)))", "four pd_tile")
+    tile = tile.replace("short pd_bf16x4 __attribute__((ext_vector_type(4)))", "four_short pd_bf16x4")
+    (tmp_path / "pd_bf16.h").write_text(support_text("pd_bf16.h"))
+    (tmp_path / "lanes.cpp").write_text(RECORDER.replace("@HEADER@", tile))
+    subprocess.run(["c++", "-O1", "-o", "lanes", "lanes.cpp"], cwd=tmp_path, check=True)
+    printed = subprocess.run([tmp_path / "lanes"], capture_output=True, text=True, check=True).stdout
+    lines = [list(map(int, line.split())) for line in printed.splitlines()]
+    k = np.arange(16 * 40).reshape(16, 40)[:, 4:36]
+    meant = (k * 7 % 61 - 30) @ (k * 5 % 59 - 29).T
+    cells = [line[1:] for line in lines if line[0] == 0]
+    assert sorted((row, column) for *_, row, column in cells) == [(r, c) for r in range(16) for c in range(16)]
+    for word, each in ((1, 1), (2, 4)):
+        brought = [[line[2:] for line in lines if line[:2] == [word, lane]] for lane in range(64)]
+        total = np.zeros((16, 16))
+        for step in range(len(brought[0])):
+            left, right = np.zeros((16, 4 * each)), np.zeros((4 * each, 16))
+            for lane in range(64):
+                for v in range(each):
+                    at = each * (lane // 16) + v
+                    left[lane % 16, at], right[at, lane % 16] = brought[lane][step][2 * v : 2 * v + 2]
+            total += left @ right
+        assert all(
+            total[4 * (lane // 16) + own, lane % 16] == meant[row, column] for lane, own, row, column in cells
+        )

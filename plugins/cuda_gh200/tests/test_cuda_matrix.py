@@ -1,0 +1,203 @@
+"""Products of bf16 on tensor cores: who gets them, what they compute, what the compiler makes of them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cuda_support import TARGET, emitted, program
+from perfdojo_cuda_gh200.codegen import runtime
+from perfdojo_cuda_gh200.compile import compile_for_gpu, nvrtc
+
+from perfdojo_sdk.codegen.c import support_text
+from perfdojo_sdk.core.dtypes import rounding_law
+from perfdojo_sdk.core.transformation import Kind, Trace
+from perfdojo_sdk.hookspecs.types import Artifact
+from perfdojo_sdk.kernels.selection import select
+from perfdojo_sdk.measure.emulated_runner import EmulatedRunner
+from perfdojo_sdk.measure.gpu_runner import DeviceCode
+from perfdojo_sdk.plugins import load_plugins
+from perfdojo_sdk.testing.emulated import Emulated
+from perfdojo_sdk.testing.kernel_checks import Case
+from perfdojo_sdk.verify.dependence import verify_dependence_trace
+from perfdojo_sdk.verify.exact import verify_exact_trace
+from perfdojo_sdk.verify.numeric import NumericReport, verify_numeric
+from perfdojo_sdk.verify.reduced import reduce_trace
+
+MULTIPLY = "pd_tile_multiply_bf16("
+
+#: Two warps, each with a tile; slices of both operands rounded on their way into shared memory.
+PRODUCT = """\
+kernel product(a, b) -> c
+a f32 [16,32] heap
+b f32 [32,32] heap
+a_r bf16 [16,20] shared
+b_r bf16 [32,20] shared
+c_w f32 [2,16,16] tile
+c f32 [16,32] heap
+
+1:g
+| 2:b 16 16:m c_w[{1},{2},{3}] = 0
+| 2
+| | 4:b 16:b 4:v a_r[{3},{2}*4+{4}] = bf16(a[{3},{1}*16+{2}*4+{4}])
+| | 4:b 16:b 8 b_r[{3}+{4}//4*16,{2}*4+{4}%4] = bf16(b[{1}*16+{2}*4+{4}%4,{3}+{4}//4*16])
+| | 2:b 16 16 16:m c_w[{2},{3},{4}] += f32(a_r[{3},{5}]) * f32(b_r[{2}*16+{4},{5}])
+| 2:b 16 16:m c[{2},{1}*16+{3}] = c_w[{1},{2},{3}]
+"""
+
+
+@cache
+def emulated() -> Emulated:
+    plugins = load_plugins(targets=["cuda_gh200"])
+    return Emulated(plugins, plugins.target("cuda_gh200"))
+
+
+def asked(text: str) -> list[tuple[Trace, ...]]:
+    """Of each kernel, where the user lets precision change: on FMA units, and on tensor cores."""
+    rules = replace(emulated().rules, most=Kind.CHANGES_PRECISION)
+    kernels = select(text, emulated().operators, TARGET.dialect)
+    return [tuple(emulated().expert(k.program, rules, TARGET)) for k in kernels]
+
+
+def checked(text: str, forget: str = "") -> NumericReport:
+    source, runner = emitted(text), EmulatedRunner()
+    assert not forget or forget in source.code
+    artifact = runner.compile(replace(source, code=source.code.replace(forget, "", 1) if forget else source.code))
+    assert isinstance(artifact, Artifact), artifact
+    root = text.replace("bf16", "f32")  # the same sums, nothing rounded
+    return verify_numeric(program(root), program(text), artifact, runner, {}, TARGET.dialect, quick=True)
+
+
+def test_a_product_of_bf16_goes_through_the_tensor_cores() -> None:
+    code = emitted(PRODUCT).code
+    assert "pd_tile_multiply_bf16(c_w, a_r, 0, 20, b_r, i2*320, 20, 16);" in code
+    assert "pd_store4_bf16(a_r, " in code
+    report = checked(PRODUCT)
+    assert report.ok, report.problem
+
+
+@pytest.mark.parametrize("forget", ["pd_sync_block();", "pd_tile_cell(c_w, pd_own) = 0.0f;"])
+def test_what_it_lacks_is_noticed(forget: str) -> None:
+    report = checked(PRODUCT, forget)
+    assert not report.ok and ("nobody wrote" in report.problem or "data race" in report.problem)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("[16,20] shared", "[16,18] shared"),  # rows that start between two pieces
+        ("f32(a_r[{3},{5}]) *", "f32(a_r[{3},{5}]) * 1 *"),
+        ("a_r bf16", "a_r f32"),
+    ],
+)
+def test_what_they_cannot_do_the_lanes_do(old: str, new: str) -> None:
+    text = PRODUCT.replace(old, new)
+    if new == "a_r f32":
+        text = text.replace("bf16(a[", "f32(a[").replace("f32(a_r[{3},{5}])", "a_r[{3},{5}]")
+    assert text != PRODUCT and MULTIPLY not in emitted(text).code
+    report = checked(text)
+    assert report.ok, report.problem
+
+
+def test_nobody_gets_them_unasked() -> None:
+    [kernel] = select("matmul[64,64,64]", emulated().operators, TARGET.dialect)
+    assert [g.kind for g in emulated().expert(kernel.program, emulated().rules, TARGET)] == [Kind.EXACT]
+    [(plain, short)] = asked("matmul[64,64,64]")
+    assert (plain.kind, short.kind) == (Kind.EXACT, Kind.CHANGES_PRECISION)
+    assert short.laws == {rounding_law("bf16")}
+    small = reduce_trace(short, emulated().rules, 3000)
+    assert verify_exact_trace(small, TARGET.dialect).ok
+    assert verify_dependence_trace(small, emulated().rules).ok
+
+
+def test_products_hold_under_watch() -> None:
+    """At a small shape and at awkward ones, where there is no tile for them."""
+    cases = [Case(str(k), game[-1]) for k, game in enumerate(asked("matmul[32,64,64] bmm[2,64,32,64]"))]
+    assert all(MULTIPLY in emulated().generator.generate(c.game.program, "pd_case").code for c in cases)
+    awkward = [Case(str(k), game[-1]) for k, game in enumerate(asked("matmul[31,33,7] matmul[48,64,80]"))]
+    assert not list(emulated().problems([*cases, *awkward]))
+
+
+@pytest.mark.skipif(nvrtc() is None, reason="NVRTC is not installed; try: pip install nvidia-cuda-nvrtc")
+def test_the_compiler_uses_tensor_cores() -> None:
+    [(_, short)] = asked("matmul")
+    code = compile_for_gpu(emulated().generator.generate(short.program, "pd_case"), "sm_90")
+    assert isinstance(code, DeviceCode), code
+    ptx = code.files["kernel.ptx"]
+    assert b"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32" in ptx and b"cvt.rn.bf16.f32" in ptx
+    [resources] = code.resources
+    assert (resources.figures["spill_bytes"], resources.figures["stack_bytes"]) == (0, 0)
+
+
+RECORDER = """
+#include <stdint.h>
+#include <stdio.h>
+#define PD_INLINE static inline
+#define PD_UNROLL
+#include "pd_bf16.h"
+static int pd_lane;
+static float *first;
+static void pd_mma(float *sum, uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1)
+{
+    printf("%d %d %u %u %u %u %u %u\\n", pd_lane, (int)(sum - first), a0, a1, a2, a3, b0, b1);
+}
+@HEADER@
+int main()
+{
+    static pd_bf16 a[16 * 40], b[16 * 40];
+    for (int k = 0; k < 16 * 40; k++)
+        a[k] = pd_bf16_from_f32((float)(k * 7 % 61 - 30)), b[k] = pd_bf16_from_f32((float)(k * 5 % 59 - 29));
+    for (pd_lane = 0; pd_lane < 32; pd_lane++) {
+        pd_tile tile;
+        first = tile.values;
+        pd_tile_multiply_bf16(tile, a, 4, 40, b, 4, 40, 32);
+        for (int own = 0; own < PD_TILE_OWN; own++)
+            printf("%d %d %d %d\\n", pd_lane, own, pd_tile_row(own), pd_tile_column(own));
+    }
+}
+"""
+
+
+def test_lanes_bring_and_keep_what_the_instruction_says(tmp_path: Path) -> None:
+    """The header's own code for each lane, with an instruction made after the tables of the PTX manual."""
+    header = runtime()
+    tile = header[header.index("#define PD_TILE_OWN") : header.rindex("#endif")]
+    tile = re.sub(r"PD_INLINE void pd_mma.*?\n}\n", "", tile, flags=re.DOTALL)
+    assert "asm" not in tile
+    (tmp_path / "pd_bf16.h").write_text(support_text("pd_bf16.h"))
+    (tmp_path / "lanes.cpp").write_text(RECORDER.replace("@HEADER@", tile))
+    subprocess.run(["c++", "-O1", "-o", "lanes", "lanes.cpp"], cwd=tmp_path, check=True)
+    printed = subprocess.run([tmp_path / "lanes"], capture_output=True, text=True, check=True).stdout
+    lines = [list(map(int, line.split())) for line in printed.splitlines()]
+    calls: dict[tuple[int, int], list[list[int]]] = {}  # (step, side of the tile) -> what each lane brings
+    for lane in range(32):
+        mine = [line[1:] for line in lines if len(line) == 8 and line[0] == lane]
+        for number, (offset, *registers) in enumerate(mine):
+            calls.setdefault((number, offset), []).append(registers)
+    found = np.zeros((32, 8))
+    for (_, offset), lanes in calls.items():
+        left, right = np.zeros((16, 16)), np.zeros((16, 8))
+        assert len(lanes) == 32
+        for lane, registers in enumerate(lanes):
+            group, thread = lane >> 2, lane % 4
+            for number, register in enumerate(registers):
+                for half in range(2):
+                    value = np.uint32((register >> 16 * half & 0xFFFF) << 16).view(np.float32)
+                    if number < 4:
+                        left[group + 8 * (number % 2), thread * 2 + half + 8 * (number // 2)] = value
+                    else:
+                        right[thread * 2 + half + 8 * (number - 4), group] = value
+        product = left @ right
+        for lane in range(32):
+            for k in range(4):
+                found[lane, offset + k] += product[lane // 4 + 8 * (k // 2), lane % 4 * 2 + k % 2]
+    k = np.arange(16 * 40).reshape(16, 40)[:, 4:36]
+    meant = (k * 7 % 61 - 30) @ (k * 5 % 59 - 29).T
+    cells = [line for line in lines if len(line) == 4]
+    assert sorted((row, column) for *_, row, column in cells) == [(r, c) for r in range(16) for c in range(16)]
+    assert all(found[lane, own] == meant[row, column] for lane, own, row, column in cells)
