@@ -341,12 +341,14 @@ class Forge:
         measured = attempt.measured
         if measured.outputs is None or measured.details.get("stopped"):  # of a first look only
             measured = self._again(attempt.artifact)
-        measured, bound = self._plausible(kernel, attempt.artifact, measured, notes)
+        measured, bound = self._plausible(kernel, attempt, measured, notes)
         watch.stage(kernel, "verifying")
         with self.spent.on("verify"):
             verified = self._verify(attempt.trace, attempt.artifact)
         if not verified.passed:
             raise Rejected(f"verification failed ({verified.failure})")
+        if attempt.trace.kind >= Kind.CHANGES_PRECISION:
+            notes.append(f"changes precision: {', '.join(sorted(attempt.trace.laws))}")
         if initial.measured is None:
             notes.append(f"the initial program has no time: {initial.failure}")
         record = KernelRecord(
@@ -420,13 +422,13 @@ class Forge:
             return counted(self.runner.run(artifact, request))
 
     def _plausible(
-        self, kernel: Kernel, artifact: Artifact, measured: Measurement, notes: list[str]
+        self, kernel: Kernel, attempt: Attempt, measured: Measurement, notes: list[str]
     ) -> tuple[Measurement, RooflineBound | None]:
         """Doubt what beats a calibrated bound by far: the time first, then the calibration.
 
         :class:`Rejected` when a second run and fresh figures of the machine agree that it cannot be.
         """
-        bound = self._bound(kernel)
+        bound = self._bound(kernel, attempt.trace)
         if bound is None:
             return measured, None
         if not bound.calibrated:
@@ -434,16 +436,25 @@ class Forge:
                 notes.append("faster than the roofline, whose figures are not measured on this device")
             return measured, RooflineBound.of(bound)
         if measured.median < SUSPECT * bound.seconds:
-            measured = self._again(artifact)
+            assert attempt.artifact is not None
+            measured = self._again(attempt.artifact)
         if measured.median < SUSPECT * bound.seconds:
             self.figures = self.plugins.machine_figures(self.target, refresh=True)
-            bound = self._bound(kernel) or bound
+            bound = self._bound(kernel, attempt.trace) or bound
         if measured.median < SUSPECT * bound.seconds:
             raise Rejected(f"suspect: {measured.median:.3g} s beats the roofline of {bound.seconds:.3g} s")
         return measured, RooflineBound.of(bound)
 
-    def _bound(self, kernel: Kernel) -> Bound | None:
-        return self.plugins.roofline_bound(kernel.program, self.target, self.settings.threads, self.figures)
+    def _bound(self, kernel: Kernel, trace: Trace) -> Bound | None:
+        """The roofline of the kernel; where a game changes precision, at the peak of its shortest dtypes."""
+        figures = self.figures
+        if trace.kind >= Kind.CHANGES_PRECISION:
+            peaks = figures.peak_gflops
+            short = {b.dtype for b in trace.program.buffers} & peaks.keys()
+            quickest = max((peaks[dtype] for dtype in short), default=0.0)
+            if quickest:
+                figures = figures.model_copy(update={"peak_gflops": {**peaks, "f32": quickest}})
+        return self.plugins.roofline_bound(kernel.program, self.target, self.settings.threads, figures)
 
     def _again(self, artifact: Artifact) -> Measurement:
         measured = self._time(artifact)
