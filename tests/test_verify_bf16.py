@@ -31,7 +31,9 @@ def game(*moves: str) -> Trace:
     return Trace(program(PRODUCT)).play_all(RULES, map(move, moves))
 
 
-def checked(root: Program, claimed: Program, compiled: Program | None = None, **options: bool) -> NumericReport:
+def checked(
+    root: Program, claimed: Program, compiled: Program | None = None, **options: bool
+) -> NumericReport:
     """Leg 2 for ``claimed``, with the code of ``compiled``."""
     artifact = RUNNER.compile(CEmitter(compiled or claimed, "pd_k", DIALECT).source())
     assert isinstance(artifact, Artifact), artifact
@@ -51,8 +53,8 @@ def test_a_rounding_that_was_not_declared_is_noticed() -> None:
     whole, half = game(*STAGED), game(*STAGED, LOWERED[0])
     assert not checked(whole.root, whole.program, half.program).ok
     dense = Trace(program("64 y[{0}] = x[{0}]")).play_all(RULES, [move("stage_read(s0, array=x)")])
-    rounded = dense.play(RULES, move("lower_precision(x_r, dtype=bf16)"))
-    assert checked(dense.root, rounded.program).ok and not checked(dense.root, dense.program, rounded.program).ok
+    rounded = dense.play(RULES, move("lower_precision(x_r, dtype=bf16)")).program
+    assert checked(dense.root, rounded).ok and not checked(dense.root, dense.program, rounded).ok
 
 
 def test_digits_lost_beyond_bf16_are_noticed() -> None:

@@ -12,7 +12,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import resources
 
-from perfdojo_sdk.codegen.c_values import C_TYPES, STORED, c_cast, c_condition, c_index, c_literal, c_operation
+from perfdojo_sdk.codegen.c_values import (
+    C_TYPES,
+    STORED,
+    c_cast,
+    c_condition,
+    c_index,
+    c_literal,
+    c_operation,
+)
 from perfdojo_sdk.codegen.layout import plan, runs_parallel
 from perfdojo_sdk.codegen.names import c_name
 from perfdojo_sdk.core.dialect import Dialect

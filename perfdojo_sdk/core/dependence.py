@@ -143,8 +143,7 @@ def _parts(
     second_sizes: Sequence[int],
     directions: Directions,
 ) -> Iterator[tuple[int, int, int]]:
-    """What each iterator adds to the difference: it is divided by the first number, from the second on, up to
-    the third."""
+    """What each iterator adds to the difference: a multiple of the first number, between the others."""
     shared, ours, theirs = len(directions), first.coefficients, second.coefficients
     for level in ours.keys() | theirs.keys():
         a, b = ours.get(level, 0), theirs.get(level, 0)
@@ -160,7 +159,7 @@ def _parts(
 
 
 def _digits_may_agree(offset: int, parts: Iterable[tuple[int, int, int]]) -> bool:
-    """Whether the sum of the parts may be zero: the lighter ones must make a multiple of each heavier digit."""
+    """Whether the sum of the parts may be zero: the lighter ones must make a multiple of the heavier."""
     ordered = sorted(part for part in parts if part[0])
     low, high = offset, offset
     heavier = [0] * len(ordered)

@@ -22,6 +22,7 @@ from perfdojo_sdk.codegen.gpu.mapping import Launch, Machine, ProgramMap, Unit, 
 from perfdojo_sdk.codegen.gpu.placement import Placed, place
 from perfdojo_sdk.codegen.gpu.synchronise import Exchange, Use
 from perfdojo_sdk.codegen.gpu.tile_code import TileCode
+from perfdojo_sdk.codegen.gpu.tiles import TileNest, tile_number
 from perfdojo_sdk.codegen.names import c_name
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Access, Expression, Index, Read
@@ -61,6 +62,7 @@ class GpuEmitter(HostPart):
         self.pending: list[Use] = []
         self.index = "int" if self._narrow() else "int64_t"
         self.loaded: Mapping[Access, str] = {}
+        self.nest: TileNest | None = None
 
     # -- the whole ---------------------------------------------------------------------------------
 
@@ -156,7 +158,7 @@ class GpuEmitter(HostPart):
             size = f"[{placed.cells}]" if placed.cells > 1 else ""
             self.function.line(f"{kind} {name}{size};")
         elif placed.kind == "tile":
-            self.function.line(f"pd_tile {name};")
+            self.function.line(f"pd_tile {name}{f'[{placed.tiles}]' if placed.tiles > 1 else ''};")
 
     # -- nodes, by the unit that runs them ---------------------------------------------------------
 
@@ -280,7 +282,8 @@ class GpuEmitter(HostPart):
     def visit_scope(self, scope: Scope, point: Point) -> None:
         role, level = self.mapped.role[point.path], point.level - 1
         if role == "tile":
-            TileCode(self, self.mapped.tiles[point.path], point).emit()
+            self.nest = self.mapped.tiles[point.path]
+            TileCode(self, self.nest, point).emit()
         elif scope.size == 1 and role not in ("threads", "warps"):
             self._inside(scope, point.at(level, 0))
         elif role in ("threads", "warps"):
@@ -312,7 +315,7 @@ class GpuEmitter(HostPart):
             for value in range(scope.size):
                 turn(point.at(level, value))
         else:
-            if self.unit == "thread" and scope.size <= MOST_UNROLLED and self._names_cells(scope, level):
+            if scope.size <= MOST_UNROLLED and self._names_cells(scope, level):
                 self.function.line("PD_UNROLL")
             with self._block(f"for ({self.index} i{level} = 0; i{level} < {scope.size}; i{level}++)"):
                 turn(point)
@@ -323,7 +326,8 @@ class GpuEmitter(HostPart):
         for leaf in scope.leaves:
             for access in (leaf.statement.target, *leaf.statement.reads):
                 placed = self._place(access)
-                if placed.kind in ("local", "uniform") and level in placed.address(access).levels:
+                named = placed.kind == "tile" or self.unit == "thread" and placed.kind in ("local", "uniform")
+                if named and level in placed.address(access).levels:
                     return True
         return False
 
@@ -398,10 +402,19 @@ class GpuEmitter(HostPart):
     def cell(self, access: Access, point: Point) -> str:
         placed = self._place(access)
         if placed.kind == "tile":
-            return f"pd_tile_cell({c_name(placed.buffer.name)}, pd_own)"
+            return f"pd_tile_cell({self.tile(access, point)}, pd_own)"
         if placed.kind in ("local", "uniform") and placed.cells == 1:
             return c_name(placed.buffer.name)
         return super().cell(access, point)
+
+    def tile(self, access: Access, point: Point) -> str:
+        """The warp's tile that a cell of a nest is in; ``point`` is inside of the nest."""
+        placed, nest = self._place(access), self.nest
+        assert nest is not None
+        number = tile_number(placed.address(access), nest)
+        assert number is not None, "the buffer would not have been placed so"
+        name = c_name(placed.buffer.name)
+        return name if placed.tiles == 1 else f"{name}[{c_index(point.fold(number))}]"
 
     def expression(self, value: Expression, point: Point) -> str:
         if isinstance(value, Read) and value.access in self.loaded:

@@ -16,7 +16,7 @@ from math import prod
 from typing import Literal, TypeAlias
 
 from perfdojo_sdk.codegen.gpu.mapping import Launch, ProgramMap
-from perfdojo_sdk.codegen.gpu.tiles import SIDE, TILE, is_whole_tile
+from perfdojo_sdk.codegen.gpu.tiles import MOST_TILES, SIDE, TILE, tile_number
 from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.expression import Access, Index
 from perfdojo_sdk.core.program import Occurrence, Path, Program
@@ -60,6 +60,11 @@ class Placed:
     def cells(self) -> int:
         """Of one copy; of one thread's part where the threads share them out."""
         return self.buffer.cells // prod(size for _, size in self.digits)
+
+    @property
+    def tiles(self) -> int:
+        """Of a ``tile``: how many a warp has."""
+        return self.cells // (SIDE * SIDE)
 
     @property
     def all_cells(self) -> int:
@@ -158,7 +163,7 @@ def _wish(mapped: ProgramMap, buffer: Buffer) -> Placed:
 
 
 def _tile(mapped: ProgramMap, placed: Placed, uses: Sequence[Occurrence], home: Path) -> Placed | None:
-    """The buffer as a tile in the registers of each warp; None where some use is of another kind."""
+    """The buffer as a few tiles in the registers of each warp; None where some use is of another kind."""
     kept: set[tuple[tuple[int, int], ...]] = set()
     for use in uses:
         nest = mapped.tiles.get(use.path[:-1])
@@ -173,7 +178,9 @@ def _tile(mapped: ProgramMap, placed: Placed, uses: Sequence[Occurrence], home: 
         levels = [(l, n) for l, n in warps if n > 1]
         if not all(is_digit(address, l, address.coefficients.get(l, 0), n, use.sizes) for l, n in levels):
             return None
-        if found.cells != SIDE * SIDE or not is_whole_tile(found.address(use.access), nest):
+        if found.tiles * SIDE * SIDE != found.cells or not 1 <= found.tiles <= MOST_TILES:
+            return None
+        if tile_number(found.address(use.access), nest) is None:
             return None
     return found if len(kept) == 1 and placed.buffer.dtype == "f32" else None
 

@@ -46,13 +46,14 @@ class TileCode:
 
     def _multiplied(self) -> bool:
         """One call of the matrix unit, if the sums are a tile in registers and the rest has its form."""
-        e, target = self.emitter, self.emitter._place(self.nest.statement.target)
+        e = self.emitter
         factors = unit_factors(e.mapped, e.placed, self.nest)
         if factors is None:
             return False
         dtype, sides = product_dtype(self.nest), ", ".join(map(self._side, factors))
         word = "pd_tile_multiply" if dtype == "f32" else f"pd_tile_multiply_{dtype}"
-        e.function.line(f"{word}({c_name(target.buffer.name)}, {sides}, {self.nest.steps});")
+        tile = e.tile(self.nest.statement.target, self.point)
+        e.function.line(f"{word}({tile}, {sides}, {self.nest.steps});")
         return True
 
     def _side(self, factor: Factor) -> str:

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from perfdojo_sdk.core.expression import Access, Cast, Expression, Index, Operation, Read
 from perfdojo_sdk.core.program import Path, Program, Scope, Statement
 
+#: Most tiles of one warp; each takes some registers of every lane.
+MOST_TILES = 8
 #: The suffix of lanes that work together with their matrix unit, and the location of what it adds up.
 MATRIX, TILE = "m", "tile"
 #: Rows and columns of a tile.
@@ -69,9 +71,13 @@ def _apart(program: Program, nest: TileNest) -> bool:
     return all(r == target for r in reads)
 
 
-def is_whole_tile(form: Index, nest: TileNest) -> bool:
-    """Whether a cell's number is the row times :data:`SIDE` plus the column, and nothing else."""
-    return not form.quotients and form == Index.of({nest.row: SIDE, nest.row + 1: 1})
+def tile_number(form: Index, nest: TileNest) -> Index | None:
+    """Which of a warp's tiles a cell is in; None unless the rest of its number is the row times :data:`SIDE`
+    plus the column."""
+    cells, rest = SIDE * SIDE, form.plus(Index.of({nest.row: SIDE, nest.row + 1: 1}), -1)
+    if rest.quotients or any(number % cells for number in (rest.constant, *(c for _, c in rest.terms))):
+        return None
+    return Index.of({level: c // cells for level, c in rest.terms}, rest.constant // cells)
 
 
 @dataclass(frozen=True)

@@ -7,113 +7,29 @@ kernel(x, out, stream=torch.cuda.current_stream().cuda_stream)
 
 from __future__ import annotations
 
-import ctypes
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from perfdojo_cuda_gh200.driver import driver, value
-from perfdojo_sdk.codegen.gpu.figures import calls, launches_in
-from perfdojo_sdk.core.errors import DojoError, UnavailableError
+from perfdojo_cuda_gh200.driver import CudaGpu, driver
+from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.hookspecs.types import ArraySpec
-from perfdojo_sdk.library.manifest import read_manifest
-from perfdojo_sdk.measure.bundle import unpack
-from perfdojo_sdk.measure.gpu_runner import BUNDLE
+from perfdojo_sdk.library.gpu_loader import ArgumentError, GpuKernel, kernel_files
 
-#: dtype -> ``typestr`` of the CUDA array interface.
-_TYPES = {
-    "f32": "<f4", "f64": "<f8", "i64": "<i8", "i32": "<i4", "i16": "<i2", "i8": "|i1",
-    "u32": "<u4", "u16": "<u2", "u8": "|u1", "bool": "|b1",
-}  # fmt: skip
-
-
-class ArgumentError(DojoError):
-    """An array that a kernel does not take."""
+__all__ = ["ArgumentError", "GpuKernel", "kernel_of", "load"]
 
 
 def load(library: str | Path, name: str) -> GpuKernel:
     """The kernel ``name`` of a library; :class:`UnavailableError` without a GPU or without its code."""
-    folder = Path(library)
-    manifest = read_manifest(folder)
-    entry = next((k for k in manifest.kernels if k.name == name), None)
-    if entry is None:
-        known = ", ".join(k.name for k in manifest.kernels)
-        raise ArgumentError("PD-L041", f"{folder} holds no kernel {name}", hint=f"it holds {known}")
-    files = unpack((folder / f"lib/{name}.zip").read_bytes())
-    specs = [ArraySpec(a.name, tuple(a.shape), a.dtype) for a in (*entry.inputs, *entry.outputs)]
+    files, specs = kernel_files(library, name)
     try:
-        return GpuKernel(driver(), files, specs)
+        return kernel_of(driver(), files, specs)
     except OSError as error:
         raise UnavailableError("PD-L043", "there is no GPU to run on", why=str(error),
                                hint="run on a machine with an NVIDIA GPU") from None  # fmt: skip
 
 
-class GpuKernel:
-    """One kernel in the context of the process's first GPU, with a workspace of its own."""
-
-    def __init__(self, cuda: Any, files: Mapping[str, bytes], specs: Sequence[ArraySpec]) -> None:
-        if "kernel.cubin" not in files:
-            raise UnavailableError(
-                "PD-L042",
-                "the library holds no machine code for the GPU",
-                why=f"it was built where no compiler for GPUs was; its {BUNDLE} holds the emulation only",
-                hint="pip install 'perfdojo-cuda-gh200[nvrtc]', then build the library again",
-            )
-        self.cuda, self.specs = cuda, tuple(specs)
-        device = value(cuda, cuda.cuDeviceGet(0))
-        value(cuda, cuda.cuCtxSetCurrent(value(cuda, cuda.cuDevicePrimaryCtxRetain(device))))
-        module = value(cuda, cuda.cuModuleLoadData(files["kernel.cubin"]))
-        self.sequence = [
-            (value(cuda, cuda.cuModuleGetFunction(module, launch.kernel.encode())), launch, values)
-            for launch, values in calls(launches_in(files))
-        ]
-        size = int(json.loads(files["workspace.json"]))
-        self.workspace = int(value(cuda, cuda.cuMemAlloc(size))) if size else 0
-
-    def __call__(self, *arrays: Any, stream: Any = 0) -> None:
-        """Put the launches into ``stream``; OSError when the driver refuses one."""
-        if len(arrays) != len(self.specs):
-            names = ", ".join(spec.name for spec in self.specs)
-            raise ArgumentError(
-                "PD-L041", f"{len(arrays)} arrays for {len(self.specs)}", hint=f"give {names}"
-            )
-        address = {s.name: _address(a, s) for s, a in zip(self.specs, arrays, strict=True)}
-        for function, launch, values in self.sequence:
-            given = [
-                self.workspace + int(name[1:]) if name.startswith("@") else address[name]
-                for name in launch.arrays
-            ]
-            whole = ctypes.c_int64 if launch.index_bytes == 8 else ctypes.c_int32
-            arguments = ((*given, *values), (*[ctypes.c_void_p] * len(given), *[whole] * len(values)))
-            sizes = (launch.blocks, 1, 1, launch.threads, 1, 1)
-            value(self.cuda, self.cuda.cuLaunchKernel(function, *sizes, 0, stream, arguments, 0))
-
-
-def _address(array: Any, spec: ArraySpec) -> int:
-    """Where an array of the GPU is, if it is what the kernel takes there."""
-    told = getattr(array, "__cuda_array_interface__", None)
-    if told is None:
-        what = f"{spec.name} is {type(array).__name__}, which does not say where it is on the GPU"
-        raise ArgumentError(
-            "PD-L041", what, hint="give a CUDA tensor, or any array with __cuda_array_interface__"
-        )
-    start = int(told["data"][0])
-    found = f"{told['typestr']} {tuple(told['shape'])}"
-    if told["typestr"] != _TYPES.get(spec.dtype) or tuple(told["shape"]) != spec.shape:
-        raise ArgumentError("PD-L041", f"{spec.name} is {found}, the kernel takes {spec.dtype} {spec.shape}",
-                            hint="kernels are made for one shape; build one for this")  # fmt: skip
-    if told.get("strides") is not None and not _dense(told["strides"], spec.shape, told["typestr"]):
-        raise ArgumentError("PD-L041", f"{spec.name} has gaps", hint="pass array.contiguous()")
-    if start % 16:
-        raise ArgumentError("PD-L041", f"{spec.name} starts at no multiple of 16 bytes", hint="pass a copy")
-    return start
-
-
-def _dense(strides: Sequence[int], shape: Sequence[int], typestr: str) -> bool:
-    step = int(typestr[2:])
-    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if size > 1 and stride != step:
-            return False
-        step *= size
-    return True
+def kernel_of(cuda: Any, files: Mapping[str, bytes], specs: Sequence[ArraySpec]) -> GpuKernel:
+    """The kernel of a bundle's files on the first GPU of the driver's module ``cuda``."""
+    remedy = "pip install 'perfdojo-cuda-gh200[nvrtc]'"
+    return GpuKernel(CudaGpu(cuda), "kernel.cubin", files, specs, remedy)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cuda_support import emitted
-from perfdojo_cuda_gh200.loader import ArgumentError, GpuKernel
+from perfdojo_cuda_gh200.loader import ArgumentError, GpuKernel, kernel_of
 from stand_in import StandIn
 from test_cuda_device import TWO, N, double, plus_one
 
@@ -35,7 +35,7 @@ def kernel(cuda: StandIn, files: tuple[str, ...] = ("kernel.cubin",)) -> GpuKern
         "workspace.json": json.dumps(read_workspace(source.code)).encode(),
     }
     kept = {k: v for k, v in made.items() if k in files or k != "kernel.cubin"}
-    return GpuKernel(cuda, kept, (*source.inputs, *source.outputs))
+    return kernel_of(cuda, kept, (*source.inputs, *source.outputs))
 
 
 def stand_in() -> StandIn:

@@ -6,6 +6,7 @@ import re
 import subprocess
 from dataclasses import replace
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -31,23 +32,23 @@ from perfdojo_sdk.verify.reduced import reduce_trace
 
 MULTIPLY = "pd_tile_multiply_bf16("
 
-#: Two warps, each with a tile; slices of both operands rounded on their way into shared memory.
+#: Two warps, each with two tiles; slices of both operands rounded on their way into shared memory.
 PRODUCT = """\
 kernel product(a, b) -> c
-a f32 [16,32] heap
+a f32 [32,32] heap
 b f32 [32,32] heap
-a_r bf16 [16,20] shared
+a_r bf16 [32,20] shared
 b_r bf16 [32,20] shared
-c_w f32 [2,16,16] tile
-c f32 [16,32] heap
+c_w f32 [2,2,16,16] tile
+c f32 [32,32] heap
 
 1:g
-| 2:b 16 16:m c_w[{1},{2},{3}] = 0
+| 2:b 2 16 16:m c_w[{1},{2},{3},{4}] = 0
 | 2
-| | 4:b 16:b 4:v a_r[{3},{2}*4+{4}] = bf16(a[{3},{1}*16+{2}*4+{4}])
-| | 4:b 16:b 8 b_r[{3}+{4}//4*16,{2}*4+{4}%4] = bf16(b[{1}*16+{2}*4+{4}%4,{3}+{4}//4*16])
-| | 2:b 16 16 16:m c_w[{2},{3},{4}] += f32(a_r[{3},{5}]) * f32(b_r[{2}*16+{4},{5}])
-| 2:b 16 16:m c[{2},{1}*16+{3}] = c_w[{1},{2},{3}]
+| | 4:b 32:b 4:v a_r[{3},{2}*4+{4}] = bf16(a[{3},{1}*16+{2}*4+{4}])
+| | 4:b 32:b 4 b_r[{3},{2}*4+{4}] = bf16(b[{1}*16+{2}*4+{4},{3}])
+| | 2:b 2 16 16 16:m c_w[{2},{3},{4},{5}] += f32(a_r[{3}*16+{4},{6}]) * f32(b_r[{2}*16+{5},{6}])
+| 2:b 2 16 16:m c[{2}*16+{3},{1}*16+{4}] = c_w[{1},{2},{3},{4}]
 """
 
 
@@ -67,7 +68,8 @@ def asked(text: str) -> list[tuple[Trace, ...]]:
 def checked(text: str, forget: str = "") -> NumericReport:
     source, runner = emitted(text), EmulatedRunner()
     assert not forget or forget in source.code
-    artifact = runner.compile(replace(source, code=source.code.replace(forget, "", 1) if forget else source.code))
+    code = source.code.replace(forget, "", 1) if forget else source.code
+    artifact = runner.compile(replace(source, code=code))
     assert isinstance(artifact, Artifact), artifact
     root = text.replace("bf16", "f32")  # the same sums, nothing rounded
     return verify_numeric(program(root), program(text), artifact, runner, {}, TARGET.dialect, quick=True)
@@ -75,13 +77,15 @@ def checked(text: str, forget: str = "") -> NumericReport:
 
 def test_a_product_of_bf16_goes_through_the_tensor_cores() -> None:
     code = emitted(PRODUCT).code
-    assert "pd_tile_multiply_bf16(c_w, a_r, 0, 20, b_r, i2*320, 20, 16);" in code
+    assert "pd_tile c_w[2];" in code, "registers of the warp that has them"
+    assert "PD_UNROLL\n            for (int i3 = 0; i3 < 2; i3++)" in code
+    assert "pd_tile_multiply_bf16(c_w[i3], a_r, i3*320, 20, b_r, i2*320, 20, 16);" in code
     assert "pd_store4_bf16(a_r, " in code
     report = checked(PRODUCT)
     assert report.ok, report.problem
 
 
-@pytest.mark.parametrize("forget", ["pd_sync_block();", "pd_tile_cell(c_w, pd_own) = 0.0f;"])
+@pytest.mark.parametrize("forget", ["pd_sync_block();", "pd_tile_cell(c_w[i2], pd_own) = 0.0f;"])
 def test_what_it_lacks_is_noticed(forget: str) -> None:
     report = checked(PRODUCT, forget)
     assert not report.ok and ("nobody wrote" in report.problem or "data race" in report.problem)
@@ -90,15 +94,15 @@ def test_what_it_lacks_is_noticed(forget: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("[16,20] shared", "[16,18] shared"),  # rows that start between two pieces
-        ("f32(a_r[{3},{5}]) *", "f32(a_r[{3},{5}]) * 1 *"),
+        ("b_r bf16 [32,20]", "b_r bf16 [32,18]"),  # rows that start between two pieces
+        ("f32(a_r[{3}*16+{4},{6}]) *", "f32(a_r[{3}*16+{4},{6}]) * 1 *"),
         ("a_r bf16", "a_r f32"),
     ],
 )
 def test_what_they_cannot_do_the_lanes_do(old: str, new: str) -> None:
     text = PRODUCT.replace(old, new)
     if new == "a_r f32":
-        text = text.replace("bf16(a[", "f32(a[").replace("f32(a_r[{3},{5}])", "a_r[{3},{5}]")
+        text = text.replace("bf16(a[", "f32(a[").replace("f32(a_r[{3}*16+{4},{6}])", "a_r[{3}*16+{4},{6}]")
     assert text != PRODUCT and MULTIPLY not in emitted(text).code
     report = checked(text)
     assert report.ok, report.problem
@@ -192,12 +196,12 @@ def test_lanes_bring_and_keep_what_the_instruction_says(tmp_path: Path) -> None:
                         left[group + 8 * (number % 2), thread * 2 + half + 8 * (number // 2)] = value
                     else:
                         right[thread * 2 + half + 8 * (number - 4), group] = value
-        product = left @ right
+        sums = left @ right
         for lane in range(32):
             for k in range(4):
-                found[lane, offset + k] += product[lane // 4 + 8 * (k // 2), lane % 4 * 2 + k % 2]
+                found[lane, offset + k] += sums[lane // 4 + 8 * (k // 2), lane % 4 * 2 + k % 2]
     k = np.arange(16 * 40).reshape(16, 40)[:, 4:36]
     meant = (k * 7 % 61 - 30) @ (k * 5 % 59 - 29).T
     cells = [line for line in lines if len(line) == 4]
-    assert sorted((row, column) for *_, row, column in cells) == [(r, c) for r in range(16) for c in range(16)]
+    assert sorted((row, column) for *_, row, column in cells) == list(product(range(16), range(16)))
     assert all(found[lane, own] == meant[row, column] for lane, own, row, column in cells)

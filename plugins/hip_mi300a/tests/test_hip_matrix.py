@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from dataclasses import replace
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -235,7 +236,7 @@ def test_lanes_bring_and_keep_what_the_instructions_say(tmp_path: Path) -> None:
     k = np.arange(16 * 40).reshape(16, 40)[:, 4:36]
     meant = (k * 7 % 61 - 30) @ (k * 5 % 59 - 29).T
     cells = [line[1:] for line in lines if line[0] == 0]
-    assert sorted((row, column) for *_, row, column in cells) == [(r, c) for r in range(16) for c in range(16)]
+    assert sorted((row, column) for *_, row, column in cells) == list(product(range(16), range(16)))
     for word, each in ((1, 1), (2, 4)):
         brought = [[line[2:] for line in lines if line[:2] == [word, lane]] for lane in range(64)]
         total = np.zeros((16, 16))

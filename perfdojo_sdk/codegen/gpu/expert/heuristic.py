@@ -26,8 +26,8 @@ Plan: TypeAlias = Callable[..., None]
 
 
 def heuristic(root: Program, rules: Rules, machine: Machine) -> tuple[Trace, ...]:
-    """What an expert plays who knows the sizes of the machine: a game, and for each dtype that its matrix units
-    multiply another one, where the kernel has a product; which is fastest, a measurement has to say.
+    """What an expert plays who knows the sizes of the machine: a game, and for each dtype that its matrix
+    units multiply another one, where the kernel has a product; which is fastest, a measurement has to say.
 
     Products of a shorter dtype than f32 are played where the rules say that precision may change.
     """

@@ -1,16 +1,17 @@
 """How an expert plays a product on matrix units: a tile of sums for each warp, slices of both operands.
 
 As with tiles of registers, step by step a block brings a slice of both operands into shared memory; here each
-warp adds up one tile of 16 by 16 from there, along the slice. Sums are in another order: it re-associates.
+warp adds up a few tiles of 16 by 16 from there, along the slice. Sums are in another order: it re-associates.
 Where the user allows that precision changes, the slices are rounded to what the matrix unit is quickest at.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 
 from perfdojo_sdk.codegen.gpu.expert.steps import WIDE, arrange, chain, factors, only_statement, split
-from perfdojo_sdk.codegen.gpu.expert.tiles import ENOUGH_BLOCKS, Product, Tile, find_product, in_slices
+from perfdojo_sdk.codegen.gpu.expert.tiles import ENOUGH_BLOCKS, Product, find_product, in_slices
 from perfdojo_sdk.codegen.gpu.mapping import BLOCK, GRID, Machine
 from perfdojo_sdk.codegen.gpu.tiles import MATRIX, SIDE, STEPS
 from perfdojo_sdk.core.dtypes import BYTES
@@ -19,7 +20,11 @@ from perfdojo_sdk.core.transformations.precision import FULL
 from perfdojo_sdk.search.play import Play
 
 #: Rows or columns of a block's tile.
-LARGEST = 64
+LARGEST = 128
+#: Tiles of one warp, one below the other or side by side.
+OWN = (1, 2)
+#: Threads of a block that hide each other's waiting.
+ENOUGH_THREADS = 128
 #: Steps of the sum in one slice.
 DEPTH = 32
 
@@ -30,13 +35,16 @@ def play_matrix(play: Play, place: str, machine: Machine, dtype: str = "f32") ->
     product = find_product(play, place)
     if product is None or play.program.buffer_of[product.target].dtype != "f32":
         raise MoveError("PD-T006", "this is no product of f32")
-    tile = _best_tile(play, product, machine, STEPS[dtype])
+    tile = _best_tile(play, product, machine, dtype)
     rows, columns = split(play, product.row, tile.rows), split(play, product.column, tile.columns)
-    own_rows, own_columns = split(play, rows[-1], SIDE), split(play, columns[-1], SIDE)
     grid = [*product.outer, *rows[:-1], *columns[:-1]]
-    warps = [own_rows[0], own_columns[0]]
-    arrange(play, [*grid, *warps, own_rows[1], own_columns[1]])
-    start, compute, end = in_slices(play, product, tile, warps, inwards=4)
+    warp_rows = split(play, rows[-1], tile.warp_rows)
+    warp_columns = split(play, columns[-1], tile.warp_columns)
+    own_rows, own_columns = split(play, warp_rows[1], SIDE), split(play, warp_columns[1], SIDE)
+    warps, own = [warp_rows[0], warp_columns[0]], [*own_rows[:-1], *own_columns[:-1]]
+    arrange(play, [*grid, *warps, *own, own_rows[-1], own_columns[-1]])
+    runners = tile.warps * machine.warp
+    start, compute, end = in_slices(play, product, tile.depth, runners, warps, inwards=4 + len(own))
     if dtype != "f32":
         for slice_ in _slices(play, compute):
             play.must("lower_precision", slice_, dtype=dtype)
@@ -60,25 +68,52 @@ def _slices(play: Play, compute: str) -> list[str]:
     """The buffers that the nest reads its factors from."""
     statement = only_statement(play, chain(play, compute)[-1])
     assert statement is not None
-    return [r.array for r in statement.reads if r.array not in {*play.program.interface, statement.target.array}]
+    others = {*play.program.interface, statement.target.array}
+    return [read.array for read in statement.reads if read.array not in others]
 
 
-def _best_tile(play: Play, product: Product, machine: Machine, steps: int) -> Tile:
-    """Of a block, with warps both ways: it does most with what it loads, while there are blocks enough."""
+@dataclass(frozen=True)
+class _Tile:
+    """Of a block, and of each of its warps."""
+
+    rows: int
+    columns: int
+    warp_rows: int
+    warp_columns: int
+    depth: int
+
+    @property
+    def warps(self) -> int:
+        return self.rows // self.warp_rows * (self.columns // self.warp_columns)
+
+
+def _best_tile(play: Play, product: Product, machine: Machine, dtype: str) -> _Tile:
+    """With warps both ways: it does most with what it loads, while there are blocks and threads enough."""
     around = prod(play.scope(loop).size for loop in product.outer)
-    depths = [d for d in factors(product.steps, DEPTH) if d % steps == 0 and d < product.steps]
-    choices = []
-    for rows in factors(product.rows, LARGEST):
-        for columns in factors(product.columns, LARGEST):
-            warps = rows // SIDE * (columns // SIDE)
-            whole = rows % SIDE == columns % SIDE == 0 and min(rows, columns) > SIDE
-            if whole and depths and warps * machine.warp <= machine.max_threads:
-                blocks = around * (product.rows // rows) * (product.columns // columns)
-                reuse = rows * columns / (rows + columns)
-                choices.append((min(blocks, ENOUGH_BLOCKS) * reuse, rows, columns))
-    if not choices:
+    depths = [d for d in factors(product.steps, DEPTH) if d % STEPS[dtype] == 0 and d < product.steps]
+    sides = [n * SIDE for n in OWN]
+    choices = [
+        _Tile(rows, columns, warp_rows, warp_columns, depths[-1])
+        for rows in factors(product.rows, LARGEST)
+        for columns in factors(product.columns, LARGEST)
+        for warp_rows in sides
+        for warp_columns in sides
+        if depths and rows % warp_rows == columns % warp_columns == 0
+        if rows > warp_rows and columns > warp_columns
+    ]
+
+    def fits(tile: _Tile) -> bool:
+        slices = (tile.rows + tile.columns) * (tile.depth * BYTES[dtype] + WIDE * BYTES[FULL])
+        return tile.warps * machine.warp <= machine.max_threads and slices <= machine.shared_bytes
+
+    def worth(tile: _Tile) -> float:
+        blocks = around * (product.rows // tile.rows) * (product.columns // tile.columns)
+        reuse = tile.rows * tile.columns / (tile.rows + tile.columns)
+        own = tile.warp_rows * tile.warp_columns / (tile.warp_rows + tile.warp_columns)
+        busy = min(1, blocks / ENOUGH_BLOCKS) * min(1, tile.warps * machine.warp / ENOUGH_THREADS)
+        return busy * own / (SIDE / 2 + own) * reuse / (SIDE + reuse)
+
+    fitting = list(filter(fits, choices))
+    if not fitting:
         raise MoveError("PD-T006", "no tile of a matrix unit divides the product")
-    _, rows, columns = max(choices)
-    threads = rows // SIDE * (columns // SIDE) * machine.warp
-    lanes = rows * columns // threads
-    return Tile(rows, columns, lanes, 1, depths[-1])
+    return max(fitting, key=worth)

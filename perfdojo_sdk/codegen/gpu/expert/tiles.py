@@ -209,7 +209,7 @@ def play_tiles(play: Play, place: str, machine: Machine) -> None:
     grid = [*product.outer, *rows[:-1], *columns[:-1]]
     threads = [own_rows[0], own_columns[0]]
     arrange(play, [*grid, *threads, *own_rows[1:], *own_columns[1:]])
-    start, compute, end = in_slices(play, product, tile, threads, inwards=2)
+    start, compute, end = in_slices(play, product, tile.depth, tile.threads, threads, inwards=2)
     for loop in chain(play, compute)[2:]:
         if play.scope(loop).size <= WRITTEN_OUT:
             play.may("annotate_scope", loop, suffix="u")
@@ -223,11 +223,12 @@ def play_tiles(play: Play, place: str, machine: Machine) -> None:
 
 
 def in_slices(
-    play: Play, product: Product, tile: Tile, threads: list[str], inwards: int
+    play: Play, product: Product, depth: int, runners: int, threads: list[str], inwards: int
 ) -> tuple[str, str, str]:
-    """Sums in a buffer of the block, slices of the operands in shared memory.
+    """Sums in a buffer of the block, slices of the operands, ``depth`` steps deep, in shared memory.
 
-    The steps of a slice go so many scopes ``inwards``. Gives the nests that start the sums, add to them, and
+    ``threads``: the scopes of a block's threads or warps; ``runners``: how many threads copy the slices. The
+    steps of a slice go so many scopes ``inwards``. Gives the nests that start the sums, add to them, and
     write them out.
     """
     start = threads[0]
@@ -236,7 +237,7 @@ def in_slices(
     end = next_to(play, total, 1)
     nest = chain(play, total)
     arrange(play, [nest[-1], *nest[:-1]])
-    slices = split(play, nest[-1], tile.depth)
+    slices = split(play, nest[-1], depth)
     if len(slices) == 1:
         raise MoveError("PD-T006", "a sum of one slice has nothing to share")
     for _ in range(inwards):
@@ -244,7 +245,7 @@ def in_slices(
     compute = chain(play, slices[0])[1]
     for array in (product.left, product.right):
         play.must("stage_read", compute, array=array)
-        _share_copy(play, play.program.paths[next_to(play, compute, -1)], tile.threads)
+        _share_copy(play, play.program.paths[next_to(play, compute, -1)], runners)
     return start, compute, end
 
 
