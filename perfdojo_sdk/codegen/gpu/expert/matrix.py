@@ -19,8 +19,8 @@ from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.transformations.precision import FULL
 from perfdojo_sdk.search.play import Play
 
-#: Rows or columns of a block's tile.
-LARGEST = 128
+#: Rows or columns of a block's tile: two of these each way are still run in emulation as they are.
+LARGEST = 64
 #: Tiles of one warp, one below the other or side by side.
 OWN = (1, 2)
 #: Threads of a block that hide each other's waiting.
