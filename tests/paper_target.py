@@ -105,11 +105,13 @@ class Paper:
         return "desk"
 
 
-def build(paper: Paper, folder: Path, kernels: str = "relu[4,8]", **options: Any) -> BuildResult:
+def build(
+    paper: Paper, folder: Path, kernels: str = "relu[4,8]", settings: Settings = QUICK, **options: Any
+) -> BuildResult:
     plugins = paper.plugins()
     target = plugins.target("paper")
     return build_library(
-        plugins, target, select(kernels, plugins.operators, target.dialect), folder, QUICK, **options
+        plugins, target, select(kernels, plugins.operators, target.dialect), folder, settings, **options
     )
 
 

@@ -12,6 +12,7 @@ import pytest
 from paper_target import QUICK, Paper, build, entry, parallel_pass
 from toy_target import perfdojo_toy
 
+from perfdojo_sdk.core.dtypes import rounding_law
 from perfdojo_sdk.core.errors import NothingFoundError, VerificationError
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Kind, Move, Rules, Trace
@@ -121,6 +122,22 @@ def test_a_kind_that_is_not_allowed_is_not_used(paper: Paper, tmp_path: Path) ->
     paper.expert = reassociates
     kernel = entry(build(paper, tmp_path))
     assert kernel.moves == () and "changes precision" in kernel.notes[0]
+
+
+def test_who_allows_another_precision_gets_it_and_is_told(paper: Paper, tmp_path: Path) -> None:
+    """The expert learns from the rules what was asked for; the manifest says what came of it."""
+    law, asked = rounding_law("bf16"), []
+
+    def rounds(root: Program, rules: Rules, target: Target) -> tuple[Trace, ...]:
+        asked.append(rules.most)
+        (trace,) = parallel_pass(root, rules, target)
+        legal = replace(trace.steps[0].legal, kind=rules.most, laws=frozenset((law,)))
+        return (replace(trace, steps=(replace(trace.steps[0], legal=legal),)),)
+
+    paper.expert = rounds
+    kernel = entry(build(paper, tmp_path, settings=replace(QUICK, most=Kind.CHANGES_PRECISION)))
+    assert asked == [Kind.CHANGES_PRECISION] and kernel.kind == "changes precision"
+    assert kernel.laws == (law,) and kernel.notes == (f"changes precision: {law}",)
 
 
 def test_a_kernel_that_fails_verification_never_enters(paper: Paper, tmp_path: Path) -> None:
