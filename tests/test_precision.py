@@ -99,6 +99,15 @@ def test_the_exact_leg_sees_roundings_that_nobody_declared(
     assert not judged(step.before, other).ok, "the law excuses nothing else"
 
 
+def test_an_infinity_stays_one_when_it_is_rounded() -> None:
+    """Also where nothing is declared: the step after the one that rounds has no law."""
+    start = program("4\n| t[{0}] = -inf\n| m[{0}] = t[{0}]\n| 8 m[{0}] max= x[{0},{1}]")
+    trace = Trace(start).play(RULES, move("lower_precision(t, dtype=bf16)"))
+    trace = trace.play(RULES, move("annotate_scope(s1, suffix=u)"))
+    report = verify_exact_trace(trace, DIALECT)
+    assert report.ok, report.problem
+
+
 def test_the_dependence_leg_knows_which_statements_round() -> None:
     """Under the law no model sees any rounding to bf16: these proofs are what holds a move to its word."""
     [step] = lowered("8 t[{0}] = x[{0}]\n8 y[{0}] = t[{0}] * t[{0}]\n8 z[{0}] = x[{0}]").steps

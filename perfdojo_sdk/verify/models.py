@@ -193,7 +193,9 @@ class RandomModel:
             rounding = self.opaque(f"cast {source} {target}")
             if target == "bool":
                 return lambda value: rounding(value) % PRIME & 1
-            return rounding if target in FLOAT_DTYPES else lambda value: wrap(rounding(value) % PRIME, target)
+            if target in FLOAT_DTYPES:  # an infinity stays one
+                return lambda value: value if isinstance(value, Infinity) else rounding(value)
+            return lambda value: wrap(rounding(value) % PRIME, target)
         if target in FLOAT_DTYPES:
             return lambda value: value % self.modulus
         return lambda value: wrap(value, target)

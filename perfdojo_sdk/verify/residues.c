@@ -251,8 +251,8 @@ static int64_t apply(const Machine *m, const int64_t *at, Value **top)
         taken = count - 1;
         break;
     }
-    case CONVERT: /* between floats; at[2]: the law under which nothing is rounded */
-        if (!(m->laws & at[2]) && (fine = finite_b)) *b = opaque(m, (uint64_t)at[1], b, 1);
+    case CONVERT: /* between floats; at[2]: the law under which nothing is rounded; an infinity stays one */
+        if (!(m->laws & at[2]) && finite_b) *b = opaque(m, (uint64_t)at[1], b, 1);
         words = 3;
         taken = 0;
         break;
