@@ -23,8 +23,8 @@ from perfdojo_sdk.search.play import Play
 LARGEST = 64
 #: Tiles of one warp, one below the other or side by side.
 OWN = (1, 2)
-#: Threads of a block that hide each other's waiting.
-ENOUGH_THREADS = 128
+#: Threads of a block that hide each other's waiting, and of a multiprocessor that keep it busy.
+ENOUGH_THREADS, MANY_THREADS = 128, 512
 #: Steps of the sum in one slice.
 DEPTH = 32
 
@@ -103,11 +103,17 @@ def _best_tile(play: Play, product: Product, machine: Machine, dtype: str) -> _T
     ]
 
     def fits(tile: _Tile) -> bool:
+        several = tile.warp_rows * tile.warp_columns > SIDE * SIDE
+        if several and blocks_of(tile) * tile.warps * machine.warp < ENOUGH_BLOCKS * MANY_THREADS:
+            return False  # more warps with a tile each keep the machine busier
         slices = (tile.rows + tile.columns) * (tile.depth * BYTES[dtype] + WIDE * BYTES[FULL])
         return tile.warps * machine.warp <= machine.max_threads and slices <= machine.shared_bytes
 
+    def blocks_of(tile: _Tile) -> int:
+        return around * (product.rows // tile.rows) * (product.columns // tile.columns)
+
     def worth(tile: _Tile) -> float:
-        blocks = around * (product.rows // tile.rows) * (product.columns // tile.columns)
+        blocks = blocks_of(tile)
         reuse = tile.rows * tile.columns / (tile.rows + tile.columns)
         own = tile.warp_rows * tile.warp_columns / (tile.warp_rows + tile.warp_columns)
         busy = min(1, blocks / ENOUGH_BLOCKS) * min(1, tile.warps * machine.warp / ENOUGH_THREADS)
