@@ -232,7 +232,7 @@ def test_tune_through_the_installed_command(cli: Cli, plugin_folder: Path, tmp_p
 
 def test_what_a_user_can_get_wrong(cli: Cli) -> None:
     clear(cli("tune", "softmax[4,4]", "--target", "toy", "--search", "nobody", plugins="toy"), 3, "PD-G007")
-    clear(cli("tune", "layernorm", "--target", "toy", plugins="toy"), 1, "PD-C001")
+    clear(cli("tune", "layernorm", "--target", "toy", plugins="toy"), 1, "PD-C008")
     assert cli("tune", "softmax[4,4]", "--time", "soon", plugins="toy").code == 2
     assert cli("tune", "softmax[4,4]", "--budget", "0", plugins="toy").code == 2
     missing = cli("tune", "softmax[4,4]", "--agent", "no.safetensors", plugins="toy")

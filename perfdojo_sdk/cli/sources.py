@@ -68,7 +68,7 @@ def one_kernel(plugins: Plugins, source: str, target: Target) -> Kernel:
     if len(kernels) > 1:
         sizes = [f"{k.operator}[{','.join(str(size) for _, size in k.sizes)}]" for k in kernels]
         raise SelectionError(
-            "PD-C001", f"{source} names {len(kernels)} kernels", hint=f"choose {' or '.join(sizes)}"
+            "PD-C008", f"{source} names {len(kernels)} kernels", hint=f"choose {' or '.join(sizes)}"
         )
     return kernels[0]
 
