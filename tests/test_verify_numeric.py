@@ -293,6 +293,21 @@ def run_reference(
     return {name: array[0] for name, array in result.outputs.items()}
 
 
+@pytest.mark.parametrize(("sums", "sign"), [("", "="), ("+", "+=")], ids=["copy", "sum"])
+def test_lanes_that_meet_load_before_any_stores(sums: str, sign: str) -> None:
+    """Found by fuzzing, as a false alarm: lanes of one row that copy to each other's places."""
+    text = (
+        "kernel moved(x) -> y\nx f32 [64] heap\ny f32 [64] heap\n\n"
+        f"64 y[{{0}}] = x[{{0}}]\n8:v y[{{0}}+1] {sign} y[{{0}}]"
+    )
+    body = f"for (int k = 0; k < 64; k++) y[k] = x[k]; for (int k = %s) y[k+1] {sums}= y[k];"
+    in_step = body % "7; k >= 0; k--"
+    in_turn = body % "0; k < 8; k++"
+    report = check(text, in_step)
+    assert report.ok, report.problem
+    assert not check(text, in_turn).ok
+
+
 def test_reference_agrees_with_numpy() -> None:
     x = draw("random", program(SOFTMAX), 1)["x"]
     wide = x.astype(np.float64)

@@ -310,6 +310,9 @@ class _Emitter:
             return
         level = len(scopes)
         levels = len(self.split.sizes) if self.split else 0
+        if level >= levels and (together := self.lanes_that_meet(node, level)):
+            yield from (pad + line for line in self.together(node, together, [*scopes, node]))
+            return
         if level < levels:
             # The first of the levels stands for all of them; those below it only name their iteration.
             yield f"{pad}for (long r = 0; r < {self.rows}; r++) {{" if level == 0 else pad + "{"
@@ -320,21 +323,55 @@ class _Emitter:
             yield from self.node(child, [*scopes, node], depth + 1)
         yield pad + "}"
 
-    def statement(self, statement: Statement, scopes: list[Scope]) -> Iterator[str]:
-        buffer = self.program.buffer_of[statement.target.array]
-        dtype, value = statement.dtype, self.expression(statement.value)
-        yield f"if ({_condition(statement)}) {{" if statement.guard else "{"
-        address = buffer.address(statement.target.subscripts)
+    def lanes_that_meet(self, scope: Scope, level: int) -> Statement | None:
+        """The statement of a lockstep scope if its lanes may read what others of them write."""
+        (statement, *others) = scope.body
+        if others or not isinstance(statement, Statement) or not self.dialect.is_lockstep(scope.suffix):
+            return None
+        target = self.program.buffer_of[statement.target.array]
+        written = target.address(statement.target.subscripts)
+        read = [r for r in statement.reads if self.program.buffer_of[r.array] is target]
+        meet = level in written.levels and any(target.address(r.subscripts) != written for r in read)
+        return statement if meet else None
+
+    def together(self, scope: Scope, statement: Statement, scopes: list[Scope]) -> Iterator[str]:
+        """All lanes load before any of them stores."""
+        i, kind = f"i{len(scopes) - 1}", _number(statement.dtype)
+        loop = f"    for (long {i} = 0; {i} < {scope.size}; {i}++) "
+        guarded = f"if ({_condition(statement)}) {{" if statement.guard else "{"
+        address = self.program.buffer_of[statement.target.array].address(statement.target.subscripts)
+        yield f"{{ {kind} lanes[{scope.size}];"
+        yield loop + guarded
+        yield from self.computed(statement, scopes)
+        yield f"    lanes[{i}] = x;"
+        yield "    }"
+        yield loop + guarded
         yield f"    const long at = {_form(address)};"
-        yield f"    {_number(dtype)} x = {value};"
+        yield f"    const {kind} x = lanes[{i}];"
+        yield from self.put(statement)
+        yield "    }"
+        yield "}"
+
+    def statement(self, statement: Statement, scopes: list[Scope]) -> Iterator[str]:
+        yield f"if ({_condition(statement)}) {{" if statement.guard else "{"
+        yield from self.computed(statement, scopes)
+        yield from self.put(statement)
+        yield "}"
+
+    def computed(self, statement: Statement, scopes: list[Scope]) -> Iterator[str]:
+        """The value ``x`` of the cell ``at`` afterwards."""
+        buffer, dtype = self.program.buffer_of[statement.target.array], statement.dtype
+        yield f"    const long at = {_form(buffer.address(statement.target.subscripts))};"
+        yield f"    {_number(dtype)} x = {self.expression(statement.value)};"
         if statement.accumulate:
             yield f"    {_number(dtype)} a = {self.load(buffer, 'at')};{self.anchor(statement, scopes)}"
             yield f"    x = {self.accumulation(statement, scopes)};"
         elif buffer.name in self.summed and dtype in FLOAT_DTYPES:
             yield f"    x = num_anchor_{dtype}(x, {self.summed[buffer.name]});"
-        yield f"    {self.store(buffer)}"
+
+    def put(self, statement: Statement) -> Iterator[str]:
+        yield f"    {self.store(self.program.buffer_of[statement.target.array])}"
         yield "    peak = higher(peak, magnitude((double)x.v));"
-        yield "}"
 
     def accumulation(self, statement: Statement, scopes: list[Scope]) -> str:
         if statement.dtype not in FLOAT_DTYPES:
