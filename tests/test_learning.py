@@ -149,12 +149,12 @@ def test_all_stand_beside_the_expert(
 
 
 def test_records_say_which_search_proposed_what(tmp_path: Path, sheet: Plugins) -> None:
-    BY_NAME["learning"].run(asked(tmp_path))
+    BY_NAME["learning"].run(asked(tmp_path, evaluations=6))
     with Records(tmp_path / "records.sqlite") as records:
         found = list(records.candidates)
     assert {each.proposer.search for each in found} >= {"perfllm", "sampling-edges", "annealing-edges"}
     drawn = [each for each in found if each.proposer.search == "perfllm"]
-    assert all(1 <= each.proposer.number <= 3 for each in drawn)
+    assert all(1 <= each.proposer.number <= 6 for each in drawn)
     assert all(each.took.propose_s is not None for each in drawn)
 
 

@@ -65,7 +65,7 @@ def texts(evaluations: Sequence[Evaluation]) -> list[str]:
 
 @pytest.mark.parametrize("strategy", EXPLORING, ids=lambda s: s.name)
 def test_a_player_finds_better_than_it_starts_with(strategy: SearchStrategy) -> None:
-    seen = played(strategy, 32)
+    seen = played(strategy, 64)
     player = strategy.start(task(), None)
     assert isinstance(player, Explorer)
     starts = len(player.opening_games())

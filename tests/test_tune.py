@@ -190,7 +190,7 @@ def test_the_commonest_failure_is_told(kernel: Kernel) -> None:
                 return Failure("compile", f"no vectors today\nin line {len(source.code)}")
             return super().compile(source)
 
-    found = tune(forge("sampling", runner=Picky(MACHINE)), kernel)
+    found = tune(forge("sampling", evaluations=100, runner=Picky(MACHINE)), kernel)
     assert found.tally.failures["compile"] >= 2
     assert tuning.commonest(found.tally)[0] == (
         "compile",

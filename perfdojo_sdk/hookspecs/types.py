@@ -159,6 +159,16 @@ class MachineFigures(Strict):
     calibrated: bool = False
     """True when the figures were measured on this device."""
 
+    def at_best(self, other: MachineFigures) -> MachineFigures:
+        """The higher figure of each speed: what a device was once seen to do, it can do."""
+        return MachineFigures.model_validate(_higher(self.model_dump(), other.model_dump()))
+
+
+def _higher(a: Any, b: Any) -> Any:
+    if isinstance(a, dict) and isinstance(b, dict):
+        return {key: _higher(a.get(key), b.get(key)) for key in {**a, **b}}
+    return b if a is None else a if b is None else max(a, b)
+
 
 class Capabilities(Strict):
     """One target, as the YAML file in its plugin describes it."""

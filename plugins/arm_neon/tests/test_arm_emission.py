@@ -56,7 +56,8 @@ def test_generation_is_pure_and_pickles() -> None:
 def test_the_header_has_all_that_the_shared_one_asks_for() -> None:
     """``pd_vector.h`` lists what the header of an instruction set defines."""
     support = source(SMALL["tile"]).support
-    asked = re.findall(r"(pd_\w+_f32v|pd_stream_fence)\(?", support["pd_vector.h"].partition("#ifndef")[0])
+    needed = support["pd_vector.h"].partition("#ifndef")[0].partition("It may define")[0]
+    asked = re.findall(r"(pd_\w+_f32v|pd_stream_fence)\(?", needed)
     assert len(set(asked)) > 12
     for name in set(asked):
         assert re.search(rf"\b{name}\(", support["pd_neon.h"]), name
