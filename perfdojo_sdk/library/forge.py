@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 #: A time below this fraction of a calibrated bound is not believed.
 SUSPECT = 0.85
-#: How often the machine is measured again before such a time is refused; a roofline is what it does at its best.
+#: How often the machine is measured again before such a time is refused: a roofline is its best.
 PROBES = 3
 #: The share of a timing's budget that a first look at a game gets.
 LOOK = 0.3
