@@ -476,3 +476,15 @@ def test_a_package_that_does_not_fit_together_is_refused_before_anything_is_writ
         shelve(tmp_path, Shelf(*files))
     assert caught.value.code == "PD-L022" and words in caught.value.why
     assert {p.name for p in tmp_path.iterdir()} == {"records.sqlite", ".lock"}
+
+
+def test_the_best_of_two_probes_takes_the_higher_of_each_speed() -> None:
+    def probe(calibrated: bool = True, **gbs: float) -> MachineFigures:
+        return MachineFigures.model_validate({"memory": gbs, "calibrated": calibrated})
+
+    slow_reads = probe(read_gbs=10, write_gbs=9, copy_gbs=8)
+    slow_copies = probe(read_gbs=12, write_gbs=9, copy_gbs=7, stream_copy_gbs=11)
+    best = probe(read_gbs=12, write_gbs=9, copy_gbs=8, stream_copy_gbs=11)
+    assert slow_reads.at_best(slow_copies) == slow_copies.at_best(slow_reads) == best
+    defaults = probe(calibrated=False, read_gbs=99, write_gbs=99, copy_gbs=99)
+    assert slow_reads.at_best(defaults) == slow_reads
