@@ -66,7 +66,7 @@ def experiments() -> list[Experiment]:
 def fig8(request: ExperimentRequest) -> ExperimentResult:
     """Fraction of peak: the arithmetic that a program asks for, at one instruction a cycle, by its cycles."""
     bench, rows = Bench(), list[dict[str, Any]]()
-    for kernel in bench.kernels(request.quick):
+    for kernel in bench.kernels(request):
         request.progress(f"{_title(kernel)}: {', '.join(PASSES)}")
         cycles = bench.passes(kernel, PASSES)
         peak = bench.peak(kernel.program)
@@ -97,7 +97,7 @@ PROVENANCE: Mapping[str, str] = {
 def fig9(request: ExperimentRequest) -> ExperimentResult:
     """The heuristic's cycles beside those of other ways to the same kernel, and what bounds it."""
     bench, rows = Bench(), []
-    for kernel in bench.kernels(request.quick):
+    for kernel in bench.kernels(request):
         title = _title(kernel)
         request.progress(f"{title}: heuristic, tuned, C, xDSL")
         ours, binds = bench.heuristic(kernel)
@@ -159,10 +159,12 @@ class Bench:
         self.generator = self.plugins.code_generator(self.target)
         self.runner = self.plugins.runner(self.target)
 
-    def kernels(self, quick: bool) -> Sequence[Kernel]:
+    def kernels(self, request: ExperimentRequest) -> Sequence[Kernel]:
+        """Those that are asked for; else a few, or what the target builds by default."""
         from perfdojo_sdk.kernels.selection import select
 
-        words = QUICK if quick else " ".join(self.target.capabilities.selections["default"])
+        default = QUICK if request.quick else " ".join(self.target.capabilities.selections["default"])
+        words = request.kernels or default
         return select(words, self.plugins.operators_for(self.target), self.target.dialect)
 
     def passes(self, kernel: Kernel, names: Sequence[str]) -> dict[str, float]:

@@ -11,6 +11,7 @@ import importlib.util
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from perfdojo_riscv_snitch.runner import SnitchRunner
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource
@@ -21,15 +22,40 @@ _PASSES = "test-lower-linalg-to-snitch"
 #: It returns while the FPU still works; here a call ends when all is computed.
 _END = "    fmv.x.w t0, ft3\n    mv zero, t0\n    li a0, 0\n    ret\n"
 
-#: Kernel -> loops that remain, loops of the sum, subscripts of its operands and of its result, and the body.
-#: Operands of the body are %0, %1 ..., the result so far is %o.
+
+
+@dataclass(frozen=True)
+class _Nest:
+    """A kernel as one generic operation of MLIR's dialect linalg, over two loops that remain."""
+
+    operands: Sequence[str]
+    """Subscripts of each operand of the body, %0, %1 ..."""
+    body: str
+    """From the operands, the result so far (%o) and %start to %r; none: the operand itself is the result."""
+    summed: int = 0
+    """Loops of the sum, which follow."""
+    start: str = "0.0"
+    """What the sum starts with."""
+    window: str = ""
+    """Sizes of the loops of the sum where no array has them: an operand that nobody reads tells them."""
+    constant: bool = False
+    """The input is one number, loaded before the loops."""
+
+
 _FMA = "%p = arith.mulf %0, %1 fastmath<fast> : f64\n%r = arith.addf %o, %p fastmath<fast> : f64"
+_ADD = "%r = arith.addf %o, %0 fastmath<fast> : f64"
+_MAXIMUM = "%r = arith.maximumf %o, %0 fastmath<fast> : f64"
+_LOWEST = "-1.7976931348623157e308"
+_SHIFTED, _IN_WINDOW = "d0 + d2, d1 + d3", "d2, d3"
 _KERNELS = {
-    "dsum": (2, 0, ("d0, d1", "d0, d1"), "d0, d1", "%r = arith.addf %0, %1 : f64"),
-    "drelu": (2, 0, ("d0, d1",), "d0, d1", "%r = arith.maximumf %0, %zero : f64"),
-    "dmatmul": (2, 1, ("d0, d2", "d2, d1"), "d0, d1", _FMA),
-    "dmatmul_transb": (2, 1, ("d0, d2", "d1, d2"), "d0, d1", _FMA),
-    "dconv3x3": (2, 2, ("d0 + d2, d1 + d3", "d2, d3"), "d0, d1", _FMA),
+    "dsum": _Nest(("d0, d1", "d0, d1"), "%r = arith.addf %0, %1 : f64"),
+    "dfill": _Nest(("",), "", constant=True),
+    "drelu": _Nest(("d0, d1",), "%r = arith.maximumf %0, %start : f64"),
+    "dmatmul": _Nest(("d0, d2", "d2, d1"), _FMA, 1),
+    "dmatmul_transb": _Nest(("d0, d2", "d1, d2"), _FMA, 1),
+    "dconv3x3": _Nest((_SHIFTED, _IN_WINDOW), _FMA, 2),
+    "dmaxpool": _Nest((_SHIFTED, _IN_WINDOW), _MAXIMUM, 2, _LOWEST, window="3x3"),
+    "dsumpool": _Nest((_SHIFTED, _IN_WINDOW), _ADD, 2, window="3x3"),
 }
 
 
@@ -56,29 +82,38 @@ def compiled_by_xdsl(operator: str, source: KernelSource) -> Artifact | str:
 
 
 def _module(operator: str, source: KernelSource) -> str:
-    kept, summed, operands, result, body = _KERNELS[operator]
+    nest, result = _KERNELS[operator], "d0, d1"
     (output,) = source.outputs
     inputs = {f"%{spec.name}": _type(spec.shape) for spec in source.inputs}
     target = {f"%{output.name}": _type(output.shape)}
-    arguments = ", ".join(f"{name}: {kind}" for name, kind in {**inputs, **target}.items())
-    lines = [f"func.func @{source.symbol}({arguments}) -> () {{", "%zero = arith.constant 0.0 : f64"]
-    if summed:
-        lines += _nest((kept, 0), ("", result), {"%zero": "f64"}, target, "linalg.yield %0 : f64")
-    lines += _nest((kept, summed), (*operands, result), inputs, target, f"{body}\nlinalg.yield %r : f64")
+    # The window stands after all that the caller passes, as nothing is read from it.
+    window = {"%window": f"memref<{nest.window}xf64>"} if nest.window else {}
+    arguments = ", ".join(f"{name}: {kind}" for name, kind in {**inputs, **target, **window}.items())
+    lines = [f"func.func @{source.symbol}({arguments}) -> () {{"]
+    lines.append(f"%start = arith.constant {nest.start} : f64")
+    operands = {**inputs, **window}
+    if nest.constant:
+        ((name, kind),) = inputs.items()
+        lines += ["%first = arith.constant 0 : index", f"%number = memref.load {name}[%first] : {kind}"]
+        operands = {"%number": "f64"}
+    if nest.summed:
+        lines += _generic(0, ("", result), {"%start": "f64"}, target, "linalg.yield %0 : f64")
+    body = f"{nest.body}\nlinalg.yield {'%r' if nest.body else '%0'} : f64"
+    lines += _generic(nest.summed, (*nest.operands, result), operands, target, body)
     return "\n".join([*lines, "func.return", "}", ""])
 
 
-def _nest(
-    loops: tuple[int, int],
+def _generic(
+    summed: int,
     subscripts: Sequence[str],
     inputs: Mapping[str, str],
     output: Mapping[str, str],
     body: str,
 ) -> list[str]:
-    """A loop nest: so many loops that remain and that sum, and the operands with their types."""
-    names = ", ".join(f"d{k}" for k in range(sum(loops)))
+    """A nest of two loops that remain and ``summed`` more, and the operands with their types."""
+    names = ", ".join(f"d{k}" for k in range(2 + summed))
     maps = ", ".join(f"affine_map<({names}) -> ({each})>" for each in subscripts)
-    kinds = ", ".join(['"parallel"'] * loops[0] + ['"reduction"'] * loops[1])
+    kinds = ", ".join(['"parallel"'] * 2 + ['"reduction"'] * summed)
     values = ", ".join([*(f"%{k}: f64" for k in range(len(inputs))), "%o: f64"])
 
     def operands(found: Mapping[str, str]) -> str:
