@@ -6,7 +6,7 @@ from perfdojo_riscv_snitch.codegen import limits
 from perfdojo_riscv_snitch.codegen.bounds import Bounds, Unsure
 from perfdojo_riscv_snitch.codegen.kernel import emit
 from perfdojo_riscv_snitch.codegen.limits import Refused
-from perfdojo_riscv_snitch.codegen.plan import REPEATED
+from perfdojo_riscv_snitch.codegen.plan import REPEATS
 from perfdojo_riscv_snitch.codegen.streams import MOVERS
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import DojoError
@@ -59,7 +59,7 @@ def uses_extensions(program: Program) -> bool:
     if not locations.isdisjoint(MOVERS):
         return True
     suffixes = {suffix for node in program.body if isinstance(node, Scope) for suffix in node.suffixes}
-    return REPEATED in suffixes or ("reg" in locations and "v" in suffixes)
+    return not REPEATS.isdisjoint(suffixes) or ("reg" in locations and "v" in suffixes)
 
 
 def beyond(program: Program, dialect: Dialect) -> Refused | None:

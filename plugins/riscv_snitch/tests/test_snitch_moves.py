@@ -178,6 +178,7 @@ COPY = "8 4\n| r[{0},{1}] = x[{0},{1}]\n| y[{0},{1}] = r[{0},{1}] * 2\n"
 LOCAL = "r f64 [8:N,4:N] heap\n\n"
 TO_STREAM = Move.of("set_location", "r", location="ssr0")
 REPEAT = Move.of("annotate_scope", "s0", suffix="frep")
+STAGGER = Move.of("annotate_scope", "s2", suffix="freps")
 #: Buffers and tree, the move, the code, and a word of the reason.
 REFUSED = {
     "several values": ("r f64 [8:N,4] heap\n\n" + COPY, TO_STREAM, "SNITCH-101", "4 values"),
@@ -345,6 +346,46 @@ REFUSED = {
         Move.of("annotate_scope", "s2", suffix="frep"),
         "SNITCH-116",
         "no FP register",
+    ),
+    "nothing to go on to": (
+        "a f64 [1] reg\n\na[0] = x[0,0]\n8 4 y[{0},{1}] = a[0]\n8 a[0] += 1\ny[0,0] = a[0]\n",
+        STAGGER,
+        "SNITCH-117",
+        "copies of one",
+    ),
+    "copies of different instructions": (
+        "a f64 [4] reg\n\n4:u a[{0}] = x[0,{0}]\n8 4 y[{0},{1}] = a[0]\n"
+        "8\n| 2:u a[{1}] += 1\n| 2:u a[{1}+2] *= 2\ny[0,0] = a[0]\n",
+        Move.of("annotate_scope", "s3", suffix="freps"),
+        "SNITCH-117",
+        "copies of one",
+    ),
+    "a field that goes on in one instruction only": (
+        "a f64 [2] reg\nb f64 [1] reg\n\n2:u a[{0}] = x[0,{0}]\nb[0] = x[0,0]\n"
+        "8 2:u\n| a[{1}] += 1\n| a[{1}] = b[0] - a[{1}]\n8 4 y[{0},{1}] = a[0]\n",
+        Move.of("annotate_scope", "s1", suffix="freps"),
+        "SNITCH-117",
+        "copies of one",
+    ),
+    "going on around another repetition": (
+        "a f64 [2] reg\n\n2:u a[{0}] = x[0,{0}]\n"
+        "8\n| 2:u a[{1}] += 1\n| 4:frep 2:u a[{2}] *= 2\n8 4 y[{0},{1}] = a[0]\n",
+        Move.of("annotate_scope", "s1", suffix="freps"),
+        "SNITCH-117",
+        "innermost",
+    ),
+    "too many repetitions of copies": (
+        "a f64 [4] reg\n\n4:u a[{0}] = 0\n20000 4:u a[{1}] += 1\n8 4 y[{0},{1}] = a[0]\n",
+        Move.of("annotate_scope", "s1", suffix="freps"),
+        "SNITCH-115",
+        "65536",
+    ),
+    "no registers in a row": (
+        "a f64 [14] reg\nb f64 [14] reg\n\n14:u b[{0}] = x[0,0]\n14:u a[{0}] = x[0,1]\n"
+        "8 14:u a[{1}] += b[{1}]\n14:u y[0,0] = a[{0}] * b[{0}]\n8 4 y[{0},{1}] = a[0]\n",
+        STAGGER,
+        "SNITCH-117",
+        "in a row",
     ),
 }
 

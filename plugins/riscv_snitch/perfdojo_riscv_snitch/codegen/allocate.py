@@ -10,7 +10,10 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from perfdojo_riscv_snitch.assembly.registers import FLOAT_NAMES
+from perfdojo_riscv_snitch.codegen import limits
 from perfdojo_riscv_snitch.codegen.assembly import Instruction, Kind, Line, Mark, Register
+from perfdojo_riscv_snitch.codegen.limits import Refused
 
 #: In the order of preference: those that a called function may change, then those that it must save.
 #: ft0, ft1 and ft2 belong to the streams.
@@ -59,17 +62,24 @@ class Life:
 
 
 def allocate(lines: Sequence[Line], kept: Sequence[str] = ()) -> Allocation:
-    """Places for all registers of the listing; ``kept`` are not to be used."""
-    lives = sorted(lives_of(lines).values(), key=lambda life: (life.start, life.end))
-    names: dict[Register, str] = {}
+    """Places for all registers of the listing; ``kept`` are not to be used.
+
+    :class:`~.limits.Refused` where a repeated body needs registers in a row and finds none.
+    """
+    found_lives = lives_of(lines)
+    rows = _rows(lines, found_lives, kept)
+    lives = sorted(found_lives.values(), key=lambda life: (life.start, life.end))
+    lives = [life for life in lives if life.register not in rows]
+    taken = [(rows[register], found_lives[register]) for register in rows]
+    names: dict[Register, str] = dict(rows)
     slots: dict[Register, int] = {}
     for kind in ("x", "f"):
         own = [life for life in lives if life.register.kind == kind]
         pool = [name for name in POOLS[kind] if name not in kept]
-        found, left = _scan(own, pool)
+        found, left = _scan(own, pool, taken)
         if left:
             # Now that some live in slots, registers are needed to reach these.
-            found, left = _scan(own, [name for name in pool if name not in SPARE[kind]])
+            found, left = _scan(own, [name for name in pool if name not in SPARE[kind]], taken)
         names |= found
         for life in left:
             slots[life.register] = len(slots)
@@ -127,14 +137,50 @@ def _read_before_written(lines: Sequence[Line]) -> set[Register]:
     return found
 
 
-def _scan(lives: Sequence[Life], pool: Sequence[str]) -> tuple[dict[Register, str], list[Life]]:
-    """Registers by name, and the lives that found none: those with the fewest uses for their length."""
+def _rows(
+    lines: Sequence[Line], lives: Mapping[Register, Life], kept: Sequence[str]
+) -> dict[Register, str]:
+    """Names for registers that have to stand in a row, of those that no slot passes through."""
+    usable = {name for name in POOLS["f"] if name not in kept and name not in SPARE["f"]}
+    found: dict[Register, str] = {}
+    for mark in [line for line in lines if isinstance(line, Mark)]:
+        for row in mark.together:
+            taken = [(found[register], lives[register]) for register in found if register not in row]
+            windows = [FLOAT_NAMES[at : at + len(row)] for at in range(len(FLOAT_NAMES) - len(row) + 1)]
+            fitting = [
+                names
+                for names in windows
+                if usable.issuperset(names)
+                and all(found.get(r, name) == name for r, name in zip(row, names, strict=True))
+                and not any(_meets(name, lives[r], taken) for r, name in zip(row, names, strict=True))
+            ]
+            if not fitting:
+                what = f"{len(row)} registers in a row are not free"
+                raise Refused(limits.STAGGER, mark.repeats, what=what)
+            best = min(fitting, key=lambda names: len(_SAVED.intersection(names)))
+            found.update(zip(row, best, strict=True))
+    return found
+
+
+def _meets(name: str, life: Life, taken: Sequence[tuple[str, Life]]) -> bool:
+    """Whether a register that is taken for some time is so while ``life`` lasts."""
+    return any(name == other and it.end > life.start and life.end > it.start for other, it in taken)
+
+
+def _scan(
+    lives: Sequence[Life], pool: Sequence[str], others: Sequence[tuple[str, Life]]
+) -> tuple[dict[Register, str], list[Life]]:
+    """Registers by name, and the lives that found none: those with the fewest uses for their length.
+
+    ``others`` have their names already.
+    """
     names: dict[Register, str] = {}
     active: list[Life] = []
     left: list[Life] = []
     for life in lives:
         active = [a for a in active if a.end > life.start]
         taken = {names[a.register] for a in active}
+        taken |= {name for name, _ in others if _meets(name, life, others)}
         free = [name for name in pool if name not in taken]
         if life.register.wish in free:
             names[life.register] = life.register.wish
@@ -142,6 +188,7 @@ def _scan(lives: Sequence[Life], pool: Sequence[str]) -> tuple[dict[Register, st
             names[life.register] = free[0]
         else:
             rivals = [a for a in active if not life.register.wish or names[a.register] == life.register.wish]
+            rivals = [a for a in rivals if not _meets(names[a.register], life, others)]
             cheapest = min([*rivals, life], key=lambda a: a.weight / (a.end - a.start + 1))
             left.append(cheapest)
             if cheapest is life:

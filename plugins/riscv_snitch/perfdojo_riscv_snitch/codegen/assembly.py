@@ -59,6 +59,10 @@ class Mark:
     """Of the begin of a loop that the sequencer repeats: id of the scope."""
     times: int = 0
     """Of the same: how often."""
+    copies: int = 1
+    """Of the same: how often its body is written out that the sequencer holds once."""
+    together: tuple[tuple[Register, ...], ...] = ()
+    """Of the same: registers that have to stand in a row."""
 
 
 Line: TypeAlias = Instruction | Mark

@@ -14,11 +14,12 @@ from perfdojo_riscv_snitch.codegen.inline import written_out
 from perfdojo_riscv_snitch.codegen.integers import shared
 from perfdojo_riscv_snitch.codegen.limits import Refused
 from perfdojo_riscv_snitch.codegen.pairs import LANES_OF, PAIR, PairValues
-from perfdojo_riscv_snitch.codegen.peel import SEQUENCER, frep, is_fp, merged
-from perfdojo_riscv_snitch.codegen.plan import REPEATED, Plan
+from perfdojo_riscv_snitch.codegen.peel import SEQUENCER, entries, frep, is_fp, merged
+from perfdojo_riscv_snitch.codegen.plan import REPEATED, REPEATS, STAGGERED, Plan
 from perfdojo_riscv_snitch.codegen.pointers import REACH, Pointers
 from perfdojo_riscv_snitch.codegen.schedule import hoisted, scheduled
 from perfdojo_riscv_snitch.codegen.setup import SetUp
+from perfdojo_riscv_snitch.codegen.stagger import MOST, folded, rolled
 from perfdojo_riscv_snitch.codegen.streams import MOVERS, Stream
 from perfdojo_riscv_snitch.codegen.tree import Address, Edge, Loop, Part, Point, Work, address, points
 from perfdojo_riscv_snitch.codegen.values import BYTES, FORMATS, Values
@@ -131,7 +132,7 @@ class Body:
 
     def finished(self, lines: Sequence[Line]) -> list[Line]:
         """The whole listing with what is known about streams and constants put to use, and its end."""
-        self.listing.lines = self.merged(lines)
+        self.listing.lines = rolled(self.merged(lines))
         self.listing.put("li {0}, 0", (RESULT,))
         if self.streaming:
             self.setup.end()
@@ -153,7 +154,7 @@ class Body:
                 done = k + self._works(parts[k:])
             elif isinstance(part, Edge):
                 self._edge(part)
-            elif part.suffix == REPEATED:
+            elif part.suffix in REPEATS:
                 self.repeat(part)
             else:
                 self._loop(part)
@@ -161,7 +162,7 @@ class Body:
     def _loop(self, loop: Loop) -> None:
         if self.repeating:
             outer = self.repeating[-1]
-            words = {"head": str(loop.size), "outer": f"{outer.size}:{REPEATED}"}
+            words = {"head": str(loop.size), "outer": f"{outer.size}:{outer.suffix}"}
             raise Refused(limits.NESTING, loop.id, what="it is a loop of the integer core", **words)
         listing, at = self.listing, len(self.listing.lines)
         self.written.begin(loop)
@@ -258,15 +259,15 @@ class Body:
 
     def repeat(self, loop: Loop) -> None:
         """A scope that the sequencer repeats."""
-        head = f"{loop.size}:{REPEATED}"
+        head = f"{loop.size}:{loop.suffix}"
         if loop.size > MOST_TIMES:
             raise Refused(limits.TIMES, loop.id, head, head=head, most=MOST_TIMES)
         if len(self.repeating) == NESTED:
-            words = {"head": head, "outer": f"{self.repeating[-1].size}:{REPEATED}"}
+            words = {"head": head, "outer": f"{self.repeating[-1].size}:{self.repeating[-1].suffix}"}
             raise Refused(limits.NESTING, loop.id, head, what="that is already nested", **words)
-        inner = [part for part in loop.body if isinstance(part, Loop) and part.suffix == REPEATED]
+        inner = [part for part in loop.body if isinstance(part, Loop) and part.suffix in REPEATS]
         if len(inner) > 1:
-            words = {"head": f"{inner[1].size}:{REPEATED}", "outer": head}
+            words = {"head": f"{inner[1].size}:{inner[1].suffix}", "outer": head}
             raise Refused(limits.NESTING, inner[1].id, what="a second one cannot follow the first", **words)
         count = self.listing.number(loop.size - 1)
         before, self.listing.lines = self.listing.lines, []
@@ -274,22 +275,38 @@ class Body:
         self.put(loop.body)
         self.repeating.pop()
         body, self.listing.lines = self.listing.lines, before
-        if not inner and not self.repeating:
+        copies = self._copies(loop, inner, body) if loop.suffix == STAGGERED else 1
+        if loop.suffix == REPEATED and not inner and not self.repeating:
             same, body = hoisted(body)
             self.listing.lines += same
             body = scheduled(body)
-        length = sum(1 for line in body if is_fp(line))
+        length = entries(body) // copies
         if not 1 <= length <= SEQUENCER:
             raise Refused(limits.LENGTH, loop.id, head, count=length, most=SEQUENCER)
         if inner and length == _inner_length(body):
-            words = {"head": f"{inner[0].size}:{REPEATED}", "outer": head}
+            words = {"head": f"{inner[0].size}:{inner[0].suffix}", "outer": head}
             what = "it is all that repeats there, and the sequencer counts only one of the two"
             raise Refused(limits.NESTING, inner[0].id, what=what, **words)
         # Inner counts of repetitions are read once, by the integer core, before it all begins.
+        begins = Mark(begins_loop=True, repeats=loop.id, times=loop.size, copies=copies)
         self.listing.lines += [line for line in body if _is_number(line)]
-        self.listing.lines += [frep(count, length), Mark(begins_loop=True, repeats=loop.id, times=loop.size)]
+        self.listing.lines += [frep(count, length), begins]
         self.listing.lines += [line for line in body if not _is_number(line)]
         self.listing.lines.append(Mark(ends_loop=True))
+
+    def _copies(self, loop: Loop, inner: Sequence[Loop], body: Sequence[Line]) -> int:
+        """How many copies the body of a staggered repetition is."""
+        head = f"{loop.size}:{loop.suffix}"
+        if inner:
+            what = "it holds another repeated scope, and registers go on in the innermost one only"
+            raise Refused(limits.STAGGER, loop.id, head, what=what)
+        found = folded([line for line in body if isinstance(line, Instruction)])
+        if found is None:
+            raise Refused(limits.STAGGER, loop.id, head, what=f"its body is not 2 to {MOST} copies of one")
+        if loop.size * found.copies > MOST_TIMES:
+            words = {"head": f"{found.copies} copies in {head}"}
+            raise Refused(limits.TIMES, loop.id, head, most=MOST_TIMES, **words)
+        return found.copies
 
     def _check_repeated(self, statement: Statement, lines: list[Line]) -> None:
         for line in lines:
@@ -427,7 +444,7 @@ def _inner_length(body: Sequence[Line]) -> int:
     """Instructions of the repeated scope inside of a repeated body."""
     start = next(k for k, line in enumerate(body) if isinstance(line, Mark) and line.repeats)
     end = next(k for k, line in enumerate(body) if isinstance(line, Mark) and line.ends_loop)
-    return sum(1 for line in body[start:end] if is_fp(line))
+    return entries(body[start : end + 1])
 
 
 def _is_number(line: Line) -> bool:

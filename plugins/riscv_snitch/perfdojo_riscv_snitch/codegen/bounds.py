@@ -15,7 +15,7 @@ from math import prod
 from perfdojo_riscv_snitch.codegen.assembly import Instruction, Listing, Register
 from perfdojo_riscv_snitch.codegen.body import MOST_TIMES, Body
 from perfdojo_riscv_snitch.codegen.limits import Refused
-from perfdojo_riscv_snitch.codegen.plan import REPEATED, Plan
+from perfdojo_riscv_snitch.codegen.plan import REPEATS, STAGGERED, Plan
 from perfdojo_riscv_snitch.codegen.pressure import MOST_KEPT, Lives, Repeated, fits
 from perfdojo_riscv_snitch.codegen.streams import Nothing
 from perfdojo_riscv_snitch.codegen.tree import Loop, Work, written_out
@@ -68,6 +68,8 @@ class Bounds:
                 raise
         if repeated and not fits(plan, repeated, self._lives):
             raise Unsure
+        if any(isinstance(node, Scope) and STAGGERED in node.suffixes for node in program.body):
+            raise Unsure  # whether registers in a row are left
 
     def _repeated(self, plan: Plan, path: Path) -> Repeated:
         """Emit a repeated scope alone, for each way in which the scopes around it are written out."""
@@ -165,15 +167,15 @@ def _own(plan: Plan, path: Path, above: tuple[Scope, ...], values: Sequence[int 
 def _repeated_scopes(nodes: Sequence[Node], above: Path, dialect: Dialect) -> Iterator[Path]:
     """Paths of the scopes that the sequencer repeats, without those inside of others."""
     for k, node in enumerate(nodes):
-        if isinstance(node, Scope) and node.suffix == REPEATED and node.size > 1:
+        if isinstance(node, Scope) and node.suffix in REPEATS and node.size > 1:
             yield (*above, k)
-        elif isinstance(node, Scope) and REPEATED in node.suffixes:
+        elif isinstance(node, Scope) and not REPEATS.isdisjoint(node.suffixes):
             yield from _repeated_scopes(node.body, (*above, k), dialect)
 
 
 def _nested(scope: Scope) -> bool:
     """Whether another scope that the sequencer repeats stands inside."""
-    return any(isinstance(child, Scope) and REPEATED in child.suffixes for child in scope.body)
+    return any(isinstance(child, Scope) and not REPEATS.isdisjoint(child.suffixes) for child in scope.body)
 
 
 def _fits_memory(program: Program) -> bool:

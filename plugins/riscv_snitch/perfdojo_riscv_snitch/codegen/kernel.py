@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 
@@ -97,8 +98,9 @@ class _Kernel:
         fewer = packed_once(whole)
         if len(fewer) < len(whole):
             lines = self.body.finished(fewer)
-            if not (places := allocate(lines, taken)).slots:
-                return lines, places
+            with suppress(Refused):
+                if not (places := allocate(lines, taken)).slots:
+                    return lines, places
         lines = self.body.finished(whole)
         return lines, allocate(lines, taken)
 

@@ -114,6 +114,12 @@ REGISTERS = _limit(
     "a value of {statement} finds no FP register",
     "interleave fewer accumulators",
 )
+STAGGER = _limit(
+    "SNITCH-117",
+    "registers cannot go on in the repeated body",
+    "{what}",
+    "write one statement out inside (:u), for up to eight accumulators, or repeat without staggering (:frep)",
+)
 TCDM = _limit(
     "SNITCH-121",
     "the data memory is too small",
@@ -123,7 +129,7 @@ TCDM = _limit(
 
 REQUIREMENTS = (
     *(ONE_VALUE, ONE_COPY, CONDITION, MATCHED, PATTERN, ORDER, MOVERS, POPS, LANES),
-    *(MEMORY, INTEGER, LENGTH, NESTING, TIMES, REGISTERS, TCDM),
+    *(MEMORY, INTEGER, LENGTH, NESTING, TIMES, REGISTERS, STAGGER, TCDM),
 )
 
 

@@ -272,7 +272,7 @@ def _sized(lines: Sequence[Line]) -> list[Line]:
 
 
 def _lengths(lines: Sequence[Line]) -> Iterator[tuple[int, int]]:
-    """Begin of every repeated body, and how many instructions it has."""
+    """Begin of every repeated body, and how many entries of the sequencer it takes."""
     opened: list[tuple[int, int]] = []
     count = 0
     for at, line in enumerate(lines):
@@ -280,9 +280,18 @@ def _lengths(lines: Sequence[Line]) -> Iterator[tuple[int, int]]:
             opened.append((at, count))
         elif isinstance(line, Mark) and line.ends_loop:
             begin, earlier = opened.pop()
-            if _mark(lines[begin]).repeats:
-                yield begin, count - earlier
+            mark = _mark(lines[begin])
+            length = (count - earlier) // mark.copies
+            count = earlier + length
+            if mark.repeats:
+                yield begin, length
         count += is_fp(line)
+
+
+def entries(body: Sequence[Line]) -> int:
+    """Entries of the sequencer that a whole body takes."""
+    around = [Mark(begins_loop=True, repeats="whole"), *body, Mark(ends_loop=True)]
+    return next(length for begin, length in _lengths(around) if begin == 0)
 
 
 def _mark(line: Line) -> Mark:

@@ -15,8 +15,9 @@ from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Access
 from perfdojo_sdk.core.program import Path, Program, Statement
 
-#: Suffix of a scope that the sequencer repeats.
-REPEATED = "frep"
+#: Suffixes of scopes that the sequencer repeats: as they are, and with registers that go on.
+REPEATED, STAGGERED = "frep", "freps"
+REPEATS = frozenset((REPEATED, STAGGERED))
 
 
 @dataclass(frozen=True, eq=False)
