@@ -56,7 +56,8 @@ class Bounds:
         if not (_fits_memory(program) and _in_lanes(plan)):
             raise Unsure
         repeated: list[Repeated] = []
-        for path in _repeated_scopes(program.body, (), self.dialect):
+        paths = list(_repeated_scopes(program.body, (), self.dialect))
+        for path in paths:
             try:
                 repeated.append(self._repeated(plan, path))
             except DojoError:
@@ -68,7 +69,7 @@ class Bounds:
                 raise
         if repeated and not fits(plan, repeated, self._lives):
             raise Unsure
-        if any(isinstance(node, Scope) and STAGGERED in node.suffixes for node in program.body):
+        if any(isinstance(scope := program.node(p), Scope) and STAGGERED in scope.suffixes for p in paths):
             raise Unsure  # whether registers in a row are left
 
     def _repeated(self, plan: Plan, path: Path) -> Repeated:

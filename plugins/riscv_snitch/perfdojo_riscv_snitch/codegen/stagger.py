@@ -55,8 +55,8 @@ def _folded(work: Sequence[Instruction], count: int) -> Folded | None:
             row = tuple(line.operands[at] for line in same)
             if len(set(row)) not in (1, count) or any(rows.setdefault(r, row) != row for r in row):
                 return None
-        for field, at in enumerate(fields):
-            goes_on = at is not None and len(set(rows[same[0].operands[at]])) > 1
+        for field, operand in enumerate(fields):
+            goes_on = operand is not None and len(set(rows[same[0].operands[operand]])) > 1
             (moving if goes_on else staying).add(field)
     together = tuple(row for row in dict.fromkeys(rows.values()) if len(set(row)) > 1)
     if not together or moving & staying or any(r.fixed for row in together for r in row):
