@@ -45,7 +45,9 @@ class _Judge:
         try:
             self.bounds.check(program)
         except Unsure:
-            return beyond(program, self.dialect)
+            refused = beyond(program, self.dialect)
+            # What is staged stands in memory until it is contracted: room is for the end of a game.
+            return None if refused and refused.requirement is limits.TCDM else refused
         except Refused as refused:
             return refused
         except DojoError:

@@ -65,6 +65,15 @@ def test_the_heuristic_is_not_slower_than_what_is_published(selection: str) -> N
     assert best <= cycles(greedily[0]) <= cycles(first)
 
 
+@pytest.mark.parametrize("selection", ["dmatmul[4,64,64]", "dmatmul[4,128,64]", "dmatmul[32,32,32]"])
+def test_large_products_are_at_the_peak(selection: str) -> None:
+    """At 0.99 of it; also where staged copies would not fit the memory for a moment of the game."""
+    (kernel,) = select(selection, GAME.plugins.operators_for(GAME.target), GAME.target.dialect)
+    best = min(map(cycles, heuristic(kernel.program, GAME.rules, GAME.target)))
+    m, k, n = (size for _, size in kernel.sizes)
+    assert m * k * n >= 0.99 * best
+
+
 @pytest.mark.parametrize(
     "selection",
     [

@@ -75,7 +75,6 @@ class _Kernel:
 
     def source(self) -> KernelSource:
         """The text; :class:`Refused` for what the hardware cannot do."""
-        self._check_memory()
         arguments = self._arguments()
         self._bases(arguments)
         at = self.body.emit()
@@ -84,6 +83,7 @@ class _Kernel:
         self._constants(body)
         lines, places = self._placed([*body[:at], *self.listing.lines, *body[at:]])
         self._check_registers(lines, places)
+        self._check_memory()  # last, as moves may still make room and nothing else goes away by itself
         return KernelSource(
             self.symbol,
             self._specs(self.program.inputs),
