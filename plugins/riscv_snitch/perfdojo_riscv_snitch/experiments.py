@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import exp, log
@@ -46,6 +47,9 @@ BY_HAND: Mapping[str, int] = {
 }  # fmt: skip
 
 PASSES = ("naive", "greedy", "heuristic")
+
+#: One kernel of a selection, with its sizes.
+_WORD = re.compile(r"[^\s\[]+(?:\[[^]]*\])?")
 
 
 def experiments() -> list[Experiment]:
@@ -164,8 +168,10 @@ class Bench:
         from perfdojo_sdk.kernels.selection import select
 
         default = QUICK if request.quick else " ".join(self.target.capabilities.selections["default"])
-        words = request.kernels or default
-        return select(words, self.plugins.operators_for(self.target), self.target.dialect)
+        operators = self.plugins.operators_for(self.target)
+        # One by one: unlike those of a library, kernels of a figure may take the same inputs.
+        words = _WORD.findall(request.kernels or default)
+        return [kernel for word in words for kernel in select(word, operators, self.target.dialect)]
 
     def passes(self, kernel: Kernel, names: Sequence[str]) -> dict[str, float]:
         """Pass -> cycles of the best game that it plays."""
