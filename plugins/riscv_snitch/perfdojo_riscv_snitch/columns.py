@@ -2,8 +2,10 @@
 first for all lanes.
 
 Where results lie next to each other and the terms of one do not, two results share a register. A block of
-four rows and four pairs of columns is kept in registers; for each term, four numbers are loaded and each pair
-that a mover brings is used for all four rows. Loads have addresses, so the integer core runs this loop.
+two rows and eight pairs of columns is kept in registers, or of four rows and four pairs where rows are short;
+for each term, a number of each row is loaded, and each pair that a mover brings is used for all rows. Loads
+have addresses, so the integer core runs this loop. In the low block, those of four terms come first: there
+are registers for them, and nothing waits for a load.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.program import Scope
 from perfdojo_sdk.search.play import Play
 
-ROWS = PAIRS = 4
+#: Rows and words of columns in a block.
+SQUARE, LOW = (4, 4), (2, 8)
 #: Terms that are written out, so that the loop costs less.
 TERMS = 4
 
@@ -26,7 +29,9 @@ def columns(play: Play, place: str) -> None:
     flat = len(loops) == 2 and len(sums) == 1 and len(inner.body) == 2 and len(perfect(play, sums[0])) == 1
     if not flat or not lanes_of(play, place):
         raise MoveError("PD-T001", "no matrix of sums")
-    row, column = _blocked(play, *loops)
+    outer, inside = loops
+    low = _is_low(play, outer, inside, sums[0])
+    row, column = _blocked(play, outer, inside, *(LOW if low else SQUARE))
     for array in arrays(play, row, written=True):
         play.must("stage_write", row, array=array)
     path = play.program.paths[row]
@@ -35,7 +40,7 @@ def columns(play: Play, place: str) -> None:
     start, products, results = [node.id for node in play.program.siblings(path)]
     terms = _terms_outside(play, products)
     pairs = [_halved(play, perfect(play, nest)[-1]) for nest in (start, results)]
-    _operands(play, terms)
+    _operands(play, terms, low)
     for nest in (start, results):
         for scope in perfect(play, nest):
             play.may("annotate_scope", scope, suffix="u")
@@ -66,8 +71,23 @@ def _halved(play: Play, place: str) -> str:
     return f"{place}.i"
 
 
-def _operands(play: Play, terms: str) -> None:
-    """Numbers of the first factor into registers, pairs of the second through a mover."""
+def _is_low(play: Play, row: str, column: str, terms: str) -> bool:
+    """Whether low blocks fill rows and columns, and several terms the loop."""
+    height, width = LOW
+    rows, columns, count = (play.scope(each).size for each in (row, column, terms))
+    fits = rows % height == 0 and columns % (width * lanes_of(play, column)) == 0
+    return fits and count % TERMS == 0 and count > TERMS
+
+
+def _operands(play: Play, terms: str, early: bool) -> None:
+    """Numbers of the first factor into registers, pairs of the second through a mover.
+
+    ``early``: numbers of several terms before any product.
+    """
+    several = play.scope(terms).size % TERMS == 0 and play.scope(terms).size > TERMS
+    if several:
+        play.must("split_scope", terms, factor=TERMS)
+        terms = f"{terms}.i"
     *_, pair, row, lanes = perfect(play, terms)
     for array in arrays(play, lanes, written=False):
         levels = {l for t in play.scope(lanes).touches[array] for l in t.access.levels}
@@ -75,21 +95,23 @@ def _operands(play: Play, terms: str) -> None:
             free_mover(play, staged_in_pairs(play, "stage_read", row, array))
         else:
             play.must("stage_read", pair, array=array)
-    for scope in [s.id for s in play.scope(terms).body if isinstance(s, Scope)]:
-        for each in perfect(play, scope):
+    nests = [node.id for node in play.scope(terms).body if isinstance(node, Scope)]
+    for nest in nests:
+        for each in perfect(play, nest):
             play.may("annotate_scope", each, suffix="u")
     play.must("annotate_scope", row, suffix="u")
-    if play.scope(terms).size % TERMS == 0 and play.scope(terms).size > TERMS:
-        play.must("split_scope", terms, factor=TERMS)
-        play.must("annotate_scope", f"{terms}.i", suffix="u")
+    if several and early:
+        nests = cut(play, terms)
+    for each in nests if early else [terms] if several else []:
+        play.must("annotate_scope", each, suffix="u")
 
 
-def _blocked(play: Play, row: str, column: str) -> tuple[str, str]:
-    """Split both scopes so that a block's are the innermost two; their ids."""
+def _blocked(play: Play, row: str, column: str, high: int, wide: int) -> tuple[str, str]:
+    """Split both scopes so that those of a block, at most so high and wide, are the innermost; their ids."""
     rows, count = play.scope(row).size, play.scope(column).size
-    height = next(n for n in (ROWS, 3, 2, 1) if rows % n == 0)
+    height = next(n for n in (high, 3, 2, 1) if rows % n == 0)
     lanes = lanes_of(play, column)
-    width = next((lanes * n for n in (PAIRS, 3, 2, 1) if count % (lanes * n) == 0), 0)
+    width = next((lanes * n for n in (wide, 3, 2, 1) if count % (lanes * n) == 0), 0)
     if not width:
         raise MoveError("PD-T001", f"{count} columns are no pairs")
     if height < rows:
