@@ -172,21 +172,18 @@ def _operations(statement: Statement) -> tuple[int, int]:
 
     names = [*of(statement.value), *([statement.accumulate] if statement.accumulate else [])]
     heavy = sum(name in SLOW for name in names)
-    return len(names) - heavy - _contracted(statement), heavy
+    fused = _fused(statement.value) + (statement.accumulate == "add" and _is_product(statement.value))
+    return len(names) - heavy - fused, heavy
 
 
-def _contracted(statement: Statement) -> int:
-    """How many sums and differences are one instruction with a product in them."""
-
-    def of(value: Expression) -> Iterator[bool]:
-        if isinstance(value, Operation):
-            yield value.name in ("add", "sub") and any(map(_is_product, value.arguments))
-            for argument in value.arguments:
-                yield from of(argument)
-        elif isinstance(value, Cast):
-            yield from of(value.argument)
-
-    return sum(of(statement.value)) + (statement.accumulate == "add" and _is_product(statement.value))
+def _fused(value: Expression) -> int:
+    """Sums and differences that are one instruction with a product in them."""
+    if isinstance(value, Cast):
+        return _fused(value.argument)
+    if not isinstance(value, Operation):
+        return 0
+    own = value.name in ("add", "sub") and any(map(_is_product, value.arguments))
+    return own + sum(map(_fused, value.arguments))
 
 
 def _is_product(value: Expression) -> bool:

@@ -290,3 +290,10 @@ def test_lanes_bring_and_keep_what_the_instructions_say(tmp_path: Path) -> None:
         assert all(
             total[4 * (lane // 16) + own, lane % 16] == meant[row, column] for lane, own, row, column in cells
         )
+
+
+def test_figures_count_a_product_and_its_sum_once_and_matrix_units_by_dtype() -> None:
+    [(plain, *others)] = games("matmul[64,64,64]", Kind.CHANGES_PRECISION)
+    counts = [read(GENERATOR.generate(game.program, "pd_case").code)[0] for game in (plain, *others)]
+    assert counts[0].operations == counts[1].operations == 64**3
+    assert [c.matrix_operations for c in counts] == [{}, {}, {"tf32": 64**3}, {"bf16": 64**3}]
