@@ -157,7 +157,8 @@ class TorchGpu:
         self.name = torch.cuda.get_device_name(0)
         self.flush_buffer = torch.empty(2 * self.properties.L2_cache_size, dtype=torch.uint8, device="cuda")
         self.loader = import_module(f"perfdojo_{target}.loader")
-        self.driver = import_module(f"perfdojo_{target}.driver").driver()
+        self.driving = import_module(f"perfdojo_{target}.driver")
+        self.driver = self.driving.driver()
         self.kept: Any = None
         one, other = (torch.empty(1 << 28, device="cuda") for _ in range(2))
         once = self.timer(lambda: self._keep(other.copy_(one)))
@@ -171,10 +172,10 @@ class TorchGpu:
         attribute = getattr(self.driver, "CUdevice_attribute", None)
         if attribute is None:
             return 1e3 * float(self.properties.clock_rate)
-        status, kilohertz = self.driver.cuDeviceGetAttribute(attribute.CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 0)
-        if status != self.driver.CUresult.CUDA_SUCCESS:
-            raise OSError(f"the driver does not tell the clock: {status.name}")
-        return 1e3 * float(kilohertz)
+        value, cuda = self.driving.value, self.driver
+        device = value(cuda, cuda.cuDeviceGet(0))
+        asked = cuda.cuDeviceGetAttribute(attribute.CU_DEVICE_ATTRIBUTE_CLOCK_RATE, device)
+        return 1e3 * float(value(cuda, asked))
 
     def _keep(self, result: Any) -> None:
         """Hold a result until the next one, so that its memory is not given away meanwhile."""
