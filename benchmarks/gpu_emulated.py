@@ -1,6 +1,7 @@
 """Do the kernels of the GPU targets hold in emulation: the library's own, and each operator at many shapes.
 
     python benchmarks/gpu_emulated.py [--targets cuda_gh200,hip_mi300a] [--shapes 16] [--instances 200000]
+                                      [--allow precision]
 
 The tests ask the same of fewer and smaller shapes with one class of inputs; here every class is drawn. Every
 access of every kernel is watched. Ends with status 1 if any kernel is wrong. Nothing here is a time on a GPU.
@@ -12,6 +13,7 @@ import argparse
 import sys
 import time
 
+from perfdojo_sdk.core.transformation import Kind, Rules
 from perfdojo_sdk.plugins import load_plugins
 from perfdojo_sdk.testing.emulated import Emulated
 
@@ -23,12 +25,14 @@ def main() -> int:
     parser.add_argument("--targets", default="cuda_gh200,hip_mi300a", help="names, separated by commas")
     parser.add_argument("--shapes", type=int, default=16, help="awkward shapes of each operator")
     parser.add_argument("--instances", type=int, default=200_000, help="of a kernel of the library, at most")
+    parser.add_argument("--allow", choices=["precision"], help="play the games that round, too")
     arguments = parser.parse_args()
+    most = Kind.CHANGES_PRECISION if arguments.allow else Rules.most
     names = arguments.targets.split(",")
     plugins = load_plugins(targets=names)
     wrong = 0
     for name in names:
-        emulated = Emulated(plugins, plugins.target(name))
+        emulated = Emulated(plugins, plugins.target(name), most)
         begin = time.perf_counter()
         library, awkward = emulated.library(arguments.instances), emulated.awkward(arguments.shapes)
         problems = list(emulated.problems(library, quick=False))

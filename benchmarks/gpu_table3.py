@@ -1,12 +1,16 @@
-"""The sixteen operators of Table 3 on a GPU: our kernels beside PyTorch, eager and compiled, in one run.
+"""The sixteen operators of Table 3, and a large product, on a GPU: our kernels beside PyTorch in one run.
 
     python benchmarks/gpu_table3.py [--kernels add,matmul] [--target cuda_gh200] [--repeats 50] [--json FILE]
+    python benchmarks/gpu_table3.py --compile-only     # all that needs no GPU, and no times
 
-All contenders run in one process on the same tensors, in turns. Each call is captured as a graph and timed
-by events around it, after a buffer of twice the second cache was overwritten; so launches cost everybody
-the same. TF32 is off. Every result is compared with float64 at sampled places; who is wrong is left out.
-The roofline is a copy of 1 GiB, and the product of multiprocessors, lanes and clock, as measured and told
-on this GPU. Without a GPU it says so and ends with status 3: figures are measured here or not at all.
+PyTorch runs eager and compiled (by Inductor, whose kernels for GPUs are Triton's). All contenders run in one
+process on the same tensors, in turns. Each call is captured as a graph and timed by events around it, after a
+buffer of twice the second cache was overwritten; so launches cost everybody the same. TF32 is off, and ours
+are games that keep precision. Where the expert plays several, each is timed and the fastest counts. Every
+result is compared with float64 at sampled places; who is wrong is left out. The roofline is a copy of 1 GiB,
+and the product of multiprocessors, lanes and clock, as measured and told on this GPU. At the end stand the
+goals, each with the figure that it is about. Without a GPU it says so and ends with status 3: figures are
+measured here or not at all.
 """
 
 from __future__ import annotations
@@ -16,43 +20,84 @@ import json
 import math
 import statistics
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 if not __package__:
-    sys.path.insert(0, str(Path(__file__).resolve().parent))
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from table3.library import selection
-from table3.operators import OPERATORS, TOLERANCE, Operator, places
-
-from perfdojo_sdk.hookspecs.types import Failure
+from benchmarks.table3.library import selection
+from perfdojo_sdk.hookspecs.types import Artifact
 from perfdojo_sdk.kernels.selection import select
+from perfdojo_sdk.measure.bundle import unpack
+from perfdojo_sdk.peers.operators import OPERATORS, TOLERANCE, Operator, error
 from perfdojo_sdk.plugins import load_plugins
 
 Call = Callable[[], None]
 NO_GPU = 3
+OURS, EAGER, COMPILED = "ours", "eager", "compiled"
+
+#: The product that tells how much of the FMA units' peak is reached; no row of Table 3.
+LARGE = Operator("matmul4096", "matmul", ((4096, 4096), (4096, 4096)), (4096, 4096), 2 * 4096**3)
+LARGE_KERNEL = "matmul[4096,4096,4096]"
+#: Bytes from which an operator that memory bounds is held to the bandwidth of a copy.
+MUCH = 100e6
 
 
-def main() -> int:
+@dataclass(frozen=True)
+class Row:
+    """What was measured of one operator."""
+
+    kernel: str
+    seconds: Mapping[str, float]
+    """Contender -> median; ours is that of our fastest game."""
+    problems: Mapping[str, str]
+    """Contender -> why it has no time."""
+    copy_s: float
+    """Seconds that a copy of as many bytes would take at the measured bandwidth."""
+    compute_s: float
+    """Seconds that its multiplications and additions would take at the peak without matrix units."""
+    bytes: int
+
+    @property
+    def roofline_s(self) -> float:
+        return max(self.copy_s, self.compute_s)
+
+    @property
+    def best_peer_s(self) -> float | None:
+        return min((s for name, s in self.seconds.items() if not name.startswith(OURS)), default=None)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    known = {**OPERATORS, LARGE.name: LARGE}
     parser.add_argument("--kernels", default="", help="names, separated by commas; all when left out")
     parser.add_argument("--target", default="cuda_gh200")
     parser.add_argument("--repeats", type=int, default=50)
     parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
+    parser.add_argument("--compile-only", action="store_true", help="make machine code, and time nothing")
+    asked = parser.parse_args(arguments)
+    wanted = asked.kernels.split(",") if asked.kernels else list(known)
+    if unknown := [name for name in wanted if name not in known]:
+        parser.error(f"there is no {', '.join(unknown)}; there are {', '.join(known)}")
+    games = Games(asked.target)
+    if asked.compile_only:
+        return compile_only(games, [known[name] for name in wanted])
     missing = what_is_missing()
     if missing:
         print(f"nothing was measured: {missing}", file=sys.stderr)
         return NO_GPU
-    wanted = set(filter(None, arguments.kernels.split(",")))
-    operators = [o for o in OPERATORS if not wanted or o.name in wanted]
-    rows = [row(operator, arguments) for operator in operators]
-    report(rows)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(rows, indent=2) + "\n")
+    gpu = TorchGpu(asked.target)
+    rows = [row(known[name], games, gpu, asked.repeats) for name in wanted]
+    print("\n".join(report(rows)))
+    if asked.json:
+        told = {"gpu": gpu.name, "rows": [asdict(r) for r in rows], "goals": list(goals(rows))}
+        asked.json.write_text(json.dumps(told, indent=2) + "\n")
     return 0
 
 
@@ -63,165 +108,228 @@ def what_is_missing() -> str:
     except ImportError:
         return "PyTorch is not installed; try: pip install 'perfdojo-sdk[bench]'"
     if not torch.cuda.is_available():
-        return "PyTorch finds no GPU here; run this on a machine with one"
+        return "PyTorch finds no GPU here; run this on a machine with one, or see --compile-only"
     return ""
 
 
-def row(operator: Operator, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Times of all contenders on one operator."""
-    import torch
-    from table3.peers.pytorch import FORMULAS
+class Games:
+    """What our expert plays for a target, as bundles of machine code."""
 
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    host = operator.draw(0)
-    inputs = [torch.from_numpy(array).cuda() for array in host]
-    out = torch.empty(operator.output, device="cuda")
-    formula = FORMULAS[operator.family]
-    fused = torch.compile(formula)
-    contenders: dict[str, Call] = {
-        "eager": lambda: _keep(formula(*inputs)),
-        "compiled": lambda: _keep(fused(*inputs)),
-    }
-    kernel = ours(operator, arguments.target)
-    if not isinstance(kernel, str):
-        contenders = {
-            "ours": lambda: kernel(*inputs, out, stream=torch.cuda.current_stream().cuda_stream),
-            **contenders,
-        }
-    expected = operator.expected(host)
-    problems = {} if not isinstance(kernel, str) else {"ours": kernel}
-    timers = {}
-    for name, call in contenders.items():
-        _RESULT.clear()
-        call()
-        torch.cuda.synchronize()
-        found = (out if name == "ours" else _RESULT[-1]).reshape(-1).cpu().numpy()[places(operator)]
-        worst = abs(found - expected).max() / abs(expected).max()
-        if not worst <= TOLERANCE:
-            problems[name] = f"wrong: relative error {worst:.2g}"
-            continue
-        timers[name] = Timer(call)
-    times: dict[str, list[float]] = {name: [] for name in timers}
-    for _ in range(arguments.repeats):
-        for name, timer in timers.items():
-            times[name].append(timer.once())
-    seconds = {name: statistics.median(values) for name, values in times.items()}
-    roof = max(operator.bytes / copy_bandwidth(), operator.operations / peak())
-    return {"kernel": operator.name, "seconds": seconds, "problems": problems, "roofline_s": roof,
-            "gpu": torch.cuda.get_device_name(0)}  # fmt: skip
+    def __init__(self, target: str) -> None:
+        self.plugins = load_plugins(targets=[target])
+        self.target = self.plugins.target(target)
+
+    def bundles(self, operator: Operator) -> Iterator[Artifact | str]:
+        """One for each game, or why there is none."""
+        plugins, target = self.plugins, self.target
+        names = [LARGE_KERNEL] if operator is LARGE else selection(plugins.operators, [operator])
+        expert = plugins.heuristic_pass(target)
+        if not names or expert is None:
+            yield "no builder has these shapes" if expert else f"{target.name} has no expert"
+            return
+        [kernel] = select(names[0], plugins.operators, target.dialect)
+        for trace in expert(kernel.program, plugins.rules(target), target):
+            source = plugins.code_generator(target).generate(trace.program, kernel.symbol)
+            made = plugins.runner(target).compile(source)
+            yield made if isinstance(made, Artifact) else f"{made.reason}: {made.detail.splitlines()[0]}"
 
 
-_RESULT: list[Any] = []
+def compile_only(games: Games, operators: Sequence[Operator]) -> int:
+    """Say what the compiler made of each game; status 1 if there is no machine code for one."""
+    wrong = 0
+    for operator in operators:
+        for number, made in enumerate(games.bundles(operator)):
+            code = isinstance(made, Artifact) and any(n.startswith("kernel.") for n in unpack(made.content))
+            wrong += not code
+            told = made if isinstance(made, str) else made.notes.replace("\n", "; ")
+            print(f"{operator.name} {number}: {told if code or isinstance(made, str) else 'no machine code'}")
+    return 1 if wrong else 0
 
 
-def _keep(result: Any) -> None:
-    """Hold a result until it is looked at, so that its memory is not given away meanwhile."""
-    _RESULT[:] = [result]
+class TorchGpu:
+    """The GPU as PyTorch shows it."""
 
-
-def ours(operator: Operator, target_name: str) -> Any:
-    """Our kernel, compiled and loaded, or why there is none."""
-    from perfdojo_cuda_gh200.driver import driver
-    from perfdojo_cuda_gh200.loader import GpuKernel
-
-    from perfdojo_sdk.measure.bundle import unpack
-
-    plugins = load_plugins(targets=[target_name])
-    target = plugins.target(target_name)
-    names = selection(plugins.operators, [operator])
-    if not names:
-        return "no builder has these shapes"
-    [kernel] = select(names[0], plugins.operators, target.dialect)
-    expert = plugins.heuristic_pass(target)
-    assert expert is not None
-    trace = expert(kernel.program, plugins.rules(target), target)[0]
-    source = plugins.code_generator(target).generate(trace.program, kernel.symbol)
-    artifact = plugins.runner(target).compile(source)
-    if isinstance(artifact, Failure):
-        return f"{artifact.reason}: {artifact.detail.splitlines()[0]}"
-    return GpuKernel(driver(), unpack(artifact.content), (*source.inputs, *source.outputs))
-
-
-class Timer:
-    """One contender's call as a graph."""
-
-    def __init__(self, call: Call) -> None:
+    def __init__(self, target: str) -> None:
         import torch
 
-        self.torch = torch
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+        self.torch, self.properties = torch, torch.cuda.get_device_properties(0)
+        self.name = torch.cuda.get_device_name(0)
+        self.flush_buffer = torch.empty(2 * self.properties.L2_cache_size, dtype=torch.uint8, device="cuda")
+        self.loader = import_module(f"perfdojo_{target}.loader")
+        self.driving = import_module(f"perfdojo_{target}.driver")
+        self.driver = self.driving.driver()
+        self.kept: Any = None
+        one, other = (torch.empty(1 << 28, device="cuda") for _ in range(2))
+        once = self.timer(lambda: self._keep(other.copy_(one)))
+        #: Bytes a second, read plus written, of a copy of 1 GiB.
+        self.copy_bandwidth = 2 * 4 * (1 << 28) / statistics.median(once() for _ in range(20))
+        #: Multiplications and additions a second without matrix units, at the GPU's highest clock.
+        self.peak = 2 * 128 * self.properties.multi_processor_count * self._hertz()
+
+    def _hertz(self) -> float:
+        """The highest clock: as the driver's attribute where it has those, else as PyTorch knows it."""
+        attribute = getattr(self.driver, "CUdevice_attribute", None)
+        if attribute is None:
+            return 1e3 * float(self.properties.clock_rate)
+        value, cuda = self.driving.value, self.driver
+        device = value(cuda, cuda.cuDeviceGet(0))
+        asked = cuda.cuDeviceGetAttribute(attribute.CU_DEVICE_ATTRIBUTE_CLOCK_RATE, device)
+        return 1e3 * float(value(cuda, asked))
+
+    def _keep(self, result: Any) -> None:
+        """Hold a result until the next one, so that its memory is not given away meanwhile."""
+        self.kept = result
+
+    def put(self, array: Any) -> Any:
+        return self.torch.from_numpy(array).cuda()
+
+    def get(self, tensor: Any) -> Any:
+        self.torch.cuda.synchronize()
+        return tensor.cpu().numpy()
+
+    def peers(self, operator: Operator, inputs: Sequence[Any]) -> dict[str, Contender]:
+        from perfdojo_sdk.peers.pytorch import FORMULAS
+
+        self.torch._dynamo.reset()
+        formula = FORMULAS[operator.family]
+        fused = self.torch.compile(formula, dynamic=False, fullgraph=True)
+        result = lambda: self.kept  # noqa: E731
+        return {
+            EAGER: Contender(lambda: self._keep(formula(*inputs)), result),
+            COMPILED: Contender(lambda: self._keep(fused(*inputs)), result),
+        }
+
+    def ours(self, bundle: Artifact, inputs: Sequence[Any], shape: Sequence[int]) -> Contender:
+        """One of our kernels, on memory of its own for the result."""
+        specs = (*bundle.inputs, *bundle.outputs)
+        kernel = self.loader.kernel_of(self.driver, unpack(bundle.content), specs)
+        out = self.torch.empty(tuple(shape), device="cuda")
+
+        def call() -> None:
+            kernel(*inputs, out, stream=self.torch.cuda.current_stream().cuda_stream)
+
+        return Contender(call, lambda: out)
+
+    def timer(self, call: Call) -> Callable[[], float]:
+        """Seconds of one call, as a graph, that finds nothing in the caches."""
+        torch = self.torch
         stream = torch.cuda.Stream()
         with torch.cuda.stream(stream):
             for _ in range(3):
                 call()
         torch.cuda.synchronize()
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
             call()
 
-    def once(self) -> float:
-        """Seconds of one call that finds nothing in the caches."""
-        torch = self.torch
-        flush_buffer().zero_()
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        self.graph.replay()
-        end.record()
-        torch.cuda.synchronize()
-        return float(start.elapsed_time(end)) * 1e-3
+        def once() -> float:
+            self.flush_buffer.zero_()
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            graph.replay()
+            end.record()
+            torch.cuda.synchronize()
+            return float(start.elapsed_time(end)) * 1e-3
+
+        return once
 
 
-_CACHE: dict[str, Any] = {}
+@dataclass(frozen=True)
+class Contender:
+    """One way to compute an operator."""
+
+    call: Call
+    result: Callable[[], Any] = field(repr=False)
+    """What the last call left, on the GPU."""
 
 
-def flush_buffer() -> Any:
-    import torch
+def row(operator: Operator, games: Any, gpu: Any, repeats: int) -> Row:
+    """Times of all contenders on one operator; ``gpu`` as :class:`TorchGpu`, ``games`` as :class:`Games`."""
+    host = operator.draw(0)
+    expected = operator.expected(host)
+    inputs = [gpu.put(array) for array in host]
+    contenders: dict[str, Contender] = {}
+    problems: dict[str, str] = {}
+    for number, made in enumerate(games.bundles(operator)):
+        name = f"{OURS} {number}"
+        if isinstance(made, str):
+            problems[name] = made
+            continue
+        try:
+            contenders[name] = gpu.ours(made, inputs, operator.output)
+        except Exception as failure:  # whatever a driver says of one kernel, the others have their turn
+            problems[name] = f"{type(failure).__name__}: {failure}"
+    contenders |= gpu.peers(operator, inputs)
+    timers: dict[str, Callable[[], float]] = {}
+    for name, contender in contenders.items():
+        try:
+            contender.call()
+            worst = error(operator, gpu.get(contender.result()), expected)
+            if worst <= TOLERANCE:
+                timers[name] = gpu.timer(contender.call)
+            else:
+                problems[name] = f"wrong: relative error {worst:.2g}"
+        except Exception as failure:
+            problems[name] = f"{type(failure).__name__}: {failure}"
+    times: dict[str, list[float]] = {name: [] for name in timers}
+    for _ in range(repeats):
+        for name, once in timers.items():
+            times[name].append(once())
+    seconds = {name: statistics.median(values) for name, values in times.items()}
+    if mine := [s for name, s in seconds.items() if name.startswith(OURS)]:
+        seconds[OURS] = min(mine)
+    copy_s, compute_s = operator.bytes / gpu.copy_bandwidth, operator.operations / gpu.peak
+    return Row(operator.name, seconds, problems, copy_s, compute_s, operator.bytes)
 
-    if "flush" not in _CACHE:
-        size = 2 * torch.cuda.get_device_properties(0).L2_cache_size
-        _CACHE["flush"] = torch.empty(size, dtype=torch.uint8, device="cuda")
-    return _CACHE["flush"]
+
+def report(rows: Sequence[Row]) -> Iterator[str]:
+    """The table, then the goals."""
+    yield f"{'kernel':14}{'ours':>12}{'eager':>12}{'compiled':>12}{'x eager':>9}{'x best':>8}{'roof':>7}"
+    for each in rows:
+        seconds = each.seconds
+        cells = [f"{1e6 * seconds[n]:.1f} us" if n in seconds else "-" for n in (OURS, EAGER, COMPILED)]
+        text = f"{each.kernel:14}" + "".join(f"{cell:>12}" for cell in cells)
+        if mine := seconds.get(OURS):
+            eager, best = seconds.get(EAGER), each.best_peer_s
+            text += f"{eager / mine:8.2f}x" if eager else f"{'-':>9}"
+            text += f"{best / mine:7.2f}x" if best else f"{'-':>8}"
+            text += f"{each.roofline_s / mine:7.0%}"
+        yield text + "".join(f"  {name}: {why}" for name, why in each.problems.items())
+    yield ""
+    yield from goals(rows)
 
 
-def copy_bandwidth() -> float:
-    """Bytes a second, read plus written, of a copy of 1 GiB."""
-    import torch
+def goals(rows: Sequence[Row]) -> Iterator[str]:
+    """What is aimed at, with the figure of this run beside it; nothing where there is no figure."""
+    table = [r for r in rows if r.kernel in OPERATORS and OURS in r.seconds]
 
-    if "copy" not in _CACHE:
-        one, other = (torch.empty(1 << 28, device="cuda") for _ in range(2))
-        timer = Timer(lambda: _keep(other.copy_(one)))
-        _CACHE["copy"] = 2 * 4 * (1 << 28) / statistics.median(timer.once() for _ in range(20))
-    return float(_CACHE["copy"])
+    def against(what: str, least: float, ratios: list[float]) -> Iterator[str]:
+        if ratios:
+            mean = math.exp(statistics.fmean(map(math.log, ratios)))
+            of = f"of {len(ratios)} of {len(OPERATORS)} operators"
+            yield _goal(f"geometric mean over {what}, {of}", f"{mean:.2f}x", f"{least}x", mean >= least)
+
+    eager = [r.seconds[EAGER] / r.seconds[OURS] for r in table if EAGER in r.seconds]
+    best = [r.best_peer_s / r.seconds[OURS] for r in table if r.best_peer_s is not None]
+    yield from against("PyTorch eager", 1.3, eager)
+    yield from against("the better of the peers", 1.0, best)
+    for each in table:
+        if each.bytes >= MUCH and each.copy_s >= each.compute_s:
+            share = each.copy_s / each.seconds[OURS]
+            what = f"{each.kernel}, {each.bytes / 1e6:.0f} MB, of the bandwidth of a copy"
+            yield _goal(what, f"{share:.0%}", "90%", share >= 0.9)
+    for each in rows:
+        mine, best_s = each.seconds.get(OURS), each.best_peer_s
+        if each.kernel == "mul" and mine and best_s:
+            yield _goal("mul 6x14336 over PyTorch", f"{best_s / mine:.2f}x", "1.5x", best_s / mine >= 1.5)
+        if each.kernel == LARGE.name and mine:
+            share = each.compute_s / mine
+            yield _goal("product 4096^3, of the FMA units' peak", f"{share:.0%}", "80%", share >= 0.8)
 
 
-def peak() -> float:
-    """Multiplications and additions a second without tensor cores, at the GPU's highest clock."""
-    import torch
-    from perfdojo_cuda_gh200.driver import driver, value
-
-    cuda = driver()
-    attribute = cuda.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_CLOCK_RATE
-    hertz = 1e3 * float(value(cuda, cuda.cuDeviceGetAttribute(attribute, value(cuda, cuda.cuDeviceGet(0)))))
-    return 2 * 128 * torch.cuda.get_device_properties(0).multi_processor_count * hertz
-
-
-def report(rows: Sequence[dict[str, Any]]) -> None:
-    print(f"{'kernel':14}{'ours':>10}{'eager':>10}{'compiled':>10}{'x eager':>9}{'x best':>8}{'roof':>7}")
-    ratios: dict[str, list[float]] = {"eager": [], "best": []}
-    for entry in rows:
-        seconds = entry["seconds"]
-        mine = seconds.get("ours")
-        peers = [seconds[name] for name in ("eager", "compiled") if name in seconds]
-        cells = [f"{1e6 * seconds[n]:.1f} us" if n in seconds else "-" for n in ("ours", "eager", "compiled")]
-        text = f"{entry['kernel']:14}" + "".join(f"{cell:>10}" for cell in cells)
-        if mine and "eager" in seconds:
-            ratios["eager"].append(seconds["eager"] / mine)
-            ratios["best"].append(min(peers) / mine)
-            text += f"{ratios['eager'][-1]:8.2f}x{ratios['best'][-1]:7.2f}x{entry['roofline_s'] / mine:7.0%}"
-        print(text, *[f"  {name}: {why}" for name, why in entry["problems"].items()])
-    for name, values in ratios.items():
-        if values:
-            mean = math.exp(statistics.fmean(map(math.log, values)))
-            print(f"geometric mean over {name}: {mean:.2f}x, of {len(values)} of {len(rows)} operators")
+def _goal(what: str, figure: str, least: str, reached: bool) -> str:
+    return f"{what}: {figure}, the goal is {least}: {'reached' if reached else 'missed'}"
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ DIALECT = Dialect(
     },
     lanes={"f32": 16},
     max_unroll=64,
-    roundings=frozenset(("bf16",)),
+    roundings=frozenset(("bf16", "tf32")),
 )
 RULES = Rules(DIALECT, GENERIC)
 

@@ -97,6 +97,15 @@ PLANTED = (
         REVERSE + "    y[pd_block*64 + pd_thread] = pd_load4(x, 1).x;\n",
         105,
     ),
+    *(
+        Planted(
+            f"four {dtype} to an odd place",
+            f"    PD_SHARED(pd_{dtype}, 64, short_);\n    const pd_{dtype} one = pd_{dtype}_from_f32(1);\n"
+            f"    if (pd_thread == 0)\n        pd_store4_{dtype}(short_, 2, one, one, one, one);\n" + REVERSE,
+            105,
+        )
+        for dtype in ("bf16", "tf32")
+    ),
 )  # fmt: skip
 
 

@@ -99,17 +99,19 @@ def test_literals_have_their_dtype_and_iterators_are_values() -> None:
     assert unary("index({0}*2+1) + x[{0}]", 0.0, 0.0) == [1.0, 3.0]
 
 
-@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "tf32"])
 def test_rounding_is_to_nearest_even(dtype: str) -> None:
     def nearest(value: float) -> float:
-        """bf16: a float32 with the lower half of its bits rounded off, by exact arithmetic."""
-        if dtype != "bf16":
+        """bf16 and tf32: a float32 with the last of its bits rounded off, by exact arithmetic."""
+        if dtype in ("f32", "f16"):
             return float(np.float32(value)) if dtype == "f32" else float(np.float16(value))
+        digits = {"bf16": 8, "tf32": 11}[dtype]
         mantissa, exponent = math.frexp(float(np.float32(value)))
-        return math.ldexp(round(mantissa * 256), exponent - 8)
+        return math.ldexp(round(mantissa * 2**digits), exponent - digits)
 
     source = random.Random(3)
-    for value in [0.0, 1.0, 1.00390625, 1.01171875, 0.1, *(source.uniform(-9, 9) for _ in range(200))]:
+    ties = [1.00390625, 1.01171875, 1 + 2**-11, 1 + 3 * 2**-11]
+    for value in [0.0, 1.0, *ties, 0.1, *(source.uniform(-9, 9) for _ in range(200))]:
         assert rounded(value, dtype) == nearest(value)
     assert rounded(1e39, dtype) == math.inf
     assert rounded(-math.inf, dtype) == -math.inf

@@ -28,14 +28,19 @@ GAME = (
 )
 
 
-def lowered(text: str, name: str = "t") -> Trace:
-    return Trace(program(text)).play(RULES, move(f"lower_precision({name}, dtype=bf16)"))
+def lowered(text: str, name: str = "t", dtype: str = "bf16") -> Trace:
+    return Trace(program(text)).play(RULES, move(f"lower_precision({name}, dtype={dtype})"))
 
 
-def test_the_law_names_the_unit_roundoff() -> None:
-    assert LAW == "bf16(x) = x*(1+d), |d| <= 2^-8"
-    trace = Trace(program(PRODUCT)).play_all(RULES, map(move, GAME))
-    assert trace.kind is Kind.CHANGES_PRECISION and trace.laws == {LAW}
+@pytest.mark.parametrize(
+    ("dtype", "law"),
+    [("bf16", "bf16(x) = x*(1+d), |d| <= 2^-8"), ("tf32", "tf32(x) = x*(1+d), |d| <= 2^-11")],
+)
+def test_the_law_names_the_unit_roundoff(dtype: str, law: str) -> None:
+    assert rounding_law(dtype) == law
+    game = [text.replace("bf16", dtype) for text in GAME]
+    trace = Trace(program(PRODUCT)).play_all(RULES, map(move, game))
+    assert trace.kind is Kind.CHANGES_PRECISION and trace.laws == {law}
     assert "c[{0},{1}] += f32(a_r[{0},{2}]) * f32(b_r[{1},{2}])" in tree(trace.program)
     assert parse(trace.program.text, DIALECT) == trace.program
     exact, sets = verify_exact_trace(trace, DIALECT), verify_dependence_trace(trace, RULES)
@@ -46,7 +51,11 @@ def test_nobody_is_offered_it_unasked() -> None:
     start = program("8 t[{0}] = x[{0}]\n8 y[{0}] = t[{0}] * t[{0}]")
     asked = [s.move.text for s in RULES.steps(start, Kind.CHANGES_PRECISION)]
     unasked = [s.move.text for s in RULES.steps(start)]
-    assert set(asked) - set(unasked) == {"lower_precision(t, dtype=bf16)"}
+    assert set(asked) - set(unasked) == {"lower_precision(t, dtype=bf16)", "lower_precision(t, dtype=tf32)"}
+    narrow = replace(RULES, dialect=replace(DIALECT, roundings=frozenset(("bf16",))))
+    assert {*asked} - {s.move.text for s in narrow.steps(start, Kind.CHANGES_PRECISION)} == {
+        "lower_precision(t, dtype=tf32)"
+    }
     plain = replace(RULES, dialect=replace(DIALECT, roundings=frozenset()))
     assert [s.move.text for s in plain.steps(start, Kind.CHANGES_PRECISION)] == unasked
 
@@ -92,9 +101,13 @@ def test_the_exact_leg_sees_roundings_that_nobody_declared(
     [step] = lowered("8 t[{0}] = x[{0}]\n8 y[{0}] = t[{0}] * t[{0}]").steps
     assert judged(step.before, step.after).ok
     assert not judged(step.before, step.after, frozenset()).ok
-    half = parse(step.after.text.replace("bf16", "f16"), DIALECT)
-    assert not judged(step.before, half).ok, "another dtype than the one that was declared"
-    assert judged(step.before, half, frozenset((rounding_law("f16"),))).ok
+    for dtype in ("f16", "tf32"):
+        other = parse(step.after.text.replace("bf16", dtype), DIALECT)
+        assert not judged(step.before, other).ok, "another dtype than the one that was declared"
+        assert judged(step.before, other, frozenset((rounding_law(dtype),))).ok
+    through_half = step.after.text.replace("bf16(x[{0}])", "bf16(f16(x[{0}]))").replace("bf16", "tf32")
+    narrow = judged(step.before, parse(through_half, DIALECT), frozenset((rounding_law("tf32"),)))
+    assert not narrow.ok, "as many digits, and a smaller range"
     other = parse(step.after.text.replace("* f32", "+ f32"), DIALECT)
     assert not judged(step.before, other).ok, "the law excuses nothing else"
 
@@ -124,6 +137,7 @@ def test_the_dependence_leg_knows_which_statements_round() -> None:
         "z[{0}] = x[{0}]": "z[{0}] = f32(bf16(x[{0}]))",  # rounds what it did not declare
         "f32(t[{0}]) * f32(t[{0}])": "f32(t[{0}] * t[{0}])",  # works in the shorter dtype
         "bf16(x[{0}])": "bf16(f32(f16(x[{0}])))",  # rounds to another one on the way
+        "= bf16(x[{0}])": "= bf16(f32(tf32(x[{0}])))",
     }
     for old, new in mutants.items():
         assert step.after.text.count(old) == 1

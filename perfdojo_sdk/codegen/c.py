@@ -14,7 +14,6 @@ from importlib import resources
 
 from perfdojo_sdk.codegen.c_values import (
     C_TYPES,
-    STORED,
     c_cast,
     c_condition,
     c_index,
@@ -24,7 +23,7 @@ from perfdojo_sdk.codegen.c_values import (
 from perfdojo_sdk.codegen.layout import plan, runs_parallel
 from perfdojo_sdk.codegen.names import c_name
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
+from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, STORED_DTYPES
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.core.expression import (
     INFIX,
@@ -42,7 +41,7 @@ from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.validate import beyond_storage, lane_stride
 from perfdojo_sdk.hookspecs.types import ArraySpec, KernelSource
 
-SUPPORT = ("pd_runtime.h", "pd_scalar.h", "pd_exp.h", "pd_types.h", "pd_bf16.h")
+SUPPORT = ("pd_runtime.h", "pd_scalar.h", "pd_exp.h", "pd_types.h", "pd_stored.h")
 """Headers of this package that every emitted kernel includes, directly or through another one."""
 
 
@@ -142,13 +141,14 @@ class CEmitter:
                     why=f"the C generator knows {', '.join(C_TYPES)}",
                     hint="declare the buffer as f32 or f64",
                 )
-        if use := next(beyond_storage(self.program, STORED), ""):
-            raise UnavailableError(
-                "PD-C001",
-                f"{self.program.name} uses {STORED} in a way that does not compile yet: {use}",
-                why=f"the C generator keeps {STORED} in temporaries, converted from f32 and to it",
-                hint=f"compute in f32: f32(x) reads a value of {STORED}, {STORED}(x) rounds to it",
-            )
+        for dtype in STORED_DTYPES:
+            if use := next(beyond_storage(self.program, dtype), ""):
+                raise UnavailableError(
+                    "PD-C001",
+                    f"{self.program.name} uses {dtype} in a way that does not compile yet: {use}",
+                    why=f"the C generator keeps {dtype} in temporaries, converted from f32 and to it",
+                    hint=f"compute in f32: f32(x) reads a value of {dtype}, {dtype}(x) rounds to it",
+                )
 
     def _specs(self, names: tuple[str, ...]) -> tuple[ArraySpec, ...]:
         buffers = [self.program.buffer_of[name] for name in names]

@@ -9,7 +9,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 
-from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
+from perfdojo_sdk.core.domains import rounded
+from perfdojo_sdk.core.dtypes import BYTES, FLOAT_DTYPES, STORED_DTYPES
 from perfdojo_sdk.core.expression import (
     COMPARISON,
     INFIX,
@@ -33,11 +34,10 @@ C_TYPES: Mapping[str, str] = {
     "u8": "uint8_t",
     "bool": "uint8_t",
     "bf16": "pd_bf16",
+    "tf32": "pd_tf32",
 }
-"""dtype -> C type, for the dtypes that compile; :data:`STORED` only in temporaries."""
-
-STORED = "bf16"
-"""What is converted from f32 and to it, and neither computed with nor given to the caller."""
+"""dtype -> C type, for the dtypes that compile; those of STORED_DTYPES only in temporaries: they are
+converted from f32 and to it, and neither computed with nor given to the caller."""
 
 
 def c_operation(value: Operation, arguments: Sequence[str], kind: str = "") -> str:
@@ -67,7 +67,7 @@ def c_cast(value: Cast, argument: str) -> str:
     source, target = value.argument.dtype, value.dtype
     if source == target:
         return f"({argument})"
-    if STORED in (source, target):
+    if not {source, target}.isdisjoint(STORED_DTYPES):
         return f"pd_{target}_from_{source}({argument})"
     if target == "bool":
         return f"(({argument}) != 0)"
@@ -111,8 +111,9 @@ def c_literal(value: Literal) -> str:
     """A literal as C; of f32 the float nearest to it, or infinity beyond the largest one."""
     if value.dtype not in FLOAT_DTYPES:
         return _c_integer(int(value.value), value.dtype)
-    if value.dtype == STORED:
-        return f"pd_bf16_of({bf16_bits(float(value.value)):#06x})"
+    if value.dtype in STORED_DTYPES:
+        bits = stored_bits(float(value.value), value.dtype)
+        return f"pd_{value.dtype}_of({bits:#0{2 + 2 * BYTES[value.dtype]}x})"
     number = float(value.value) if value.dtype == "f64" else to_f32(float(value.value))
     if number in (float("inf"), float("-inf")):
         return "PD_INF" if number > 0 else "-PD_INF"
@@ -133,10 +134,10 @@ def _c_integer(value: int, dtype: str) -> str:
     return "INT32_MIN" if value == -(2**31) else str(value)
 
 
-def bf16_bits(number: float) -> int:
-    """The bits of the bfloat16 nearest to ``number``, which was rounded to float32 before."""
-    (bits,) = struct.unpack("<I", struct.pack("<f", to_f32(number)))
-    return int(bits + 0x7FFF + (bits >> 16 & 1)) >> 16
+def stored_bits(number: float, dtype: str) -> int:
+    """``number`` in a dtype of STORED_DTYPES: the upper bits of the float32 that it is rounded to."""
+    (bits,) = struct.unpack("<I", struct.pack("<f", rounded(number, dtype)))
+    return int(bits) >> 32 - 8 * BYTES[dtype]
 
 
 def to_f32(number: float) -> float:

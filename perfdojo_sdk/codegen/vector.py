@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perfdojo_sdk.codegen.c import SUPPORT, CEmitter, Point, support_text
-from perfdojo_sdk.codegen.c_values import C_TYPES, STORED, c_index, c_operation
+from perfdojo_sdk.codegen.c_values import C_TYPES, c_index, c_operation
 from perfdojo_sdk.codegen.layout import ALIGNMENT
 from perfdojo_sdk.codegen.names import c_name
 from perfdojo_sdk.codegen.registers import Registers, assign, variable
 from perfdojo_sdk.core.dialect import Dialect, Location
-from perfdojo_sdk.core.dtypes import BYTES
+from perfdojo_sdk.core.dtypes import BYTES, STORED_DTYPES
 from perfdojo_sdk.core.expression import (
     IDENTITY,
     Access,
@@ -89,7 +89,7 @@ class VectorEmitter(CEmitter):
             super().visit_declaration(buffer)
             return
         kind = self.vector_type(buffer.dtype) if registers.vector else C_TYPES[buffer.dtype]
-        scalar = "{0}" if buffer.dtype == STORED else "0.0f"
+        scalar = "{0}" if buffer.dtype in STORED_DTYPES else "0.0f"
         zero = f"pd_splat_{buffer.dtype}v(0.0f)" if registers.vector else scalar
         for name in registers.names:
             self.function.line(f"{kind} {name} = {zero};")

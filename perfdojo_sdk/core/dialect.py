@@ -119,5 +119,5 @@ CORE_LOCATIONS = {
 
 #: The paper's language without any target; wide enough to interpret every core program.
 CORE_DIALECT = Dialect(
-    CORE_SUFFIXES, CORE_LOCATIONS, lanes={"f32": 16, "f64": 8}, roundings=frozenset(("bf16",))
+    CORE_SUFFIXES, CORE_LOCATIONS, lanes={"f32": 16, "f64": 8}, roundings=frozenset(("bf16", "tf32"))
 )

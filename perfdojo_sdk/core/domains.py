@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
-from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, bits, integer_bounds, wrap
+from perfdojo_sdk.core.dtypes import DIGITS, FLOAT_DTYPES, STORED_DTYPES, bits, integer_bounds, wrap
 from perfdojo_sdk.core.errors import ProgramError
 from perfdojo_sdk.core.expression import OPERATIONS
 
@@ -104,9 +104,9 @@ def rounded(value: float, dtype: str) -> float:
     if dtype == "f64" or not math.isfinite(value):
         return value
     try:
-        if dtype == "bf16":
-            bits = int(struct.unpack("<I", struct.pack("<f", value))[0])
-            bits = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000
+        if dtype in STORED_DTYPES:
+            bits, less = int(struct.unpack("<I", struct.pack("<f", value))[0]), DIGITS["f32"] - DIGITS[dtype]
+            bits = bits + (1 << less - 1) - 1 + (bits >> less & 1) >> less << less
             return float(struct.unpack("<f", struct.pack("<I", bits))[0])
         form = {"f32": "<f", "f16": "<e"}[dtype]
         return float(struct.unpack(form, struct.pack(form, value))[0])
@@ -200,7 +200,7 @@ class Float64:
 class Rounding(Float64):
     """IEEE arithmetic in each value's own dtype: the result of every operation is rounded to it.
 
-    Operations run in double precision first. For f32, f16 and bf16 that is exact for ``+ - * /`` and
+    Operations run in double precision first. For all that are shorter it is exact for ``+ - * /`` and
     ``sqrt``, since the double has more than twice their digits.
     """
 

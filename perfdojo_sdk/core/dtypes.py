@@ -5,18 +5,22 @@ Dtypes meet only in explicit casts, so nothing here says how two of them combine
 
 from __future__ import annotations
 
-FLOAT_DTYPES = ("f64", "f32", "f16", "bf16")
+FLOAT_DTYPES = ("f64", "f32", "f16", "bf16", "tf32")
 INTEGER_DTYPES = ("i64", "i32", "i16", "i8", "u32", "u16", "u8")
 DTYPES = (*FLOAT_DTYPES, *INTEGER_DTYPES, "bool")
 
+#: Those with the range of f32 and fewer digits: compiled code keeps values of f32 in them, rounded, and
+#: computes in f32. tf32 takes as much room as f32; the digits that it lacks are zeros.
+STORED_DTYPES = ("bf16", "tf32")
+
 #: Bytes of one element.
 BYTES = {
-    "f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "i16": 2, "i8": 1,
+    "f64": 8, "f32": 4, "f16": 2, "bf16": 2, "tf32": 4, "i64": 8, "i32": 4, "i16": 2, "i8": 1,
     "u32": 4, "u16": 2, "u8": 1, "bool": 1,
 }  # fmt: skip
 
 #: Binary digits of a float dtype, the leading one included: rounding to it is off by 2^-digits of the value.
-DIGITS = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}
+DIGITS = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8, "tf32": 11}
 
 
 def rounding_law(dtype: str) -> str:
@@ -28,8 +32,8 @@ def rounding_law(dtype: str) -> str:
 
 
 def shorter(a: str, b: str) -> str:
-    """Of two float dtypes, the one with fewer digits."""
-    return min(a, b, key=DIGITS.__getitem__)
+    """Of two float dtypes, the one with fewer digits, or with as many in less room."""
+    return min(a, b, key=lambda dtype: (DIGITS[dtype], BYTES[dtype]))
 
 
 def bits(dtype: str) -> int:

@@ -192,7 +192,7 @@ class Capabilities(Strict):
     """Location -> what it means, for those that the core does not have."""
     lanes: dict[Dtype, Lanes] = {}
     """dtype -> lanes of a vector; a dtype that is absent has no vectors."""
-    roundings: tuple[Literal["bf16"], ...] = ()
+    roundings: tuple[Literal["bf16", "tf32"], ...] = ()
     """Dtypes to which a move that changes precision may round temporaries of f32; such moves are only played
     where the user allows it."""
     vector_registers: int = Field(0, ge=0)

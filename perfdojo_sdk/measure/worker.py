@@ -39,7 +39,7 @@ _GUARD = 0xA5
 
 #: dtype of a program -> the numpy type that carries it.
 CARRIER = {
-    "f64": "f8", "f32": "f4", "f16": "f2", "bf16": "u2", "i64": "i8", "i32": "i4", "i16": "i2",
+    "f64": "f8", "f32": "f4", "f16": "f2", "bf16": "u2", "tf32": "u4", "i64": "i8", "i32": "i4", "i16": "i2",
     "i8": "i1", "u32": "u4", "u16": "u2", "u8": "u1", "bool": "u1",
 }  # fmt: skip
 
@@ -49,6 +49,7 @@ _POISON = {
     "f32": (0x7FA5A5A5, 0x7F9A5A5A),
     "f16": (0x7DA5, 0x7D5A),
     "bf16": (0x7FA5, 0x7F9A),
+    "tf32": (0x7FA5A000, 0x7F9A4000),
 }
 
 
@@ -129,8 +130,9 @@ def fill(target: Guarded, rng: np.random.Generator) -> None:
         array -= 1
     elif dtype == "f16":
         array[...] = rng.random(array.shape, dtype=np.float32) * 2 - 1
-    elif dtype == "bf16":
-        array[...] = (rng.random(array.shape, dtype=np.float32) * 2 - 1).view(np.uint32) >> 16
+    elif dtype in ("bf16", "tf32"):
+        drawn = (rng.random(array.shape, dtype=np.float32) * 2 - 1).view(np.uint32)
+        array[...] = drawn >> 16 if dtype == "bf16" else drawn >> 13 << 13
     elif dtype == "bool":
         array[...] = rng.integers(0, 2, array.shape)
     else:

@@ -13,7 +13,7 @@ from itertools import islice
 
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.program import Program
-from perfdojo_sdk.core.transformation import Trace
+from perfdojo_sdk.core.transformation import Kind, Rules, Trace
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, Operator, Target
 from perfdojo_sdk.kernels.selection import Kernel, instantiate, select
 from perfdojo_sdk.measure.emulated_runner import FLAGS, EmulatedRunner
@@ -31,10 +31,11 @@ FEW_INSTANCES = 20_000
 class Emulated:
     """Runs what the expert of one target plays; every access of every kernel is watched."""
 
-    def __init__(self, plugins: Plugins, target: Target) -> None:
+    def __init__(self, plugins: Plugins, target: Target, most: Kind = Rules.most) -> None:
+        """``most``: what the expert's moves may do at most."""
         expert = plugins.heuristic_pass(target)
         assert expert is not None, f"{target.name} has an expert"
-        self.target, self.rules, self.expert = target, plugins.rules(target), expert
+        self.target, self.rules, self.expert = target, replace(plugins.rules(target), most=most), expert
         self.operators, self.accuracy = plugins.operators, plugins.math_accuracy(target)
         self.generator = plugins.code_generator(target)
         self.warp = int(target.capabilities.options["warp"])

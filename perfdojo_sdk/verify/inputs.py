@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from perfdojo_sdk.core.dtypes import DIGITS, FLOAT_DTYPES, bits, integer_bounds
+from perfdojo_sdk.core.dtypes import DIGITS, FLOAT_DTYPES, STORED_DTYPES, bits, integer_bounds
 from perfdojo_sdk.core.expression import Expression, IndexValue, Literal, Operation, Read
 from perfdojo_sdk.core.program import Program, Statement
 from perfdojo_sdk.measure.worker import CARRIER
@@ -160,7 +160,7 @@ def integer_range(program: Program) -> tuple[int, str]:
     for _, node in program.walk():
         if isinstance(node, Statement) and (why := _not_polynomial(node.value)):
             return 0, why
-    if other := {b.dtype for b in program.buffers} - {"f32", "bf16"}:
+    if other := {b.dtype for b in program.buffers} - {"f32", *STORED_DTYPES}:
         return 0, f"it uses {', '.join(sorted(other))}"
     for largest in _RANGES:
         if _magnitude(program, largest) < EXACT_INTEGERS:

@@ -24,7 +24,7 @@ from itertools import combinations
 from math import prod
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, integer_bounds
+from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, STORED_DTYPES, integer_bounds
 from perfdojo_sdk.core.errors import VerificationError
 from perfdojo_sdk.core.expression import (
     OPERATIONS,
@@ -157,12 +157,13 @@ class _Emitter:
                 "PD-V020",
                 f"{program.name} uses {', '.join(sorted(unsupported))}, the numeric check knows {known}",
             )
-        if use := next(beyond_storage(program, "bf16"), ""):
-            raise VerificationError(
-                "PD-V020",
-                f"{program.name} uses bf16: {use}",
-                why="the numeric check knows it in temporaries that f32 is rounded to and read back from",
-            )
+        for dtype in STORED_DTYPES:
+            if use := next(beyond_storage(program, dtype), ""):
+                raise VerificationError(
+                    "PD-V020",
+                    f"{program.name} uses {dtype}: {use}",
+                    why="the numeric check knows it in temporaries that f32 is rounded to and read back from",
+                )
 
     # -- the interface ---------------------------------------------------------------------
 
@@ -216,7 +217,7 @@ class _Emitter:
         yield '#include "reference_whole.h"'
         yield f"#define NAN_MAY_DIFFER {int(self.nan_may_differ)}"
         used = {b.dtype for b in self.program.buffers} | cast_dtypes(self.program)
-        used |= {"f32"} if "bf16" in used else set()
+        used |= set() if used.isdisjoint(STORED_DTYPES) else {"f32"}
         floats = [dtype for dtype in FLOATS if dtype in used]
         functions = {f"{f.upper()}_ULP": repr(float(self.accuracy.get(f, 0.5))) for f in FUNCTIONS}
         for dtype in floats:
@@ -515,9 +516,9 @@ def _literal(literal: Literal) -> str:
     value = float(literal.value)
     if value in (float("inf"), float("-inf")):
         return f"literal_{literal.dtype}({'' if value > 0 else '-'}INFINITY)"
-    if literal.dtype == "bf16":
+    if literal.dtype in STORED_DTYPES:
         # It was f32 before it was rounded, which the bound has to know.
-        return f"convert_f32_bf16(literal_f32((float){value!r}))"
+        return f"convert_f32_{literal.dtype}(literal_f32((float){value!r}))"
     return f"literal_{literal.dtype}(({C_TYPES[literal.dtype]}){value!r})"
 
 

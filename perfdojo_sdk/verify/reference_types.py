@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 FLOATS: Mapping[str, Mapping[str, str]] = {
-    # Stored and converted only: plain arithmetic keeps it in a float that has been rounded.
+    # Stored and converted only: plain arithmetic keeps these in a float that has been rounded.
     "bf16": {
         "F": "float", "W": "double", "WIDE_(name)": "name", "FLAT_(name)": "name##f",
         "F_MAX": "0x1.fep127", "W_MAX": "DBL_MAX", "U": "0x1p-8", "ETA": "0x1p-134",
-        "EXACT_INTEGERS": "0x1p8", "E": "float", "BITS": "uint32_t", "ROUND_(x)": "rounded_bf16(x)",
+        "EXACT_INTEGERS": "0x1p8", "E": "float", "BITS": "uint32_t", "ROUND_(x)": "rounded_off(x, 16)",
+    },
+    "tf32": {
+        "F": "float", "W": "double", "WIDE_(name)": "name", "FLAT_(name)": "name##f",
+        "F_MAX": "0x1.ffcp127", "W_MAX": "DBL_MAX", "U": "0x1p-11", "ETA": "0x1p-137",
+        "EXACT_INTEGERS": "0x1p11", "E": "float", "BITS": "uint32_t", "ROUND_(x)": "rounded_off(x, 13)",
     },
     # A half computes each operation in single precision and rounds; for these operations that is the same.
     "f16": {
@@ -31,11 +36,11 @@ FLOATS: Mapping[str, Mapping[str, str]] = {
     },
 }  # fmt: skip
 #: dtype of a float -> dtype of the bound on its error: a half has none so small as that of its denormals.
-BOUNDS: Mapping[str, str] = {"bf16": "f32", "f16": "f32", "f32": "f32", "f64": "f64"}
+BOUNDS: Mapping[str, str] = {"bf16": "f32", "tf32": "f32", "f16": "f32", "f32": "f32", "f64": "f64"}
 FUNCTIONS = ("exp", "log", "tanh", "erf")
 
 C_TYPES: Mapping[str, str] = {
-    "f64": "double", "f32": "float", "f16": "_Float16", "bf16": "float",
+    "f64": "double", "f32": "float", "f16": "_Float16", "bf16": "float", "tf32": "float",
     "i64": "int64_t", "i32": "int32_t", "i16": "int16_t", "i8": "int8_t",
     "u32": "uint32_t", "u16": "uint16_t", "u8": "uint8_t", "bool": "uint8_t",
 }  # fmt: skip

@@ -67,7 +67,7 @@ _EXTREMA = {"max": 0, "min": 1}
 
 
 #: Dtypes to which a move may declare to round; each has a flag among the laws, from this one on.
-ROUNDINGS = ("bf16", "f16")
+ROUNDINGS = ("bf16", "f16", "tf32")
 _FIRST_ROUNDING = 16
 
 

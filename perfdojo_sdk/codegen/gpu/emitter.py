@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from math import prod
 
 from perfdojo_sdk.codegen.c import Function, Point, support_text
-from perfdojo_sdk.codegen.c_values import C_TYPES, STORED, c_index
+from perfdojo_sdk.codegen.c_values import C_TYPES, c_index
 from perfdojo_sdk.codegen.gpu.async_copies import async_copies
 from perfdojo_sdk.codegen.gpu.figures import launch_figures, written, written_workspace
 from perfdojo_sdk.codegen.gpu.host import HostPart
@@ -25,13 +25,14 @@ from perfdojo_sdk.codegen.gpu.tile_code import TileCode
 from perfdojo_sdk.codegen.gpu.tiles import TileNest, tile_number
 from perfdojo_sdk.codegen.names import c_name
 from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.dtypes import STORED_DTYPES
 from perfdojo_sdk.core.expression import Access, Expression, Index, Read
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.validate import index_values, lane_stride
 from perfdojo_sdk.hookspecs.types import KernelSource
 
 #: Headers of the SDK that every kernel includes; the first of all, ``pd_runtime.h``, is the dialect's.
-GPU_SUPPORT = ("pd_gpu.h", "pd_scalar.h", "pd_exp.h", "pd_types.h", "pd_bf16.h")
+GPU_SUPPORT = ("pd_gpu.h", "pd_scalar.h", "pd_exp.h", "pd_types.h", "pd_stored.h")
 
 #: Most turns of a loop over a thread's own cells that the compiler is asked to write out.
 MOST_UNROLLED = 64
@@ -485,7 +486,8 @@ class GpuEmitter(HostPart):
             with self._block(guard):
                 f.line(f"{cell} = {value};")
             return
-        f.line(f"{C_TYPES[statement.dtype]} pd_value = {'{0}' if statement.dtype == STORED else 0};")
+        zero = "{0}" if statement.dtype in STORED_DTYPES else "0"
+        f.line(f"{C_TYPES[statement.dtype]} pd_value = {zero};")
         with self._block(guard):
             f.line(f"pd_value = {value};")
         f.line("pd_sync_warp();")

@@ -57,15 +57,16 @@ def _launch(launch: LaunchFigures, capabilities: Capabilities) -> list[tuple[str
     waves = launch.blocks / processors
     uneven = ceil(waves) / waves if waves > 1 else 1.0
     cache = capabilities.caches["L2"].read_gbs * 1e9
-    peak = capabilities.peak_gflops["f32"] * 1e9 / 2
-    short = capabilities.peak_gflops.get("bf16", capabilities.peak_gflops["f32"]) * 1e9 / 2
-    plain = launch.operations - launch.short_operations + SLOW * launch.slow_operations
+    gflops = capabilities.peak_gflops
+    peak = gflops["f32"] * 1e9 / 2
+    matrix = sum(n / (gflops.get(d, gflops["f32"]) * 1e9 / 2) for d, n in launch.matrix_operations.items())
+    plain = launch.operations - sum(launch.matrix_operations.values()) + SLOW * launch.slow_operations
     turns = ceil(launch.blocks * launch.threads / (processors * 2048))
     candidates = {
         "memory": launch.must_move / (memory.copy_gbs * 1e9 * share),
         "second cache": launch.asked_for / (cache * share),
         "shared memory": launch.shared_traffic / (SHARED_BYTES_PER_CYCLE * hertz * busy),
-        "arithmetic": (plain / peak + launch.short_operations / short) / share * uneven,
+        "arithmetic": (plain / peak + matrix) / share * uneven,
         "one thread's steps": launch.times * launch.steps * turns * STEP_CYCLES / hertz,
     }
     what = max(candidates, key=lambda name: candidates[name])

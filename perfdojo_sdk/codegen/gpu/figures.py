@@ -10,14 +10,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from math import prod
 
 from perfdojo_sdk.codegen.gpu.mapping import Launch, ProgramMap
 from perfdojo_sdk.codegen.gpu.placement import Placed
 from perfdojo_sdk.codegen.gpu.tile_code import unit_factors
 from perfdojo_sdk.codegen.gpu.tiles import product_dtype
-from perfdojo_sdk.core.dtypes import BYTES
+from perfdojo_sdk.core.dtypes import BYTES, FLOAT_DTYPES
 from perfdojo_sdk.core.expression import Access, Cast, Expression, Operation
 from perfdojo_sdk.core.program import Occurrence, Statement
 from perfdojo_sdk.core.validate import lane_stride
@@ -51,6 +51,7 @@ class LaunchFigures:
     shared_traffic: int
     """Bytes of shared memory that are read and written."""
     operations: int
+    """Instructions of arithmetic; a product and what it is added to are one."""
     slow_operations: int
     steps: int
     """Statement instances that one thread runs, one after the other."""
@@ -58,8 +59,8 @@ class LaunchFigures:
     """Sizes of the host's loops around it, whose iterators are its last arguments."""
     index_bytes: int = 4
     """Width of such an argument."""
-    short_operations: int = 0
-    """Those of ``operations`` that a matrix unit makes of factors shorter than f32."""
+    matrix_operations: Mapping[str, int] = field(default_factory=dict)
+    """Those of ``operations`` that a matrix unit makes of factors shorter than f32, by the factors' dtype."""
     nest: tuple[int, ...] = ()
     """Its place in the program, which says what loops it shares with other launches."""
 
@@ -111,14 +112,15 @@ def launch_figures(
     places = [p for p in program.places if p.path[: len(launch.path)] == launch.path]
     statements = [(p.node, p.path, p.sizes) for p in places if isinstance(p.node, Statement)]
     asked = 0.0
-    shared = operations = slow = short = steps = 0
+    shared = operations = slow = steps = 0
+    matrix: dict[str, int] = {}
     for node, path, sizes in statements:
         instances = prod(sizes)
         plain, heavy = _operations(node)
         nest = mapped.tiles.get(path[:-1])
-        if nest and unit_factors(mapped, placed, nest) and product_dtype(nest) != "f32":
-            plain = 2  # the unit converts on its way
-            short += plain * instances
+        if nest and unit_factors(mapped, placed, nest) and (dtype := product_dtype(nest)) != "f32":
+            plain = 1  # the unit converts on its way
+            matrix[dtype] = matrix.get(dtype, 0) + plain * instances
         operations += plain * instances
         slow += heavy * instances
         runners = _runners(mapped, path, launch)
@@ -146,7 +148,7 @@ def launch_figures(
         steps,
         host,
         index_bytes,
-        short,
+        matrix,
         launch.path,
     )
 
@@ -170,7 +172,22 @@ def _operations(statement: Statement) -> tuple[int, int]:
 
     names = [*of(statement.value), *([statement.accumulate] if statement.accumulate else [])]
     heavy = sum(name in SLOW for name in names)
-    return len(names) - heavy, heavy
+    fused = _fused(statement.value) + (statement.accumulate == "add" and _is_product(statement.value))
+    return len(names) - heavy - fused, heavy
+
+
+def _fused(value: Expression) -> int:
+    """Sums and differences that are one instruction with a product in them."""
+    if isinstance(value, Cast):
+        return _fused(value.argument)
+    if not isinstance(value, Operation):
+        return 0
+    own = value.name in ("add", "sub") and any(map(_is_product, value.arguments))
+    return own + sum(map(_fused, value.arguments))
+
+
+def _is_product(value: Expression) -> bool:
+    return isinstance(value, Operation) and value.name == "mul" and value.dtype in FLOAT_DTYPES
 
 
 def _runners(mapped: ProgramMap, path: tuple[int, ...], launch: Launch) -> int:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: Bytes of the widest access to memory.
 WIDEST = 16
 #: dtype -> the word that stores four neighbours; those of a dtype with one are moved four at a time.
-FOUR = {"f32": "pd_store4", "bf16": "pd_store4_bf16"}
+FOUR = {"f32": "pd_store4", "bf16": "pd_store4_bf16", "tf32": "pd_store4_tf32"}
 
 
 def lanes_at_once(dtype: str) -> int:

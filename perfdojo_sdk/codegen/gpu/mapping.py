@@ -38,8 +38,14 @@ class Machine:
     max_threads: int
     shared_bytes: int
     """Shared memory that one block may have."""
+    multiprocessors: int
+    """Each runs a few blocks at a time."""
     matrix: frozenset[str] = frozenset()
     """dtypes whose products the matrix unit of a warp adds up in f32; empty: there is no such unit."""
+
+    def share_at_work(self, blocks: int) -> float:
+        """Of the multiprocessors on average, while equal blocks run: some wait for the last of them."""
+        return blocks / (-(-blocks // self.multiprocessors) * self.multiprocessors)
 
 
 @dataclass(frozen=True)

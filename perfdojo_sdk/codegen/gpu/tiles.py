@@ -4,7 +4,7 @@ A nest ``16 16:m`` is a statement for each cell of a tile; ``16 16 K:m`` adds up
 runs the cells that are its own, in any order, so the target's cells must differ from iteration to
 iteration and no iteration may read what another one writes. A buffer at the location ``tile`` whose uses
 are all of that kind is kept in the lanes' registers, and there the products go through the matrix unit:
-of f32, or of bf16 read as f32, whichever the machine multiplies.
+of f32, or of tf32 or bf16 read as f32, whichever the machine multiplies.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ MATRIX, TILE = "m", "tile"
 #: Rows and columns of a tile.
 SIDE = 16
 #: dtype of the factors -> steps of a sum that the matrix unit takes at once.
-STEPS = {"f32": 4, "bf16": 16}
+STEPS = {"f32": 4, "tf32": 8, "bf16": 16}
 #: dtype of the factors -> cells at a multiple of which each piece of a row must start: it is moved as one.
-PIECE = {"f32": 1, "bf16": 4}
+PIECE = {"f32": 1, "tf32": 1, "bf16": 4}
 
 
 @dataclass(frozen=True)

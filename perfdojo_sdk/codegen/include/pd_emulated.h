@@ -25,7 +25,7 @@
 #define PD_INLINE static inline __attribute__((always_inline, unused))
 #define PD_UNROLL
 
-#include "pd_bf16.h"
+#include "pd_stored.h"
 
 struct pd_f32x4 {
     float x, y, z, w;
@@ -455,6 +455,12 @@ static inline void aligned4_bf16(const void *first, int64_t at)
         fail(MISALIGNED, "four bfloat16 are not at a multiple of 8 bytes", "a wide access");
 }
 
+static inline void aligned4_tf32(const void *first, int64_t at)
+{
+    if ((uintptr_t)((const pd_tf32 *)first + at) % 16)
+        fail(MISALIGNED, "four tf32 are not at a multiple of 16 bytes", "a wide access");
+}
+
 template <class A> static inline pd_f32x4 load4(const A &array, int64_t at, const void *first)
 {
     aligned4(first, at);
@@ -462,20 +468,8 @@ template <class A> static inline pd_f32x4 load4(const A &array, int64_t at, cons
 }
 
 /* An array that is not watched is a plain one, which a constant reference would make read-only. */
-template <class A>
-static inline void store4(A &&array, int64_t at, float x, float y, float z, float w, const void *first)
+template <class T, class A> static inline void store4(A &&array, int64_t at, T x, T y, T z, T w)
 {
-    aligned4(first, at);
-    array[at] = x;
-    array[at + 1] = y;
-    array[at + 2] = z;
-    array[at + 3] = w;
-}
-
-template <class A>
-static inline void store4_bf16(A &&array, int64_t at, pd_bf16 x, pd_bf16 y, pd_bf16 z, pd_bf16 w, const void *first)
-{
-    aligned4_bf16(first, at);
     array[at] = x;
     array[at + 1] = y;
     array[at + 2] = z;
@@ -522,15 +516,20 @@ struct TileCell {
 static inline int tile_column() { return me->thread % PD_WARP % SIDE; }
 static inline int tile_row(int own) { return me->thread % PD_WARP / SIDE * TILE_OWN + own; }
 
-template <class A, class B>
+static inline float widened(float x) { return x; }
+static inline float widened(pd_bf16 x) { return pd_f32_from_bf16(x); }
+static inline float widened(pd_tf32 x) { return pd_f32_from_tf32(x); }
+
+template <class T, class A, class B>
 static inline void tile_multiply(Tile &sum, const A &a, int64_t a_at, int64_t a_stride, const B &b, int64_t b_at,
                                  int64_t b_stride, int steps, int site)
 {
     wait(AT_WARP, site, false); /* all lanes take part, and nothing they did to memory is ordered by that */
     for (int own = 0; own < TILE_OWN; own++)
-        for (int k = 0; k < steps; k++)
-            TileCell{sum, own} +=
-                (float)a[a_at + tile_row(own) * a_stride + k] * (float)b[b_at + tile_column() * b_stride + k];
+        for (int k = 0; k < steps; k++) {
+            const T left = a[a_at + tile_row(own) * a_stride + k], right = b[b_at + tile_column() * b_stride + k];
+            TileCell{sum, own} += widened(left) * widened(right);
+        }
 }
 
 /* Rows of bfloat16, of which the unit loads four neighbours at once. */
@@ -538,16 +537,11 @@ template <class A, class B>
 static inline void tile_multiply_bf16(Tile &sum, const A &a, int64_t a_at, int64_t a_stride, const B &b, int64_t b_at,
                                       int64_t b_stride, int steps, int site)
 {
-    wait(AT_WARP, site, false);
     for (int row = 0; row < SIDE; row++) {
         aligned4_bf16(first_of(a), a_at + row * a_stride);
         aligned4_bf16(first_of(b), b_at + row * b_stride);
     }
-    for (int own = 0; own < TILE_OWN; own++)
-        for (int k = 0; k < steps; k++) {
-            const pd_bf16 left = a[a_at + tile_row(own) * a_stride + k], right = b[b_at + tile_column() * b_stride + k];
-            TileCell{sum, own} += pd_f32_from_bf16(left) * pd_f32_from_bf16(right);
-        }
+    tile_multiply<pd_bf16>(sum, a, a_at, a_stride, b, b_at, b_stride, steps, site);
 }
 
 } // namespace pd_emulated
@@ -584,11 +578,14 @@ typedef pd_emulated::Tile pd_tile;
 #define pd_tile_cell(tile, own) (pd_emulated::TileCell{tile, own})
 #define pd_tile_row(own) pd_emulated::tile_row(own)
 #define pd_tile_column(own) pd_emulated::tile_column()
-#define pd_tile_multiply(...) pd_emulated::tile_multiply(__VA_ARGS__, __LINE__)
+#define pd_tile_multiply(...) pd_emulated::tile_multiply<float>(__VA_ARGS__, __LINE__)
+#define pd_tile_multiply_tf32(...) pd_emulated::tile_multiply<pd_tf32>(__VA_ARGS__, __LINE__)
 #define pd_tile_multiply_bf16(...) pd_emulated::tile_multiply_bf16(__VA_ARGS__, __LINE__)
 #define pd_load4(array, at) pd_emulated::load4(array, at, pd_emulated::first_of(array))
-#define pd_store4(array, at, x, y, z, w) pd_emulated::store4(array, at, x, y, z, w, pd_emulated::first_of(array))
-#define pd_store4_bf16(array, at, x, y, z, w) \
-    pd_emulated::store4_bf16(array, at, x, y, z, w, pd_emulated::first_of(array))
+#define PD_STORE4(T, aligned, array, at, x, y, z, w) \
+    (pd_emulated::aligned(pd_emulated::first_of(array), at), pd_emulated::store4<T>(array, at, x, y, z, w))
+#define pd_store4(...) PD_STORE4(float, aligned4, __VA_ARGS__)
+#define pd_store4_bf16(...) PD_STORE4(pd_bf16, aligned4_bf16, __VA_ARGS__)
+#define pd_store4_tf32(...) PD_STORE4(pd_tf32, aligned4_tf32, __VA_ARGS__)
 
 #endif

@@ -18,7 +18,7 @@
  *   pd_copy_async(to, at, from, at)   copies a float from memory to shared memory; done for all of a block behind
  *   pd_copies_done()                  this, which waits for the thread's own copies, and a barrier; only where a
  *                                     location of the target asks for such copies. pd_copy_async4: four floats
- *   pd_store4_bf16                    the same of four pd_bf16, at a multiple of 8 bytes
+ *   pd_store4_bf16, pd_store4_tf32    the same of four pd_bf16, at a multiple of 8 bytes, or of four pd_tf32
  *   PD_TILE_OWN, pd_tile              cells of a tile of 16 by 16 that one lane has, and their type; only where
  *                                     the warp has a matrix unit, as all words below
  *   pd_tile_cell(tile, own)           one of them
@@ -27,6 +27,7 @@
  *                                     adds the product of 16 rows of a with 16 rows of b, each of so many elements;
  *                                     only where it multiplies f32
  *   pd_tile_multiply_bf16             the same of bf16, whose rows start at multiples of 8 bytes; in f32 it adds
+ *   pd_tile_multiply_tf32             the same of tf32; in f32 it adds
  *   PD_INF, PD_INLINE                 as in C
  */
 #ifndef PD_GPU_H

@@ -8,7 +8,7 @@
 #define PD_TYPES_H
 
 #include "pd_runtime.h"
-#include "pd_bf16.h"
+#include "pd_stored.h"
 #include <math.h>
 
 #define PD_DIVIDE_SIGNED(T, C, U) \

@@ -30,14 +30,15 @@ __attribute__((malloc, noinline)) static void *cells(size_t bytes, int all)
     return found;
 }
 
-/* The bfloat16 nearest to a float, ties to even, as a float. */
-static inline float rounded_bf16(float x)
+/* The float without its last binary digits that is nearest to one with them, ties to even: a bfloat16 lacks 16 of
+   them, a tf32 13. */
+static inline float rounded_off(float x, int digits)
 {
     uint32_t bits;
     memcpy(&bits, &x, sizeof x);
     if (x != x) return x;
-    bits += UINT32_C(0x7fff) + (bits >> 16 & 1);
-    bits &= UINT32_C(0xffff0000);
+    bits += (UINT32_C(1) << (digits - 1)) - 1 + (bits >> digits & 1);
+    bits = bits >> digits << digits;
     memcpy(&x, &bits, sizeof x);
     return x;
 }

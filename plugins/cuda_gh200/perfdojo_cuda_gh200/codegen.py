@@ -24,8 +24,8 @@ def runtime() -> str:
 
 def machine(capabilities: Capabilities) -> Machine:
     options = capabilities.options
-    matrix = frozenset(options["matrix"])
-    return Machine(options["warp"], options["max_threads"], options["shared_bytes"], matrix)
+    sizes = (options[name] for name in ("warp", "max_threads", "shared_bytes", "multiprocessors"))
+    return Machine(*sizes, frozenset(options["matrix"]))
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,19 @@
-"""Products of bf16 on tensor cores: who gets them, what they compute, what the compiler makes of them."""
+"""Products of tf32 and bf16 on tensor cores: who gets them, what they compute, what becomes of them."""
 
 from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from cuda_support import TARGET, emitted, program
+from cuda_support import TARGET, agrees_with_golden, emitted, program
 from perfdojo_cuda_gh200.codegen import runtime
 from perfdojo_cuda_gh200.compile import compile_for_gpu, nvrtc
 
@@ -30,7 +32,9 @@ from perfdojo_sdk.verify.exact import verify_exact_trace
 from perfdojo_sdk.verify.numeric import NumericReport, verify_numeric
 from perfdojo_sdk.verify.reduced import reduce_trace
 
-MULTIPLY = "pd_tile_multiply_bf16("
+MULTIPLY = "pd_tile_multiply_"
+#: What tensor cores multiply; more digits first, as the expert plays them.
+DTYPES = ("tf32", "bf16")
 
 #: Two warps, each with two tiles; slices of both operands rounded on their way into shared memory.
 PRODUCT = """\
@@ -65,24 +69,46 @@ def asked(text: str) -> list[tuple[Trace, ...]]:
     return [tuple(emulated().expert(k.program, rules, TARGET)) for k in kernels]
 
 
+def product_of(dtype: str) -> str:
+    """:data:`PRODUCT` with slices of this dtype."""
+    return PRODUCT.replace("bf16", dtype)
+
+
 def checked(text: str, forget: str = "") -> NumericReport:
     source, runner = emitted(text), EmulatedRunner()
     assert not forget or forget in source.code
     code = source.code.replace(forget, "", 1) if forget else source.code
     artifact = runner.compile(replace(source, code=code))
     assert isinstance(artifact, Artifact), artifact
-    root = text.replace("bf16", "f32")  # the same sums, nothing rounded
+    root = re.sub("bf16|tf32", "f32", text)  # the same sums, nothing rounded
     return verify_numeric(program(root), program(text), artifact, runner, {}, TARGET.dialect, quick=True)
 
 
-def test_a_product_of_bf16_goes_through_the_tensor_cores() -> None:
-    code = emitted(PRODUCT).code
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_product_goes_through_the_tensor_cores(dtype: str) -> None:
+    text = product_of(dtype)
+    code = emitted(text).code
     assert "pd_tile c_w[2];" in code, "registers of the warp that has them"
     assert "PD_UNROLL\n            for (int i3 = 0; i3 < 2; i3++)" in code
-    assert "pd_tile_multiply_bf16(c_w[i3], a_r, i3*320, 20, b_r, i2*320, 20, 16);" in code
-    assert "pd_store4_bf16(a_r, " in code
-    report = checked(PRODUCT)
+    assert f"pd_tile_multiply_{dtype}(c_w[i3], a_r, i3*320, 20, b_r, i2*320, 20, 16);" in code
+    assert f"pd_store4_{dtype}(a_r, " in code
+    report = checked(text)
     assert report.ok, report.problem
+
+
+def test_the_code_of_a_product_reads_well() -> None:
+    agrees_with_golden(emitted(product_of("tf32")), "product_tf32.cu")
+
+
+@pytest.mark.parametrize(("claimed", "given"), [("f32", "tf32"), ("tf32", "bf16")])
+def test_a_product_with_fewer_digits_than_it_says_is_noticed(claimed: str, given: str) -> None:
+    """The bound is that of the dtype that was declared, so the code of a shorter one does not pass."""
+    runner = EmulatedRunner()
+    artifact = runner.compile(emitted(product_of(given)))
+    assert isinstance(artifact, Artifact), artifact
+    root, claim = program(product_of("f32")), program(product_of(claimed))
+    report = verify_numeric(root, claim, artifact, runner, {}, TARGET.dialect, quick=True)
+    assert not report.ok and "nobody wrote" not in report.problem
 
 
 @pytest.mark.parametrize("forget", ["pd_sync_block();", "pd_tile_cell(c_w[i2], pd_own) = 0.0f;"])
@@ -111,29 +137,35 @@ def test_what_they_cannot_do_the_lanes_do(old: str, new: str) -> None:
 def test_nobody_gets_them_unasked() -> None:
     [kernel] = select("matmul[64,64,64]", emulated().operators, TARGET.dialect)
     assert [g.kind for g in emulated().expert(kernel.program, emulated().rules, TARGET)] == [Kind.EXACT]
-    [(plain, short)] = asked("matmul[64,64,64]")
-    assert (plain.kind, short.kind) == (Kind.EXACT, Kind.CHANGES_PRECISION)
-    assert short.laws == {rounding_law("bf16")}
-    small = reduce_trace(short, emulated().rules, 3000)
-    assert verify_exact_trace(small, TARGET.dialect).ok
-    assert verify_dependence_trace(small, emulated().rules).ok
+    [(plain, *short)] = asked("matmul[64,64,64]")
+    assert plain.kind is Kind.EXACT and {game.kind for game in short} == {Kind.CHANGES_PRECISION}
+    assert [game.laws for game in short] == [{rounding_law(dtype)} for dtype in DTYPES]
+    for game in short:
+        small = reduce_trace(game, emulated().rules, 3000)
+        assert verify_exact_trace(small, TARGET.dialect).ok
+        assert verify_dependence_trace(small, emulated().rules).ok
 
 
 def test_products_hold_under_watch() -> None:
     """At a small shape and at awkward ones, where there is no tile for them."""
-    cases = [Case(str(k), game[-1]) for k, game in enumerate(asked("matmul[32,64,64] bmm[2,64,32,64]"))]
+    shapes = asked("matmul[32,64,64] bmm[2,64,32,64]")
+    cases = [Case(f"{k} {n}", game) for k, games in enumerate(shapes) for n, game in enumerate(games[1:])]
+    assert len(cases) == len(shapes) * len(DTYPES)
     assert all(MULTIPLY in emulated().generator.generate(c.game.program, "pd_case").code for c in cases)
     awkward = [Case(str(k), game[-1]) for k, game in enumerate(asked("matmul[31,33,7] matmul[48,64,80]"))]
     assert not list(emulated().problems([*cases, *awkward]))
 
 
 @pytest.mark.skipif(nvrtc() is None, reason="NVRTC is not installed; try: pip install nvidia-cuda-nvrtc")
-def test_the_compiler_uses_tensor_cores() -> None:
-    [(_, short)] = asked("matmul")
+@pytest.mark.parametrize(("dtype", "steps"), [("tf32", 8), ("bf16", 16)])
+def test_the_compiler_uses_tensor_cores(dtype: str, steps: int) -> None:
+    [(_, *games)] = asked("matmul")
+    short = games[DTYPES.index(dtype)]
     code = compile_for_gpu(emulated().generator.generate(short.program, "pd_case"), "sm_90")
     assert isinstance(code, DeviceCode), code
-    ptx = code.files["kernel.ptx"]
-    assert b"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32" in ptx and b"cvt.rn.bf16.f32" in ptx
+    ptx = code.files["kernel.ptx"].decode()
+    assert f"mma.sync.aligned.m16n8k{steps}.row.col.f32.{dtype}.{dtype}.f32" in ptx
+    assert f"cvt.rn.{dtype}.f32" in ptx
     [resources] = code.resources
     assert (resources.figures["spill_bytes"], resources.figures["stack_bytes"]) == (0, 0)
 
@@ -143,23 +175,24 @@ RECORDER = """
 #include <stdio.h>
 #define PD_INLINE static inline
 #define PD_UNROLL
-#include "pd_bf16.h"
+#include "pd_stored.h"
 static int pd_lane;
 static float *first;
-static void pd_mma(float *sum, uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1)
+static void @WORD@(float *sum, uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1)
 {
     printf("%d %d %u %u %u %u %u %u\\n", pd_lane, (int)(sum - first), a0, a1, a2, a3, b0, b1);
 }
 @HEADER@
 int main()
 {
-    static pd_bf16 a[16 * 40], b[16 * 40];
+    static pd_@DTYPE@ a[16 * 40], b[16 * 40];
     for (int k = 0; k < 16 * 40; k++)
-        a[k] = pd_bf16_from_f32((float)(k * 7 % 61 - 30)), b[k] = pd_bf16_from_f32((float)(k * 5 % 59 - 29));
+        a[k] = pd_@DTYPE@_from_f32((float)(k * 7 % 61 - 30)),
+        b[k] = pd_@DTYPE@_from_f32((float)(k * 5 % 59 - 29));
     for (pd_lane = 0; pd_lane < 32; pd_lane++) {
         pd_tile tile;
         first = tile.values;
-        pd_tile_multiply_bf16(tile, a, 4, 40, b, 4, 40, 32);
+        pd_tile_multiply_@DTYPE@(tile, a, 4, 40, b, 4, 40, 32);
         for (int own = 0; own < PD_TILE_OWN; own++)
             printf("%d %d %d %d\\n", pd_lane, own, pd_tile_row(own), pd_tile_column(own));
     }
@@ -167,35 +200,56 @@ int main()
 """
 
 
-def test_lanes_bring_and_keep_what_the_instruction_says(tmp_path: Path) -> None:
+def pairs(lane: int, number: int, register: int) -> Iterator[tuple[int, int, float]]:
+    """Row (of the left factor) or column, step and value of the two bf16 that a lane brings in a register."""
+    for half in range(2):
+        value = np.uint32((register >> 16 * half & 0xFFFF) << 16).view(np.float32)
+        step = lane % 4 * 2 + half + 8 * (number // 2 if number < 4 else number - 4)
+        yield (lane // 4 + 8 * (number % 2) if number < 4 else lane // 4), step, value
+
+
+def words(lane: int, number: int, register: int) -> Iterator[tuple[int, int, float]]:
+    """The same of a tf32, which has a register of its own."""
+    step = lane % 4 + 4 * (number // 2 if number < 4 else number - 4)
+    side = lane // 4 + 8 * (number % 2) if number < 4 else lane // 4
+    yield side, step, np.uint32(register).view(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "word", "steps", "held"), [("bf16", "pd_mma", 16, pairs), ("tf32", "pd_mma_tf32", 8, words)]
+)
+def test_lanes_bring_and_keep_what_the_instruction_says(
+    dtype: str, word: str, steps: int, held: Callable[..., Any], tmp_path: Path
+) -> None:
     """The header's own code for each lane, with an instruction made after the tables of the PTX manual."""
     header = runtime()
     tile = header[header.index("#define PD_TILE_OWN") : header.rindex("#endif")]
-    tile = re.sub(r"PD_INLINE void pd_mma.*?\n}\n", "", tile, flags=re.DOTALL)
+    tile = re.sub(r"PD_INLINE void pd_mma\w*\(.*?\n}\n", "", tile, flags=re.DOTALL)
     assert "asm" not in tile
-    (tmp_path / "pd_bf16.h").write_text(support_text("pd_bf16.h"))
-    (tmp_path / "lanes.cpp").write_text(RECORDER.replace("@HEADER@", tile))
+    others = {"pd_mma", "pd_mma_tf32"} - {word}
+    recorder = RECORDER.replace("@HEADER@", f"#define {others.pop()}(...) ((void)0)\n" + tile)
+    (tmp_path / "pd_stored.h").write_text(support_text("pd_stored.h"))
+    (tmp_path / "lanes.cpp").write_text(recorder.replace("@WORD@", word).replace("@DTYPE@", dtype))
     subprocess.run(["c++", "-O1", "-o", "lanes", "lanes.cpp"], cwd=tmp_path, check=True)
     printed = subprocess.run([tmp_path / "lanes"], capture_output=True, text=True, check=True).stdout
     lines = [list(map(int, line.split())) for line in printed.splitlines()]
     calls: dict[tuple[int, int], list[list[int]]] = {}  # (step, side of the tile) -> what each lane brings
     for lane in range(32):
         mine = [line[1:] for line in lines if len(line) == 8 and line[0] == lane]
+        assert len(mine) == 2 * 32 // steps
         for number, (offset, *registers) in enumerate(mine):
             calls.setdefault((number, offset), []).append(registers)
     found = np.zeros((32, 8))
     for (_, offset), lanes in calls.items():
-        left, right = np.zeros((16, 16)), np.zeros((16, 8))
+        left, right = np.zeros((16, steps)), np.zeros((steps, 8))
         assert len(lanes) == 32
         for lane, registers in enumerate(lanes):
-            group, thread = lane >> 2, lane % 4
             for number, register in enumerate(registers):
-                for half in range(2):
-                    value = np.uint32((register >> 16 * half & 0xFFFF) << 16).view(np.float32)
+                for side, step, value in held(lane, number, register):
                     if number < 4:
-                        left[group + 8 * (number % 2), thread * 2 + half + 8 * (number // 2)] = value
+                        left[side, step] = value
                     else:
-                        right[thread * 2 + half + 8 * (number - 4), group] = value
+                        right[step, side] = value
         sums = left @ right
         for lane in range(32):
             for k in range(4):

@@ -11,10 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from perfdojo_hip_mi300a import _target
-from perfdojo_hip_mi300a.codegen import HipCodeGenerator, runtime
+from perfdojo_hip_mi300a.codegen import HipCodeGenerator, machine, runtime
 from perfdojo_hip_mi300a.compile import compile_for_gpu, compiler
 
 from perfdojo_sdk.codegen.c import support_text
+from perfdojo_sdk.codegen.gpu.expert.heuristic import heuristic
+from perfdojo_sdk.codegen.gpu.figures import read
 from perfdojo_sdk.core.dtypes import rounding_law
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Kind, Trace
@@ -62,7 +64,7 @@ def emulated() -> Emulated:
 
 def games(text: str, most: Kind = Kind.DECLARED_LAW) -> list[tuple[Trace, ...]]:
     """Of each kernel: on vector units, and on matrix units where there is a product for them; where precision
-    may change, with operands of bf16 as well."""
+    may change, with operands of tf32 and of bf16 as well."""
     kernels, rules = select(text, emulated().operators, TARGET.dialect), replace(emulated().rules, most=most)
     return [tuple(emulated().expert(k.program, rules, TARGET)) for k in kernels]
 
@@ -154,25 +156,52 @@ def test_the_compiler_uses_matrix_instructions() -> None:
     assert (resources.figures["scratch_bytes"], resources.figures["spilled_registers"]) == (0, 0)
 
 
-def test_bf16_is_the_third_game_where_the_user_asks_for_it() -> None:
-    [(*_, short)] = games("matmul[64,64,64]", Kind.CHANGES_PRECISION)
-    assert short.kind is Kind.CHANGES_PRECISION and short.laws == {rounding_law("bf16")}
-    small = reduce_trace(short, emulated().rules, 3000)
+def test_tiles_are_chosen_for_this_machines_number_of_multiprocessors() -> None:
+    """Threads enough to keep all of them busy, which takes more here than on another GPU."""
+    few = replace(machine(TARGET.capabilities), multiprocessors=132)
+    assert [few.share_at_work(blocks) for blocks in (66, 132, 264)] == [0.5, 1, 1]
+    rules = replace(emulated().rules, most=Kind.CHANGES_PRECISION)
+    [kernel] = select("matmul", emulated().operators, TARGET.dialect)
+
+    def threads(game: Trace) -> int:
+        [launch] = read(GENERATOR.generate(game.program, "pd_case").code)
+        return launch.blocks * launch.threads
+
+    mine = heuristic(kernel.program, rules, machine(TARGET.capabilities))[1:]
+    others = heuristic(kernel.program, rules, few)[1:]
+    assert all(threads(game) >= 228 * 512 for game in mine)
+    assert all(threads(game) >= 132 * 512 for game in others) and any(
+        threads(game) != threads(other) for game, other in zip(mine, others, strict=True)
+    )
+
+
+#: dtype -> which of a product's games it is, the instruction, and its name in the machine code.
+SHORT = {"tf32": (2, b"v_mfma_f32_16x16x8_xf32"), "bf16": (3, b"v_mfma_f32_16x16x16_bf16")}
+
+
+@pytest.mark.parametrize("dtype", SHORT)
+def test_shorter_dtypes_are_further_games_where_the_user_asks_for_them(dtype: str) -> None:
+    number = SHORT[dtype][0]
+    [game] = games("matmul[64,64,64]", Kind.CHANGES_PRECISION)
+    assert len(game) == 2 + len(SHORT) and game[number].laws == {rounding_law(dtype)}
+    assert game[number].kind is Kind.CHANGES_PRECISION
+    small = reduce_trace(game[number], emulated().rules, 3000)
     assert verify_exact_trace(small, TARGET.dialect).ok
     assert verify_dependence_trace(small, emulated().rules).ok
-    asked = "matmul[32,64,64] bmm[2,64,32,64]", "matmul[31,33,7] matmul[48,64,80]"
-    tiles, awkward = ([game[-1] for game in games(text, Kind.CHANGES_PRECISION)] for text in asked)
+    tiles = [g[number] for g in games("matmul[32,64,64] bmm[2,64,32,64]", Kind.CHANGES_PRECISION)]
     codes = [GENERATOR.generate(game.program, "pd_case").code for game in tiles]
-    assert all("pd_tile_multiply_bf16(" in code for code in codes)
+    assert all(f"pd_tile_multiply_{dtype}(" in code for code in codes)
+    awkward = [g[-1] for g in games("matmul[31,33,7] matmul[48,64,80]", Kind.CHANGES_PRECISION)]
     assert not list(emulated().problems([Case(str(k), game) for k, game in enumerate([*tiles, *awkward])]))
 
 
 @pytest.mark.skipif(not compiler(), reason="the ziglang wheel is not installed")
-def test_the_compiler_uses_matrix_instructions_of_bf16() -> None:
-    [(*_, short)] = games("matmul", Kind.CHANGES_PRECISION)
-    code = compile_for_gpu(GENERATOR.generate(short.program, "pd_case"), "gfx942")
+@pytest.mark.parametrize(("number", "instruction"), SHORT.values(), ids=SHORT)
+def test_the_compiler_uses_matrix_instructions_of_shorter_dtypes(number: int, instruction: bytes) -> None:
+    [short] = games("matmul", Kind.CHANGES_PRECISION)
+    code = compile_for_gpu(GENERATOR.generate(short[number].program, "pd_case"), "gfx942")
     assert isinstance(code, DeviceCode), code
-    assert b"v_mfma_f32_16x16x16_bf16" in code.files["kernel.s"]
+    assert instruction in code.files["kernel.s"]
     [resources] = code.resources
     assert (resources.figures["scratch_bytes"], resources.figures["spilled_registers"]) == (0, 0)
 
@@ -182,7 +211,7 @@ RECORDER = """
 #include <stdio.h>
 #define PD_INLINE static inline
 #define PD_UNROLL
-#include "pd_bf16.h"
+#include "pd_stored.h"
 static int pd_lane;
 typedef float four __attribute__((vector_size(16)));
 typedef short four_short __attribute__((vector_size(8)));
@@ -200,6 +229,13 @@ static four sixteen(four_short a, four_short b, four sum)
     printf("\\n");
     return sum;
 }
+typedef float two __attribute__((vector_size(8)));
+static four eight(two a, two b, four sum)
+{
+    printf("3 %d %g %g %g %g\\n", pd_lane, a[0], b[0], a[1], b[1]);
+    return sum;
+}
+#define __builtin_amdgcn_mfma_f32_16x16x8_xf32(a, b, sum, x, y, z) eight(a, b, sum)
 #define __builtin_amdgcn_mfma_f32_16x16x4f32(a, b, sum, x, y, z) one(a, b, sum)
 #define __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(a, b, sum, x, y, z) sixteen(a, b, sum)
 @HEADER@
@@ -207,14 +243,17 @@ int main()
 {
     static float a[16 * 40], b[16 * 40];
     static pd_bf16 short_a[16 * 40], short_b[16 * 40];
+    static pd_tf32 less_a[16 * 40], less_b[16 * 40];
     for (int k = 0; k < 16 * 40; k++) {
         a[k] = (float)(k * 7 % 61 - 30), b[k] = (float)(k * 5 % 59 - 29);
         short_a[k] = pd_bf16_from_f32(a[k]), short_b[k] = pd_bf16_from_f32(b[k]);
+        less_a[k] = pd_tf32_from_f32(a[k]), less_b[k] = pd_tf32_from_f32(b[k]);
     }
     for (pd_lane = 0; pd_lane < 64; pd_lane++) {
         pd_tile tile = {0, 0, 0, 0};
         pd_tile_multiply(tile, a, 4, 40, b, 4, 40, 32);
         pd_tile_multiply_bf16(tile, short_a, 4, 40, short_b, 4, 40, 32);
+        pd_tile_multiply_tf32(tile, less_a, 4, 40, less_b, 4, 40, 32);
         for (int own = 0; own < PD_TILE_OWN; own++)
             printf("0 %d %d %d %d\\n", pd_lane, own, pd_tile_row(own), pd_tile_column(own));
     }
@@ -228,7 +267,8 @@ def test_lanes_bring_and_keep_what_the_instructions_say(tmp_path: Path) -> None:
     tile = header[header.index("#define PD_TILE_OWN") : header.rindex("#endif")]
     tile = tile.replace("float pd_tile __attribute__((ext_vector_type(4)))", "four pd_tile")
     tile = tile.replace("short pd_bf16x4 __attribute__((ext_vector_type(4)))", "four_short pd_bf16x4")
-    (tmp_path / "pd_bf16.h").write_text(support_text("pd_bf16.h"))
+    tile = tile.replace("float pd_f32x2 __attribute__((ext_vector_type(2)))", "two pd_f32x2")
+    (tmp_path / "pd_stored.h").write_text(support_text("pd_stored.h"))
     (tmp_path / "lanes.cpp").write_text(RECORDER.replace("@HEADER@", tile))
     subprocess.run(["c++", "-O1", "-o", "lanes", "lanes.cpp"], cwd=tmp_path, check=True)
     printed = subprocess.run([tmp_path / "lanes"], capture_output=True, text=True, check=True).stdout
@@ -237,7 +277,7 @@ def test_lanes_bring_and_keep_what_the_instructions_say(tmp_path: Path) -> None:
     meant = (k * 7 % 61 - 30) @ (k * 5 % 59 - 29).T
     cells = [line[1:] for line in lines if line[0] == 0]
     assert sorted((row, column) for *_, row, column in cells) == list(product(range(16), range(16)))
-    for word, each in ((1, 1), (2, 4)):
+    for word, each in ((1, 1), (2, 4), (3, 2)):
         brought = [[line[2:] for line in lines if line[:2] == [word, lane]] for lane in range(64)]
         total = np.zeros((16, 16))
         for step in range(len(brought[0])):
@@ -250,3 +290,10 @@ def test_lanes_bring_and_keep_what_the_instructions_say(tmp_path: Path) -> None:
         assert all(
             total[4 * (lane // 16) + own, lane % 16] == meant[row, column] for lane, own, row, column in cells
         )
+
+
+def test_figures_count_a_product_and_its_sum_once_and_matrix_units_by_dtype() -> None:
+    [(plain, *others)] = games("matmul[64,64,64]", Kind.CHANGES_PRECISION)
+    counts = [read(GENERATOR.generate(game.program, "pd_case").code)[0] for game in (plain, *others)]
+    assert counts[0].operations == counts[1].operations == 64**3
+    assert [c.matrix_operations for c in counts] == [{}, {}, {"tf32": 64**3}, {"bf16": 64**3}]

@@ -95,7 +95,7 @@ def test_support_is_the_same_for_all_kernels_and_complete() -> None:
     assert included == set(sources[0].support)
 
 
-@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "tf32"])
 def test_other_dtypes_are_refused(dtype: str) -> None:
     text = f"kernel k(x) -> y\nx {dtype} [4] heap\ny {dtype} [4] heap\n\n4 y[{{0}}] = x[{{0}}]\n"
     with pytest.raises(UnavailableError, match="does not compile yet") as caught:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TypeAlias
 
 from perfdojo_sdk.codegen.gpu.expert.matrix import play_matrix
-from perfdojo_sdk.codegen.gpu.expert.rows import ENOUGH_BLOCKS, longest_row, play_elements, play_rows
+from perfdojo_sdk.codegen.gpu.expert.rows import enough_blocks, longest_row, play_elements, play_rows
 from perfdojo_sdk.codegen.gpu.expert.steps import chain, collapse, map_rest, next_to, only_statement, share
 from perfdojo_sdk.codegen.gpu.expert.tiles import play_direct, play_tiles
 from perfdojo_sdk.codegen.gpu.mapping import BLOCK, GRID, Machine
@@ -51,7 +51,7 @@ def _game(root: Program, rules: Rules, machine: Machine, products: Plan) -> Trac
         _attempt(play, play_direct, place)
     _fuse(play)
     for place in _outermost(play):
-        _attempt(play, _reduce_in_parts, place)
+        _attempt(play, _reduce_in_parts, place, machine)
     _reciprocals(play)
     _compute_again(play)
     for place in _outermost(play):
@@ -92,7 +92,7 @@ def _play_nest(play: Play, place: str, machine: Machine) -> None:
     loops = chain(play, place)
     statement = only_statement(play, loops[-1])
     if statement is not None and not statement.accumulate:
-        play_elements(play, place)
+        play_elements(play, place, machine)
     elif longest_row(play, loops[-1]) >= machine.warp:
         play_rows(play, place, machine)
     else:
@@ -108,10 +108,10 @@ def play_threads(play: Play, place: str) -> None:
     play.may("annotate_scope", parts[-1], suffix=BLOCK)
 
 
-def _reduce_in_parts(play: Play, place: str) -> None:
+def _reduce_in_parts(play: Play, place: str, machine: Machine) -> None:
     """Where few rows are reduced over several loops, blocks share one of the loops out among them."""
     row = play.scope(place)
-    if row.size >= ENOUGH_BLOCKS or len(chain(play, place)) > 1:
+    if row.size >= enough_blocks(machine) or len(chain(play, place)) > 1:
         return
     for child in [c.id for c in row.body if isinstance(c, Scope)]:
         nest = chain(play, child)

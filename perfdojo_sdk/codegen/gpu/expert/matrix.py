@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import prod
 
 from perfdojo_sdk.codegen.gpu.expert.steps import WIDE, arrange, chain, factors, only_statement, split
-from perfdojo_sdk.codegen.gpu.expert.tiles import ENOUGH_BLOCKS, Product, find_product, in_slices
+from perfdojo_sdk.codegen.gpu.expert.tiles import Product, find_product, in_slices
 from perfdojo_sdk.codegen.gpu.mapping import BLOCK, GRID, Machine
 from perfdojo_sdk.codegen.gpu.tiles import MATRIX, SIDE, STEPS
 from perfdojo_sdk.core.dtypes import BYTES
@@ -104,7 +104,7 @@ def _best_tile(play: Play, product: Product, machine: Machine, dtype: str) -> _T
 
     def fits(tile: _Tile) -> bool:
         several = tile.warp_rows * tile.warp_columns > SIDE * SIDE
-        if several and blocks_of(tile) * tile.warps * machine.warp < ENOUGH_BLOCKS * MANY_THREADS:
+        if several and blocks_of(tile) * tile.warps * machine.warp < machine.multiprocessors * MANY_THREADS:
             return False  # more warps with a tile each keep the machine busier
         slices = (tile.rows + tile.columns) * (tile.depth * BYTES[dtype] + WIDE * BYTES[FULL])
         return tile.warps * machine.warp <= machine.max_threads and slices <= machine.shared_bytes
@@ -116,7 +116,7 @@ def _best_tile(play: Play, product: Product, machine: Machine, dtype: str) -> _T
         blocks = blocks_of(tile)
         reuse = tile.rows * tile.columns / (tile.rows + tile.columns)
         own = tile.warp_rows * tile.warp_columns / (tile.warp_rows + tile.warp_columns)
-        busy = min(1, blocks / ENOUGH_BLOCKS) * min(1, tile.warps * machine.warp / ENOUGH_THREADS)
+        busy = machine.share_at_work(blocks) * min(1, tile.warps * machine.warp / ENOUGH_THREADS)
         return busy * own / (SIDE / 2 + own) * reuse / (SIDE + reuse)
 
     fitting = list(filter(fits, choices))

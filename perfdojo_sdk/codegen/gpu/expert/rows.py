@@ -28,8 +28,6 @@ from perfdojo_sdk.search.play import Play
 
 #: Threads of a block that moves data.
 THREADS = 256
-#: Blocks that keep all multiprocessors busy to the end.
-ENOUGH_BLOCKS = 264
 #: Longest row for one warp, and fewest rows for which warps are enough.
 WARP_ROW, WARP_ROWS = 1024, 2048
 #: Elements of a row that one thread keeps in registers.
@@ -38,16 +36,21 @@ KEPT = 16
 WRITTEN_OUT = 8
 
 
-def play_elements(play: Play, place: str) -> None:
+def enough_blocks(machine: Machine) -> int:
+    """Blocks that keep all multiprocessors busy to the end."""
+    return 2 * machine.multiprocessors
+
+
+def play_elements(play: Play, place: str, machine: Machine) -> None:
     """All iterations are alike: blocks of threads, each of which takes four neighbours."""
-    kept = play.trace
-    if not _share_elements(play, collapse(play, chain(play, place)), even=True):
+    kept, enough = play.trace, enough_blocks(machine)
+    if not _share_elements(play, collapse(play, chain(play, place)), enough, even=True):
         play.trace = kept
-        _share_elements(play, chain(play, place), even=False)
+        _share_elements(play, chain(play, place), enough, even=False)
 
 
-def _share_elements(play: Play, loops: list[str], even: bool) -> bool:
-    """Map the nest; ``even``: only where all blocks are alike."""
+def _share_elements(play: Play, loops: list[str], enough: int, even: bool) -> bool:
+    """Map the nest to ``enough`` blocks if it has so many; ``even``: only where all blocks are alike."""
     statement = only_statement(play, loops[-1])
     size = play.scope(loops[-1]).size
     if statement is not None and statement.dtype == "f32" and size % WIDE == 0 and size > WIDE:
@@ -56,7 +59,7 @@ def _share_elements(play: Play, loops: list[str], even: bool) -> bool:
         loops = [*loops[:-1], outer]
     size = play.scope(loops[-1]).size
     wanted, around = THREADS, prod(play.scope(loop).size for loop in loops[:-1])
-    while wanted > 64 and around * -(-size // wanted) < ENOUGH_BLOCKS:
+    while wanted > 64 and around * -(-size // wanted) < enough:
         wanted //= 2
     fits = [d for d in factors(size, 2 * wanted) if 2 * d >= wanted]
     threads = min(fits, key=lambda d: (d % 32 != 0, abs(d - wanted)), default=wanted)

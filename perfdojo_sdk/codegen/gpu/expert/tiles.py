@@ -26,8 +26,6 @@ from perfdojo_sdk.core.expression import Access, Operation, Read
 from perfdojo_sdk.core.program import Path, Scope, Statement
 from perfdojo_sdk.search.play import Play
 
-#: Blocks that give each multiprocessor one.
-ENOUGH_BLOCKS = 132
 #: Rows or columns of a block's tile.
 LARGEST = 128
 #: Outputs that one thread adds up where nothing is shared.
@@ -182,7 +180,7 @@ def best_tile(product: Product, around: int, machine: Machine) -> Tile | None:
                 if (rows + columns) * depth * 4 > machine.shared_bytes:
                     continue
                 blocks = around * (product.rows // rows) * (product.columns // columns)
-                choices.append((min(blocks, ENOUGH_BLOCKS) / ENOUGH_BLOCKS, tile))
+                choices.append((min(1, blocks / machine.multiprocessors), tile))
 
     def worth(choice: tuple[float, Tile]) -> float:
         busy, tile = choice

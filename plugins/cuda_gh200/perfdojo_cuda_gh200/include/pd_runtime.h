@@ -42,8 +42,15 @@ PD_INLINE uint16_t pd_bf16_bits(float x)
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
     return bits;
 }
+PD_INLINE uint32_t pd_tf32_bits(float x)
+{
+    uint32_t bits;
+    asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+    return bits & 0xffffe000u; /* what the last bits are nobody says */
+}
 #define PD_BF16_BITS(x) pd_bf16_bits(x)
-#include "pd_bf16.h"
+#define PD_TF32_BITS(x) pd_tf32_bits(x)
+#include "pd_stored.h"
 
 #define __builtin_fabs fabs
 #define __builtin_fabsf fabsf
@@ -100,8 +107,12 @@ PD_INLINE void pd_store4_bf16(pd_bf16 *array, int64_t at, pd_bf16 x, pd_bf16 y, 
 {
     *(ushort4 *)(array + at) = make_ushort4(x.bits, y.bits, z.bits, w.bits);
 }
+PD_INLINE void pd_store4_tf32(pd_tf32 *array, int64_t at, pd_tf32 x, pd_tf32 y, pd_tf32 z, pd_tf32 w)
+{
+    *(uint4 *)(array + at) = make_uint4(x.bits, y.bits, z.bits, w.bits);
+}
 
-/* A tile of 16 by 16 in the registers of a warp, as two of mma.m16n8k16 keep what they add up: lane l has, of the
+/* A tile of 16 by 16 in the registers of a warp, as two of mma.m16n8k16 or m16n8k8 keep what they add up: lane l has, of the
  * left eight columns and then of the right ones, columns 2*(l%4) and 2*(l%4)+1 of row l/4, then of row l/4+8. */
 #define PD_TILE_OWN 8
 struct pd_tile {
@@ -115,6 +126,15 @@ struct pd_tile {
 PD_INLINE void pd_mma(float *sum, uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1)
 {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+/* The same of 8 steps of tf32. */
+PD_INLINE void pd_mma_tf32(float *sum, uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1)
+{
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
         "{%0, %1, %2, %3};"
         : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
         : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
@@ -136,6 +156,22 @@ PD_INLINE void pd_tile_multiply_bf16(pd_tile &sum, const pd_bf16 *a, int64_t a_a
         const uint32_t a2 = pd_pair(a + k + 8), a3 = pd_pair(a_below + k + 8);
         pd_mma(sum.values, a0, a1, a2, a3, pd_pair(b + k), pd_pair(b + k + 8));
         pd_mma(sum.values + 4, a0, a1, a2, a3, pd_pair(b_below + k), pd_pair(b_below + k + 8));
+    }
+}
+
+/* Each step takes eight elements of every row: lane l brings those at l%4 and four further on, of rows l/4 and
+ * l/4+8. */
+PD_INLINE void pd_tile_multiply_tf32(pd_tile &sum, const pd_tf32 *a, int64_t a_at, int64_t a_stride,
+                                     const pd_tf32 *b, int64_t b_at, int64_t b_stride, int steps)
+{
+    a += a_at + (pd_lane >> 2) * a_stride + (pd_lane & 3);
+    b += b_at + (pd_lane >> 2) * b_stride + (pd_lane & 3);
+    const pd_tf32 *const a_below = a + 8 * a_stride, *const b_below = b + 8 * b_stride;
+    PD_UNROLL
+    for (int k = 0; k < steps; k += 8) {
+        const uint32_t a0 = a[k].bits, a1 = a_below[k].bits, a2 = a[k + 4].bits, a3 = a_below[k + 4].bits;
+        pd_mma_tf32(sum.values, a0, a1, a2, a3, b[k].bits, b[k + 4].bits);
+        pd_mma_tf32(sum.values + 4, a0, a1, a2, a3, b_below[k].bits, b_below[k + 4].bits);
     }
 }
 

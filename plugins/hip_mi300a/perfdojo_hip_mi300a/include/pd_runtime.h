@@ -43,7 +43,7 @@ extern "C" __attribute__((device)) double erf(double);
 #define PD_INLINE static inline __attribute__((device, always_inline, unused))
 #define PD_UNROLL _Pragma("unroll")
 
-#include "pd_bf16.h"
+#include "pd_stored.h"
 
 #define PD_KERNEL(name, threads) \
     extern "C" __attribute__((global, amdgpu_flat_work_group_size(1, threads))) void name
@@ -98,6 +98,12 @@ PD_INLINE void pd_store4(float *array, int64_t at, float x, float y, float z, fl
     *(pd_f32x4 *)(array + at) = pd_f32x4{x, y, z, w};
 }
 
+PD_INLINE void pd_store4_tf32(pd_tf32 *array, int64_t at, pd_tf32 x, pd_tf32 y, pd_tf32 z, pd_tf32 w)
+{
+    const pd_tf32 four[4] = {x, y, z, w};
+    __builtin_memcpy(__builtin_assume_aligned(array + at, 16), four, 16);
+}
+
 /* A tile of 16 by 16 in the registers of a wavefront, as v_mfma_f32_16x16x4_f32 keeps what it adds up: lane
  * l has rows 4*(l/16) to 4*(l/16)+3 of column l%16. */
 #define PD_TILE_OWN 4
@@ -140,6 +146,21 @@ PD_INLINE void pd_tile_multiply_bf16(pd_tile &sum, const pd_bf16 *a, int64_t a_a
     PD_UNROLL
     for (int k = 0; k < steps; k += 16)
         sum = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(pd_load4_bf16(a + k), pd_load4_bf16(b + k), sum, 0, 0, 0);
+}
+
+typedef float pd_f32x2 __attribute__((ext_vector_type(2)));
+PD_INLINE pd_f32x2 pd_load2_tf32(const pd_tf32 *at) { return pd_f32x2{pd_f32_from_tf32(at[0]), pd_f32_from_tf32(at[1])}; }
+
+/* Each step takes eight elements of every row: lane l brings elements 2*(l/16) and 2*(l/16)+1 of row l%16, of both
+ * sides. The unit takes floats and looks at the bits that a tf32 has (AMD calls that xf32); in f32 it adds. */
+PD_INLINE void pd_tile_multiply_tf32(pd_tile &sum, const pd_tf32 *a, int64_t a_at, int64_t a_stride,
+                                     const pd_tf32 *b, int64_t b_at, int64_t b_stride, int steps)
+{
+    a += a_at + (pd_lane & 15) * a_stride + (pd_lane >> 4) * 2;
+    b += b_at + (pd_lane & 15) * b_stride + (pd_lane >> 4) * 2;
+    PD_UNROLL
+    for (int k = 0; k < steps; k += 8)
+        sum = __builtin_amdgcn_mfma_f32_16x16x8_xf32(pd_load2_tf32(a + k), pd_load2_tf32(b + k), sum, 0, 0, 0);
 }
 
 #endif

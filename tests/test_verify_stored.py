@@ -1,4 +1,4 @@
-"""Leg 2 of programs that keep operands in bf16: the rounding is in the bound, and nothing else is."""
+"""Leg 2 of programs that keep operands in bf16 or tf32: the rounding is in the bound, and nothing else is."""
 
 from __future__ import annotations
 
@@ -27,6 +27,10 @@ STAGED = ("stage_read(s0, array=a)", "stage_read(s0, array=b)")
 LOWERED = ("lower_precision(a_r, dtype=bf16)", "lower_precision(b_r, dtype=bf16)")
 
 
+#: dtype -> a factor that loses more than its last digit.
+BEYOND = {"bf16": 1.02, "tf32": 1.002}
+
+
 def game(*moves: str) -> Trace:
     return Trace(program(PRODUCT)).play_all(RULES, map(move, moves))
 
@@ -40,12 +44,13 @@ def checked(
     return verify_numeric(root, claimed, artifact, RUNNER, {}, DIALECT, **options)
 
 
-def test_a_rounded_product_passes_on_all_inputs() -> None:
-    trace = game(*STAGED, *LOWERED)
+@pytest.mark.parametrize("dtype", BEYOND)
+def test_a_rounded_product_passes_on_all_inputs(dtype: str) -> None:
+    trace = game(*STAGED, *(text.replace("bf16", dtype) for text in LOWERED))
     assert trace.kind is Kind.CHANGES_PRECISION
     report = checked(trace.root, trace.program)
     assert report.ok, report.problem
-    assert set(report.checked) == {*FLOAT_CLASSES, "integers"}, "small integers are exact in bf16, too"
+    assert set(report.checked) == {*FLOAT_CLASSES, "integers"}, "small integers are exact in both, too"
     assert report.worst > 0.05, "the bound is that of the roundings that happen, not more"
 
 
@@ -57,11 +62,19 @@ def test_a_rounding_that_was_not_declared_is_noticed() -> None:
     assert checked(dense.root, rounded).ok and not checked(dense.root, dense.program, rounded).ok
 
 
-def test_digits_lost_beyond_bf16_are_noticed() -> None:
+@pytest.mark.parametrize(("dtype", "factor"), BEYOND.items())
+def test_digits_lost_beyond_the_dtype_are_noticed(dtype: str, factor: float) -> None:
     start = Trace(program("64 t[{0}] = x[{0}]\n64 y[{0}] = t[{0}]"))
-    rounded = start.play(RULES, move("lower_precision(t, dtype=bf16)")).program
-    wrong = parse(rounded.text.replace("bf16(x[{0}])", "bf16(x[{0}] * 1.02)"), DIALECT)
+    rounded = start.play(RULES, move(f"lower_precision(t, dtype={dtype})")).program
+    assert checked(start.root, rounded).ok
+    wrong = parse(rounded.text.replace(f"{dtype}(x[{{0}}])", f"{dtype}(x[{{0}}] * {factor})"), DIALECT)
     assert not checked(start.root, rounded, wrong).ok
+
+
+def test_the_bound_of_tf32_is_not_that_of_bf16() -> None:
+    start = Trace(program("64 t[{0}] = x[{0}]\n64 y[{0}] = t[{0}]"))
+    more, less = (start.play(RULES, move(f"lower_precision(t, dtype={d})")).program for d in ("tf32", "bf16"))
+    assert checked(start.root, less, more).ok and not checked(start.root, more, less).ok
 
 
 def test_a_large_program_is_looked_at_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,6 +94,8 @@ def test_integers_must_fit_into_eight_digits() -> None:
     text = "8 t[{0}] = x[{0}] * x[{0}] * x[{0}]\n8 y[{0}] = t[{0}]"
     start = Trace(program(text)).play(RULES, move("lower_precision(t, dtype=bf16)"))
     assert integer_range(start.root)[0] == 8 and integer_range(start.program)[0] == 4
+    longer = Trace(program(text)).play(RULES, move("lower_precision(t, dtype=tf32)"))
+    assert integer_range(longer.program)[0] == 8
 
 
 HEAD = "kernel k(x) -> y\nx f32 [4] heap\nt bf16 [4] heap\ny f32 [4] heap\n\n"
@@ -96,9 +111,11 @@ HEAD = "kernel k(x) -> y\nx f32 [4] heap\nt bf16 [4] heap\ny f32 [4] heap\n\n"
         ("4 y[{0}] = f32(bf16(x[{0}]) + 1)", "computed in it"),
     ],
 )
-def test_more_than_storage_is_refused_in_words(tree: str, why: str) -> None:
+@pytest.mark.parametrize("dtype", BEYOND)
+def test_more_than_storage_is_refused_in_words(tree: str, why: str, dtype: str) -> None:
     unused = "t[{0}]" not in tree
-    root = parse(HEAD.replace("t bf16 [4] heap\n", "") + tree + "\n" if unused else HEAD + tree + "\n")
+    text = HEAD.replace("t bf16 [4] heap\n", "") + tree + "\n" if unused else HEAD + tree + "\n"
+    root = parse(text.replace("bf16", dtype))
     with pytest.raises(VerificationError, match=why) as refused:
         reference(root, BOUNDED, {}, CORE_DIALECT)
     assert refused.value.code == "PD-V020"
@@ -107,13 +124,15 @@ def test_more_than_storage_is_refused_in_words(tree: str, why: str) -> None:
     assert unavailable.value.code == "PD-C001"
 
 
-def test_the_caller_gets_no_bf16() -> None:
-    root = parse("kernel k(x) -> y\nx bf16 [4] heap\ny f32 [4] heap\n\n4 y[{0}] = f32(x[{0}])\n")
+@pytest.mark.parametrize("dtype", BEYOND)
+def test_the_caller_gets_none_of_them(dtype: str) -> None:
+    root = parse(f"kernel k(x) -> y\nx {dtype} [4] heap\ny f32 [4] heap\n\n4 y[{{0}}] = f32(x[{{0}}])\n")
     with pytest.raises(UnavailableError, match="interface"):
         CEmitter(root, "pd_k", CORE_DIALECT)
 
 
-def test_conversions_in_c_are_those_of_the_language() -> None:
+@pytest.mark.parametrize(("dtype", "lost"), [("bf16", 16), ("tf32", 13)])
+def test_conversions_in_c_are_those_of_the_language(dtype: str, lost: int) -> None:
     """To the bit, ties, denormals, infinities and NaN among them."""
     from perfdojo_sdk.core.domains import ROUNDING
     from perfdojo_sdk.core.interpreter import interpret
@@ -121,12 +140,13 @@ def test_conversions_in_c_are_those_of_the_language() -> None:
 
     rng = np.random.default_rng(1)
     bits = rng.integers(0, 2**32, 2000, dtype=np.uint32)
-    ties = (rng.integers(0, 2**16, 500, dtype=np.uint32) << 16) | 0x8000
-    ends = np.float32([0, -0.0, np.inf, -np.inf, np.nan, 3.4e38, -3.4e38, 1e-45, 2**-134]).view(np.uint32)
+    ties = (rng.integers(0, 2**32, 500, dtype=np.uint32) >> lost << lost) | (1 << lost - 1)
+    ends = [0, -0.0, np.inf, -np.inf, np.nan, 3.4e38, -3.4e38, 1e-45, 2**-134, 2**-137, 3 * 2**-137]
+    ends = np.float32(ends).view(np.uint32)
     x = np.concatenate([bits, ties, ties + 1, ties - 1, ends]).view(np.float32)
     n = len(x)
-    text = f"kernel k(x) -> y\nx f32 [{n}] heap\nt bf16 [{n}] heap\ny f32 [{n}] heap\n\n"
-    root = parse(text + f"{n} t[{{0}}] = bf16(x[{{0}}])\n{n} y[{{0}}] = f32(t[{{0}}])\n")
+    text = f"kernel k(x) -> y\nx f32 [{n}] heap\nt {dtype} [{n}] heap\ny f32 [{n}] heap\n\n"
+    root = parse(text + f"{n} t[{{0}}] = {dtype}(x[{{0}}])\n{n} y[{{0}}] = f32(t[{{0}}])\n")
     artifact = RUNNER.compile(CEmitter(root, "pd_k", CORE_DIALECT).source())
     assert isinstance(artifact, Artifact), artifact
     run = RUNNER.run(artifact, RunRequest({"x": x}))
@@ -135,8 +155,9 @@ def test_conversions_in_c_are_those_of_the_language() -> None:
     np.testing.assert_array_equal(run.outputs["y"], np.array(meant, np.float32))
 
 
-def test_literals_are_rounded_as_values_are() -> None:
+@pytest.mark.parametrize("dtype", BEYOND)
+def test_literals_are_rounded_as_values_are(dtype: str) -> None:
     start = Trace(program("4 t[{0}] = 0.1\n4 y[{0}] = t[{0}] + x[{0}]"))
-    trace = start.play(RULES, move("lower_precision(t, dtype=bf16)"))
+    trace = start.play(RULES, move(f"lower_precision(t, dtype={dtype})"))
     report = checked(trace.root, trace.program)
     assert report.ok, report.problem
