@@ -66,7 +66,7 @@ def test_a_compiler_that_cannot_is_asked_once() -> None:
     assert not any(options(known, asked, 3 * WORTH_WHILE)) and len(asked.calls) == 1
 
 
-def test_what_fails_with_parsed_headers_only_is_compiled_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_fails_only_with_parsed_headers_does_without(monkeypatch: pytest.MonkeyPatch) -> None:
     """A compiler that breaks off at headers that it parsed itself; a fault of the kernel's own stays one."""
     tried: list[bool] = []
 

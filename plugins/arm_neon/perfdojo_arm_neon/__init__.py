@@ -1,4 +1,4 @@
-"""What this plugin brings: 64-bit Arm with NEON or SVE, measured where it is at home and estimated elsewhere."""
+"""What this plugin brings: 64-bit Arm with NEON or SVE, measured at home and estimated elsewhere."""
 
 from __future__ import annotations
 

@@ -16,6 +16,8 @@ WORDS = {
     "V01": "the two of them that store and hand over values are busy",
     "V02": "the two of them that divide and convert are busy",
     "V13": "the two of them that shift and add up are busy",
+    "V0": "the one of them that compares is busy",
+    "V1": "the one of them that adds up lanes in order is busy",
     "L": "the three pipes of loads are busy",
     "L01": "the two pipes of stores are busy",
     "I": "the integer pipes are busy",
