@@ -21,6 +21,7 @@ WORDS = {
     "L": "the three pipes of loads are busy",
     "L01": "the two pipes of stores are busy",
     "I": "the integer pipes are busy",
+    "F": "the integer pipes that count in vectors are busy",
     "M": "the integer pipes that multiply are busy",
     "M0": "the integer pipe that divides is busy",
     "B": "the pipes of branches are busy",

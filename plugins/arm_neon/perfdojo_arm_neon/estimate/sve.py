@@ -157,7 +157,7 @@ def _integer(word: int) -> Instruction:
         return make("vector", (d,), (n,))
     if form >> 4 == 3 and word & 0xF000 == 0xE000:  # counts of lanes: cntw, and incw of a general register
         x = word & 31
-        return make("alu", (x,), (x,)) if word & 1 << 20 else make("predicate", (x,))
+        return make("count up", (x,), (x,)) if word & 1 << 20 else make("predicate", (x,))
     if form >> 4 == 3:
         return make("vector", (d,), (d,))
     return make("vector", (d,), (n, m))

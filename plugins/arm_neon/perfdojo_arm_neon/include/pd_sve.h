@@ -24,8 +24,16 @@ PD_INLINE int pd_other_vectors(void)
 #define PD_FIRST(n) svwhilelt_b32_s32(0, n)
 
 PD_INLINE pd_f32v pd_splat_f32v(float x) { return svdup_n_f32(x); }
-PD_INLINE pd_f32v pd_load_f32v(const float *p) { return svld1_f32(PD_ALL, p); }
-PD_INLINE void pd_store_f32v(float *p, pd_f32v v) { svst1_f32(PD_ALL, p, v); }
+
+/* Whole vectors without a mask, so that the compiler may load and store two at once. */
+PD_INLINE pd_f32v pd_load_f32v(const float *p)
+{
+    pd_f32v v;
+    __builtin_memcpy(&v, p, sizeof v);
+    return v;
+}
+PD_INLINE void pd_store_f32v(float *p, pd_f32v v) { __builtin_memcpy(p, &v, sizeof v); }
+
 PD_INLINE pd_f32v pd_load_first_f32v(const float *p, int n) { return svld1_f32(PD_FIRST(n), p); }
 PD_INLINE void pd_store_first_f32v(float *p, int n, pd_f32v v) { svst1_f32(PD_FIRST(n), p, v); }
 PD_INLINE pd_f32v pd_select_first_f32v(int n, pd_f32v a, pd_f32v b) { return svsel_f32(PD_FIRST(n), a, b); }
