@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from arm_support import PLUGINS, RUNNER, SVE, TARGET, compiled, kernel, loaded, needs_compiler, played, run
+from perfdojo_arm_neon import at_home
 from perfdojo_arm_neon.codegen import HEADERS
 from perfdojo_arm_neon.emulator.machine import Machine
 from perfdojo_arm_neon.estimate.sve import is_sve
 from unicorn import arm64_const as reg
 
+from perfdojo_sdk.cluster.offers import offer_of_this_machine
 from perfdojo_sdk.hookspecs.types import RunRequest
 
 #: The operators of the paper's Table 3, where sizes leave tails.
@@ -76,6 +78,16 @@ def test_longer_vectors_are_refused_before_anything_is_written() -> None:
         assert machine.call("pd_test", [x, y, 0, 0, 1]) & 0xFFFFFFFF == status
         found = np.frombuffer(machine.uc.mem_read(y, 16), np.float32)
         assert (found == expected).all()
+
+
+@needs_compiler
+@pytest.mark.skipif(at_home(TARGET), reason="on this processor times are measured")
+def test_a_worker_that_emulates_offers_both_on_one_device() -> None:
+    """As resources of Ray; the device's name keeps such times from measured ones."""
+    offer, missing = offer_of_this_machine(PLUGINS, ["arm_neon", "arm_sve"])
+    [device] = offer.devices
+    assert not missing and "estimated" in device
+    assert offer.runs == {("arm_neon", device), ("arm_sve", device)}
 
 
 @needs_compiler
