@@ -66,6 +66,29 @@ def test_a_compiler_that_cannot_is_asked_once() -> None:
     assert not any(options(known, asked, 3 * WORTH_WHILE)) and len(asked.calls) == 1
 
 
+def test_what_fails_only_with_parsed_headers_does_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiler that breaks off at headers that it parsed itself; a fault of the kernel's own stays one."""
+    tried: list[bool] = []
+
+    def run(command: list[str], folder: str, timeout_s: float) -> tuple[int, str] | None:
+        tried.append("-include" in command)
+        return (1, "internal compiler error") if "-include" in command else real(command, folder, timeout_s)
+
+    real = toolchain._run
+    compiler = find_toolchain()
+    if not compiler.is_gcc:
+        pytest.skip("needs gcc")
+    monkeypatch.setattr(toolchain, "_HEADERS", ParsedHeaders())
+    monkeypatch.setattr(toolchain, "_run", run)
+    for _ in range(WORTH_WHILE + 2):
+        assert isinstance(compiler.compile(SOURCES, ("-O2",)), Compiled)
+    assert tried.count(True) == 1
+    monkeypatch.setattr(toolchain, "_run", real)
+    for _ in range(WORTH_WHILE + 1):
+        broken = compiler.compile({**SOURCES, "k.c": CODE + "nonsense +;\n"}, ("-O3",))
+        assert isinstance(broken, Failure) and "nonsense" in broken.detail
+
+
 def test_the_code_is_the_same_byte_for_byte(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(toolchain, "_HEADERS", ParsedHeaders())
     compiler, made = find_toolchain(), []

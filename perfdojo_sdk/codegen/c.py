@@ -106,6 +106,8 @@ class CEmitter:
 
     #: File names that the emitted code includes, in order.
     includes: tuple[str, ...] = ("pd_runtime.h", "pd_scalar.h")
+    #: Lines with which every kernel begins: where it returns a status because the processor is not its own.
+    prologue: tuple[str, ...] = ()
 
     def __init__(self, program: Program, symbol: str, dialect: Dialect) -> None:
         self.program, self.symbol, self.dialect = program, symbol, dialect
@@ -172,6 +174,7 @@ class CEmitter:
         declared = [f"const {self._type(a)} *restrict {c_name(a)}" for a in self.program.inputs]
         declared += [f"{self._type(a)} *restrict {c_name(a)}" for a in self.program.outputs]
         declared += ["void *workspace", "size_t workspace_bytes", "int threads"]
+        self.function.lines += ["    " + line for line in self.prologue]
         self._enter()
         self.declare_buffers()
         self.emit_nodes(self.program.body, Point())

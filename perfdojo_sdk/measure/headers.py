@@ -3,7 +3,8 @@
 The intrinsics of a vector unit are tens of thousands of lines. Where the compiler is GCC, the headers that
 a source begins with are compiled beforehand once it is clear that more kernels will include them. The
 compiler checks that flags and headers are the same, and reads the headers themselves when they are not; the
-code that comes out is the same, byte for byte.
+code that comes out is the same, byte for byte. Headers that it cannot take back (GCC 12 breaks off at some
+vector types) are given up once a kernel compiles without them only.
 """
 
 from __future__ import annotations
@@ -62,6 +63,11 @@ class ParsedHeaders:
         with self._lock:
             self._parsed[key] = found
         return found
+
+    def give_up(self, options: tuple[str, ...]) -> None:
+        """Never again hand out these options, with which a compiler failed and without which it did not."""
+        with self._lock:
+            self._parsed = {key: () if kept == options else kept for key, kept in self._parsed.items()}
 
     def _parse(
         self, includes: str, flags: Sequence[str], headers: Mapping[str, str], compile: Compile

@@ -101,8 +101,12 @@ class Toolchain:
             units = [name for name in sources if name.endswith(".c")]
             options = (*self.spelled(flags), *_SHARED)
             known = self._known_headers(sources, options)
-            command = [*self.command, *options, *known, "-o", "out.so", *units, *self.link_flags]
-            ended = _run(command, folder, timeout_s)
+            rest = ["-o", "out.so", *units, *self.link_flags]
+            ended = _run([*self.command, *options, *known, *rest], folder, timeout_s)
+            if known and ended and ended[0]:
+                ended = _run([*self.command, *options, *rest], folder, timeout_s)
+                if ended and not ended[0]:
+                    _HEADERS.give_up(known)
             if ended is None:
                 return Failure("compile_timeout", f"the compiler ran longer than {timeout_s:g} s")
             status, said = ended

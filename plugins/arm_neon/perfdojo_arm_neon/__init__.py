@@ -1,4 +1,4 @@
-"""What this plugin brings: 64-bit Arm with NEON, measured where it is at home and estimated elsewhere."""
+"""What this plugin brings: 64-bit Arm with NEON or SVE, measured at home and estimated elsewhere."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import platform
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from perfdojo_sdk.hookspecs import hookimpl
 
@@ -27,34 +27,46 @@ if TYPE_CHECKING:
 
 PERFDOJO_API = (0, 2)
 
-NAME = "arm_neon"
+BASE = "arm_neon"
+TARGETS = (BASE, "arm_sve")
+"""One for each target file; those after the first say in what they differ from it."""
 
 
-@cache
-def _target() -> Target:
+def _file(name: str) -> dict[str, Any]:
     # Imported here and not above: the child processes of an emulation are modules of this package too.
     import yaml
 
+    text = resources.files(__package__).joinpath(f"{name}.yaml").read_text(encoding="utf-8")
+    said: dict[str, Any] = yaml.safe_load(text)
+    return said
+
+
+@cache
+def _target(name: str) -> Target:
     from perfdojo_sdk.hookspecs.types import Capabilities, Target
 
-    text = resources.files(__package__).joinpath(f"{NAME}.yaml").read_text(encoding="utf-8")
-    capabilities = Capabilities.model_validate(yaml.safe_load(text))
-    return Target(NAME, capabilities, capabilities.dialect(), "perfdojo-arm-neon")
+    base, own = _file(BASE), _file(name)
+    said = {**base, **own, "options": {**base["options"], **own["options"]}}
+    capabilities = Capabilities.model_validate(said)
+    return Target(name, capabilities, capabilities.dialect(), "perfdojo-arm-neon")
 
 
-def at_home() -> bool:
-    """Whether this processor is of the target's family."""
-    return platform.machine() == _target().capabilities.machine
+def at_home(target: Target) -> bool:
+    """Whether this processor has the target's instructions."""
+    from perfdojo_sdk.measure.machine import machine
+
+    capabilities = target.capabilities
+    return platform.machine() == capabilities.machine and machine().flags.issuperset(capabilities.cpu_flags)
 
 
 @hookimpl
 def perfdojo_targets() -> list[Target]:
-    return [_target()]
+    return [_target(name) for name in TARGETS]
 
 
 @hookimpl
 def perfdojo_code_generator(target: Target) -> CodeGenerator | None:
-    if target.name != NAME:
+    if target.name not in TARGETS:
         return None
     from perfdojo_arm_neon.codegen import ArmCodeGenerator
 
@@ -63,7 +75,7 @@ def perfdojo_code_generator(target: Target) -> CodeGenerator | None:
 
 @hookimpl
 def perfdojo_legality_checks(target: Target) -> list[LegalityCheck]:
-    if target.name != NAME:
+    if target.name not in TARGETS:
         return []
     from perfdojo_arm_neon.veto import RegisterFile
 
@@ -72,9 +84,9 @@ def perfdojo_legality_checks(target: Target) -> list[LegalityCheck]:
 
 @hookimpl
 def perfdojo_runner(target: Target) -> Runner | None:
-    if target.name != NAME:
+    if target.name not in TARGETS:
         return None
-    if at_home():
+    if at_home(target):
         from perfdojo_sdk.measure.native_runner import NativeRunner
 
         return NativeRunner(target.capabilities.compiler_flags)
@@ -85,7 +97,7 @@ def perfdojo_runner(target: Target) -> Runner | None:
 
 @hookimpl
 def perfdojo_heuristic_pass(target: Target) -> HeuristicPass | None:
-    if target.name != NAME:
+    if target.name not in TARGETS:
         return None
     from perfdojo_sdk.search.vectors import heuristic
 
@@ -94,7 +106,7 @@ def perfdojo_heuristic_pass(target: Target) -> HeuristicPass | None:
 
 @hookimpl
 def perfdojo_math_accuracy(target: Target) -> Mapping[str, float] | None:
-    if target.name != NAME:
+    if target.name not in TARGETS:
         return None
     from perfdojo_arm_neon.codegen import MATH_ACCURACY
 
@@ -103,7 +115,7 @@ def perfdojo_math_accuracy(target: Target) -> Mapping[str, float] | None:
 
 @hookimpl
 def perfdojo_machine_figures(target: Target, refresh: bool) -> MachineFigures | None:
-    if target.name != NAME or not at_home():
+    if target.name not in TARGETS or not at_home(target):
         return None
     from perfdojo_sdk.core.errors import UnavailableError
     from perfdojo_sdk.measure.machine import calibrate
@@ -121,7 +133,7 @@ def perfdojo_machine_figures(target: Target, refresh: bool) -> MachineFigures | 
 def perfdojo_roofline_bound(
     program: Program, target: Target, threads: int, figures: MachineFigures
 ) -> Bound | None:
-    if target.name != NAME:
+    if target.name not in TARGETS:
         return None
     from perfdojo_sdk.measure.roofline import roofline
 
@@ -132,7 +144,7 @@ def perfdojo_roofline_bound(
 def perfdojo_time_breakdown(
     program: Program, target: Target, artifact: Artifact, request: RunRequest
 ) -> TimeBreakdown | None:
-    if target.name != NAME or at_home():
+    if target.name not in TARGETS or at_home(target):
         return None
     from perfdojo_arm_neon.breakdown import breakdown
     from perfdojo_arm_neon.runner import ArmRunner
@@ -142,31 +154,40 @@ def perfdojo_time_breakdown(
 
 @hookimpl
 def perfdojo_doctor_probes(target: Target) -> list[Probe]:
-    if target.name != NAME:
+    if target.name not in TARGETS:
         return []
     from perfdojo_sdk.measure.toolchain import probe_compiler
 
-    if at_home():
-        return [_probe_processor(target), probe_compiler()]
+    if at_home(target):
+        return [_probe_processor(target), *_probe_vectors(target), probe_compiler()]
     from perfdojo_arm_neon.crosstools import probe_cross_compiler
 
-    return [probe_cross_compiler(), _probe_emulator(), probe_compiler()]
+    return [probe_cross_compiler(), _probe_emulator(target), probe_compiler()]
 
 
 def _probe_processor(target: Target) -> Probe:
     from perfdojo_sdk.hookspecs.services import Probe
-    from perfdojo_sdk.measure.machine import machine
 
-    lacking = [flag for flag in target.capabilities.cpu_flags if flag not in machine().flags]
-    return Probe(
-        "processor",
-        "" if lacking else f"it has {', '.join(target.capabilities.cpu_flags)}; times are measured",
-        why=f"this processor lacks {', '.join(lacking)}",
-        remedy="build on a machine that has it",
-    )
+    return Probe("processor", f"it has {', '.join(target.capabilities.cpu_flags)}; times are measured")
 
 
-def _probe_emulator() -> Probe:
+def _probe_vectors(target: Target) -> list[Probe]:
+    """Whether vectors are as long as the code's, where their length is up to the processor."""
+    from perfdojo_arm_neon.processor import sve_bits
+    from perfdojo_sdk.hookspecs.services import Probe
+
+    wanted = target.capabilities.options.get("vector_bits")
+    if not wanted:
+        return []
+    bits = sve_bits()
+    found = f"{bits} bits" if bits == wanted else ""
+    why = f"vectors of SVE have {bits or 'an unknown number of'} bits here, the target's have {wanted}"
+    default = "/proc/sys/abi/sve_default_vector_length"
+    remedy = f"before this process starts and as root: echo {wanted // 8} > {default}; or take {BASE}"
+    return [Probe("vectors", found, why, remedy)]
+
+
+def _probe_emulator(target: Target) -> Probe:
     from importlib.metadata import PackageNotFoundError, version
 
     from perfdojo_sdk.hookspecs.services import Probe
@@ -175,5 +196,6 @@ def _probe_emulator() -> Probe:
         found = f"unicorn {version('unicorn')}; times are estimated"
     except PackageNotFoundError:
         found = ""
-    why = f"this processor is {platform.machine()}, and there is no emulator"
+    lacking = " and ".join(target.capabilities.cpu_flags)
+    why = f"this processor, {platform.machine()}, has no {lacking}, and there is no emulator"
     return Probe("emulator", found, why, "pip install 'perfdojo-arm-neon[emulation]'")

@@ -1,4 +1,4 @@
-"""The code generator of 64-bit Arm: the SDK's vector emitter with one header of intrinsics."""
+"""The code generator of 64-bit Arm: the SDK's vector emitter with the header of NEON or that of SVE."""
 
 from __future__ import annotations
 
@@ -13,12 +13,22 @@ from perfdojo_sdk.hookspecs.types import Capabilities, KernelSource
 
 MATH_ACCURACY: Mapping[str, float] = {"exp": 1.0}
 """Function -> bound on its error in ulp, over all float32 inputs. The arithmetic of exp is that of the
-SDK's one text for every instruction set, whose error a sweep over all 2^32 inputs found to be 0.892."""
+SDK's one text for every instruction set, whose error a sweep over all 2^32 inputs found to be 0.892; both
+kinds of vectors give the same bits."""
+
+HEADERS: Mapping[str, tuple[str, ...]] = {"neon": ("pd_neon.h", "pd_arm.h"), "sve": ("pd_sve.h", "pd_arm.h")}
+"""The option ``vectors`` of a target file -> its headers, of which kernels include the first."""
 
 
 @cache
 def _header(name: str) -> str:
     return resources.files("perfdojo_arm_neon").joinpath("include", name).read_text(encoding="utf-8")
+
+
+class SveEmitter(VectorEmitter):
+    """Kernels that say so, and do nothing, where vectors have another length than the code is for."""
+
+    prologue = ("if (pd_other_vectors())", "    return PD_OTHER_VECTORS;")
 
 
 @dataclass(frozen=True)
@@ -29,6 +39,7 @@ class ArmCodeGenerator:
 
     def generate(self, program: Program, symbol: str) -> KernelSource:
         """C source of ``program`` with entry point ``symbol``; PD-C001 for a dtype that does not compile."""
-        name = self.capabilities.options["vector_header"]
-        headers = {name: _header(name)}
-        return VectorEmitter(program, symbol, self.capabilities.dialect(), headers).source()
+        vectors = self.capabilities.options["vectors"]
+        headers = {name: _header(name) for name in HEADERS[vectors]}
+        emitter = SveEmitter if vectors == "sve" else VectorEmitter
+        return emitter(program, symbol, self.capabilities.dialect(), headers).source()

@@ -22,9 +22,12 @@ from perfdojo_sdk.plugins import load_plugins
 
 PLUGINS = load_plugins(without=("arm_neon",), extra=[plugin])
 TARGET: Target = PLUGINS.target("arm_neon")
+SVE: Target = PLUGINS.target("arm_sve")
 RULES: Rules = PLUGINS.rules(TARGET)
 GENERATOR = ArmCodeGenerator(TARGET.capabilities)
 RUNNER = ArmRunner(TARGET.capabilities)
+
+both_targets = pytest.mark.parametrize("target", [TARGET, SVE], ids=lambda target: target.name)
 
 needs_compiler = pytest.mark.skipif(
     not crosstools.probe_cross_compiler().ok, reason=f"needs {crosstools.GNU} or the ziglang package"
@@ -40,25 +43,26 @@ def kernel(selection: str) -> Kernel:
     return found
 
 
-def played(selection: str) -> Trace:
+def played(selection: str, target: Target = TARGET) -> Trace:
     """The expert's first game."""
-    expert = PLUGINS.heuristic_pass(TARGET)
+    expert = PLUGINS.heuristic_pass(target)
     assert expert is not None
-    return expert(kernel(selection).program, RULES, TARGET)[0]
+    return expert(kernel(selection).program, PLUGINS.rules(target), target)[0]
 
 
-def source(given: Program | str, symbol: str = "pd_test") -> KernelSource:
-    return GENERATOR.generate(program(given) if isinstance(given, str) else given, symbol)
+def source(given: Program | str, symbol: str = "pd_test", target: Target = TARGET) -> KernelSource:
+    generator = ArmCodeGenerator(target.capabilities)
+    return generator.generate(program(given) if isinstance(given, str) else given, symbol)
 
 
-def compiled(given: Program | str, symbol: str = "pd_test") -> Artifact:
-    artifact = RUNNER.compile(source(given, symbol))
+def compiled(given: Program | str, symbol: str = "pd_test", target: Target = TARGET) -> Artifact:
+    artifact = ArmRunner(target.capabilities).compile(source(given, symbol, target))
     assert isinstance(artifact, Artifact), artifact
     return artifact
 
 
-def loaded(given: Program | str) -> SharedObject:
-    return read(compiled(given).content)
+def loaded(given: Program | str, target: Target = TARGET) -> SharedObject:
+    return read(compiled(given, target=target).content)
 
 
 def run(artifact: Artifact, request: RunRequest | None = None, **inputs: np.ndarray) -> Measurement:

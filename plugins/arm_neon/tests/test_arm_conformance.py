@@ -1,4 +1,4 @@
-"""The target holds what every target must hold: a few seconds of each check of the kit."""
+"""The targets hold what every target must hold: a few seconds of each check of the kit."""
 
 from __future__ import annotations
 
@@ -10,4 +10,9 @@ from perfdojo_sdk.testing.context import BUDGETS
 
 class TestArmNeon(TargetConformance):
     target = "arm_neon"
+    budget = replace(BUDGETS["quick"], moves=6, shapes=1, seconds=1.0)
+
+
+class TestArmSve(TargetConformance):
+    target = "arm_sve"
     budget = replace(BUDGETS["quick"], moves=6, shapes=1, seconds=1.0)

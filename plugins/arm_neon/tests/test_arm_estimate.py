@@ -53,6 +53,12 @@ def test_an_instruction_that_sets_a_general_register_stays_in_a_dry_run() -> Non
         (["add x0, x1, x2"] * 12, "width", 2.0),
         (["sdiv x0, x1, x2"], "M0", 12.0),
         (["ldr q0, [x1], #16"], "chain", 1.0),
+        (["fmla z0.s, p0/m, z1.s, z2.s"], "chain", 2.0),
+        (["fadda s0, p0, s0, z1.s"], "chain", 6.0),
+        (["ld1w {z0.s}, p0/z, [x1]"] * 6, "L", 2.0),
+        (["st1w {z0.s}, p0, [x1]"] * 4, "L01", 2.0),
+        (["fcmgt p0.s, p1/z, z0.s, z1.s"] * 3, "V0", 3.0),
+        (["whilelo p0.s, w0, w2"], "M", 1.0),
     ],
 )
 def test_limits_of_known_blocks(block: list[str], limit: str, cycles: float) -> None:

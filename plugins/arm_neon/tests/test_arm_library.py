@@ -18,7 +18,7 @@ from perfdojo_sdk.library.manifest import LibraryError, Manifest
 
 pytestmark = [
     needs_compiler,
-    pytest.mark.skipif(at_home(), reason="on this processor kernels are run, and times measured"),
+    pytest.mark.skipif(at_home(TARGET), reason="on this processor kernels are run, and times measured"),
 ]
 
 #: Small, and too large to be computed or verified as it is.

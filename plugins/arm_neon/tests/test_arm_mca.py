@@ -9,12 +9,15 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from arm_support import compiled, kernel, needs_compiler, played
+from arm_support import both_targets, compiled, instructions, kernel, needs_compiler, played
 from perfdojo_arm_neon.emulator.elf import read
 from perfdojo_arm_neon.estimate.blocks import blocks, limits
 from perfdojo_arm_neon.estimate.counter import counter_library
 from perfdojo_arm_neon.estimate.dry_run import count
+from perfdojo_arm_neon.estimate.instructions import decode
+from perfdojo_arm_neon.estimate.sve import is_sve
 
+from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.measure.worker import bytes_of
 
 MCA, DISASSEMBLER = shutil.which("llvm-mca-19"), shutil.which("aarch64-linux-gnu-objdump")
@@ -38,10 +41,31 @@ def mca_cycles(lines: list[str]) -> float:
     return int(found[1]) / ROUNDS
 
 
+def test_instructions_of_sve_cost_what_llvm_says() -> None:
+    """Latency to the cycle, and how many may start in one; each by itself."""
+    golden = Path(__file__).parent / "golden" / "instructions.txt"
+    # A prefix must not stand alone, and of a prefetch nobody waits for a result.
+    lines = [l for l in instructions(str(golden)) if is_sve(l.word) and l.text[:4] not in ("movp", "prfw")]
+    command = [str(MCA), "-mtriple=aarch64", "-mcpu=neoverse-v2", "-instruction-tables", "-"]
+    text = "\n".join([*(line.text for line in lines), ""])
+    said = subprocess.run(command, input=text, capture_output=True, text=True, check=True, timeout=60).stdout
+    theirs = re.findall(r"^ +\d+ +(\d+) +(\d+\.\d+) .*\t", said, re.MULTILINE)
+    assert len(theirs) == len(lines) > 70
+    for line, (latency, pace) in zip(lines, theirs, strict=True):
+        ours = decode(line.word)
+        wide = max(cycles for name, cycles in limits([ours]).items() if name not in ("width", "chain"))
+        assert ours.latency == int(latency) or not ours.writes, line.text
+        # The guide lets a division of four start each 5 cycles, LLVM each 4.5.
+        assert wide == pytest.approx(float(pace), rel=0.12), line.text
+
+
+@both_targets
 @pytest.mark.parametrize("selection", ["softmax[16,512]", "matmul[32,128,128]", "layernorm[16,1024]"])
-def test_the_blocks_that_take_the_time_cost_what_llvm_says(selection: str, tmp_path: Path) -> None:
-    root, game = kernel(selection), played(selection)
-    artifact = compiled(game.program)
+def test_the_blocks_that_take_the_time_cost_what_llvm_says(
+    selection: str, target: Target, tmp_path: Path
+) -> None:
+    root, game = kernel(selection), played(selection, target)
+    artifact = compiled(game.program, target=target)
     file, counter = tmp_path / "k.so", tmp_path / "counter.so"
     file.write_bytes(artifact.content)
     counter.write_bytes(counter_library())

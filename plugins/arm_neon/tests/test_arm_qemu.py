@@ -9,14 +9,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from arm_support import TARGET, compiled, kernel, needs_compiler, played, run, source
+from arm_support import SVE, both_targets, compiled, kernel, needs_compiler, played, run, source
 from perfdojo_arm_neon import crosstools
 
-from perfdojo_sdk.hookspecs.types import KernelSource, RunRequest
+from perfdojo_sdk.hookspecs.types import KernelSource, RunRequest, Target
 from perfdojo_sdk.measure.worker import bytes_of
 
 QEMU = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
 SYSTEM = Path("/usr/aarch64-linux-gnu")
+#: A core with all that QEMU knows; its vectors of SVE are one unit of 128 bits.
+QEMU_COMMAND = (str(QEMU), "-cpu", "max,sve-max-vq=1", "-L", str(SYSTEM))
 KERNELS = ("softmax[6,40]", "layernorm[5,37]", "matmul[16,24,20]", "conv2d[2,3,9,9,4,3]", "swiglu[4,12,20]")
 
 pytestmark = [
@@ -53,23 +55,39 @@ int main(void)
 """
 
 
+@both_targets
 @pytest.mark.parametrize("selection", KERNELS)
 def test_both_emulators_give_the_same_bits(
-    selection: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    selection: str, target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # One compiler on both sides: what it contracts decides the last bits.
     monkeypatch.setenv(crosstools.COMPILER_VARIABLE, crosstools.GNU)
-    root, game = kernel(selection), played(selection)
+    root, game = kernel(selection), played(selection, target)
     rng = np.random.default_rng(7)
     inputs = {s.name: rng.uniform(-1, 1, s.shape).astype(np.float32) for s in root.inputs}
-    ours = run(compiled(game.program), RunRequest(threads=3, timeout_s=60), **inputs).outputs
-    made = source(game.program)
+    ours = run(compiled(game.program, target=target), RunRequest(threads=3, timeout_s=60), **inputs).outputs
+    made = source(game.program, target=target)
     for name, text in {"k.c": program_of(made, 3), **made.support}.items():
         (tmp_path / name).write_text(text)
     (tmp_path / "in").write_bytes(b"".join(inputs[s.name].tobytes() for s in root.inputs))
-    command = [crosstools.GNU, *TARGET.capabilities.compiler_flags, "k.c", "-o", "k", "-pthread", "-lm"]
+    command = [crosstools.GNU, *target.capabilities.compiler_flags, "k.c", "-o", "k", "-pthread", "-lm"]
     subprocess.run(command, cwd=tmp_path, check=True, timeout=120)
-    subprocess.run([str(QEMU), "-L", str(SYSTEM), "./k"], cwd=tmp_path, check=True, timeout=60)
+    subprocess.run([*QEMU_COMMAND, "./k"], cwd=tmp_path, check=True, timeout=60)
     theirs = (tmp_path / "out").read_bytes()
     assert ours is not None
     assert b"".join(ours[s.name].tobytes() for s in root.outputs) == theirs
+
+
+def test_longer_vectors_are_noticed_and_nothing_is_written(tmp_path: Path) -> None:
+    """Where vectors have 256 bits a kernel returns 2; every output is as it was."""
+    made = source("kernel k(x) -> y\nx f32 [4] heap\ny f32 [4] heap\n\n4:v y[{0}] = x[{0}] + 1\n", target=SVE)
+    for name, text in {"k.c": program_of(made, 1), **made.support}.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "in").write_bytes(np.arange(4, dtype=np.float32).tobytes())
+    command = [crosstools.GNU, *SVE.capabilities.compiler_flags, "k.c", "-o", "k", "-pthread", "-lm"]
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=120)
+    for quads, status, expected in ((1, 0, [1, 2, 3, 4]), (2, 2, [0, 0, 0, 0])):
+        emulator = [part.replace("vq=1", f"vq={quads}") for part in QEMU_COMMAND]
+        ended = subprocess.run([*emulator, "./k"], cwd=tmp_path, timeout=60)
+        assert ended.returncode == status
+        assert np.frombuffer((tmp_path / "out").read_bytes(), np.float32).tolist() == expected

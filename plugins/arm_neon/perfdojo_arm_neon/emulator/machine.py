@@ -18,12 +18,15 @@ from typing import Any
 import numpy as np
 from unicorn import UC_ARCH_ARM64, UC_HOOK_CODE, UC_MODE_ARM, UC_PROT_ALL, Uc, UcError
 from unicorn import arm64_const as reg
+from unicorn.arm64_const import UC_CPU_ARM64_MAX
 
 from perfdojo_arm_neon.emulator.elf import SharedObject
 
 STACK_BYTES = 1 << 20
 HOST_PAGE = mmap.PAGESIZE
 _RETURN = 0xD65F03C0
+#: CRn, CRm, op0, op1, op2 and what is written: at the highest level too, SVE is not trapped.
+_CPTR_EL3_ALLOWS_SVE = (1, 1, 3, 6, 2, 1 << 8)
 #: Functions of one or two doubles, called with their arguments in d0 and d1.
 _MATH: Mapping[str, Callable[..., float]] = {
     "exp": math.exp, "log": math.log, "tanh": math.tanh, "erf": math.erf, "fmod": math.fmod,
@@ -48,8 +51,10 @@ class Machine:
 
     def __init__(self, loaded: SharedObject, image: bytes | None = None) -> None:
         self.loaded = loaded
-        self.uc = Uc(UC_ARCH_ARM64, UC_MODE_ARM)
-        self.uc.reg_write(reg.UC_ARM64_REG_CPACR_EL1, 3 << 20)  # floating point is allowed
+        # The one core of the emulator that has SVE; its vectors are as short as they can be, 128 bits.
+        self.uc = Uc(UC_ARCH_ARM64, UC_MODE_ARM, UC_CPU_ARM64_MAX)
+        self.uc.reg_write(reg.UC_ARM64_REG_CPACR_EL1, 3 << 20 | 3 << 16)  # floating point and SVE are allowed
+        self.uc.reg_write(reg.UC_ARM64_REG_CP_REG, _CPTR_EL3_ALLOWS_SVE)
         self.mapped: set[int] = set()
         self.held: list[Any] = []
         self.waiting: deque[Any] = deque()

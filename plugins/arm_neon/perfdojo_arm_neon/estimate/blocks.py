@@ -15,8 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfdojo_arm_neon.emulator.elf import SharedObject
+from perfdojo_arm_neon.estimate.costs import PORTS, WIDTH, WITHIN, Instruction
 from perfdojo_arm_neon.estimate.dry_run import Counts
-from perfdojo_arm_neon.estimate.instructions import PORTS, WIDTH, WITHIN, Instruction, decode
+from perfdojo_arm_neon.estimate.instructions import decode
 
 #: Runs of a block one after the other until its chains have found their pace.
 _ROUNDS = 8

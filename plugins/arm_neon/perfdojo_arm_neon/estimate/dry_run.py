@@ -19,6 +19,7 @@ from unicorn.unicorn_py3.unicorn import uclib
 
 from perfdojo_arm_neon.emulator.elf import SharedObject
 from perfdojo_arm_neon.emulator.machine import Machine
+from perfdojo_arm_neon.estimate.sve import is_sve, only_values
 
 Counts = np.ndarray[Any, np.dtype[np.uint64]]
 
@@ -61,6 +62,8 @@ def blanked(loaded: SharedObject) -> bytes:
 
 def without_values(word: int) -> int:
     """The instruction, or what is left when it does not load, store or compute floating-point values."""
+    if is_sve(word):
+        return NOP if only_values(word) else word
     if word & 0x0E000000 == 0x0E000000:
         return word if _reaches_integers(word) else NOP
     if word & 0x0A000000 == 0x08000000 and word & 1 << 26:

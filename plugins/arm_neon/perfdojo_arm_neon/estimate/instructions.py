@@ -1,93 +1,22 @@
-"""What one instruction asks of a Neoverse V2 core: issue ports, latency, registers.
+"""What the bits of an instruction say: its kind, and the registers that it reads and writes.
 
-Figures are those of Arm's "Neoverse V2 Core Software Optimization Guide" (PJDOC-466751330-593177), for the
-instructions that compilers make of kernels; the fetch width is the six that LLVM's model of the core found
-to fit measurements better than the guide's eight. An instruction that the table does not know counts as
-the commonest of its class. (Encodings: Arm Architecture Reference Manual for A-profile, C4.1.)
+An instruction that is not known counts as the commonest of its class. (Encodings: Arm Architecture
+Reference Manual for A-profile, C4.1.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 
-#: Micro-operations that enter a cycle.
-WIDTH = 6
-
-#: Issue ports by name: integer, of them those that multiply and the one that divides; branches; loads,
-#: of them those that store; floating point and vectors, of them three pairs.
-PORTS = {"I": 6, "M": 2, "M0": 1, "B": 2, "L": 3, "L01": 2, "V": 4, "V01": 2, "V02": 2, "V13": 2}
-
-#: A port of a pair is also one of the larger group.
-WITHIN = {"M": "I", "M0": "M", "L01": "L", "V01": "V", "V02": "V", "V13": "V"}
-
-FLAGS = 64
-"""Register number of the flags; 0..31 are general (31: the stack pointer), 32..63 vectors."""
-_V = 32
-
-
-@dataclass(frozen=True)
-class Instruction:
-    """One instruction in the model's terms."""
-
-    kind: str
-    ports: tuple[tuple[str, float], ...]
-    """Port and the cycles for which it is taken."""
-    latency: int
-    writes: tuple[int, ...] = ()
-    reads: tuple[int, ...] = ()
-    accumulator: int | None = None
-    """A register that is read late: a multiply-add hands its sum on after two cycles."""
-    updated: int | None = None
-    """A base register that is ready after one cycle whatever the latency."""
-    branch: int | None = None
-    """Distance in bytes to where a branch goes; 0 when it is not known."""
-
-    @property
-    def vector(self) -> bool:
-        return any(port.startswith("V") for port, _ in self.ports)
-
-
-#: kind -> (ports, latency). The SOG's section on each stands behind it.
-_COSTS: dict[str, tuple[tuple[tuple[str, float], ...], int]] = {
-    "alu": ((("I", 1),), 1),                       # 3.4
-    "shifted alu": ((("M", 1),), 2),               # 3.4
-    "multiply": ((("M", 1),), 2),                  # 3.5
-    "divide": ((("M0", 12),), 12),                 # 3.5
-    "branch": ((("B", 1),), 1),                    # 3.3
-    "load": ((("L", 1),), 4),                      # 3.6
-    "load pair": ((("L", 1),), 4),                 # 3.6
-    "store": ((("L01", 1),), 1),                   # 3.7
-    "fp add": ((("V", 1),), 2),                    # 3.8, 3.12
-    "fp multiply": ((("V", 1),), 3),               # 3.8, 3.12
-    "fp multiply-add": ((("V", 1),), 4),           # 3.8, 3.12
-    "fp divide": ((("V02", 2),), 10),              # 3.8
-    "fp divide vector": ((("V02", 10),), 10),      # 3.12, 128 bits of f32
-    "fp root": ((("V02", 2),), 9),                 # 3.8
-    "fp root vector": ((("V02", 9),), 10),         # 3.12
-    "fp convert": ((("V02", 1),), 3),              # 3.9
-    "fp convert vector": ((("V02", 2),), 4),       # 3.12
-    "fp compare": ((("V01", 1),), 2),              # 3.8
-    "vector": ((("V", 1),), 2),                    # 3.11: arithmetic, logic, comparisons, permutations
-    "vector shift": ((("V13", 1),), 2),            # 3.11
-    "vector multiply": ((("V02", 1),), 4),         # 3.11
-    "vector reduce": ((("V", 2),), 4),             # 3.11, 3.12
-    "from general": ((("M0", 1),), 3),             # 3.9, 3.14
-    "to general": ((("V01", 2),), 2),              # 3.9, 3.14
-    "vector load": ((("L", 1),), 6),               # 3.10
-    "vector load pair": ((("L", 2),), 6),          # 3.10
-    "vector load lane": ((("L", 1), ("V", 1)), 8), # 3.15
-    "vector store": ((("L01", 1), ("V01", 1)), 2),       # 3.10
-    "vector store pair": ((("L01", 1), ("V01", 2)), 2),  # 3.10
-    "prefetch": ((("L", 1),), 1),                  # 3.6
-    "nothing": ((), 0),
-}  # fmt: skip
+from perfdojo_arm_neon.estimate.costs import FLAGS, Instruction, V, make
+from perfdojo_arm_neon.estimate.sve import decode_sve, is_sve
 
 
 @lru_cache(maxsize=1 << 14)
 def decode(word: int) -> Instruction:
     """The instruction of these 32 bits."""
+    if is_sve(word):
+        return decode_sve(word)
     if word & 0x0E000000 == 0x0E000000:
         return _vector_arithmetic(word)
     if word & 0x0A000000 == 0x08000000:
@@ -97,20 +26,6 @@ def decode(word: int) -> Instruction:
     if word & 0x1C000000 == 0x10000000:
         return _immediate(word)
     return _register(word)
-
-
-def _make(
-    kind: str,
-    writes: Iterator[int] | tuple[int, ...] = (),
-    reads: tuple[int, ...] = (),
-    accumulator: int | None = None,
-    updated: int | None = None,
-    branch: int | None = None,
-) -> Instruction:
-    ports, latency = _COSTS[kind]
-    if updated is not None:
-        ports = (*ports, ("I", 1.0))
-    return Instruction(kind, ports, latency, tuple(writes), reads, accumulator, updated, branch)
 
 
 def _fields(word: int) -> tuple[int, int, int, int]:
@@ -127,16 +42,16 @@ def _branch(word: int) -> Instruction:
     rd, rn, _, _ = _fields(word)
     if word & 0x7C000000 == 0x14000000:  # b, bl
         offset = _signed(word & 0x3FFFFFF, 26) * 4
-        return _make("branch", (30,) if word >> 31 else (), branch=offset)
+        return make("branch", (30,) if word >> 31 else (), branch=offset)
     if word & 0xFE000000 == 0x54000000:  # b.cond
-        return _make("branch", reads=(FLAGS,), branch=_signed(word >> 5 & 0x7FFFF, 19) * 4)
+        return make("branch", reads=(FLAGS,), branch=_signed(word >> 5 & 0x7FFFF, 19) * 4)
     if word & 0x7E000000 == 0x34000000:  # cbz, cbnz
-        return _make("branch", reads=_general(rd), branch=_signed(word >> 5 & 0x7FFFF, 19) * 4)
+        return make("branch", reads=_general(rd), branch=_signed(word >> 5 & 0x7FFFF, 19) * 4)
     if word & 0x7E000000 == 0x36000000:  # tbz, tbnz
-        return _make("branch", reads=_general(rd), branch=_signed(word >> 5 & 0x3FFF, 14) * 4)
+        return make("branch", reads=_general(rd), branch=_signed(word >> 5 & 0x3FFF, 14) * 4)
     if word & 0xFE000000 == 0xD6000000:  # ret, br, blr
-        return _make("branch", (30,) if word & 0x600000 == 0x200000 else (), _general(rn), branch=0)
-    return _make("nothing")  # nop and other hints
+        return make("branch", (30,) if word & 0x600000 == 0x200000 else (), _general(rn), branch=0)
+    return make("nothing")  # nop and other hints
 
 
 def _immediate(word: int) -> Instruction:
@@ -144,37 +59,37 @@ def _immediate(word: int) -> Instruction:
     group = word >> 23 & 7
     if group in (2, 3):  # add, sub; number 31 is the stack pointer
         sets = bool(word & 1 << 29)
-        return _make("alu", (*(() if sets and rd == 31 else (rd,)), *((FLAGS,) if sets else ())), (rn,))
+        return make("alu", (*(() if sets and rd == 31 else (rd,)), *((FLAGS,) if sets else ())), (rn,))
     if group == 5:  # movz, movn, movk
-        return _make("alu", _general(rd), _general(rd) if word >> 29 & 3 == 3 else ())
+        return make("alu", _general(rd), _general(rd) if word >> 29 & 3 == 3 else ())
     if group == 7:  # extr
-        return _make("alu", _general(rd), _general(rn, word >> 16 & 31))
+        return make("alu", _general(rd), _general(rn, word >> 16 & 31))
     if group in (0, 1):  # adr, adrp
-        return _make("alu", _general(rd))
+        return make("alu", _general(rd))
     if group == 6:  # bit fields
         own = _general(rd) if word >> 29 & 3 == 1 else ()
-        return _make("alu", _general(rd), (*_general(rn), *own))
+        return make("alu", _general(rd), (*_general(rn), *own))
     flags = (FLAGS,) if word >> 29 & 3 == 3 else ()
-    return _make("alu", (*_general(rd), *flags), _general(rn))
+    return make("alu", (*_general(rd), *flags), _general(rn))
 
 
 def _register(word: int) -> Instruction:
     rd, rn, rm, ra = _fields(word)
     if word & 0x1F000000 == 0x1B000000:  # madd and its kind
-        return _make("multiply", _general(rd), _general(rn, rm, ra))
+        return make("multiply", _general(rd), _general(rn, rm, ra))
     if word & 0x5FE00000 == 0x1AC00000 and word >> 10 & 0x3E == 2:
-        return _make("divide", _general(rd), _general(rn, rm))
+        return make("divide", _general(rd), _general(rn, rm))
     if word & 0x1FE00000 == 0x1A400000:  # ccmp
-        return _make("alu", (FLAGS,), (*_general(rn), FLAGS))
+        return make("alu", (FLAGS,), (*_general(rn), FLAGS))
     if word & 0x1FE00000 == 0x1A800000:  # csel
-        return _make("alu", _general(rd), (*_general(rn, rm), FLAGS))
+        return make("alu", _general(rd), (*_general(rn, rm), FLAGS))
     logical = word & 0x1F000000 == 0x0A000000
     arithmetic = word & 0x1F000000 == 0x0B000000
     sets = arithmetic and bool(word & 1 << 29) or logical and word >> 29 & 3 == 3
     shift = word >> 10 & 63
     slow = arithmetic and (bool(word & 1 << 21) or shift > 4 or bool(shift and word >> 22 & 3))
     writes = (*_general(rd), *((FLAGS,) if sets else ()))
-    return _make("shifted alu" if slow else "alu", writes, _general(rn, rm))
+    return make("shifted alu" if slow else "alu", writes, _general(rn, rm))
 
 
 def _memory(word: int) -> Instruction:
@@ -191,7 +106,7 @@ def _memory(word: int) -> Instruction:
     opc = word >> 22 & 3
     if word & 0x3B000000 == 0x39000000 or word & 0x3B000000 == 0x38000000:
         if not vector and word >> 30 == 3 and opc == 2:
-            return _make("prefetch", (), (rn,))
+            return make("prefetch", (), (rn,))
         load = bool(opc & 1) if vector else opc != 0
         if word & 1 << 24:
             return _access(load, vector, (rt,), (rn,), None)
@@ -210,14 +125,14 @@ def _access(
     updated: int | None,
     pair: bool = False,
 ) -> Instruction:
-    registers = tuple(_V + r for r in values) if vector else _general(*values)
+    registers = tuple(V + r for r in values) if vector else _general(*values)
     kind = "load" if load else "store"
     kind = f"vector {kind}" if vector else kind
     if pair and vector or kind == "load" and len(values) == 2:
         kind += " pair"
     if load:
-        return _make(kind, registers, base, updated=updated)
-    return _make(kind, (), (*base, *registers), updated=updated)
+        return make(kind, registers, base, updated=updated)
+    return make(kind, (), (*base, *registers), updated=updated)
 
 
 def _structures(word: int) -> Instruction:
@@ -227,13 +142,13 @@ def _structures(word: int) -> Instruction:
     base = (rn, *(_general(rm) if update else ()))
     updated = rn if update else None
     if word & 1 << 24:
-        value = _V + rt
+        value = V + rt
         if not load:
-            return _make("vector store", (), (*base, value), updated=updated)
+            return make("vector store", (), (*base, value), updated=updated)
         own = () if word >> 14 & 3 == 3 else (value,)
-        return _make("vector load lane", (value,), (*base, *own), updated=updated)
+        return make("vector load lane", (value,), (*base, *own), updated=updated)
     count = {7: 1, 10: 2, 6: 3, 2: 4}.get(word >> 12 & 15, 4)
-    values = tuple(_V + (rt + k) % 32 for k in range(count))
+    values = tuple(V + (rt + k) % 32 for k in range(count))
     ports: tuple[tuple[str, float], ...]
     ports = (("L", count),) if load else (("L01", count), ("V01", count))
     if update:
@@ -246,107 +161,107 @@ def _structures(word: int) -> Instruction:
 def _vector_arithmetic(word: int) -> Instruction:
     if word & 0x5E000000 == 0x1E000000:
         return _scalar(word)
-    rd, rn, rm, _ = (_V + r for r in _fields(word))
+    rd, rn, rm, _ = (V + r for r in _fields(word))
     if word & 0x5F000000 == 0x5F000000 or word & 0x9F000000 == 0x0F000000:
         if word & 0x400 == 0:  # by one lane of a register
             name = word >> 12 & 15
             if name in (1, 5):
-                return _make("fp multiply-add", (rd,), (rn, rm), accumulator=rd)
-            return _make("fp multiply" if name == 9 else "vector multiply", (rd,), (rn, rm))
+                return make("fp multiply-add", (rd,), (rn, rm), accumulator=rd)
+            return make("fp multiply" if name == 9 else "vector multiply", (rd,), (rn, rm))
         if word >> 19 & 15 == 0:
-            return _make("vector", (rd,))  # a constant
+            return make("vector", (rd,))  # a constant
         name = word >> 11 & 31
         kind = "fp convert vector" if name in (28, 31) else "vector shift"
-        return _make(kind, (rd,), (rn,))
+        return make(kind, (rd,), (rn,))
     if word & 0x9FE08400 == 0x0E000400 or word & 0xBFE08400 == 0x2E000400:
         return _copies(word)
     if word & 0xFFE08400 == 0x5E000400:
-        return _make("vector", (rd,), (rn,))  # one lane, to the first of another register
+        return make("vector", (rd,), (rn,))  # one lane, to the first of another register
     if word & 0x0F200400 == 0x0E200400:
         return _three_registers(word)
     if word & 0x0F3E0C00 == 0x0E200800:
         return _two_registers(word)
     if word & 0x0F3E0C00 == 0x0E300800:
         pair = bool(word & 1 << 28)
-        return _make("fp add" if pair else "vector reduce", (rd,), (rn,))
+        return make("fp add" if pair else "vector reduce", (rd,), (rn,))
     if word & 0x0F200C00 == 0x0E200000:
-        return _make("vector multiply", (rd,), (rn, rm))
-    return _make("vector", (rd,), (rn, rm))  # ext, zip, trn, tbl and what is rare
+        return make("vector multiply", (rd,), (rn, rm))
+    return make("vector", (rd,), (rn, rm))  # ext, zip, trn, tbl and what is rare
 
 
 def _copies(word: int) -> Instruction:
     rd, rn, _, _ = _fields(word)
     how = word >> 11 & 15
     if word & 1 << 29 or how == 0:
-        own = (_V + rd,) if word & 1 << 29 else ()
-        return _make("vector", (_V + rd,), (_V + rn, *own))
+        own = (V + rd,) if word & 1 << 29 else ()
+        return make("vector", (V + rd,), (V + rn, *own))
     if how == 1:
-        return _make("from general", (_V + rd,), _general(rn))
+        return make("from general", (V + rd,), _general(rn))
     if how == 3:
-        return _make("from general", (_V + rd,), (*_general(rn), _V + rd))
-    return _make("to general", _general(rd), (_V + rn,))
+        return make("from general", (V + rd,), (*_general(rn), V + rd))
+    return make("to general", _general(rd), (V + rn,))
 
 
 def _three_registers(word: int) -> Instruction:
-    rd, rn, rm, _ = (_V + r for r in _fields(word))
+    rd, rn, rm, _ = (V + r for r in _fields(word))
     name, upper, other = word >> 11 & 31, bool(word & 1 << 29), bool(word & 1 << 23)
     if name >= 24:
         if name == 25 and not upper:
-            return _make("fp multiply-add", (rd,), (rn, rm), accumulator=rd)
+            return make("fp multiply-add", (rd,), (rn, rm), accumulator=rd)
         if name == 27:
-            return _make("fp multiply", (rd,), (rn, rm))
+            return make("fp multiply", (rd,), (rn, rm))
         if name == 31 and upper and not other:
-            return _make("fp divide vector", (rd,), (rn, rm))
+            return make("fp divide vector", (rd,), (rn, rm))
         if name == 31:
-            return _make("fp multiply-add", (rd,), (rn, rm))
-        return _make("fp add", (rd,), (rn, rm))
+            return make("fp multiply-add", (rd,), (rn, rm))
+        return make("fp add", (rd,), (rn, rm))
     if name == 3 and upper and word >> 22 & 3:
-        return _make("vector", (rd,), (rn, rm, rd))  # a selection
+        return make("vector", (rd,), (rn, rm, rd))  # a selection
     if name in (18, 19):
         own = (rd,) if name == 18 else ()
-        return _make("vector multiply", (rd,), (rn, rm, *own))
+        return make("vector multiply", (rd,), (rn, rm, *own))
     if name in (8, 9, 10, 11):
-        return _make("vector shift", (rd,), (rn, rm))
-    return _make("vector", (rd,), (rn, rm))
+        return make("vector shift", (rd,), (rn, rm))
+    return make("vector", (rd,), (rn, rm))
 
 
 def _two_registers(word: int) -> Instruction:
-    rd, rn, _, _ = (_V + r for r in _fields(word))
+    rd, rn, _, _ = (V + r for r in _fields(word))
     name, upper = word >> 12 & 31, bool(word & 1 << 29)
     if name == 31 and upper:
-        return _make("fp root vector", (rd,), (rn,))
+        return make("fp root vector", (rd,), (rn,))
     if name in (24, 25, 26, 27, 28, 29, 22, 23):
-        return _make("fp convert vector", (rd,), (rn,))
-    return _make("vector", (rd,), (rn,))
+        return make("fp convert vector", (rd,), (rn,))
+    return make("vector", (rd,), (rn,))
 
 
 def _scalar(word: int) -> Instruction:
     rd, rn, rm, ra = _fields(word)
-    a, b, c, d = (_V + r for r in (rd, rn, rm, ra))
+    a, b, c, d = (V + r for r in (rd, rn, rm, ra))
     if word & 0x1F000000 == 0x1F000000:
-        return _make("fp multiply-add", (a,), (b, c), accumulator=d)
+        return make("fp multiply-add", (a,), (b, c), accumulator=d)
     if not word & 1 << 21:
-        return _make("fp convert", (a,), _general(rn))
+        return make("fp convert", (a,), _general(rn))
     low = word >> 10 & 3
     if low == 2:
         name = word >> 12 & 15
         kind = {0: "fp multiply", 1: "fp divide", 8: "fp multiply"}.get(name, "fp add")
-        return _make(kind, (a,), (b, c))
+        return make(kind, (a,), (b, c))
     if low == 3:
-        return _make("fp add", (a,), (b, c, FLAGS))
+        return make("fp add", (a,), (b, c, FLAGS))
     if low == 1:
-        return _make("fp compare", (FLAGS,), (b, c, FLAGS))
+        return make("fp compare", (FLAGS,), (b, c, FLAGS))
     if word >> 10 & 15 == 8:
-        return _make("fp compare", (FLAGS,), (b, c))
+        return make("fp compare", (FLAGS,), (b, c))
     if word >> 10 & 7 == 4:
-        return _make("fp add", (a,))  # a constant
+        return make("fp add", (a,))  # a constant
     if word >> 10 & 31 == 16:
         name = word >> 15 & 63
         kind = {3: "fp root"}.get(name, "fp add" if name < 4 else "fp convert")
-        return _make(kind, (a,), (b,))
+        return make(kind, (a,), (b,))
     if word >> 16 & 7 in (2, 3, 7):  # scvtf, ucvtf, fmov
-        return _make("from general", (a,), _general(rn))
-    return _make("to general", _general(rd), (b,))
+        return make("from general", (a,), _general(rn))
+    return make("to general", _general(rd), (b,))
 
 
 def _signed(value: int, bits: int) -> int:

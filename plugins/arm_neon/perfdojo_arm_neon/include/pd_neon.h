@@ -40,10 +40,6 @@ PD_INLINE void pd_store_first_f32v(float *p, int n, pd_f32v v)
         vst1q_lane_f32(p, v, 0);
 }
 
-/* The core notices by itself when whole lines are written, and does not fetch them. */
-PD_INLINE void pd_stream_f32v(float *p, pd_f32v v) { vst1q_f32(p, v); }
-PD_INLINE void pd_stream_fence(void) {}
-
 PD_INLINE pd_f32v pd_select_first_f32v(int n, pd_f32v a, pd_f32v b)
 {
     static const uint32_t window[8] = {~0u, ~0u, ~0u, ~0u, 0, 0, 0, 0};
@@ -58,8 +54,6 @@ PD_INLINE pd_f32v pd_swap_f32v(pd_f32v v, int distance)
 /* One instruction each, and NaN when either operand is. */
 PD_INLINE pd_f32v pd_max_f32v(pd_f32v a, pd_f32v b) { return vmaxq_f32(a, b); }
 PD_INLINE pd_f32v pd_min_f32v(pd_f32v a, pd_f32v b) { return vminq_f32(a, b); }
-PD_INLINE pd_f32v pd_max_number_f32v(float number, pd_f32v v) { return vmaxq_f32(vdupq_n_f32(number), v); }
-PD_INLINE pd_f32v pd_min_number_f32v(float number, pd_f32v v) { return vminq_f32(vdupq_n_f32(number), v); }
 PD_INLINE pd_f32v pd_abs_f32v(pd_f32v v) { return vabsq_f32(v); }
 PD_INLINE pd_f32v pd_sqrt_f32v(pd_f32v v) { return vsqrtq_f32(v); }
 
@@ -76,6 +70,6 @@ PD_INLINE pd_f32v pd_scale_f32v(pd_f32v v, pd_f32v n)
     return v * pd_power_of_two_f32v(half) * pd_power_of_two_f32v(vsubq_s32(whole, half));
 }
 
-#include "pd_vector.h"
+#include "pd_arm.h"
 
 #endif
