@@ -9,22 +9,22 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
-from bag_encoder import BagEncoder  # noqa: E402
-from snippets import DIALECT, RULES  # noqa: E402
+from bag_encoder import BagEncoder
+from snippets import DIALECT, RULES
 
-from perfdojo_sdk.core.text import parse  # noqa: E402
-from perfdojo_sdk.core.transformation import Kind, Trace  # noqa: E402
-from perfdojo_sdk.kernels.operators import ADD, SOFTMAX  # noqa: E402
-from perfdojo_sdk.perfllm.correction import correct, missing  # noqa: E402
-from perfdojo_sdk.perfllm.learner import Learner  # noqa: E402
-from perfdojo_sdk.perfllm.mind import Mind  # noqa: E402
-from perfdojo_sdk.perfllm.recall import Recall, Table  # noqa: E402
-from perfdojo_sdk.perfllm.replay import STOP, Replay  # noqa: E402
-from perfdojo_sdk.perfllm.settings import AgentSettings  # noqa: E402
-from perfdojo_sdk.perfllm.variations import reordered  # noqa: E402
-from perfdojo_sdk.search.explorer import digest  # noqa: E402
-from perfdojo_sdk.search.passes import naive  # noqa: E402
-from perfdojo_sdk.testing.estimate import PaperMachine  # noqa: E402
+from perfdojo_sdk.core.text import parse
+from perfdojo_sdk.core.transformation import Kind, Trace
+from perfdojo_sdk.kernels.operators import ADD, SOFTMAX
+from perfdojo_sdk.perfllm.correction import correct, missing
+from perfdojo_sdk.perfllm.learner import Learner
+from perfdojo_sdk.perfllm.mind import Mind
+from perfdojo_sdk.perfllm.recall import Recall, Table
+from perfdojo_sdk.perfllm.replay import STOP, Replay
+from perfdojo_sdk.perfllm.settings import AgentSettings
+from perfdojo_sdk.perfllm.variations import reordered
+from perfdojo_sdk.search.explorer import digest
+from perfdojo_sdk.search.passes import naive
+from perfdojo_sdk.testing.estimate import PaperMachine
 
 ROOT = parse(SOFTMAX.build(4, 8), DIALECT)
 MACHINE = PaperMachine(DIALECT, launch=100)

@@ -3,8 +3,8 @@
 An agent that learns from good games alone knows nothing of where its own slips lead (Ross, Gordon and Bagnell
 2011, whose algorithm DAgger this is). The teacher is a good game: what it still has to play, as far as that
 applies, is played out from each state that the agent comes to. As long as the end is as good as any, the
-agent's moves were harmless, and the moves that belong to the rest are shown. A move after which the
-rest does not make up for it is a slip: what it costs is remembered, and a move that was shown is played instead.
+agent's moves were harmless, and the moves that belong to the rest are shown. A move after which the rest
+does not make up for it is a slip: what it costs is remembered, and a move that was shown is played instead.
 """
 
 from __future__ import annotations

@@ -29,6 +29,8 @@ class Lesson(Strict):
 class TrainingPlan(Strict):
     """All that a training depends on."""
 
+    notes: Words = ""
+    """What people who use the agent are to know; it goes into its card."""
     lessons: tuple[Lesson, ...] = Field((Lesson(),), min_length=1, max_length=100)
     evaluations: Annotated[int, Field(ge=1, le=10**7)] = 1000
     """Programs to evaluate for each kernel, at most."""

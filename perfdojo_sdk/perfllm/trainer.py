@@ -337,4 +337,5 @@ def _card(plugins: Plugins, training: Training) -> Card:
         steps=training.mind.learner.steps,
         seed=training.plan.seed,
         plugins=packages,
+        notes=training.plan.notes,
     )
