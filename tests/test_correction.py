@@ -14,16 +14,16 @@ from snippets import DIALECT, RULES
 
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Kind, Trace
-from perfdojo_sdk.kernels.operators import ADD, SOFTMAX
+from perfdojo_sdk.kernels.operators import REDUCEMEAN, SOFTMAX
 from perfdojo_sdk.perfllm.correction import correct, missing
 from perfdojo_sdk.perfllm.learner import Learner
 from perfdojo_sdk.perfllm.mind import Mind
 from perfdojo_sdk.perfllm.recall import Recall, Table
 from perfdojo_sdk.perfllm.replay import STOP, Replay
-from perfdojo_sdk.perfllm.settings import AgentSettings
+from perfdojo_sdk.perfllm.settings import AgentSettings, kind_of
 from perfdojo_sdk.perfllm.variations import reordered
 from perfdojo_sdk.search.explorer import digest
-from perfdojo_sdk.search.passes import naive
+from perfdojo_sdk.search.passes import greedy, naive
 from perfdojo_sdk.testing.estimate import PaperMachine
 
 ROOT = parse(SOFTMAX.build(4, 8), DIALECT)
@@ -59,7 +59,7 @@ def test_what_is_missing_is_what_was_not_played_in_whatever_order() -> None:
         assert all(move in rest for move in left), "in the order of the good game"
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_game_is_corrected_in_each_of_its_states(seed: int) -> None:
     found, asked = recalling(seed), list[Trace]()
 
@@ -102,9 +102,12 @@ def test_a_slip_is_worth_what_its_rest_comes_to() -> None:
 
 def test_corrections_teach_the_agent_to_play_the_game() -> None:
     """After some rounds of its own games it plays on to the good program where it did not before."""
-    root = parse(ADD.build(4, 8), DIALECT)
-    game = naive(root, RULES)
-    mind = Mind(BagEncoder(), Learner(QUICK, 32, 1))
+    pytest.importorskip("torch").set_num_threads(1)  # so small a network is slowed down by more
+    root = parse(REDUCEMEAN.build(4, 8), DIALECT)
+    game = greedy(root, RULES)
+    kinds = tuple(sorted({kind_of(move) for move in game.moves}))
+    settings = QUICK.model_copy(update={"repertoire": kinds, "most_moves": 8})
+    mind = Mind(BagEncoder(), Learner(settings, 32, 1))
     found = Recall(Table(mind, Trace(root), RULES, Kind.DECLARED_LAW), [])
     found.seconds = {digest(Trace(root)): seconds(Trace(root)), digest(game): seconds(game)}
     found.base, found.best = seconds(Trace(root)), seconds(game)
@@ -123,5 +126,5 @@ def test_corrections_teach_the_agent_to_play_the_game() -> None:
     assert len(game.steps) >= 2 and not ends_well()
     for seed in range(6):
         correct(found, [game], seconds, Random(seed))
-        mind.learner.learn(20)
+        mind.learner.learn(30)
     assert ends_well()
