@@ -19,6 +19,7 @@ from perfdojo_sdk.perfllm.encoder import load_encoder
 from perfdojo_sdk.perfllm.strategies import SHIPPED, agent_options, shipped_options
 
 CARD = json.loads(SHIPPED.with_suffix(".json").read_text())
+HELPS_ON = CARD.pop("helps_on")
 
 
 def test_it_belongs_to_the_encoder_that_comes_with_it() -> None:
@@ -30,6 +31,7 @@ def test_it_belongs_to_the_encoder_that_comes_with_it() -> None:
 def test_its_card_says_what_its_file_says() -> None:
     record, _ = agents.read(SHIPPED)
     assert agents.summary(record) == CARD
+    assert set(HELPS_ON) <= set(record.card.targets)
     assert record.card.notes and record.card.kernels and record.card.plugins
 
 
@@ -49,8 +51,8 @@ def test_it_is_refused_when_it_is_of_a_later_form(tmp_path: Path) -> None:
     assert caught.value.code == "PD-L303" and "schema" in caught.value.render()
 
 
-def test_searches_begin_with_it_on_its_targets_unless_told_otherwise(tmp_path: Path) -> None:
-    [target, *_] = CARD["card"]["targets"]
+def test_searches_begin_with_it_where_it_helps_unless_told_otherwise(tmp_path: Path) -> None:
+    [target] = HELPS_ON
     with_it = dict(agent_options(SHIPPED))
     assert dict(shipped_options(target)) == with_it and shipped_options("toy") == ()
     assert dict(search_options(None, ["epsilon_first=0.3"], "perfllm", target)) == {

@@ -24,7 +24,7 @@ SearchOption = Annotated[
 ]
 
 
-#: Searches that play with the agent that comes with the SDK, where none is given and it knows the target.
+#: Searches that play with the agent that comes with the SDK, where none is given and it helps.
 WITH_SHIPPED = ("perfllm",)
 
 

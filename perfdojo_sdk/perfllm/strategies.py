@@ -12,7 +12,7 @@ from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.hookspecs.search import Player, SearchStrategy, SearchTask, State
 
 NEEDED = ("torch", "safetensors")
-#: The trained agent that comes with the SDK; its card as JSON lies beside it.
+#: The trained agent that comes with the SDK; its record as JSON lies beside it, and where it was seen to help.
 SHIPPED = Path(__file__).parent / "shipped" / "agent.safetensors"
 
 
@@ -37,9 +37,9 @@ def agent_options(file: Path) -> tuple[tuple[str, str], ...]:
 
 
 def shipped_options(target: str) -> tuple[tuple[str, str], ...]:
-    """What a search is told to play with the SDK's own agent, if that has learned for the target."""
-    card = json.loads(SHIPPED.with_suffix(".json").read_text())["card"]
-    return agent_options(SHIPPED) if target in card["targets"] else ()
+    """What a search is told to play with the SDK's own agent, if that was seen to help on the target."""
+    known = json.loads(SHIPPED.with_suffix(".json").read_text(encoding="utf-8"))
+    return agent_options(SHIPPED) if target in known["helps_on"] else ()
 
 
 @dataclass(frozen=True)

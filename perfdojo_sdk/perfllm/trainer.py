@@ -185,7 +185,8 @@ def train(
             if time.monotonic() - saved > CHECKPOINT_S or training.over:
                 checkpoints.save(checkpoint, training)
                 saved = time.monotonic()
-    agents.save(output, mind, _card(plugins, training))
+    earlier = agents.read(start_from)[0].card if start_from is not None else Card()
+    agents.save(output, mind, _card(plugins, training, earlier))
     return training
 
 
@@ -322,20 +323,20 @@ def _report(training: Training, pupil: Pupil) -> Report:
     )
 
 
-def _card(plugins: Plugins, training: Training) -> Card:
-    """How this agent came about."""
+def _card(plugins: Plugins, training: Training, earlier: Card) -> Card:
+    """How this agent came about; ``earlier``: of the one that it began as."""
     packages = {
         name: version
         for target in {pupil.forge.target.name for pupil in training.pupils}
         for name, version in plugins.fingerprints(plugins.target(target)).items()
     }
     return Card(
-        targets=tuple(sorted({pupil.forge.target.name for pupil in training.pupils})),
-        kernels=tuple(pupil.name for pupil in training.pupils),
-        evaluations=training.evaluations,
-        remembered=len(training.mind.learner.replay.seen),
-        steps=training.mind.learner.steps,
+        targets=tuple(sorted({*earlier.targets, *(pupil.forge.target.name for pupil in training.pupils)})),
+        kernels=tuple(dict.fromkeys([*earlier.kernels, *(pupil.name for pupil in training.pupils)])),
+        evaluations=earlier.evaluations + training.evaluations,
+        remembered=earlier.remembered + len(training.mind.learner.replay.seen),
+        steps=earlier.steps + training.mind.learner.steps,
         seed=training.plan.seed,
-        plugins=packages,
+        plugins=earlier.plugins | packages,
         notes=training.plan.notes,
     )
