@@ -20,10 +20,11 @@ from snippets import DIALECT  # noqa: E402
 from toy_target import perfdojo_toy  # noqa: E402
 
 from perfdojo_sdk.core.errors import DojoError  # noqa: E402
-from perfdojo_sdk.experiments import contest, learning, side_by_side  # noqa: E402
+from perfdojo_sdk.experiments import contest, learning, side_by_side, transfer  # noqa: E402
 from perfdojo_sdk.experiments.catalogue import EXPERIMENTS  # noqa: E402
 from perfdojo_sdk.hookspecs.services import ExperimentRequest  # noqa: E402
 from perfdojo_sdk.hookspecs.types import Capabilities, Target  # noqa: E402
+from perfdojo_sdk.kernels.selection import default_selection  # noqa: E402
 from perfdojo_sdk.peers.systems import Peer  # noqa: E402
 from perfdojo_sdk.perfllm import agents, player  # noqa: E402
 from perfdojo_sdk.perfllm.agents import Card  # noqa: E402
@@ -253,7 +254,28 @@ def test_a_trained_agent_plays_too_wherever_its_file_lies(
     assert BY_NAME["learning"].run(replace(request, agent=moved)).data == result.data
 
 
-@pytest.mark.parametrize("name", ["learning", "fig14"])
+def test_transfer_is_shown_on_kernels_that_the_agent_has_not_learned_from(
+    tmp_path: Path, sheet: Plugins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer, "load_plugins", lambda: sheet)
+    file, known = tmp_path / "agent.safetensors", ("softmax_2x4_f32", "relu_4x8_f32")
+    card = Card(kernels=tuple(f"{kernel} on sheet" for kernel in known))
+    agents.save(file, Mind(BagEncoder(), Learner(AgentSettings(hidden=16), 32, seed=7)), card)
+    request = asked(tmp_path / "out", kernels="", evaluations=3, agent=file)
+    result = BY_NAME["transfer"].run(request)
+    assert [panel["kernel"] for panel in result.data["panels"]] == ["softmax_4x8_f32", "add_4x8_f32"]
+    assert list(result.data["over_expert"]["PerfLLM, trained"]) == ["2", "3"]
+    assert result.data["learned_from"] == list(card.kernels)
+    assert all(title in result.text for title in ("PerfLLM, trained", "hybrid, untrained", "expert"))
+    every = default_selection(sheet.operators_for(TARGET), TARGET.dialect, CAPABILITIES.selections)
+    everything = Card(kernels=tuple(f"{kernel.name} on sheet" for kernel in every))
+    agents.save(file, Mind(BagEncoder(), Learner(AgentSettings(hidden=16), 32, seed=7)), everything)
+    with pytest.raises(DojoError) as caught:
+        BY_NAME["transfer"].run(request)
+    assert caught.value.code == "PD-L308" and caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["learning", "fig14", "transfer"])
 def test_a_file_that_is_no_agent_is_refused_before_anything_plays(
     tmp_path: Path, sheet: Plugins, name: str
 ) -> None:

@@ -368,6 +368,9 @@ class Quiet:
     def recalled(self, name: str, games: int) -> None:
         self.games[name] = games
 
+    def corrected(self, name: str, states: int, slips: int) -> None:
+        pass
+
     def studied(self, steps: int, count: int, loss: float | None) -> None:
         self.studies.append((steps, count))
 

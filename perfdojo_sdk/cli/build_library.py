@@ -97,7 +97,8 @@ def command(
             selected = default_selection(plugins.operators_for(found), found.dialect, lists)
         else:
             selected = select(kernels, plugins.operators_for(found), found.dialect, lists)
-        count, options = evaluations if tune is None else tune, search_options(agent, option)
+        count = evaluations if tune is None else tune
+        options = search_options(agent, option, search, found.name)
         settings = Settings(most=allow.kind, search=search, evaluations=count, options=options)
         settings = replace(settings, threads=threads or where.threads or settings.threads)
         progress(f"building {len(selected)} kernels for {found.name} with {settings.threads} threads")

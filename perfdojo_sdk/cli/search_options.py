@@ -24,7 +24,13 @@ SearchOption = Annotated[
 ]
 
 
-def search_options(agent: Path | None, words: list[str] | None) -> tuple[tuple[str, str], ...]:
+#: Searches that play with the agent that comes with the SDK, where none is given and it helps.
+WITH_SHIPPED = ("perfllm",)
+
+
+def search_options(
+    agent: Path | None, words: list[str] | None, search: str = "", target: str = ""
+) -> tuple[tuple[str, str], ...]:
     """What a search is told, as names and values; an agent with its digest, since its file may change."""
     options = dict[str, str]()
     for word in words or ():
@@ -36,4 +42,8 @@ def search_options(agent: Path | None, words: list[str] | None) -> tuple[tuple[s
         from perfdojo_sdk.perfllm.strategies import agent_options
 
         options |= agent_options(agent)
+    elif search in WITH_SHIPPED and not options.keys() & {"agent", "encoder"}:
+        from perfdojo_sdk.perfllm.strategies import shipped_options
+
+        options |= shipped_options(target)
     return tuple(sorted(options.items()))

@@ -149,6 +149,9 @@ class Lines:
     def recalled(self, name: str, games: int) -> None:
         progress(f"{name}: {games} recorded games")
 
+    def corrected(self, name: str, states: int, slips: int) -> None:
+        self._now_and_then(f"{name}: a game of {states} states with {slips} slips")
+
     def studied(self, steps: int, count: int, loss: float | None) -> None:
         self._now_and_then(f"learning from records: {steps} of {count} steps, loss {loss or 0:.3f}")
 

@@ -80,7 +80,7 @@ def command(
     with workplace(plugins, target, cluster, device) as where:
         found = where.target
         chosen = one_kernel(plugins, kernel, found)
-        options = search_options(agent, option)
+        options = search_options(agent, option, search, found.name)
         settings = Settings(
             most=allow.kind, search=search, evaluations=budget, seed=seed, options=options
         )

@@ -35,6 +35,12 @@ def _learned(request: ExperimentRequest) -> ExperimentResult:
     return learned(request)
 
 
+def _transfer(request: ExperimentRequest) -> ExperimentResult:
+    from perfdojo_sdk.experiments.transfer import transfer
+
+    return transfer(request)
+
+
 EXPERIMENTS = (
     Experiment("fig11", "Our expert's and our search's kernels beside other systems, Table 3.", _frameworks),
     Experiment("fig12", "Kernels at shapes of real models, after a search, beside other systems.", _shapes),
@@ -48,5 +54,10 @@ EXPERIMENTS = (
         "learning",
         "Learning curves: the agent, without each of its pieces, and searches that do not learn.",
         _learning,
+    ),
+    Experiment(
+        "transfer",
+        "A trained agent on kernels that it has not learned from, after 1, 16 and 64 evaluations.",
+        _transfer,
     ),
 )

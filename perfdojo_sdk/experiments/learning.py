@@ -7,7 +7,7 @@ Q-learning, duelling heads; what is ours comes on top.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from statistics import geometric_mean, median
 from typing import Any
@@ -49,7 +49,7 @@ def learning(request: ExperimentRequest) -> ExperimentResult:
     return written(
         request,
         "learning",
-        _text(data, names, marks),
+        as_text(data, names, marks),
         data,
         [row | {"expert_s": experts[row["kernel"]] or ""} for row in curves.table(data, names, marks)],
         lambda figure: curves.draw(figure, data, names, levels),
@@ -97,9 +97,9 @@ def told(settings: AgentSettings) -> tuple[tuple[str, str], ...]:
     return tuple((name, str(value)) for name, value in settings.model_dump().items() if value != usual[name])
 
 
-def marks_within(count: int) -> list[int]:
+def marks_within(count: int, marks: Sequence[int] = MARKS) -> list[int]:
     """The marks that ``count`` evaluations reach, and their end."""
-    return sorted({*(mark for mark in MARKS if mark < count), count})
+    return sorted({*(mark for mark in marks if mark < count), count})
 
 
 def _kernels(request: ExperimentRequest, plugins: Plugins, target: Target) -> tuple[Kernel, ...]:
@@ -136,7 +136,7 @@ def over_expert(data: Mapping[str, Any], names: list[str], marks: list[int]) -> 
     return found
 
 
-def _text(data: Mapping[str, Any], names: list[str], marks: list[int]) -> str:
+def as_text(data: Mapping[str, Any], names: list[str], marks: list[int]) -> str:
     shown = []
     for panel in data["panels"]:
         shown += curves.lines(data, panel, names, marks)

@@ -29,6 +29,8 @@ class Lesson(Strict):
 class TrainingPlan(Strict):
     """All that a training depends on."""
 
+    notes: Words = ""
+    """What people who use the agent are to know; it goes into its card."""
     lessons: tuple[Lesson, ...] = Field((Lesson(),), min_length=1, max_length=100)
     evaluations: Annotated[int, Field(ge=1, le=10**7)] = 1000
     """Programs to evaluate for each kernel, at most."""
@@ -49,6 +51,10 @@ class TrainingPlan(Strict):
     slips: Annotated[int, Field(ge=0, le=10**6)] = 0
     """Games of each kernel with a slip, and what still applies of a best game after it, to evaluate and to
     learn from."""
+    corrected: Annotated[int, Field(ge=0, le=10**6)] = 0
+    """Rounds in which the agent plays each kernel and is shown in each state how to go on."""
+    corrected_games: Annotated[int, Field(ge=1, le=1000)] = 1
+    """Games of each kernel in such a round."""
     recorded_steps: Annotated[float, Field(ge=0, le=1000)] = 4.0
     """Steps of learning for each transition that they brought."""
 

@@ -40,6 +40,8 @@ PATIENCE = 60
 AT_HAND = 512
 #: Draws by chance alone when no episode comes to anything new.
 DRAWS = 40
+#: In place of an agent's file: begin with one that knows nothing.
+NO_AGENT = "none"
 #: An episode may begin at one of so many of the fastest programs.
 FASTEST = 8
 
@@ -306,13 +308,13 @@ def start(task: SearchTask, state: State | None) -> PerfLLM:
 def mind_for(task: SearchTask) -> Mind:
     """The agent that the task's options describe.
 
-    ``agent``: the file of a trained one, which goes on learning. Else a new one: ``encoder``, as
-    ``load_encoder`` reads it, and any field of :class:`AgentSettings`.
+    ``agent``: the file of a trained one, which goes on learning. Without it, or with ``none``, a new one:
+    ``encoder``, as ``load_encoder`` reads it, and any field of :class:`AgentSettings`.
     """
     options = dict(task.options)
     file, name = options.pop("agent", ""), options.pop("encoder", "default")
     options.pop("agent_sha256", "")
-    if file:
+    if file not in ("", NO_AGENT):
         mind = agents.load(Path(file), seed=task.seed)
         return mind if not options else mind.with_settings(changed(mind.learner.settings, options))
     encoder = load_encoder(name)

@@ -7,8 +7,8 @@ best that comes after it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from random import Random
 
 from perfdojo_sdk.core.errors import DojoError
@@ -21,6 +21,8 @@ from perfdojo_sdk.store.candidates import Candidate
 
 #: A game that takes at most so many times what the fastest one takes shows how it is done.
 NEARLY = 1.02
+#: Programs of one kernel whose moves are kept at hand.
+AT_HAND = 512
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class Recall:
         times = [s for s in self.seconds.values() if s]
         self.base = self.seconds.get(digest(table.root)) or max(times, default=None)
         self.best = min(times, default=None)
+        self._at_hand: dict[str, Listed] = {}
 
     def fastest(self, count: int) -> list[Trace]:
         """The ``count`` fastest games, played again; those whose moves no longer apply are left out."""
@@ -63,16 +66,21 @@ class Recall:
         seconds = self.seconds.get(digest(game))
         return seconds is not None and self.best is not None and seconds <= NEARLY * self.best
 
+    def evaluated(self, game: Trace, seconds: Callable[[Trace], float | None]) -> None:
+        """Have a game evaluated, unless its program's time is known."""
+        if digest(game) not in self.seconds:
+            self.seconds[digest(game)] = seconds(game)
+
     def remember(self, game: Trace, begin: int = 0) -> None:
         """Remember a game move by move; what it shows, it shows from move ``begin`` on."""
-        replay, kernel = self.table.mind.learner.replay, digest(Trace(game.root))
+        replay = self.table.mind.learner.replay
         played = [Trace(game.root, game.steps[:count]) for count in range(len(game.steps) + 1)]
-        states = [replay.state(f"{kernel} {digest(each)}", self._reward(each)) for each in played]
+        states = [self._state(each) for each in played]
         shows = self.shows(game)
         for number, (state, to) in enumerate(zip(states, states[1:])):
             if (state, to) in replay.seen or state == to:
                 continue
-            listed = self._listed(played[number], state)
+            listed = self._remembered(played[number], state)
             action = _action(listed, game.steps[number])
             if action is not None:
                 replay.move(state, action, to)
@@ -82,7 +90,7 @@ class Recall:
                     if action is not None:
                         replay.show(state, action)
         if shows:
-            self._listed(played[-1], states[-1])
+            self._remembered(played[-1], states[-1])
             replay.show(states[-1], STOP)
 
     def vary(
@@ -105,10 +113,47 @@ class Recall:
             game = reordered(chance.choice(shown), table.rules, chance)
             slipped = disturbed(game, table.rules, table.most, chance)
             if slipped is not None:
-                self.seconds.setdefault(digest(slipped.game), seconds(slipped.game))
+                self.evaluated(slipped.game, seconds)
                 self.remember(slipped.game, slipped.begin)
                 count += 1
         return count
+
+    def show(self, game: Trace, whole: Trace, right: Sequence[Step]) -> None:
+        """Remember that a good game, ``whole``, goes on after ``game`` with one of the moves ``right``."""
+        replay, number = self.table.mind.learner.replay, self._state(game)
+        listed = self.listed(game)
+        self.table.mind.remember(number, listed)
+        if len(whole.steps) == len(game.steps):
+            replay.show(number, STOP)
+        for step in right:
+            action = _action(listed, step)
+            if action is not None:
+                replay.show(number, action)
+        if right:
+            self.reached(replace(game, steps=(*game.steps, right[0])), whole)
+
+    def reached(self, game: Trace, whole: Trace) -> None:
+        """Remember the last move of ``game``, and that ``whole``, which begins with it, was played."""
+        replay, before = self.table.mind.learner.replay, Trace(game.root, game.steps[:-1])
+        number, to = self._state(before), self._state(game)
+        action = _action(self.listed(before), game.steps[-1])
+        left = len(whole.steps) - len(game.steps)
+        replay.reached(to, replay.gamma**left * (self._reward(whole) or 0.0))
+        if action is not None and number != to:
+            replay.move(number, action, to)
+
+    def listed(self, game: Trace) -> Listed:
+        """The moves of a game's last program."""
+        name = digest(game)
+        if name not in self._at_hand:
+            if len(self._at_hand) >= AT_HAND:
+                self._at_hand.clear()
+            self._at_hand[name] = self.table.mind.listed(game.program, self.table.rules, self.table.most)
+        return self._at_hand[name]
+
+    def _state(self, game: Trace) -> int:
+        kernel = digest(Trace(game.root))
+        return self.table.mind.learner.replay.state(f"{kernel} {digest(game)}", self._reward(game))
 
     def _reward(self, game: Trace) -> float | None:
         known = self.seconds.get(digest(game), -1.0)
@@ -116,8 +161,8 @@ class Recall:
             return None
         return self.base / known if known else 0.0
 
-    def _listed(self, game: Trace, state: int) -> Listed:
-        listed = self.table.mind.listed(game.program, self.table.rules, self.table.most)
+    def _remembered(self, game: Trace, state: int) -> Listed:
+        listed = self.listed(game)
         self.table.mind.remember(state, listed)
         return listed
 

@@ -127,6 +127,10 @@ class Replay:
             self.states[to].parents.append(number)
             self._raise(number, self.gamma * self.states[to].bound)
 
+    def reached(self, number: int, bound: float) -> None:
+        """Somebody came from a state to that discounted reward, in whatever way."""
+        self._raise(number, bound)
+
     def show(self, number: int, action: int) -> None:
         """Somebody who shows how it is done would play ``action`` in an expanded state."""
         self.states[number].shown.add(action)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -11,6 +12,8 @@ from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.hookspecs.search import Player, SearchStrategy, SearchTask, State
 
 NEEDED = ("torch", "safetensors")
+#: The trained agent that comes with the SDK; its record as JSON lies beside it, and where it was seen to help.
+SHIPPED = Path(__file__).parent / "shipped" / "agent.safetensors"
 
 
 def require_learning() -> None:
@@ -31,6 +34,12 @@ def agent_options(file: Path) -> tuple[tuple[str, str], ...]:
     """What a search is told to play with a trained agent: its file, and a digest since that may change."""
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     return ("agent", str(file.absolute())), ("agent_sha256", digest)
+
+
+def shipped_options(target: str) -> tuple[tuple[str, str], ...]:
+    """What a search is told to play with the SDK's own agent, if that was seen to help on the target."""
+    known = json.loads(SHIPPED.with_suffix(".json").read_text(encoding="utf-8"))
+    return agent_options(SHIPPED) if target in known["helps_on"] else ()
 
 
 @dataclass(frozen=True)

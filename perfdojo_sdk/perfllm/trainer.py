@@ -24,6 +24,7 @@ from perfdojo_sdk.library.tuning import conditions
 from perfdojo_sdk.perfllm import agents, checkpoints
 from perfdojo_sdk.perfllm.actors import Actors, rounds
 from perfdojo_sdk.perfllm.agents import Card
+from perfdojo_sdk.perfllm.correction import correct
 from perfdojo_sdk.perfllm.encoder import load_encoder
 from perfdojo_sdk.perfllm.episodes import task_of
 from perfdojo_sdk.perfllm.learner import Learner
@@ -100,6 +101,9 @@ class Watch(Protocol):
 
     def recalled(self, name: str, games: int) -> None: ...
 
+    def corrected(self, name: str, states: int, slips: int) -> None:
+        """The agent has played a game of a kernel and was shown in so many states how to go on."""
+
     def studied(self, steps: int, count: int, loss: float | None) -> None:
         """``steps`` of ``count`` steps of learning from records are done."""
 
@@ -135,9 +139,13 @@ class Training:
         return min((p for p in self.pupils if not p.finished), key=lambda p: p.evaluations)
 
     @property
+    def late(self) -> bool:
+        """Whether its time is up."""
+        return self.plan.seconds is not None and self.elapsed_s >= self.plan.seconds
+
+    @property
     def over(self) -> bool:
-        late = self.plan.seconds is not None and self.elapsed_s >= self.plan.seconds
-        return late or all(pupil.finished for pupil in self.pupils)
+        return self.late or all(pupil.finished for pupil in self.pupils)
 
     def played(self, pupil: Pupil, count: int, ended: bool) -> None:
         """A pupil has made so many evaluations, and cannot go on when it has ``ended``."""
@@ -177,7 +185,8 @@ def train(
             if time.monotonic() - saved > CHECKPOINT_S or training.over:
                 checkpoints.save(checkpoint, training)
                 saved = time.monotonic()
-    agents.save(output, mind, _card(plugins, training))
+    earlier = agents.read(start_from)[0].card if start_from is not None else Card()
+    agents.save(output, mind, _card(plugins, training, earlier))
     return training
 
 
@@ -218,25 +227,55 @@ def _kernels(plugins: Plugins, target: Target, words: str) -> Sequence[Kernel]:
 def _recall(training: Training, store: CandidateLog | None) -> None:
     """Learn from what other searches have recorded, before anything is played."""
     plan, learner = training.plan, training.mind.learner
-    for pupil in training.pupils if plan.recorded else ():
-        task = pupil.player.task
-        recorded = store.of(pupil.kernel.name, task.target.name) if store else ()
-        found = [candidate for candidate in recorded if _alike(candidate, pupil)]
-        if plan.passes:
-            found += _played_by_passes(pupil)
-        recalling = Recall(Table(training.mind, Trace(task.root), task.rules, task.most), found)
-        games = recalling.fastest(plan.recorded)
-        for game in games:
-            recalling.remember(game)
-        shown = [game for game in games if recalling.shows(game)]
-        chance = Random(f"{plan.seed} {pupil.name}")
-        varied = recalling.vary(shown, plan.orders, plan.slips, pupil.seconds, chance)
-        training.watch.recalled(pupil.name, len(games) + varied)
-    steps = int(len(learner.replay) * plan.recorded_steps)
-    for done in range(0, steps, AT_A_TIME):
-        loss = learner.learn(min(AT_A_TIME, steps - done))
-        training.watch.studied(min(done + AT_A_TIME, steps), steps, loss)
+    lectures = [_lecture(training, pupil, store) for pupil in training.pupils if plan.recorded]
+    _study(training, len(learner.replay))
+    for _ in range(plan.corrected):
+        if training.late:
+            break
+        before = len(learner.replay)
+        for lecture in lectures:
+            for _ in range(plan.corrected_games if lecture.shown else 0):
+                found = correct(lecture.recalling, lecture.shown, lecture.pupil.seconds, lecture.chance)
+                training.watch.corrected(lecture.pupil.name, *found)
+        _study(training, len(learner.replay) - before)
     training.recalled = True
+
+
+@dataclass(frozen=True)
+class Lecture:
+    """What a pupil is shown, before it plays for itself."""
+
+    pupil: Pupil
+    recalling: Recall
+    shown: list[Trace]
+    """Games as good as any known."""
+    chance: Random
+
+
+def _lecture(training: Training, pupil: Pupil, store: CandidateLog | None) -> Lecture:
+    """Remember the best games of one kernel, in several orders and with slips."""
+    plan, task = training.plan, pupil.player.task
+    recorded = store.of(pupil.kernel.name, task.target.name) if store else ()
+    found = [candidate for candidate in recorded if _alike(candidate, pupil)]
+    if plan.passes:
+        found += _played_by_passes(pupil)
+    recalling = Recall(Table(training.mind, Trace(task.root), task.rules, task.most), found)
+    games = recalling.fastest(plan.recorded)
+    for game in games:
+        recalling.remember(game)
+    shown = [game for game in games if recalling.shows(game)]
+    chance = Random(f"{plan.seed} {pupil.name}")
+    varied = recalling.vary(shown, plan.orders, plan.slips, pupil.seconds, chance)
+    training.watch.recalled(pupil.name, len(games) + varied)
+    return Lecture(pupil, recalling, shown, chance)
+
+
+def _study(training: Training, transitions: int) -> None:
+    """Learn as many steps as so many new transitions are worth."""
+    steps = int(transitions * training.plan.recorded_steps)
+    for done in range(0, steps, AT_A_TIME):
+        loss = training.mind.learner.learn(min(AT_A_TIME, steps - done))
+        training.watch.studied(min(done + AT_A_TIME, steps), steps, loss)
 
 
 def _played_by_passes(pupil: Pupil) -> list[Candidate]:
@@ -284,19 +323,20 @@ def _report(training: Training, pupil: Pupil) -> Report:
     )
 
 
-def _card(plugins: Plugins, training: Training) -> Card:
-    """How this agent came about."""
+def _card(plugins: Plugins, training: Training, earlier: Card) -> Card:
+    """How this agent came about; ``earlier``: of the one that it began as."""
     packages = {
         name: version
         for target in {pupil.forge.target.name for pupil in training.pupils}
         for name, version in plugins.fingerprints(plugins.target(target)).items()
     }
     return Card(
-        targets=tuple(sorted({pupil.forge.target.name for pupil in training.pupils})),
-        kernels=tuple(pupil.name for pupil in training.pupils),
-        evaluations=training.evaluations,
-        remembered=len(training.mind.learner.replay.seen),
-        steps=training.mind.learner.steps,
+        targets=tuple(sorted({*earlier.targets, *(pupil.forge.target.name for pupil in training.pupils)})),
+        kernels=tuple(dict.fromkeys([*earlier.kernels, *(pupil.name for pupil in training.pupils)])),
+        evaluations=earlier.evaluations + training.evaluations,
+        remembered=earlier.remembered + len(training.mind.learner.replay.seen),
+        steps=earlier.steps + training.mind.learner.steps,
         seed=training.plan.seed,
-        plugins=packages,
+        plugins=earlier.plugins | packages,
+        notes=training.plan.notes,
     )

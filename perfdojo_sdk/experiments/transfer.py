@@ -1,0 +1,84 @@
+"""What a trained agent is worth on kernels that it has not learned from, after few evaluations.
+
+Its second evaluation, after the initial program, is a game played without any trial on the kernel. Beside it
+play searches without an agent. The target's expert and the initial program are the levels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.experiments import curves, learning
+from perfdojo_sdk.experiments.contest import Contest, Player, chosen, hold
+from perfdojo_sdk.experiments.figures import written
+from perfdojo_sdk.hookspecs.services import ExperimentRequest, ExperimentResult
+from perfdojo_sdk.hookspecs.types import Target
+from perfdojo_sdk.kernels.selection import Kernel, default_selection
+from perfdojo_sdk.perfllm.strategies import SHIPPED, agent_options
+from perfdojo_sdk.plugins import Plugins, load_plugins
+
+#: Numbers of evaluations after which the best times are listed.
+MARKS = (2, 16, 64)
+QUICK_EVALUATIONS, QUICK_SEEDS, QUICK_KERNELS = 16, 1, 2
+WHOLE_SEEDS = 3
+
+
+def transfer(request: ExperimentRequest) -> ExperimentResult:
+    """Play all, draw the curves, and list the best times beside the expert's."""
+    file = request.agent or SHIPPED
+    trained = learning.trained_options(request) or agent_options(file)
+    from perfdojo_sdk.perfllm import agents
+
+    learned = agents.read(file)[0].card.kernels
+    count = request.evaluations or (QUICK_EVALUATIONS if request.quick else MARKS[-1])
+    plugins = load_plugins()
+    target = plugins.require(request.target)
+    kernels = _kernels(request, plugins, target, learned)
+    players = all_players(trained)
+    contest = Contest(
+        "transfer", (learning.EXPERT, *players), count, QUICK_SEEDS if request.quick else WHOLE_SEEDS
+    )
+    data = hold(request, contest, plugins, target, kernels)
+    names, marks = [player.title for player in players], learning.marks_within(count, MARKS)
+    experts = {panel["kernel"]: learning.expert_s(panel) for panel in data["panels"]}
+    data |= {"expert_s": experts, "over_expert": learning.over_expert(data, names, marks)}
+    data["learned_from"] = list(learned)
+    levels = {kernel: {learning.EXPERT.title: seconds} for kernel, seconds in experts.items() if seconds}
+    return written(
+        request,
+        "transfer",
+        learning.as_text(data, names, marks),
+        data,
+        [row | {"expert_s": experts[row["kernel"]] or ""} for row in curves.table(data, names, marks)],
+        lambda figure: curves.draw(figure, data, names, levels),
+        curves.inches(data),
+    )
+
+
+def all_players(trained: tuple[tuple[str, str], ...]) -> tuple[Player, ...]:
+    """Who begins with the initial program, who with the agent, who with the passes' games."""
+    return (
+        Player("random", "sampling-edges"),
+        Player("annealing", "annealing-edges"),
+        Player("PerfLLM, untrained", "perfllm"),
+        Player("PerfLLM, trained", "perfllm", trained),
+        Player("evolution", "evolution"),
+        Player("hybrid, untrained", "hybrid"),
+        Player("hybrid, trained", "hybrid", trained),
+    )
+
+
+def _kernels(
+    request: ExperimentRequest, plugins: Plugins, target: Target, learned: Sequence[str]
+) -> tuple[Kernel, ...]:
+    """Those of the request; else those of the target's default list that the agent has not learned from."""
+    if request.kernels:
+        return chosen(request.kernels, plugins, target)
+    lists = target.capabilities.selections
+    every = default_selection(plugins.operators_for(target), target.dialect, lists)
+    found = [kernel for kernel in every if f"{kernel.name} on {target.name}" not in learned]
+    if not found:
+        what = f"the agent has learned from each kernel of {target.name}'s default list"
+        raise DojoError("PD-L308", what, hint="name others with --kernels")
+    return tuple(found)[: QUICK_KERNELS if request.quick else None]

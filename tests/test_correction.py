@@ -1,0 +1,130 @@
+"""Games that the agent plays and that a teacher corrects: what is shown, what a slip costs."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("safetensors")
+
+from bag_encoder import BagEncoder
+from snippets import DIALECT, RULES
+
+from perfdojo_sdk.core.text import parse
+from perfdojo_sdk.core.transformation import Kind, Trace
+from perfdojo_sdk.kernels.operators import REDUCEMEAN, SOFTMAX
+from perfdojo_sdk.perfllm.correction import correct, missing
+from perfdojo_sdk.perfllm.learner import Learner
+from perfdojo_sdk.perfllm.mind import Mind
+from perfdojo_sdk.perfllm.recall import Recall, Table
+from perfdojo_sdk.perfllm.replay import STOP, Replay
+from perfdojo_sdk.perfllm.settings import AgentSettings, kind_of
+from perfdojo_sdk.perfllm.variations import reordered
+from perfdojo_sdk.search.explorer import digest
+from perfdojo_sdk.search.passes import greedy, naive
+from perfdojo_sdk.testing.estimate import PaperMachine
+
+ROOT = parse(SOFTMAX.build(4, 8), DIALECT)
+MACHINE = PaperMachine(DIALECT, launch=100)
+GAME = naive(ROOT, RULES)
+QUICK = AgentSettings(hidden=16, batch=8, most_actions=32, most_moves=len(GAME.steps) + 4, imitation=3.0)
+
+
+def seconds(game: Trace) -> float:
+    return MACHINE.seconds(game.program)
+
+
+def recalling(seed: int = 0) -> Recall:
+    """Nothing but the times of the initial program and of the good game is known."""
+    mind = Mind(BagEncoder(), Learner(QUICK, 32, seed))
+    found = Recall(Table(mind, Trace(ROOT), RULES, Kind.DECLARED_LAW), [])
+    found.seconds = {digest(Trace(ROOT)): seconds(Trace(ROOT)), digest(GAME): seconds(GAME)}
+    found.base, found.best = seconds(Trace(ROOT)), seconds(GAME)
+    return found
+
+
+def replay(found: Recall) -> Replay:
+    return found.table.mind.learner.replay
+
+
+def test_what_is_missing_is_what_was_not_played_in_whatever_order() -> None:
+    assert missing(Trace(ROOT), GAME) == list(GAME.moves) and missing(GAME, GAME) == []
+    other = reordered(GAME, RULES, Random(3))
+    for count in range(len(other.steps)):
+        left = missing(Trace(ROOT, other.steps[:count]), GAME)
+        assert sorted(map(str, [*left, *other.moves[:count]])) == sorted(map(str, GAME.moves))
+        rest = iter(GAME.moves)
+        assert all(move in rest for move in left), "in the order of the good game"
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_game_is_corrected_in_each_of_its_states(seed: int) -> None:
+    found, asked = recalling(seed), list[Trace]()
+
+    def watched(game: Trace) -> float:
+        asked.append(game)
+        return seconds(game)
+
+    count, slips = correct(found, [GAME], watched, Random(seed))
+    states = replay(found).states
+    assert 1 <= sum(bool(state.shown) for state in states) <= count <= QUICK.most_moves
+    assert len(asked) == len({digest(game) for game in asked}), "nothing is evaluated twice"
+    assert digest(GAME) not in {digest(game) for game in asked}
+    played = [t for t in replay(found).transitions if t.action != STOP]
+    assert len(played) >= count - 1, "at least what the agent played, but stops"
+    assert 0 <= slips <= count and (seed or slips), "an agent that knows nothing slips"
+    worst = [state.bound for state in states if 0 < state.bound < 0.99 * max(s.bound for s in states)]
+    assert worst or not slips
+    assert states[0].shown and STOP not in states[0].shown
+
+
+def test_after_the_last_missing_move_the_stop_is_shown() -> None:
+    found = recalling()
+    found.show(GAME, GAME, [])
+    assert [state.shown for state in replay(found).states] == [{STOP}]
+
+
+def test_a_slip_is_worth_what_its_rest_comes_to() -> None:
+    """The state before it knows both: the move that was shown, and the slip with its price."""
+    found = recalling()
+    start = Trace(ROOT, GAME.steps[:1])
+    whole = Trace(ROOT, GAME.steps[:3])
+    found.seconds[digest(whole)] = 10 * seconds(GAME)
+    found.reached(start, whole)
+    slipped = replay(found).states[-1]
+    assert slipped.bound == pytest.approx(QUICK.gamma**2 * seconds(Trace(ROOT)) / (10 * seconds(GAME)))
+    found.reached(start, GAME)
+    best = QUICK.gamma ** (len(GAME.steps) - 1) * seconds(Trace(ROOT)) / seconds(GAME)
+    assert slipped.bound == pytest.approx(best)
+
+
+def test_corrections_teach_the_agent_to_play_the_game() -> None:
+    """After some rounds of its own games it plays on to the good program where it did not before."""
+    pytest.importorskip("torch").set_num_threads(1)  # so small a network is slowed down by more
+    root = parse(REDUCEMEAN.build(4, 8), DIALECT)
+    game = greedy(root, RULES)
+    kinds = tuple(sorted({kind_of(move) for move in game.moves}))
+    settings = QUICK.model_copy(update={"repertoire": kinds, "most_moves": 8})
+    mind = Mind(BagEncoder(), Learner(settings, 32, 1))
+    found = Recall(Table(mind, Trace(root), RULES, Kind.DECLARED_LAW), [])
+    found.seconds = {digest(Trace(root)): seconds(Trace(root)), digest(game): seconds(game)}
+    found.base, found.best = seconds(Trace(root)), seconds(game)
+
+    def ends_well() -> bool:
+        listed = mind.listed(root, RULES, Kind.DECLARED_LAW)
+        program = root
+        for _ in range(QUICK.most_moves):
+            action = int(mind.values(listed).argmax())
+            if action == STOP:
+                break
+            program = listed.steps[action - 1].after
+            listed = mind.listed(program, RULES, Kind.DECLARED_LAW)
+        return program.text == game.program.text
+
+    assert len(game.steps) >= 2 and not ends_well()
+    for seed in range(6):
+        correct(found, [game], seconds, Random(seed))
+        mind.learner.learn(30)
+    assert ends_well()
