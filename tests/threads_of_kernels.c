@@ -40,7 +40,7 @@ static void *call_again_and_again(void *argument)
                 exit(1);
             }
         if (round % 16 == 0)  /* around the time after which a worker falls asleep, and well beyond it */
-            sleep_ns(round % 32 ? PD_PATIENCE_NS : 10 * PD_PATIENCE_NS);
+            sleep_ns(round % 32 ? PD_PATIENCE_NS : 2 * PD_PATIENCE_NS);
     }
     return NULL;
 }

@@ -48,10 +48,10 @@ PD_INLINE int pd_enter(void *workspace, size_t bytes, size_t shared, size_t slot
 
 enum { PD_MAX_THREADS = 256 };
 
-/* How long a thread looks out for work, or for the last of the others, before it sleeps. Waking one that
- * sleeps costs some ten microseconds, which is what a small kernel takes as a whole; kernels that are
- * called one after the other find the workers awake. */
-enum { PD_PATIENCE_NS = 50000 };
+/* How long a thread looks out for work, or for the last of the others, before it sleeps. To wake one that
+ * sleeps takes tens of microseconds, more than a small kernel; those that are called one after the other find
+ * the workers awake. Other threads that want the processor get it meanwhile. */
+enum { PD_PATIENCE_NS = 1000000 };
 
 /* Runs iterations [begin, end); `thread` numbers the slot of the workspace to use. */
 typedef void (*pd_body)(void *context, int64_t begin, int64_t end, int thread);
