@@ -297,7 +297,8 @@ class BoundCall:
         self._run, self._result = function.run, result
         self._held = (*arrays, *scratch)  # the pointers below do not keep them
         place = (scratch[0].ctypes.data, scratch[0].nbytes) if scratch else (None, 0)
-        self._arguments = (*(a.ctypes.data for a in arrays), *place, threads)
+        values = (*(a.ctypes.data for a in arrays), *place, threads)
+        self._arguments = tuple(kind(v) for kind, v in zip(function.run.argtypes, values, strict=True))
 
     def __call__(self) -> Any:
         """Compute; returns the output."""

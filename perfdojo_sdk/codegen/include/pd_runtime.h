@@ -7,9 +7,11 @@
 #define PD_RUNTIME_H
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 #include <unistd.h>
 
 #define PD_INF __builtin_inff()
@@ -46,23 +48,36 @@ PD_INLINE int pd_enter(void *workspace, size_t bytes, size_t shared, size_t slot
 
 enum { PD_MAX_THREADS = 256 };
 
+/* How long a thread looks out for work, or for the last of the others, before it sleeps. To wake one that
+ * sleeps takes tens of microseconds, more than a small kernel; those that are called one after the other find
+ * the workers awake. Other threads that want the processor get it meanwhile. */
+enum { PD_PATIENCE_NS = 1000000 };
+
 /* Runs iterations [begin, end); `thread` numbers the slot of the workspace to use. */
 typedef void (*pd_body)(void *context, int64_t begin, int64_t end, int thread);
 
+/* A worker's letter box, in a cache line of its own. */
+struct pd_worker {
+    pthread_t thread;
+    unsigned order;             /* counts what it was asked for */
+    int asleep;
+} __attribute__((aligned(64)));
+
 struct pd_pool {
-    pthread_mutex_t busy;       /* held by the caller whose loop the pool runs */
-    pthread_mutex_t lock;       /* guards everything below */
+    pthread_mutex_t busy;       /* held by the caller whose loop the pool runs: only that one gives orders */
+    pthread_mutex_t lock;       /* held to fall asleep and to wake; whoever is awake needs no lock */
     pthread_cond_t wake, done;
-    pthread_t worker[PD_MAX_THREADS];
     int workers;                /* worker[1] .. worker[workers] exist */
     pid_t owner;                /* the process that they belong to */
     int stop;
-    unsigned loop;              /* counts loops, so that a worker knows a new one */
-    int pending;                /* workers still at it */
+    /* What the loop is: written before the orders go out, and kept until all have been carried out. */
     pd_body body;
     void *context;
     int64_t size;
     int threads;
+    unsigned pending;           /* workers still at it */
+    int caller_asleep;
+    struct pd_worker worker[PD_MAX_THREADS];
 };
 
 PD_SHARED struct pd_pool pd_pool = {
@@ -72,33 +87,70 @@ PD_SHARED struct pd_pool pd_pool = {
     .done = PTHREAD_COND_INITIALIZER,
 };
 
+PD_INLINE void pd_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__) || defined(__arm__)
+    __asm__ volatile("yield");
+#endif
+}
+
+PD_INLINE int64_t pd_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Waits, but not for long, until `*value` is `one`, or is no longer `one`. Lets others run meanwhile,
+ * who may be those it waits for. */
+PD_INLINE void pd_look_out(const unsigned *value, unsigned one, int is)
+{
+    const int64_t end = pd_now_ns() + PD_PATIENCE_NS;
+    do {
+        for (int i = 0; i < 64; i++) {
+            if ((__atomic_load_n(value, __ATOMIC_ACQUIRE) == one) == is)
+                return;
+            pd_pause();
+        }
+        sched_yield();
+    } while (pd_now_ns() < end);
+}
+
 /* Thread t of n takes one contiguous block. */
 PD_INLINE void pd_run_block(pd_body body, void *context, int64_t size, int thread, int threads)
 {
     body(context, size * thread / threads, size * (thread + 1) / threads, thread);
 }
 
-PD_SHARED void *pd_worker(void *argument)
+/* Who falls asleep says so and then looks again; who has news tells them and then looks for sleepers. With
+ * these four in one order for all threads (SEQ_CST), no news meets a sleeper that nobody wakes. */
+PD_SHARED void *pd_work(void *argument)
 {
     const int self = (int)(intptr_t)argument;
-    unsigned seen = 0;
-    pthread_mutex_lock(&pd_pool.lock);
-    for (;;) {
-        while (pd_pool.loop == seen && !pd_pool.stop)
-            pthread_cond_wait(&pd_pool.wake, &pd_pool.lock);
-        if (pd_pool.stop)
-            break;
-        seen = pd_pool.loop;
-        if (self >= pd_pool.threads)
-            continue;
-        pthread_mutex_unlock(&pd_pool.lock);
+    struct pd_worker *const me = &pd_pool.worker[self];
+    for (unsigned seen = 0;; seen++) {
+        pd_look_out(&me->order, seen, 0);
+        if (__atomic_load_n(&me->order, __ATOMIC_ACQUIRE) == seen) {
+            pthread_mutex_lock(&pd_pool.lock);
+            __atomic_store_n(&me->asleep, 1, __ATOMIC_SEQ_CST);
+            while (__atomic_load_n(&me->order, __ATOMIC_SEQ_CST) == seen && !pd_pool.stop)
+                pthread_cond_wait(&pd_pool.wake, &pd_pool.lock);
+            __atomic_store_n(&me->asleep, 0, __ATOMIC_SEQ_CST);
+            const int stop = pd_pool.stop;
+            pthread_mutex_unlock(&pd_pool.lock);
+            if (stop)
+                return NULL;
+        }
         pd_run_block(pd_pool.body, pd_pool.context, pd_pool.size, self, pd_pool.threads);
-        pthread_mutex_lock(&pd_pool.lock);
-        if (--pd_pool.pending == 0)
+        if (!__atomic_sub_fetch(&pd_pool.pending, 1, __ATOMIC_SEQ_CST)
+            && __atomic_load_n(&pd_pool.caller_asleep, __ATOMIC_SEQ_CST)) {
+            pthread_mutex_lock(&pd_pool.lock);
             pthread_cond_signal(&pd_pool.done);
+            pthread_mutex_unlock(&pd_pool.lock);
+        }
     }
-    pthread_mutex_unlock(&pd_pool.lock);
-    return NULL;
 }
 
 /* Starts workers up to `wanted`; returns how many there are. Signals stay with the caller's threads. */
@@ -107,10 +159,10 @@ PD_SHARED int pd_start_workers(int wanted)
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    pd_pool.owner = getpid();
+    __atomic_store_n(&pd_pool.owner, getpid(), __ATOMIC_RELAXED);
     while (pd_pool.workers < wanted) {
         const int next = pd_pool.workers + 1;
-        if (pthread_create(&pd_pool.worker[next], NULL, pd_worker, (void *)(intptr_t)next))
+        if (pthread_create(&pd_pool.worker[next].thread, NULL, pd_work, (void *)(intptr_t)next))
             break;
         pd_pool.workers = next;
     }
@@ -128,8 +180,35 @@ static __attribute__((destructor, unused)) void pd_stop_workers(void)
     pthread_cond_broadcast(&pd_pool.wake);
     pthread_mutex_unlock(&pd_pool.lock);
     for (; pd_pool.workers; pd_pool.workers--)
-        pthread_join(pd_pool.worker[pd_pool.workers], NULL);
+        pthread_join(pd_pool.worker[pd_pool.workers].thread, NULL);
     pthread_mutex_unlock(&pd_pool.busy);
+}
+
+PD_INLINE void pd_give_orders(int threads)
+{
+    int asleep = 0;
+    for (int t = 1; t < threads; t++)
+        __atomic_fetch_add(&pd_pool.worker[t].order, 1, __ATOMIC_SEQ_CST);
+    for (int t = 1; t < threads; t++)
+        asleep |= __atomic_load_n(&pd_pool.worker[t].asleep, __ATOMIC_SEQ_CST);
+    if (asleep) {
+        pthread_mutex_lock(&pd_pool.lock);
+        pthread_cond_broadcast(&pd_pool.wake);
+        pthread_mutex_unlock(&pd_pool.lock);
+    }
+}
+
+PD_INLINE void pd_wait_for_workers(void)
+{
+    pd_look_out(&pd_pool.pending, 0, 1);
+    if (!__atomic_load_n(&pd_pool.pending, __ATOMIC_ACQUIRE))
+        return;
+    pthread_mutex_lock(&pd_pool.lock);
+    __atomic_store_n(&pd_pool.caller_asleep, 1, __ATOMIC_SEQ_CST);
+    while (__atomic_load_n(&pd_pool.pending, __ATOMIC_SEQ_CST))
+        pthread_cond_wait(&pd_pool.done, &pd_pool.lock);
+    __atomic_store_n(&pd_pool.caller_asleep, 0, __ATOMIC_SEQ_CST);
+    pthread_mutex_unlock(&pd_pool.lock);
 }
 
 /* Runs `body` over [0, size) on at most `threads` threads, the caller being one of them.
@@ -148,21 +227,13 @@ PD_SHARED void pd_parallel_for(pd_body body, void *context, int64_t size, int th
         body(context, 0, size, 0);
         return;
     }
-    pthread_mutex_lock(&pd_pool.lock);
     if (pd_pool.workers < threads - 1)
         threads = pd_start_workers(threads - 1) + 1;
-    pd_pool.body = body, pd_pool.context = context, pd_pool.size = size;
-    pd_pool.threads = threads, pd_pool.pending = threads - 1;
-    pd_pool.loop++;
-    pthread_cond_broadcast(&pd_pool.wake);
-    pthread_mutex_unlock(&pd_pool.lock);
-
+    pd_pool.body = body, pd_pool.context = context, pd_pool.size = size, pd_pool.threads = threads;
+    __atomic_store_n(&pd_pool.pending, (unsigned)threads - 1, __ATOMIC_RELAXED);
+    pd_give_orders(threads);
     pd_run_block(body, context, size, 0, threads);
-
-    pthread_mutex_lock(&pd_pool.lock);
-    while (pd_pool.pending)
-        pthread_cond_wait(&pd_pool.done, &pd_pool.lock);
-    pthread_mutex_unlock(&pd_pool.lock);
+    pd_wait_for_workers();
     pthread_mutex_unlock(&pd_pool.busy);
 }
 

@@ -19,6 +19,8 @@
  *
  *   pd_within_f32v(limit, v)    whether every lane of v is at most that in size, and none NaN
  *   pd_exp_quick_f32v(v)        exp of such vectors
+ *
+ * or PD_EXP_OWN and pd_exp_f32v(v) for all vectors.
  */
 #ifndef PD_VECTOR_H
 #define PD_VECTOR_H
@@ -30,6 +32,7 @@
 
 #include "pd_scalar.h"
 
+#ifndef PD_EXP_OWN
 #define PD_T pd_f32v
 #define PD_F(name) pd_##name##_f32v
 #include "pd_exp.h"
@@ -44,6 +47,7 @@ PD_INLINE pd_f32v pd_exp_f32v(pd_f32v x)
 #endif
     return pd_exp_any_f32v(x);
 }
+#endif
 
 /* A mask holds all bits of a lane or none, as comparisons of vectors give it. */
 typedef int32_t pd_maskv __attribute__((vector_size(4 * PD_LANES_F32)));

@@ -28,6 +28,7 @@ from perfdojo_sdk.search.play import Play
 from perfdojo_sdk.search.vectors.row_kernels import THREADS_COST
 from perfdojo_sdk.search.vectors.steps import largest_divisor, share_out, split, use_lanes, write_out
 from perfdojo_sdk.search.vectors.tiles import Piece, Tiling, best_tiling
+from perfdojo_sdk.search.vectors.windows import Windows, open_panel_windows, panel_ways
 
 #: What moving one number to or from a strided place costs, in multiply-adds of vectors.
 SCATTER = 2.0
@@ -254,7 +255,7 @@ def play_contractions(root: Program, rules: Rules, target: Target) -> list[Play]
     nest = find_nest(start.program.body[0])
     if nest is None:
         return []
-    plays = []
+    plays: list[Play] = []
     for plan in plans(start.program, nest, target):
         play = Play(root, rules)
         play.trace = start.trace
@@ -262,20 +263,27 @@ def play_contractions(root: Program, rules: Rules, target: Target) -> list[Play]
             play_contraction(play, nest, plan, target)
         except MoveError:  # such as for an operand that is read in several forms
             continue
-        map_to_hardware(play, target)
-        plays.append(play)
+        for windows in panel_ways(root, target):
+            mapped = Play(root, rules)
+            mapped.trace = play.trace
+            map_to_hardware(mapped, target, windows)
+            if all(mapped.program != other.program for other in plays):
+                plays.append(mapped)
     return plays
 
 
-def map_to_hardware(play: Play, target: Target) -> None:
+def map_to_hardware(play: Play, target: Target, windows: Windows) -> None:
     """Registers hold the tiles, lanes the vectors; threads share what takes longer than starting them."""
     for buffer in temporaries(play.program):
         play.may("remove_dead", buffer.name)
+    wishes = dict(open_panel_windows(play, windows))
     contract(play)
     use_lanes(play)
     write_out(play, target.capabilities.vector_registers, outermost=True)
     for scope in [node for node in play.program.body if isinstance(node, Scope)]:
         share_out(play, scope.id, THREADS_COST * _statements_per_second(scope, target))
+    for window, location in wishes.items():
+        play.may("set_location", window, location=location)
 
 
 def _statements_per_second(scope: Scope, target: Target) -> float:

@@ -13,9 +13,8 @@ Where figures cannot tell which of two ways is faster, both are played, and the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Mapping
+from itertools import product
 from math import prod
 
 from perfdojo_sdk.core.dtypes import BYTES
@@ -23,7 +22,6 @@ from perfdojo_sdk.core.expression import Access, Operation, Read
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Rules
 from perfdojo_sdk.core.transformations.storage import temporaries
-from perfdojo_sdk.core.validate import common_depth
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.search.passes import contract, fuse
 from perfdojo_sdk.search.play import Play
@@ -33,19 +31,22 @@ from perfdojo_sdk.search.vectors.steps import (
     data_bytes,
     join_distant,
     largest_divisor,
-    output_bytes,
     perfect_nest,
     share_out,
     split,
     use_lanes,
     write_out,
 )
+from perfdojo_sdk.search.vectors.windows import Windows, memory_ways, open_windows
 
 #: Independent vectors that a reduction keeps in flight: latency times throughput of an addition.
 CHAINS = 4
 
-#: Seconds that starting the threads and waiting for the last one costs.
-THREADS_COST = 15e-6
+#: Seconds that handing work to threads which are awake, and waiting for the last one, costs with margin.
+THREADS_COST = 3e-6
+
+#: Rows that go side by side through what they share.
+ABREAST = 4
 
 #: What does less than this part of the work of the longest loop is left as it is.
 MINOR = 64
@@ -54,49 +55,16 @@ MINOR = 64
 MOST_WASTE = 1.15
 
 
-@dataclass(frozen=True)
-class Windows:
-    """Locations through which values pass on their way; empty: none."""
-
-    once: str = ""
-    """For what a single loop reads."""
-    again: str = ""
-    """For the last of several loops that read the same."""
-    store: str = ""
-    """For what goes out."""
-
-
 def play_rows(root: Program, rules: Rules, target: Target) -> list[Play]:
     """One game for each way that may be the fastest; which one is, depends on more than figures tell."""
     plays: list[Play] = []
-    for threads in worth_threads(root, target):
-        for windows in memory_ways(root, target):
-            play = Play(root, rules)
-            stream_rows(play, target, windows, threads)
-            if all(play.program != other.program for other in plays):
-                plays.append(play)
+    ways = product(worth_threads(root, target), memory_ways(root, target), (False, True))
+    for threads, windows, abreast in ways:
+        play = Play(root, rules)
+        stream_rows(play, target, windows, threads, abreast)
+        if all(play.program != other.program for other in plays):
+            plays.append(play)
     return plays
-
-
-def memory_ways(root: Program, target: Target) -> Iterator[Windows]:
-    """Data that stays in a core's own cache needs no windows; stores past the caches may pay beyond them.
-    Where all stays in some cache, or next to nothing goes out, a processor may foresee enough by itself.
-
-    Locations that the target does not have are left out.
-    """
-    data, goes_out = data_bytes(root), output_bytes(root)
-    caches = target.capabilities.caches.values()
-    if data <= max((c.bytes for c in caches if not c.shared), default=0):
-        yield Windows()
-        return
-    once, again, claim, past = (
-        name if name in target.dialect.locations else "" for name in ("soon", "ahead", "claim", "nt")
-    )
-    yield Windows(once, again, claim)
-    if data <= max((c.bytes for c in caches), default=0) or MINOR * goes_out < data:
-        yield Windows()
-    elif past:
-        yield Windows(once, again, past)
 
 
 def worth_threads(root: Program, target: Target) -> tuple[bool, ...]:
@@ -111,8 +79,8 @@ def worth_threads(root: Program, target: Target) -> tuple[bool, ...]:
     return (True,) if seconds > 8 * THREADS_COST else (True, False)
 
 
-def stream_rows(play: Play, target: Target, windows: Windows, threads: bool) -> None:
-    """The plan."""
+def stream_rows(play: Play, target: Target, windows: Windows, threads: bool, abreast: bool) -> None:
+    """The plan; ``abreast``: a few rows side by side where they share more than stays near."""
     capabilities = target.capabilities
     fuse(play, depth=0)
     rows_outermost(play)
@@ -128,6 +96,8 @@ def stream_rows(play: Play, target: Target, windows: Windows, threads: bool) -> 
             widen(play, part, capabilities.lanes)
     use_lanes(play)
     gather(play)
+    if abreast:
+        rows_abreast(play, capabilities.caches["L1"].bytes)
     wishes = dict(open_windows(play, target, windows))
     contract(play)
     use_lanes(play)
@@ -273,57 +243,21 @@ def _gather_once(play: Play, tried: set[tuple[str, str]]) -> bool:
     return False
 
 
-# -- memory ----------------------------------------------------------------------------------------
-
-
-def open_windows(play: Play, target: Target, windows: Windows) -> Iterator[tuple[str, str]]:
-    """Stage what comes from memory and what goes there: (buffer, wanted location) of each window."""
-    near = target.capabilities.caches["L2"].bytes // 2
-    for array in play.program.inputs:
-        for loops in _passes(play, array):
-            warm = [b for a, b in pairwise(loops) if bytes_between(play, array, a, b) <= near]
-            if warm and warm == loops[1:] and _common_depth(play, *loops[:2]) == 1:
-                # The row stays near: the last pass over it has time to ask for the next row.
-                yield from _staged(play, "stage_read", loops[-1], array, windows.again)
-                continue
-            for loop in loops:
-                if loop not in warm:
-                    yield from _staged(play, "stage_read", loop, array, windows.once)
-    for scope in play.innermost():
-        statement = scope.body[-1]
-        assert isinstance(statement, Statement)
-        out = statement.target.array in play.program.outputs and not statement.accumulate
-        if len(scope.body) == 1 and out and play.around(scope.id):
-            yield from _staged(play, "stage_write", scope.id, statement.target.array, windows.store)
-
-
-def _passes(play: Play, array: str) -> Iterator[list[str]]:
-    """The loops that read the same part of an array, if every row has a part of its own."""
-    parts: dict[tuple[int, ...], list[str]] = {}
-    for scope in play.innermost():
-        for child in scope.body:
-            for read in child.reads if isinstance(child, Statement) else ():
-                lanes = len(play.around(scope.id))
-                if read.array == array and {0, lanes} <= {*read.levels} and lanes:
-                    part = tuple(s.constant for s in read.subscripts)
-                    if scope.id not in parts.setdefault(part, []):
-                        parts[part].append(scope.id)
-    yield from parts.values()
-
-
-def bytes_between(play: Play, array: str, one: str, other: str) -> int:
-    """Bytes of the array that are read between two loops reading the same element of it."""
-    shared = play.around(one)[: _common_depth(play, one, other)]
-    return play.program.buffer_of[array].cells * BYTES["f32"] // prod(s.size for s in shared)
-
-
-def _common_depth(play: Play, one: str, other: str) -> int:
-    return common_depth([play.program.paths[one], play.program.paths[other]])
-
-
-def _staged(play: Play, move: str, place: str, array: str, location: str) -> Iterator[tuple[str, str]]:
-    if not location:
-        return
-    known = {b.name for b in play.program.buffers}
-    if play.may(move, place, array=array):
-        yield from ((b.name, location) for b in play.program.buffers if b.name not in known)
+def rows_abreast(play: Play, near: int) -> None:
+    """Let a few rows go through their last loop side by side, so that what all rows share is read once for
+    them; where a row and what it shares are more than the ``near`` bytes of the first cache."""
+    for row in [node for node in play.program.body if isinstance(node, Scope)]:
+        last = row.body[-1]
+        if not isinstance(last, Scope) or last is row.body[0] or row.size % ABREAST:
+            continue
+        reads = [read for leaf in last.leaves for read in leaf.statement.reads]
+        shared = {r.array for r in reads if r.array in play.program.inputs and 0 not in r.levels}
+        cells = sum(play.program.buffer_of[array].cells for array in shared)
+        if shared and cells * BYTES["f32"] + row_bytes(play) > near:
+            kept, few = play.trace, split(play, row.id, ABREAST)[-1]
+            if play.may("fission_scope", last.id):
+                path = play.program.paths[few]
+                few = play.program.siblings(path)[path[-1] + 1].id
+                if play.may("swap_scopes", few):
+                    continue
+            play.trace = kept

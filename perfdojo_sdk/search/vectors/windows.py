@@ -1,0 +1,134 @@
+"""What passes between memory and registers: what is asked for early, what goes past the caches.
+
+A *window* is a small buffer at a location whose meaning is how the value travels: a read that asks for what
+comes next, a write that claims its line, or one that goes past the caches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+
+from perfdojo_sdk.core.dtypes import BYTES
+from perfdojo_sdk.core.expression import Read
+from perfdojo_sdk.core.program import Program, Scope, Statement
+from perfdojo_sdk.core.validate import common_depth
+from perfdojo_sdk.hookspecs.types import Target
+from perfdojo_sdk.search.play import Play
+from perfdojo_sdk.search.vectors.steps import data_bytes, output_bytes
+
+#: What goes out is next to nothing when it is less than this part of the data.
+LITTLE = 64
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Locations through which values pass on their way; empty: none."""
+
+    once: str = ""
+    """For what a single loop reads."""
+    again: str = ""
+    """For the last of several loops that read the same."""
+    store: str = ""
+    """For what goes out."""
+
+
+def memory_ways(root: Program, target: Target) -> Iterator[Windows]:
+    """Data that stays in a core's own cache needs no windows; stores past the caches may pay beyond them.
+    Where all stays in some cache, or next to nothing goes out, a processor may foresee enough by itself.
+
+    Locations that the target does not have are left out.
+    """
+    data, goes_out = data_bytes(root), output_bytes(root)
+    caches = target.capabilities.caches.values()
+    if data <= max((c.bytes for c in caches if not c.shared), default=0):
+        yield Windows()
+        return
+    once, again, claim, past = (
+        name if name in target.dialect.locations else "" for name in ("soon", "ahead", "claim", "nt")
+    )
+    yield Windows(once, again, claim)
+    if data <= max((c.bytes for c in caches), default=0) or LITTLE * goes_out < data:
+        yield Windows()
+    elif past:
+        yield Windows(once, again, past)
+        yield Windows(store=past)
+
+
+def panel_ways(root: Program, target: Target) -> Iterator[Windows]:
+    """For contractions: none; where no cache holds the data, also the next panel, and past the caches."""
+    yield Windows()
+    if data_bytes(root) > max((c.bytes for c in target.capabilities.caches.values()), default=0):
+        again, past = (name if name in target.dialect.locations else "" for name in ("ahead", "nt"))
+        yield Windows(again=again, store=past)
+
+
+def open_windows(play: Play, target: Target, windows: Windows) -> Iterator[tuple[str, str]]:
+    """Stage what comes from memory and what goes there: (buffer, wanted location) of each window."""
+    near = target.capabilities.caches["L2"].bytes // 2
+    for array in play.program.inputs:
+        for loops in _passes(play, array):
+            warm = [b for a, b in pairwise(loops) if bytes_between(play, array, a, b) <= near]
+            if warm and warm == loops[1:] and _common_depth(play, *loops[:2]) == 1:
+                # The row stays near: the last pass over it has time to ask for the next row.
+                yield from _staged(play, "stage_read", loops[-1], array, windows.again)
+                continue
+            for loop in loops:
+                if loop not in warm:
+                    yield from _staged(play, "stage_read", loop, array, windows.once)
+    for scope in play.innermost():
+        yield from _open_for_output(play, scope, windows.store)
+
+
+def open_panel_windows(play: Play, windows: Windows) -> Iterator[tuple[str, str]]:
+    """The same for tiles of registers, which write each number once, and for the packing of panels."""
+    for scope in play.innermost():
+        statement = scope.body[-1]
+        assert isinstance(statement, Statement)
+        value = statement.value
+        if isinstance(value, Read) and value.access.array in play.program.inputs:
+            yield from _staged(play, "stage_read", scope.id, value.access.array, windows.again)
+        else:
+            yield from _open_for_output(play, scope, windows.store)
+
+
+def _open_for_output(play: Play, scope: Scope, location: str) -> Iterator[tuple[str, str]]:
+    statement = scope.body[-1]
+    assert isinstance(statement, Statement)
+    out = statement.target.array in play.program.outputs and not statement.accumulate
+    if len(scope.body) == 1 and out and play.around(scope.id):
+        yield from _staged(play, "stage_write", scope.id, statement.target.array, location)
+
+
+def _passes(play: Play, array: str) -> Iterator[list[str]]:
+    """The loops that read the same part of an array, if every row has a part of its own."""
+    parts: dict[tuple[int, ...], list[str]] = {}
+    for scope in play.innermost():
+        for child in scope.body:
+            for read in child.reads if isinstance(child, Statement) else ():
+                lanes = len(play.around(scope.id))
+                if read.array == array and {0, lanes} <= {*read.levels} and lanes:
+                    part = tuple(s.constant for s in read.subscripts)
+                    if scope.id not in parts.setdefault(part, []):
+                        parts[part].append(scope.id)
+    yield from parts.values()
+
+
+def bytes_between(play: Play, array: str, one: str, other: str) -> int:
+    """Bytes of the array that are read between two loops reading the same element of it."""
+    shared = play.around(one)[: _common_depth(play, one, other)]
+    return play.program.buffer_of[array].cells * BYTES["f32"] // prod(s.size for s in shared)
+
+
+def _common_depth(play: Play, one: str, other: str) -> int:
+    return common_depth([play.program.paths[one], play.program.paths[other]])
+
+
+def _staged(play: Play, move: str, place: str, array: str, location: str) -> Iterator[tuple[str, str]]:
+    if not location:
+        return
+    known = {b.name for b in play.program.buffers}
+    if play.may(move, place, array=array):
+        yield from ((b.name, location) for b in play.program.buffers if b.name not in known)
