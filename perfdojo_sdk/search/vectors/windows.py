@@ -57,12 +57,6 @@ def memory_ways(root: Program, target: Target) -> Iterator[Windows]:
         yield Windows(store=past)
 
 
-def past_caches(target: Target, windows: Windows) -> bool:
-    """Whether what goes out bypasses the caches, which takes vectors that lie within a line."""
-    location = target.dialect.locations.get(windows.store)
-    return location is not None and location.past_caches
-
-
 def panel_ways(root: Program, target: Target) -> Iterator[Windows]:
     """For contractions: none; where no cache holds the data, also the next panel, and past the caches."""
     yield Windows()
