@@ -26,7 +26,7 @@ from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.search.passes import contract, fuse
 from perfdojo_sdk.search.play import Play
 from perfdojo_sdk.search.vectors.row_kernels import THREADS_COST
-from perfdojo_sdk.search.vectors.steps import largest_divisor, share_out, split, use_lanes, write_out
+from perfdojo_sdk.search.vectors.steps import cut, largest_divisor, share_out, split, use_lanes, write_out
 from perfdojo_sdk.search.vectors.tiles import Piece, Tiling, best_tiling
 from perfdojo_sdk.search.vectors.windows import Windows, open_panel_windows, panel_ways
 
@@ -468,18 +468,6 @@ def chain(play: Play, place: str) -> list[str]:
     while len(body := play.scope(found[-1]).body) == 1 and isinstance(body[0], Scope):
         found.append(body[0].id)
     return found
-
-
-def cut(play: Play, place: str, sizes: Sequence[int]) -> list[str]:
-    """Cut the range of a scope into parts of these sizes; their ids."""
-    found = []
-    for size in sizes[:-1]:
-        path = play.program.paths[place]
-        play.must("split_range", place, at=size)
-        first, second = play.program.siblings(path)[path[-1] : path[-1] + 2]
-        found.append(first.id)
-        place = second.id
-    return [*found, place]
 
 
 def cut_off_rest(play: Play, place: str, factor: int) -> list[str]:

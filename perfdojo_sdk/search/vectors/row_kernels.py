@@ -5,7 +5,8 @@
 3. Rows are cut into blocks of vectors, single vectors and a masked tail; a reduction keeps one
    partial result for each lane of a block.
 4. Loops over the same part of a row are brought together.
-5. Memory is asked for what comes next, and for the lines that will be written.
+5. Memory is asked for what comes next, and for the lines that will be written; or results go past the
+   caches, in vectors that lie within a line.
 6. Rows are shared out among threads; where there are few of them, parts of rows are.
 
 Where figures cannot tell which of two ways is faster, both are played, and the builder measures.
@@ -13,12 +14,12 @@ Where figures cannot tell which of two ways is faster, both are played, and the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import product
-from math import prod
+from math import gcd, prod
 
 from perfdojo_sdk.core.dtypes import BYTES
-from perfdojo_sdk.core.expression import Access, Operation, Read
+from perfdojo_sdk.core.expression import Access, Index, Operation, Read
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Rules
 from perfdojo_sdk.core.transformations.storage import temporaries
@@ -28,6 +29,7 @@ from perfdojo_sdk.search.play import Play
 from perfdojo_sdk.search.vectors.row_statistics import compute_again, sum_and_squares_together
 from perfdojo_sdk.search.vectors.steps import (
     SHARES,
+    cut,
     data_bytes,
     join_distant,
     largest_divisor,
@@ -37,7 +39,7 @@ from perfdojo_sdk.search.vectors.steps import (
     use_lanes,
     write_out,
 )
-from perfdojo_sdk.search.vectors.windows import Windows, memory_ways, open_windows
+from perfdojo_sdk.search.vectors.windows import Windows, memory_ways, open_windows, past_caches
 
 #: Independent vectors that a reduction keeps in flight: latency times throughput of an addition.
 CHAINS = 4
@@ -81,7 +83,7 @@ def worth_threads(root: Program, target: Target) -> tuple[bool, ...]:
 
 def stream_rows(play: Play, target: Target, windows: Windows, threads: bool, abreast: bool) -> None:
     """The plan; ``abreast``: a few rows side by side where they share more than stays near."""
-    capabilities = target.capabilities
+    capabilities, lanes = target.capabilities, target.capabilities.lanes
     fuse(play, depth=0)
     rows_outermost(play)
     fuse(play, depth=0)
@@ -91,13 +93,19 @@ def stream_rows(play: Play, target: Target, windows: Windows, threads: bool, abr
         sum_and_squares_together(play, block, threads and play.scopes()[0].size < SHARES)
         fuse(play)
     reciprocals(play)
-    for place in loops_that_matter(play):
-        for part in cut_row(play, place, capabilities.lanes):
-            widen(play, part, capabilities.lanes)
+    loops = loops_that_matter(play)
+    out = [place for place in loops if past_caches(target, windows) and ragged(play, place, lanes)]
+    for place in loops:
+        if place not in out:
+            for part in cut_row(play, place, lanes):
+                widen(play, part, lanes)
     use_lanes(play)
     gather(play)
     if abreast:
         rows_abreast(play, capabilities.caches["L1"].bytes)
+    for place in out:
+        for part in cut_at_vectors(play, place, lanes):
+            widen(play, part, lanes)
     wishes = dict(open_windows(play, target, windows))
     contract(play)
     use_lanes(play)
@@ -188,6 +196,42 @@ def cut_row(play: Play, place: str, lanes: Mapping[str, int]) -> list[str]:
             parts[-1:] = [f"{parts[-1]}.a", f"{parts[-1]}.b"]
             size %= unit
     return parts
+
+
+def ragged(play: Play, place: str, lanes: Mapping[str, int]) -> int:
+    """How many rows of an output there are until one begins at a multiple of a vector again.
+
+    0 where each does, and where ``place`` is no loop along all of such a row, alone in the loop over rows.
+    """
+    scope, around = play.scope(place), play.around(place)
+    statement = scope.body[0]
+    assert isinstance(statement, Statement)
+    target, width = statement.target, lanes.get(statement.dtype, 1)
+    out = target.array in play.program.outputs and not statement.accumulate
+    if not around or len(around[-1].body) != 1 or len(scope.body) != 1 or not out:
+        return 0
+    rows = tuple(map(Index.level, (len(around) - 1, len(around))))
+    whole = play.program.buffer_of[target.array].shape[-2:] == (around[-1].size, scope.size)
+    if target.subscripts[-2:] != rows or not whole or scope.size < 2 * CHAINS * width:
+        return 0
+    period = width // gcd(scope.size, width)
+    return period if period > 1 and around[-1].size % period == 0 else 0
+
+
+def cut_at_vectors(play: Play, place: str, lanes: Mapping[str, int]) -> Iterator[str]:
+    """Cut the rows of an output at multiples of a vector, each kind of row alone.
+
+    Where the array begins at one, all but the ends of rows are vectors that may go past the caches.
+    """
+    period, row = ragged(play, place, lanes), play.scope(place)
+    statement = row.body[0]
+    assert isinstance(statement, Statement)
+    width = lanes[statement.dtype]
+    kinds = cut(play, split(play, play.around(place)[-1].id, period)[-1], [1] * period)
+    for kind, scope in enumerate(kinds):
+        begin = -kind * row.size % width
+        sizes = [begin, (row.size - begin) // width * width, (row.size - begin) % width]
+        yield from cut(play, play.scope(scope).body[0].id, [size for size in sizes if size])
 
 
 def _fits(size: int, width: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from perfdojo_sdk.core.dtypes import BYTES
@@ -30,6 +31,18 @@ def split(play: Play, place: str, factor: int) -> list[str]:
         return [place]
     play.must("split_scope", place, factor=factor)
     return [f"{place}.o", f"{place}.i"]
+
+
+def cut(play: Play, place: str, sizes: Sequence[int]) -> list[str]:
+    """Cut the range of a scope into parts of these sizes; their ids."""
+    found = []
+    for size in sizes[:-1]:
+        path = play.program.paths[place]
+        play.must("split_range", place, at=size)
+        first, second = play.program.siblings(path)[path[-1] : path[-1] + 2]
+        found.append(first.id)
+        place = second.id
+    return [*found, place]
 
 
 def largest_divisor(size: int, most: int) -> int:

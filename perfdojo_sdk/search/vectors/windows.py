@@ -57,6 +57,12 @@ def memory_ways(root: Program, target: Target) -> Iterator[Windows]:
         yield Windows(store=past)
 
 
+def past_caches(target: Target, windows: Windows) -> bool:
+    """Whether what goes out bypasses the caches, which takes vectors that lie within a line."""
+    location = target.dialect.locations.get(windows.store)
+    return location is not None and location.past_caches
+
+
 def panel_ways(root: Program, target: Target) -> Iterator[Windows]:
     """For contractions: none; where no cache holds the data, also the next panel, and past the caches."""
     yield Windows()
@@ -71,7 +77,7 @@ def open_windows(play: Play, target: Target, windows: Windows) -> Iterator[tuple
     for array in play.program.inputs:
         for loops in _passes(play, array):
             warm = [b for a, b in pairwise(loops) if bytes_between(play, array, a, b) <= near]
-            if warm and warm == loops[1:] and _common_depth(play, *loops[:2]) == 1:
+            if warm and warm == loops[1:] and _common_depth(play, loops[0], loops[-1]) == 1:
                 # The row stays near: the last pass over it has time to ask for the next row.
                 yield from _staged(play, "stage_read", loops[-1], array, windows.again)
                 continue

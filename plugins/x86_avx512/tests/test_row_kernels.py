@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -102,7 +103,7 @@ def test_data_that_no_cache_holds(build_all: BuildAll) -> None:
     selections = (
         "softmax[9,300]", "layernorm[9,113]", "layernorm[3,1024]", "rmsnorm[2,1000]", "add[7,100]",
         "layernorm[8,320]", "reducemean[2,999]", "relu_ffn[8,3,2,37]", "batchnorm[8,3,4,37]",
-        "batchnorm[2,9,12,32]",
+        "batchnorm[2,9,12,32]", "relu[4,300]", "batchnorm[2,3,4,130]",
     )  # fmt: skip
     check(build_all, [play(selection, figures=SLOW) for selection in selections])
 
@@ -133,6 +134,16 @@ def test_rows_go_abreast_through_what_they_share_where_it_does_not_stay_near() -
     wide, narrow = (play(f"layernorm[8,{size}]", figures=SLOW) for size in (128, 32))
     assert ["y[{0}*4+{2}," in trace.program.text for trace in wide.traces] == [False, True] * 3
     assert ["y[{0}," in trace.program.text for trace in narrow.traces] == [True] * 3
+
+
+def test_rows_that_begin_within_vectors_are_cut_where_these_begin() -> None:
+    """Four rows of 300 are 75 vectors of 16. Only where these go past the caches, which takes whole ones."""
+    claimed, *past = play("relu[8,300]", figures=SLOW).traces
+    assert "y[{0},{1}*60+{2}*15+{3}]" in claimed.program.text
+    for trace in past:
+        start = r"16:v y\[\{0\}\*4\+\{1\}(.*),\{2\}\*96\+\{3\}\*16\+\{4\}(.*)\] ="
+        wide = re.findall(start, trace.program.text)
+        assert wide == [("", ""), ("+1", "+4"), ("+2", "+8"), ("+3", "+12")]
 
 
 def test_a_channel_that_no_cache_holds_is_read_twice() -> None:
