@@ -7,7 +7,6 @@ the first instruction of the kernel to the fence after its last.
 
 from __future__ import annotations
 
-import json
 import struct
 import subprocess
 import sys
@@ -26,7 +25,7 @@ from perfdojo_riscv_snitch.objects import write_object
 from perfdojo_riscv_snitch.program import TCDM_BASE, TCDM_BYTES, Program
 from perfdojo_riscv_snitch.simulator import Simulation, simulate
 from perfdojo_riscv_snitch.simulator import worker as worker_script
-from perfdojo_riscv_snitch.simulator.run import DEFAULT_MAX_CYCLES, Prepared, finish, prepare
+from perfdojo_riscv_snitch.simulator.run import DEFAULT_MAX_CYCLES, answer_bytes, finish, job, prepare
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.hookspecs.services import SimulatedRun
 from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, Failure, KernelSource, Measurement, RunRequest
@@ -300,11 +299,10 @@ def _disagree(call: Call, first: Outcome, second: Outcome) -> Failure | None:
 def execute(call: Call, images: Sequence[bytearray], request: RunRequest) -> list[Simulation] | Failure:
     """Simulate the call on each of the images of TCDM."""
     prepared = [prepare(call.program, image, call.registers, MAX_CYCLES) for image in images]
-    job = _job(prepared, request)
     try:
         child = subprocess.run(
             [sys.executable, "-P", worker_script.__file__],
-            input=job,
+            input=job(prepared, ceil(request.timeout_s) + 1, request.memory_bytes + _INTERPRETER_BYTES),
             capture_output=True,
             timeout=request.timeout_s,
             start_new_session=True,
@@ -314,6 +312,8 @@ def execute(call: Call, images: Sequence[bytearray], request: RunRequest) -> lis
     if child.returncode:
         said = child.stderr.decode("utf-8", "replace").strip()[-2000:]
         return Failure("runtime", f"the simulator ended with status {child.returncode}: {said}")
+    if len(child.stdout) != (whole := answer_bytes(prepared)):
+        return Failure("runtime", f"the simulator's answer has {len(child.stdout)} bytes instead of {whole}")
     try:
         return list(finish(call.program, prepared, child.stdout))
     except DojoError as error:
@@ -332,19 +332,3 @@ def on_model(call: Call, images: Sequence[bytearray], request: RunRequest) -> li
             return one
         found.append(one)
     return found
-
-
-def _job(prepared: Sequence[Prepared], request: RunRequest) -> bytes:
-    first = prepared[0]
-    head = {
-        "core": first.core,
-        "seconds": ceil(request.timeout_s) + 1,
-        "bytes": request.memory_bytes + _INTERPRETER_BYTES,
-        "program": len(first.program),
-        "code": len(first.code),
-        "state": len(first.state),
-        "memory": len(first.memory),
-        "runs": len(prepared),
-    }
-    runs = b"".join(each.state + each.memory for each in prepared)
-    return json.dumps(head).encode() + b"\n" + first.program + first.code + runs

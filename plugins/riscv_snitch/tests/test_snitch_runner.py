@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
+from fcntl import F_GETPIPE_SZ, fcntl, ioctl
 from pathlib import Path
+from termios import FIONREAD
 
 import numpy as np
 import pytest
+from perfdojo_riscv_snitch.assembly import assemble
 from perfdojo_riscv_snitch.elf import load_elf
+from perfdojo_riscv_snitch.program import TCDM_BYTES
 from perfdojo_riscv_snitch.runner import SnitchRunner
+from perfdojo_riscv_snitch.simulator import worker as worker_script
+from perfdojo_riscv_snitch.simulator.run import answer_bytes, finish, job, prepare
 from snitch_support import Game, golden
 
 from perfdojo_sdk.hookspecs.types import (
@@ -83,6 +94,50 @@ def test_what_a_kernel_may_not_do(body: str, reason: str, word: str, monkeypatch
 def test_a_kernel_that_runs_too_long_is_stopped() -> None:
     failed = outcome("1: j 1b", request=RunRequest(timeout_s=0.5))
     assert isinstance(failed, Failure) and failed.reason == "timeout"
+
+
+def waiting(pipe: int) -> int:
+    """Bytes that can be read from a pipe."""
+    return int.from_bytes(ioctl(pipe, FIONREAD, bytes(4)), sys.byteorder)
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_simulator_that_is_stopped_amid_its_answer_tells_all_of_it(
+    unbuffered: str, tmp_path: Path
+) -> None:
+    """Whatever stops it: a debugger, a shell, a batch system. The stop ends its write to the pipe early."""
+    program = assemble("ecall")
+    runs = [prepare(program, bytes([k]) * TCDM_BYTES, {}, 100) for k in (1, 2)]
+    (tmp_path / "job").write_bytes(job(runs, 60, 8 << 30))
+    with open(tmp_path / "job", "rb") as given:
+        worker = subprocess.Popen(
+            [sys.executable, "-P", worker_script.__file__],
+            stdin=given,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        )
+    with worker:
+        assert worker.stdout
+        full = fcntl(worker.stdout, F_GETPIPE_SZ)
+        assert full < answer_bytes(runs) // 2, "the first run's answer does not fit the pipe"
+        while waiting(worker.stdout.fileno()) < full:
+            assert worker.poll() is None, "it ends before it has told all"
+            time.sleep(0.005)
+        worker.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, worker.pid, os.WSTOPPED | os.WNOWAIT)
+        worker.send_signal(signal.SIGCONT)
+        said = worker.stdout.read()
+    assert len(said) == answer_bytes(runs)
+    assert [run.memory for run in finish(program, runs, said)] == [bytes([k]) * TCDM_BYTES for k in (1, 2)]
+
+
+def test_an_answer_with_a_part_missing_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "worker.py"
+    script.write_text("import sys\nsys.stdin.buffer.read()\nsys.stdout.buffer.write(bytes(264288 - 1072))\n")
+    monkeypatch.setattr("perfdojo_riscv_snitch.runner.worker_script.__file__", str(script))
+    failed = outcome(COPY)
+    assert isinstance(failed, Failure) and failed.reason == "runtime"
+    assert "263216 bytes instead of 264288" in failed.detail
 
 
 def test_arrays_that_do_not_fit_are_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -187,8 +188,33 @@ def prepare(
     return Prepared(str(core_path()), bytes(native), code, bytes(state), bytes(memory))
 
 
+def job(runs: Sequence[Prepared], seconds: int, most_bytes: int) -> bytes:
+    """What :mod:`.worker` reads: ``runs`` of one program, within so much processor time and memory."""
+    first = runs[0]
+    head = {
+        "core": first.core,
+        "seconds": seconds,
+        "bytes": most_bytes,
+        "program": len(first.program),
+        "code": len(first.code),
+        "state": len(first.state),
+        "memory": len(first.memory),
+        "runs": len(runs),
+    }
+    content = b"".join(each.state + each.memory for each in runs)
+    return json.dumps(head).encode() + b"\n" + first.program + first.code + content
+
+
+def answer_bytes(runs: Sequence[Prepared]) -> int:
+    """Size of the worker's output."""
+    return sum(len(each.state) + len(each.memory) for each in runs)
+
+
 def finish(program: Program, runs: Sequence[Prepared], output: bytes) -> Iterator[Simulation]:
-    """What the runs did, from the worker's output. SnitchError for what the program did wrong."""
+    """What the runs did, from the worker's output, which is whole (:func:`answer_bytes`).
+
+    SnitchError for what the program did wrong.
+    """
     at = 0
     for run in runs:
         state = NativeState.from_buffer_copy(output[at : at + len(run.state)])

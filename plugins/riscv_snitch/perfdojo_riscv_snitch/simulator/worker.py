@@ -7,13 +7,17 @@ standard output. Only the standard library is imported, so that a start costs li
 
 import ctypes
 import json
+import os
 import resource
 import signal
 import sys
 
 
 def main() -> None:
-    source, sink = sys.stdin.buffer, sys.stdout.buffer
+    source = sys.stdin.buffer
+    # Not sys.stdout.buffer: with PYTHONUNBUFFERED it is the bare file, of whose write to a pipe a signal that
+    # stops this process leaves a part undone.
+    sink = os.fdopen(os.dup(1), "wb")
     job = json.loads(source.readline())
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # die with the parent
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
