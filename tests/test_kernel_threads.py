@@ -18,9 +18,8 @@ def test_every_iteration_runs_once(tmp_path: Path, sanitizer: str) -> None:
         pytest.skip("needs gcc")
     program = tmp_path / "threads"
     command = ["gcc", "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", f"-fsanitize={sanitizer}"]
-    built = subprocess.run(
-        [*command, "-pthread", f"-I{INCLUDE}", str(SOURCE), "-o", str(program)], capture_output=True, text=True
-    )
+    command += ["-pthread", f"-I{INCLUDE}", str(SOURCE), "-o", str(program)]
+    built = subprocess.run(command, capture_output=True, text=True)
     if "cannot find" in built.stderr:
         pytest.skip("gcc came without its sanitizers")
     assert built.returncode == 0, built.stderr

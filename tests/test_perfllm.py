@@ -586,8 +586,8 @@ def test_other_orders_and_slips_are_remembered_too() -> None:
         asked.append(slipped)
         return 1e3 if len(asked) % 2 else recalling.best
 
-    assert recalling.vary([game], 2, 6, seconds, Random(0)) == 2 + len(asked)
-    assert 4 <= len(asked) <= 6
+    count = recalling.vary([game], 2, 6, seconds, Random(0))
+    assert 4 <= len(asked) <= count - 2 <= 6  # whoever slips the same way twice is not evaluated again
     assert len(replay.states) > states and sum(len(state.shown) for state in replay.states) > shown
     for k, slipped in enumerate(asked):
         end = replay.states[replay.number[f"{digest(Trace(ROOT))} {digest(slipped)}"]]

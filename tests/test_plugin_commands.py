@@ -257,7 +257,7 @@ def test_what_is_not_required_does_not_stop_a_target(cli: Cli, monkeypatch: pyte
 def test_reproduce_lists_and_runs(cli: Cli, tmp_path: Path) -> None:
     listed = cli("reproduce", "--json", plugins="toy")
     names = [e["name"] for e in listed.data["experiments"]]
-    assert names == ["fig11", "fig12", "fig13", "fig14", "learning", "toy/passes"]
+    assert names == ["fig11", "fig12", "fig13", "fig14", "learning", "toy/passes", "transfer"]
     ran = cli("reproduce", "toy/passes", "--quick", "-o", "found", "--json", plugins="toy")
     assert ran.code == 0, ran.err
     seconds = ran.data["result"]["seconds"]

@@ -219,7 +219,7 @@ class Lanes:
             outermost = source.levels[0]
             step = {outermost: Index.of({outermost: 1}, 1)}
             following = source.substitute(lambda level: step.get(level) or Index.level(level))
-            self.emitter.function.line(f"pd_prefetch(&{self.emitter.cell(following, self.base)});")
+            self.emitter.function.line(f"pd_prefetch_ahead(&{self.emitter.cell(following, self.base)});")
         if location.lead_bytes and self._starts_a_line(source):
             self._prefetch("pd_prefetch", source, location.lead_bytes)
 

@@ -12,7 +12,7 @@ from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.hookspecs.search import Player, SearchStrategy, SearchTask, State
 
 NEEDED = ("torch", "safetensors")
-#: The trained agent that comes with the SDK; its record as JSON lies beside it, and where it was seen to help.
+#: The trained agent that comes with the SDK; its card lies beside it and says where it was seen to help.
 SHIPPED = Path(__file__).parent / "shipped" / "agent.safetensors"
 
 

@@ -87,11 +87,12 @@ PD_SHARED struct pd_pool pd_pool = {
     .done = PTHREAD_COND_INITIALIZER,
 };
 
+/* Tells the processor that this loop waits. */
 PD_INLINE void pd_pause(void)
 {
-#if defined(__x86_64__) || defined(__i386__)
+#if __has_builtin(__builtin_ia32_pause)
     __builtin_ia32_pause();
-#elif defined(__aarch64__) || defined(__arm__)
+#elif defined(__aarch64__)
     __asm__ volatile("yield");
 #endif
 }

@@ -71,7 +71,7 @@ def open_windows(play: Play, target: Target, windows: Windows) -> Iterator[tuple
     for array in play.program.inputs:
         for loops in _passes(play, array):
             warm = [b for a, b in pairwise(loops) if bytes_between(play, array, a, b) <= near]
-            if warm and warm == loops[1:] and _common_depth(play, *loops[:2]) == 1:
+            if warm and warm == loops[1:] and _common_depth(play, loops[0], loops[-1]) == 1:
                 # The row stays near: the last pass over it has time to ask for the next row.
                 yield from _staged(play, "stage_read", loops[-1], array, windows.again)
                 continue

@@ -101,7 +101,8 @@ def test_data_that_no_cache_holds(build_all: BuildAll) -> None:
     """Windows, threads, and rows that are read block by block."""
     selections = (
         "softmax[9,300]", "layernorm[9,113]", "layernorm[3,1024]", "rmsnorm[2,1000]", "add[7,100]",
-        "layernorm[8,320]", "reducemean[2,999]", "relu_ffn[8,3,2,37]", "batchnorm[8,3,4,37]", "batchnorm[2,9,12,32]",
+        "layernorm[8,320]", "reducemean[2,999]", "relu_ffn[8,3,2,37]", "batchnorm[8,3,4,37]",
+        "batchnorm[2,9,12,32]",
     )  # fmt: skip
     check(build_all, [play(selection, figures=SLOW) for selection in selections])
 

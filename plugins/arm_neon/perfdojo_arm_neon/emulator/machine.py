@@ -2,8 +2,9 @@
 
 Addresses inside are those outside, so arrays are passed by pointer and nothing is copied; what was not
 handed over does not exist for the kernel. The few functions of the C library that kernels call are done
-here. Threads take turns: one runs until it waits, then the next; so each loop is split among threads as
-on hardware, in one order that is always the same.
+here. Threads take turns: one runs until it waits or gives way, then the next; so each loop is split among
+threads as on hardware, in one order that is always the same. A second passes whenever the time is asked for:
+who waits for a while does so once.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Machine:
         self.switching = False
         self.current = 0
         """Number of the thread that runs; 0 is the caller's."""
-        self.threads = 1
+        self.threads, self.seconds = 1, 0
         self.base = self.allocate(image if image is not None else loaded.image)
         self.stack = self.allocate(bytes(STACK_BYTES))
         self._link()
@@ -128,9 +129,16 @@ class Machine:
         x = [read(getattr(reg, f"UC_ARM64_REG_X{k}")) for k in range(4)]
         if name in _NOTHING_TO_DO:
             write(reg.UC_ARM64_REG_X0, 0)
-        elif name == "pthread_cond_wait":
+        elif name == "pthread_cond_wait" or (name == "sched_yield" and self.waiting):
+            write(reg.UC_ARM64_REG_X0, 0)
             self.switching = True
             self.uc.emu_stop()
+        elif name == "sched_yield":
+            write(reg.UC_ARM64_REG_X0, 0)
+        elif name == "clock_gettime":
+            self.seconds += 1
+            self.uc.mem_write(x[1], self.seconds.to_bytes(8, "little") + bytes(8))
+            write(reg.UC_ARM64_REG_X0, 0)
         elif name == "pthread_create":
             self._create(x[2], x[3])
             write(reg.UC_ARM64_REG_X0, 0)

@@ -34,7 +34,7 @@ class Counted:
     threads: tuple[Counts, ...]
     """For each thread, how often each word of the image ran as an instruction."""
     parallel_loops: int
-    """How often the threads were woken."""
+    """How often the threads were given work."""
 
 
 class _Counter(ctypes.Structure):
@@ -181,4 +181,4 @@ def count(
     status = machine.call(symbol, [*places, machine.reserve(workspace), workspace, threads])
     if status & 0xFFFFFFFF:
         raise RuntimeError(f"the kernel returned {status}")
-    return Counted(machine.counts(), machine.calls["pthread_cond_broadcast"])
+    return Counted(machine.counts(), machine.calls["pthread_mutex_trylock"])

@@ -24,16 +24,16 @@ int pd_windows(const float *restrict x, float *restrict y, void *workspace, size
     pd_f32v x_r = pd_splat_f32v(0.0f);
     for (int64_t i0 = 0; i0 < 8; i0++) {
         x_r = pd_load_f32v(&x[i0*16]);
-        pd_prefetch(&x[i0*16 + 16]);
+        pd_prefetch_ahead(&x[i0*16 + 16]);
         pd_store_f32v(&y[i0*16], pd_exp_f32v(x_r));
         x_r = pd_load_f32v(&x[i0*16 + 4]);
-        pd_prefetch(&x[i0*16 + 20]);
+        pd_prefetch_ahead(&x[i0*16 + 20]);
         pd_store_f32v(&y[i0*16 + 4], pd_exp_f32v(x_r));
         x_r = pd_load_f32v(&x[i0*16 + 8]);
-        pd_prefetch(&x[i0*16 + 24]);
+        pd_prefetch_ahead(&x[i0*16 + 24]);
         pd_store_f32v(&y[i0*16 + 8], pd_exp_f32v(x_r));
         x_r = pd_load_f32v(&x[i0*16 + 12]);
-        pd_prefetch(&x[i0*16 + 28]);
+        pd_prefetch_ahead(&x[i0*16 + 28]);
         pd_store_f32v(&y[i0*16 + 12], pd_exp_f32v(x_r));
     }
     return 0;
