@@ -313,14 +313,17 @@ def _inspect(ray: Any, wanted: Equipment, kind: str) -> worker.Report:
     for node, answer in zip(ours + helpers, asked, strict=True):
         try:
             report = ray.get(answer, timeout=0)
+        except ray.exceptions.TaskUnschedulableError:
+            continue  # it left after it was listed, which a node may
         except ray.exceptions.RayError as error:
             raise _unfit(node, error) from None
         if isinstance(report, DojoError):
             raise report
-        reports.append(report)
-    if not ours:
+        if node in ours:
+            reports.append(report)
+    if not reports:
         raise _nobody_left(wanted.target)
-    for report in reports[: len(ours)]:
+    for report in reports:
         report.must_equal(reports[0].device, reports[0].toolchain)
     return reports[0]
 
