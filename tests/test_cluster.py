@@ -298,6 +298,21 @@ def kept(running: Running, folder: str) -> dict[str, Candidate]:
     return {c.key.program_sha256: c for c in every}
 
 
+def test_a_node_that_leaves_while_nodes_are_looked_at_is_no_fault(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from perfdojo_sdk.cluster import connection
+
+    def with_one_that_left(ray: Any) -> list[connection.Node]:
+        found = listed(ray)
+        return [replace(next(n for n in found if n.offer.runs), id="1" * 56), *found]
+
+    listed = connection.nodes
+    monkeypatch.setattr(connection, "nodes", with_one_that_left)
+    with connection.connected(running.address, load_plugins(targets=["sheet"]), "best") as cluster:
+        assert cluster.target.name == "sheet"
+
+
 def test_ctrl_c_stops_everything_and_resume_goes_on(running: Running) -> None:
     words = tune(running, "--output", "one", "--json")
     # So many that it is never done before it is interrupted.
