@@ -25,8 +25,8 @@ _MOST_SAID = 2000
 def run_on_gpu(
     artifact: Artifact, request: RunRequest, device: str, cache_bytes: int, worker: Sequence[str]
 ) -> Measurement | Failure:
-    """``worker``: the command of a child that calls :func:`perfdojo_sdk.measure.gpu_worker.serve`; it gets the
-    files of the job and of the answer as arguments.
+    """``worker``: the command of a child that calls :func:`perfdojo_sdk.measure.gpu_worker.serve`; the files
+    of job and answer are its last arguments.
 
     Send the job, wait, and make a measurement of the answer; a hang or a crash is a failure."""
     with tempfile.TemporaryDirectory(prefix="perfdojo-gpu-") as folder:

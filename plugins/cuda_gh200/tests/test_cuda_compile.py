@@ -83,4 +83,4 @@ def test_a_source_that_is_compiled_again_keeps_its_figures(
         assert isinstance(made, DeviceCode), made
         assert made.files == {"kernel.cubin": b"cubin", "kernel.ptx": b"ptx"}
         assert [r.figures["registers"] for r in made.resources] == ([expected] if expected else [])
-    assert b" " == bytes([32])
+    assert bytes([32]) == b" "
