@@ -116,7 +116,7 @@ def test_slices_of_products_lie_in_different_banks(name: str) -> None:
 
 
 def test_sums_are_cut_into_parts_where_blocks_are_few() -> None:
-    """Both products of swiglu have few outputs and long sums; what adds up the parts computes the rest too."""
+    """Products of swiglu have few outputs and long sums; what adds up the parts computes the rest too."""
     _, launches = table3()["swiglu_256x448x4096_f32"]
     assert [launch.blocks >= 132 for launch in launches] == [True] * 3
     [kernel] = kernels("swiglu")
