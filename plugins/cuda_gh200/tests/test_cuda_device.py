@@ -68,7 +68,8 @@ def test_a_short_call_goes_as_a_graph() -> None:
 
 def test_timing_ends_when_asked_to() -> None:
     assert len(run(repeats=50, budget_s=0.005)[0].seconds) == 3
-    assert len(run(repeats=50, stop_above_s=1e-3)[0].seconds) == 1
+    result, cuda = run(repeats=50, stop_above_s=1e-3)
+    assert len(result.seconds) == 1 and len(cuda.launched) == 6, "twice for the outputs, once for the time"
     assert len(run(repeats=50, precision=0.05)[0].seconds) == 10
 
 

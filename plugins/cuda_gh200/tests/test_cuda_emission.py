@@ -201,7 +201,7 @@ y f32 [4,64] heap
 
 
 def test_what_threads_leave_in_memory_is_read_behind_the_barrier() -> None:
-    """A pointer that promises to be the only one lets a compiler read before the barrier, which gives old cells."""
+    """A pointer that promises to be the only one lets a compiler read before the barrier: old cells."""
     source = emitted(LEFT)
     assert "PD_EXCHANGED(float, 4, t)" in source.code and "PD_ARRAY(float, 256, y)" in source.code
     if nvrtc() is not None:
