@@ -2,8 +2,8 @@
 
 A launch takes the longest of: its data through memory, its requests through the second cache, its traffic
 in shared memory, its arithmetic, and the chain of one thread's steps. Bandwidths and peaks need enough
-threads: with a share of them, that share of the speed. Every launch costs a fixed start. But for one factor
-nothing is read off a run: the figures are those of the target file, and a time from here is marked *estimated*.
+threads: with a share of them, that share of the speed. Every launch costs a fixed start. But for one factor,
+nothing is read off a run: the figures are those of the target file, and a time is marked *estimated*.
 """
 
 from __future__ import annotations
