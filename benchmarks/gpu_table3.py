@@ -9,9 +9,9 @@ process on the same tensors, in turns. Each call is captured as a graph and time
 buffer of twice the last cache was overwritten; so launches cost everybody the same, and it is told what they
 cost. TF32 is off, and ours are games that keep precision. Where a system brings several kernels, each is
 timed and the fastest counts. Every result is compared with float64 at sampled places; who is wrong is left
-out. The roofline is the faster of two copies of 1 GiB, and the product of multiprocessors, lanes and clock, as
-measured and told on this GPU. At the end stand the goals, each with the figure that it is about. Without a GPU
-it says so and ends with status 3: figures are measured here or not at all.
+out. The roofline is the faster of two copies of 1 GiB, and the product of multiprocessors, lanes and clock,
+as measured and told on this GPU. At the end stand the goals, each with the figure that it is about. Without a
+GPU it says so and ends with status 3: figures are measured here or not at all.
 """
 
 from __future__ import annotations
