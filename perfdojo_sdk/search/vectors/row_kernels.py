@@ -7,6 +7,8 @@
 4. Loops over the same part of a row are brought together.
 5. Memory is asked for what comes next, and for the lines that will be written.
 6. Rows are shared out among threads; where there are few of them, parts of rows are.
+7. Stores past the caches take longer to drain than to make. The loop that makes a row's goes along with one
+   that computes the next row.
 
 Where figures cannot tell which of two ways is faster, both are played, and the builder measures.
 """
@@ -130,7 +132,7 @@ def stream_rows(play: Play, target: Target, windows: Windows, threads: bool, tog
         return False
     if in_step:
         rows = [node for node in play.program.body if isinstance(node, Scope)]
-        runs = [split(play, row.id, largest_divisor(row.size, min(RUN, row.size // SHARES)))[-1] for row in rows]
+        runs = [split(play, r.id, largest_divisor(r.size, min(RUN, r.size // SHARES)))[-1] for r in rows]
     if threads:
         speed = capabilities.memory.copy_gbs if capabilities.memory else 1
         for scope in [node.id for node in play.program.body if isinstance(node, Scope)]:
