@@ -33,11 +33,11 @@ EXPERT = Player("expert", HEURISTIC, chance=False)
 
 def learning(request: ExperimentRequest) -> ExperimentResult:
     """Play all, draw the learning curves, and list the best times beside the expert's."""
-    trained = trained_options(request)
-    count = request.evaluations or (QUICK_EVALUATIONS if request.quick else WHOLE_EVALUATIONS)
-    seeds = QUICK_SEEDS if request.quick else WHOLE_SEEDS
     plugins = load_plugins()
     target = plugins.require(request.target)
+    trained = trained_options(request, plugins.fingerprints(target))
+    count = request.evaluations or (QUICK_EVALUATIONS if request.quick else WHOLE_EVALUATIONS)
+    seeds = QUICK_SEEDS if request.quick else WHOLE_SEEDS
     kernels = _kernels(request, plugins, target)
     players = all_players(trained)
     contest = Contest("learning", (EXPERT, *players), count, seeds)
@@ -57,18 +57,20 @@ def learning(request: ExperimentRequest) -> ExperimentResult:
     )
 
 
-def trained_options(request: ExperimentRequest) -> tuple[tuple[str, str], ...]:
+def trained_options(
+    request: ExperimentRequest, versions: Mapping[str, str]
+) -> tuple[tuple[str, str], ...]:
     """What a search is told to play with the request's agent, if it has one; checked before anything plays.
 
-    :class:`UnavailableError` when what learning needs is not installed, :class:`LearnError` when the file
-    holds no agent.
+    ``versions``: of the plugins that have a say over the target. :class:`UnavailableError` when what learning
+    needs is not installed, :class:`LearnError` when the file holds no agent, or one for other versions.
     """
     require_learning()
     if request.agent is None:
         return ()
     from perfdojo_sdk.perfllm import agents
 
-    agents.read(request.agent)
+    agents.require_versions(request.agent, agents.read(request.agent)[0], versions)
     return agent_options(request.agent)
 
 
@@ -116,8 +118,8 @@ def _kernels(request: ExperimentRequest, plugins: Plugins, target: Target) -> tu
 
 def expert_s(panel: Mapping[str, Any]) -> float | None:
     """The time of what the target's expert plays; None when it has none, or nothing of that ran."""
-    [best] = panel["best_s"][EXPERT.title]
-    return best[-1] if best else None
+    best = [run for run in panel["best_s"][EXPERT.title] if run]
+    return best[0][-1] if best else None
 
 
 def over_expert(data: Mapping[str, Any], names: list[str], marks: list[int]) -> dict[str, Any]:
@@ -156,7 +158,8 @@ def as_text(data: Mapping[str, Any], names: list[str], marks: list[int]) -> str:
     shown.append(f"{'processor time':{width}}{'a run':>12}{'thinking':>12}")
     for name in names:
         spent = [[s for panel in data["panels"] for s in panel[of][name]] for of in ("cpu_s", "thinking_s")]
-        shown.append(f"{name:{width}}" + "".join(f"{median(each):.3g} s".rjust(12) for each in spent))
+        cells = (f"{median(each):.3g} s" if each else "-" for each in spent)
+        shown.append(f"{name:{width}}" + "".join(cell.rjust(12) for cell in cells))
     return "\n".join([*shown, curves.footing(data)])
 
 

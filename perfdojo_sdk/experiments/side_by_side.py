@@ -76,8 +76,10 @@ def learned(request: ExperimentRequest) -> ExperimentResult:
 
     On the operators of Table 3, or on the target's own list where it has one.
     """
-    told = trained_options(request)
-    own = load_plugins().require(request.target).capabilities.selections.get(DEFAULT, ())
+    plugins = load_plugins()
+    target = plugins.require(request.target)
+    told = trained_options(request, plugins.fingerprints(target))
+    own = target.capabilities.selections.get(DEFAULT, ())
     words = request.kernels or " ".join(own[:4] if request.quick else own) or _table_3(request)
     evaluations, rounds = (64, 4) if request.quick else (1000, 12)
     plan = Plan(
