@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import CancelledError, ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from typing import Any
@@ -178,6 +178,12 @@ class Table:
 
         :class:`TimeIsUp` when the clock has come to ``until``.
         """
+
+        def in_time() -> None:
+            if until is not None and time.monotonic() > until:
+                raise TimeIsUp
+
+        in_time()
         player = entry.player
         evaluator = self._evaluator(entry.kernel, Proposer(search=player.search, seed=entry.seed))
         task = self.forge.task(self.kernels[entry.kernel])
@@ -187,8 +193,7 @@ class Table:
 
         def watched(games: Sequence[Trace]) -> Sequence[Evaluation]:
             nonlocal evaluating
-            if until is not None and time.monotonic() > until:
-                raise TimeIsUp
+            in_time()
             before = _processor_s()
             results = evaluator.evaluate(games)
             for each in results:
@@ -241,9 +246,7 @@ def _runs(
             for run in as_completed(runs):
                 try:
                     yield runs[run], run.result()
-                except TimeIsUp:
-                    pool.shutdown(wait=False, cancel_futures=True)
-                except CancelledError:
+                except TimeIsUp:  # those that have not begun say so at once
                     pass
         except BrokenProcessPool as error:
             raise DojoError(

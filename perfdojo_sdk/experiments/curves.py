@@ -82,15 +82,19 @@ def draw(figure: Any, data: Data, names: Sequence[str], levels: Mapping[str, Map
         at = range(1, data["evaluations"] + 1)
         for name in names:
             low, middle, high = spread(data, panel, name) * 1e6
+            if not np.isfinite(middle).any():  # it has not played yet, or nothing ran
+                continue
             [line] = axes.plot(at, middle, label=name)
             axes.fill_between(at, low, high, alpha=0.2, color=line.get_color(), linewidth=0)
         for name, seconds in levels.get(panel["kernel"], {}).items():
             axes.axhline(seconds * 1e6, linestyle="--", color="black", label=name)
-        axes.set_yscale("log")
+        if axes.lines:
+            axes.set_yscale("log")
         axes.set_title(panel["kernel"], fontsize=10)
         axes.set_xlabel("evaluations")
         axes.set_ylabel(f"best time so far, us ({panel['provenance']})")
-        axes.legend(fontsize=8)
+        if axes.lines:
+            axes.legend(fontsize=8)
         axes.grid(alpha=0.3, which="both")
 
 

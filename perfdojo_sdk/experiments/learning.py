@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import isfinite
+from pathlib import Path
 from statistics import geometric_mean, median
 from typing import Any
 
@@ -33,9 +34,10 @@ EXPERT = Player("expert", HEURISTIC, chance=False)
 
 def learning(request: ExperimentRequest) -> ExperimentResult:
     """Play all, draw the learning curves, and list the best times beside the expert's."""
+    trained = trained_options(request)
     plugins = load_plugins()
     target = plugins.require(request.target)
-    trained = trained_options(request, plugins.fingerprints(target))
+    require_fitting(request.agent, plugins, target)
     count = request.evaluations or (QUICK_EVALUATIONS if request.quick else WHOLE_EVALUATIONS)
     seeds = QUICK_SEEDS if request.quick else WHOLE_SEEDS
     kernels = _kernels(request, plugins, target)
@@ -57,21 +59,27 @@ def learning(request: ExperimentRequest) -> ExperimentResult:
     )
 
 
-def trained_options(
-    request: ExperimentRequest, versions: Mapping[str, str]
-) -> tuple[tuple[str, str], ...]:
+def trained_options(request: ExperimentRequest) -> tuple[tuple[str, str], ...]:
     """What a search is told to play with the request's agent, if it has one; checked before anything plays.
 
-    ``versions``: of the plugins that have a say over the target. :class:`UnavailableError` when what learning
-    needs is not installed, :class:`LearnError` when the file holds no agent, or one for other versions.
+    :class:`UnavailableError` when what learning needs is not installed, :class:`LearnError` when the file
+    holds no agent.
     """
     require_learning()
     if request.agent is None:
         return ()
     from perfdojo_sdk.perfllm import agents
 
-    agents.require_versions(request.agent, agents.read(request.agent)[0], versions)
+    agents.read(request.agent)
     return agent_options(request.agent)
+
+
+def require_fitting(agent: Path | None, plugins: Plugins, target: Target) -> None:
+    """:class:`LearnError` when the agent, if there is one, learned with other versions of the plugins."""
+    if agent is not None:
+        from perfdojo_sdk.perfllm import agents
+
+        agents.require_versions(agent, agents.read(agent)[0], plugins.fingerprints(target))
 
 
 def all_players(trained: tuple[tuple[str, str], ...]) -> tuple[Player, ...]:

@@ -18,7 +18,7 @@ import yaml
 
 from perfdojo_sdk.core.errors import NothingFoundError
 from perfdojo_sdk.experiments.figures import bars, written
-from perfdojo_sdk.experiments.learning import trained_options
+from perfdojo_sdk.experiments.learning import require_fitting, trained_options
 from perfdojo_sdk.experiments.rows import Rows
 from perfdojo_sdk.hookspecs.services import ExperimentRequest, ExperimentResult
 from perfdojo_sdk.kernels.operators import OPERATORS
@@ -76,9 +76,10 @@ def learned(request: ExperimentRequest) -> ExperimentResult:
 
     On the operators of Table 3, or on the target's own list where it has one.
     """
+    told = trained_options(request)
     plugins = load_plugins()
     target = plugins.require(request.target)
-    told = trained_options(request, plugins.fingerprints(target))
+    require_fitting(request.agent, plugins, target)
     own = target.capabilities.selections.get(DEFAULT, ())
     words = request.kernels or " ".join(own[:4] if request.quick else own) or _table_3(request)
     evaluations, rounds = (64, 4) if request.quick else (1000, 12)

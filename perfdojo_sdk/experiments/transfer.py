@@ -27,13 +27,14 @@ WHOLE_SEEDS = 3
 def transfer(request: ExperimentRequest) -> ExperimentResult:
     """Play all, draw the curves, and list the best times beside the expert's."""
     file = request.agent or SHIPPED
-    plugins = load_plugins()
-    target = plugins.require(request.target)
-    trained = learning.trained_options(request, plugins.fingerprints(target)) or agent_options(file)
+    trained = learning.trained_options(request) or agent_options(file)
     from perfdojo_sdk.perfllm import agents
 
     learned = agents.read(file)[0].card.kernels
     count = request.evaluations or (QUICK_EVALUATIONS if request.quick else MARKS[-1])
+    plugins = load_plugins()
+    target = plugins.require(request.target)
+    learning.require_fitting(file, plugins, target)
     kernels = _kernels(request, plugins, target, learned)
     players = all_players(trained)
     contest = Contest(
