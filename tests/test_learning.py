@@ -7,6 +7,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -334,6 +335,14 @@ def test_fig14_shows_the_agents_kernels_beside_the_peers_it_names(
     times = result.data["seconds"]["relu_4x8_f32"]
     assert set(times) == {side_by_side.EXPERT, side_by_side.LEARNED}
     assert set(result.data["speedup_of_ours"]) == {side_by_side.EXPERT}
+    clock = iter([0.0, 0.0])  # the first kernel of the expert begins, and no other
+    both = replace(request, kernels="relu[4,8] mul[4,8]", folder=tmp_path / "late", seconds=50.0)
+    both.folder.mkdir()
+    monkeypatch.setattr(side_by_side, "time", SimpleNamespace(monotonic=lambda: next(clock, 100.0)))
+    late = BY_NAME["fig14"].run(both)
+    assert set(late.data["seconds"]["relu_4x8_f32"]) == {side_by_side.EXPERT}
+    assert list(late.data["failed"].values()) == ["the time was up"] * 3
+    monkeypatch.undo()
     with Records(tmp_path / "out" / "records.sqlite") as records:
         told = {key.settings["search"]: key.settings.get("option agent") for key, _ in records}
     assert told == {"heuristic": None, "perfllm": str(trained)}

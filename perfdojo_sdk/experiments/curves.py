@@ -55,7 +55,8 @@ def lines(data: Data, panel: Data, names: Sequence[str], marks: Sequence[int]) -
     shown = [title, f"{'evaluations':{width}}" + "".join(f"{mark:>12}" for mark in marks)]
     for name in names:
         middle = spread(data, panel, name)[1]
-        shown.append(f"{name:{width}}" + "".join(f"{middle[mark - 1] * 1e6:12.4g}" for mark in marks))
+        cells = (f"{middle[mark - 1] * 1e6:.4g}" if np.isfinite(middle[mark - 1]) else "-" for mark in marks)
+        shown.append(f"{name:{width}}" + "".join(f"{cell:>12}" for cell in cells))
     return shown
 
 
