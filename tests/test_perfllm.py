@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -591,7 +592,7 @@ def test_an_agent_of_another_version_of_a_plugin_is_refused(
     same_release = {"sheet": "0.1.0+cccc", "perfdojo_sdk": "0.1.0+bbbb", "stranger": "7"}
     assert agents.load(trained, versions=same_release).learner.settings == QUICK
     for versions in ({"sheet": "0.2.0+aaaa"}, {"perfdojo_sdk": "1.0.0+bbbb"}, {"sheet": ""}):
-        refused(lambda: agents.load(trained, versions=versions), "PD-L309", "trained", *versions)
+        refused(partial(agents.load, trained, versions=versions), "PD-L309", "trained", *versions)
     searched = replace(task(), options={"agent": str(trained)}, versions={"sheet": "0.2.0+aaaa"})
     refused(lambda: player.mind_for(searched), "PD-L309", "0.2.0")
     here = dict(paper.fingerprints(paper.require("sheet")))

@@ -33,7 +33,7 @@ def command(
     agent: AgentOption = None,
     limit: Annotated[
         str,
-        typer.Option("--time", help="Show what there is after 90s, 10m, 2h; where it can.", show_default=False),
+        typer.Option("--time", help="Stop after 90s, 10m, 2h and show what there is.", show_default=False),
     ] = "",
     as_json: Json = False,
 ) -> None:

@@ -75,12 +75,12 @@ class Entry:
 def hold(
     request: ExperimentRequest, contest: Contest, plugins: Plugins, target: Target, kernels: Sequence[Kernel]
 ) -> dict[str, Any]:
-    """Play all runs that are not known yet, as far as the time goes; the data of the experiment, as JSON values.
+    """Play all runs that are not known yet, as far as the time goes; the experiment's data, as JSON values.
 
     Each panel, one kernel: the time of its initial program with its provenance, and for each player, by its
     title, the best time in seconds after 1, 2, ... evaluations of each seed (None: nothing had run), and the
-    seconds of processor time that each run took, in all and for thinking alone. Seeds that nobody had the time
-    for are missing; all players have one before any has the next.
+    seconds of processor time that each run took, in all and for thinking alone. Runs for which there was no
+    time are missing; all players begin one seed before any begins the next.
     """
     until = None if request.seconds is None else time.monotonic() + request.seconds
     forge = Forge(plugins, target, Settings(threads=1, evaluations=contest.evaluations))

@@ -191,7 +191,7 @@ class ExperimentRequest:
     agent: Path | None = None
     """The file of a trained agent, for experiments whose searches can play with one."""
     seconds: float | None = None
-    """Most time for what takes long, for experiments that can stop there, show what they have, and go on later."""
+    """Most time for what takes long, where an experiment can stop, show what it has, and go on later."""
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ class Mind:
         return Mind(self.encoder, learner, self.encoder_spec)
 
     def listed(self, program: Program, rules: Rules, most: Kind, target: str = "") -> Listed:
-        """The legal moves of ``program`` up to a kind, of the repertoire on ``target``, through the encoder."""
+        """The legal moves of ``program`` up to a kind, of the repertoire on ``target``, and their vectors."""
         repertoire = self.learner.settings.kinds(target)
         moves = (m for m in rules.candidates(program) if not repertoire or kind_of(m) in repertoire)
         legal = (result for result in (rules.attempt(program, m) for m in moves) if isinstance(result, Step))
