@@ -68,7 +68,7 @@ def test_rules_are_the_generic_moves_and_the_plugins_own(toy: Plugins) -> None:
 
 def test_a_veto_of_a_plugin_stands(toy: Plugins) -> None:
     rules = toy.rules(toy.target("toy"))
-    program = parse("kernel f(x) -> y\nx f32 [2,6] heap\ny f32 [2,6] heap\n\n2 6:u y[{0},{1}] = x[{0},{1}]\n")
+    program = parse("kernel f(x) -> y\nx f32 [2,4] heap\ny f32 [2,4] heap\n\n2 4:u y[{0},{1}] = x[{0},{1}]\n")
     assert rules.attempt(program, Move.of("toy/unroll_short", "s0"))
     wide = parse(LOOP.text, rules.dialect)
     result = rules.attempt(wide, Move.of("annotate_scope", "s0", suffix="u"))

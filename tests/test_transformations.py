@@ -365,6 +365,13 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
         "y f32 [9] heap\n9 y[{0}] = 0\n4 4 y[{0}*4+{1}] = x[{1}] if {0}+{1} <= 2",
         "", [], "collapse_scopes(s1)",
     ),
+    "PD-T441": ("8:p\n| t[{0}] = x[{0}]\n| y[{0}] = t[{0}]", "t f32 [8] heap", [], "rotate_scope(s0, at=1)"),
+    "PD-T442": ("8\n| t[{0}] = x[{0}]\n| y[{0}] = t[{0}]", "t f32 [8] heap", [], "rotate_scope(s0, at=2)"),
+    "PD-T443": ("1\n| t[{0}] = x[{0}]\n| y[{0}] = t[{0}]", "t f32 [8] heap", [], "rotate_scope(s0, at=1)"),
+    "PD-T444": (
+        "8\n| 4:p t[{0},{1}] = x[{0},{1}]\n| 4 y[{0},{1}] = t[{0},{1}]", "", [], "rotate_scope(s0, at=1)",
+    ),
+    "PD-T445": (LONG, "", [], "rotate_scope(s0, at=1)"),
     "PD-T601": ("8 t[{0}] = x[{0}]\n8 y[{0}] = t[{0}]", "", [], "lower_precision(x, dtype=bf16)"),
     "PD-T602": ("8 t[{0}] = x[{0}]\n8 y[{0}] = t[{0}]", "", [], "lower_precision(t, dtype=f16)"),
     "PD-T603": (

@@ -42,7 +42,8 @@ class Tensor:
         return SimpleNamespace(numpy=self.value.copy)
 
     def copy_(self, other: Tensor) -> Tensor:
-        return self.torch.cuda.run("copy_", self.bytes * 2 / BANDWIDTH, self, other)
+        """The driver's copy, which is not the fastest there is."""
+        return self.torch.cuda.run("copy_", 1.25 * self.bytes * 2 / BANDWIDTH, self, other)
 
     def zero_(self) -> Tensor:
         return self.torch.cuda.run("zero_", self.bytes / BANDWIDTH, self)
@@ -226,6 +227,10 @@ class Torch:
 
     def zeros(self, shape: Any, device: str = "cpu") -> Tensor:
         return self.empty(shape, device=device).zero_()
+
+    def mul(self, one: Tensor, factor: float, out: Tensor) -> Tensor:
+        assert one.bytes == out.bytes
+        return self.cuda.run("mul", out.bytes * 2 / BANDWIDTH, out, one)
 
     def from_numpy(self, array: Any) -> Any:
         def cuda() -> Tensor:

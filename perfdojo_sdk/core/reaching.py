@@ -11,6 +11,7 @@ Every answer is cautious: what cannot be worked out from the subscripts is None,
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from perfdojo_sdk.core.dependence import may_meet
@@ -59,16 +60,16 @@ def matching_instance(
     the same iteration. None when the subscripts do not determine it, or when it may lie outside
     the scopes of ``first``.
     """
-    if any(form.quotients for form in (*written, *read)):
+    affine = _affine(written, read)
+    if affine is None:
         return None
     common = shared(first, second)
     known = {level: Index.level(level) for level in range(common)}
-    todo = list(range(len(written)))
-    while todo:
+    while affine:
         # The subscript with the fewest unknowns decides most.
-        k = min(todo, key=lambda k: sum(level not in known for level, _ in written[k].terms))
-        todo.remove(k)
-        known |= _solve(written[k], read[k], known)
+        pair = min(affine, key=lambda pair: sum(level not in known for level, _ in pair[0].terms))
+        affine.remove(pair)
+        known |= _solve(*pair, known)
     if len(known) < first.depth:
         return None
     found = tuple([known[level] for level in range(first.depth)])
@@ -79,6 +80,37 @@ def matching_instance(
         if low < 0 or high >= size:
             return None
     return found
+
+
+def _affine(written: Sequence[Index], read: Sequence[Index]) -> list[tuple[Index, Index]] | None:
+    """Pairs of affine forms that are equal when all subscripts are; None where they are not evident.
+
+    Two subscripts that make the digits of one number, ``a + d // n`` and ``d % n``, stand for ``a*n + d``.
+    """
+    pairs, k = [], 0
+    while k < len(written):
+        if not written[k].quotients and not read[k].quotients:
+            pairs.append((written[k], read[k]))
+            k += 1
+            continue
+        first, second = _number(written[k : k + 2]), _number(read[k : k + 2])
+        if not first or not second or first[1] != second[1]:
+            return None
+        pairs.append((first[0], second[0]))
+        k += 2
+    return pairs
+
+
+def _number(digits: Sequence[Index]) -> tuple[Index, int] | None:
+    """The affine form, and the divisor, of which two subscripts are quotient and remainder."""
+    if len(digits) < 2 or len(digits[0].quotients) != 1:
+        return None
+    ((quotient, times),) = digits[0].quotients
+    rest = Index.of({}, 0, ((replace(quotient, remainder=True), 1),))
+    if times != 1 or quotient.remainder or quotient.dividend.quotients or digits[1] != rest:
+        return None
+    whole = Index.affine(digits[0].constant, digits[0].terms)
+    return quotient.dividend.plus(whole, quotient.divisor), quotient.divisor
 
 
 def _solve(written: Index, read: Index, known: dict[int, Index]) -> dict[int, Index]:

@@ -1,12 +1,16 @@
-"""The host's side of a run on the GPU: a child process with a time limit, believed only where it adds up."""
+"""The host's side of a run on the GPU: a child process with a time limit, believed only where it adds up.
+
+Job and answer are files: arrays of a gigabyte would take long through a pipe.
+"""
 
 from __future__ import annotations
 
-import io
 import json
 import signal
 import subprocess
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,37 +18,46 @@ import numpy as np
 from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, Failure, Measurement, RunRequest
 from perfdojo_sdk.measure.worker import CARRIER
 
+#: Characters kept of what a child has said, from the end.
+_MOST_SAID = 2000
+
 
 def run_on_gpu(
     artifact: Artifact, request: RunRequest, device: str, cache_bytes: int, worker: Sequence[str]
 ) -> Measurement | Failure:
-    """``worker``: the command of a child that calls :func:`perfdojo_sdk.measure.gpu_worker.serve`.
+    """``worker``: the command of a child that calls :func:`perfdojo_sdk.measure.gpu_worker.serve`; the files
+    of job and answer are its last arguments.
 
     Send the job, wait, and make a measurement of the answer; a hang or a crash is a failure."""
-    try:
-        ended = subprocess.run(
-            worker,
-            input=_job(artifact, request, cache_bytes),
-            capture_output=True,
-            timeout=request.timeout_s,
-            start_new_session=True,
-        )
-    except subprocess.TimeoutExpired:
-        return Failure("timeout", f"no result after {request.timeout_s:g} s")
-    except OSError as error:
-        return Failure("device", f"{worker[0]}: {error}")
-    said = ended.stderr.decode("utf-8", "replace").strip()[-500:]
-    if ended.returncode < 0:
-        return Failure("crash", f"killed by {signal.Signals(-ended.returncode).name} {said}")
-    if ended.returncode:
-        return Failure("runtime", f"the process beside the GPU ended with status {ended.returncode}: {said}")
-    try:
-        return _measurement(artifact, request, device, ended.stdout)
-    except Exception as error:  # whatever a broken child has written
-        return Failure("runtime", f"the answer makes no sense: {type(error).__name__} {error}")
+    with tempfile.TemporaryDirectory(prefix="perfdojo-gpu-") as folder:
+        job, answer = Path(folder, "job.npz"), Path(folder, "answer.npz")
+        _write_job(job, artifact, request, cache_bytes)
+        try:
+            ended = subprocess.run(
+                [*worker, str(job), str(answer)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                timeout=request.timeout_s,
+                start_new_session=True,
+            )
+        except subprocess.TimeoutExpired:
+            return Failure("timeout", f"no result after {request.timeout_s:g} s")
+        except OSError as error:
+            return Failure("device", f"{worker[0]}: {error}")
+        said = ended.stderr.decode("utf-8", "replace").strip()[-_MOST_SAID:]
+        if ended.returncode < 0:
+            return Failure("crash", f"killed by {signal.Signals(-ended.returncode).name} {said}")
+        if ended.returncode:
+            what = f"the process beside the GPU ended with status {ended.returncode}: {said}"
+            return Failure("runtime", what)
+        try:
+            return _measurement(artifact, request, device, answer)
+        except Exception as error:  # whatever a broken child has written
+            return Failure("runtime", f"the answer makes no sense: {type(error).__name__} {error}")
 
 
-def _job(artifact: Artifact, request: RunRequest, cache_bytes: int) -> bytes:
+def _write_job(file: Path, artifact: Artifact, request: RunRequest, cache_bytes: int) -> None:
     def interface(specs: Sequence[ArraySpec]) -> list[list[Any]]:
         return [[spec.name, list(spec.shape), spec.dtype] for spec in specs]
 
@@ -63,16 +76,14 @@ def _job(artifact: Artifact, request: RunRequest, cache_bytes: int) -> bytes:
         },
     }
     arrays = {f"in_{name}": array for name, array in (request.inputs or {}).items()}
-    packed = io.BytesIO()
     bundle = np.frombuffer(artifact.content, np.uint8)
-    np.savez(packed, about=np.array(json.dumps(about)), bundle=bundle, **arrays)
-    return packed.getvalue()
+    np.savez(file, about=np.array(json.dumps(about)), bundle=bundle, **arrays)
 
 
 def _measurement(
-    artifact: Artifact, request: RunRequest, device: str, answer: bytes
+    artifact: Artifact, request: RunRequest, device: str, answer: Path
 ) -> Measurement | Failure:
-    with np.load(io.BytesIO(answer), allow_pickle=False) as result:
+    with np.load(answer, allow_pickle=False) as result:
         if "failure" in result:
             reason, detail = result["failure"].tolist()
             return Failure(reason, detail)

@@ -34,6 +34,8 @@ MOST_COMPUTED = 20_000_000
 #: Statement instances of a kernel that is verified in emulation as it is. Larger ones are verified as the
 #: same moves at a smaller shape, which is small enough to be watched: that sees more, and takes seconds.
 MOST_INSTANCES = 2_500_000
+#: Seconds of a call, by the target's model, up to which a kernel is run on the device.
+MOST_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -117,14 +119,25 @@ class GpuRunner:
 
     def run(self, artifact: Artifact, request: RunRequest) -> Measurement | Failure:
         if self.device_name():
-            return self.run_on_device(artifact, request)
+            return self._too_slow(artifact) or self.run_on_device(artifact, request)
         return self._emulated(artifact, [request], alone=True)[0]
 
     def run_together(self, artifact: Artifact, requests: Sequence[RunRequest]) -> list[Measurement | Failure]:
         """:meth:`run` for several requests, in one child process as long as nothing dies."""
         if self.device_name():
-            return [self.run_on_device(artifact, request) for request in requests]
+            return [self.run(artifact, request) for request in requests]
         return self._emulated(artifact, requests, alone=False)
+
+    def _too_slow(self, artifact: Artifact) -> Failure | None:
+        """Why a kernel is not run on the device: a loop of one thread would keep it busy for minutes."""
+        try:
+            seconds = estimate(launches_in(unpack(artifact.content)), self.capabilities).seconds
+        except (ValueError, KeyError, TypeError) as error:
+            return Failure("runtime", f"the artifact is no bundle of this target: {error}")
+        if seconds <= MOST_SECONDS:
+            return None
+        what = f"by the model of {self.capabilities.name} a call takes {seconds:.3g} s"
+        return Failure("timeout", f"{what}, more than {MOST_SECONDS:g} s; it was not run")
 
     def _emulated(
         self, artifact: Artifact, requests: Sequence[RunRequest], alone: bool

@@ -234,7 +234,12 @@ class _Session:
             self._wait()
             return gpu.seconds_between(start, end)
 
-        look = min(once(self._launch) for _ in range(WARM_UP))
+        looks = [once(self._launch)]
+        if work.stop_above_s is not None and looks[0] > work.stop_above_s:
+            if flush:
+                gpu.free(flush)
+            return tuple(looks), False
+        look = min(*looks, *(once(self._launch) for _ in range(WARM_UP - 1)))
         graph = gpu.capture(self.stream, self._launch) if look < SHORT_S else None
         call = self._launch if graph is None else lambda: gpu.replay(graph, self.stream)
         if graph is not None:

@@ -1,10 +1,8 @@
-"""The child process beside the GPU: a job on stdin, what became of it on stdout, both as one ``.npz``."""
+"""The child process beside the GPU: from the file of a job to the file that says what became of it."""
 
 from __future__ import annotations
 
-import io
 import json
-import os
 import sys
 from collections.abc import Callable
 
@@ -17,12 +15,13 @@ from perfdojo_sdk.measure.worker import Refused
 
 
 def serve(gpu: Callable[[], Gpu], image: str) -> None:
-    """Do the one job on stdin. ``gpu`` raises OSError where there is none; ``image``: its code's file in a
-    bundle."""
-    answer = os.dup(1)
-    os.dup2(2, 1)  # whatever a library prints is no answer
+    """Do the job in the file that is the first argument, and write the answer to the second.
+
+    Both are ``.npz``. ``gpu`` raises OSError where there is none; ``image``: its code's file in a bundle.
+    """
+    _, question, answer = sys.argv
     try:
-        with np.load(io.BytesIO(sys.stdin.buffer.read()), allow_pickle=False) as job:
+        with np.load(question, allow_pickle=False) as job:
             about = json.loads(str(job["about"]))
             files = unpack(job["bundle"].tobytes())
             given = {name[3:]: job[name] for name in job.files if name.startswith("in_")}
@@ -38,7 +37,4 @@ def serve(gpu: Callable[[], Gpu], image: str) -> None:
         arrays = {"failure": np.array([refused.reason, refused.detail])}
     except OSError as error:
         arrays = {"failure": np.array(["device", str(error)])}
-    packed = io.BytesIO()
-    np.savez(packed, **arrays)
-    with os.fdopen(answer, "wb") as out:
-        out.write(packed.getvalue())
+    np.savez(answer, **arrays)

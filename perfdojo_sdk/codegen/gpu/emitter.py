@@ -142,13 +142,24 @@ class GpuEmitter(HostPart):
         figures = written(
             launch_figures(self.mapped, self.placed, launch, name, given, 4 if self.index == "int" else 8)
         )
-        parameters = [self._parameter(p) for p in self._arrays(launch)]
+        exchanged = self._read_and_written(node)
+        parameters = [self._parameter(p, exchanged) for p in self._arrays(launch)]
         parameters += [f"{self.index} i{level}" for level in launch.host_levels]
         head = f"PD_KERNEL({name}, {launch.threads})({', '.join(parameters)})"
         return "\n".join([figures, head, "{", *f.lines, "}", ""])
 
-    def _parameter(self, placed: Placed) -> str:
-        word = "PD_INPUT" if placed.buffer.name in self.program.inputs else "PD_ARRAY"
+    def _read_and_written(self, node: Node) -> frozenset[str]:
+        """Buffers in which the threads of a launch may leave values to each other."""
+        statements = [leaf.statement for leaf in node.leaves]
+        written = {self.program.buffer_of[s.target.array].name for s in statements}
+        read = {self.program.buffer_of[r.array].name for s in statements for r in s.reads}
+        read |= {self.program.buffer_of[s.target.array].name for s in statements if s.accumulate}
+        return frozenset(written & read)
+
+    def _parameter(self, placed: Placed, exchanged: frozenset[str]) -> str:
+        name = placed.buffer.name
+        other = "PD_EXCHANGED" if name in exchanged else "PD_ARRAY"
+        word = "PD_INPUT" if name in self.program.inputs else other
         return f"{word}({C_TYPES[placed.buffer.dtype]}, {placed.all_cells}, {c_name(placed.buffer.name)})"
 
     def _declare(self, placed: Placed) -> None:

@@ -432,6 +432,7 @@ template <class T, int64_t CELLS> struct Input {
 
 #define PD_INPUT(type, cells, name) const pd_emulated::Input<type, cells> name
 #define PD_ARRAY(type, cells, name) const pd_emulated::Array<type, cells> name
+#define PD_EXCHANGED(type, cells, name) PD_ARRAY(type, cells, name)
 #define PD_SHARED(type, cells, name) \
     alignas(16) static type name##_values[cells]; \
     static pd_emulated::Shadow name##_shadow[cells]; \
@@ -440,6 +441,7 @@ template <class T, int64_t CELLS> struct Input {
 static void begin_call() { fault = 0; }
 #define PD_INPUT(type, cells, name) const type *const name
 #define PD_ARRAY(type, cells, name) type *const name
+#define PD_EXCHANGED(type, cells, name) PD_ARRAY(type, cells, name)
 #define PD_SHARED(type, cells, name) alignas(16) static type name[cells]
 #endif
 

@@ -4,7 +4,9 @@
  *
  *   PD_KERNEL(name, threads)(...)     the head of a kernel whose blocks have so many threads
  *   PD_INPUT(type, cells, name)       a parameter: an array that is only read
- *   PD_ARRAY(type, cells, name)       a parameter: an array that is written
+ *   PD_ARRAY(type, cells, name)       a parameter: an array that is written, or read only in this launch
+ *   PD_EXCHANGED(type, cells, name)   a parameter: an array that is written and read; threads may leave values to
+ *                                     each other there, so what was read before a barrier is no news behind it
  *   PD_SHARED(type, cells, name);     an array that the threads of a block share, at a multiple of 16 bytes
  *   PD_LAUNCH(kernel, blocks, threads, ...)   in the host's function, which returns non-zero on failure
  *   PD_HOST                           the head of the host's functions; undefined where there is no host part

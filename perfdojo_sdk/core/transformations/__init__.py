@@ -16,6 +16,7 @@ from perfdojo_sdk.core.transformations.naming import StageExpression
 from perfdojo_sdk.core.transformations.precision import LowerPrecision
 from perfdojo_sdk.core.transformations.ranges import JoinRanges, SplitRange
 from perfdojo_sdk.core.transformations.reductions import SplitReduction
+from perfdojo_sdk.core.transformations.rotation import RotateScope
 from perfdojo_sdk.core.transformations.scopes import ReorderStatements, SplitScope, SwapScopes
 from perfdojo_sdk.core.transformations.sharing import ShareStorage, UnshareStorage
 from perfdojo_sdk.core.transformations.staging import (
@@ -56,6 +57,7 @@ GENERIC: Mapping[str, Transformation] = {
         DropCondition(),
         DropUnreached(),
         CollapseScopes(),
+        RotateScope(),
         PadDim(),
         ShareStorage(),
         UnshareStorage(),

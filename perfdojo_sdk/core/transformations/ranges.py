@@ -209,18 +209,18 @@ class SplitRange(Transformation):
 
     def rewrite(self, site: Site) -> Program:
         scope, at = site.scope, site.move["at"]
-        first, second = _named(site, "a"), _named(site, "b")
-        shift = methodcaller("shifted", site.level, at)
-        rest = scope.headed(scope.size - at, scope.suffix, second(scope.id), shift, second)
+        first, second = named(site, "a"), named(site, "b")
+        moved = methodcaller("shifted", site.level, at)
+        rest = scope.headed(scope.size - at, scope.suffix, second(scope.id), moved, second)
         return site.replaced((scope.renamed(first, at), rest))
 
     def relation(self, site: Site, result: Program) -> Relation:
-        first, second = _named(site, "a"), _named(site, "b")
-        shift = _shift(site.level, site.move["at"])
+        first, second = named(site, "a"), named(site, "b")
+        rest = shift(site.level, site.move["at"])
         found = {}
         for statement, depth in statements_below(site.scope, site.level):
             found[first(statement.id)] = Instance(statement.id, levels(depth))
-            found[second(statement.id)] = Instance(statement.id, shift[:depth])
+            found[second(statement.id)] = Instance(statement.id, rest[:depth])
         return found
 
 
@@ -234,12 +234,12 @@ def cuts(size: int, widths: tuple[int, ...]) -> list[int]:
     return sorted(at for at in found if 0 < at < size)
 
 
-def _shift(level: int, by: int) -> tuple[Index, ...]:
+def shift(level: int, by: int) -> tuple[Index, ...]:
     """Every iterator as it is, but for the one at ``level``, which starts at ``by``."""
     return (*levels(level), Index.of({level: 1}, by), *shifted(level + 1, 0))
 
 
-def _named(site: Site, part: str) -> Callable[[str], str]:
+def named(site: Site, part: str) -> Callable[[str], str]:
     """Id of a node of the scope -> its id in a part."""
     taken = site.program.place_of
     return lambda old: fresh(f"{old}.{part}", taken)
@@ -394,7 +394,7 @@ class JoinRanges(Transformation):
         after = next_scope(site)
         assert after is not None
         level, at = site.level, site.scope.size
-        back = _shift(level, -at)
+        back = shift(level, -at)
         first, second = statements_below(site.scope, level), statements_below(after, level)
         return {
             one.id: Joined(level, at, Instance(one.id, levels(depth)), Instance(other.id, back[:depth]))

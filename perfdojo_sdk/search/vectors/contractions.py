@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from math import prod
+from math import gcd, prod
 
 from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.errors import MoveError
@@ -38,6 +38,15 @@ NEARLY = 1.1
 
 #: A panel is packed when at least so many tiles of rows read it.
 WORTH_PACKING = 4
+
+#: Part of the second cache that the rows of a panel may fill which lie apart: they find fewer sets.
+LOOSE = 8
+
+#: Bytes after which the sets of a first cache come again, as a rule.
+PAGE = 4096
+
+#: Places in a page where rows begin, from which on a panel finds room for them in a cache.
+PLACES = 16
 
 
 # -- what stands there -----------------------------------------------------------------------------
@@ -88,6 +97,8 @@ class Plan:
     """Operand b of each product."""
     must_pack: bool
     """The lanes are no neighbours in b."""
+    may_stay: bool
+    """The rows of b may be read where they lie: they do not all begin in a few sets of a cache."""
     scattered: bool
     """The lanes are no neighbours in the output."""
     steps: int
@@ -181,6 +192,8 @@ def _plan(program: Program, nest: Nest, row: int, lane: int, target: Target) -> 
     must_pack = any(stride != 1 for stride in strides)
     if must_pack and not all(_cells_differ(b) for b in columns):
         return None
+    rows = [program.buffer_of[b.array].shape[-1] * BYTES[nest.dtype] for b in columns]
+    may_stay = not must_pack and all(gcd(row, PAGE) * PLACES <= PAGE for row in rows)
     sizes, figures = nest.sizes, target.capabilities
     lanes = figures.lanes.get(nest.dtype, 0)
     if not lanes:
@@ -200,7 +213,7 @@ def _plan(program: Program, nest: Nest, row: int, lane: int, target: Target) -> 
         cost += SCATTER * prod(sizes)
     if must_pack:
         cost += SCATTER * steps * sizes[lane] * prod(sizes[l] for l in around)
-    return Plan(row, lane, around, inside, columns, must_pack, scattered, steps, tiling, cost)
+    return Plan(row, lane, around, inside, columns, must_pack, may_stay, scattered, steps, tiling, cost)
 
 
 def _operands(product: Product, row: int, lane: int) -> tuple[Access, Access] | None:
@@ -257,18 +270,29 @@ def play_contractions(root: Program, rules: Rules, target: Target) -> list[Play]
         return []
     plays: list[Play] = []
     for plan in plans(start.program, nest, target):
-        play = Play(root, rules)
+        for play in _packed_and_in_place(start, nest, plan, target):
+            for windows in panel_ways(root, target):
+                mapped = Play(root, rules)
+                mapped.trace = play.trace
+                map_to_hardware(mapped, target, windows)
+                if all(mapped.program != other.program for other in plays):
+                    plays.append(mapped)
+    return plays
+
+
+def _packed_and_in_place(start: Play, nest: Nest, plan: Plan, target: Target) -> list[Play]:
+    """The plan played; twice where its panels are packed and may as well be read where they lie."""
+    plays: list[Play] = []
+    for in_place in (False, True):
+        play = Play(start.trace.root, start.rules)
         play.trace = start.trace
         try:
-            play_contraction(play, nest, plan, target)
+            packs = play_contraction(play, nest, plan, target, in_place)
         except MoveError:  # such as for an operand that is read in several forms
-            continue
-        for windows in panel_ways(root, target):
-            mapped = Play(root, rules)
-            mapped.trace = play.trace
-            map_to_hardware(mapped, target, windows)
-            if all(mapped.program != other.program for other in plays):
-                plays.append(mapped)
+            break
+        plays.append(play)
+        if not packs or not plan.may_stay:
+            break
     return plays
 
 
@@ -294,26 +318,37 @@ def _statements_per_second(scope: Scope, target: Target) -> float:
     return capabilities.memory.copy_gbs * 1e9 / BYTES[dtype] if capabilities.memory else 0
 
 
-def play_contraction(play: Play, nest: Nest, plan: Plan, target: Target) -> None:
-    """Play ``plan`` on the nest; :class:`MoveError` where a move that it needs is refused."""
+def play_contraction(play: Play, nest: Nest, plan: Plan, target: Target, in_place: bool = False) -> bool:
+    """Play ``plan`` on the nest, and pack no panel that may be read ``in_place``; whether one was packed.
+
+    :class:`MoveError` where a move that it needs is refused.
+    """
     order = [nest.loops[level].id for level in (*plan.around, plan.lane, *plan.inside, plan.row)]
     arrange(play, order)
     pieces = plan.tiling.pieces
     lanes = cut(play, nest.loops[plan.lane].id, [piece.columns for piece in pieces])
+    packs = False
     for piece, lane in zip(pieces, lanes, strict=True):
-        _Panel(play, plan, piece, target, BYTES[nest.dtype]).play(lane)
+        panel = _Panel(play, plan, piece, target, BYTES[nest.dtype], in_place)
+        panel.play(lane)
+        packs = packs or panel.packs
+    return packs
 
 
 class _Panel:
     """The moves on one piece of the lanes: panels of operand b that all rows pass."""
 
-    def __init__(self, play: Play, plan: Plan, piece: Piece, target: Target, cell: int) -> None:
-        self.moves, self.plan, self.piece, self.cell = play, plan, piece, cell
+    def __init__(
+        self, play: Play, plan: Plan, piece: Piece, target: Target, cell: int, in_place: bool
+    ) -> None:
+        self.moves, self.plan, self.piece, self.cell, self.in_place = play, plan, piece, cell, in_place
         self.first_cache, self.second_cache = near_caches(target)
         self.tile_depth = 0
         """Loops of a register tile: the rows, and one or two over its columns."""
         self.blocked = False
         """Whether the reduction is in blocks that add to the output."""
+        self.packs = False
+        """Whether something was copied that might have been read where it lies."""
 
     def play(self, lane: str) -> None:
         """Turn ``lane``, the loop over the columns of the piece, into panels of register tiles."""
@@ -341,7 +376,8 @@ class _Panel:
         body = play.scope(chain(play, head)[-1]).body
         (total,) = (child for child in body if isinstance(child, Scope))
         panel_row = self.piece.wide * self.piece.width * self.cell * len(self.plan.columns)
-        most = self.second_cache // 2 // panel_row // prod(total.leaves[0].sizes[1:])
+        share = LOOSE if self.in_place else 2
+        most = self.second_cache // share // panel_row // prod(total.leaves[0].sizes[1:])
         again = prod(play.scope(loop).size for loop in chain(play, head)[: len(self.plan.inside) + 1])
         self.blocked = 1 <= most < total.size and again > self.plan.tiling.high
         if not self.blocked:
@@ -411,7 +447,9 @@ class _Panel:
         play = self.moves
         for array in dict.fromkeys(b.array for b in self.plan.columns):
             for place in places:
-                if self.plan.must_pack or self._worth_packing(array, place):
+                worth = not self.in_place and self._worth_packing(array, place)
+                if self.plan.must_pack or worth:
+                    self.packs = self.packs or not self.plan.must_pack
                     play.must("stage_read", place, array=array)
                     self._read_in_order(_neighbour(play, place, -1), place, array)
 

@@ -7,6 +7,8 @@
 4. Loops over the same part of a row are brought together.
 5. Memory is asked for what comes next, and for the lines that will be written.
 6. Rows are shared out among threads; where there are few of them, parts of rows are.
+7. Stores past the caches take longer to drain than to make. The loop that makes a row's goes along with one
+   that computes the next row.
 
 Where figures cannot tell which of two ways is faster, both are played, and the builder measures.
 """
@@ -14,6 +16,7 @@ Where figures cannot tell which of two ways is faster, both are played, and the 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 from itertools import product
 from math import prod
 
@@ -32,6 +35,7 @@ from perfdojo_sdk.search.vectors.steps import (
     join_distant,
     largest_divisor,
     perfect_nest,
+    settle_buffers,
     share_out,
     split,
     use_lanes,
@@ -48,6 +52,12 @@ THREADS_COST = 3e-6
 #: Rows that go side by side through what they share.
 ABREAST = 4
 
+#: Most rows of which one thread goes through in one go, each beside the next.
+RUN = 128
+
+#: Rows that the first cache holds where two of them and what is computed of them stay in it.
+IN_STEP_ROWS = 4
+
 #: What does less than this part of the work of the longest loop is left as it is.
 MINOR = 64
 
@@ -55,14 +65,26 @@ MINOR = 64
 MOST_WASTE = 1.15
 
 
+class Together(Enum):
+    """What is done with several rows at a time."""
+
+    NOTHING = 0
+    ABREAST = 1
+    """A few rows side by side where they share more than stays near."""
+    IN_STEP = 2
+    """The end of one row beside the beginning of the next: there is work to do while the stores drain."""
+
+
 def play_rows(root: Program, rules: Rules, target: Target) -> list[Play]:
     """One game for each way that may be the fastest; which one is, depends on more than figures tell."""
     plays: list[Play] = []
-    ways = product(worth_threads(root, target), memory_ways(root, target), (False, True))
-    for threads, windows, abreast in ways:
+    ways = product(worth_threads(root, target), memory_ways(root, target), Together)
+    for threads, windows, together in ways:
+        if together is Together.IN_STEP and (not windows.store or windows.asks_early):
+            continue
         play = Play(root, rules)
-        stream_rows(play, target, windows, threads, abreast)
-        if all(play.program != other.program for other in plays):
+        done = stream_rows(play, target, windows, threads, together)
+        if done and all(play.program != other.program for other in plays):
             plays.append(play)
     return plays
 
@@ -79,16 +101,19 @@ def worth_threads(root: Program, target: Target) -> tuple[bool, ...]:
     return (True,) if seconds > 8 * THREADS_COST else (True, False)
 
 
-def stream_rows(play: Play, target: Target, windows: Windows, threads: bool, abreast: bool) -> None:
-    """The plan; ``abreast``: a few rows side by side where they share more than stays near."""
-    capabilities = target.capabilities
+def stream_rows(play: Play, target: Target, windows: Windows, threads: bool, together: Together) -> bool:
+    """The plan, with one way to pass by memory and one to bring rows together; no if rows go not in step."""
+    capabilities, in_step = target.capabilities, together is Together.IN_STEP
     fuse(play, depth=0)
     rows_outermost(play)
     fuse(play, depth=0)
     compute_again(play)
+    while rows_go_on(play):
+        pass
     if row_bytes(play) > capabilities.caches["L2"].bytes // 2:
         block = capabilities.caches["L1"].bytes // 2 // BYTES["f32"]
-        sum_and_squares_together(play, block, threads and play.scopes()[0].size < SHARES)
+        few = play.scopes()[0].size < SHARES
+        sum_and_squares_together(play, block, capabilities.lanes["f32"], threads and few)
         fuse(play)
     reciprocals(play)
     for place in loops_that_matter(play):
@@ -96,21 +121,52 @@ def stream_rows(play: Play, target: Target, windows: Windows, threads: bool, abr
             widen(play, part, capabilities.lanes)
     use_lanes(play)
     gather(play)
-    if abreast:
+    if together is Together.ABREAST:
         rows_abreast(play, capabilities.caches["L1"].bytes)
     wishes = dict(open_windows(play, target, windows))
     contract(play)
     use_lanes(play)
     write_out(play, copies=capabilities.vector_registers)
+    runs: list[str] = []
+    if in_step and IN_STEP_ROWS * row_bytes(play) > capabilities.caches["L1"].bytes:
+        return False
+    if in_step:
+        rows = [node for node in play.program.body if isinstance(node, Scope)]
+        runs = [split(play, r.id, largest_divisor(r.size, min(RUN, r.size // SHARES)))[-1] for r in rows]
     if threads:
         speed = capabilities.memory.copy_gbs if capabilities.memory else 1
         for scope in [node.id for node in play.program.body if isinstance(node, Scope)]:
             share_out(play, scope, THREADS_COST * speed * 1e9 / BYTES["f32"])
     for buffer, location in wishes.items():
         play.may("set_location", buffer, location=location)
+    settle_buffers(play)
+    return all(rows_in_step(play, run) for run in runs)
 
 
 # -- rows ------------------------------------------------------------------------------------------
+
+
+def rows_go_on(play: Play) -> bool:
+    """Make one loop of the two innermost where each row begins where the last one ended: vectors need not
+    end with a row then. All loops or none, so that they can still be fused; one loop stays around them.
+    """
+    kept, loops = play.trace, [s for s in play.innermost() if len(play.around(s.id)) > 1]
+    for loop in loops:
+        outer = play.around(loop.id)[-1]
+        if not _goes_on(play, outer, loop) or not play.may("collapse_scopes", outer.id):
+            play.trace = kept
+            return False
+    return bool(loops)
+
+
+def _goes_on(play: Play, outer: Scope, inner: Scope) -> bool:
+    """Whether each address moves by as much from row to row as in a whole row."""
+    if len(inner.body) != 1 or not isinstance(inner.body[0], Statement):
+        return False
+    level, statement = len(play.around(outer.id)), inner.body[0]
+    accesses = (statement.target, *statement.reads)
+    steps = [play.program.buffer_of[a.array].address(a.subscripts).coefficients for a in accesses]
+    return all(step.get(level, 0) == step.get(level + 1, 0) * inner.size for step in steps)
 
 
 def rows_outermost(play: Play) -> None:
@@ -261,3 +317,14 @@ def rows_abreast(play: Play, near: int) -> None:
                 if play.may("swap_scopes", few):
                     continue
             play.trace = kept
+
+
+def rows_in_step(play: Play, rows: str) -> bool:
+    """Let the last loop of a row go along with a loop of the next row: the latest one that it can join."""
+    last = play.scope(rows).body[-1]
+    if not isinstance(last, Scope):
+        return False
+    if not play.may("rotate_scope", rows, at=len(play.scope(rows).body) - 1):
+        return False
+    later = [node for node in play.scope(rows).body[1:] if isinstance(node, Scope)]
+    return any(join_distant(play, last.id, loop.id) for loop in reversed(later) if loop.size == last.size)

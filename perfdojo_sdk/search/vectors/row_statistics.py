@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from perfdojo_sdk.core.expression import Operation, Read
 from perfdojo_sdk.core.program import Scope, Statement
+from perfdojo_sdk.core.transformations.scopes import divisors
 from perfdojo_sdk.core.transformations.storage import temporaries
 from perfdojo_sdk.search.play import Play
 from perfdojo_sdk.search.vectors.steps import join_distant, largest_divisor, perfect_nest, split
@@ -46,16 +47,17 @@ def _operations(value: object) -> frozenset[str]:
     return frozenset({value.name}).union(*(_operations(a) for a in value.arguments))
 
 
-def sum_and_squares_together(play: Play, block_cells: int, threads: bool) -> None:
+def sum_and_squares_together(play: Play, block_cells: int, lanes: int, threads: bool) -> None:
     """Take sums and squares of the same elements block by block, at most ``block_cells`` in each.
 
-    With ``threads``, blocks are shared out: a row alone is work for all of them.
+    A block is made of vectors of ``lanes`` where one of about that size divides the row. With
+    ``threads``, blocks are shared out: a row alone is work for all of them.
     """
     for scope in [s.id for s in play.scopes()]:
         found = _sum_and_squares(play, scope)
         if found:
             kept = play.trace
-            if not _by_blocks(play, *found, block_cells, threads):
+            if not _by_blocks(play, *found, block_cells, lanes, threads):
                 play.trace = kept
 
 
@@ -82,12 +84,12 @@ def _sum_and_squares(play: Play, row: str) -> tuple[str, str] | None:
     return None
 
 
-def _by_blocks(play: Play, total: str, squares: str, block_cells: int, threads: bool) -> bool:
+def _by_blocks(play: Play, total: str, squares: str, block_cells: int, lanes: int, threads: bool) -> bool:
     partial, places = "", list[str]()
     for place in (total, squares):
         nest, _ = perfect_nest(play, place)
-        if len(nest) == 1:
-            nest = split(play, place, largest_divisor(play.scope(place).size, block_cells))
+        if len(nest) == 1 or play.scope(nest[-1]).size > block_cells:
+            nest[-1:] = split(play, nest[-1], _block(play.scope(nest[-1]).size, block_cells, lanes))
             place = nest[0]
         outer, cells = len(nest) - 1, play.scope(nest[-1]).size
         while outer > 1 and cells * play.scope(nest[outer - 1]).size <= block_cells:
@@ -110,6 +112,13 @@ def _by_blocks(play: Play, total: str, squares: str, block_cells: int, threads: 
             return False
         places.append(place)
     return join_distant(play, *places)
+
+
+def _block(cells: int, most: int, lanes: int) -> int:
+    """The largest part of a row that divides it, of whole vectors if that is half of what may be or more."""
+    most = min(cells, most)
+    whole = max((d for d in divisors(cells) if d <= most and d % lanes == 0), default=1)
+    return whole if 2 * whole >= most else largest_divisor(cells, most)
 
 
 def _part_with_correction(play: Play, nest: list[str]) -> None:

@@ -34,6 +34,10 @@ class Windows:
     store: str = ""
     """For what goes out."""
 
+    @property
+    def asks_early(self) -> bool:
+        return bool(self.once or self.again)
+
 
 def memory_ways(root: Program, target: Target) -> Iterator[Windows]:
     """Data that stays in a core's own cache needs no windows; stores past the caches may pay beyond them.

@@ -21,6 +21,9 @@ from perfdojo_sdk.measure.gpu_runner import DeviceCode, Resources
 #: What NVRTC has built in, and a source may include.
 _BUILT_IN = ("math.h", "stdint.h", "stddef.h")
 _MOST_NOTES = 4000
+#: What NVRTC takes from its cache comes without the assembler's words, and so without registers and spills.
+_NO_CACHE = ("--no-cache",)
+_CACHES_SINCE = (12, 8)
 NVCC_TIMEOUT_S = 120.0
 
 
@@ -52,6 +55,8 @@ def _options(arch: str) -> list[str]:
 
 def _by_nvrtc(source: KernelSource, arch: str) -> DeviceCode | Failure:
     module = nvrtc()
+    _, *version = module.nvrtcVersion()
+    flags = [*_options(arch), *(_NO_CACHE if tuple(version) >= _CACHES_SINCE else ())]
     headers = {**dict.fromkeys(_BUILT_IN, ""), **source.support}
     names, texts = [n.encode() for n in headers], [t.encode() for t in headers.values()]
     error, program = module.nvrtcCreateProgram(
@@ -60,7 +65,7 @@ def _by_nvrtc(source: KernelSource, arch: str) -> DeviceCode | Failure:
     if error != module.nvrtcResult.NVRTC_SUCCESS:
         return Failure("compile", f"NVRTC does not take the source: {error}")
     try:
-        options = [option.encode() for option in _options(arch)]
+        options = [option.encode() for option in flags]
         (status,) = module.nvrtcCompileProgram(program, len(options), options)
         said = _text(module.nvrtcGetProgramLogSize, module.nvrtcGetProgramLog, program).decode(
             "utf-8", "replace"
@@ -71,17 +76,17 @@ def _by_nvrtc(source: KernelSource, arch: str) -> DeviceCode | Failure:
         ptx = _text(module.nvrtcGetPTXSize, module.nvrtcGetPTX, program)
     finally:
         module.nvrtcDestroyProgram(program)
-    _, major, minor = module.nvrtcVersion()
-    toolchain = f"NVRTC {major}.{minor} {' '.join(_options(arch))}"
+    toolchain = f"NVRTC {'.'.join(map(str, version))} {' '.join(_options(arch))}"
     files = {"kernel.cubin": cubin, "kernel.ptx": ptx.rstrip(b"\0")}
     return DeviceCode(files, resources_of(said), toolchain)
 
 
 def _text(size_of: Any, get: Any, program: Any) -> bytes:
     _, size = size_of(program)
-    buffer = b" " * size
+    # Memory of its own: bytes of length one are a single object of the whole interpreter.
+    buffer = bytearray(size)
     get(program, buffer)
-    return buffer
+    return bytes(buffer)
 
 
 def _by_nvcc(source: KernelSource, arch: str) -> DeviceCode | Failure:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from cuda_support import emitted
 from perfdojo_cuda_gh200.driver import CudaGpu
+from perfdojo_cuda_gh200.runner import WORKER
 from stand_in import Kernel, StandIn
 
 from perfdojo_sdk.codegen.gpu.figures import calls, read, read_workspace
@@ -66,7 +68,8 @@ def test_a_short_call_goes_as_a_graph() -> None:
 
 def test_timing_ends_when_asked_to() -> None:
     assert len(run(repeats=50, budget_s=0.005)[0].seconds) == 3
-    assert len(run(repeats=50, stop_above_s=1e-3)[0].seconds) == 1
+    result, cuda = run(repeats=50, stop_above_s=1e-3)
+    assert len(result.seconds) == 1 and len(cuda.launched) == 6, "twice for the outputs, once for the time"
     assert len(run(repeats=50, precision=0.05)[0].seconds) == 10
 
 
@@ -136,15 +139,20 @@ SPECS = (ArraySpec("x", (N,), "f32"),), (ArraySpec("y", (N,), "f32"),)
 
 def answer_of(script: str, tmp_path: Path, timeout_s: float = 30.0) -> Measurement | Failure:
     path = tmp_path / "child.py"
-    path.write_text(f"import io, sys\nimport numpy as np\njob = sys.stdin.buffer.read()\n{script}\n")
+    path.write_text(f"import sys\nimport numpy as np\n{script}\n")
+    return run_by((sys.executable, "-P", str(path)), timeout_s)
+
+
+def run_by(worker: Sequence[str], timeout_s: float = 30.0) -> Measurement | Failure:
     launches = [asdict(each) for each in read(emitted(TWO).code)]
-    content = pack({"kernel.cubin": b"machine code", "launches.json": json.dumps(launches).encode()})
+    files = {"kernel.cubin": b"machine code", "launches.json": json.dumps(launches).encode()}
+    content = pack({**files, "workspace.json": b"0"})
     artifact = Artifact("pd_case", *SPECS, BUNDLE, content)
     request = RunRequest(repeats=2, timeout_s=timeout_s)
-    return run_on_gpu(artifact, request, "a GPU", 1 << 20, (sys.executable, "-P", str(path)))
+    return run_on_gpu(artifact, request, "a GPU", 1 << 20, worker)
 
 
-SEND = "np.savez(out := io.BytesIO(), {}); sys.stdout.buffer.write(out.getvalue())"
+SEND = "np.savez(sys.argv[2], {})"
 
 
 def test_an_answer_is_a_measurement(tmp_path: Path) -> None:
@@ -162,7 +170,8 @@ def test_an_answer_is_a_measurement(tmp_path: Path) -> None:
             SEND.format("out_y=np.ones(3, np.float32), seconds=np.array([1.0]), graph=np.array(False)"),
             "runtime",
         ),
-        ("sys.stdout.write('nonsense')", "runtime"),
+        ("open(sys.argv[2], 'w').write('nonsense')", "runtime"),
+        ("print('no answer')", "runtime"),
         ("sys.exit(3)", "runtime"),
         ("import os; os.abort()", "crash"),
     ],
@@ -175,3 +184,12 @@ def test_whatever_goes_wrong_there_is_a_failure(script: str, reason: str, tmp_pa
 def test_a_child_that_hangs_is_a_timeout(tmp_path: Path) -> None:
     result = answer_of("import time; time.sleep(60)", tmp_path, timeout_s=1.0)
     assert isinstance(result, Failure) and result.reason == "timeout"
+
+
+def test_the_child_runs_the_code_of_its_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever lies in the current folder under the names of its packages."""
+    (tmp_path / "perfdojo_sdk").mkdir()
+    (tmp_path / "perfdojo_sdk" / "__init__.py").write_text("raise SystemExit('another checkout')")
+    monkeypatch.chdir(tmp_path)
+    result = run_by(WORKER)
+    assert isinstance(result, Failure) and result.reason == "device", result

@@ -6,6 +6,9 @@ import re
 
 import pytest
 from cuda_support import agrees_with_golden, emitted, program, verified
+from perfdojo_cuda_gh200.compile import compile_for_gpu, nvrtc
+
+from perfdojo_sdk.measure.gpu_runner import DeviceCode
 
 #: Eight warps of a block, a row each; what a row needs again stays in registers.
 SOFTMAX = """\
@@ -182,3 +185,28 @@ def test_a_dtype_without_code_is_refused_with_what_to_do() -> None:
     with pytest.raises(UnavailableError) as refused:
         emitted("kernel k(x) -> y\nx f16 [8] heap\ny f16 [8] heap\n\n8 y[{0}] = x[{0}]\n")
     assert refused.value.code == "PD-C001" and refused.value.hint
+
+
+#: One thread leaves a value in memory, all of the block read it.
+LEFT = """\
+kernel left(x) -> y, t
+x f32 [4,64] heap
+t f32 [4] heap
+y f32 [4,64] heap
+
+4:g
+| t[{0}] = x[{0},0] * 2
+| 64:b y[{0},{1}] = x[{0},{1}] + t[{0}]
+"""
+
+
+def test_what_threads_leave_in_memory_is_read_behind_the_barrier() -> None:
+    """A pointer that promises to be the only one lets a compiler read before the barrier: old cells."""
+    source = emitted(LEFT)
+    assert "PD_EXCHANGED(float, 4, t)" in source.code and "PD_ARRAY(float, 256, y)" in source.code
+    if nvrtc() is not None:
+        made = compile_for_gpu(source, "sm_90")
+        assert isinstance(made, DeviceCode), made
+        ptx = made.files["kernel.ptx"].decode()
+        reads = [m.start() for m in re.finditer(r"ld\.global\.f32", ptx)]  # those of x are ld.global.nc
+        assert reads and min(reads) > ptx.index("bar.sync") > ptx.index("st.global")

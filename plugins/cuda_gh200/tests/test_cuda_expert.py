@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -10,7 +12,8 @@ from perfdojo_cuda_gh200.compile import compile_for_gpu, nvrtc
 from perfdojo_cuda_gh200.expert import heuristic
 
 from perfdojo_sdk.codegen.gpu.figures import LaunchFigures, read
-from perfdojo_sdk.core.transformation import Trace
+from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.transformation import Kind, Trace
 from perfdojo_sdk.hookspecs.types import KernelSource
 from perfdojo_sdk.kernels.selection import Kernel, select
 from perfdojo_sdk.measure.gpu_runner import DeviceCode
@@ -79,6 +82,62 @@ def test_products_share_slices_and_add_in_registers() -> None:
     for name in ("matmul_768x1024x1024_f32", "bmm_192x256x256x128_f32", "swiglu_256x448x4096_f32"):
         source, launches = table3()[name]
         assert launches[0].shared_bytes >= 4096 and "pd_sync_block();" in source.code, name
+
+
+def cells(program: Program, array: str) -> list[set[int]]:
+    """First cells that the threads of the first warp touch, for each statement that uses an array."""
+    found, buffer = [], program.buffer_of[array]
+    for use in program.occurrences[array]:
+        around = program.ancestors(use.path)
+        threads = [level for level, scope in enumerate(around) if scope.suffix == "b"]
+        steps, touched = buffer.address(use.access.subscripts).coefficients, set()
+        for number in range(32):
+            cell = 0
+            for level in reversed(threads):
+                number, digit = divmod(number, around[level].size)
+                cell += digit * steps.get(level, 0)
+            touched.add(cell)
+        found.append(touched)
+    return found
+
+
+@pytest.mark.parametrize("name", ["matmul[4096,4096,4096]", "matmul", "bmm", "swiglu"])
+def test_slices_of_products_lie_in_different_banks(name: str) -> None:
+    """A warp reads fours: no bank is met more often than their number makes necessary. A copy that turns a
+    slice meets a bank twice, at some tiles four times, instead of sixteen."""
+    [kernel] = kernels(name)
+    program = played(kernel).program
+    slices = [buffer.name for buffer in program.buffers if "_r" in buffer.name]
+    assert len(slices) >= 2
+    for array in slices:
+        copied, read = cells(program, array)
+        assert max(Counter(cell % 32 for cell in read).values()) == -(-len(read) // 8), (array, read)
+        assert max(Counter(cell % 32 for cell in copied).values()) <= 4, (array, copied)
+
+
+def test_sums_are_cut_into_parts_where_blocks_are_few() -> None:
+    """Products of swiglu have few outputs and long sums; what adds up the parts computes the rest too."""
+    _, launches = table3()["swiglu_256x448x4096_f32"]
+    assert [launch.blocks >= 132 for launch in launches] == [True] * 3
+    [kernel] = kernels("swiglu")
+    assert "split_reduction" in {step.move.transformation for step in played(kernel).steps}
+    rules = replace(plugins().rules(plugins().target("cuda_gh200")), most=Kind.EXACT)
+    [exact] = heuristic(kernel.program, rules, TARGET)
+    assert exact.kind == Kind.EXACT and exact.steps
+
+
+def test_a_filter_is_shared_by_the_block() -> None:
+    for name in ("conv2d_8x3x512x512x10x5_f32", "conv2d_8x64x56x56x64x3_f32"):
+        _, [launch] = table3()[name]
+        assert launch.shared_bytes >= 4096 and launch.blocks * launch.threads >= 132 * 384
+
+
+def test_statistics_of_images_read_them_once() -> None:
+    """The images are read for the sums and the squares, then read and written: three times in all."""
+    for name, size in (("8x3x2048x2048", 8 * 3 * 2048**2), ("8x64x300x300", 8 * 64 * 300**2)):
+        _, launches = table3()[f"batchnorm_{name}_f32"]
+        assert len(launches) == 3
+        assert sum(launch.must_move for launch in launches) < 3.01 * 4 * size
 
 
 @pytest.mark.skipif(nvrtc() is None, reason="NVRTC is not installed; try: pip install nvidia-cuda-nvrtc")

@@ -7,7 +7,7 @@ import pytest
 from cuda_support import TARGET, emitted
 from perfdojo_cuda_gh200.runner import CudaRunner
 
-from perfdojo_sdk.hookspecs.types import Artifact, Measurement, RunRequest
+from perfdojo_sdk.hookspecs.types import Artifact, Failure, Measurement, RunRequest
 from perfdojo_sdk.measure import gpu_runner
 from perfdojo_sdk.measure.gpu_runner import MOST_INSTANCES
 
@@ -44,3 +44,25 @@ def test_only_a_device_takes_kernels_of_any_size(runner: CudaRunner, monkeypatch
     monkeypatch.setattr("perfdojo_cuda_gh200.runner.on_gpu", lambda: True)
     monkeypatch.setattr("perfdojo_cuda_gh200.runner.gpu_name", lambda: "a GPU")
     assert runner.most_instances is None
+
+
+def test_a_device_is_not_kept_busy_by_one_thread(runner: CudaRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The initial program of a product is one thread's: half an hour of a GPU, and nobody would run it."""
+    monkeypatch.setattr("perfdojo_cuda_gh200.runner.on_gpu", lambda: True)
+    monkeypatch.setattr("perfdojo_cuda_gh200.runner.gpu_name", lambda: "a GPU")
+    ran: list[Artifact] = []
+
+    def on_gpu(artifact: Artifact, *others: object) -> Measurement:
+        ran.append(artifact)
+        return Measurement(None, (1e-3,), "measured", "a GPU", 1)
+
+    monkeypatch.setattr("perfdojo_cuda_gh200.runner.run_on_gpu", on_gpu)
+    text = "kernel k(x) -> y\nx f32 [{0}] heap\ny f32 [1] heap\n\ny[0] = 0\n{0} y[0] += x[{{0}}]\n"
+    for size, is_run in ((64, True), (1 << 30, False)):
+        artifact = runner.compile(emitted(text.format(size)))
+        assert isinstance(artifact, Artifact), artifact
+        for made in (runner.run(artifact, RunRequest()), *runner.run_together(artifact, [RunRequest()])):
+            assert isinstance(made, Measurement if is_run else Failure), made
+            if isinstance(made, Failure):
+                assert made.reason == "timeout" and made.detail.endswith("it was not run")
+    assert len(ran) == 2

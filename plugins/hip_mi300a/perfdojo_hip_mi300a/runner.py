@@ -12,7 +12,7 @@ from perfdojo_sdk.measure.gpu_process import run_on_gpu
 from perfdojo_sdk.measure.gpu_runner import DeviceCode, GpuRunner
 
 #: The child process beside the GPU.
-WORKER = (sys.executable, "-m", "perfdojo_hip_mi300a.gpu_worker")
+WORKER = (sys.executable, "-P", "-m", "perfdojo_hip_mi300a.gpu_worker")
 
 
 @dataclass(frozen=True)

@@ -45,11 +45,17 @@ def test_a_convolution_with_few_rows_of_pixels_has_its_lanes_along_the_filters()
 
 
 def test_a_long_reduction_is_cut_into_blocks_that_fit_half_of_the_second_cache() -> None:
-    (trace,) = play("swiglu").traces
-    panel = trace.program.buffer_of["v_r"]
+    packed, in_place = play("swiglu").traces
+    panel = packed.program.buffer_of["v_r"]
     _, half = (size // 2 for size in near_caches(PLUGINS.target("x86_avx512")))
     panels, blocks, *_ = panel.shape
     assert 2 * 4 * panel.cells // panels // blocks <= half < 2 * 4 * panel.cells // panels
+    assert "v_r" not in in_place.program.buffer_of
+
+
+def test_panels_are_read_in_place_only_where_their_rows_begin_in_many_sets_of_a_cache() -> None:
+    """Rows of 448 numbers, but not rows of a page or of a small part of it."""
+    assert [len(play(f"matmul[256,{columns},1024]").traces) for columns in (448, 1024, 128)] == [2, 1, 1]
 
 
 def test_where_no_cache_holds_the_data_results_may_go_past_the_caches() -> None:

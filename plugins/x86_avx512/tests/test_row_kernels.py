@@ -30,6 +30,11 @@ SLOW = MachineFigures(
     memory=MemoryFigures(read_gbs=_SPEED, write_gbs=_SPEED, copy_gbs=_SPEED),
 )
 
+#: The same with a first cache for a few rows.
+ROOMY = SLOW.model_copy(
+    update={"caches": {**SLOW.caches, "L1": CacheLevel(bytes=4096, read_gbs=_SPEED)}}
+)
+
 
 def channels(values: Array) -> Array:
     return values.reshape(1, -1, 1, 1)
@@ -102,9 +107,11 @@ def test_data_that_no_cache_holds(build_all: BuildAll) -> None:
     selections = (
         "softmax[9,300]", "layernorm[9,113]", "layernorm[3,1024]", "rmsnorm[2,1000]", "add[7,100]",
         "layernorm[8,320]", "reducemean[2,999]", "relu_ffn[8,3,2,37]", "batchnorm[8,3,4,37]",
-        "batchnorm[2,9,12,32]",
+        "batchnorm[2,9,12,32]", "batchnorm[2,9,20,30]",
     )  # fmt: skip
     check(build_all, [play(selection, figures=SLOW) for selection in selections])
+    roomy = ("softmax[256,80]", "layernorm[144,99]", "rmsnorm[272,160]")
+    check(build_all, [play(selection, figures=ROOMY) for selection in roomy])
 
 
 # -- what was played ---------------------------------------------------------------------------------
@@ -135,6 +142,25 @@ def test_rows_go_abreast_through_what_they_share_where_it_does_not_stay_near() -
     assert ["y[{0}," in trace.program.text for trace in narrow.traces] == [True] * 3
 
 
+def test_rows_that_go_on_in_the_next_one_need_no_tails() -> None:
+    """240 numbers are 15 vectors; rows of 30 would not be whole ones."""
+    for trace in play("batchnorm[2,3,8,30]").traces:
+        assert "*16+{4})%30]" in trace.program.text and "15:v" not in trace.program.text
+    for trace in play("layernorm[8,30]").traces:
+        assert "%" not in trace.program.text
+
+
+def test_the_next_row_is_computed_while_the_stores_of_one_drain() -> None:
+    """Where rows are short; the sums of one row begin in the loop that writes the one before."""
+    *others, in_step = play("softmax[256,256]", figures=ROOMY).traces
+    moves = [[move.transformation for move in trace.moves] for trace in (*others, in_step)]
+    assert [played.count("rotate_scope") for played in moves] == [0, 0, 0, 1]
+    lines = in_step.program.tree_lines.splitlines()
+    (written,) = (k for k, line in enumerate(lines) if "16:v y[{0}*32+{1},{2}" in line)
+    assert "16:v e[{0}*32+{1}+1,{2}" in lines[written + 2]
+    assert len(play("softmax[256,1024]", figures=ROOMY).traces) == 3
+
+
 def test_a_channel_that_no_cache_holds_is_read_twice() -> None:
     """Once for sum and squares, block by block, once for the result; the few channels are shared out."""
     program = play("batchnorm[8,3,4,32]", figures=SLOW).traces[0].program
@@ -142,10 +168,13 @@ def test_a_channel_that_no_cache_holds_is_read_twice() -> None:
     assert [b.head for b in blocks] == ["8:p", "8:p"]
 
 
-@pytest.mark.parametrize("selection", ["softmax[3,70]", "layernorm[2,65]", "batchnorm[8,3,2,33]"])
+@pytest.mark.parametrize(
+    "selection",
+    ["softmax[3,70]", "layernorm[2,65]", "batchnorm[8,3,2,33]", "batchnorm[2,3,8,20]", "softmax[32,80]"],
+)
 def test_the_plan_passes_the_other_legs(selection: str) -> None:
-    game = play(selection, figures=SLOW)
-    trace = game.traces[0]
+    game = play(selection, figures=ROOMY)
+    trace = game.traces[-1]
     found = verify_exact(trace.root, trace.program, trace.laws, game.target.dialect)
     assert found.ok, found.problem
     proved = verify_dependence_trace(trace, game.rules)

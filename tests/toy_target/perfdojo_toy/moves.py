@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import prod
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.program import Program, Scope
+from perfdojo_sdk.core.program import Node, Program, Scope
 from perfdojo_sdk.core.transformation import Move, Refusal, Requirement, Site, Transformation
 
 SHORT = 4
@@ -20,6 +21,22 @@ def _short(site: Site) -> Refusal | None:
     if site.scope.size <= SHORT:
         return None
     return Refusal.of(site.scope.id, site.scope.head, size=site.scope.size)
+
+
+def _copies(node: Node) -> int:
+    """Of the statement that is written out most often."""
+    if not isinstance(node, Scope):
+        return 1
+    return (node.size if node.suffix == "u" else 1) * max(map(_copies, node.body))
+
+
+def _few_copies(site: Site) -> Refusal | None:
+    """Scopes around it and inside it may be unrolled too."""
+    around = prod(scope.size for scope in site.above if scope.suffix == "u")
+    copies = around * site.scope.size * _copies(site.scope)
+    if copies <= site.dialect.max_unroll:
+        return None
+    return Refusal.of(site.scope.id, site.scope.head, copies=copies, most=site.dialect.max_unroll)
 
 
 class UnrollShort(Transformation):
@@ -47,6 +64,13 @@ class UnrollShort(Transformation):
             f"{{size}} iterations, at most {SHORT}",
             "split the scope first",
             _short,
+        ),
+        Requirement(
+            "TOY-003",
+            "scopes around it or inside it are unrolled too",
+            "{copies} copies in all, at most {most}",
+            "unroll fewer scopes",
+            _few_copies,
         ),
     )
 

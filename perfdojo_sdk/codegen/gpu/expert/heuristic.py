@@ -7,9 +7,18 @@ from functools import partial
 from typing import TypeAlias
 
 from perfdojo_sdk.codegen.gpu.expert.matrix import play_matrix
+from perfdojo_sdk.codegen.gpu.expert.patches import play_patches
 from perfdojo_sdk.codegen.gpu.expert.rows import enough_blocks, longest_row, play_elements, play_rows
-from perfdojo_sdk.codegen.gpu.expert.steps import chain, collapse, map_rest, next_to, only_statement, share
-from perfdojo_sdk.codegen.gpu.expert.tiles import play_direct, play_tiles
+from perfdojo_sdk.codegen.gpu.expert.steps import (
+    chain,
+    collapse,
+    map_rest,
+    next_to,
+    only_statement,
+    separate,
+    share,
+)
+from perfdojo_sdk.codegen.gpu.expert.tiles import MOST_PARTS, play_tiles
 from perfdojo_sdk.codegen.gpu.mapping import BLOCK, GRID, Machine
 from perfdojo_sdk.codegen.gpu.tiles import MATRIX
 from perfdojo_sdk.core.dtypes import DIGITS
@@ -48,12 +57,15 @@ def _game(root: Program, rules: Rules, machine: Machine, products: Plan) -> Trac
     for place in _outermost(play):
         _attempt(play, products, place, machine)
     for place in _outermost(play):
-        _attempt(play, play_direct, place)
+        _attempt(play, play_patches, place, machine)
+    _postpone(play)
     _fuse(play)
     for place in _outermost(play):
         _attempt(play, _reduce_in_parts, place, machine)
     _reciprocals(play)
     _compute_again(play)
+    for place in _outermost(play):
+        _attempt(play, _square_in_passing, place)
     for place in _outermost(play):
         _attempt(play, _play_nest, place, machine)
     map_rest(play, machine)
@@ -65,6 +77,34 @@ def _outermost(play: Play) -> list[str]:
     return [n.id for n in play.program.body if isinstance(n, Scope) and not n.suffixes - {""}]
 
 
+def _postpone(play: Play) -> None:
+    """What is not a launch yet comes after launches that do not need it, and so beside what it can join."""
+    for place in reversed(_outermost(play)):
+        while (beside := play.program.paths[place][0] + 1) < len(play.program.body):
+            node = play.program.body[beside]
+            if node.id in _outermost(play) or not play.may("reorder_statements", place):
+                break
+
+
+def _join_whole(play: Play, place: str) -> bool:
+    """Join a nest that adds up parts of sums with the next one, loop by loop as far as they are alike."""
+    if not play.may("join_scopes", place):
+        return False
+    body = play.scope(place).body
+    for first, second in zip(body, body[1:]):
+        if isinstance(first, Scope) and isinstance(second, Scope) and _adds_parts(play, first.id):
+            _join_whole(play, first.id)
+            break
+    return True
+
+
+def _adds_parts(play: Play, place: str) -> bool:
+    """Whether the nest computes each of its cells as a short sum."""
+    *_, last = (play.scope(loop) for loop in chain(play, place))
+    inner = [node for node in last.body if isinstance(node, Scope)]
+    return bool(inner) and len(inner) < len(last.body) and all(node.size <= MOST_PARTS for node in inner)
+
+
 def _fuse(play: Play) -> None:
     """Join neighbours among the outermost scopes, where nothing is mapped in them yet."""
     joined = True
@@ -74,7 +114,7 @@ def _fuse(play: Play) -> None:
         for place in open_:
             path = play.program.paths[place]
             beside = play.program.body[path[0] + 1 :][:1]
-            if beside and beside[0].id in open_ and play.may("join_scopes", place):
+            if beside and beside[0].id in open_ and _join_whole(play, place):
                 joined = True
                 break
 
@@ -129,6 +169,41 @@ def _reduce_in_parts(play: Play, place: str, machine: Machine) -> None:
             play.must("reorder_statements", next_to(play, start, -1))
         play.must("fission_scope", next_to(play, start, 1))
         return
+
+
+def _square_in_passing(play: Play, place: str) -> None:
+    """Where parts of a sum, then parts of squared differences from its mean are taken: both in one pass.
+
+    Each part's differences are from its own mean; what the other centre changes is made up for from one
+    number a part. (Chan, Golub, LeVeque: "Updating formulae and a pairwise algorithm for computing sample
+    variances", 1979.)
+    """
+    if place not in play.program.paths:
+        return
+    nest = chain(play, place)
+    squares = [node.id for node in play.scope(nest[-1]).body if isinstance(node, Scope)]
+    statement = only_statement(play, chain(play, squares[0])[-1]) if len(squares) == 1 else None
+    if statement is None or statement.accumulate != "add":
+        return
+    names = [buffer.name for buffer in temporaries(play.program)]
+    total = next((name for name in names if play.may("rebase_squares", squares[0], sum=name)), None)
+    if total is None:
+        return
+    at = play.program.paths[place][0]
+    correction = play.scope(nest[-1]).body[-1].id
+    separate(play, correction, nest[0])
+    sums = min(o.path[0] for o in play.program.occurrences[total] if o.writes)
+    while at > sums + 1:
+        play.must("reorder_statements", play.program.body[at - 1].id)
+        at -= 1
+    together = play.program.body[sums].id
+    for _ in nest:
+        play.must("join_scopes", together)
+        together = play.scope(together).body[0].id
+    # What follows works on one number a part.
+    after = play.program.body[sums + 1].id
+    while play.may("join_scopes", after):
+        pass
 
 
 def _reciprocals(play: Play) -> None:

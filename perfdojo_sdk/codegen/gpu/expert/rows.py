@@ -32,6 +32,8 @@ THREADS = 256
 WARP_ROW, WARP_ROWS = 1024, 2048
 #: Elements of a row that one thread keeps in registers.
 KEPT = 16
+#: The same where a row goes over several loops.
+MOST_KEPT = 64
 #: Turns of a loop that are written out.
 WRITTEN_OUT = 8
 
@@ -112,8 +114,11 @@ def _length(play: Play, scope: Scope) -> int:
 
 def _block_threads(play: Play, row: str, longest: int, machine: Machine) -> int:
     """Threads that share the longest row evenly; a warp where none do."""
-    sizes = {_length(play, c) for c in play.scope(row).body if isinstance(c, Scope)}
-    wanted = max(2 * machine.warp, min(machine.max_threads // 2, longest // KEPT))
+    nests = [chain(play, c.id) for c in play.scope(row).body if isinstance(c, Scope)]
+    sizes = {play.scope(nest[-1]).size for nest in nests}
+    # Of a row in several loops a thread has more, at each of them.
+    whole = max(prod(play.scope(loop).size for loop in nest) for nest in nests)
+    wanted = max(2 * machine.warp, min(machine.max_threads // 2, max(longest // KEPT, whole // MOST_KEPT)))
     choices = range(2 * machine.warp, machine.max_threads + 1, machine.warp)
     fits = [t for t in choices if all(size % (WIDE * t) == 0 for size in sizes)]
     fits = fits or [t for t in choices if all(size % t == 0 for size in sizes)]

@@ -7,8 +7,11 @@ get the largest tile that does.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import prod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from math import inf, prod
+from typing import TypeAlias
 
 from perfdojo_sdk.codegen.gpu.expert.steps import (
     WIDE,
@@ -24,14 +27,24 @@ from perfdojo_sdk.codegen.gpu.mapping import BLOCK, GRID, Machine
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import Access, Operation, Read
 from perfdojo_sdk.core.program import Path, Scope, Statement
+from perfdojo_sdk.core.transformation import Kind
 from perfdojo_sdk.search.play import Play
 
+#: Orders the dimensions of a slice: the game, the nest that reads it, its name.
+LayOut: TypeAlias = Callable[[Play, str, str], None]
+
+VECTOR = "v"
 #: Rows or columns of a block's tile.
 LARGEST = 128
-#: Outputs that one thread adds up where nothing is shared.
-OWN_OUTPUTS = 16
 #: Steps of the sum in one slice that are written out.
 WRITTEN_OUT = 16
+#: Threads of a multiprocessor that keep its multipliers busy.
+ENOUGH_THREADS = 384
+#: Parts that a sum is cut into at most, and the steps that each of them has at least.
+MOST_PARTS, LEAST_STEPS = 16, 128
+#: What one more partial sum costs that goes through memory, and one more launch on each multiprocessor; in
+#: multiplications at full speed.
+PARTIAL_COST, LAUNCH_COST = 80.0, 450_000.0
 
 
 @dataclass(frozen=True)
@@ -75,7 +88,7 @@ def find_product(play: Play, place: str) -> Product | None:
     statement = only_statement(play, body[1].id) if isinstance(body[1], Scope) else None
     if statement is None or statement.accumulate != "add":
         return None
-    reads = _factors(statement)
+    reads = factors_of(statement)
     i, j, k = len(loops) - 2, len(loops) - 1, len(loops)
     if reads is None:
         return None
@@ -94,101 +107,100 @@ def find_product(play: Play, place: str) -> Product | None:
     return None
 
 
-def _factors(statement: Statement) -> tuple[_Form, _Form] | None:
+def factors_of(statement: Statement) -> tuple[Form, Form] | None:
+    """The two factors of the value, where it is a product of two elements."""
     value = statement.value
     if not isinstance(value, Operation) or value.name != "mul":
         return None
     one, other = value.arguments
     if not isinstance(one, Read) or not isinstance(other, Read):
         return None
-    return _Form.of(one.access), _Form.of(other.access)
-
-
-def play_direct(play: Play, place: str) -> None:
-    """A product of another form, such as a convolution: each thread adds up a few outputs in registers.
-
-    ``left`` is what neighbouring outputs read side by side; outputs that read the same of it are a
-    thread's own. Nothing happens where the nest is no such product.
-    """
-    loops = chain(play, place)
-    body = play.scope(loops[-1]).body
-    if len(loops) < 3 or len(body) != 2 or not isinstance(body[1], Scope) or isinstance(body[0], Scope):
-        return
-    total = body[1].id
-    inner = chain(play, total)
-    statement = only_statement(play, inner[-1])
-    forms = _factors(statement) if statement is not None and statement.accumulate == "add" else None
-    if statement is None or forms is None:
-        return
-    column = len(loops) - 1
-    left, right = forms if column in forms[0].levels else forms[::-1]
-    again = [k for k in range(len(loops)) if k not in left.levels]
-    if column not in left.levels or column in right.levels or len(again) != 1 or again[0] == column:
-        return
-    own = split(play, loops[again[0]], _largest(play, loops[again[0]], OWN_OUTPUTS))
-    threads = [loops[column]]
-    if play.scope(threads[0]).size > 1024:
-        raise MoveError("PD-T006", "a row of outputs is longer than a block")
-    grid = [loop for k, loop in enumerate(loops[:-1]) if k != again[0]] + own[:-1]
-    beside = loops[column - 1] if column - 1 != again[0] else None
-    if beside is not None:
-        rows = split(play, beside, _largest(play, beside, max(1, 512 // play.scope(threads[0]).size)))
-        if len(rows) > 1:
-            grid[grid.index(beside)] = rows[0]
-            threads.insert(0, rows[1])
-    arrange(play, [*grid, *threads, own[-1]])
-    top = threads[0]
-    play.must("stage_write", top, array=statement.target.array)
-    compute = separate(play, total, top)
-    end = next_to(play, compute, 1)
-    nest = chain(play, compute)
-    mine = nest[len(threads)]
-    arrange(play, [*nest[: len(threads)], *nest[len(threads) + 1 :], mine])
-    for each in (top, compute, end):
-        for loop in chain(play, each)[: len(threads)]:
-            play.may("annotate_scope", loop, suffix=BLOCK)
-    for loop in grid:
-        play.may("annotate_scope", loop, suffix=GRID)
-
-
-def _largest(play: Play, loop: str, most: int) -> int:
-    return factors(play.scope(loop).size, most)[-1]
+    return Form.of(one.access), Form.of(other.access)
 
 
 @dataclass(frozen=True)
-class _Form:
+class Form:
+    """An element that is read: of which array, and which iterators choose it."""
+
     array: str
     levels: frozenset[int]
 
     @staticmethod
-    def of(access: Access) -> _Form:
-        return _Form(access.array, frozenset(l for form in access.subscripts for l in form.levels))
+    def of(access: Access) -> Form:
+        return Form(access.array, frozenset(l for form in access.subscripts for l in form.levels))
 
 
 def best_tile(product: Product, around: int, machine: Machine) -> Tile | None:
-    """The tile that does most with each element that it loads, while there are blocks enough."""
-    choices = []
+    """The tile that ends first by :func:`_cost`."""
+    return min(_tiles(product, machine), key=lambda tile: _cost(product, tile, around, machine), default=None)
+
+
+def _tiles(product: Product, machine: Machine) -> Iterator[Tile]:
+    """Tiles that divide the product, of blocks that the machine can have."""
     for thread_rows, thread_columns in ((8, 8), (8, 4), (4, 4), (2, 4), (2, 2), (1, 2), (1, 1)):
+        deepest = WRITTEN_OUT if thread_rows * thread_columns > 16 else 2 * WRITTEN_OUT
+        # At least two slices: what is used once needs no sharing.
+        depth = factors(product.steps, min(deepest, product.steps - 1))[-1]
         for rows in factors(product.rows, LARGEST):
             for columns in factors(product.columns, LARGEST):
                 if rows % thread_rows or columns % thread_columns:
                     continue
-                depth = factors(product.steps, WRITTEN_OUT)[-1]
                 tile = Tile(rows, columns, thread_rows, thread_columns, depth)
-                if not machine.warp <= tile.threads <= 256:
-                    continue
-                if (rows + columns) * depth * 4 > machine.shared_bytes:
-                    continue
-                blocks = around * (product.rows // rows) * (product.columns // columns)
-                choices.append((min(1, blocks / machine.multiprocessors), tile))
+                fits = (rows + columns) * depth * 4 <= machine.shared_bytes
+                if machine.warp <= tile.threads <= 256 and fits:
+                    yield tile
 
-    def worth(choice: tuple[float, Tile]) -> float:
-        busy, tile = choice
-        reuse = tile.rows * tile.columns / (tile.rows + tile.columns)
-        own = tile.thread_rows * tile.thread_columns / (tile.thread_rows + tile.thread_columns)
-        return busy * own / (1 + own) * reuse / (16 + reuse) * min(1, tile.threads / 128)
 
-    return max(choices, key=worth)[1] if choices else None
+def _cost(product: Product, tile: Tile, around: int, machine: Machine) -> float:
+    """How long the product takes with a tile, in multiplications at full speed.
+
+    Its constants are read off times of such kernels on one H100; they rank tiles, and are no model of a time.
+    """
+    blocks = around * (product.rows // tile.rows) * (product.columns // tile.columns)
+    # What is loaded from shared memory, and what a block loads, for each multiplication.
+    own = tile.thread_rows * tile.thread_columns / (tile.thread_rows + tile.thread_columns)
+    reuse = tile.rows * tile.columns / (tile.rows + tile.columns)
+    lanes = tile.threads / (-(-tile.threads // machine.warp) * machine.warp)
+    together = -(-blocks // machine.multiprocessors) * tile.threads
+    awake = min(1.0, together / ENOUGH_THREADS) ** 0.7
+    speed = own / (2.5 + own) * reuse / (4 + reuse) * lanes * awake * machine.share_at_work(blocks)
+    return around * product.rows * product.columns * product.steps / speed
+
+
+def _parts(product: Product, around: int, machine: Machine) -> int:
+    """Into how many parts the sums are cut, so that there are blocks enough; 1 where that does not pay."""
+    cells = around * product.rows * product.columns
+
+    def cost(parts: int) -> float:
+        part = replace(product, steps=product.steps // parts)
+        made = [_cost(part, tile, around * parts, machine) for tile in _tiles(part, machine)]
+        added = cells * parts * PARTIAL_COST + LAUNCH_COST * machine.multiprocessors if parts > 1 else 0.0
+        return min(made, default=inf) + added
+
+    choices = [n for n in factors(product.steps, MOST_PARTS) if n == 1 or product.steps // n >= LEAST_STEPS]
+    return min(choices, key=cost)
+
+
+def _in_parts(play: Play, product: Product, parts: int) -> Product:
+    """Cut the sums into parts, and add these up in a nest behind; gives the product whose sums are parts."""
+    outer = [*product.outer, product.row, product.column]
+    position = play.program.paths[outer[0]][0]
+    cut, _ = split(play, product.total, product.steps // parts)
+    play.must("split_reduction", cut, lane=cut)
+    start = next_to(play, cut, -1)
+    play.must("join_scopes", start)
+    # What starts the whole sums stands before the parts.
+    beginning = next_to(play, start, -1)
+    play.must("reorder_statements", beginning)
+    separate(play, beginning, outer[0])
+    nest = chain(play, play.program.body[position].id)
+    arrange(play, [*nest[:-3], nest[-1], *nest[-3:-1]])
+    found = find_product(play, play.program.body[position].id)
+    if found is None:
+        raise MoveError("PD-T006", "the parts are no product")
+    for dim in reversed(range(len(product.outer), len(product.outer) + 2)):
+        play.must("reorder_dims", found.target, dim=dim)
+    return found
 
 
 def play_tiles(play: Play, place: str, machine: Machine) -> None:
@@ -197,17 +209,22 @@ def play_tiles(play: Play, place: str, machine: Machine) -> None:
     if product is None:
         return
     around = prod(play.scope(loop).size for loop in product.outer)
+    parts = _parts(product, around, machine)
+    if parts > 1 and play.most >= Kind.REASSOCIATES:
+        product, around = _in_parts(play, product, parts), around * parts
     tile = best_tile(product, around, machine)
     if tile is None:
         return
     rows = split(play, product.row, tile.rows)
     columns = split(play, product.column, tile.columns)
-    own_rows = split(play, rows[-1], tile.thread_rows)
-    own_columns = split(play, columns[-1], tile.thread_columns)
+    own_rows = _own(play, rows[-1], tile.thread_rows)
+    own_columns = _own(play, columns[-1], tile.thread_columns)
     grid = [*product.outer, *rows[:-1], *columns[:-1]]
     threads = [own_rows[0], own_columns[0]]
     arrange(play, [*grid, *threads, *own_rows[1:], *own_columns[1:]])
-    start, compute, end = in_slices(play, product, tile.depth, tile.threads, threads, inwards=2)
+    lay_out = partial(_lay_out, own=(len(own_rows), len(own_columns)))
+    start, compute, end = in_slices(play, product, tile.depth, tile.threads, threads, 2, lay_out)
+    _spread_steps(play, compute)
     for loop in chain(play, compute)[2:]:
         if play.scope(loop).size <= WRITTEN_OUT:
             play.may("annotate_scope", loop, suffix="u")
@@ -220,14 +237,75 @@ def play_tiles(play: Play, place: str, machine: Machine) -> None:
         play.may("annotate_scope", loop, suffix=GRID)
 
 
+def _own(play: Play, loop: str, count: int) -> list[str]:
+    """The scope of the threads, then those of the ``count`` rows or columns that are each thread's own.
+
+    They come four at a time, and the next four beyond those of all the other threads, so that neighbouring
+    threads read neighbouring fours, from different banks of shared memory.
+    """
+    groups = split(play, loop, play.scope(loop).size * WIDE // count) if count % WIDE == 0 else [loop]
+    threads = split(play, groups[-1], min(count, WIDE))
+    return [threads[0], *groups[:-1], *threads[1:]]
+
+
+def _lay_out(play: Play, compute: str, array: str, own: tuple[int, int]) -> None:
+    """Give a slice's dimensions the order: groups of fours, steps, threads, four.
+
+    ``own``: how many scopes :func:`_own` has made, of the rows and of the columns.
+    """
+    row = len(play.around(compute))
+    column, step = row + 1, row + 2
+    groups = [step + 1] * (own[0] == 3) + [step + own[0]] * (own[1] == 3)
+    inner = [*groups, step, row, column]
+
+    def place(level: int) -> int:
+        return inner.index(level) if level in inner else -1 if level < row else len(inner)
+
+    order = [place(subscript.highest) for subscript in _slice(play, compute, array).subscripts]
+    for end in range(len(order), 1, -1):
+        for k in range(end - 1):
+            if order[k] > order[k + 1]:
+                play.must("reorder_dims", array, dim=k)
+                order[k : k + 2] = order[k + 1], order[k]
+
+
+def _slice(play: Play, compute: str, array: str) -> Access:
+    """How the products of the nest read a slice."""
+    statement = only_statement(play, chain(play, compute)[-1])
+    assert statement is not None
+    return next(read for read in statement.reads if read.array == array)
+
+
+def _spread_steps(play: Play, compute: str) -> None:
+    """Room for one thread more between steps, where a slice is copied along its steps.
+
+    Neighbouring threads write a step apart then, and these are in different banks.
+    """
+    row = len(play.around(compute))
+    statement = only_statement(play, chain(play, compute)[-1])
+    assert statement is not None
+    for read in statement.reads:
+        copy = next(s for s in play.statements() if s.target.array == read.array)
+        if play.around(copy.id)[-1].suffix != VECTOR:
+            dim = next(k for k, form in enumerate(read.subscripts) if form.highest in (row, row + 1))
+            size = play.program.buffer_of[read.array].shape[dim]
+            play.may("pad_dim", read.array, dim=dim, size=size + 1)
+
+
 def in_slices(
-    play: Play, product: Product, depth: int, runners: int, threads: list[str], inwards: int
+    play: Play,
+    product: Product,
+    depth: int,
+    runners: int,
+    threads: list[str],
+    inwards: int,
+    lay_out: LayOut | None = None,
 ) -> tuple[str, str, str]:
     """Sums in a buffer of the block, slices of the operands, ``depth`` steps deep, in shared memory.
 
     ``threads``: the scopes of a block's threads or warps; ``runners``: how many threads copy the slices. The
-    steps of a slice go so many scopes ``inwards``. Gives the nests that start the sums, add to them, and
-    write them out.
+    steps of a slice go so many scopes ``inwards``; ``lay_out`` orders a slice's dimensions. Gives the nests
+    that start the sums, add to them, and write them out.
     """
     start = threads[0]
     play.must("stage_write", start, array=product.target)
@@ -243,11 +321,16 @@ def in_slices(
     compute = chain(play, slices[0])[1]
     for array in (product.left, product.right):
         play.must("stage_read", compute, array=array)
-        _share_copy(play, play.program.paths[next_to(play, compute, -1)], runners)
+        copy = next_to(play, compute, -1)
+        if lay_out is not None:
+            statement = only_statement(play, chain(play, copy)[-1])
+            assert statement is not None
+            lay_out(play, compute, statement.target.array)
+        share_copy(play, play.program.paths[copy], runners)
     return start, compute, end
 
 
-def _share_copy(play: Play, path: Path, threads: int) -> None:
+def share_copy(play: Play, path: Path, threads: int) -> None:
     """Copy a slice with all threads: neighbours take neighbouring elements, four at a time if they can."""
     loops = chain(play, play.program.node(path).id)
     statement = only_statement(play, loops[-1])

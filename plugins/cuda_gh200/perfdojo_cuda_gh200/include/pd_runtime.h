@@ -68,6 +68,8 @@ PD_INLINE uint32_t pd_tf32_bits(float x)
 #define PD_KERNEL(name, threads) extern "C" __global__ void __launch_bounds__(threads) name
 #define PD_INPUT(type, cells, name) const type *__restrict__ const name
 #define PD_ARRAY(type, cells, name) type *__restrict__ const name
+/* Without __restrict__, which would let reads move to the other side of a barrier. */
+#define PD_EXCHANGED(type, cells, name) type *const name
 #define PD_SHARED(type, cells, name) __shared__ __align__(16) type name[cells]
 
 #define PD_BEGIN_CALL() ((void)0)

@@ -49,6 +49,8 @@ extern "C" __attribute__((device)) double erf(double);
     extern "C" __attribute__((global, amdgpu_flat_work_group_size(1, threads))) void name
 #define PD_INPUT(type, cells, name) const type *__restrict__ const name
 #define PD_ARRAY(type, cells, name) type *__restrict__ const name
+/* Without __restrict__, which would let reads move to the other side of a barrier. */
+#define PD_EXCHANGED(type, cells, name) type *const name
 #define PD_SHARED(type, cells, name) __attribute__((shared, aligned(16))) type name[cells]
 
 #define PD_BEGIN_CALL() ((void)0)

@@ -1,0 +1,146 @@
+"""Rotate a loop: the end of one iteration and the beginning of the next one become one iteration.
+
+``n`` times A and then B is the same as A once, ``n - 1`` times B and then A, and B once: every
+instance runs when it ran before. What it is good for comes with other moves: where B writes what A
+computed, the A of the next iteration can be fused with it, so that the processor computes while
+the stores drain (software pipelining with one stage in flight).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from operator import methodcaller
+
+from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.program import Program, Scope
+from perfdojo_sdk.core.transformation import (
+    Instance,
+    Move,
+    Parameter,
+    Refusal,
+    Relation,
+    Requirement,
+    Site,
+    Transformation,
+)
+from perfdojo_sdk.core.transformations.ranges import MAX_STATEMENTS, named, shift
+from perfdojo_sdk.core.transformations.scopes import levels, no_suffix, scopes, statements_below
+
+
+def _cut_inside(site: Site) -> Refusal | None:
+    count, at = len(site.scope.body), site.move["at"]
+    if 0 < at < count:
+        return None
+    return Refusal.of(site.scope.id, site.scope.head, head=site.scope.head, count=count, position=at)
+
+
+def _runs_again(site: Site) -> Refusal | None:
+    if site.scope.size > 1:
+        return None
+    return Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
+
+
+def _nothing_parallel_inside(site: Site) -> Refusal | None:
+    """What each parallel iteration owns would be used in two scopes, and so be one for all of them."""
+    for place in site.program.places:
+        inside = place.path[: len(site.path)] == site.path
+        if inside and isinstance(place.node, Scope) and site.dialect.is_parallel(place.node.suffix):
+            return Refusal.of(place.node.id, place.node.head, head=place.node.head)
+    return None
+
+
+def _still_a_page(site: Site) -> Refusal | None:
+    count = site.program.statements + len(site.scope.leaves)
+    if count <= MAX_STATEMENTS:
+        return None
+    return Refusal.of(site.scope.id, site.scope.head, count=count, most=MAX_STATEMENTS)
+
+
+class RotateScope(Transformation):
+    """Let each iteration of a scope begin with its child ``at``, and end with what stood before that
+    child, for the next iteration. What comes before the first such iteration is named after its origin
+    with ``.a``, what comes after the last one with ``.b``.
+
+    before:
+        10
+        | t[{0}] = x[{0}] * 2
+        | y[{0}] = t[{0}]
+    after: rotate_scope(s0, at=1)
+        1 t[{0}] = x[{0}] * 2
+        9
+        | y[{0}] = t[{0}]
+        | t[{0}+1] = x[{0}+1] * 2
+        1 y[{0}+9] = t[{0}+9]
+    """
+
+    name = "rotate_scope"
+    place = "scope"
+    parameters = (Parameter("at", int, "position of the child that each iteration begins with, from 0"),)
+    requirements = (
+        Requirement(
+            "PD-T441",
+            "the scope is already mapped",
+            "{head} is mapped to the hardware",
+            "rotate first, then annotate; or split it and rotate the inner scope",
+            no_suffix,
+        ),
+        Requirement(
+            "PD-T442",
+            "no child to begin with",
+            "{head} holds {count} nodes, and each iteration would begin with number {position}",
+            "choose a position from 1 to the number of nodes less 1",
+            _cut_inside,
+        ),
+        Requirement(
+            "PD-T443",
+            "there is no next iteration",
+            "{head} runs once",
+            "rotate a scope of at least two iterations",
+            _runs_again,
+        ),
+        Requirement(
+            "PD-T444",
+            "a parallel scope stands inside",
+            "what each iteration of {head} owns would be used in two scopes",
+            "rotate before annotating",
+            _nothing_parallel_inside,
+        ),
+        Requirement(
+            "PD-T445",
+            "the program would become too large",
+            "it would have {count} statements, {most} are allowed",
+            "rotate an inner scope",
+            _still_a_page,
+        ),
+    )
+    undo = "drop the move from the trace"
+
+    def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
+        for _, scope in scopes(program):
+            if not scope.suffix and scope.size > 1:
+                for at in range(1, len(scope.body)):
+                    yield Move(self.name, scope.id, (("at", at),))
+
+    def rewrite(self, site: Site) -> Program:
+        scope, at, level = site.scope, site.move["at"], site.level
+        start, end = scope.body[:at], scope.body[at:]
+        first = Scope(1, start, "", scope.id).renamed(named(site, "a"))
+        following = Scope(1, start, "", scope.id).renumbered(methodcaller("shifted", level, 1))
+        last = Scope(1, end, "", scope.id).renumbered(methodcaller("shifted", level, scope.size - 1))
+        assert isinstance(following, Scope) and isinstance(last, Scope)
+        between = Scope(scope.size - 1, (*end, *following.body), "", scope.id)
+        return site.replaced((first, between, last.renamed(named(site, "b"))))
+
+    def relation(self, site: Site, result: Program) -> Relation:
+        scope, at, level = site.scope, site.move["at"], site.level
+        first, last = named(site, "a"), named(site, "b")
+        found = {}
+        for k, child in enumerate(scope.body):
+            for statement, depth in statements_below(child, level + 1):
+                if k < at:
+                    found[first(statement.id)] = Instance(statement.id, levels(depth))
+                    found[statement.id] = Instance(statement.id, shift(level, 1)[:depth])
+                else:
+                    found[statement.id] = Instance(statement.id, levels(depth))
+                    found[last(statement.id)] = Instance(statement.id, shift(level, scope.size - 1)[:depth])
+        return found
