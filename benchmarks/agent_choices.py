@@ -40,7 +40,7 @@ def ranks(mind: Mind, task: SearchTask, games: list[Trace]) -> Iterator[int]:
                 continue
             seen.add(program.text)
             right = {step.after.text for step in next_moves(game, k, task.rules)}
-            listed = mind.listed(program, task.rules, task.most)
+            listed = mind.listed(program, task.rules, task.most, task.target.name)
             order = (-mind.values(listed)).argsort(kind="stable")
             texts = [program.text, *(step.after.text for step in listed.steps)]
             last = k == len(game.steps)

@@ -106,7 +106,7 @@ def test_corrections_teach_the_agent_to_play_the_game() -> None:
     root = parse(REDUCEMEAN.build(4, 8), DIALECT)
     game = greedy(root, RULES)
     kinds = tuple(sorted({kind_of(move) for move in game.moves}))
-    settings = QUICK.model_copy(update={"repertoire": kinds, "most_moves": 8})
+    settings = QUICK.model_copy(update={"repertoire": {"": kinds}, "most_moves": 8})
     mind = Mind(BagEncoder(), Learner(settings, 32, 1))
     found = Recall(Table(mind, Trace(root), RULES, Kind.DECLARED_LAW), [])
     found.seconds = {digest(Trace(root)): seconds(Trace(root)), digest(game): seconds(game)}

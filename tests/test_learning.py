@@ -7,6 +7,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -182,9 +183,9 @@ def test_runs_side_by_side_find_what_runs_in_turn_find(
     monkeypatch.setattr(contest, "available_cores", lambda: 2)
     here, played = os.getpid(), contest.Table.play
 
-    def elsewhere(self: contest.Table, entry: contest.Entry) -> Any:
+    def elsewhere(self: contest.Table, entry: contest.Entry, until: float | None) -> Any:
         assert os.getpid() != here
-        return played(self, entry)
+        return played(self, entry, until)
 
     monkeypatch.setattr(contest.Table, "play", elsewhere)
     BY_NAME["learning"].run(asked(tmp_path / "two"))
@@ -199,9 +200,9 @@ def test_measured_runs_are_played_in_turn(
     monkeypatch.setattr(PaperRunner, "run", lambda *a: replace(paper_run(*a), provenance="measured"))
     jobs: list[int] = []
 
-    def watched(table: contest.Table, entries: Any, number: int) -> Any:
+    def watched(table: contest.Table, entries: Any, number: int, until: float | None) -> Any:
         jobs.append(number)
-        return true_runs(table, entries, 1)
+        return true_runs(table, entries, 1, until)
 
     true_runs = contest._runs
     monkeypatch.setattr(contest, "_runs", watched)
@@ -215,10 +216,10 @@ def test_a_process_that_dies_is_an_error_and_costs_its_own_run_only(
     monkeypatch.setattr(contest, "available_cores", lambda: 2)
     played = contest.Table.play
 
-    def dies(self: contest.Table, entry: contest.Entry) -> Any:
+    def dies(self: contest.Table, entry: contest.Entry, until: float | None) -> Any:
         if entry.player.title == "hybrid":
             os._exit(9)
-        return played(self, entry)
+        return played(self, entry, until)
 
     monkeypatch.setattr(contest.Table, "play", dies)
     with pytest.raises(DojoError) as caught:
@@ -230,6 +231,38 @@ def test_a_process_that_dies_is_an_error_and_costs_its_own_run_only(
     BY_NAME["learning"].run(replace(asked(tmp_path, evaluations=2), progress=lines.append))
     runs = 1 + len(ALL_TITLES) * learning.QUICK_SEEDS
     assert any("hybrid" in line for line in lines) and len(lines) < runs
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_contest_ends_in_time_shows_what_it_has_and_goes_on(
+    tmp_path: Path, sheet: Plugins, monkeypatch: pytest.MonkeyPatch, jobs: int
+) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(contest, "available_cores", lambda: jobs)
+    played = contest.Table.play
+
+    def endless(self: contest.Table, entry: contest.Entry, until: float | None) -> Any:
+        """Whoever comes after DQN is overtaken by the clock in the middle of a run."""
+        late = entry.seed or ALL_TITLES.index(entry.player.title) > 3 if entry.player.chance else False
+        return played(self, entry, 0.0 if late else None)
+
+    monkeypatch.setattr(contest.Table, "play", endless)
+    request = asked(tmp_path / "out", seconds=1000.0)
+    result = BY_NAME["learning"].run(request)
+    assert result.data["runs"] == {"wanted": 1 + 2 * len(ALL_TITLES), "played": 5}
+    [panel] = result.data["panels"]
+    assert [len(panel["best_s"][title]) for title in ALL_TITLES] == [1] * 4 + [0] * (len(ALL_TITLES) - 4)
+    assert "0 to 1 seeds" in result.text and "5 of 19 runs were played in time" in result.text
+    monkeypatch.setattr(contest.Table, "play", played)
+    whole = BY_NAME["learning"].run(replace(request, seconds=None))
+    assert "played in time" not in whole.text and "over 2 seeds" in whole.text
+    before, after = panel["best_s"], whole.data["panels"][0]["best_s"]
+    assert all(after[title][: len(runs)] == runs for title, runs in before.items())
+
+
+def test_a_contest_without_any_time_plays_nothing(tmp_path: Path, sheet: Plugins) -> None:
+    result = BY_NAME["learning"].run(asked(tmp_path / "out", seconds=0.0))
+    assert result.data["runs"]["played"] == 0 and result.data["expert_s"] == {"softmax_4x8_f32": None}
 
 
 # -- trained agents -------------------------------
@@ -302,6 +335,14 @@ def test_fig14_shows_the_agents_kernels_beside_the_peers_it_names(
     times = result.data["seconds"]["relu_4x8_f32"]
     assert set(times) == {side_by_side.EXPERT, side_by_side.LEARNED}
     assert set(result.data["speedup_of_ours"]) == {side_by_side.EXPERT}
+    clock = iter([0.0, 0.0])  # the first kernel of the expert begins, and no other
+    both = replace(request, kernels="relu[4,8] mul[4,8]", folder=tmp_path / "late", seconds=50.0)
+    both.folder.mkdir()
+    monkeypatch.setattr(side_by_side, "time", SimpleNamespace(monotonic=lambda: next(clock, 100.0)))
+    late = BY_NAME["fig14"].run(both)
+    assert set(late.data["seconds"]["relu_4x8_f32"]) == {side_by_side.EXPERT}
+    assert list(late.data["failed"].values()) == ["the time was up"] * 3
+    monkeypatch.undo()
     with Records(tmp_path / "out" / "records.sqlite") as records:
         told = {key.settings["search"]: key.settings.get("option agent") for key, _ in records}
     assert told == {"heuristic": None, "perfllm": str(trained)}

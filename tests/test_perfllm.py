@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -143,12 +144,18 @@ def test_a_beam_evaluates_ends_and_what_looks_fast_and_remembers_only_their_ways
 def test_moves_outside_the_repertoire_are_not_looked_at() -> None:
     every = {kind_of(step.move) for step in RULES.steps(ROOT)}
     known = sorted(every)[:3]
-    agent = Mind(BagEncoder(), Learner(replace_settings(repertoire=tuple(known)), 32))
+    agent = Mind(BagEncoder(), Learner(replace_settings(repertoire={"": tuple(known)}), 32))
     listed = agent.listed(ROOT, RULES, Kind.DECLARED_LAW)
     assert {kind_of(step.move) for step in listed.steps} == set(known) < every
     assert len(listed.after) == 1 + len(listed.steps)
     told = agent_settings.changed(AgentSettings(), {"repertoire": ", ".join(known)})
-    assert told.repertoire == tuple(known)
+    assert told.kinds("any target") == set(known)
+    by_target = replace_settings(repertoire={"toy": known, "other": ()})
+    assert by_target.kinds("toy") == set(known) and not by_target.kinds("other")
+    agent = Mind(BagEncoder(), Learner(by_target, 32))
+    narrow, wide = (agent.listed(ROOT, RULES, Kind.DECLARED_LAW, name) for name in ("toy", "another"))
+    assert [step.move for step in narrow.steps] == [step.move for step in listed.steps]
+    assert len(wide.steps) > len(narrow.steps)
     assert AgentSettings.model_validate_json(told.model_dump_json()) == told
 
 
@@ -363,10 +370,11 @@ class Quiet:
 
     def __init__(self, rounds: int = 10**9) -> None:
         self.left, self.reports, self.games = rounds, list[Any](), dict[str, int]()
+        self.beyond: dict[str, tuple[str, ...]] = {}
         self.studies: list[tuple[int, int]] = []
 
-    def recalled(self, name: str, games: int) -> None:
-        self.games[name] = games
+    def recalled(self, name: str, games: int, beyond: tuple[str, ...]) -> None:
+        self.games[name], self.beyond[name] = games, beyond
 
     def corrected(self, name: str, states: int, slips: int) -> None:
         pass
@@ -516,6 +524,84 @@ def test_a_full_disk_is_an_error_and_no_half_agent(
         trainer.train(paper, PLAN, file, None, Quiet())
     assert "No space left" in caught.value.render()
     assert file.read_bytes() == before
+
+
+# -- games that are corrected ---------------------
+
+CORRECTED = PLAN.model_copy(
+    update={"recorded": 1, "passes": True, "orders": 1, "slips": 2, "corrected": 2, "evaluations": 1}
+)
+
+
+def test_a_training_with_corrected_games_is_repeatable_to_the_bit(paper: Plugins, tmp_path: Path) -> None:
+    one, other = tmp_path / "one.safetensors", tmp_path / "other.safetensors"
+    for file in (one, other):
+        trainer.train(paper, CORRECTED, file, None, Quiet())
+    assert one.read_bytes() == other.read_bytes()
+    trainer.train(paper, CORRECTED.model_copy(update={"seed": 1}), other, None, Quiet())
+    assert one.read_bytes() != other.read_bytes()
+
+
+def test_the_card_counts_what_was_evaluated_for_corrections_and_slips(paper: Plugins, tmp_path: Path) -> None:
+    file, again = tmp_path / "agent.safetensors", tmp_path / "again.safetensors"
+    with Records(tmp_path / "records.sqlite") as records:
+        training = trainer.train(paper, CORRECTED, file, records.candidates, Quiet())
+        evaluated = len(list(records.candidates))
+    card = agents.read(file)[0].card
+    assert card.evaluations == training.evaluations == 2
+    assert card.shown == evaluated > 2 * 2, "initial programs are among the passes' games"
+    trainer.train(paper, PLAN, again, None, Quiet(), start_from=file)
+    assert agents.read(again)[0].card.shown == card.shown
+
+
+def test_a_training_that_is_stopped_leaves_the_agent_of_the_last_whole_round(
+    paper: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = tmp_path / "one.safetensors", tmp_path / "other.safetensors"
+    agent = QUICK.model_copy(update={"steps_per_evaluation": 0.0})  # so the games after them teach nothing
+    plan = CORRECTED.model_copy(update={"agent": agent})
+    trainer.train(paper, plan, one, None, Quiet())
+
+    class Impatient(Quiet):
+        def corrected(self, name: str, states: int, slips: int) -> None:
+            self.left -= 1
+            if self.left == 0:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train(paper, plan.model_copy(update={"corrected": 9}), other, None, Impatient(5))
+    assert same(one, other), "five games are two rounds of two kernels, and one"
+
+
+def test_good_games_outside_the_repertoire_are_told(paper: Plugins, tmp_path: Path) -> None:
+    narrow = AgentSettings.model_validate({**QUICK.model_dump(), "repertoire": {"sheet": ["swap_scopes"]}})
+    watch = Quiet()
+    trainer.train(
+        paper, CORRECTED.model_copy(update={"agent": narrow}), tmp_path / "a.safetensors", None, watch
+    )
+    assert any("join_scopes" in kinds for kinds in watch.beyond.values())
+    trainer.train(paper, CORRECTED, tmp_path / "a.safetensors", None, watch)
+    assert not any(watch.beyond.values()), "without a repertoire nothing is outside of it"
+
+
+def test_an_agent_of_another_version_of_a_plugin_is_refused(
+    paper: Plugins, tmp_path: Path, trained: Path
+) -> None:
+    card = Card(plugins={"sheet": "0.1.0+aaaa", "perfdojo_sdk": "0.1.0+bbbb"})
+    agents.save(trained, Mind(BagEncoder(), Learner(QUICK, 32, seed=7)), card)
+    same_release = {"sheet": "0.1.0+cccc", "perfdojo_sdk": "0.1.0+bbbb", "stranger": "7"}
+    assert agents.load(trained, versions=same_release).learner.settings == QUICK
+    for versions in ({"sheet": "0.2.0+aaaa"}, {"perfdojo_sdk": "1.0.0+bbbb"}, {"sheet": ""}):
+        refused(partial(agents.load, trained, versions=versions), "PD-L309", "trained", *versions)
+    searched = replace(task(), options={"agent": str(trained)}, versions={"sheet": "0.2.0+aaaa"})
+    refused(lambda: player.mind_for(searched), "PD-L309", "0.2.0")
+    here = dict(paper.fingerprints(paper.require("sheet")))
+    agents.save(trained, Mind(BagEncoder(), Learner(QUICK, 32)), Card(plugins={"sheet": "9.9+aaaa"}))
+    assert "sheet" in here
+    output = tmp_path / "next.safetensors"
+    refused(
+        lambda: trainer.train(paper, PLAN, output, None, Quiet(), start_from=trained), "PD-L309", "9.9"
+    )
 
 
 # -- remembering what others played ---------------

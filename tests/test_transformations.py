@@ -418,6 +418,39 @@ def test_collapsing_a_scope_of_one_iteration_keeps_named_cells_named() -> None:
     assert next(violations(after, DIALECT), None) is None
 
 
+def test_a_definition_is_found_through_the_digits_of_one_number() -> None:
+    """Quotient and remainder by one divisor tell the iteration; by two, or in another order, they do not."""
+    start = program("3 4 t[{0},{1}] = x[{0},{1}] * 2\n3 4 y[{0},{1}] = t[{0},{1}] + 1")
+    both = play(start, "collapse_scopes(s0)", "collapse_scopes(s2)")
+    after = play(both, "inline_definition(c1, array=t)")
+    assert tree(after).splitlines()[1] == "12 y[{0}//4,{0}%4] = x[{0}//4,{0}%4] * 2 + 1"
+    cut = play(both, "split_scope(s2.s3, factor=2)", "inline_definition(c1, array=t)")
+    assert "y[({0}*2+{1})//4,({0}*2+{1})%4] = x[({0}*2+{1})//4,({0}*2+{1})%4] * 2 + 1" in tree(cut)
+    other = program("12 t[{0}//4,{0}%4] = x[{0}]\n12 y[{0}] = t[{0}//3%3,{0}%3]", outputs="y")
+    assert refusal(other, "inline_definition(c1, array=t)")
+
+
+def test_a_rotated_loop_may_be_joined_with_what_came_after_it() -> None:
+    """The next row is made in the loop that writes the one before, in the buffer of one row."""
+    start = program(
+        "t f32 [8:N,16] heap\n8\n| 16 t[{0},{1}] = x[{0},{1}] * 2\n| 16 y[{0},{1}] = t[{0},{1}] + 1",
+        outputs="y",
+    )
+    after = play(start, "rotate_scope(s0, at=1)", "join_scopes(s2)")
+    assert tree(after).splitlines() == [
+        "1 16 t[{0},{1}] = x[{0},{1}] * 2",
+        "7 16",
+        "| y[{0},{1}] = t[{0},{1}] + 1",
+        "| t[{0}+1,{1}] = x[{0}+1,{1}] * 2",
+        "1 16 y[{0}+7,{1}] = t[{0}+7,{1}] + 1",
+    ]
+    backwards = program(
+        "t f32 [8:N,16] heap\n8\n| 16 t[{0},{1}] = x[{0},{1}]\n| 16 y[{0},{1}] = t[{0},15-{1}]", outputs="y"
+    )
+    rotated = play(backwards, "rotate_scope(s0, at=1)")
+    assert refusal(rotated, "join_scopes(s2)") == "PD-T125"
+
+
 def test_what_is_inlined_keeps_its_dtype_in_the_text() -> None:
     """`f32({0} * 2)` would be read as a product of i64, which may be another number than one of i32."""
     declared = "k i32 [4] heap\nj i32 [4] heap\ny i32 [4] heap\n"

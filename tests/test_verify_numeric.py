@@ -125,6 +125,15 @@ def check(
     )
 
 
+#: Which of two zeros the maximum is, the language does not tell; only 0 / 0 is one value then.
+ONE_OVER_ZERO = """kernel k(x) -> y
+x f32 [64] heap
+y f32 [64] heap
+
+64 y[{0}] = 1 / max(-index({0}), 0)
+"""
+OVER_MINUS_ZERO = "for (int k = 0; k < 64; k++) y[k] = -INFINITY;"
+ZERO_OVER_ZERO = ONE_OVER_ZERO.replace("1 / max", "0 / max")
 SUM_IN_ORDER = (
     "for (int r = 0; r < 2; r++) { float s = 0; for (int k = 0; k < 4096; k++) s += x[r*4096+k]; y[r] = s; }"
 )
@@ -182,6 +191,7 @@ for (int k = 0; k < 64*32; k++) {
         pytest.param(MAXIMUM, MAX_LOOP % NAN_WINS, MAXIMUM, id="maximum"),
         pytest.param(SOFTMAX, SOFTMAX_LOOP, SOFTMAX, id="softmax"),
         pytest.param(EXPONENTIAL, EXP_OFF % 1, EXPONENTIAL, id="exp off by one more"),
+        pytest.param(ONE_OVER_ZERO, OVER_MINUS_ZERO, ONE_OVER_ZERO, id="zero of the other sign"),
     ],
 )
 def test_right_kernels_pass(original: str, body: str, transformed: str) -> None:
@@ -202,6 +212,7 @@ def test_right_kernels_pass(original: str, body: str, transformed: str) -> None:
         pytest.param(SOFTMAX, SOFTMAX_LOOP, ("-O2", "-ffast-math"), id="fast-math"),
         pytest.param(SOFTMAX, SOFTMAX_LOOP.replace("- m)", ")"), ("-O2",), id="softmax without its shift"),
         pytest.param(EXPONENTIAL, EXP_OFF % 50, ("-O2",), id="exp off by 50"),
+        pytest.param(ZERO_OVER_ZERO, OVER_MINUS_ZERO, ("-O2",), id="zero over zero is no number"),
         pytest.param(
             SUM, SUM_IN_ORDER.replace("float s = 0", "float s = -0.5f"), ("-O2",), id="constant added"
         ),

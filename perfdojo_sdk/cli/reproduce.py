@@ -9,6 +9,7 @@ import typer
 
 from perfdojo_sdk.cli.console import Json, emit, progress, table
 from perfdojo_sdk.cli.search_options import AgentOption
+from perfdojo_sdk.cli.tune import duration
 from perfdojo_sdk.core.errors import DojoError, UnavailableError, closest
 
 if TYPE_CHECKING:
@@ -30,6 +31,10 @@ def command(
         typer.Option(min=1, max=10**6, help="Evaluations of each search in it.", show_default=False),
     ] = None,
     agent: AgentOption = None,
+    limit: Annotated[
+        str,
+        typer.Option("--time", help="Stop after 90s, 10m, 2h and show what there is.", show_default=False),
+    ] = "",
     as_json: Json = False,
 ) -> None:
     """List the experiments, or run one, print what it finds and draw it.
@@ -57,7 +62,8 @@ def command(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise typer.BadParameter(f"cannot write to {folder}: {error.strerror}") from None
-    request = ExperimentRequest(folder, quick, target, kernels, budget, progress, agent)
+    seconds = duration(limit) if limit else None
+    request = ExperimentRequest(folder, quick, target, kernels, budget, progress, agent, seconds)
     result = _run(experiments[name], request)
     files = [str(file) for file in result.files]
     text = "\n".join([result.text.rstrip("\n"), *(f"wrote {file}" for file in files)])

@@ -146,8 +146,10 @@ class Lines:
         self.budget, self.said, self.written = budget, 0.0, 0
         self.writer = _writer(events) if events is not None else None
 
-    def recalled(self, name: str, games: int) -> None:
+    def recalled(self, name: str, games: int, beyond: tuple[str, ...]) -> None:
         progress(f"{name}: {games} recorded games")
+        if beyond:
+            progress(f"warning: good games of {name} play moves outside the repertoire: {', '.join(beyond)}")
 
     def corrected(self, name: str, states: int, slips: int) -> None:
         self._now_and_then(f"{name}: a game of {states} states with {slips} slips")

@@ -75,12 +75,14 @@ class Entry:
 def hold(
     request: ExperimentRequest, contest: Contest, plugins: Plugins, target: Target, kernels: Sequence[Kernel]
 ) -> dict[str, Any]:
-    """Play all runs that are not known yet; the data of the experiment, as JSON values.
+    """Play all runs that are not known yet, as far as the time goes; the experiment's data, as JSON values.
 
     Each panel, one kernel: the time of its initial program with its provenance, and for each player, by its
     title, the best time in seconds after 1, 2, ... evaluations of each seed (None: nothing had run), and the
-    seconds of processor time that each run took, in all and for thinking alone.
+    seconds of processor time that each run took, in all and for thinking alone. Runs for which there was no
+    time are missing; all players begin one seed before any begins the next.
     """
+    until = None if request.seconds is None else time.monotonic() + request.seconds
     forge = Forge(plugins, target, Settings(threads=1, evaluations=contest.evaluations))
     rows = Rows(request.folder / f"{contest.name}.rows")
     with Records(request.folder / "records.sqlite") as records:
@@ -88,18 +90,19 @@ def hold(
         initial = {kernel.name: _kept(rows, table, kernel.name) for kernel in kernels}
         entries = [
             Entry(kernel.name, player, seed)
-            for kernel in kernels
             for seed in range(contest.seeds)
+            for kernel in kernels
             for player in contest.players
             if player.chance or seed == 0
         ]
         wanted = [entry for entry in entries if rows.get(table.key(entry)) is None]
         together = all(found["provenance"] in UNDISTURBED for found in initial.values())
         jobs = min(available_cores(), len(wanted)) if together else 1
-        for entry, run in _runs(table, wanted, jobs):
+        for entry, run in _runs(table, wanted, jobs, until):
             rows.put(table.key(entry), run)
             request.progress(_line(entry, run))
-        found = {entry: rows.get(table.key(entry)) for entry in entries}
+        known = {entry: rows.get(table.key(entry)) for entry in entries}
+        found = {entry: run for entry, run in known.items() if run is not None}
     panels = [
         {"kernel": kernel.name, **initial[kernel.name]}
         | {
@@ -118,6 +121,7 @@ def hold(
         "device": forge.device,
         "evaluations": contest.evaluations,
         "seeds": contest.seeds,
+        "runs": {"wanted": len(entries), "played": len(found)},
         "panels": panels,
     }
 
@@ -169,8 +173,17 @@ class Table:
         provenance = evaluator.champion.provenance if evaluator.champion else ""
         return {"initial_s": first.seconds, "provenance": provenance}
 
-    def play(self, entry: Entry) -> dict[str, Any]:
-        """One run, as JSON values: ``best_s``, ``cpu_s`` and ``thinking_s`` (see :func:`hold`)."""
+    def play(self, entry: Entry, until: float | None = None) -> dict[str, Any]:
+        """One run, as JSON values: ``best_s``, ``cpu_s`` and ``thinking_s`` (see :func:`hold`).
+
+        :class:`TimeIsUp` when the clock has come to ``until``.
+        """
+
+        def in_time() -> None:
+            if until is not None and time.monotonic() > until:
+                raise TimeIsUp
+
+        in_time()
         player = entry.player
         evaluator = self._evaluator(entry.kernel, Proposer(search=player.search, seed=entry.seed))
         task = self.forge.task(self.kernels[entry.kernel])
@@ -180,6 +193,7 @@ class Table:
 
         def watched(games: Sequence[Trace]) -> Sequence[Evaluation]:
             nonlocal evaluating
+            in_time()
             before = _processor_s()
             results = evaluator.evaluate(games)
             for each in results:
@@ -209,19 +223,31 @@ def _processor_s() -> float:
 # -- many runs -----------------------------------------------------------------------------------------
 
 
-def _runs(table: Table, entries: Sequence[Entry], jobs: int) -> Iterator[tuple[Entry, dict[str, Any]]]:
-    """Play all, so many at a time, and hand out each as soon as it is over."""
+class TimeIsUp(Exception):
+    """A run was not played to its end. Never leaves this module."""
+
+
+def _runs(
+    table: Table, entries: Sequence[Entry], jobs: int, until: float | None
+) -> Iterator[tuple[Entry, dict[str, Any]]]:
+    """Play all, so many at a time, and hand out each as soon as it is over; none that is not over in time."""
     if jobs <= 1 or "fork" not in multiprocessing.get_all_start_methods():
-        yield from ((entry, table.play(entry)) for entry in entries)
+        try:
+            yield from ((entry, table.play(entry, until)) for entry in entries)
+        except TimeIsUp:
+            pass
         return
     # A fork knows the very same plugins, also those that no other process could find again.
     context = multiprocessing.get_context("fork")
     start = (table, os.getpid())
     with ProcessPoolExecutor(jobs, context, initializer=_begin, initargs=start) as pool:
         try:
-            runs = {pool.submit(_play, entry): entry for entry in entries}
+            runs = {pool.submit(_play, entry, until): entry for entry in entries}
             for run in as_completed(runs):
-                yield runs[run], run.result()
+                try:
+                    yield runs[run], run.result()
+                except TimeIsUp:  # those that have not begun say so at once
+                    pass
         except BrokenProcessPool as error:
             raise DojoError(
                 "PD-L201",
@@ -256,5 +282,5 @@ def _leave_with(parent: int) -> None:
     os._exit(1)
 
 
-def _play(entry: Entry) -> dict[str, Any]:
-    return _table.play(entry)
+def _play(entry: Entry, until: float | None) -> dict[str, Any]:
+    return _table.play(entry, until)

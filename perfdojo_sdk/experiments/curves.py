@@ -16,8 +16,10 @@ Data = Mapping[str, Any]
 def quartiles(runs: Sequence[Sequence[float | None]], count: int) -> np.ndarray[Any, Any]:
     """Three rows: lower quartile, median, upper quartile of the best after 1 .. ``count`` evaluations.
 
-    A search that was finished early keeps its best. Infinity: nothing had run yet.
+    A search that was finished early keeps its best. Infinity: nothing had run yet, or there is no run.
     """
+    if not runs:
+        return np.full((3, count), np.inf)
     full = np.full((len(runs), count), np.inf)
     for row, best in zip(full, runs):
         times = [np.inf if seconds is None else seconds for seconds in best[:count]]
@@ -49,18 +51,29 @@ def table(data: Data, names: Sequence[str], marks: Iterable[int]) -> list[dict[s
 def lines(data: Data, panel: Data, names: Sequence[str], marks: Sequence[int]) -> list[str]:
     """One kernel as text: a line for each player, its median in us after each of ``marks`` evaluations."""
     width = max(map(len, names)) + 2
-    title = f"{panel['kernel']}: median over {data['seeds']} seeds of the best time, in us, after"
+    title = f"{panel['kernel']}: median over {seeds(data, panel, names)} of the best time, in us, after"
     shown = [title, f"{'evaluations':{width}}" + "".join(f"{mark:>12}" for mark in marks)]
     for name in names:
         middle = spread(data, panel, name)[1]
-        shown.append(f"{name:{width}}" + "".join(f"{middle[mark - 1] * 1e6:12.4g}" for mark in marks))
+        cells = (f"{middle[mark - 1] * 1e6:.4g}" if np.isfinite(middle[mark - 1]) else "-" for mark in marks)
+        shown.append(f"{name:{width}}" + "".join(f"{cell:>12}" for cell in cells))
     return shown
 
 
+def seeds(data: Data, panel: Data, names: Sequence[str]) -> str:
+    """Over how many seeds a median is; players without chance have one run and do not count."""
+    played = sorted({len(panel["best_s"][name]) for name in names})
+    least, most = min(played[0], data["seeds"]), min(played[-1], data["seeds"])
+    return f"{most} seed{'s' * (most != 1)}" if least == most else f"{least} to {most} seeds"
+
+
 def footing(data: Data) -> str:
-    """What the times are of."""
+    """What the times are of, and whether all of them are there."""
     provenance = ", ".join(sorted({panel["provenance"] for panel in data["panels"]}))
-    return f"{data['target']}, one thread, {provenance}: {data['device']}"
+    runs = data["runs"]
+    left = f"{runs['played']} of {runs['wanted']} runs were played in time; the same command goes on\n"
+    of = f"{data['target']}, one thread, {provenance}: {data['device']}"
+    return of if runs["played"] == runs["wanted"] else left + of
 
 
 def draw(figure: Any, data: Data, names: Sequence[str], levels: Mapping[str, Mapping[str, float]]) -> None:
@@ -70,15 +83,19 @@ def draw(figure: Any, data: Data, names: Sequence[str], levels: Mapping[str, Map
         at = range(1, data["evaluations"] + 1)
         for name in names:
             low, middle, high = spread(data, panel, name) * 1e6
+            if not np.isfinite(middle).any():  # it has not played yet, or nothing ran
+                continue
             [line] = axes.plot(at, middle, label=name)
             axes.fill_between(at, low, high, alpha=0.2, color=line.get_color(), linewidth=0)
         for name, seconds in levels.get(panel["kernel"], {}).items():
             axes.axhline(seconds * 1e6, linestyle="--", color="black", label=name)
-        axes.set_yscale("log")
+        if axes.lines:
+            axes.set_yscale("log")
         axes.set_title(panel["kernel"], fontsize=10)
         axes.set_xlabel("evaluations")
         axes.set_ylabel(f"best time so far, us ({panel['provenance']})")
-        axes.legend(fontsize=8)
+        if axes.lines:
+            axes.legend(fontsize=8)
         axes.grid(alpha=0.3, which="both")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import isfinite
+from pathlib import Path
 from statistics import geometric_mean, median
 from typing import Any
 
@@ -34,10 +35,11 @@ EXPERT = Player("expert", HEURISTIC, chance=False)
 def learning(request: ExperimentRequest) -> ExperimentResult:
     """Play all, draw the learning curves, and list the best times beside the expert's."""
     trained = trained_options(request)
-    count = request.evaluations or (QUICK_EVALUATIONS if request.quick else WHOLE_EVALUATIONS)
-    seeds = QUICK_SEEDS if request.quick else WHOLE_SEEDS
     plugins = load_plugins()
     target = plugins.require(request.target)
+    require_fitting(request.agent, plugins, target)
+    count = request.evaluations or (QUICK_EVALUATIONS if request.quick else WHOLE_EVALUATIONS)
+    seeds = QUICK_SEEDS if request.quick else WHOLE_SEEDS
     kernels = _kernels(request, plugins, target)
     players = all_players(trained)
     contest = Contest("learning", (EXPERT, *players), count, seeds)
@@ -70,6 +72,14 @@ def trained_options(request: ExperimentRequest) -> tuple[tuple[str, str], ...]:
 
     agents.read(request.agent)
     return agent_options(request.agent)
+
+
+def require_fitting(agent: Path | None, plugins: Plugins, target: Target) -> None:
+    """:class:`LearnError` when the agent, if there is one, learned with other versions of the plugins."""
+    if agent is not None:
+        from perfdojo_sdk.perfllm import agents
+
+        agents.require_versions(agent, agents.read(agent)[0], plugins.fingerprints(target))
 
 
 def all_players(trained: tuple[tuple[str, str], ...]) -> tuple[Player, ...]:
@@ -116,8 +126,8 @@ def _kernels(request: ExperimentRequest, plugins: Plugins, target: Target) -> tu
 
 def expert_s(panel: Mapping[str, Any]) -> float | None:
     """The time of what the target's expert plays; None when it has none, or nothing of that ran."""
-    [best] = panel["best_s"][EXPERT.title]
-    return best[-1] if best else None
+    best = [run for run in panel["best_s"][EXPERT.title] if run]
+    return best[0][-1] if best else None
 
 
 def over_expert(data: Mapping[str, Any], names: list[str], marks: list[int]) -> dict[str, Any]:
@@ -156,7 +166,8 @@ def as_text(data: Mapping[str, Any], names: list[str], marks: list[int]) -> str:
     shown.append(f"{'processor time':{width}}{'a run':>12}{'thinking':>12}")
     for name in names:
         spent = [[s for panel in data["panels"] for s in panel[of][name]] for of in ("cpu_s", "thinking_s")]
-        shown.append(f"{name:{width}}" + "".join(f"{median(each):.3g} s".rjust(12) for each in spent))
+        cells = (f"{median(each):.3g} s" if each else "-" for each in spent)
+        shown.append(f"{name:{width}}" + "".join(cell.rjust(12) for cell in cells))
     return "\n".join([*shown, curves.footing(data)])
 
 

@@ -7,6 +7,7 @@ its figures stand alone, since figures of two kinds are never mixed.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import resources
@@ -18,7 +19,7 @@ import yaml
 
 from perfdojo_sdk.core.errors import NothingFoundError
 from perfdojo_sdk.experiments.figures import bars, written
-from perfdojo_sdk.experiments.learning import trained_options
+from perfdojo_sdk.experiments.learning import require_fitting, trained_options
 from perfdojo_sdk.experiments.rows import Rows
 from perfdojo_sdk.hookspecs.services import ExperimentRequest, ExperimentResult
 from perfdojo_sdk.kernels.operators import OPERATORS
@@ -77,7 +78,10 @@ def learned(request: ExperimentRequest) -> ExperimentResult:
     On the operators of Table 3, or on the target's own list where it has one.
     """
     told = trained_options(request)
-    own = load_plugins().require(request.target).capabilities.selections.get(DEFAULT, ())
+    plugins = load_plugins()
+    target = plugins.require(request.target)
+    require_fitting(request.agent, plugins, target)
+    own = target.capabilities.selections.get(DEFAULT, ())
     words = request.kernels or " ".join(own[:4] if request.quick else own) or _table_3(request)
     evaluations, rounds = (64, 4) if request.quick else (1000, 12)
     plan = Plan(
@@ -113,6 +117,7 @@ def _figure(request: ExperimentRequest, plan: Plan) -> ExperimentResult:
         for kernel in select(words, operators, target.dialect, lists):
             kernels[kernel.name] = kernel
             titles[kernel.name] = title or kernel.alias or kernel.name
+    until = None if request.seconds is None else time.monotonic() + request.seconds
     manifests, failed = {}, {}
     for column, search in plan.searches.items():
         evaluations = request.evaluations or plan.evaluations
@@ -121,9 +126,18 @@ def _figure(request: ExperimentRequest, plan: Plan) -> ExperimentResult:
         folder = request.folder / f"library-{search}"
         request.progress(f"{column}: {len(kernels)} kernels in {folder}")
         records = request.folder / "records.sqlite"
-        built = build_library(
-            plugins, target, list(kernels.values()), folder, settings, _Lines(request), place=records
-        )
+        lines = _Lines(request, until)
+        wanted = list(kernels.values())
+        try:
+            built = build_library(plugins, target, wanted, folder, settings, lines, place=records)
+        except _OutOfTime:  # what is finished is on record, and is not searched for again
+            ready = [kernel for kernel in wanted if kernel.name in lines.done]
+            late = [kernel for kernel in wanted if kernel.name not in lines.done]
+            failed.update({f"{column}, {titles[kernel.name]}": "the time was up" for kernel in late})
+            if not ready:
+                continue
+            lines = _Lines(request, None)
+            built = build_library(plugins, target, ready, folder, settings, lines, place=records)
         failed.update({f"{column}, {titles[r.kernel.name]}": r.failure for r in built.failed})
         if built.manifest is not None:
             manifests[column] = (folder, built.manifest)
@@ -142,19 +156,29 @@ def _figure(request: ExperimentRequest, plan: Plan) -> ExperimentResult:
     return written(request, plan.name, found.text(data), data, found.table(), found.draw, inches)
 
 
-class _Lines(Observer):
-    """A line for each kernel that is built."""
+class _OutOfTime(Exception):
+    """The next kernel is not begun. Never leaves this module."""
 
-    def __init__(self, request: ExperimentRequest) -> None:
-        self.request = request
+
+class _Lines(Observer):
+    """A line for each kernel that is built; no kernel begins once the clock has come to ``until``."""
+
+    def __init__(self, request: ExperimentRequest, until: float | None) -> None:
+        self.request, self.until = request, until
+        self.done: set[str] = set()
+
+    def started(self, kernel: Kernel, number: int, count: int) -> None:
+        if self.until is not None and time.monotonic() > self.until:
+            raise _OutOfTime
 
     def finished(self, result: KernelResult) -> None:
+        self.done.add(result.kernel.name)
         if result.found is None:
             self.request.progress(f"  {result.kernel.name} is left out: {result.failure}")
             return
         final, reused = result.found.record.final, result.found.reused
-        time = f"{final.median_s * 1e3:.4g} ms" if final else "no time"
-        self.request.progress(f"  {result.kernel.name}: {time}{', from the records' if reused else ''}")
+        took = f"{final.median_s * 1e3:.4g} ms" if final else "no time"
+        self.request.progress(f"  {result.kernel.name}: {took}{', from the records' if reused else ''}")
 
 
 Libraries = Mapping[str, tuple[Path, Manifest]]

@@ -34,6 +34,7 @@ def transfer(request: ExperimentRequest) -> ExperimentResult:
     count = request.evaluations or (QUICK_EVALUATIONS if request.quick else MARKS[-1])
     plugins = load_plugins()
     target = plugins.require(request.target)
+    learning.require_fitting(file, plugins, target)
     kernels = _kernels(request, plugins, target, learned)
     players = all_players(trained)
     contest = Contest(

@@ -39,6 +39,8 @@ class SearchTask:
     """How many evaluations the search may take in all; a player may plan by it."""
     options: Mapping[str, str] = field(default_factory=dict)
     """What the user said to this kind of search, for example the file of a trained agent."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Plugin -> version and hash, of those who have a say over the target."""
 
 
 @dataclass(frozen=True)

@@ -190,6 +190,8 @@ class ExperimentRequest:
     """Tells the person who waits how far it is."""
     agent: Path | None = None
     """The file of a trained agent, for experiments whose searches can play with one."""
+    seconds: float | None = None
+    """Most time for what takes long, where an experiment can stop, show what it has, and go on later."""
 
 
 @dataclass(frozen=True)

@@ -280,6 +280,7 @@ class Forge:
             self.expert,
             self.settings.evaluations,
             dict(self.settings.options),
+            self.fingerprints,
         )
 
     def _refused(self, kernel: Kernel, trace: Trace, notes: list[str]) -> Failure | None:

@@ -40,6 +40,8 @@ class Card(Strict):
     """What it was trained on."""
     evaluations: Annotated[int, Field(ge=0)] = 0
     """Programs that were evaluated for it, in its own episodes."""
+    shown: Annotated[int, Field(ge=0)] = 0
+    """Programs that were evaluated before: games of passes, slips, and ends of corrected games."""
     remembered: Annotated[int, Field(ge=0)] = 0
     """Transitions that it learned from, those of other searches included."""
     steps: Annotated[int, Field(ge=0)] = 0
@@ -81,9 +83,13 @@ def save(file: Path, mind: Mind, card: Card) -> None:
     write_atomically(file, packed(tensors, {RECORD: record.model_dump_json(by_alias=True)}))
 
 
-def load(file: Path, seed: int = 0) -> Mind:
-    """An agent that goes on learning from where it was. :class:`LearnError` when the file is none."""
+def load(file: Path, seed: int = 0, versions: Mapping[str, str] | None = None) -> Mind:
+    """An agent that goes on learning from where it was. :class:`LearnError` when the file is none.
+
+    ``versions``: of the plugins that it is to play with; see :func:`require_versions`.
+    """
     record, tensors = read(file)
+    require_versions(file, record, versions or {})
     encoder = load_encoder(record.encoder)
     if encoder.version != record.encoder_version:
         raise other_encoder(str(file), record.encoder_version, encoder)
@@ -102,6 +108,24 @@ def read(file: Path) -> tuple[AgentRecord, dict[str, Tensor]]:
         raise LearnError(
             "PD-L303", f"{file} does not hold an agent", why=first_error(error), hint=hint
         ) from None
+
+
+def require_versions(file: Path, record: AgentRecord, versions: Mapping[str, str]) -> None:
+    """:class:`LearnError` when the agent learned with another release of a plugin (or of the SDK).
+
+    ``versions``: plugin -> version and hash. Another hash of the same release will do: moves of one release
+    mean the same, and whatever an agent plays is checked and verified like anybody's game. A plugin that the
+    agent has not met says nothing about it.
+    """
+    for plugin, version_here in versions.items():
+        known, here = (each.partition("+")[0] for each in (record.card.plugins.get(plugin, ""), version_here))
+        if known and known != here:
+            raise LearnError(
+                "PD-L309",
+                f"the agent in {file} belongs to another version of {plugin}",
+                why=f"it learned with {plugin} {known}; here is {here or 'one without a version'}",
+                hint=f"use an agent trained with {plugin} {here}, or train one",
+            )
 
 
 def read_tensors(file: Path) -> tuple[dict[str, str], dict[str, Tensor]]:

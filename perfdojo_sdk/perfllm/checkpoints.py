@@ -31,6 +31,7 @@ class SavedPupil(Strict):
     key: str
     evaluations: Annotated[int, Field(ge=0)]
     since_best: Annotated[int, Field(ge=0)]
+    shown: Annotated[int, Field(ge=0)]
     finished: bool
     loss: float | None
     player: dict[str, Any]
@@ -70,6 +71,7 @@ def save(file: Path, training: Training) -> None:
                 key=pupil.evaluator.conditions.key.digest,
                 evaluations=pupil.evaluations,
                 since_best=pupil.since_best,
+                shown=pupil.shown,
                 finished=pupil.finished,
                 loss=pupil.player.loss,
                 player=dict(pupil.player.state()),
@@ -105,6 +107,7 @@ def load(file: Path, training: Training) -> None:
             pupil.player = pupil.player.at(saved.player)
             pupil.player.loss = saved.loss
             pupil.evaluations, pupil.since_best = saved.evaluations, saved.since_best
+            pupil.shown = saved.shown
             pupil.finished = saved.finished and saved.evaluations >= training.plan.evaluations
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise _refused(file, f"{type(error).__name__}: {error}") from None

@@ -67,8 +67,9 @@ class Hybrid(Evolution):
 
     def _listed(self, number: int) -> Listed:
         if number not in self._at_hand:
-            game = self.game(number)
-            self._at_hand[number] = listed = self.mind.listed(game.program, self.task.rules, self.task.most)
+            task, game = self.task, self.game(number)
+            listed = self.mind.listed(game.program, task.rules, task.most, task.target.name)
+            self._at_hand[number] = listed
             self.mind.remember(self._state(number), listed)
             if len(self._at_hand) > AT_HAND:
                 self._at_hand.popitem(last=False)

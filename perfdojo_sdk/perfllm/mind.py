@@ -46,9 +46,9 @@ class Mind:
         learner.load(self.learner.tensors())
         return Mind(self.encoder, learner, self.encoder_spec)
 
-    def listed(self, program: Program, rules: Rules, most: Kind) -> Listed:
-        """The legal moves of ``program`` up to a kind, of the repertoire, seen through the encoder."""
-        repertoire = frozenset(self.learner.settings.repertoire)
+    def listed(self, program: Program, rules: Rules, most: Kind, target: str = "") -> Listed:
+        """The legal moves of ``program`` up to a kind, of the repertoire on ``target``, and their vectors."""
+        repertoire = self.learner.settings.kinds(target)
         moves = (m for m in rules.candidates(program) if not repertoire or kind_of(m) in repertoire)
         legal = (result for result in (rules.attempt(program, m) for m in moves) if isinstance(result, Step))
         steps = _evenly(tuple(step for step in legal if step.legal.kind <= most), MOST_LISTED)

@@ -224,10 +224,14 @@ class PerfLLM(Explorer):
         if name in self._at_hand:
             self._at_hand.move_to_end(name)
             return self._at_hand[name]
-        self._at_hand[name] = listed = self.mind.listed(program, self.task.rules, self.task.most)
+        self._at_hand[name] = listed = self._moves_of(program)
         if len(self._at_hand) > AT_HAND:
             self._at_hand.popitem(last=False)
         return listed
+
+    def _moves_of(self, program: Program) -> Listed:
+        task = self.task
+        return self.mind.listed(program, task.rules, task.most, task.target.name)
 
     # -- learning ----------------------------------------------------------------------------------
 
@@ -282,7 +286,7 @@ def _alternating(places: Sequence[Place]) -> Iterator[Place]:
 def relisted(player: Explorer, mind: Mind, state: int) -> tuple[Vector, Vector]:
     """The vectors of a state of the memory and of its moves, once more."""
     name, task = mind.learner.replay.names[state].rpartition(" ")[2], player.task
-    listed = mind.listed(passed(player)[name], task.rules, task.most)
+    listed = mind.listed(passed(player)[name], task.rules, task.most, task.target.name)
     return listed.before, listed.after[1:]
 
 
@@ -315,7 +319,7 @@ def mind_for(task: SearchTask) -> Mind:
     file, name = options.pop("agent", ""), options.pop("encoder", "default")
     options.pop("agent_sha256", "")
     if file not in ("", NO_AGENT):
-        mind = agents.load(Path(file), seed=task.seed)
+        mind = agents.load(Path(file), task.seed, task.versions)
         return mind if not options else mind.with_settings(changed(mind.learner.settings, options))
     encoder = load_encoder(name)
     return Mind(encoder, Learner(changed(AgentSettings(), options), encoder.width, task.seed), name)

@@ -34,6 +34,11 @@ class Table:
     """The kernel's game without moves."""
     rules: Rules
     most: Kind
+    target: str = ""
+
+    def listed(self, game: Trace) -> Listed:
+        """The moves of a game's last program."""
+        return self.mind.listed(game.program, self.rules, self.most, self.target)
 
 
 class Recall:
@@ -148,7 +153,7 @@ class Recall:
         if name not in self._at_hand:
             if len(self._at_hand) >= AT_HAND:
                 self._at_hand.clear()
-            self._at_hand[name] = self.table.mind.listed(game.program, self.table.rules, self.table.most)
+            self._at_hand[name] = self.table.listed(game)
         return self._at_hand[name]
 
     def _state(self, game: Trace) -> int:

@@ -62,8 +62,9 @@ class AgentSettings(Strict):
     beam: Annotated[int, Field(ge=0, le=256)] = 0
     """0: episodes, as in the paper. Above: before each round of evaluations so many games are played side by
     side, equal programs merged, and what the network thinks most of on their way is evaluated."""
-    repertoire: Annotated[tuple[Word, ...], Field(max_length=1000)] = ()
-    """The kinds of moves that the agent looks at, each as :func:`kind_of` names it; none: all of them."""
+    repertoire: Annotated[Mapping[Word, tuple[Word, ...]], Field(max_length=100)] = {}
+    """Target -> the kinds of moves that the agent looks at there, each as :func:`kind_of` names it; the empty
+    name is of every other target. A target without kinds: all of them."""
     restarts: Share = 0.5
     """Part of the episodes, or beams, that begin near the fastest program met, not at the initial one."""
     most_moves: Count = 64
@@ -71,11 +72,15 @@ class AgentSettings(Strict):
 
     @field_validator("repertoire", mode="before")
     @classmethod
-    def _words(cls, value: object) -> object:
-        """On a command line the kinds stand in one word, with commas between them."""
-        if isinstance(value, str):
-            return tuple(word.strip() for word in value.split(",") if word.strip())
-        return tuple(value) if isinstance(value, list) else value
+    def _by_target(cls, value: object) -> object:
+        """One list is of every target; on a command line it is one word, with commas between the kinds."""
+        if not isinstance(value, Mapping):
+            value = {"": value} if value else {}
+        return {target: _listed(kinds) for target, kinds in value.items()}
+
+    def kinds(self, target: str) -> frozenset[str]:
+        """The kinds of moves that the agent looks at on a target; none: all of them."""
+        return frozenset(self.repertoire.get(target, self.repertoire.get("", ())))
 
     @property
     def bounded(self) -> bool:
@@ -85,6 +90,12 @@ class AgentSettings(Strict):
         """The part of the moves that chance decides; ``progress`` is the part of the budget that is spent."""
         fallen = min(1.0, progress / self.epsilon_fall)
         return self.epsilon_first + fallen * (self.epsilon_last - self.epsilon_first)
+
+
+def _listed(kinds: object) -> object:
+    if isinstance(kinds, str):
+        return tuple(word.strip() for word in kinds.split(",") if word.strip())
+    return tuple(kinds) if isinstance(kinds, list) else kinds
 
 
 #: Parameters whose values are words of the target's: the same in every program.

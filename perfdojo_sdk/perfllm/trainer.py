@@ -8,7 +8,7 @@ After each round the training can stop; what a checkpoint holds is all that the 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +32,7 @@ from perfdojo_sdk.perfllm.mind import Mind
 from perfdojo_sdk.perfllm.plan import TrainingPlan
 from perfdojo_sdk.perfllm.player import PerfLLM
 from perfdojo_sdk.perfllm.recall import Recall, Table
+from perfdojo_sdk.perfllm.settings import kind_of
 from perfdojo_sdk.plugins import Plugins
 from perfdojo_sdk.search.explorer import openings
 from perfdojo_sdk.search.strategies import BATCH
@@ -58,6 +59,8 @@ class Pupil:
     evaluations: int = 0
     since_best: int = 0
     """Evaluations since the last new best."""
+    shown: int = 0
+    """Programs evaluated before it plays: games of passes, slips, ends of corrected games."""
     finished: bool = False
 
     @property
@@ -65,7 +68,8 @@ class Pupil:
         return f"{self.kernel.name} on {self.forge.target.name}"
 
     def seconds(self, game: Trace) -> float | None:
-        """What a game takes; None when it fails."""
+        """What a game takes that is shown to the agent; None when it fails."""
+        self.shown += sha256(game.program.text) not in self.evaluator.known
         return self.evaluator.evaluate([game])[0].seconds
 
     @property
@@ -99,7 +103,8 @@ class Report:
 class Watch(Protocol):
     """Who wants to know how far a training is."""
 
-    def recalled(self, name: str, games: int) -> None: ...
+    def recalled(self, name: str, games: int, beyond: tuple[str, ...]) -> None:
+        """``beyond``: kinds of moves of good games that the agent's repertoire lacks."""
 
     def corrected(self, name: str, states: int, slips: int) -> None:
         """The agent has played a game of a kernel and was shown in so many states how to go on."""
@@ -171,28 +176,30 @@ def train(
     ``start_from``: the agent to begin with. :class:`LearnError` when one of them does not fit the plan.
     ``actors``: who plays; by default this process.
     """
-    mind = _mind(plan, start_from)
+    mind = _mind(plugins, plan, start_from)
     make_forge = actors.forge if actors is not None else _forge_here(plugins)
     training = Training(plan, mind, _pupils(plugins, plan, mind, store, make_forge), watch)
+    earlier = agents.read(start_from)[0].card if start_from is not None else Card()
     checkpoint = checkpoints.beside(output)
     if resume and checkpoint.exists():
         checkpoints.load(checkpoint, training)
     if not training.recalled:
-        _recall(training, store)
+        for _ in _recall(training, store):
+            agents.save(output, mind, _card(plugins, training, earlier))
     saved = time.monotonic()
     with closing(rounds(training, actors, store) if actors is not None else _rounds_here(training)) as steps:
         for _ in steps:
             if time.monotonic() - saved > CHECKPOINT_S or training.over:
                 checkpoints.save(checkpoint, training)
                 saved = time.monotonic()
-    earlier = agents.read(start_from)[0].card if start_from is not None else Card()
     agents.save(output, mind, _card(plugins, training, earlier))
     return training
 
 
-def _mind(plan: TrainingPlan, start_from: Path | None) -> Mind:
+def _mind(plugins: Plugins, plan: TrainingPlan, start_from: Path | None) -> Mind:
     if start_from is not None:
-        return agents.load(start_from, plan.seed).with_settings(plan.agent)
+        versions = _versions(plugins, [lesson.target for lesson in plan.lessons])
+        return agents.load(start_from, plan.seed, versions).with_settings(plan.agent)
     encoder = load_encoder(plan.encoder)
     return Mind(encoder, Learner(plan.agent, encoder.width, plan.seed), plan.encoder)
 
@@ -224,8 +231,11 @@ def _kernels(plugins: Plugins, target: Target, words: str) -> Sequence[Kernel]:
     return default_selection(operators, target.dialect, lists)
 
 
-def _recall(training: Training, store: CandidateLog | None) -> None:
-    """Learn from what other searches have recorded, before anything is played."""
+def _recall(training: Training, store: CandidateLog | None) -> Iterator[None]:
+    """Learn from what other searches have recorded, before anything is played.
+
+    A step for each round of corrected games, for the agent to be kept as it is then.
+    """
     plan, learner = training.plan, training.mind.learner
     lectures = [_lecture(training, pupil, store) for pupil in training.pupils if plan.recorded]
     _study(training, len(learner.replay))
@@ -238,6 +248,7 @@ def _recall(training: Training, store: CandidateLog | None) -> None:
                 found = correct(lecture.recalling, lecture.shown, lecture.pupil.seconds, lecture.chance)
                 training.watch.corrected(lecture.pupil.name, *found)
         _study(training, len(learner.replay) - before)
+        yield
     training.recalled = True
 
 
@@ -259,15 +270,23 @@ def _lecture(training: Training, pupil: Pupil, store: CandidateLog | None) -> Le
     found = [candidate for candidate in recorded if _alike(candidate, pupil)]
     if plan.passes:
         found += _played_by_passes(pupil)
-    recalling = Recall(Table(training.mind, Trace(task.root), task.rules, task.most), found)
+    table = Table(training.mind, Trace(task.root), task.rules, task.most, task.target.name)
+    recalling = Recall(table, found)
     games = recalling.fastest(plan.recorded)
     for game in games:
         recalling.remember(game)
     shown = [game for game in games if recalling.shows(game)]
     chance = Random(f"{plan.seed} {pupil.name}")
     varied = recalling.vary(shown, plan.orders, plan.slips, pupil.seconds, chance)
-    training.watch.recalled(pupil.name, len(games) + varied)
+    training.watch.recalled(pupil.name, len(games) + varied, _beyond(training, pupil, shown))
     return Lecture(pupil, recalling, shown, chance)
+
+
+def _beyond(training: Training, pupil: Pupil, shown: Sequence[Trace]) -> tuple[str, ...]:
+    """Kinds of moves that good games play and the agent never will, since its repertoire lacks them."""
+    kinds = training.mind.learner.settings.kinds(pupil.forge.target.name)
+    played = {kind_of(move) for game in shown for move in game.moves}
+    return tuple(sorted(played - kinds)) if kinds else ()
 
 
 def _study(training: Training, transitions: int) -> None:
@@ -283,7 +302,7 @@ def _played_by_passes(pupil: Pupil) -> list[Candidate]:
     games = openings(pupil.forge.task(pupil.kernel))
     how = pupil.evaluator.conditions
     for game in games:
-        pupil.evaluator.evaluate([game])
+        pupil.seconds(game)
     known = pupil.evaluator.known
     return [Candidate.of(how.key, g, known[sha256(g.program.text)], how.proposer) for g in games]
 
@@ -323,17 +342,23 @@ def _report(training: Training, pupil: Pupil) -> Report:
     )
 
 
+def _versions(plugins: Plugins, targets: Sequence[str]) -> dict[str, str]:
+    """Plugin -> version and hash, of all who have a say over the targets."""
+    return {
+        name: version
+        for target in dict.fromkeys(targets)
+        for name, version in plugins.fingerprints(plugins.require(target)).items()
+    }
+
+
 def _card(plugins: Plugins, training: Training, earlier: Card) -> Card:
     """How this agent came about; ``earlier``: of the one that it began as."""
-    packages = {
-        name: version
-        for target in {pupil.forge.target.name for pupil in training.pupils}
-        for name, version in plugins.fingerprints(plugins.target(target)).items()
-    }
+    packages = _versions(plugins, [pupil.forge.target.name for pupil in training.pupils])
     return Card(
         targets=tuple(sorted({*earlier.targets, *(pupil.forge.target.name for pupil in training.pupils)})),
         kernels=tuple(dict.fromkeys([*earlier.kernels, *(pupil.name for pupil in training.pupils)])),
         evaluations=earlier.evaluations + training.evaluations,
+        shown=earlier.shown + sum(pupil.shown for pupil in training.pupils),
         remembered=earlier.remembered + len(training.mind.learner.replay.seen),
         steps=earlier.steps + training.mind.learner.steps,
         seed=training.plan.seed,

@@ -70,10 +70,12 @@ static inline int N(product_certain)(NUM a, NUM b)
     return N(sum_certain)(a, b) & N(sign_known)(a) & N(sign_known)(b);
 }
 
+/* A zero has no sign that the language tells, so neither has what is divided by it: only 0 / 0 is one value. */
 static inline int N(quotient_certain)(NUM a, NUM b)
 {
-    int exact = !N(finite_)(a.v) | !N(finite_)(b.v) | (b.v == 0);
-    return exact & N(sized)(a) & N(sized)(b) & N(sign_known)(a) & N(sign_known)(b);
+    int exact = !N(finite_)(a.v) | !N(finite_)(b.v) | ((b.v == 0) & (a.v == 0));
+    int told = (b.v != 0) | (a.v == 0) | (a.v != a.v);
+    return exact & told & N(sized)(a) & N(sized)(b) & N(sign_known)(a) & N(sign_known)(b);
 }
 
 static inline NUM N(num_add)(NUM a, NUM b)
