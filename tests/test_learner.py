@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 from perfdojo_sdk.core.errors import DojoError  # noqa: E402
 from perfdojo_sdk.perfllm.learner import Learner, LearnError, imitation  # noqa: E402
 from perfdojo_sdk.perfllm.network import QNetwork  # noqa: E402
-from perfdojo_sdk.perfllm.objective import LEAST, bellman, plain, scaled  # noqa: E402
+from perfdojo_sdk.perfllm.objective import LEAST, MOST, bellman, plain, scaled  # noqa: E402
 from perfdojo_sdk.perfllm.replay import STOP, Replay  # noqa: E402
 from perfdojo_sdk.perfllm.settings import DQN, MAX_Q, AgentSettings, changed  # noqa: E402
 
@@ -90,6 +90,12 @@ def test_the_bellman_equations() -> None:
     half = {"gamma": 0.75}
     assert bellman(reward, following, done, AgentSettings(objective="max", **half)).tolist() == [2, 3, 2]
     assert bellman(reward, following, done, AgentSettings(objective="sum", **half)).tolist() == [2.75, 5, 2]
+
+
+def test_a_value_that_a_network_makes_up_is_a_number() -> None:
+    """`exp` of it overflows; one such value ended a search with an infinite loss."""
+    made_up = plain(torch.tensor([200.0, 1.0]), AgentSettings())
+    assert torch.isfinite(scaled(made_up, AgentSettings())).all() and made_up[0] == MOST
 
 
 def test_the_logarithmic_scale_can_be_taken_back() -> None:

@@ -9,6 +9,8 @@ from perfdojo_sdk.perfllm.settings import AgentSettings
 
 #: The least value that the logarithmic scale tells from nothing: a fiftieth of the initial program's speed.
 LEAST = 0.02
+#: The most: what a network makes up of a program unlike all others may be beyond all numbers.
+MOST = 1e9
 
 
 def scaled(values: Tensor, settings: AgentSettings) -> Tensor:
@@ -17,8 +19,8 @@ def scaled(values: Tensor, settings: AgentSettings) -> Tensor:
 
 
 def plain(values: Tensor, settings: AgentSettings) -> Tensor:
-    """The inverse of :func:`scaled`."""
-    return torch.exp(values) if settings.scale == "log" else values
+    """The inverse of :func:`scaled`, up to :data:`MOST`."""
+    return torch.exp(values).clamp_max(MOST) if settings.scale == "log" else values
 
 
 def bellman(reward: Tensor, following: Tensor, done: Tensor, settings: AgentSettings) -> Tensor:
