@@ -6,7 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
+from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Move, Requirement, Rules, Step, Trace
 from perfdojo_sdk.search.neighbours import random_step
 
@@ -14,7 +17,8 @@ from perfdojo_sdk.search.neighbours import random_step
 def random_walk(rng: Random, root: Program, rules: Rules, length: int, own: Sequence[str] = ()) -> Trace:
     """A game of ``length`` random legal moves (fewer when none is left).
 
-    Every other move is one of the transformations ``own``, where one drawn from them is legal.
+    Every other move is one of the transformations ``own``, where one drawn from them is legal. The game ends
+    where such a move leaves a program whose text is none: what is wrong is clearer there than later.
     """
     trace = Trace(root)
     for number in range(length):
@@ -25,7 +29,17 @@ def random_walk(rng: Random, root: Program, rules: Rules, length: int, own: Sequ
         if step is None:
             break
         trace = replace(trace, steps=(*trace.steps, step))
+        if only and not _is_a_program(step.after.text, rules.dialect):
+            break
     return trace
+
+
+def _is_a_program(text: str, dialect: Dialect) -> bool:
+    try:
+        parse(text, dialect)
+    except DojoError:
+        return False
+    return True
 
 
 @dataclass(frozen=True)

@@ -55,15 +55,18 @@ def test_quick_answers_are_those_of_the_full_emission(name: str) -> None:
             moves = list(FREE.candidates(program))
             results = [FREE.attempt(program, move) for move in rng.sample(moves, min(30, len(moves)))]
             steps = [result for result in results if isinstance(result, Step)]
+            sure = []
             for step in steps:
                 if not uses_extensions(step.after):
                     continue
                 found = quick(bounds, step.after)
+                # What follows an unsure program is unsure as well, and would be counted again and again.
+                sure += [] if isinstance(found, str) else [step]
                 kind = found if isinstance(found, str) else "refused" if found else "fine"
                 answers[kind] = answers.get(kind, 0) + 1
                 if not isinstance(found, str):
                     assert words(found) == words(beyond(step.after, GAME.rules.dialect)), f"{step.after}"
-            program = rng.choice(steps).after
+            program = rng.choice(sure or steps).after
     assert answers.get("fine") and answers.get("refused")
     assert answers.get("unsure", 0) * 5 < sum(answers.values()), answers
 
