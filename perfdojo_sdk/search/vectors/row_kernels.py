@@ -113,7 +113,7 @@ def stream_rows(play: Play, target: Target, windows: Windows, threads: bool, tog
     if row_bytes(play) > capabilities.caches["L2"].bytes // 2:
         block = capabilities.caches["L1"].bytes // 2 // BYTES["f32"]
         few = play.scopes()[0].size < SHARES
-        sum_and_squares_together(play, block, capabilities.lanes["f32"], threads and few)
+        sum_and_squares_together(play, block, capabilities.lanes.get("f32", 1), threads and few)
         fuse(play)
     reciprocals(play)
     for place in loops_that_matter(play):
