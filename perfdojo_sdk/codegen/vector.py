@@ -221,7 +221,8 @@ class Lanes:
             following = source.substitute(lambda level: step.get(level) or Index.level(level))
             self.emitter.function.line(f"pd_prefetch_ahead(&{self.emitter.cell(following, self.base)});")
         if location.lead_bytes and self._starts_a_line(source):
-            self._prefetch("pd_prefetch", source, location.lead_bytes)
+            asks = "pd_prefetch_ahead" if location.second_cache else "pd_prefetch"
+            self._prefetch(asks, source, location.lead_bytes)
 
     def _claim_target(self, statement: Statement) -> None:
         """Prefetch, for writing, what a later copy out of the source's location will write."""

@@ -50,6 +50,8 @@ class Location:
     it with: a prefetch, which changes no value."""
     lead_bytes: int = 0
     """Copying between it and memory also asks for the memory this many bytes further on; 0: no."""
+    second_cache: bool = False
+    """What is asked for in that way goes into the second cache, and not into the first."""
     past_caches: bool = False
     """What is copied out of it to memory bypasses the caches."""
     max_bytes: int | None = None

@@ -113,7 +113,8 @@ class _Replay:
                 self._check_names(move, position, result, known)
                 result = result.play(self.rules, move)
             except MoveError as error:
-                dropped.append(Dropped(move, error, position))
+                # Its traceback would hold this frame, and so itself and every program of the game.
+                dropped.append(Dropped(move, error.with_traceback(None), position))
             else:
                 known.append(position)
         return result, tuple(dropped)

@@ -89,6 +89,8 @@ class LocationFile(Strict):
     """Filling it also asks for what the next iteration of the outermost scope will fill it with."""
     lead_bytes: int = Field(0, ge=0)
     """Copying between it and memory also asks for the memory this many bytes further on."""
+    second_cache: bool = False
+    """What is asked for in that way goes into the second cache, and not into the first."""
     past_caches: bool = False
     """What is copied out of it to memory bypasses the caches."""
     max_bytes: int | None = Field(None, ge=1)

@@ -15,6 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import Protocol
 
+from perfdojo_sdk.core.frozen import seldom_collected
 from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.kernels.selection import Kernel, default_selection, select
@@ -160,6 +161,7 @@ class Training:
         self.watch.round(_report(self, pupil))
 
 
+@seldom_collected()
 def train(
     plugins: Plugins,
     plan: TrainingPlan,

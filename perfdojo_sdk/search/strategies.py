@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.core.frozen import seldom_collected
 from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.hookspecs.search import Evaluation, SearchStrategy, SearchTask, State
 from perfdojo_sdk.search.evolution import StartEvolution
@@ -41,6 +42,7 @@ class PlayerFailed(Exception):
     """A player raised an error, or broke its promises; its words say which."""
 
 
+@seldom_collected()
 def play_out(
     strategy: SearchStrategy,
     task: SearchTask,

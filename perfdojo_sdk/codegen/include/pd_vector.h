@@ -27,7 +27,7 @@
 
 /* Asks for the cache line at p, which need not exist. */
 #define pd_prefetch(p) __builtin_prefetch(p)
-/* The same for what is wanted later: into the second cache, as the first is in use until then. */
+/* The same into the second cache: for what is wanted later, or where the first is kept busy. */
 #define pd_prefetch_ahead(p) __builtin_prefetch(p, 0, 2)
 /* The same for a line that will be written: no other core keeps a copy of it. */
 #define pd_prefetch_write(p) __builtin_prefetch(p, 1)

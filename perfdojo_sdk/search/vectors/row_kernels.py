@@ -111,7 +111,7 @@ def stream_rows(play: Play, target: Target, windows: Windows, threads: bool, tog
     while rows_go_on(play):
         pass
     if row_bytes(play) > capabilities.caches["L2"].bytes // 2:
-        block = capabilities.caches["L1"].bytes // 2 // BYTES["f32"]
+        block = capabilities.caches["L1"].bytes // 4 // BYTES["f32"]
         few = play.scopes()[0].size < SHARES
         sum_and_squares_together(play, block, capabilities.lanes.get("f32", 1), threads and few)
         fuse(play)

@@ -29,6 +29,8 @@ class Windows:
 
     once: str = ""
     """For what a single loop reads."""
+    reduced: str = ""
+    """The same where nothing goes out of that loop."""
     again: str = ""
     """For the last of several loops that read the same."""
     store: str = ""
@@ -50,14 +52,16 @@ def memory_ways(root: Program, target: Target) -> Iterator[Windows]:
     if data <= max((c.bytes for c in caches if not c.shared), default=0):
         yield Windows()
         return
-    once, again, claim, past = (
-        name if name in target.dialect.locations else "" for name in ("soon", "ahead", "claim", "nt")
+    once, reduced, again, claim, past = (
+        name if name in target.dialect.locations else ""
+        for name in ("soon", "soon_l2", "ahead", "claim", "nt")
     )
-    yield Windows(once, again, claim)
+    reduced = reduced or once
+    yield Windows(once, reduced, again, claim)
     if data <= max((c.bytes for c in caches), default=0) or LITTLE * goes_out < data:
         yield Windows()
     elif past:
-        yield Windows(once, again, past)
+        yield Windows(once, reduced, again, past)
         yield Windows(store=past)
 
 
@@ -81,7 +85,8 @@ def open_windows(play: Play, target: Target, windows: Windows) -> Iterator[tuple
                 continue
             for loop in loops:
                 if loop not in warm:
-                    yield from _staged(play, "stage_read", loop, array, windows.once)
+                    location = windows.once if _goes_out(play, play.scope(loop)) else windows.reduced
+                    yield from _staged(play, "stage_read", loop, array, location)
     for scope in play.innermost():
         yield from _open_for_output(play, scope, windows.store)
 
@@ -99,11 +104,17 @@ def open_panel_windows(play: Play, windows: Windows) -> Iterator[tuple[str, str]
 
 
 def _open_for_output(play: Play, scope: Scope, location: str) -> Iterator[tuple[str, str]]:
+    if len(scope.body) == 1 and _goes_out(play, scope) and play.around(scope.id):
+        statement = scope.body[0]
+        assert isinstance(statement, Statement)
+        yield from _staged(play, "stage_write", scope.id, statement.target.array, location)
+
+
+def _goes_out(play: Play, scope: Scope) -> bool:
+    """Whether an innermost loop ends with the finished values of an output."""
     statement = scope.body[-1]
     assert isinstance(statement, Statement)
-    out = statement.target.array in play.program.outputs and not statement.accumulate
-    if len(scope.body) == 1 and out and play.around(scope.id):
-        yield from _staged(play, "stage_write", scope.id, statement.target.array, location)
+    return statement.target.array in play.program.outputs and not statement.accumulate
 
 
 def _passes(play: Play, array: str) -> Iterator[list[str]]:
