@@ -118,6 +118,7 @@ def test_a_dropped_move_is_refused_for_its_reason(seed: int) -> None:
         shorter, _, dropped = undo(trace, RULES, position)
         lost = {d.position for d in dropped}
         for each in dropped:
+            assert each.reason.__traceback__ is None  # it would keep every program of the replay
             kept = [m for n, m in enumerate(trace.moves[: each.position]) if n != position and n not in lost]
             there = Trace(trace.root).play_all(RULES, kept).program
             if each.reason.code != "PD-T007":

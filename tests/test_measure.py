@@ -29,7 +29,7 @@ from perfdojo_sdk.measure.sandbox import Job, clock_problem, execute
 from perfdojo_sdk.measure.shared_arrays import shared_array, source_of
 from perfdojo_sdk.measure.timing import ratio_of_medians
 from perfdojo_sdk.measure.toolchain import Toolchain, find_toolchain
-from perfdojo_sdk.measure.worker import FEWEST_TIMES, checksum, spread_of_median
+from perfdojo_sdk.measure.worker import DRAWN, FEWEST_TIMES, Guarded, checksum, fill, spread_of_median
 
 N = 1000
 RUNNER = NativeRunner(("-O2",))
@@ -120,6 +120,15 @@ def test_drawn_inputs_follow_the_seed() -> None:
     assert first.outputs and again.outputs and other.outputs
     assert np.array_equal(first.outputs["y"], again.outputs["y"])
     assert not np.array_equal(first.outputs["y"], other.outputs["y"])
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "i8"])
+def test_a_large_input_is_drawn_in_part_and_repeated(dtype: str) -> None:
+    large, small = Guarded("x", (2, DRAWN + 7), dtype), Guarded("x", (DRAWN,), dtype)
+    for target in (large, small):
+        fill(target, np.random.default_rng(3))
+    assert np.array_equal(np.resize(small.array, large.array.size), large.array.reshape(-1))
+    assert len(np.unique(small.array)) > 10
 
 
 def test_workspace_has_the_size_asked_for_and_is_aligned() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Sequence
 from itertools import islice
@@ -61,6 +62,18 @@ def texts(evaluations: Sequence[Evaluation]) -> list[str]:
 
 
 # -- every player ---------------------------------
+
+
+def test_the_collector_seldom_interrupts_a_search() -> None:
+    usual, seen = gc.get_threshold(), []
+
+    def watched(games: Sequence[Trace]) -> list[Evaluation]:
+        seen.append(gc.get_threshold())
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        play_out(EXPLORING[0], task(), watched, 1)
+    assert seen[0][0] > usual[0] and gc.get_threshold() == usual
 
 
 @pytest.mark.parametrize("strategy", EXPLORING, ids=lambda s: s.name)

@@ -29,7 +29,8 @@ from perfdojo_sdk.measure.headers import ParsedHeaders
 #: Environment variable that names the compiler to use, with arguments if need be.
 COMPILER_VARIABLE = "PERFDOJO_CC"
 
-_SHARED = ("-shared", "-fPIC", "-Werror=implicit-function-declaration")
+_STRICT = ("-Werror=implicit-function-declaration",)
+_SHARED = ("-shared", "-fPIC", *_STRICT)
 _MOST_NOTES = 4000
 _HEADERS_TIMEOUT_S = 60.0
 _HEADERS = ParsedHeaders()
@@ -38,7 +39,7 @@ _DIAGNOSTIC = re.compile(r"^[^\n]*?\b(?:fatal )?(?:error|undefined reference)\b:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A shared object."""
+    """A shared object, or a program."""
 
     content: bytes = field(repr=False)
     notes: str = ""
@@ -86,9 +87,13 @@ class Toolchain:
             yield option + equals + processor
 
     def compile(
-        self, sources: Mapping[str, str], flags: Iterable[str] = (), timeout_s: float = 120.0
+        self,
+        sources: Mapping[str, str],
+        flags: Iterable[str] = (),
+        timeout_s: float = 120.0,
+        program: bool = False,
     ) -> Compiled | Failure:
-        """Compile every ``.c`` of ``sources`` (file name -> text) into one shared object.
+        """Compile every ``.c`` of ``sources`` (file name -> text) into one shared object, or ``program``.
 
         The other files are for ``#include``. Failures: ``compile`` with the commonest message
         first, ``compile_timeout``.
@@ -99,7 +104,7 @@ class Toolchain:
                     raise ValueError(f"a source's name must be a plain file name: {name!r}")
                 Path(folder, name).write_text(text, encoding="utf-8")
             units = [name for name in sources if name.endswith(".c")]
-            options = (*self.spelled(flags), *_SHARED)
+            options = (*self.spelled(flags), *(_STRICT if program else _SHARED))
             known = self._known_headers(sources, options)
             rest = ["-o", "out.so", *units, *self.link_flags]
             ended = _run([*self.command, *options, *known, *rest], folder, timeout_s)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import struct
 import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -24,7 +23,7 @@ from perfdojo_riscv_snitch.elf import load_elf
 from perfdojo_riscv_snitch.objects import write_object
 from perfdojo_riscv_snitch.program import TCDM_BASE, TCDM_BYTES, Program
 from perfdojo_riscv_snitch.simulator import Simulation, simulate
-from perfdojo_riscv_snitch.simulator import worker as worker_script
+from perfdojo_riscv_snitch.simulator.native import child_path
 from perfdojo_riscv_snitch.simulator.run import DEFAULT_MAX_CYCLES, answer_bytes, finish, job, prepare
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.hookspecs.services import SimulatedRun
@@ -36,7 +35,8 @@ TOOLCHAIN = "riscv_snitch assembler (rv32imafd Xssr Xfrep, ilp32d)"
 
 GUARD = 64
 _FILL = 0xA5
-_INTERPRETER_BYTES = 1 << 30
+#: Memory of the simulator itself, beside that of what it simulates.
+_OWN_BYTES = 1 << 28
 #: Beyond this a kernel is taken to run for ever: two minutes of simulated time.
 MAX_CYCLES = 500_000_000
 
@@ -301,8 +301,8 @@ def execute(call: Call, images: Sequence[bytearray], request: RunRequest) -> lis
     prepared = [prepare(call.program, image, call.registers, MAX_CYCLES) for image in images]
     try:
         child = subprocess.run(
-            [sys.executable, "-P", worker_script.__file__],
-            input=job(prepared, ceil(request.timeout_s) + 1, request.memory_bytes + _INTERPRETER_BYTES),
+            [child_path()],
+            input=job(prepared, ceil(request.timeout_s) + 1, request.memory_bytes + _OWN_BYTES),
             capture_output=True,
             timeout=request.timeout_s,
             start_new_session=True,

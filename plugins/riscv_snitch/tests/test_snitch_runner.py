@@ -19,7 +19,7 @@ from perfdojo_riscv_snitch.assembly import assemble
 from perfdojo_riscv_snitch.elf import load_elf
 from perfdojo_riscv_snitch.program import TCDM_BYTES
 from perfdojo_riscv_snitch.runner import SnitchRunner
-from perfdojo_riscv_snitch.simulator import worker as worker_script
+from perfdojo_riscv_snitch.simulator.native import child_path
 from perfdojo_riscv_snitch.simulator.run import answer_bytes, finish, job, prepare
 from snitch_support import Game, golden
 
@@ -101,40 +101,33 @@ def waiting(pipe: int) -> int:
     return int.from_bytes(ioctl(pipe, FIONREAD, bytes(4)), sys.byteorder)
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_simulator_that_is_stopped_amid_its_answer_tells_all_of_it(
-    unbuffered: str, tmp_path: Path
-) -> None:
+def test_a_simulator_that_is_stopped_amid_its_answer_tells_all_of_it(tmp_path: Path) -> None:
     """Whatever stops it: a debugger, a shell, a batch system. The stop ends its write to the pipe early."""
     program = assemble("ecall")
     runs = [prepare(program, bytes([k]) * TCDM_BYTES, {}, 100) for k in (1, 2)]
     (tmp_path / "job").write_bytes(job(runs, 60, 8 << 30))
     with open(tmp_path / "job", "rb") as given:
-        worker = subprocess.Popen(
-            [sys.executable, "-P", worker_script.__file__],
-            stdin=given,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
-        )
-    with worker:
-        assert worker.stdout
-        full = fcntl(worker.stdout, F_GETPIPE_SZ)
+        child = subprocess.Popen([child_path()], stdin=given, stdout=subprocess.PIPE)
+    with child:
+        assert child.stdout
+        full = fcntl(child.stdout, F_GETPIPE_SZ)
         assert full < answer_bytes(runs) // 2, "the first run's answer does not fit the pipe"
-        while waiting(worker.stdout.fileno()) < full:
-            assert worker.poll() is None, "it ends before it has told all"
+        while waiting(child.stdout.fileno()) < full:
+            assert child.poll() is None, "it ends before it has told all"
             time.sleep(0.005)
-        worker.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, worker.pid, os.WSTOPPED | os.WNOWAIT)
-        worker.send_signal(signal.SIGCONT)
-        said = worker.stdout.read()
+        child.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOWAIT)
+        child.send_signal(signal.SIGCONT)
+        said = child.stdout.read()
     assert len(said) == answer_bytes(runs)
     assert [run.memory for run in finish(program, runs, said)] == [bytes([k]) * TCDM_BYTES for k in (1, 2)]
 
 
 def test_an_answer_with_a_part_missing_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = tmp_path / "worker.py"
-    script.write_text("import sys\nsys.stdin.buffer.read()\nsys.stdout.buffer.write(bytes(264288 - 1072))\n")
-    monkeypatch.setattr("perfdojo_riscv_snitch.runner.worker_script.__file__", str(script))
+    script = tmp_path / "child"
+    script.write_text("#!/bin/sh\ncat >/dev/null\nhead -c 263216 /dev/zero\n")
+    script.chmod(0o700)
+    monkeypatch.setattr("perfdojo_riscv_snitch.runner.child_path", lambda: script)
     failed = outcome(COPY)
     assert isinstance(failed, Failure) and failed.reason == "runtime"
     assert "263216 bytes instead of 264288" in failed.detail

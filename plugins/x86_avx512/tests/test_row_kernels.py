@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from x86_support import Array, Game, Kernel, play
 
-from perfdojo_sdk.core.program import Scope
+from perfdojo_sdk.core.program import Scope, Statement
 from perfdojo_sdk.hookspecs.types import CacheLevel, MachineFigures, MemoryFigures
 from perfdojo_sdk.verify.dependence import verify_dependence_trace
 from perfdojo_sdk.verify.exact import verify_exact
@@ -140,6 +140,17 @@ def test_rows_go_abreast_through_what_they_share_where_it_does_not_stay_near() -
     wide, narrow = (play(f"layernorm[8,{size}]", figures=SLOW) for size in (128, 32))
     assert ["y[{0}*4+{2}," in trace.program.text for trace in wide.traces] == [False, True] * 3
     assert ["y[{0}," in trace.program.text for trace in narrow.traces] == [True] * 3
+
+
+def test_a_loop_that_only_reduces_asks_for_memory_in_the_second_cache() -> None:
+    """Its blocks stay in the first one, which takes what comes where values go straight out again."""
+    past_caches = play("batchnorm[8,3,64,256]", figures=SLOW).traces[1].program
+    windows = {b.name: b.location for b in past_caches.buffers if "soon" in b.location}
+    statements = [node for _, node in past_caches.walk() if isinstance(node, Statement)]
+    users = {windows[r.array]: s for s in statements for r in s.reads if r.array in windows}
+    assert users["soon_l2"].accumulate == "add"
+    assert users["soon"].target.array == "y_w"
+    assert locations(play("reducemean[900,64]", figures=SLOW)) == [{"soon_l2"}, set()]
 
 
 def test_rows_that_go_on_in_the_next_one_need_no_tails() -> None:

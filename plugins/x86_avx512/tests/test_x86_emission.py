@@ -81,6 +81,13 @@ def test_a_line_of_memory_is_asked_for_once() -> None:
     assert code.count("pd_prefetch(") == 1 and code.count("pd_prefetch_write(") == 1
 
 
+def test_a_location_says_which_cache_is_filled() -> None:
+    first = generate(SMALL["windows"], "x86_avx512").code
+    second = generate(SMALL["windows"].replace("soon", "soon_l2"), "x86_avx512").code
+    assert "pd_prefetch(&x[i0*40] + 512);" in first and "pd_prefetch_ahead" not in first
+    assert "pd_prefetch_ahead(&x[i0*40] + 512);" in second and "pd_prefetch(" not in second
+
+
 def test_generation_is_pure_and_pickles() -> None:
     generator = X86CodeGenerator(capabilities("x86_avx512"))
     assert pickle.loads(pickle.dumps(generator)) == generator

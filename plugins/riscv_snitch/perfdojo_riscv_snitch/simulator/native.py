@@ -1,4 +1,7 @@
-"""The compiled core: built from the C beside this file on first use, kept by the hash of its source."""
+"""The compiled core, as a library and as a program of its own.
+
+Both are built from the C beside this file on first use, and kept by the hash of their source.
+"""
 
 from __future__ import annotations
 
@@ -117,8 +120,14 @@ def core_path() -> Path:
     return _built(find_toolchain())
 
 
-def sources() -> dict[str, str]:
-    """File name -> text of the core's C, as one unit.
+@cache
+def child_path() -> Path:
+    """The same as a program that runs a job from its standard input (``core/child.c``)."""
+    return _built(find_toolchain(), program=True)
+
+
+def sources(program: bool = False) -> dict[str, str]:
+    """File name -> text of the core's C, as one unit; of a ``program``, with the unit around it.
 
     The units of the core call one another in every cycle; compiled as one, the compiler inlines
     across them with any toolchain, link-time optimisation or not.
@@ -126,20 +135,23 @@ def sources() -> dict[str, str]:
     folder = resources.files(__package__).joinpath("core")
     files = sorted((f for f in folder.iterdir() if f.name.endswith((".c", ".h"))), key=lambda f: f.name)
     texts = {f.name.replace(".c", "_c.h"): f.read_text(encoding="utf-8") for f in files}
+    child = texts.pop("child_c.h")
     units = (name for name in texts if name.endswith("_c.h"))
-    return {**texts, "snitch.c": "".join(f'#include "{name}"\n' for name in units)}
+    texts["snitch.c"] = "".join(f'#include "{name}"\n' for name in units)
+    return {**texts, "child.c": child} if program else texts
 
 
-def _built(toolchain: Toolchain) -> Path:
-    """The shared object, compiled unless the cache has it."""
-    texts = sources()
+def _built(toolchain: Toolchain, program: bool = False) -> Path:
+    """The shared object, or the program, compiled unless the cache has it."""
+    texts = sources(program)
     # The core uses this processor's instructions: no other kind of processor may load it.
     processor = (machine().architecture, sorted(machine().flags))
     key = repr((texts, toolchain.describe(_FLAGS), processor))
-    file = cache_folder() / f"snitch-core-{hashlib.sha256(key.encode()).hexdigest()[:16]}.so"
+    name = hashlib.sha256(key.encode()).hexdigest()[:16]
+    file = cache_folder() / (f"snitch-child-{name}" if program else f"snitch-core-{name}.so")
     if file.is_file():
         return file
-    compiled = toolchain.compile(texts, _FLAGS)
+    compiled = toolchain.compile(texts, _FLAGS, program=program)
     if isinstance(compiled, Failure):
         raise UnavailableError(
             "PD-M002",
@@ -151,7 +163,7 @@ def _built(toolchain: Toolchain) -> Path:
 
 
 def _store(content: bytes, file: Path) -> Path:
-    """Write in one step, so that another process never loads half a file."""
+    """Write in one step, so that another process never loads or runs half a file."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         folder = file.parent
@@ -160,6 +172,7 @@ def _store(content: bytes, file: Path) -> Path:
     handle, name = tempfile.mkstemp(dir=folder, suffix=".part")
     with os.fdopen(handle, "wb") as stream:
         stream.write(content)
+        os.fchmod(stream.fileno(), 0o700)
     target = folder / file.name
     os.replace(name, target)
     return target

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +20,6 @@ from perfdojo_riscv_snitch.simulator.native import (
     NativeState,
     TraceRecord,
     core,
-    core_path,
 )
 
 DEFAULT_MAX_CYCLES = 100_000_000
@@ -170,8 +168,6 @@ def simulate(
 class Prepared:
     """A run as bytes, for another process that knows nothing but the core."""
 
-    core: str
-    """File of the compiled core."""
     program: bytes
     code: bytes
     state: bytes
@@ -181,37 +177,27 @@ class Prepared:
 def prepare(
     program: Program, memory: bytes | bytearray, registers: Mapping[str, int], max_cycles: int
 ) -> Prepared:
-    """What :mod:`.worker` needs to run ``program`` on ``memory``, the whole content of TCDM."""
+    """What ``core/child.c`` needs to run ``program`` on ``memory``, the whole content of TCDM."""
     state, _ = _initial_state(program, {TCDM_BASE: bytes(memory)}, registers)
     native = NativeProgram(None, len(program.words), program.base, program.entry, 0, max_cycles)
     code = struct.pack(f"<{len(program.words)}I", *program.words)
-    return Prepared(str(core_path()), bytes(native), code, bytes(state), bytes(memory))
+    return Prepared(bytes(native), code, bytes(state), bytes(memory))
 
 
 def job(runs: Sequence[Prepared], seconds: int, most_bytes: int) -> bytes:
-    """What :mod:`.worker` reads: ``runs`` of one program, within so much processor time and memory."""
-    first = runs[0]
-    head = {
-        "core": first.core,
-        "seconds": seconds,
-        "bytes": most_bytes,
-        "program": len(first.program),
-        "code": len(first.code),
-        "state": len(first.state),
-        "memory": len(first.memory),
-        "runs": len(runs),
-    }
-    content = b"".join(each.state + each.memory for each in runs)
-    return json.dumps(head).encode() + b"\n" + first.program + first.code + content
+    """What ``core/child.c`` reads: ``runs`` of one program, within so much processor time and memory."""
+    head = struct.pack("=3Q", seconds, most_bytes, len(runs))
+    content = (each.state + each.memory for each in runs)
+    return b"".join((head, runs[0].program, runs[0].code, *content))
 
 
 def answer_bytes(runs: Sequence[Prepared]) -> int:
-    """Size of the worker's output."""
+    """Size of the child's output."""
     return sum(len(each.state) + len(each.memory) for each in runs)
 
 
 def finish(program: Program, runs: Sequence[Prepared], output: bytes) -> Iterator[Simulation]:
-    """What the runs did, from the worker's output, which is whole (:func:`answer_bytes`).
+    """What the runs did, from the child's output, which is whole (:func:`answer_bytes`).
 
     SnitchError for what the program did wrong.
     """
