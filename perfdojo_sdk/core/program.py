@@ -500,7 +500,7 @@ class Program:
 
     @lazy
     def answers(self) -> dict[tuple[object, ...], Any]:
-        """What :meth:`once` has worked out."""
+        """What :meth:`once` and :meth:`remembered` have worked out."""
         return {}
 
     def once(self, work: Callable[..., T], *arguments: str | int) -> T:
@@ -513,6 +513,13 @@ class Program:
         if question not in answers:
             answers[question] = work(self, *arguments)
         found: T = answers[question]
+        return found
+
+    def remembered(self, question: tuple[object, ...], work: Callable[[], T]) -> T:
+        """``work()``, worked out once for ``question``: all that it depends on beside the program."""
+        if question not in self.answers:
+            self.answers[question] = work()
+        found: T = self.answers[question]
         return found
 
     # -- places ----------------------------------------------------------------------------

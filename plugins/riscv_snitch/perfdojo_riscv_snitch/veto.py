@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from perfdojo_riscv_snitch.codegen import limits
 from perfdojo_riscv_snitch.codegen.bounds import Bounds, Unsure
 from perfdojo_riscv_snitch.codegen.kernel import emit
@@ -12,6 +14,9 @@ from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.program import Program, Scope
 from perfdojo_sdk.core.transformation import Move, Objection
+
+#: So many texts of programs that passed are remembered, a few kilobytes each.
+MOST_FINE = 10_000
 
 
 class HardwareLimits:
@@ -29,10 +34,8 @@ class HardwareLimits:
         judge = self._judge
         if judge is None or judge.dialect is not dialect:
             judge = self._judge = _Judge(dialect)
-        refused = judge(after)
-        if refused is None or (uses_extensions(before) and before.once(judge)):
-            return None  # a program that was beyond the hardware already may be mended step by step
-        return Objection(refused.requirement, refused.refusal)
+        # Players ask again and again what can be played from where they are.
+        return before.remembered((judge, move), partial(judge.objection, before, after))
 
 
 class _Judge:
@@ -40,8 +43,27 @@ class _Judge:
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect, self.bounds = dialect, Bounds(dialect)
+        self._fine: set[str] = set()
+        """Texts of programs that the hardware can run."""
+
+    def objection(self, before: Program, after: Program) -> Objection | None:
+        refused = self(after)
+        if refused is None or (uses_extensions(before) and before.once(self)):
+            return None  # a program that was beyond the hardware already may be mended step by step
+        return Objection(refused.requirement, refused.refusal)
 
     def __call__(self, program: Program) -> Refused | None:
+        # Many games meet at the same programs. What is refused is looked at again: its words name nodes.
+        if program.text in self._fine:
+            return None
+        refused = self._refused(program)
+        if refused is None:
+            if len(self._fine) >= MOST_FINE:
+                self._fine.clear()
+            self._fine.add(program.text)
+        return refused
+
+    def _refused(self, program: Program) -> Refused | None:
         try:
             self.bounds.check(program)
         except Unsure:
