@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import subprocess
 import time
 from pathlib import Path
 
@@ -171,8 +172,21 @@ def test_core_is_kept_by_its_source(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert native._built(toolchain) == first
     assert first.stat().st_mtime_ns == written
     changed = {**sources(), "extra_c.h": "/* another */"}
-    monkeypatch.setattr(native, "sources", lambda: changed)
+    monkeypatch.setattr(native, "sources", lambda program: changed)
     assert native._built(toolchain) != first
+
+
+def test_the_program_is_another_file_and_says_when_its_job_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from perfdojo_riscv_snitch.simulator import native
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(native, "_FLAGS", ("-O0", "-std=gnu11"))
+    program = native._built(native.find_toolchain(), program=True)
+    assert program != native._built(native.find_toolchain())
+    ended = subprocess.run([program], input=bytes(10), capture_output=True, check=False)
+    assert (ended.returncode, ended.stdout) == (65, b"")
 
 
 def test_runs_are_independent_and_fast() -> None:
