@@ -28,6 +28,7 @@ from perfdojo_sdk.library.build import KernelResult, Observer, build_library, ex
 from perfdojo_sdk.library.forge import SLOW_S
 from perfdojo_sdk.library.manifest import LibraryError, read_manifest
 from perfdojo_sdk.library.spent import Spent
+from perfdojo_sdk.library.tuning import Standing
 from perfdojo_sdk.measure.toolchain import Compiled, find_toolchain
 from perfdojo_sdk.plugins import load_plugins
 from perfdojo_sdk.store.records import LegResult, Verification
@@ -231,6 +232,35 @@ def test_an_interrupted_build_goes_on_where_it_stopped(paper: Paper, tmp_path: P
     assert log.reused == {"relu": True, "add": False, "mul": False}
     assert not any(stage.startswith("relu") for stage in log.stages)
     assert result.manifest and len(result.manifest.kernels) == 3
+
+
+class Rounds(Observer):
+    """What a search says after each round; Ctrl-C after the last of so many."""
+
+    def __init__(self, most: int = 0) -> None:
+        self.most = most
+        self.seen: list[Standing] = []
+
+    def round(self, kernel: Kernel, standing: Standing) -> None:
+        self.seen.append(standing)
+        if len(self.seen) == self.most:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_an_interrupted_search_goes_on_where_it_stopped(kept: bool, paper: Paper, tmp_path: Path) -> None:
+    plugins, search = paper.plugins(), replace(QUICK, search="annealing", evaluations=32)
+    kernels, target = select("relu[4,8]", plugins.operators), plugins.target("paper")
+    earlier, later = Rounds(2), Rounds()
+    with pytest.raises(KeyboardInterrupt):
+        build_library(plugins, target, kernels, tmp_path, search, earlier)
+    [state] = (tmp_path / "tuned").iterdir()
+    if not kept:
+        state.write_text("{}")
+    assert build_library(plugins, target, kernels, tmp_path, search, later).manifest
+    assert later.seen[0].resumed == kept
+    rounds = [standing.evaluations for standing in earlier.seen]
+    assert later.seen[0].evaluations == rounds[0] if not kept else later.seen[0].evaluations >= rounds[1]
 
 
 def test_nothing_is_repeated_under_an_equal_key_and_everything_under_another(

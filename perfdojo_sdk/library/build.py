@@ -21,7 +21,7 @@ from perfdojo_sdk.library.forge import Forge, Found, Rejected, Settings
 from perfdojo_sdk.library.manifest import LibraryError, Manifest
 from perfdojo_sdk.library.package import package
 from perfdojo_sdk.library.spent import Spent
-from perfdojo_sdk.library.tuning import Session, Standing
+from perfdojo_sdk.library.tuning import Session, Standing, can_go_on
 from perfdojo_sdk.plugins import Plugins
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def build_library(
 
         def one(numbered: tuple[int, Kernel]) -> KernelResult:
             observer.started(numbered[1], numbered[0], len(kernels))
-            result = _one(forge, records, numbered[1], observer)
+            result = _one(forge, records, numbered[1], directory, observer)
             observer.finished(result)
             return result
 
@@ -186,14 +186,18 @@ def state_file(directory: Path, kernel: Kernel, settings: Settings) -> Path:
     return directory / "tuned" / f"{kernel.name}.{search}.{settings.seed}.state.json"
 
 
-def _one(forge: Forge, records: Records, kernel: Kernel, observer: Observer) -> KernelResult:
-    """One kernel: from the records, or built now and recorded."""
+def _one(
+    forge: Forge, records: Records, kernel: Kernel, directory: Path, observer: Observer
+) -> KernelResult:
+    """One kernel: from the records, or built now and recorded. A search goes on where it stopped."""
     key = forge.key(kernel)
     record = records.find(key)
     found = forge.restore(kernel, record) if record else None
     if found is None:
+        file = state_file(directory, kernel, forge.settings)
+        session = Session(file=file, resume=can_go_on(forge, kernel, file))
         try:
-            found = forge.build(kernel, observer, records.candidates)
+            found = forge.build(kernel, observer, records.candidates, session)
         except Rejected as reason:
             return KernelResult(kernel, None, str(reason))
         records.add(key, found.record)

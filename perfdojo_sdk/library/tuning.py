@@ -322,6 +322,14 @@ def _load(session: Session, key: str) -> SavedSearch | None:
     return saved
 
 
+def can_go_on(forge: Forge, kernel: Kernel, file: Path) -> bool:
+    """Whether ``file`` says where this very search stopped."""
+    try:
+        return _load(Session(file=file), _search_key(forge, kernel)) is not None
+    except TuneError:
+        return False
+
+
 def _tally(saved: SavedSearch) -> Tally:
     tally = Tally(saved.evaluations, saved.reused)
     tally.failures.update(saved.failures)
