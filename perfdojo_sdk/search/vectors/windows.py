@@ -75,24 +75,22 @@ def panel_ways(root: Program, target: Target) -> Iterator[Windows]:
 
 def open_windows(play: Play, target: Target, windows: Windows) -> Iterator[tuple[str, str]]:
     """Stage what comes from memory and what goes there: (buffer, wanted location) of each window."""
-    near = target.capabilities.caches["L2"].bytes // 2
-    last = max(cache.bytes for cache in target.capabilities.caches.values()) // 4
+    caches = target.capabilities.caches
+    near, last = caches["L2"].bytes // 2, max(cache.bytes for cache in caches.values()) // 4
     for array in play.program.inputs:
         for loops in _passes(play, array):
             between = {b: bytes_between(play, array, a, b) for a, b in pairwise(loops)}
-            warm = [loop for loop, size in between.items() if size <= near]
             by_rows = bool(between) and _common_depth(play, loops[0], loops[-1]) == 1
-            if by_rows and warm == loops[1:]:
-                # The row stays near: the last pass over it has time to ask for the next row.
-                yield from _staged(play, "stage_read", loops[-1], array, windows.again)
-                continue
+            asked_for = by_rows and max(between.values()) <= near
             for loop in loops:
-                if loop is loops[-1] and loop not in warm and by_rows and between[loop] <= last:
-                    # The row stays in the last cache, and memory is idle meanwhile.
-                    yield from _staged(play, "stage_read", loop, array, windows.again)
-                elif loop not in warm:
+                if by_rows and loop is loops[-1] and between[loop] <= last:
+                    # The row comes from a cache: memory has time to bring the next row.
+                    location = windows.again
+                elif asked_for or between.get(loop, near + 1) <= near:
+                    continue
+                else:
                     location = windows.once if _goes_out(play, play.scope(loop)) else windows.reduced
-                    yield from _staged(play, "stage_read", loop, array, location)
+                yield from _staged(play, "stage_read", loop, array, location)
     for scope in play.innermost():
         yield from _open_for_output(play, scope, windows.store)
 
