@@ -26,7 +26,7 @@ def seldom_collected() -> Iterator[None]:
     """While many programs are made and kept, cycles are looked for less often.
 
     Reference counts free nearly all of what is no longer used. Looking again and again through all that a
-    search keeps took four fifths of a player's time.
+    search keeps took nearly half of a player's time.
     """
     before = gc.get_threshold()
     gc.set_threshold(*map(max, before, _SELDOM))

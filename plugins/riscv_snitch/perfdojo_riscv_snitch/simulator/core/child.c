@@ -28,24 +28,13 @@ typedef struct Run {
 /* Status of an end that is not the program's fault: sysexits.h calls them EX_DATAERR and EX_OSERR. */
 enum { END_BAD_JOB = 65, END_NO_MEMORY = 71 };
 
-/* A signal, or a debugger, may end a call on a pipe early: go on until all is through. */
-static void take(void *target, size_t size)
-{
-    for (char *at = target; size;) {
-        ssize_t count = read(0, at, size);
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count <= 0)
-            exit(END_BAD_JOB);
-        at += count;
-        size -= (size_t)count;
-    }
-}
+enum { JOB_IN, ANSWER_OUT }; /* standard input and output */
 
-static void tell(const void *source, size_t size)
+/* Read or write all of a block: a signal, or a debugger, may end a call on a pipe early. */
+static void through(int file, void *block, size_t size)
 {
-    for (const char *at = source; size;) {
-        ssize_t count = write(1, at, size);
+    for (char *at = block; size;) {
+        ssize_t count = file == JOB_IN ? read(file, at, size) : write(file, at, size);
         if (count < 0 && errno == EINTR)
             continue;
         if (count <= 0)
@@ -69,21 +58,21 @@ int main(void)
 #ifdef __linux__
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* die with the parent */
 #endif
-    take(&job, sizeof job);
+    through(JOB_IN, &job, sizeof job);
     limit(RLIMIT_CORE, 0);
     limit(RLIMIT_CPU, job.seconds);
     limit(RLIMIT_AS, job.bytes);
-    take(&program, sizeof program);
+    through(JOB_IN, &program, sizeof program);
     u32 *code = malloc((program.words + 1) * sizeof *code);
     if (!code)
         return END_NO_MEMORY;
-    take(code, program.words * sizeof *code);
+    through(JOB_IN, code, program.words * sizeof *code);
     program.code = code;
     for (u64 k = 0; k < job.runs; k++) {
-        take(&run, sizeof run);
+        through(JOB_IN, &run, sizeof run);
         run.state.memory = run.memory;
         snitch_run(&program, &run.state);
-        tell(&run, sizeof run);
+        through(ANSWER_OUT, &run, sizeof run);
     }
     return 0;
 }
