@@ -207,6 +207,41 @@ def test_a_race_compares_in_the_same_weather() -> None:
     assert evaluator.champion.seconds == 4.5 and evaluator.champions[0].seconds == 6.0
 
 
+def test_who_comes_near_in_bad_weather_may_race() -> None:
+    runner = Racing({text(0): [2.0], text(1): [2.1, 1.5], text(2): [5.2, 0.1]})
+    evaluator = Evaluator(conditions(runner))
+    evaluator.evaluate(GAMES[:3])
+    assert evaluator.champion is not None and evaluator.champion.seconds == 4.5
+    assert runner.races == 1, "the third is too far behind"
+    assert [c.game for c in evaluator.champions] == [GAMES[0], GAMES[1]]
+
+
+def test_who_has_lost_does_not_race_again() -> None:
+    runner = Racing({text(0): [2.0], text(1): [2.1]}, weather=1.0)
+    evaluator = Evaluator(conditions(runner))
+    for _ in range(2):
+        evaluator.evaluate(GAMES[:2])
+    assert runner.races == 1
+
+
+def test_a_tie_leaves_the_champion() -> None:
+    runner = Racing({text(0): [2.0], text(1): [1.99]})
+    evaluator = Evaluator(conditions(runner))
+    evaluator.evaluate(GAMES[:2])
+    assert runner.races == 1 and [c.game for c in evaluator.champions] == [GAMES[0]]
+    runner = Racing({text(0): [2.0], text(1): [1.99]}, provenance="simulated")
+    evaluator = Evaluator(conditions(runner))
+    evaluator.evaluate(GAMES[:2])
+    assert [c.game for c in evaluator.champions] == [GAMES[0], GAMES[1]], "no luck in a simulation"
+
+
+def test_slow_kernels_race_over_ten_calls() -> None:
+    runner = Racing({text(0): [2.0], text(1): [1.5]})
+    Evaluator(conditions(runner)).evaluate(GAMES[:2])
+    race = runner.requests[-1]
+    assert race.repeats == 10 and race.budget_s == 20.0 and race.timeout_s > 40.0
+
+
 # -- no time for the hopeless ---------------------------------
 
 

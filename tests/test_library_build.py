@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,18 +18,15 @@ from perfdojo_sdk.core.errors import NothingFoundError, VerificationError
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Kind, Move, Rules, Trace
 from perfdojo_sdk.game import Game
-from perfdojo_sdk.hookspecs.types import (
-    Bound,
-    Target,
-)
+from perfdojo_sdk.hookspecs.types import Artifact, Bound, RunRequest, Target
 from perfdojo_sdk.kernels.selection import Kernel, select
 from perfdojo_sdk.library import verification
 from perfdojo_sdk.library.beside import beside
 from perfdojo_sdk.library.build import KernelResult, Observer, build_library, exclusive
-from perfdojo_sdk.library.forge import SLOW_S
+from perfdojo_sdk.library.forge import FINALISTS, SLOW_S
 from perfdojo_sdk.library.manifest import LibraryError, read_manifest
 from perfdojo_sdk.library.spent import Spent
-from perfdojo_sdk.library.tuning import Standing
+from perfdojo_sdk.library.tuning import BUDGET_S, Standing
 from perfdojo_sdk.measure.toolchain import Compiled, find_toolchain
 from perfdojo_sdk.plugins import load_plugins
 from perfdojo_sdk.store.records import LegResult, Verification
@@ -336,6 +334,41 @@ def test_only_games_close_to_the_fastest_are_timed_again(paper: Paper, tmp_path:
 
     paper.expert = two_games
     assert timings(1.2e-3) == timings(2e-3) + 1
+
+
+class Lucky(Paper):
+    """Whoever challenges the champion of a search has luck; at length, times are what they are."""
+
+    def __init__(self, best: str) -> None:
+        """``best``: the text of the one program that is faster than all others."""
+        super().__init__()
+        self.best, self.won = best.encode(), set[bytes]()
+
+    def run(self, artifact: Artifact, request: RunRequest) -> Any:
+        seconds = (1e-3 if artifact.content == self.best else 1.03e-3,) * bool(request.repeats)
+        return replace(super().run(artifact, request), seconds=seconds, provenance="measured", details={})
+
+    def time_interleaved(self, artifacts: Sequence[Artifact], request: RunRequest) -> list[Any]:
+        found = [self.run(artifact, request) for artifact in artifacts]
+        if request.budget_s <= BUDGET_S:
+            found[0] = replace(found[0], seconds=tuple(s * 0.95 for s in found[0].seconds))
+            self.won |= {artifacts[0].content} if found[0].median < 0.99 * found[1].median else set()
+        return found
+
+
+def test_luck_in_a_search_does_not_throw_out_what_the_expert_plays(
+    paper: Paper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verification, "quick", verification.verify)
+    plugins = paper.plugins()
+    target = plugins.target("paper")
+    [kernel] = select("softmax[4,8]", plugins.operators, target.dialect)
+    [expert] = parallel_pass(kernel.program, plugins.rules(target), target)
+    lucky = Lucky(expert.program.text)
+    settings = replace(QUICK, search="evolution", evaluations=24, budget_s=1.0)
+    found = entry(build(lucky, tmp_path, "softmax[4,8]", settings))
+    assert len(lucky.won) > FINALISTS, "too little luck to show anything"
+    assert [m.transformation for m in found.moves] == ["annotate_scope"], "the expert's one move"
 
 
 def test_work_beside_gives_its_result_or_is_done_here(tmp_path: Path) -> None:

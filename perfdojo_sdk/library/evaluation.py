@@ -49,6 +49,13 @@ WAKING_S = 0.02
 #: As long as nothing was timed to the end, a call that takes longer than this, in seconds, is the only one:
 #: naive loops may take long, and nobody will run them.
 SLOW_S = 0.25
+#: A new time within this factor of the champion's leads to a race: from one process to the next a busy
+#: machine may differ by more.
+NEAR = 1.1
+#: Timed calls of each in a race, however long they take,
+RACE_CALLS = 10
+#: and what its time must be of the champion's, where times are measured: luck decides closer races.
+AHEAD = 0.99
 #: Seconds that any run may take beside a few times what the fastest game's took.
 SLACK_S = 5.0
 #: Failures that say nothing about the program, so that it is tried again next time.
@@ -225,22 +232,36 @@ class Evaluator:
             return "it is about another program"
         return f"it {game.kind.label}" if game.kind > self.conditions.most else ""
 
-    def _look_up(self, task: _Task) -> Timed | Failed | None:
-        """What became of the same program before, now or in an earlier search."""
-        known = self.known.get(task.digest)
+    def has_timed(self, game: Trace) -> bool:
+        """Whether the game's last program was timed before, now or in an earlier search."""
+        return isinstance(self._known(game, sha256(game.program.text)), Timed)
+
+    def _known(self, game: Trace, digest: str) -> Timed | Failed | None:
+        known = self.known.get(digest)
         if known is None and self.store is not None:
-            found = self.store.find(key_of(self.conditions.key, task.game))
+            found = self.store.find(key_of(self.conditions.key, game))
             known = found.result if found else None
+        return known
+
+    def _look_up(self, task: _Task) -> Timed | Failed | None:
+        """What became of the same program before, if it would be the same now."""
+        known = self._known(task.game, task.digest)
         passing = isinstance(known, Failed) and (known.reason in PASSING or known.detail in TOO_MUCH)
         return None if passing else known
 
-    def _promising(self, result: Timed) -> bool:
+    def _promising(self, result: Timed, slack: float = 1.0) -> bool:
         """Whether a time, if it holds, makes a new champion. A figure beats only figures of its kind."""
         champion = self.champion
         if champion is None:
             return not result.cut
         same = result.timing.provenance == champion.provenance
-        return same and not result.cut and result.timing.median_s < champion.seconds
+        return same and not result.cut and result.timing.median_s < slack * champion.seconds
+
+    @property
+    def _slack(self) -> float:
+        """How much slower than the champion a first time may be, for a race to say the opposite."""
+        races = hasattr(self.conditions.runner, "time_interleaved")
+        return NEAR if races and self.champion and self.champion.provenance == "measured" else 1.0
 
     # -- compiling -----------------------------------------------------------------------------
 
@@ -291,7 +312,8 @@ class Evaluator:
             self._notice(task.result)
             if isinstance(task.result, Timed):
                 self._least_s = min(task.result.timing.median_s, self._least_s or float("inf"))
-        if task.artifact is not None and isinstance(task.result, Timed) and self._promising(task.result):
+        slack = self._slack if task.new else 1.0
+        if task.artifact and isinstance(task.result, Timed) and self._promising(task.result, slack):
             self._record(task)
             self._challenge(task, task.artifact, task.result)
             task.new = True
@@ -324,13 +346,13 @@ class Evaluator:
         """A second run, in a race with the champion; then verification; then it is the champion."""
         with self.tally.timing("measure"):
             begin = time.perf_counter()
-            again, rival_s = self._race(artifact)
+            again, to_beat_s = self._race(artifact, first)
             run_s = time.perf_counter() - begin
         task.result = result = result_of(again)
         if isinstance(result, Failed):
             task.fail(Failure(result.reason, f"it ran once and not twice: {result.detail}"))
             return
-        if rival_s is not None and result.timing.median_s >= rival_s:
+        if to_beat_s is not None and result.timing.median_s >= to_beat_s:
             return
         passed = first.passed
         if self.verify is not None and not set(LEGS) <= set(passed):
@@ -347,8 +369,8 @@ class Evaluator:
         self.champions.append(Champion(task.game, artifact, timing.median_s, timing.provenance))
         self._run_s = run_s
 
-    def _race(self, artifact: Artifact) -> tuple[Measurement | Failure, float | None]:
-        """The challenger's second run, and what the champion takes meanwhile.
+    def _race(self, artifact: Artifact, first: Timed) -> tuple[Measurement | Failure, float | None]:
+        """The challenger's second run, and the time that it has to beat.
 
         Where the runner can, both run in turns, so that they see the same weather; else the champion's
         time of before has to do.
@@ -358,13 +380,21 @@ class Evaluator:
         if champion is None or race is None:
             return run(runner, artifact, request), champion.seconds if champion else None
         racers = [artifact, champion.artifact]
-        both = _guarded(lambda: race(racers, replace(request, stop_above_s=None)))
+        enough_s = RACE_CALLS * max(first.timing.median_s, champion.seconds)
+        request = replace(
+            request,
+            repeats=max(request.repeats, RACE_CALLS),
+            budget_s=max(request.budget_s, enough_s),
+            timeout_s=max(request.timeout_s, SLACK_S + 2 * enough_s),
+            stop_above_s=None,
+        )
+        both = _guarded(lambda: race(racers, request))
         if isinstance(both, Failure):
             return both, None
         ours, theirs = both
         if isinstance(theirs, Measurement) and theirs.seconds:
             self.champions[-1] = champion = replace(champion, seconds=theirs.median)
-        return ours, champion.seconds
+        return ours, champion.seconds * (AHEAD if champion.provenance == "measured" else 1.0)
 
     def _record(self, task: _Task) -> None:
         """Keep what became of a program, unless it was kept before or is none of this kernel's.

@@ -61,10 +61,12 @@ SUSPECT = 0.85
 PROBES = 3
 #: The share of a timing's budget that a first look at a game gets.
 LOOK = 0.3
-#: So many of the fastest games of a search are timed at length,
+#: So many of the fastest games of a search are timed at length, and the expert's own beside them,
 FINALISTS = 4
 #: if they came within this factor of the fastest.
 CLOSE = 1.25
+#: So many kernels share a child and take turns there, where the runner can.
+TOGETHER = 12
 #: What took so many times as long at length as at first sight met a busy machine.
 BUSY = 1.05
 #: A call of the initial program that takes longer than this is its only one: nobody will run it, and
@@ -236,12 +238,26 @@ class Forge:
         store: CandidateLog | None,
         session: tuning.Session | None,
     ) -> list[Attempt]:
-        """Search, and compile the last few champions again, to be timed at length."""
+        """Search, and compile the finalists again, to be timed at length.
+
+        They are the last few champions and, where the search began with them, the expert's games: a bad
+        moment may have thrown the best of these out.
+        """
         watch.stage(kernel, "searching")
         search = tuning.tune(self, kernel, store, session, watch)
         notes += search.notes
-        games = [game for game in search.games if game.steps][:FINALISTS]
-        return self._attempts(kernel, games, watch)
+        champions = [game for game in search.games if game.steps][:FINALISTS]
+        opening = [game for game in self._expert_games(kernel) if search.evaluator.has_timed(game)]
+        games = {game.program.text: game for game in (*opening, *champions)}
+        return self._attempts(kernel, tuple(games.values()), watch)
+
+    def _expert_games(self, kernel: Kernel) -> Sequence[Trace]:
+        """What the target's expert plays; nothing where it fails, which the search has said already."""
+        task = self.task(kernel)
+        try:
+            return tuple(task.expert(task.root, task.rules, task.target)) if task.expert else ()
+        except Exception:  # a plugin's code
+            return ()
 
     def _search(self, kernel: Kernel, initial: Attempt, notes: list[str], watch: Watch) -> list[Attempt]:
         """Let the strategy play, and keep the fastest few of its games."""
@@ -297,11 +313,20 @@ class Forge:
         return Failure("constraints", why)
 
     def _ranked(self, attempts: list[Attempt], kernel: Kernel, watch: Watch) -> list[Attempt]:
-        """Fastest first; those close to it are timed at length."""
+        """Fastest first; those close to it are timed at length, in turns where the runner can."""
         watch.stage(kernel, "confirming")
         limit = CLOSE * min(map(median, attempts), default=0.0)
-        again = [self._timed_again(attempt) if median(attempt) <= limit else attempt for attempt in attempts]
-        return sorted(again, key=median)
+        close = [attempt for attempt in attempts if attempt.measured and median(attempt) <= limit]
+        rest = [attempt for attempt in attempts if attempt not in close]
+        together = getattr(self.bare_runner, "time_interleaved", None)
+        if together is None or len(close) == 1:
+            again = [self._timed_again(attempt) for attempt in close]
+        else:
+            # Without outputs: who wins is timed alone once more, for the figures that ship.
+            request = replace(self.request(), want_outputs=False)
+            times = self._in_turns([a.artifact for a in close if a.artifact is not None], request)
+            again = [attempt.timed(time) for attempt, time in zip(close, times, strict=True)]
+        return sorted([*again, *rest], key=median)
 
     def _timed_again(self, attempt: Attempt) -> Attempt:
         """The attempt timed at length; twice where the first look said faster, as a busy moment may pass."""
@@ -342,8 +367,11 @@ class Forge:
         if attempt.source is None or attempt.artifact is None or attempt.measured is None:
             raise Rejected(attempt.failure)
         measured = attempt.measured
-        if measured.outputs is None or measured.details.get("stopped"):  # of a first look only
-            measured = self._again(attempt.artifact)
+        if measured.outputs is None or measured.details.get("stopped"):  # of a first look, or of a race
+            alone = self._timed_again(attempt)
+            if alone.measured is None:
+                raise Rejected(f"it ran once and not twice: {alone.failure}")
+            measured = alone.measured
         measured, bound = self._plausible(kernel, attempt, measured, notes)
         watch.stage(kernel, "verifying")
         with self.spent.on("verify"):
@@ -410,15 +438,15 @@ class Forge:
         """
         full = self.request()
         short = replace(full, budget_s=LOOK * full.budget_s, want_outputs=False, stop_above_s=slow_s)
-        together = getattr(self.bare_runner, "time_interleaved", None)
-        step = FINALISTS if together else 1
+        step = TOGETHER if hasattr(self.bare_runner, "time_interleaved") else 1
         for some in (artifacts[k : k + step] for k in range(0, len(artifacts), step)):
-            if len(some) == 1:
-                yield self._run(some[0], short)
-            else:
-                with self.spent.on("measure"):
-                    found = together(some, short)
-                yield from map(counted, found)
+            yield from [self._run(some[0], short)] if len(some) == 1 else self._in_turns(some, short)
+
+    def _in_turns(self, artifacts: Sequence[Artifact], request: RunRequest) -> list[Measurement | Failure]:
+        """Times of kernels that share a child; only for a runner that can."""
+        together = self.bare_runner.time_interleaved  # type: ignore[attr-defined]
+        with self.spent.on("measure"):
+            return [counted(found) for found in together(artifacts, request)]
 
     def _run(self, artifact: Artifact, request: RunRequest) -> Measurement | Failure:
         with self.spent.on("measure"):
