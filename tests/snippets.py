@@ -8,9 +8,10 @@ statement, or named in ``outputs``, is an output.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT, CORE_SUFFIXES, Dialect, Location
-from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Move, Rules, Step
 from perfdojo_sdk.core.transformations import GENERIC
@@ -109,3 +110,17 @@ def refusal(start: Program, text: str, rules: Rules = RULES) -> str:
 
 def tree(of: Program) -> str:
     return of.tree_lines.rstrip("\n")
+
+
+def like(program: Program, text: str) -> Program:
+    """The program with this text and the ids of ``program``."""
+
+    def named(new: Node, old: Node) -> Node:
+        if isinstance(new, Statement):
+            return new.named(old.id)
+        assert isinstance(old, Scope)
+        body = tuple(named(a, b) for a, b in zip(new.body, old.body, strict=True))
+        return replace(new, body=body, id=old.id)
+
+    parsed = parse(text, DIALECT)
+    return parsed.with_body(tuple(named(a, b) for a, b in zip(parsed.body, program.body, strict=True)))

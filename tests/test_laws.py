@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
-from snippets import DIALECT, RULES, move, program, tree
+from snippets import DIALECT, RULES, like, move, program, tree
 
-from perfdojo_sdk.core.program import Node, Program, Scope, Statement
-from perfdojo_sdk.core.text import parse
+from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Kind, Trace
 from perfdojo_sdk.verify.dependence import verify_dependence, verify_dependence_trace
 from perfdojo_sdk.verify.exact import verify_exact, verify_exact_trace
@@ -184,7 +181,7 @@ def test_a_damaged_use_of_a_law_is_caught(start: str, moves: str, right: str, wr
     trace = game(program(start), moves)
     for step in trace.steps:
         if step.legal.laws and right in step.after.text and right not in step.before.text:
-            damaged = _like(step.after, step.after.text.replace(right, wrong))
+            damaged = like(step.after, step.after.text.replace(right, wrong))
             laws = step.legal.laws
             assert not verify_exact(step.before, damaged, laws, DIALECT).ok
             relation = RULES.relation(step)
@@ -192,17 +189,3 @@ def test_a_damaged_use_of_a_law_is_caught(start: str, moves: str, right: str, wr
             assert not report.ok
             return
     pytest.fail("no step brings the text")
-
-
-def _like(program: Program, text: str) -> Program:
-    """The program with this text and the ids of ``program``."""
-
-    def named(new: Node, old: Node) -> Node:
-        if isinstance(new, Statement):
-            return new.named(old.id)
-        assert isinstance(old, Scope)
-        body = tuple(named(a, b) for a, b in zip(new.body, old.body, strict=True))
-        return replace(new, body=body, id=old.id)
-
-    parsed = parse(text, DIALECT)
-    return parsed.with_body(tuple(named(a, b) for a, b in zip(parsed.body, program.body, strict=True)))

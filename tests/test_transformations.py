@@ -278,6 +278,20 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
         "4 8 y[{0},{1}] = exp(x[{0},{1}] - m[{0}])\n4:u z[{0}] = q[{0}]", "", [],
         "rebase_exponent(c2, maximum=q)",
     ),
+    "PD-T361": ("2 y[{0}] = 0\n2 3 y[{0}] += x[{0}+{1}]", "", [], "minimal_filter(s1, taps=s2)"),
+    "PD-T362": ("2 y[{0}] = 0\n2 4 y[{0}] += x[{0}+{1}] * w[{1}]", "", [], "minimal_filter(s1, taps=s2)"),
+    "PD-T363": ("2 y[{0}] = 0\n2 3 y[{0}] += x[{0}*2+{1}] * w[{1}]", "", [], "minimal_filter(s1, taps=s2)"),
+    "PD-T364": (
+        "y i32 [2] heap\nx i32 [4] heap\nw i32 [3] heap\n2 y[{0}] = 0\n2 3 y[{0}] += x[{0}+{1}] * w[{1}]",
+        "", [], "minimal_filter(s1, taps=s2)",
+    ),
+    "PD-T365": (
+        "5 y[{0}] = x[{0}]\n2 3 y[{0}+2] += y[{0}+{1}] * w[{1}]", "y", [], "minimal_filter(s1, taps=s2)",
+    ),
+    "PD-T366": (
+        "2 y[{0}] = 0\n2 3 y[{0}] += x[{0}+{1}] * w[{1}]\n2 y[{0}] max= 1", "", [],
+        "minimal_filter(s1, taps=s2)",
+    ),
     "PD-T271": (
         "4 y[{0}] = x[{0}] + 1\n4 z[{0}] = x[{0}]", "", [], "stage_expression(c0, before=s1, term=0)",
     ),

@@ -135,12 +135,45 @@ class Correction:
 
 
 @dataclass(frozen=True)
+class PointProduct:
+    """A new accumulation of a product of two sums: one of ``statement``'s first operands, one of its second.
+
+    The operands are those of some iterations of the old levels ``outputs`` and ``taps``; its own levels are
+    the others.
+    """
+
+    statement: str
+    outputs: int
+    taps: int
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A new accumulation that adds at once what instances of ``statement`` added: those at ``iterators``.
+
+    They are forms of the new levels; None stands for every iteration of that scope.
+    """
+
+    statement: str
+    iterators: tuple[Index | None, ...]
+
+
+@dataclass(frozen=True)
 class Removed:
     """An old statement, under its old id, that is gone because nothing read what it wrote."""
 
 
 Origin: TypeAlias = (
-    Instance | Joined | Definition | PartialStart | PartialCombine | ScaledCombine | Correction | Removed
+    Instance
+    | Joined
+    | Definition
+    | PartialStart
+    | PartialCombine
+    | ScaledCombine
+    | Correction
+    | PointProduct
+    | Bundle
+    | Removed
 )
 
 Relation: TypeAlias = Mapping[str, Origin]

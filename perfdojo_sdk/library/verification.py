@@ -10,6 +10,7 @@ from time import perf_counter
 
 from perfdojo_sdk.core.errors import VerificationError
 from perfdojo_sdk.core.transformation import Kind, Rules, Trace
+from perfdojo_sdk.core.transformations.filtering import FILTER_LAW
 from perfdojo_sdk.hookspecs.types import Artifact, CodeGenerator, Failure, Runner
 from perfdojo_sdk.library.beside import beside
 from perfdojo_sdk.store.records import Figure, LegResult, Verification
@@ -77,6 +78,7 @@ def quick(
         threads=(threads,),
         nan_may_differ=trace.kind >= Kind.REASSOCIATES,
         quick=True,
+        other_terms=FILTER_LAW in trace.laws,
     )
     return Verification(
         exact=asked,
@@ -162,6 +164,7 @@ def numeric(
         seed,
         threads=tuple(sorted({1, 2, threads})),
         nan_may_differ=trace.kind >= Kind.REASSOCIATES,
+        other_terms=FILTER_LAW in trace.laws,
     )
     classes = ", ".join(report.checked)
     detail = f"within the error bound on inputs: {classes}" if report.ok else report.problem

@@ -29,6 +29,7 @@ from perfdojo_sdk.core.errors import VerificationError
 from perfdojo_sdk.core.expression import Cast, Expression, IndexValue, Literal, Operation, Read
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import (
+    Bundle,
     Correction,
     Definition,
     Instance,
@@ -36,12 +37,14 @@ from perfdojo_sdk.core.transformation import (
     Kind,
     PartialCombine,
     PartialStart,
+    PointProduct,
     Relation,
     Removed,
     Rules,
     ScaledCombine,
     Trace,
 )
+from perfdojo_sdk.verify.filters import FILTER, check_filter
 from perfdojo_sdk.verify.flow import Mode
 from perfdojo_sdk.verify.instances import Place, ProgramSets
 from perfdojo_sdk.verify.laws import (
@@ -281,7 +284,7 @@ class _Step:
     def __init__(self, origins: Origins, kind: Kind, laws: frozenset[str]) -> None:
         self.origins, self.kind, self.laws = origins, kind, laws
         self.session, self.old, self.new = origins.session, origins.old, origins.new
-        parts = (PartialStart, PartialCombine, ScaledCombine, Correction)
+        parts = (PartialStart, PartialCombine, ScaledCombine, Correction, PointProduct, Bundle)
         in_parts = any(isinstance(o, parts) for o in origins.relation.values())
         # A move that uses a law may re-associate as well, but only by partial results of its own.
         self.ordered = kind is not Kind.REASSOCIATES and not (kind > Kind.REASSOCIATES and in_parts)
@@ -337,12 +340,14 @@ class _Step:
                 PartialCombine: node.accumulate is not None and isinstance(node.value, Read),
                 ScaledCombine: node.accumulate == "add" and _scales(node.value),
                 Correction: node.accumulate == "add",
+                PointProduct: node.accumulate == "add",
+                Bundle: node.accumulate == "add",
                 Instance: True,
                 Joined: True,
             }
             if not shape[type(origin)]:
                 raise Refuted(f"{self.new.describe(statement)} is no {type(origin).__name__}")
-            if self.ordered and isinstance(origin, (PartialStart, PartialCombine, ScaledCombine, Correction)):
+            if self.ordered and not isinstance(origin, (Definition, Instance, Joined)):
                 raise Refuted(
                     f"{self.new.describe(statement)} makes partial results, and the move is {self.kind.label}"
                 )
@@ -384,13 +389,15 @@ class _Step:
 
     def _check_covered(self, old: Place, claims: list[tuple[Place, Piece]]) -> None:
         described = self.old.describe(old.statement.id)
-        if [self.origins.same(p) and p.domain == old.domain for p, _ in claims] == [True]:
+        bundles = [n for n, bundle in self.origins.bundles.items() if bundle.statement == old.statement.id]
+        if not bundles and [self.origins.same(p) and p.domain == old.domain for p, _ in claims] == [True]:
             return
         wanted = self.session.set([self.session.instances(old.name, old.domain)])
         instances = self.session.instances
+        images = [(place.name, self.origins.image(place, piece)) for place, piece in claims]
+        images += [(name, self.origins.bundled(name)) for name in bundles]
         claimed = self.session.map(
-            self.origins.image(place, piece).intersect_domain(instances(place.name, place.domain))
-            for place, piece in claims
+            image.intersect_domain(instances(name, self.new.by_name[name].domain)) for name, image in images
         )
         got = claimed.range()
         if not wanted.is_subset(got):
@@ -418,6 +425,9 @@ class _Step:
                 yield from self._leaf_pairs(tracer, name, piece.origin, fix)
         for array in self.new.program.outputs:
             yield (f"F_{array}",), (f"F_{array}",)
+        for statement in {bundle.statement for bundle in self.origins.bundles.values()}:
+            self._need(FILTER, self.old.describe(statement))
+            check_filter(tracer, self.old.places[statement])
         for statement, (fix, _) in fixes.items():
             raise Refuted(f"{self.new.describe(fix.statement.id)} corrects {statement}, which is not there")
 

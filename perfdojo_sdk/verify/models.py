@@ -36,9 +36,10 @@ IDEMPOTENT_MIN = "min(x,x) = x"
 EXPONENT = "exp(a)*exp(b) = exp(a+b)"
 FACTOR = "a*c + b*c = (a+b)*c"
 SQUARES = "sum((x-c)^2) = sum((x-m)^2) + n*(m-c)^2"
+FILTER = "m outputs of r taps = m+r-1 products"
 
 #: Laws that rounding breaks and every model has.
-RING_LAWS = (FACTOR, SQUARES)
+RING_LAWS = (FACTOR, SQUARES, FILTER)
 
 #: In the order of their flags in ``residues.c``.
 _FLAGGED = (EXPONENT, RECIPROCAL, IDEMPOTENT_MAX, IDEMPOTENT_MIN, *map(rounding_law, residues.ROUNDINGS))

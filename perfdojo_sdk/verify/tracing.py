@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from perfdojo_sdk.core.expression import IDENTITY, Index, Literal, Read
 from perfdojo_sdk.core.transformation import (
+    Bundle,
     Correction,
     Definition,
     Instance,
@@ -65,6 +66,22 @@ class Origins:
         found = {p.name: _pieces(self.origin(p)) for p in self.new.places.values()}
         return {name: pieces for name, pieces in found.items() if pieces}
 
+    @cached_property
+    def bundles(self) -> dict[str, Bundle]:
+        """Name of a new statement -> the many instances of an old one that it answers for."""
+        origins = {p.name: self.origin(p) for p in self.new.places.values()}
+        return {name: origin for name, origin in origins.items() if isinstance(origin, Bundle)}
+
+    def bundled(self, name: str) -> isl.Map:
+        """Instances of a new statement -> all those of its bundle."""
+        bundle, place = self.bundles[name], self.new.by_name[name]
+        old = self.old.places[bundle.statement]
+        fixed = {k: form(index) for k, index in enumerate(bundle.iterators) if index is not None}
+        given = self.session.affine(name, len(place.sizes), "B", fixed.values())
+        held = self.session.affine(old.name, len(old.sizes), "B", [f"i{k}" for k in fixed])
+        known = self.session.instances(old.name, old.domain)
+        return given.apply_range(held.intersect_domain(known).reverse())
+
     def image(self, place: Place, piece: Piece, source: str = "", target: str = "") -> isl.Map:
         """Instances of a new statement (or of its reader ``source``) -> the old ones."""
         source, target = source or place.name, target or self.old.places[piece.origin.statement].name
@@ -82,6 +99,7 @@ class Origins:
             for name, pieces in self.instances.items()
             for piece in pieces
         ]
+        parts += [self.bundled(name) for name in self.bundles]
         parts.append(self.session.identity("V", "V", 1))
         for array in self.new.program.inputs:
             rank = len(self.new.program.buffer_of[array].shape)
@@ -91,7 +109,8 @@ class Origins:
     @cached_property
     def sources(self) -> frozenset[str]:
         """Names of the new sources of values."""
-        return frozenset(self.instances) | {"V"} | {f"I_{array}" for array in self.new.program.inputs}
+        inputs = {f"I_{array}" for array in self.new.program.inputs}
+        return frozenset(self.instances) | frozenset(self.bundles) | {"V"} | inputs
 
 
 def _pieces(origin: Origin) -> tuple[Piece, ...]:

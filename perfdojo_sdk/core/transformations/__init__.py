@@ -9,6 +9,7 @@ from perfdojo_sdk.core.transformations.annotate import AnnotateScope
 from perfdojo_sdk.core.transformations.collapse import CollapseScopes
 from perfdojo_sdk.core.transformations.conditions import DropCondition, DropUnreached, SplitWithCondition
 from perfdojo_sdk.core.transformations.factoring import FactorReduction
+from perfdojo_sdk.core.transformations.filtering import MinimalFilter
 from perfdojo_sdk.core.transformations.fusing import FissionScope, JoinScopes
 from perfdojo_sdk.core.transformations.inlining import InlineDefinition, RemoveDead
 from perfdojo_sdk.core.transformations.laws import RebaseExponent, RebaseSquares
@@ -51,6 +52,7 @@ GENERIC: Mapping[str, Transformation] = {
         FactorReduction(),
         RebaseExponent(),
         RebaseSquares(),
+        MinimalFilter(),
         SplitRange(),
         JoinRanges(),
         SplitWithCondition(),

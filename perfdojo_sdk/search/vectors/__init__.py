@@ -12,13 +12,15 @@ from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Rules, Trace
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.search.vectors.contractions import play_contractions
+from perfdojo_sdk.search.vectors.filters import play_filters
 from perfdojo_sdk.search.vectors.row_kernels import play_rows
 from perfdojo_sdk.search.vectors.steps import settle_buffers
 
 
 def heuristic(root: Program, rules: Rules, target: Target) -> tuple[Trace, ...]:
     """One game for each of the few ways between which only a measurement decides."""
-    plays = play_contractions(root, rules, target) or play_rows(root, rules, target)
+    plays = [*play_contractions(root, rules, target), *play_filters(root, rules, target)]
+    plays = plays or play_rows(root, rules, target)
     for play in plays:
         settle_buffers(play)
     return tuple(play.trace for play in plays)

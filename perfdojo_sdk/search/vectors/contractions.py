@@ -419,7 +419,7 @@ class _Panel:
         for array in set(play.program.outputs).intersection(play.scope(place).touches):
             play.must("stage_accumulator" if self.blocked else "stage_write", place, array=array)
             for side in (-1, 1) if self.blocked else (1,):
-                copy = chain(play, _neighbour(play, place, side))
+                copy = chain(play, neighbour(play, place, side))
                 for loop in reversed(copy[:-vectors]):
                     move_inward(play, loop, vectors)
 
@@ -451,7 +451,7 @@ class _Panel:
                 if self.plan.must_pack or worth:
                     self.packs = self.packs or not self.plan.must_pack
                     play.must("stage_read", place, array=array)
-                    self._read_in_order(_neighbour(play, place, -1), place, array)
+                    self._read_in_order(neighbour(play, place, -1), place, array)
 
     def _read_in_order(self, copy: str, place: str, array: str) -> None:
         """Copy all panels together, a few rows of b at a time: as many as stay in the first cache, so that
@@ -543,11 +543,11 @@ def separate(play: Play, place: str, top: str) -> str:
     while True:
         parent = play.around(place)[-1].id
         play.must("fission_scope", place)
-        place = _neighbour(play, parent, 1)
+        place = neighbour(play, parent, 1)
         if parent == top:
             return place
 
 
-def _neighbour(play: Play, place: str, distance: int) -> str:
+def neighbour(play: Play, place: str, distance: int) -> str:
     path = play.program.paths[place]
     return play.program.siblings(path)[path[-1] + distance].id

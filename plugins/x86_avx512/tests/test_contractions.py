@@ -56,6 +56,27 @@ def test_convolutions(build_all: BuildAll) -> None:
     check(build_all, [play(f"conv2d[{each}]") for each in sizes], correlate)
 
 
+def filters(game: Game) -> list[int]:
+    """Which ways of the game are played by fewer products."""
+    moves = [[step.move.transformation for step in trace.steps] for trace in game.traces]
+    return [way for way, played in enumerate(moves) if "minimal_filter" in played]
+
+
+def test_filters_of_three_taps_by_fewer_products(build_all: BuildAll) -> None:
+    """Two rows of outputs at a time; sums of small integers are halves, so every result is exact."""
+    games = [play("conv2d[1,16,6,8,32,3]"), play("conv2d[2,12,8,7,80,3]")]
+    games.append(play("conv2d[2,16,8,20,64,3]", "x86_avx2"))
+    assert all(filters(game) == [len(game.traces) - 1] for game in games), "the last way, behind direct ones"
+    check(build_all, games, correlate)
+
+
+def test_other_convolutions_keep_their_products() -> None:
+    """An odd number of rows, or two of them; other taps; few channels, so that few would share a sum."""
+    sizes = ("1,16,7,8,32,3", "1,16,4,8,32,3", "1,16,6,8,32,2", "1,3,6,8,32,3", "1,16,6,8,8,3")
+    assert not any(filters(play(f"conv2d[{each}]")) for each in sizes)
+    assert not filters(play("matmul[64,64,64]"))
+
+
 def test_reductions_in_blocks(build_all: BuildAll) -> None:
     """Blocks that divide the reduction and blocks that leave a rest, with either kind of lanes."""
     products = [play(f"matmul[{s}]", figures=TINY) for s in ("20,70,64", "9,33,37")]

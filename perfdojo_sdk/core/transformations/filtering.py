@@ -1,0 +1,397 @@
+"""A filter by fewer products: m outputs of r taps take m + r - 1 of them, not m * r.
+
+y[s] += x[s+k] * w[k], for s below m and k below r, is the product of two polynomials, transposed. It is
+known by its values at m + r - 1 points (Toom and Cook); what each point needs of x and of w are sums with
+small whole coefficients (Winograd, Arithmetic Complexity of Computations, 1980; for convolutions: Lavin and
+Gray, 2016). The more points, the larger the coefficients and what rounding does to their sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import prod
+
+from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
+from perfdojo_sdk.core.expression import IDENTITY, Access, Expression, Index, Literal, Operation, Read
+from perfdojo_sdk.core.program import Node, Program, Scope, Statement, fresh
+from perfdojo_sdk.core.storage import Buffer, Dimension
+from perfdojo_sdk.core.transformation import (
+    Bundle,
+    Kind,
+    Move,
+    Parameter,
+    PartialStart,
+    PointProduct,
+    Refusal,
+    Relation,
+    Requirement,
+    Site,
+    Transformation,
+)
+from perfdojo_sdk.core.transformations.scopes import scopes
+
+FILTER_LAW = "m outputs of r taps = m+r-1 products"
+
+#: The points at which the polynomials are known; the last one is infinity.
+POINTS = (0, 1, -1)
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """Which sums of data and of taps are multiplied, and how the products add up to the outputs."""
+
+    data: tuple[tuple[int, ...], ...]
+    """Of each product: a coefficient for each of m + r - 1 neighbours."""
+    taps: tuple[tuple[int, ...], ...]
+    """Of each product: a coefficient for each tap,"""
+    divisors: tuple[int, ...]
+    """and what their sum is divided by."""
+    outputs: tuple[tuple[int, ...], ...]
+    """Of each output: a coefficient for each product."""
+
+
+@lru_cache
+def scheme(outputs: int, taps: int) -> Scheme | None:
+    """The scheme for so many outputs and taps; None where it saves no product or needs more points."""
+    count = outputs + taps - 1
+    if min(outputs, taps) < 2 or count > len(POINTS) + 1:
+        return None
+    points = POINTS[: count - 1]
+    data, sums, divisors, columns = [], [], [], []
+    for point in points:
+        others = [other for other in points if other != point]
+        scale = prod(point - other for other in others)
+        data.append((*_polynomial(others), 0))
+        sums.append(tuple([point**k for k in range(taps)]))
+        divisors.append(abs(scale))
+        columns.append([(-1 if scale < 0 else 1) * point**s for s in range(outputs)])
+    data.append(_polynomial(points))
+    sums.append(tuple([int(k == taps - 1) for k in range(taps)]))
+    divisors.append(1)
+    columns.append([int(s == outputs - 1) for s in range(outputs)])
+    return Scheme(tuple(data), tuple(sums), tuple(divisors), tuple(zip(*columns, strict=True)))
+
+
+def _polynomial(roots: Sequence[int]) -> tuple[int, ...]:
+    """Coefficients, the constant first, of the product of ``x - root``."""
+    found = [1]
+    for root in roots:
+        found = [a - root * b for a, b in zip([0, *found], [*found, 0], strict=True)]
+    return tuple(found)
+
+
+# -- the nest --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Filter:
+    """``target += data * taps`` in a perfect nest whose outermost scope runs over outputs."""
+
+    statement: Statement
+    chain: tuple[Scope, ...]
+    level: int
+    """Of the scope over the outputs."""
+    tap: int
+    """Level of the scope over the taps."""
+
+    @property
+    def factors(self) -> tuple[Read, Read]:
+        assert isinstance(self.statement.value, Operation)
+        one, other = self.statement.value.arguments
+        assert isinstance(one, Read) and isinstance(other, Read)
+        return one, other
+
+    @property
+    def data_first(self) -> bool:
+        """Which factor moves with the outputs."""
+        return self.level in self.factors[0].access.levels
+
+    @property
+    def scheme(self) -> Scheme | None:
+        return scheme(self.chain[0].size, self.chain[self.tap - self.level].size)
+
+    @property
+    def between(self) -> tuple[Scope, ...]:
+        """The other scopes of the nest: all of them reduce."""
+        return tuple([s for k, s in enumerate(self.chain) if k not in (0, self.tap - self.level)])
+
+    def within(self, output: int, tap: int) -> dict[int, Index]:
+        """Levels of the old statement -> forms inside the scopes that stay."""
+        forms = {level: Index.level(level) for level in range(self.level)}
+        forms |= {self.level: Index(output), self.tap: Index(tap)}
+        stay = [self.level + k for k in range(len(self.chain)) if self.level + k not in forms]
+        return forms | {level: Index.level(self.level + k) for k, level in enumerate(stay)}
+
+
+def _sums_products(site: Site) -> Refusal | Kind:
+    chain, statement = site.scope.chain
+    refusal = Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
+    if statement is None or statement.guard or statement.accumulate != "add":
+        return refusal
+    value = statement.value
+    if not isinstance(value, Operation) or value.name != "mul":
+        return refusal
+    inner = range(site.level + 1, site.level + len(chain))
+    used = statement.target.levels
+    reads = all(isinstance(argument, Read) for argument in value.arguments)
+    if not reads or any(s.suffix for s in chain) or site.level not in used or set(used) & set(inner):
+        return refusal
+    tap = next((level for level in inner if chain[level - site.level].id == site.move["taps"]), None)
+    if tap is None:
+        return refusal
+    site.scratch["filter"] = _Filter(statement, chain, site.level, tap)
+    return Kind.DECLARED_LAW
+
+
+def _filter(site: Site) -> _Filter:
+    found: _Filter = site.scratch["filter"]
+    return found
+
+
+def _has_scheme(site: Site) -> Refusal | None:
+    found = _filter(site)
+    if found.scheme is not None:
+        return None
+    sizes = {"outputs": found.chain[0].size, "taps": found.chain[found.tap - found.level].size}
+    return Refusal.of(site.scope.id, site.scope.head, most=len(POINTS), **sizes)
+
+
+def _slides(site: Site) -> Refusal | None:
+    """One factor uses outputs and taps as their sum alone, the other does not know the output."""
+    found = _filter(site)
+    first, second = found.factors if found.data_first else found.factors[::-1]
+    if found.level in second.access.levels:
+        return Refusal.of(found.statement.id, second.access.text, access=second.access.text)
+    for subscript in first.access.subscripts:
+        divided = {level for q, _ in subscript.quotients for level in q.dividend.levels}
+        steps = [subscript.coefficients.get(level, 0) for level in (found.level, found.tap)]
+        if steps[0] != steps[1] or divided & {found.level, found.tap}:
+            return Refusal.of(found.statement.id, first.access.text, access=first.access.text)
+    return None
+
+
+def _is_float(site: Site) -> Refusal | None:
+    dtype = _filter(site).statement.dtype
+    if dtype in FLOAT_DTYPES:
+        return None
+    return Refusal.of(_filter(site).statement.id, "", dtype=dtype)
+
+
+def _only_added(site: Site) -> Refusal | None:
+    """The sum is not read by its own terms."""
+    statement = _filter(site).statement
+    buffer = site.program.buffer_of[statement.target.array]
+    for read in statement.reads:
+        if site.program.buffer_of[read.array] is buffer:
+            return Refusal.of(statement.id, read.text, target=statement.target.text, other=read.text)
+    return None
+
+
+def _one_operation(site: Site) -> Refusal | None:
+    statement = _filter(site).statement
+    buffer = site.program.buffer_of[statement.target.array]
+    for o in site.program.occurrences[buffer.name]:
+        if o.writes and o.statement.accumulate not in (None, "add"):
+            return Refusal.of(o.statement.id, o.access.text, other=o.statement.text)
+    return None
+
+
+# -- the new nests ---------------------------------------------------------------------------------
+
+
+def _name(site: Site) -> str:
+    return fresh(f"{_filter(site).statement.target.array}_q", site.program.names)
+
+
+def _ids(site: Site) -> tuple[list[str], list[str]]:
+    """Of the products and of the outputs."""
+    name, taken, found = _name(site), site.program.place_of, _filter(site).scheme
+    assert found is not None
+    products = [fresh(f"{name}.{k}", taken) for k in range(len(found.data))]
+    return products, [fresh(f"{name}.out.{k}", taken) for k in range(len(found.outputs))]
+
+
+def _starts(site: Site) -> list[str]:
+    """Ids of the statements that begin the sums."""
+    count = len(_ids(site)[0])
+    return [fresh(f"{_name(site)}.in.{k}", site.program.place_of) for k in range(count)]
+
+
+def _linear(coefficients: Sequence[int], terms: Sequence[Read], divisor: int = 1) -> Expression:
+    """The sum of the terms with these coefficients, positive ones first, over the divisor."""
+    dtype = terms[0].dtype
+
+    def scaled(term: Read, by: int) -> Expression:
+        return term if by == 1 else Operation("mul", (term, Literal(float(by), dtype)), dtype)
+
+    parts = [(c, term) for c, term in zip(coefficients, terms, strict=True) if c]
+    parts.sort(key=lambda part: part[0] < 0)
+    total: Expression | None = None
+    for c, term in parts:
+        if total is None:
+            total = scaled(term, c)
+        else:
+            total = Operation("add" if c > 0 else "sub", (total, scaled(term, abs(c))), dtype)
+    assert total is not None
+    return total if divisor == 1 else Operation("div", (total, Literal(float(divisor), dtype)), dtype)
+
+
+def _filtered(site: Site) -> Program:
+    found = _filter(site)
+    plan, statement, dtype = found.scheme, found.statement, found.statement.dtype
+    assert plan is not None
+    name, count, size = _name(site), len(plan.data), found.chain[0].size
+    dims = [level for level in statement.target.levels if level < found.level]
+    shape = (*(Dimension(site.outer_sizes[level]) for level in dims), Dimension(count))
+    buffer = Buffer(name, dtype, shape, site.dialect.default_location, (name,))
+
+    def part(index: Index) -> Access:
+        return Access(name, (*(Index.level(level) for level in dims), index))
+
+    parts = [Read(part(Index(k)), dtype) for k in range(count)]
+    data, taps = found.factors if found.data_first else found.factors[::-1]
+    elements = [_at(data, found.within(0, k)) for k in range(count)]
+    weights = [_at(taps, found.within(0, k)) for k in range(len(plan.taps[0]))]
+    product_ids, output_ids = _ids(site)
+    products = []
+    for k, identifier in enumerate(product_ids):
+        pair = _linear(plan.data[k], elements), _linear(plan.taps[k], weights, plan.divisors[k])
+        value = Operation("mul", pair if found.data_first else pair[::-1], dtype)
+        products.append(Statement(parts[k].access, value, "add", dtype, identifier))
+    body: tuple[Node, ...] = tuple(products)
+    for scope in reversed(found.between):
+        body = (scope.with_body(body),)
+    outputs = [
+        Statement(
+            statement.target.substitute(found.within(s, 0).__getitem__),
+            _linear(plan.outputs[s], parts),
+            "add",
+            dtype,
+            output_ids[s],
+        )
+        for s in range(size)
+    ]
+    zero = Literal(IDENTITY["add"], dtype)
+    starts = [
+        Statement(access.access, zero, None, dtype, identifier)
+        for access, identifier in zip(parts, _starts(site), strict=True)
+    ]
+    return site.replaced((*starts, *body, *outputs), buffer=buffer)
+
+
+def _at(read: Read, forms: dict[int, Index]) -> Read:
+    return replace(read, access=read.access.substitute(forms.__getitem__))
+
+
+class MinimalFilter(Transformation):
+    """Compute outputs of a filter by fewer products: Winograd's minimal filtering.
+
+    The scope runs over 2 or 3 outputs, ``taps`` over 2 or 3 taps of the filter, together 4 or 5 of them;
+    other scopes of the nest reduce. Sums of the taps can be computed once with stage_expression, and so can
+    those of the data, which lie beside each other.
+
+    before:
+        8
+        | 2 y[{0}*2+{1}] = 0
+        | 2 4 3 y[{0}*2+{1}] += x[{2},{0}*2+{1}+{3}] * w[{2},{3}]
+    after: minimal_filter(s2, taps=s4)
+        8
+        | 2 y[{0}*2+{1}] = 0
+        | y_q[{0},0] = 0
+        | y_q[{0},1] = 0
+        | y_q[{0},2] = 0
+        | y_q[{0},3] = 0
+        | 4
+        | | y_q[{0},0] += (x[{1},{0}*2+2] - x[{1},{0}*2]) * w[{1},0]
+        | | y_q[{0},1] += (x[{1},{0}*2+1] + x[{1},{0}*2+2]) * ((w[{1},0] + w[{1},1] + w[{1},2]) / 2)
+        | | y_q[{0},2] += (x[{1},{0}*2+2] - x[{1},{0}*2+1]) * ((w[{1},0] + w[{1},2] - w[{1},1]) / 2)
+        | | y_q[{0},3] += (x[{1},{0}*2+3] - x[{1},{0}*2+1]) * w[{1},2]
+        | y[{0}*2] += y_q[{0},1] + y_q[{0},2] - y_q[{0},0]
+        | y[{0}*2+1] += y_q[{0},1] + y_q[{0},3] - y_q[{0},2]
+    """
+
+    name = "minimal_filter"
+    place = "scope"
+    parameters = (Parameter("taps", str, "id of the scope over the taps of the filter"),)
+    requirements = (
+        Requirement(
+            "PD-T361",
+            "the scope is no filter",
+            "{head} is not a perfect nest of plain scopes around one y += x * w, of which y uses the first "
+            "only, or the taps are no scope inside it",
+            "bring the outputs outermost with swap_scopes, and name the scope over the taps",
+            _sums_products,
+            law=FILTER_LAW,
+        ),
+        Requirement(
+            "PD-T362",
+            "there is no scheme for so many outputs and taps",
+            "{outputs} outputs of {taps} taps: two of each are needed at least, and {most} more outputs than "
+            "1 with their taps at most",
+            "split the outputs to 2 or 3",
+            _has_scheme,
+        ),
+        Requirement(
+            "PD-T363",
+            "outputs and taps do not meet in a sum",
+            "{access}: one factor may use outputs and taps as their sum only, and the other no output",
+            "only a sliding window over one factor can be filtered like this",
+            _slides,
+            semantic=True,
+        ),
+        Requirement(
+            "PD-T364",
+            "whole numbers do not divide",
+            "sums of taps are halved, which {dtype} rounds",
+            "keep the products",
+            _is_float,
+            semantic=True,
+        ),
+        Requirement(
+            "PD-T365",
+            "the terms depend on the sum",
+            "{other} reads what is being added to {target}",
+            "keep the order",
+            _only_added,
+            semantic=True,
+        ),
+        Requirement(
+            "PD-T366",
+            "the result is accumulated in other ways too",
+            "{other} is of another kind, so the order of the two counts",
+            "give the sum an array of its own with stage_write",
+            _one_operation,
+        ),
+    )
+
+    def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
+        for path, scope in scopes(program):
+            chain, statement = scope.chain
+            if (
+                statement is None
+                or statement.accumulate != "add"
+                or len(path) - 1 not in statement.target.levels
+            ):
+                continue
+            for tap in chain[1:]:
+                if scheme(scope.size, tap.size):
+                    yield Move(self.name, scope.id, (("taps", tap.id),))
+
+    def rewrite(self, site: Site) -> Program:
+        return site.once(_filtered)
+
+    def relation(self, site: Site, result: Program) -> Relation:
+        found = _filter(site)
+        products, outputs = _ids(site)
+        statement = found.statement.id
+        outer = tuple([Index.level(level) for level in range(found.level)])
+        bundles = {
+            identifier: Bundle(statement, (*outer, Index(s), *[None for _ in found.chain[1:]]))
+            for s, identifier in enumerate(outputs)
+        }
+        sums = PointProduct(statement, found.level, found.tap)
+        starts = dict.fromkeys(_starts(site), PartialStart())
+        return {**starts, **dict.fromkeys(products, sums), **bundles}
