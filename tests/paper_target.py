@@ -57,6 +57,8 @@ class Paper:
     mark: str = ""
     compiled: list[str] = field(default_factory=list)
     runs: list[str] = field(default_factory=list)
+    bounded: list[Program] = field(default_factory=list)
+    """Programs that a bound was asked for."""
 
     def plugins(self) -> Plugins:
         capabilities = Capabilities(name="paper", description="", suffixes=("u", "p"))
@@ -67,11 +69,15 @@ class Paper:
             "perfdojo_runner": lambda target: self,
             "perfdojo_heuristic_pass": lambda target: self.expert,
             "perfdojo_machine_figures": lambda target, refresh: self.figures(refresh),
-            "perfdojo_roofline_bound": lambda target: self.bound,
+            "perfdojo_roofline_bound": lambda program, target: self.bound_of(program),
         }
         marked = {name: hookimpl(hook) for name, hook in hooks.items()}
         plugin = SimpleNamespace(__name__="paper", PERFDOJO_API=API_VERSION, **marked)
         return load_plugins(strict=True, extra=[plugin])
+
+    def bound_of(self, program: Program) -> Bound | None:
+        self.bounded.append(program)
+        return self.bound
 
     def figures(self, refresh: bool) -> MachineFigures:
         if refresh and self.recalibrated:

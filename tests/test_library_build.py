@@ -16,14 +16,15 @@ from toy_target import perfdojo_toy
 from perfdojo_sdk.core.dtypes import rounding_law
 from perfdojo_sdk.core.errors import NothingFoundError, VerificationError
 from perfdojo_sdk.core.program import Program
-from perfdojo_sdk.core.transformation import Kind, Move, Rules, Trace
+from perfdojo_sdk.core.transformation import Kind, Legal, Move, Rules, Trace
+from perfdojo_sdk.core.transformations.filtering import FILTER_LAW
 from perfdojo_sdk.game import Game
 from perfdojo_sdk.hookspecs.types import Artifact, Bound, RunRequest, Target
 from perfdojo_sdk.kernels.selection import Kernel, select
 from perfdojo_sdk.library import verification
 from perfdojo_sdk.library.beside import beside
 from perfdojo_sdk.library.build import KernelResult, Observer, build_library, exclusive
-from perfdojo_sdk.library.forge import FINALISTS, SLOW_S
+from perfdojo_sdk.library.forge import FINALISTS, SLOW_S, Forge
 from perfdojo_sdk.library.manifest import LibraryError, read_manifest
 from perfdojo_sdk.library.spent import Spent
 from perfdojo_sdk.library.tuning import BUDGET_S, Standing
@@ -334,6 +335,19 @@ def test_only_games_close_to_the_fastest_are_timed_again(paper: Paper, tmp_path:
 
     paper.expert = two_games
     assert timings(1.2e-3) == timings(2e-3) + 1
+
+
+def test_a_game_that_saves_products_is_bound_by_what_it_computes(paper: Paper) -> None:
+    plugins = paper.plugins()
+    target = plugins.target("paper")
+    kernel, other = select("relu[4,8] add[2,3]", plugins.operators, target.dialect)
+    forge = Forge(plugins, target, QUICK)
+    (trace,) = parallel_pass(kernel.program, plugins.rules(target), target)
+    forge._bound(kernel, trace)
+    legal = Legal(Kind.DECLARED_LAW, frozenset((FILTER_LAW,)))
+    saves = replace(trace, steps=(replace(trace.steps[0], legal=legal, after=other.program),))
+    forge._bound(kernel, saves)
+    assert paper.bounded[-2:] == [kernel.program, other.program]
 
 
 class Lucky(Paper):

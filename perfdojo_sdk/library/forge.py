@@ -18,6 +18,7 @@ from typing import Protocol, TypeVar
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Kind, Trace
+from perfdojo_sdk.core.transformations.filtering import FILTER_LAW
 from perfdojo_sdk.hookspecs.search import Evaluation, SearchTask
 from perfdojo_sdk.hookspecs.types import (
     Artifact,
@@ -479,7 +480,10 @@ class Forge:
         return measured, RooflineBound.of(bound)
 
     def _bound(self, kernel: Kernel, trace: Trace) -> Bound | None:
-        """The roofline of the kernel; where a game changes precision, at the peak of its shortest dtypes."""
+        """The roofline of the kernel; of a game that saves products, with what it computes instead.
+
+        Where a game changes precision, at the peak of its shortest dtypes.
+        """
         figures = self.figures
         if trace.kind >= Kind.CHANGES_PRECISION:
             peaks = figures.peak_gflops
@@ -487,7 +491,8 @@ class Forge:
             quickest = max((peaks[dtype] for dtype in short), default=0.0)
             if quickest:
                 figures = figures.model_copy(update={"peak_gflops": {**peaks, "f32": quickest}})
-        return self.plugins.roofline_bound(kernel.program, self.target, self.settings.threads, figures)
+        program = trace.program if FILTER_LAW in trace.laws else kernel.program
+        return self.plugins.roofline_bound(program, self.target, self.settings.threads, figures)
 
     def _again(self, artifact: Artifact) -> Measurement:
         measured = self._time(artifact)

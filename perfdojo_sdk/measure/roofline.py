@@ -17,7 +17,7 @@ from perfdojo_sdk.measure.machine import Calibration, machine
 
 
 def roofline(program: Program, threads: int, figures: MachineFigures) -> Bound | None:
-    """The bound for an *initial* program on ``threads`` threads; None without figures of memory."""
+    """The bound for a program's arithmetic, as a rule the initial one's; None without figures of memory."""
     read = sum(_bytes(program, name) for name in program.inputs)
     written = sum(_bytes(program, name) for name in program.outputs)
     return bound(read, written, _operations(program), threads, figures)
