@@ -28,7 +28,11 @@ from perfdojo_sdk.core.transformation import (
     Site,
     Transformation,
 )
-from perfdojo_sdk.core.transformations.reductions import with_statement
+from perfdojo_sdk.core.transformations.reductions import (
+    another_accumulation,
+    term_that_reads_the_sum,
+    with_statement,
+)
 from perfdojo_sdk.core.transformations.scopes import scopes
 
 FACTOR_LAW = "a*c + b*c = (a+b)*c"
@@ -60,25 +64,6 @@ def _sums_products(site: Site) -> Refusal | Kind:
         return refusal
     site.scratch["statement"], site.scratch["fixed"] = statement, tuple(fixed)
     return Kind.DECLARED_LAW
-
-
-def _only_added(site: Site) -> Refusal | None:
-    """The sum is neither read by its own terms nor part of another kind of accumulation."""
-    statement: Statement = site.scratch["statement"]
-    buffer = site.program.buffer_of[statement.target.array]
-    for read in statement.reads:
-        if site.program.buffer_of[read.array] is buffer:
-            return Refusal.of(statement.id, read.text, target=statement.target.text, other=read.text)
-    return None
-
-
-def _one_operation(site: Site) -> Refusal | None:
-    statement: Statement = site.scratch["statement"]
-    buffer = site.program.buffer_of[statement.target.array]
-    for o in site.program.occurrences[buffer.name]:
-        if o.writes and o.statement.accumulate not in (None, "add"):
-            return Refusal.of(o.statement.id, o.access.text, other=o.statement.text)
-    return None
 
 
 def _factored(site: Site) -> Program:
@@ -136,7 +121,7 @@ class FactorReduction(Transformation):
             "the terms depend on the sum",
             "{other} reads what is being added to {target}",
             "keep the order",
-            _only_added,
+            lambda site: term_that_reads_the_sum(site.program, site.scratch["statement"]),
             semantic=True,
         ),
         Requirement(
@@ -144,7 +129,7 @@ class FactorReduction(Transformation):
             "the result is accumulated in other ways too",
             "{other} is of another kind, so the order of the two counts",
             "give the sum an array of its own with stage_write",
-            _one_operation,
+            lambda site: another_accumulation(site.program, site.scratch["statement"]),
         ),
     )
 

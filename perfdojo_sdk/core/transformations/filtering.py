@@ -31,6 +31,7 @@ from perfdojo_sdk.core.transformation import (
     Site,
     Transformation,
 )
+from perfdojo_sdk.core.transformations.reductions import another_accumulation, term_that_reads_the_sum
 from perfdojo_sdk.core.transformations.scopes import scopes
 
 FILTER_LAW = "m outputs of r taps = m+r-1 products"
@@ -178,25 +179,6 @@ def _is_float(site: Site) -> Refusal | None:
     if dtype in FLOAT_DTYPES:
         return None
     return Refusal.of(_filter(site).statement.id, "", dtype=dtype)
-
-
-def _only_added(site: Site) -> Refusal | None:
-    """The sum is not read by its own terms."""
-    statement = _filter(site).statement
-    buffer = site.program.buffer_of[statement.target.array]
-    for read in statement.reads:
-        if site.program.buffer_of[read.array] is buffer:
-            return Refusal.of(statement.id, read.text, target=statement.target.text, other=read.text)
-    return None
-
-
-def _one_operation(site: Site) -> Refusal | None:
-    statement = _filter(site).statement
-    buffer = site.program.buffer_of[statement.target.array]
-    for o in site.program.occurrences[buffer.name]:
-        if o.writes and o.statement.accumulate not in (None, "add"):
-            return Refusal.of(o.statement.id, o.access.text, other=o.statement.text)
-    return None
 
 
 # -- the new nests ---------------------------------------------------------------------------------
@@ -355,7 +337,7 @@ class MinimalFilter(Transformation):
             "the terms depend on the sum",
             "{other} reads what is being added to {target}",
             "keep the order",
-            _only_added,
+            lambda site: term_that_reads_the_sum(site.program, _filter(site).statement),
             semantic=True,
         ),
         Requirement(
@@ -363,7 +345,7 @@ class MinimalFilter(Transformation):
             "the result is accumulated in other ways too",
             "{other} is of another kind, so the order of the two counts",
             "give the sum an array of its own with stage_write",
-            _one_operation,
+            lambda site: another_accumulation(site.program, _filter(site).statement),
         ),
     )
 

@@ -179,6 +179,24 @@ class SplitReduction(Transformation):
         }
 
 
+def term_that_reads_the_sum(program: Program, statement: Statement) -> Refusal | None:
+    """What an accumulation reads of the buffer that it adds to."""
+    buffer = program.buffer_of[statement.target.array]
+    for read in statement.reads:
+        if program.buffer_of[read.array] is buffer:
+            return Refusal.of(statement.id, read.text, target=statement.target.text, other=read.text)
+    return None
+
+
+def another_accumulation(program: Program, statement: Statement) -> Refusal | None:
+    """A statement that accumulates into the buffer of a sum in another way than adding."""
+    buffer = program.buffer_of[statement.target.array]
+    for o in program.occurrences[buffer.name]:
+        if o.writes and o.statement.accumulate not in (None, "add"):
+            return Refusal.of(o.statement.id, o.access.text, other=o.statement.text)
+    return None
+
+
 def with_statement(node: Node, statement: Statement) -> Node:
     if isinstance(node, Statement):
         return statement
