@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from random import Random
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT, CORE_SUFFIXES, Dialect, Location
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
@@ -124,3 +125,35 @@ def like(program: Program, text: str) -> Program:
 
     parsed = parse(text, DIALECT)
     return parsed.with_body(tuple(named(a, b) for a, b in zip(parsed.body, program.body, strict=True)))
+
+
+def random_filter(rng: Random) -> Program:
+    """A filter somewhere in a nest: other loops around it and between its outputs and taps, in any order.
+
+    Random programs hold none.
+    """
+    outer = [rng.randint(2, 4) for _ in range(rng.randint(0, 2))]
+    inner = [("r", rng.randint(2, 4)) for _ in range(rng.randint(0, 2))]
+    inner.insert(rng.randint(0, len(inner)), ("k", rng.choice((2, 3))))
+    first = len(outer)
+    sizes = [*outer, rng.choice((2, 3)), *(size for _, size in inner)]
+    tap = first + 1 + [name for name, _ in inner].index("k")
+    reduced = [level for level in range(first + 1, len(sizes)) if level != tap]
+    around = [f"{{{level}}}" for level in range(first)]
+    outputs = [*around, f"{{{first}}}"]
+    data = [
+        *(f"{{{level}}}" for level in reduced if rng.random() < 0.8),
+        f"{{{first}}}+{{{tap}}}+{rng.randint(0, 2)}",
+    ]
+    data += [a for a in around if rng.random() < 0.5]
+    taps = [f"{{{tap}}}", *(f"{{{level}}}" for level in reduced if rng.random() < 0.8)]
+    taps += [a for a in around if rng.random() < 0.5]
+    for subscripts in (outputs, data, taps):
+        rng.shuffle(subscripts)
+    factors = [f"x[{','.join(data)}]", f"w[{','.join(taps)}]"]
+    rng.shuffle(factors)
+    target = f"y[{','.join(outputs)}]"
+    heads = " ".join(map(str, sizes[: first + 1])), " ".join(map(str, sizes))
+    return program(
+        f"{heads[0]} {target} = {rng.choice(('0', '1'))}\n{heads[1]} {target} += {' * '.join(factors)}"
+    )

@@ -42,7 +42,8 @@ def played(field: Field, seed: int, count: int) -> list[Sample]:
     chance, found = Random(seed), []
     while len({s.walk for s in found}) < count:
         kernel = field.kernel(chance, SIMULATED)
-        assert kernel is not None
+        if kernel is None:  # no sizes of this operator were drawn that fit
+            continue
         found += samples_of(field, kernel.operator, len(found), walk(chance, field, kernel.program), clock)
     return found
 

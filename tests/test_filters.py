@@ -8,7 +8,7 @@ from itertools import product
 from random import Random
 
 import pytest
-from snippets import DIALECT, RULES, like, move, program
+from snippets import DIALECT, RULES, like, move, program, random_filter
 
 from perfdojo_sdk.core.expression import Index
 from perfdojo_sdk.core.program import Program
@@ -67,37 +67,10 @@ def test_both_legs_agree(text: str, played: str) -> None:
     assert report.ok, report.problem
 
 
-def random_filter(rng: Random) -> str:
-    """A filter somewhere in a nest: other loops around it and between its outputs and taps, in any order."""
-    outer = [rng.randint(2, 4) for _ in range(rng.randint(0, 2))]
-    inner = [("r", rng.randint(2, 4)) for _ in range(rng.randint(0, 2))]
-    inner.insert(rng.randint(0, len(inner)), ("k", rng.choice((2, 3))))
-    first = len(outer)
-    sizes = [*outer, rng.choice((2, 3)), *(size for _, size in inner)]
-    tap = first + 1 + [name for name, _ in inner].index("k")
-    reduced = [level for level in range(first + 1, len(sizes)) if level != tap]
-    around = [f"{{{level}}}" for level in range(first)]
-    outputs = [*around, f"{{{first}}}"]
-    data = [
-        *(f"{{{level}}}" for level in reduced if rng.random() < 0.8),
-        f"{{{first}}}+{{{tap}}}+{rng.randint(0, 2)}",
-    ]
-    data += [a for a in around if rng.random() < 0.5]
-    taps = [f"{{{tap}}}", *(f"{{{level}}}" for level in reduced if rng.random() < 0.8)]
-    taps += [a for a in around if rng.random() < 0.5]
-    for subscripts in (outputs, data, taps):
-        rng.shuffle(subscripts)
-    factors = [f"x[{','.join(data)}]", f"w[{','.join(taps)}]"]
-    rng.shuffle(factors)
-    target = f"y[{','.join(outputs)}]"
-    heads = " ".join(map(str, sizes[: first + 1])), " ".join(map(str, sizes))
-    return f"{heads[0]} {target} = {rng.choice(('0', '1'))}\n{heads[1]} {target} += {' * '.join(factors)}"
-
-
 @pytest.mark.parametrize("seed", range(60))
 def test_whatever_filter_it_is(seed: int) -> None:
     rng = Random(seed)
-    start = program(random_filter(rng))
+    start = random_filter(rng)
     moves = [m for m in RULES.candidates(start) if m.transformation == "minimal_filter"]
     steps = [step for m in moves if isinstance(step := RULES.attempt(start, m), Step)]
     for step in steps:
@@ -112,7 +85,7 @@ def test_random_filters_are_filters() -> None:
     """The test above looks at something: of sixty nests most have the sizes of a scheme."""
     found = 0
     for seed in range(60):
-        start = program(random_filter(Random(seed)))
+        start = random_filter(Random(seed))
         moves = [m for m in RULES.candidates(start) if m.transformation == "minimal_filter"]
         found += any(isinstance(RULES.attempt(start, m), Step) for m in moves)
     assert found >= 40

@@ -320,7 +320,7 @@ class Forge:
         close = [attempt for attempt in attempts if attempt.measured and median(attempt) <= limit]
         rest = [attempt for attempt in attempts if attempt not in close]
         together = getattr(self.bare_runner, "time_interleaved", None)
-        if together is None or len(close) == 1:
+        if together is None or len(close) < 2:
             again = [self._timed_again(attempt) for attempt in close]
         else:
             # Without outputs: who wins is timed alone once more, for the figures that ship.
