@@ -143,6 +143,8 @@ def test_the_relation_has_to_be_true() -> None:
     first, second = outputs
     assert "another sum" in problem(step, **{first: outputs[second], second: outputs[first]})
     assert "no longer computed" in problem(step, **{first: outputs[second]})
+    for other in (replace(outputs[first], statement="c9"), replace(outputs[first], iterators=(None,))):
+        assert "the old program has no such" in problem(step, **{first: other})
     turned = replace(outputs[first], iterators=(Index(3, ((0, -1),)), *outputs[first].iterators[1:]))
     assert "answers for no output" in problem(step, **{first: turned})
     products = {i: o for i, o in relation.items() if isinstance(o, PointProduct)}

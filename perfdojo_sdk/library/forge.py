@@ -317,8 +317,9 @@ class Forge:
         """Fastest first; those close to it are timed at length, in turns where the runner can."""
         watch.stage(kernel, "confirming")
         limit = CLOSE * min(map(median, attempts), default=0.0)
-        close = [attempt for attempt in attempts if attempt.measured and median(attempt) <= limit]
-        rest = [attempt for attempt in attempts if attempt not in close]
+        close, rest = list[Attempt](), list[Attempt]()
+        for attempt in attempts:
+            (close if attempt.measured and median(attempt) <= limit else rest).append(attempt)
         together = getattr(self.bare_runner, "time_interleaved", None)
         if together is None or len(close) < 2:
             again = [self._timed_again(attempt) for attempt in close]

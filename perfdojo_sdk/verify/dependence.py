@@ -333,6 +333,8 @@ class _Step:
                 continue
             if place is None:
                 raise Refuted(f"the relation names {statement}, which the new program does not have")
+            if isinstance(origin, (PointProduct, Bundle)):
+                self._check_known(statement, origin)
             node = place.statement
             shape = {
                 Definition: node.accumulate is None,
@@ -351,6 +353,17 @@ class _Step:
                 raise Refuted(
                     f"{self.new.describe(statement)} makes partial results, and the move is {self.kind.label}"
                 )
+
+    def _check_known(self, statement: str, origin: PointProduct | Bundle) -> None:
+        """What is said of a filter is said of a statement that there was, and of its scopes."""
+        old = self.old.places.get(origin.statement)
+        levels = range(len(old.sizes) if old else 0)
+        if isinstance(origin, Bundle):
+            fits = len(origin.iterators) == len(levels)
+        else:
+            fits = origin.outputs in levels and origin.taps in levels and origin.outputs != origin.taps
+        if old is None or not fits:
+            raise Refuted(f"{self.new.describe(statement)}: the old program has no such {origin.statement}")
 
     def _check_removed(self, statement: str) -> None:
         """What is gone was read by nobody but what is gone too."""

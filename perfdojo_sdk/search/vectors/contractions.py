@@ -108,6 +108,17 @@ class Plan:
     """In multiply-adds of vectors."""
 
 
+def gathered(root: Program, rules: Rules) -> tuple[Play, Nest] | None:
+    """The program fused, with sums of one length in shared loops, and the contraction that it then is."""
+    play = Play(root, rules)
+    fuse(play)
+    if len(play.program.body) != 1 or not isinstance(play.program.body[0], Scope):
+        return None
+    gather_sums(play, play.program.body[0].id)
+    nest = find_nest(play.program.body[0])
+    return None if nest is None else (play, nest)
+
+
 def find_nest(root: Node) -> Nest | None:
     """The contraction that ``root`` is, if it is one."""
     loops: list[Scope] = []
@@ -260,14 +271,10 @@ def _cost_of_dots(program: Program, nest: Nest, target: Target) -> float:
 
 def play_contractions(root: Program, rules: Rules, target: Target) -> list[Play]:
     """One game for each promising plan, best first; none when the program is no contraction."""
-    start = Play(root, rules)
-    fuse(start)
-    if len(start.program.body) != 1 or not isinstance(start.program.body[0], Scope):
+    found = gathered(root, rules)
+    if found is None:
         return []
-    gather_sums(start, start.program.body[0].id)
-    nest = find_nest(start.program.body[0])
-    if nest is None:
-        return []
+    start, nest = found
     plays: list[Play] = []
     for plan in plans(start.program, nest, target):
         for play in _packed_and_in_place(start, nest, plan, target):

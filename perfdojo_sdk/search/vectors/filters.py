@@ -25,7 +25,7 @@ from perfdojo_sdk.search.vectors.contractions import (
     chain,
     cut,
     find_nest,
-    gather_sums,
+    gathered,
     map_to_hardware,
     move_inward,
     neighbour,
@@ -63,17 +63,12 @@ class _Filter:
 
 def play_filters(root: Program, rules: Rules, target: Target) -> list[Play]:
     """The game by fewer products; none when the program is no such filter."""
-    start = Play(root, rules)
-    fuse(start)
-    if len(start.program.body) != 1 or not isinstance(start.program.body[0], Scope):
-        return []
-    gather_sums(start, start.program.body[0].id)
-    nest = find_nest(start.program.body[0])
-    found = _find(start.program, nest, target) if nest else None
-    if found is None:
+    whole = gathered(root, rules)
+    found = _find(whole[0].program, whole[1], target) if whole else None
+    if whole is None or found is None:
         return []
     try:
-        game = _Game(start, found, target)
+        game = _Game(whole[0], found, target)
         game.play()
         game.map()
     except MoveError:  # such as for a target without a location that it needs
