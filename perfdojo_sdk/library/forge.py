@@ -160,7 +160,7 @@ class Forge:
         self.figures = figures or plugins.machine_figures(target)
         self.fingerprints = plugins.fingerprints(target)
         self.device = self.runner.device()
-        self.spent = Spent()
+        self.spent, self.memory = Spent(), verification.Memory()
         self.toolchain = self._toolchain()
 
     def _toolchain(self) -> str:
@@ -210,7 +210,7 @@ class Forge:
         verification is kept. ``store`` and ``session`` are for searches that explore.
         """
         notes: list[str] = []
-        self.spent = Spent()
+        self.spent, self.memory = Spent(), verification.Memory()
         [initial] = self._attempts(kernel, [Trace(kernel.program)], watch, SLOW_S)
         if self.strategy.name in PASSES:
             attempts = self._search(kernel, initial, notes, watch)
@@ -412,6 +412,7 @@ class Forge:
                 settings.threads,
                 settings.seed,
                 self.generator,
+                self.memory,
             )
         except DojoError as error:
             raise Rejected(f"verification stopped: {error.what}") from error

@@ -275,6 +275,7 @@ def _verifier(forge: Forge) -> Verify:
                 settings.threads,
                 settings.seed,
                 forge.generator,
+                forge.memory,
             ).failure
         except DojoError as error:
             return f"it stopped: {error.what}"

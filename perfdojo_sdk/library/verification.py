@@ -6,7 +6,9 @@ This is the one place where the library builder meets :mod:`perfdojo_sdk.verify`
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 from perfdojo_sdk.core.errors import VerificationError
 from perfdojo_sdk.core.transformation import Kind, Rules, Trace
@@ -15,10 +17,23 @@ from perfdojo_sdk.hookspecs.types import Artifact, CodeGenerator, Failure, Runne
 from perfdojo_sdk.library.beside import beside
 from perfdojo_sdk.store.records import Figure, LegResult, Verification
 
+if TYPE_CHECKING:
+    from perfdojo_sdk.verify.reduced import Reduction
+
 #: Statement instances of one run in the exact leg; interpreting more takes long and shows no more.
 EXACT_INSTANCES = 3000
 #: The same for a candidate in the middle of a search.
 QUICK_INSTANCES = 500
+
+
+@dataclass
+class Memory:
+    """What the verifications of one kernel's games have in common: most of them share most of their moves."""
+
+    proved: set[bytes] = field(default_factory=set)
+    """Steps that the dependence leg proved."""
+    reduction: Reduction | None = None
+    """How the last candidate was made small."""
 
 
 def verify(
@@ -30,12 +45,14 @@ def verify(
     threads: int,
     seed: int,
     generator: CodeGenerator | None = None,
+    memory: Memory | None = None,
 ) -> Verification:
     """All three legs for the compiled end of a trace, the two that are only Python beside the third.
 
     ``generator`` lets a runner that cannot run large kernels have the same game at a smaller shape.
     """
-    with beside(lambda: (exact(trace, rules, seed), dependence(trace, rules))) as others:
+    memory = memory or Memory()
+    with beside(lambda: (exact(trace, rules, seed), dependence(trace, rules, memory))) as others:
         compiled = numeric(trace, rules, artifact, runner, accuracy, threads, seed, generator)
         models, sets = others()
     return Verification(exact=models, numeric=compiled, dependence=sets)
@@ -50,6 +67,7 @@ def quick(
     threads: int,
     seed: int,
     generator: CodeGenerator | None = None,
+    memory: Memory | None = None,
 ) -> Verification:
     """The same three questions, asked of fewer cases: for the best candidate so far of a search.
 
@@ -58,9 +76,11 @@ def quick(
     """
     from perfdojo_sdk.verify.exact import verify_exact
     from perfdojo_sdk.verify.numeric import verify_numeric
-    from perfdojo_sdk.verify.reduced import reduce_trace
+    from perfdojo_sdk.verify.reduced import Reduction, reduce_trace
 
-    small = reduce_trace(trace, rules, QUICK_INSTANCES)
+    memory = memory or Memory()
+    small = reduce_trace(trace, rules, QUICK_INSTANCES, memory.reduction)
+    memory.reduction = Reduction(trace, small)
     report = verify_exact(small.root, small.program, trace.laws, rules.dialect, seed, models=1)
     asked = LegResult(passed=report.ok, detail=report.problem)
     skipped = LegResult(passed=True, detail="not asked")
@@ -83,7 +103,7 @@ def quick(
     return Verification(
         exact=asked,
         numeric=LegResult(passed=compared.ok, detail=compared.problem),
-        dependence=dependence(trace, rules),
+        dependence=dependence(trace, rules, memory),
     )
 
 
@@ -130,11 +150,11 @@ def affordable(
     return small, compiled
 
 
-def dependence(trace: Trace, rules: Rules) -> LegResult:
+def dependence(trace: Trace, rules: Rules, memory: Memory) -> LegResult:
     """Integer sets, at the kernel's own size."""
     from perfdojo_sdk.verify.dependence import verify_dependence_trace
 
-    report = verify_dependence_trace(trace, rules)
+    report = verify_dependence_trace(trace, rules, memory.proved)
     detail = f"proved for {len(trace.steps)} moves and free of races" if report.ok else report.problem
     return LegResult(passed=report.ok, detail=detail, figures={"seconds": round(report.seconds, 3)})
 

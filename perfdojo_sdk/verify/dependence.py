@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from itertools import count
 from typing import NamedTuple
 
@@ -42,6 +43,7 @@ from perfdojo_sdk.core.transformation import (
     Removed,
     Rules,
     ScaledCombine,
+    Step,
     Trace,
 )
 from perfdojo_sdk.verify.filters import FILTER, check_filter
@@ -113,25 +115,44 @@ def verify_races(program: Program, dialect: Dialect) -> DependenceReport:
     return _report(check)
 
 
-def verify_dependence_trace(trace: Trace, rules: Rules) -> DependenceReport:
-    """Check every step of a game with its own kind and laws, then the races of its last program."""
+def verify_dependence_trace(trace: Trace, rules: Rules, proved: set[bytes] | None = None) -> DependenceReport:
+    """Check every step of a game with its own kind and laws, then the races of its last program.
+
+    ``proved``: steps that need no second proof, under the same rules; those proved now are added.
+    """
+    known = set[bytes]() if proved is None else proved
 
     def check(session: Session) -> None:
-        old = ProgramSets(session, trace.root, rules.dialect)
+        before, old = trace.root, None
         for number, step in enumerate(trace.steps):
+            name = _name(step)
+            if name in known and step.before is before:
+                before, old = step.after, None
+                continue
             session.begin()
             try:
+                old = old or ProgramSets(session, before, rules.dialect)
                 new = ProgramSets(session, step.after, rules.dialect)
                 origins = Origins(old, new, rules.relation(step))
                 _Step(origins, step.legal.kind, step.legal.laws).check()
             except Refuted as problem:
                 raise Refuted(f"move {number}, {step.move.text}: {problem}") from problem
-            old = new
+            known.add(name)
+            before, old = step.after, new
         session.begin()
-        check_written(old)
-        check_races(old)
+        last = old or ProgramSets(session, before, rules.dialect)
+        check_written(last)
+        check_races(last)
 
     return _report(check)
+
+
+def _name(step: Step) -> bytes:
+    """Digest of all that a proof is about: both programs with their ids, the move, its kind and its laws."""
+    ids = [node.id for program in (step.before, step.after) for _, node in program.walk()]
+    legal = (step.legal.kind.label, *sorted(step.legal.laws))
+    parts = (step.before.text, step.after.text, step.move.text, step.package, *ids, *legal)
+    return sha256("\0".join(parts).encode()).digest()
 
 
 def _report(check: Callable[[Session], None]) -> DependenceReport:

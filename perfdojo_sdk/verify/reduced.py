@@ -37,16 +37,34 @@ def statement_instances(program: Program) -> int:
     return sum(prod(t.sizes) for t in touches if t.writes)
 
 
-def reduce_trace(trace: Trace, rules: Rules, most_instances: int) -> Trace:
+@dataclass(frozen=True)
+class Reduction:
+    """How a game was made small, to be tried first on a game that shares moves with it."""
+
+    large: Trace
+    small: Trace
+
+    def moves(self, trace: Trace) -> list[Move]:
+        """The moves of ``trace``, those that stand in the large game with the factors of the small one."""
+        known = dict(zip(self.large.moves, self.small.moves, strict=True))
+        return [known.get(move, move) for move in trace.moves]
+
+
+def reduce_trace(trace: Trace, rules: Rules, most_instances: int, like: Reduction | None = None) -> Trace:
     """The same game on the smallest root needed to stay within ``most_instances``, if possible.
 
     First the root alone shrinks. Where tiles keep it too large, they shrink with it: the same moves at
     the same places, with smaller factors. No program of the result runs more statement instances than
     that, unless the moves allow no shape that small; then the smallest shape found. Every scope that
     iterates in the given trace iterates at least twice in the result, as a loop that runs once hides
-    what order it has. A trace that is small enough comes back as it is.
+    what order it has. A trace that is small enough comes back as it is. ``like``: where what made another
+    game small makes this one as small, nothing else is tried.
     """
     game = _Game(trace, rules)
+    if like is not None and like.large.root == trace.root:
+        alike = game.replayed(trace, like.small.root, like.moves(trace))
+        if alike is not None and _instances(alike) <= max(most_instances, _instances(like.small)):
+            return alike
     reduced = _smaller_root(trace, game, most_instances)
     while _instances(reduced) > most_instances:
         tiles = _smaller_parts(_smaller_tiles(reduced, game), game)
