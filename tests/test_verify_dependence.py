@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import re
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 
@@ -284,9 +285,7 @@ def test_stage_read_through_two_copies() -> None:
 def test_stage_read_with_a_write_in_between() -> None:
     names = "x f32 [8] heap\nt f32 [8] heap\nb f32 [8] heap\ny f32 [8] heap"
     before = kernel(names, "8 t[{0}] = x[{0}]\n8\n| t[{0}] = x[{0}] * 2\n| y[{0}] = t[{0}]")
-    after = kernel(
-        names, "8 t[{0}] = x[{0}]\n8 b[{0}] = t[{0}]\n8\n| t[{0}] = x[{0}] * 2\n| y[{0}] = b[{0}]"
-    )
+    after = kernel(names, "8 t[{0}] = x[{0}]\n8 b[{0}] = t[{0}]\n8\n| t[{0}] = x[{0}] * 2\n| y[{0}] = b[{0}]")
     report = check(before, after, "c0 {0}", "definition", "c1 {0}", "c2 {0}")
     assert refuted(report, "c2 `y[{0}] = t[{0}]`", "before the move it sees c1", "after it c0")
 
@@ -425,9 +424,7 @@ def test_damaged_partial_sums(old: str, new: str, word: str) -> None:
 
 
 def test_partial_sums_may_not_be_started_in_the_middle() -> None:
-    late = SPLIT.replace("| 4 p[{0},{1}] = 0\n", "").replace(
-        "| 4 4 p", "| 4\n| | 4 p[{0},{2}] = 0\n| | 4 p"
-    )
+    late = SPLIT.replace("| 4 p[{0},{1}] = 0\n", "").replace("| 4 4 p", "| 4\n| | 4 p[{0},{2}] = 0\n| | 4 p")
     assert refuted(check(SUM, kernel(PARTIAL, late), *ORIGINS, kind=Kind.REASSOCIATES), "output y")
 
 
@@ -677,6 +674,43 @@ def test_a_lying_step_is_named() -> None:
     relabelled = Trace(SOFTMAX, (*trace.steps, lie))
     rules = _Claiming(CORE_DIALECT, GENERIC)
     assert refuted(verify_dependence_trace(relabelled, rules), "move 3, annotate_scope(")
+
+
+def test_a_step_is_proved_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace, seen, known = walk(SOFTMAX, 1, 6), list[object](), set[bytes]()
+    check = dependence._Step.check
+    monkeypatch.setattr(dependence._Step, "check", lambda step: (seen.append(step), check(step))[1])
+    begun = Trace(SOFTMAX, trace.steps[:4])
+    assert proved(verify_dependence_trace(begun, RULES, known)) and len(seen) == 4
+    assert proved(verify_dependence_trace(trace, RULES, known)) and len(seen) == 6
+    replayed = Trace(SOFTMAX).play_all(RULES, trace.moves)
+    assert proved(verify_dependence_trace(replayed, RULES, known)) and len(seen) == 6
+
+
+def test_a_lie_behind_what_was_proved_is_named_every_time() -> None:
+    trace, known = walk(SOFTMAX, 1, 3), set[bytes]()
+    assert proved(verify_dependence_trace(trace, RULES, known))
+    last = trace.steps[-1].after
+    broken = parse(last.text.replace("exp(", "abs("))
+    lie = Step(last, Move.of("annotate_scope", last.body[0].id, suffix="u"), Legal(), broken)
+    relabelled, rules = Trace(SOFTMAX, (*trace.steps, lie)), _Claiming(CORE_DIALECT, GENERIC)
+    for _ in range(2):
+        assert refuted(verify_dependence_trace(relabelled, rules, known), "move 3, annotate_scope(")
+
+
+def test_a_step_that_starts_elsewhere_is_not_taken_for_one_that_was_proved() -> None:
+    trace, known = walk(SOFTMAX, 1, 3), set[bytes]()
+    assert proved(verify_dependence_trace(trace, RULES, known))
+    elsewhere = Trace(parse(SOFTMAX.text.replace("exp(", "abs(")), trace.steps)
+    assert refuted(verify_dependence_trace(elsewhere, RULES, known), "move 0, ")
+
+
+def test_under_other_laws_a_step_is_proved_anew() -> None:
+    moves = [m for m in RULES.candidates(SOFTMAX) if m.transformation == "stage_reciprocal"]
+    trace, known = Trace(SOFTMAX).play(RULES, moves[0]), set[bytes]()
+    assert proved(verify_dependence_trace(trace, RULES, known))
+    lawless = Trace(SOFTMAX, (replace(trace.steps[0], legal=Legal()),))
+    assert refuted(verify_dependence_trace(lawless, RULES, known), "computes another value")
 
 
 class _Claiming(Rules):

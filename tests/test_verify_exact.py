@@ -15,6 +15,7 @@ from perfdojo_sdk.core.interpreter import FORWARD, Interpreter, owner
 from perfdojo_sdk.core.program import Path, Program, Scope
 from perfdojo_sdk.core.transformation import Move, Rules, Trace
 from perfdojo_sdk.core.transformations import GENERIC
+from perfdojo_sdk.verify import reduced as reduced_games
 from perfdojo_sdk.verify.exact import ExactReport, verify_exact, verify_exact_trace
 from perfdojo_sdk.verify.mixing import FIELDS, PRIME
 from perfdojo_sdk.verify.models import (
@@ -25,7 +26,7 @@ from perfdojo_sdk.verify.models import (
     OutsideModel,
     RandomModel,
 )
-from perfdojo_sdk.verify.reduced import extents, reduce_trace, statement_instances
+from perfdojo_sdk.verify.reduced import Reduction, extents, reduce_trace, statement_instances
 from tests import programs
 from tests.programs import DIALECT, PAIRS, program
 
@@ -418,13 +419,15 @@ def test_a_large_softmax_shrinks_with_its_moves() -> None:
     assert verify_exact_trace(reduced, DIALECT, models=1).ok
 
 
+LARGE_MATMUL = program(
+    "kernel mm(a, b) -> c\na f32 [768,1024] heap\nb f32 [1024,512] heap\nc f32 [768,512] heap\n\n"
+    "768 512\n| c[{0},{1}] = 0\n| 1024 c[{0},{1}] += a[{0},{2}] * b[{2},{1}]"
+)
+
+
 def test_tiles_keep_at_least_two_iterations() -> None:
-    root = program(
-        "kernel mm(a, b) -> c\na f32 [768,1024] heap\nb f32 [1024,512] heap\nc f32 [768,512] heap\n\n"
-        "768 512\n| c[{0},{1}] = 0\n| 1024 c[{0},{1}] += a[{0},{2}] * b[{2},{1}]"
-    )
     rows, columns = Move.of("split_scope", "s0", factor=12), Move.of("split_scope", "s1", factor=32)
-    trace = Trace(root).play_all(RULES, [rows, columns])
+    trace = Trace(LARGE_MATMUL).play_all(RULES, [rows, columns])
     reduced = reduce_trace(trace, RULES, 1)
     assert reduced.root.buffer_of["c"].shape == (4, 4)
     assert reduced.root.buffer_of["a"].shape == (4, 2)
@@ -476,6 +479,24 @@ def test_a_cut_inside_a_tile_comes_to_an_end() -> None:
     reduced = reduce_trace(trace, RULES, 1)
     assert reduced.root.buffer_of["x"].shape == (8,) and reduced.moves == trace.moves
     assert verify_exact_trace(reduced, DIALECT, models=1).ok
+
+
+def test_what_made_one_game_small_makes_the_next_one_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One try for a game with one move more; where it does not fit, what would have been without it."""
+    tiles = [Move.of("split_scope", f"s{k}", factor=32) for k in range(2)]
+    trace = Trace(LARGE_MATMUL).play_all(RULES, tiles)
+    known = Reduction(trace, reduce_trace(trace, RULES, 1))
+    longer = trace.play(RULES, Move.of("annotate_scope", trace.program.body[0].id, suffix="p"))
+    other = Trace(LARGE_MATMUL).play_all(RULES, [tiles[0], Move.of("split_scope", "s1", factor=8)])
+    found = [reduce_trace(game, RULES, 1) for game in (longer, other)]
+    tries, replayed = list[object](), reduced_games._Game.replayed
+    monkeypatch.setattr(
+        reduced_games._Game, "replayed", lambda *given: (tries.append(given), replayed(*given))[1]
+    )
+    again = reduce_trace(longer, RULES, 1, known)
+    assert len(tries) == 1
+    for one, two in zip(found, [again, reduce_trace(other, RULES, 1, known)], strict=True):
+        assert (one.root, one.moves, one.program) == (two.root, two.moves, two.program)
 
 
 def test_a_small_trace_comes_back_as_it_is() -> None:
