@@ -73,6 +73,7 @@ CONDITION = "8 t[{0}] = 0\n8 t[{0}] = x[{0}] if {0} >= 2\n8 y[{0}] = t[{0}]"
 LONG = "2\n" + "| y[{0}] = x[{0}]\n" * 600
 HUGE = "65536 65536\n| 64 y[{0},{1},{2}] = x[{0},{1},{2}]"
 
+SLIDING = "4\n| y[{0}] = 0\n| 3 y[{0}] += exp(x[{0}+{1}]) * w[{1}]"
 MAXIMUM = "q[0] = -inf\n8 q[0] max= x[{0}]"
 SUMMED = "4\n| t[{0}] = 0\n| 8 t[{0}] += x[{0},{1}]"
 SQUARED = """4
@@ -304,6 +305,25 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
     "PD-T275": (HUGE.replace("= x", "= 1 / x"), "", [], "stage_expression(c0, before=s0, term=0)"),
     "PD-T276": (
         REGISTER.replace("= r", "= 2 * r"), "", [], "stage_expression(c1, before=s1, term=0)",
+    ),
+    "PD-T451": (
+        f"{SLIDING}\n4 z[{{0}}] = x[{{0}}]", "", [], "stage_sliding(c1, before=s2, term=1)",
+    ),
+    "PD-T452": (SLIDING, "", [], "stage_sliding(c1, before=s0, term=2)"),
+    "PD-T453": (SLIDING, "", [], "stage_sliding(c1, before=s1, term=1)"),
+    "PD-T454": (
+        "6 t[{0}] = 0\n4 3\n| y[{0},{1}] = 2 * t[{0}+{1}]\n| t[{0}+{1}] = x[{0}]", "", [],
+        "stage_sliding(c1, before=s1, term=0)",
+    ),
+    "PD-T455": (SLIDING + " if {0}+{1} >= 2", "", [], "stage_sliding(c1, before=s0, term=1)"),
+    "PD-T456": (
+        HUGE.replace("64 y", "32 8 y").replace("{2}] = x[{0},{1},{2}", "{2},{3}] = 1 / x[{0},{1},{2}+{3}"),
+        "", [],
+        "stage_sliding(c0, before=s0, term=0)",
+    ),
+    "PD-T457": (
+        REGISTER.replace("4:u y[{0}] = r[{0}]", "2:u 3:u y[{0},{1}] = 2 * r[{0}+{1}]"), "", [],
+        "stage_sliding(c1, before=s1, term=0)",
     ),
     "PD-T244": (HUGE.replace("= x", "= 1 / x"), "", [], "stage_reciprocal(s0, array=x)"),
     "PD-T245": ("8 y[{0}] = 0\n8 y[{0}] = 2 / x[{0}] if {0} >= 2", "", [], "stage_reciprocal(s1, array=x)"),

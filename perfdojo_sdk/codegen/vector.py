@@ -122,6 +122,24 @@ class VectorEmitter(CEmitter):
         found = [self.registers[name] for name in targets if name in self.registers]
         return sum(len(registers.names) for registers in found if registers.vector)
 
+    # -- statements of one lane --------------------------------------------------------------------
+
+    def visit_statement(self, statement: Statement, point: Point) -> None:
+        super().visit_statement(statement, point)
+        if is_copy(statement) and self.location(statement.target).fetch_ahead:
+            self.fetch_following(statement.reads[0], point)
+
+    def location(self, access: Access) -> Location:
+        return self.dialect.locations[self._buffer(access).location]
+
+    def fetch_following(self, source: Access, point: Point) -> None:
+        """Prefetch what the next iteration of the outermost scope that ``source`` depends on will read."""
+        if source.levels and self._buffer(source).name not in self.registers:
+            outermost = source.levels[0]
+            step = {outermost: Index.of({outermost: 1}, 1)}
+            following = source.substitute(lambda level: step.get(level) or Index.level(level))
+            self.function.line(f"pd_prefetch_ahead(&{self.cell(following, point)});")
+
     # -- lockstep scopes -------------------------------------------------------------------------
 
     def visit_lockstep(self, scope: Scope, statement: Statement, point: Point) -> None:
@@ -211,15 +229,12 @@ class Lanes:
 
     def _fetch_source(self, statement: Statement) -> None:
         """Prefetch what a later copy into the target's location will read."""
-        location = self._location(statement.target)
+        location = self.emitter.location(statement.target)
         if not is_copy(statement) or self._named(statement.reads[0]):
             return
         (source,) = statement.reads
         if location.fetch_ahead and source.levels and source.levels[0] < self.level:
-            outermost = source.levels[0]
-            step = {outermost: Index.of({outermost: 1}, 1)}
-            following = source.substitute(lambda level: step.get(level) or Index.level(level))
-            self.emitter.function.line(f"pd_prefetch_ahead(&{self.emitter.cell(following, self.base)});")
+            self.emitter.fetch_following(source, self.base)
         if location.lead_bytes and self._starts_a_line(source):
             asks = "pd_prefetch_ahead" if location.second_cache else "pd_prefetch"
             self._prefetch(asks, source, location.lead_bytes)
@@ -227,7 +242,7 @@ class Lanes:
     def _claim_target(self, statement: Statement) -> None:
         """Prefetch, for writing, what a later copy out of the source's location will write."""
         if is_copy(statement) and self._starts_a_line(statement.target):
-            lead = self._location(statement.reads[0]).lead_bytes
+            lead = self.emitter.location(statement.reads[0]).lead_bytes
             if lead:
                 self._prefetch("pd_prefetch_write", statement.target, lead)
 
@@ -243,14 +258,11 @@ class Lanes:
         steps_by_lines = all(coefficient % line == 0 for _, coefficient in start.terms)
         return not steps_by_lines or start.constant % line == 0
 
-    def _location(self, access: Access) -> Location:
-        return self.emitter.dialect.locations[self.emitter.program.buffer_of[access.array].location]
-
     def _named(self, access: Access) -> bool:
         return self.emitter.program.buffer_of[access.array].name in self.emitter.registers
 
     def _streams(self, statement: Statement) -> bool:
-        return is_copy(statement) and self._location(statement.reads[0]).past_caches
+        return is_copy(statement) and self.emitter.location(statement.reads[0]).past_caches
 
     def _horizontal(self, statement: Statement, operation: str) -> None:
         kind = f"{statement.dtype}v"

@@ -13,7 +13,7 @@ from perfdojo_sdk.core.transformations.filtering import MinimalFilter
 from perfdojo_sdk.core.transformations.fusing import FissionScope, JoinScopes
 from perfdojo_sdk.core.transformations.inlining import InlineDefinition, RemoveDead
 from perfdojo_sdk.core.transformations.laws import RebaseExponent, RebaseSquares
-from perfdojo_sdk.core.transformations.naming import StageExpression
+from perfdojo_sdk.core.transformations.naming import StageExpression, StageSliding
 from perfdojo_sdk.core.transformations.precision import LowerPrecision
 from perfdojo_sdk.core.transformations.ranges import JoinRanges, SplitRange
 from perfdojo_sdk.core.transformations.reductions import SplitReduction
@@ -49,6 +49,7 @@ GENERIC: Mapping[str, Transformation] = {
         InlineDefinition(),
         RemoveDead(),
         StageExpression(),
+        StageSliding(),
         FactorReduction(),
         RebaseExponent(),
         RebaseSquares(),

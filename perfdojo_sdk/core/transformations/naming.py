@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from math import prod
 from typing import NamedTuple
 
 from perfdojo_sdk.core.dialect import Dialect
@@ -11,6 +13,8 @@ from perfdojo_sdk.core.expression import (
     Access,
     Cast,
     Expression,
+    Index,
+    IndexValue,
     Operation,
     Read,
     Renumbering,
@@ -99,10 +103,41 @@ def _room_for_a_statement(site: Site) -> Refusal | None:
     return None
 
 
+def _dims(site: Site) -> tuple[tuple[int, ...], ...]:
+    """For each dimension of the new buffer the iterators whose sum is its subscript."""
+    found = site.scratch.get("dims")
+    return found if found is not None else tuple([(level,) for level in sorted(_value(site).levels)])
+
+
+def _shape(site: Site) -> tuple[int, ...]:
+    """What the subscripts of the new buffer can be."""
+    sizes = site.outer_sizes
+    return tuple([sum([sizes[level] - 1 for level in levels]) + 1 for levels in _dims(site)])
+
+
+def _slides(site: Site) -> Refusal | None:
+    """Iterators that stand in every subscript with one coefficient count for their sum only.
+
+    Those outside of the place where the value will be computed keep a dimension of their own, as do those
+    in quotients.
+    """
+    value, depth = _value(site), _depth(site)
+    forms = [form.index if isinstance(form, IndexValue) else form for form in value.forms]
+    inside = {level for form in forms for q, _ in form.quotients for level in q.dividend.levels}
+    groups: dict[object, list[int]] = {}
+    for level in sorted(value.levels):
+        alone = level < depth or level in inside
+        key = level if alone else tuple([form.coefficients.get(level, 0) for form in forms])
+        groups.setdefault(key, []).append(level)
+    dims = tuple([tuple(levels) for levels in groups.values()])
+    if all(len(levels) == 1 for levels in dims):
+        return Refusal.of(site.statement.id, "", value=value.text)
+    site.scratch["dims"] = dims
+    return None
+
+
 def _stage_bounded(site: Site) -> Refusal | None:
-    cells = 1
-    for level in _value(site).levels:
-        cells *= site.outer_sizes[level]
+    cells = prod(_shape(site))
     if cells <= MAX_STAGED_CELLS:
         return None
     return Refusal.of(site.statement.id, "", cells=cells, most=MAX_STAGED_CELLS)
@@ -119,20 +154,20 @@ def _named(site: Site) -> _Named:
     value, depth, sizes = _value(site), _depth(site), site.outer_sizes
     program, statement = site.program, site.statement
     # The nest runs over the value's iterators from this depth on, in the order that they have.
-    used = sorted(value.levels)
-    inner = [level for level in used if level >= depth]
-    read = tuple([LEVELS[level] for level in used])
-    element = (*read[: len(used) - len(inner)], *LEVELS[depth : depth + len(inner)])
+    dims, shape = _dims(site), _shape(site)
+    outer = sum(levels[0] < depth for levels in dims)
+    read = tuple([Index.of(dict.fromkeys(levels, 1)) for levels in dims])
+    element = (*read[:outer], *LEVELS[depth : depth + len(dims) - outer])
     name = fresh(f"{statement.target.array}_v", program.names)
-    dimensions = tuple([Dimension(sizes[level]) for level in used])
-    buffer = Buffer(name, value.dtype, dimensions, site.dialect.default_location, (name,))
+    buffer = Buffer(name, value.dtype, tuple(map(Dimension, shape)), site.dialect.default_location, (name,))
     if element != read:
-        forms = dict(zip(used, element, strict=True))
+        forms = {levels[0]: form for levels, form in zip(dims, element, strict=True)}
+        forms |= {level: Index() for levels in dims for level in levels[1:]}
         here = renumbered(value, Renumbering([forms.get(l, LEVELS[l]) for l in range(len(sizes))]))
     else:
         here = value
     define = Statement(Access(name, element), here, None, value.dtype)
-    copy = nest(define, [sizes[level] for level in inner], name, program.place_of)
+    copy = nest(define, shape[outer:], name, program.place_of)
     named = substitute(statement.value, value, Read(Access(name, read), value.dtype))
     changed = statement.with_parts(statement.target, named)
     path, inside = site.path[: depth + 1], site.path[depth + 1 :]
@@ -237,3 +272,40 @@ class StageExpression(Transformation):
             for _, node in result.walk()
             if isinstance(node, Statement) and node.id not in site.program.place_of
         }
+
+
+class StageSliding(StageExpression):
+    """The same for a value that slides over its operands: where it uses iterators only as their sum, the
+    buffer has one dimension for them, and each of its elements is computed once.
+
+    before:
+        4
+        | y[{0}] = 0
+        | 3 y[{0}] += exp(x[{0}+{1}]) * w[{1}]
+    after: stage_sliding(c1, before=s0, term=1)
+        6 y_v[{0}] = exp(x[{0}])
+        4
+        | y[{0}] = 0
+        | 3 y[{0}] += y_v[{0}+{1}] * w[{1}]
+    """
+
+    name = "stage_sliding"
+    requirements = tuple(
+        replace(requirement, code=code)
+        for code, requirement in zip(
+            ("PD-T451", "PD-T452", "PD-T453", "PD-T454", "PD-T455", "PD-T456", "PD-T457"),
+            (
+                *StageExpression.requirements[:2],
+                Requirement(
+                    "",
+                    "nothing slides",
+                    "{value} uses no two iterators of the nest only as their sum",
+                    "compute it before a scope further out, or use stage_expression",
+                    _slides,
+                ),
+                *(r for r in StageExpression.requirements[2:] if r.test is not _room_for_a_statement),
+            ),
+            strict=True,
+        )
+    )
+    """All but one: a lockstep scope holds no loops whose iterators could slide."""

@@ -307,7 +307,7 @@ def map_to_hardware(play: Play, target: Target, windows: Windows) -> None:
     """Registers hold the tiles, lanes the vectors; threads share what takes longer than starting them."""
     for buffer in temporaries(play.program):
         play.may("remove_dead", buffer.name)
-    wishes = dict(open_panel_windows(play, windows))
+    wishes = dict(open_panel_windows(play, target, windows))
     contract(play)
     use_lanes(play)
     write_out(play, target.capabilities.vector_registers, outermost=True)

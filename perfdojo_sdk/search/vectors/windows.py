@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from math import prod
+from math import inf, prod
 
 from perfdojo_sdk.core.dtypes import BYTES
-from perfdojo_sdk.core.expression import Read
+from perfdojo_sdk.core.expression import Access, Read
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.validate import common_depth
 from perfdojo_sdk.hookspecs.types import Target
@@ -95,16 +95,42 @@ def open_windows(play: Play, target: Target, windows: Windows) -> Iterator[tuple
         yield from _open_for_output(play, scope, windows.store)
 
 
-def open_panel_windows(play: Play, windows: Windows) -> Iterator[tuple[str, str]]:
-    """The same for tiles of registers, which write each number once, and for the packing of panels."""
+def open_panel_windows(play: Play, target: Target, windows: Windows) -> Iterator[tuple[str, str]]:
+    """The same for tiles of registers, which write each number once, and for the packing of panels.
+
+    The rows of a tile are asked for where they are used, again for each panel: evenly over the time that
+    the arithmetic takes, which hides it. The next rows must find room beside what is at work.
+    """
+    near = target.capabilities.caches["L2"].bytes // 2
     for scope in play.innermost():
         statement = scope.body[-1]
         assert isinstance(statement, Statement)
         value = statement.value
         if isinstance(value, Read) and value.access.array in play.program.inputs:
             yield from _staged(play, "stage_read", scope.id, value.access.array, windows.again)
+        elif statement.accumulate:
+            for read in statement.reads:
+                if read.array in play.program.inputs and _each_outermost(play, scope, read) <= near:
+                    place = _outside(play, scope, read)
+                    yield from _staged(play, "stage_read", place, read.array, windows.again)
         else:
             yield from _open_for_output(play, scope, windows.store)
+
+
+def _each_outermost(play: Play, scope: Scope, read: Access) -> float:
+    """Bytes of the array that an iteration of the outermost loop reads; infinite where all read the same."""
+    loops = play.around(scope.id)
+    if not loops or 0 not in read.levels:
+        return inf
+    return play.program.buffer_of[read.array].cells * BYTES["f32"] / loops[0].size
+
+
+def _outside(play: Play, scope: Scope, read: Access) -> str:
+    """The outermost of the scopes from ``scope`` outwards on which a read does not depend."""
+    loops = [*play.around(scope.id), scope]
+    while len(loops) > 1 and len(loops) - 2 not in read.levels and len(loops[-2].body) == 1:
+        loops.pop()
+    return loops[-1].id
 
 
 def _open_for_output(play: Play, scope: Scope, location: str) -> Iterator[tuple[str, str]]:
