@@ -19,7 +19,7 @@ from perfdojo_sdk.core.transformations import GENERIC
 
 #: The core's language as a CPU target has it, with one location of each kind.
 DIALECT = Dialect(
-    {name: CORE_SUFFIXES[name] for name in "upv"},
+    {name: CORE_SUFFIXES[name] for name in "uptv"},
     {
         **CORE_DIALECT.locations,
         "reg": Location("reg", "named cells", shared=False, constant_subscripts=True, max_bytes=4096),
@@ -157,3 +157,12 @@ def random_filter(rng: Random) -> Program:
     return program(
         f"{heads[0]} {target} = {rng.choice(('0', '1'))}\n{heads[1]} {target} += {' * '.join(factors)}"
     )
+
+
+def random_sliding(rng: Random) -> Program:
+    """The same with a function of the data, which slides over them."""
+    return parse(re.sub(r"\bx\[[^]]*\]", r"exp(\g<0>)", random_filter(rng).text), DIALECT)
+
+
+#: Transformations that find no place in random programs, and programs where they do.
+MADE_FOR = {"minimal_filter": random_filter, "stage_sliding": random_sliding}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from snippets import DIALECT, RULES, random_filter
+from snippets import DIALECT, MADE_FOR, RULES
 
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Kind
@@ -52,7 +52,7 @@ def test_each_transformation_finds_places_in_random_programs(name: str) -> None:
     played = 0
     for seed in range(240):
         rng = Random(seed)
-        root = random_filter(rng) if name == "minimal_filter" else random_program(rng, 4)
+        root = MADE_FOR[name](rng) if name in MADE_FOR else random_program(rng, 4)
         program = random_walk(rng, root, RULES, rng.randrange(5)).program
         played += random_step(rng, program, RULES, only=name, most=max(Kind)) is not None
         if played == 3:

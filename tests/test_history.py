@@ -12,7 +12,7 @@ import pytest
 from command_line import Outcome
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from snippets import DIALECT, RULES, program, random_filter
+from snippets import DIALECT, MADE_FOR, RULES, program
 
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.history import Dropped, Undone, insert, redo, undo
@@ -80,7 +80,7 @@ def test_every_kind_of_move_comes_back(name: str) -> None:
     for seed in range(120):
         rng = Random(seed)
         root = random_program(rng, 4) if seed % 8 else program(RARE)
-        root = random_filter(rng) if name == "minimal_filter" else root
+        root = MADE_FOR[name](rng) if name in MADE_FOR else root
         trace = random_walk(rng, root, RULES, rng.randrange(5))
         step = random_step(rng, trace.program, RULES, only=name, most=max(Kind))
         if step is None:

@@ -327,6 +327,7 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
     ),
     "PD-T244": (HUGE.replace("= x", "= 1 / x"), "", [], "stage_reciprocal(s0, array=x)"),
     "PD-T245": ("8 y[{0}] = 0\n8 y[{0}] = 2 / x[{0}] if {0} >= 2", "", [], "stage_reciprocal(s1, array=x)"),
+    "PD-T163": ("8 4 y[{0},{1}] = x[{0},{1}]", "", [], "annotate_scope(s0, suffix=t)"),
     "PD-T301": ("10 y[{0}] = x[{0}]", "", [], "split_range(s0, at=10)"),
     "PD-T302": (LONG, "", [], "split_range(s0, at=1)"),
     "PD-T303": (

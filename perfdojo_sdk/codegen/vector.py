@@ -7,7 +7,7 @@ header defines (``pd_vector.h`` says which). So a new instruction set is one hea
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from perfdojo_sdk.codegen.c import SUPPORT, CEmitter, Point, support_text
 from perfdojo_sdk.codegen.c_values import C_TYPES, c_index, c_operation
@@ -29,7 +29,7 @@ from perfdojo_sdk.core.expression import (
 )
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
-from perfdojo_sdk.core.validate import is_copy, lane_stride
+from perfdojo_sdk.core.validate import is_copy, lane_stride, transposed_copy
 
 VECTOR_SUPPORT = (*SUPPORT, "pd_vector.h")
 """Headers of this package that kernels with vectors need."""
@@ -107,6 +107,9 @@ class VectorEmitter(CEmitter):
     def _buffer(self, access: Access) -> Buffer:
         return self.program.buffer_of[access.array]
 
+    def is_named(self, access: Access) -> bool:
+        return self._buffer(access).name in self.registers
+
     # -- loops -----------------------------------------------------------------------------------
 
     def visit_loop(self, scope: Scope, point: Point) -> None:
@@ -122,6 +125,44 @@ class VectorEmitter(CEmitter):
         found = [self.registers[name] for name in targets if name in self.registers]
         return sum(len(registers.names) for registers in found if registers.vector)
 
+    def visit_claimed(self, scope: Scope, point: Point) -> bool:
+        suffix = self.dialect.suffixes.get(scope.suffix)
+        copy = transposed_copy(self.program, scope, point.level - 1) if suffix and suffix.transposes else None
+        if copy is None or copy.dtype != VECTOR_DTYPE or any(map(self.is_named, (copy.target, *copy.reads))):
+            return False
+        self._transpose(scope, copy, point)
+        return True
+
+    def _transpose(self, scope: Scope, copy: Statement, point: Point) -> None:
+        """Squares of as many rows and columns as a vector has lanes, and what remains of either."""
+        (inner,) = scope.body
+        assert isinstance(inner, Scope)
+        level, (source,) = point.level - 1, copy.reads
+        steps = (
+            lane_stride(self._buffer(source), source.subscripts, level + 1),
+            lane_stride(self._buffer(copy.target), copy.target.subscripts, level),
+        )
+
+        def square(at: Point, rows: int, columns: int) -> None:
+            begin, end = self.cell(source, at), self.cell(copy.target, at)
+            sizes = f"{rows}, {columns}"
+            self.function.line(f"pd_transpose_f32v(&{begin}, {steps[0]}, &{end}, {steps[1]}, {sizes});")
+
+        def across(at: Point, rows: int) -> None:
+            self._in_blocks(inner.size, at.inside(0), lambda at, columns: square(at, rows, columns))
+
+        self._in_blocks(scope.size, point, across)
+
+    def _in_blocks(self, size: int, point: Point, emit: Callable[[Point, int], None]) -> None:
+        """The innermost level of ``point`` in steps of a vector's lanes, then what remains at once."""
+        lanes, level = self.dialect.lanes[VECTOR_DTYPE], point.level - 1
+        whole = size // lanes * lanes
+        if whole:
+            with self.function.block(f"for (int64_t i{level} = 0; i{level} < {whole}; i{level} += {lanes})"):
+                emit(point, lanes)
+        if size > whole:
+            emit(point.at(level, whole), size - whole)
+
     # -- statements of one lane --------------------------------------------------------------------
 
     def visit_statement(self, statement: Statement, point: Point) -> None:
@@ -134,7 +175,7 @@ class VectorEmitter(CEmitter):
 
     def fetch_following(self, source: Access, point: Point) -> None:
         """Prefetch what the next iteration of the outermost scope that ``source`` depends on will read."""
-        if source.levels and self._buffer(source).name not in self.registers:
+        if source.levels and not self.is_named(source):
             outermost = source.levels[0]
             step = {outermost: Index.of({outermost: 1}, 1)}
             following = source.substitute(lambda level: step.get(level) or Index.level(level))
@@ -230,7 +271,7 @@ class Lanes:
     def _fetch_source(self, statement: Statement) -> None:
         """Prefetch what a later copy into the target's location will read."""
         location = self.emitter.location(statement.target)
-        if not is_copy(statement) or self._named(statement.reads[0]):
+        if not is_copy(statement) or self.emitter.is_named(statement.reads[0]):
             return
         (source,) = statement.reads
         if location.fetch_ahead and source.levels and source.levels[0] < self.level:
@@ -257,9 +298,6 @@ class Lanes:
         line = ALIGNMENT // BYTES[self.emitter.program.buffer_of[access.array].dtype]
         steps_by_lines = all(coefficient % line == 0 for _, coefficient in start.terms)
         return not steps_by_lines or start.constant % line == 0
-
-    def _named(self, access: Access) -> bool:
-        return self.emitter.program.buffer_of[access.array].name in self.emitter.registers
 
     def _streams(self, statement: Statement) -> bool:
         return is_copy(statement) and self.emitter.location(statement.reads[0]).past_caches

@@ -31,6 +31,9 @@ class ScopeSuffix:
     doc: str
     unrolled: bool = False
     """Each iteration becomes its own code, so the iterator is a constant there."""
+    transposes: bool = False
+    """The scope and the one inside it are a copy that makes columns of rows: squares of it pass through
+    registers. Only such a scope is given the suffix; where later moves make it another, it is a loop."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,9 @@ CORE_SUFFIXES = {
     s.name: s
     for s in (
         ScopeSuffix("u", "sequential", "unrolled: each iteration is written out", unrolled=True),
+        ScopeSuffix(
+            "t", "sequential", "with the scope inside: squares of a copy are transposed", transposes=True
+        ),
         ScopeSuffix("p", "parallel", "iterations run on threads"),
         ScopeSuffix("v", "lockstep", "iterations are lanes of one vector instruction"),
         ScopeSuffix("g", "parallel", "iterations are blocks of a grid"),

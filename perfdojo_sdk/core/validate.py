@@ -367,6 +367,27 @@ def lane_stride(buffer: Buffer, subscripts: tuple[Index, ...], level: int) -> in
     return distance
 
 
+def transposed_copy(program: Program, scope: Scope, level: int) -> Statement | None:
+    """The copy in the two loops that begin with ``scope``, at ``level``, if it makes columns of rows: the
+    outer loop walks through neighbours of what is read, the inner one through neighbours of what is written.
+    """
+    inner = scope.body[0]
+    if len(scope.body) != 1 or not isinstance(inner, Scope) or inner.suffix or len(inner.body) != 1:
+        return None
+    statement = inner.body[0]
+    if not isinstance(statement, Statement) or statement.guard or not is_copy(statement):
+        return None
+    target, source = (program.buffer_of[a.array] for a in (statement.target, statement.reads[0]))
+    along = lane_stride(source, statement.reads[0].subscripts, level)
+    across = lane_stride(target, statement.target.subscripts, level + 1)
+    apart = (
+        lane_stride(source, statement.reads[0].subscripts, level + 1),
+        lane_stride(target, statement.target.subscripts, level),
+    )
+    turns = along == across == 1 and not {None, 0, 1} & {*apart}
+    return statement if turns and source is not target and source.dtype == target.dtype else None
+
+
 def _stride_of(address: Index, level: int) -> int | None:
     if any(level in quotient.dividend.levels for quotient, _ in address.quotients):
         return None

@@ -18,7 +18,7 @@ from perfdojo_sdk.core.transformation import (
     Transformation,
 )
 from perfdojo_sdk.core.transformations.scopes import refuse_conflict, scopes
-from perfdojo_sdk.core.validate import index_values, lane_stride
+from perfdojo_sdk.core.validate import index_values, lane_stride, transposed_copy
 
 
 def _suffix(site: Site) -> ScopeSuffix:
@@ -209,6 +209,15 @@ def _lanes_write_apart(site: Site) -> Refusal | Kind | None:
     return Refusal.of(statement.id, target.text, target=target.text)
 
 
+def _transposes(site: Site) -> Refusal | None:
+    if not _suffix(site).transposes:
+        return None
+    copy = transposed_copy(site.program, site.scope, site.level)
+    if copy is not None and copy.dtype in site.dialect.lanes:
+        return None
+    return Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
+
+
 class AnnotateScope(Transformation):
     """Map a scope to the hardware: ``u`` unroll, ``p`` threads, ``v`` vector lanes, or a target's own.
 
@@ -309,6 +318,13 @@ class AnnotateScope(Transformation):
             "{form} is a condition or a quotient that differs from lane to lane",
             "split the scope where the condition changes",
             _same_for_all_lanes,
+        ),
+        Requirement(
+            "PD-T163",
+            "nothing is transposed",
+            "{head} and the scope inside it are no copy of columns to rows, in a dtype that has lanes",
+            "annotate the outer one of two loops, along which the array that is copied has neighbours",
+            _transposes,
         ),
     )
 

@@ -26,7 +26,14 @@ from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.search.passes import contract, fuse
 from perfdojo_sdk.search.play import Play
 from perfdojo_sdk.search.vectors.row_kernels import THREADS_COST
-from perfdojo_sdk.search.vectors.steps import largest_divisor, share_out, split, use_lanes, write_out
+from perfdojo_sdk.search.vectors.steps import (
+    largest_divisor,
+    share_out,
+    split,
+    transpose,
+    use_lanes,
+    write_out,
+)
 from perfdojo_sdk.search.vectors.tiles import Piece, Tiling, best_tiling
 from perfdojo_sdk.search.vectors.windows import Windows, open_panel_windows, panel_ways
 
@@ -309,6 +316,7 @@ def map_to_hardware(play: Play, target: Target, windows: Windows) -> None:
         play.may("remove_dead", buffer.name)
     wishes = dict(open_panel_windows(play, target, windows))
     contract(play)
+    transpose(play)
     use_lanes(play)
     write_out(play, target.capabilities.vector_registers, outermost=True)
     for scope in [node for node in play.program.body if isinstance(node, Scope)]:

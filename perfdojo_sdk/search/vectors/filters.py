@@ -140,6 +140,11 @@ class _Game:
         lanes = self.target.capabilities.lanes.get(self.found.nest.dtype, 1)
         for scope in self.moves.innermost():
             if scope.size > lanes:
+                # Full vectors and one short one, where equal ones would all be short.
+                if scope.size % lanes:
+                    self.moves.may("split_range", scope.id, at=scope.size // lanes * lanes)
+        for scope in self.moves.innermost():
+            if scope.size > lanes:
                 vectorise(self.moves, scope.id)
         map_to_hardware(self.moves, self.target, Windows())
 
@@ -168,14 +173,17 @@ class _Game:
     # -- sums ----------------------------------------------------------------------------------
 
     def _name_sums(self, outermost: str) -> None:
-        """Give every sum of data and of taps a buffer, made before the whole nest."""
+        """Give every sum of data and of taps a buffer, made before the whole nest, with as few elements as
+        the sum has places."""
         for product in self._products:
             while factors := [
                 k
                 for k, term in enumerate(self._statement(product.id).value.terms)
                 if k and term in _factors(self._statement(product.id))
             ]:
-                self.moves.must("stage_expression", product.id, before=outermost, term=factors[0])
+                place, term = product.id, factors[0]
+                if not self.moves.may("stage_sliding", place, before=outermost, term=term):
+                    self.moves.must("stage_expression", place, before=outermost, term=term)
 
     def _statement(self, identifier: str) -> Statement:
         node = self.moves.node(identifier)
@@ -213,7 +221,7 @@ class _Game:
     def _bring_last(self, access: Access, level: int) -> None:
         """Let the dimension of ``access`` that uses ``level`` be the last one, and filled like that."""
         play, buffer = self.moves, self.moves.program.buffer_of[access.array]
-        at = next(k for k, s in enumerate(access.subscripts) if s.levels == {level})
+        at = next(k for k, s in enumerate(access.subscripts) if level in s.levels)
         for dim in range(at, len(access.subscripts) - 1):
             play.must("reorder_dims", buffer.name, dim=dim)
         makers = [s for s in play.statements() if s.target.array == access.array and not s.accumulate]

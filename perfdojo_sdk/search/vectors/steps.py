@@ -38,6 +38,21 @@ def largest_divisor(size: int, most: int) -> int:
     return max((d for d in divisors(size) if d <= most), default=1)
 
 
+def transpose(play: Play) -> None:
+    """Let copies that make columns of rows pass through registers in squares, where the target does that.
+
+    The loops outermost are left to threads.
+    """
+    for suffix in _transposing(play):
+        for scope in play.scopes():
+            if play.around(scope.id):
+                play.may("annotate_scope", scope.id, suffix=suffix)
+
+
+def _transposing(play: Play) -> list[str]:
+    return [suffix.name for suffix in play.rules.dialect.suffixes.values() if suffix.transposes]
+
+
 def use_lanes(play: Play) -> None:
     """Innermost scopes become vectors where they can."""
     for scope in play.innermost():
@@ -52,7 +67,10 @@ def write_out(play: Play, copies: int, outermost: bool = False) -> None:
     for place in [scope.id for scope in reversed(play.scopes())]:
         scope = play.scope(place)
         mapped = all(isinstance(c, Statement) or c.suffix for c in scope.body)
-        inside = outermost or play.around(place)
+        around = play.around(place)
+        inside = outermost or around
+        if around and around[-1].suffix in _transposing(play):
+            continue
         if mapped and inside and not scope.suffix and _copies(scope) * scope.size < copies:
             play.may("annotate_scope", place, suffix="u")
 

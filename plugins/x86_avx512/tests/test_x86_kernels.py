@@ -347,3 +347,48 @@ def test_kernels_of_one_shared_object_share_one_pool_that_unloads(build_all: Bui
     library = kernels["one"].library
     ctypes.CDLL(None).dlclose(ctypes.c_void_p(library._handle))
     assert count() == before
+
+
+# -- transposition ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("rows", [2, 7, 8, 16, 19, 33])
+@pytest.mark.parametrize("columns", [2, 5, 16, 21, 48])
+def test_columns_become_rows_in_squares_of_registers(
+    build: Build, target: str, rows: int, columns: int
+) -> None:
+    """Full squares, short ones and both ends, into a part of a larger array, at any alignment."""
+    kernel = build(
+        f"kernel turn(x) -> y\nx f32 [3,{columns},{rows}] heap\ny f32 [3,{rows},{columns + 3}] heap\n\n"
+        f"3\n| {rows} {columns + 3} y[{{0}},{{1}},{{2}}] = 7\n"
+        f"| {rows}:t {columns} y[{{0}},{{1}},{{2}}+1] = x[{{0}},{{2}},{{1}}]\n",
+        target,
+    )
+    assert "pd_transpose_f32v(" in kernel.source.code
+    x = normal(3, columns, rows)
+    expected = np.full((3, rows, columns + 3), 7, np.float32)
+    expected[:, :, 1 : columns + 1] = x.transpose(0, 2, 1)
+    for offset in (0, 3):
+        np.testing.assert_array_equal(kernel(x, offset=offset)[0], expected)
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        "8:t 4 y[{0},{1}] = x[{0},{1}]",
+        "8:t 4:u y[{0},{1}] = x[{1},{0}]",
+        "8:t\n| 4 y[{0},{1}] = x[{1},{0}]\n| y[{0},0] = 1",
+        "8:t 4 y[{0},{1}] = x[{1},{0}] + 1",
+    ],
+    ids=["no columns", "written out", "more than a copy", "more than a value"],
+)
+def test_what_later_moves_make_of_a_transposing_scope_is_a_loop(build: Build, tree: str) -> None:
+    shape = "8,8" if "x[{0},{1}]" in tree else "4,8"
+    kernel = build(f"kernel turn(x) -> y\nx f32 [{shape}] heap\ny f32 [8,4] heap\n\n{tree}\n")
+    assert "pd_transpose_f32v(" not in kernel.source.code
+    x = normal(*map(int, shape.split(",")))
+    expected = x[:, :4].copy() if shape == "8,8" else x.T + ("+ 1" in tree)
+    if "= 1" in tree:
+        expected[:, 0] = 1
+    np.testing.assert_array_equal(kernel(x)[0], expected)
