@@ -217,7 +217,7 @@ FAULTS = (
         **scope('suffix="u", size=float(site.scope.size)'),
     ),
     Fault(
-        "ids from a counter", "games round-trip", "does not replay", **scope(f'suffix="u", id=f"t{{{NEXT}}}"')
+        "ids from a counter", "games round-trip", "a saved game", **scope(f'suffix="u", id=f"t{{{NEXT}}}"')
     ),
     Fault(
         "words that cannot be made",

@@ -116,7 +116,7 @@ def test_a_target_file_is_strict() -> None:
     [
         ({"name": "best"}, "stands for whichever target"),
         ({"name": "My chip"}, "should match pattern"),
-        ({"suffixes": ["z"]}, "there is no scope suffix 'z'; known: b, g, p, u, v, w, or describe it"),
+        ({"suffixes": ["z"]}, "there is no scope suffix 'z'; known: b, g, p, t, u, v, w, or describe it"),
         ({"locations": ["heep"]}, "there is no location 'heep'; did you mean heap?"),
         ({"extra_suffixes": {"u": {"doc": "", "order": "parallel"}}}, "'u' means the same for every target"),
         ({"extra_suffixes": {"r p": {"doc": "", "order": "parallel"}}}, "should match pattern"),
