@@ -367,6 +367,8 @@ class RunRequest:
     """Give up when a call is slower than this: the candidate cannot win."""
     precision: float = 0.0
     """Stop early when the median is known this well: half of its 95 % interval over itself."""
+    first_look: bool = False
+    """Of a candidate that runs again if it wins: a runner may leave out what only a cheat would fail."""
 
 
 @dataclass(frozen=True)

@@ -322,7 +322,7 @@ class Evaluator:
     def _timed(self, task: _Task) -> Measurement | Failure:
         assert task.artifact is not None
         begin = time.perf_counter()
-        measured = run(self.conditions.runner, task.artifact, self._request())
+        measured = run(self.conditions.runner, task.artifact, replace(self._request(), first_look=True))
         task.measure_s = time.perf_counter() - begin
         return measured
 

@@ -222,7 +222,7 @@ def _write(folder: Path, job: Job, artifacts: list[Artifact], channels: _Channel
     request, first = job.request, artifacts[0]
     for k, artifact in enumerate(artifacts):
         (folder / f"k{k}.so").write_bytes(artifact.content)
-        if request.repeats:
+        if request.repeats and not request.first_look:
             (folder / f"k{k}.fresh.so").write_bytes(artifact.content)
     if request.repeats:
         (folder / "harness.so").write_bytes(job.harness)
@@ -253,6 +253,7 @@ def _write(folder: Path, job: Job, artifacts: list[Artifact], channels: _Channel
                 "memory_bytes": request.memory_bytes,
                 "stop_above_s": request.stop_above_s,
                 "precision": request.precision,
+                "first_look": request.first_look,
             }
         )
     )

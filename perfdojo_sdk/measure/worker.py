@@ -337,11 +337,15 @@ class Contender:
     def prepare(self, sets: list[Memory], positions: list[np.ndarray[Any, Any]]) -> None:
         """Know the result on every set, and that a library which saw no other set agrees."""
         assert self.kernel
-        for number, memory in enumerate(sets):
+        if self.job["first_look"]:
+            self.references = [[bits[at] for bits, at in zip(self.first, positions, strict=True)]]
+        for number, memory in list(enumerate(sets))[len(self.references) :]:
             self.estimate = min(self.estimate, self.kernel.call(memory, 0))
             self.references.append(samples(memory, positions))
-            if number == 1:
+            if number == 1 and not self.job["first_look"]:
                 second = outputs_of(memory)
+        if self.job["first_look"]:
+            return
         untouched = self.load(f"./k{self.number}.fresh.so")
         untouched.call(sets[1], 0)
         compare(sets[1], second, "depend on earlier calls (a cached result?)")
@@ -349,6 +353,8 @@ class Contender:
     def finish(self, sets: list[Memory]) -> None:
         """New inputs at old addresses must give their own result, after any number of calls."""
         assert self.kernel
+        if self.job["first_look"]:
+            return
         self.kernel.call(sets[1], 0)
         expected = outputs_of(sets[1])
         sets[0].copy_inputs(sets[1])
