@@ -47,6 +47,17 @@ for (volatile int k = 0; k < 300000; k++);
 for (int i = 0; i < N; i++) y[i] = 2 * x[i];
 """
 
+#: The first result again and again: the fastest of all.
+KEPT = (
+    "static float kept[N]; static int known; if (!known) {"
+    + RIGHT
+    + """
+for (int i = 0; i < N; i++) kept[i] = y[i];
+known = 1; }
+for (int i = 0; i < N; i++) y[i] = kept[i];
+"""
+)
+
 
 @dataclass(frozen=True)
 class Villain:
@@ -72,7 +83,8 @@ VILLAINS = (
     Villain(5, "runtime", "_exit(0);", "ended the process"),
     Villain(5, "runtime", "return 7;", "returned 7"),
     Villain(4, "memory", "for (;;) { char *p = malloc(1 << 24); if (!p) return 1; memset(p, 1, 1 << 24); }"),
-    Villain(8, "wrong_result", "for (int i = 0; i < N; i++) y[i] = 3 * x[i];", "verification failed"),
+    Villain(5, "wrong_result", "for (int i = 0; i < N; i++) y[i] = 3 * x[i];", "verification failed"),
+    Villain(3, "wrong_result", KEPT, "earlier calls"),
     Villain(3, "wrong_result", ";", "never written"),
     Villain(3, "wrong_result", RIGHT.replace("N;", "N - 1;"), "1 of 1000 elements"),
     Villain(4, "wrong_result", RIGHT + "y[N] = 1;", "after y"),

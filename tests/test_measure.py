@@ -333,6 +333,29 @@ def test_cheats_in_timed_runs(body: str, detail: str) -> None:
     assert got.reason == "wrong_result" and detail in got.detail, got
 
 
+@pytest.mark.parametrize("body", [CACHED_RESULT, CACHED_BY_ADDRESS], ids=["kept", "kept by address"])
+def test_a_cheat_that_a_first_look_lets_pass_fails_in_a_race(body: str) -> None:
+    cheat = build(body)
+    assert isinstance(RUNNER.run(cheat, replace(TIMED, first_look=True)), Measurement)
+    honest, found = RUNNER.time_interleaved([build(RIGHT), cheat], TIMED)
+    assert isinstance(honest, Measurement)
+    assert isinstance(found, Failure) and found.reason == "wrong_result"
+
+
+@pytest.mark.parametrize(
+    ("body", "detail"),
+    [
+        pytest.param(RIGHT.replace("N;", "N - 1;"), "never written", id="unwritten"),
+        pytest.param(RIGHT + "y[N] = 1;", "after y", id="past the end"),
+        pytest.param("static int k;" + RIGHT + "y[5] = k++;", "call to call", id="unsteady"),
+        pytest.param(LAZY_LATER, "timed call", id="does nothing later"),
+    ],
+)
+def test_a_first_look_sees_what_is_wrong(body: str, detail: str) -> None:
+    got = failure(replace(TIMED, first_look=True), body)
+    assert got.reason == "wrong_result" and detail in got.detail, got
+
+
 def test_a_clock_brought_along_is_not_used() -> None:
     """The kernel's library defines clock_gettime itself, and time stands still in it."""
     before = "int clock_gettime(clockid_t c, struct timespec *t) { t->tv_sec = t->tv_nsec = c; return 0; }"
