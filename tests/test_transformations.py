@@ -434,6 +434,14 @@ def test_refused_with_the_reason(code: str) -> None:
         assert "^" in rendered, "the line of the program is shown and underlined"
 
 
+def test_rows_that_overlap_are_not_transposed() -> None:
+    text = "y f32 [19] heap\n8 4 y[{0}*2+{1}] = x[{1},{0}]"
+    assert refusal(program(text), "annotate_scope(s0, suffix=t)") == "PD-T163"
+    assert (
+        refusal(program(text.replace("*2", "*4").replace("19", "33")), "annotate_scope(s0, suffix=t)") == ""
+    )
+
+
 def test_every_reason_has_a_refusal_test() -> None:
     codes = [r.code for t in GENERIC.values() for r in t.requirements]
     assert len(codes) == len(set(codes)), "codes are unique"

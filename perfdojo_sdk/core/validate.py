@@ -369,7 +369,8 @@ def lane_stride(buffer: Buffer, subscripts: tuple[Index, ...], level: int) -> in
 
 def transposed_copy(program: Program, scope: Scope, level: int) -> Statement | None:
     """The copy in the two loops that begin with ``scope``, at ``level``, if it makes columns of rows: the
-    outer loop walks through neighbours of what is read, the inner one through neighbours of what is written.
+    outer loop walks through neighbours of what is read, the inner one through neighbours of what is written,
+    and no cell is written twice.
     """
     inner = scope.body[0]
     if len(scope.body) != 1 or not isinstance(inner, Scope) or inner.suffix or len(inner.body) != 1:
@@ -378,14 +379,14 @@ def transposed_copy(program: Program, scope: Scope, level: int) -> Statement | N
     if not isinstance(statement, Statement) or statement.guard or not is_copy(statement):
         return None
     target, source = (program.buffer_of[a.array] for a in (statement.target, statement.reads[0]))
-    along = lane_stride(source, statement.reads[0].subscripts, level)
-    across = lane_stride(target, statement.target.subscripts, level + 1)
-    apart = (
-        lane_stride(source, statement.reads[0].subscripts, level + 1),
-        lane_stride(target, statement.target.subscripts, level),
-    )
-    turns = along == across == 1 and not {None, 0, 1} & {*apart}
-    return statement if turns and source is not target and source.dtype == target.dtype else None
+    read, write = statement.reads[0].subscripts, statement.target.subscripts
+    if lane_stride(source, read, level) != 1 or lane_stride(target, write, level + 1) != 1:
+        return None
+    if lane_stride(source, read, level + 1) in (None, 0, 1) or source is target:
+        return None
+    # Rows that overlap are right in their order only.
+    rows_apart = lane_stride(target, write, level)
+    return statement if rows_apart is not None and abs(rows_apart) >= inner.size else None
 
 
 def _stride_of(address: Index, level: int) -> int | None:

@@ -47,7 +47,7 @@ class Compiled:
 
 
 #: Loop transformations on GCC's own trees: clang warns of these flags, zig refuses them.
-_PASSES_OF_GCC = ("-ftree-", "-fno-tree-", "-fno-predictive-commoning")
+_PASSES_OF_GCC = ("-ftree-", "-fno-tree-", "-fno-predictive-commoning", "-fno-loop-interchange")
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,9 @@ _LARGE_FLAGS = (
     "-ffp-contract=off",
     "-fno-trapping-math",
     "-fno-math-errno",
+    # gcc 12 does both wrongly now and then.
+    "-fno-tree-loop-distribution",
+    "-fno-loop-interchange",
 )
 _FORK_FLAGS = ("-O0", "-ffp-contract=off")
 _REFERENCE_TIMEOUT_S = 600.0

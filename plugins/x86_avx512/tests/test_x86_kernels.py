@@ -392,3 +392,17 @@ def test_what_later_moves_make_of_a_transposing_scope_is_a_loop(build: Build, tr
     if "= 1" in tree:
         expected[:, 0] = 1
     np.testing.assert_array_equal(kernel(x)[0], expected)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("loops", ["40:t 40", "40 40"])
+def test_rows_that_overlap_are_written_in_their_order(build: Build, target: str, loops: str) -> None:
+    """Squares would write the end of the first row after the beginning of the ninth; and so does gcc 12.2
+    where it may let the two loops change places."""
+    tree = f"{loops} y[{{0}}*2+{{1}}] = x[{{1}},{{0}}]"
+    kernel = build(f"kernel turn(x) -> y\nx f32 [40,40] heap\ny f32 [118] heap\n\n{tree}\n", target)
+    assert "pd_transpose_f32v(" not in kernel.source.code
+    x, expected = normal(40, 40), np.zeros(118, np.float32)
+    for row in range(40):
+        expected[2 * row : 2 * row + 40] = x[:, row]
+    np.testing.assert_array_equal(kernel(x)[0], expected)
