@@ -216,6 +216,15 @@ def test_who_comes_near_in_bad_weather_may_race() -> None:
     assert [c.game for c in evaluator.champions] == [GAMES[0], GAMES[1]]
 
 
+def test_who_wins_a_race_is_looked_at_with_all_checks(store: Candidates) -> None:
+    runner = Racing({text(0): [2.0], text(1): [1.5, 1.5, Failure("wrong_result", "kept")]})
+    evaluator = Evaluator(conditions(runner), store)
+    seen = evaluator.evaluate(GAMES[:2])
+    assert [request.first_look for request in runner.requests] == [True, False, True, True, True, False]
+    assert seen[1].failure is not None and seen[1].failure.reason == "wrong_result"
+    assert [c.game for c in evaluator.champions] == [GAMES[0]]
+
+
 def test_who_has_lost_does_not_race_again() -> None:
     runner = Racing({text(0): [2.0], text(1): [2.1]}, weather=1.0)
     evaluator = Evaluator(conditions(runner))
@@ -238,7 +247,7 @@ def test_a_tie_leaves_the_champion() -> None:
 def test_slow_kernels_race_over_ten_calls() -> None:
     runner = Racing({text(0): [2.0], text(1): [1.5]})
     Evaluator(conditions(runner)).evaluate(GAMES[:2])
-    race = runner.requests[-1]
+    race = next(request for request in runner.requests if request.repeats == 10)
     assert race.repeats == 10 and race.budget_s == 20.0 and race.timeout_s > 40.0
 
 

@@ -372,8 +372,8 @@ class Evaluator:
     def _race(self, artifact: Artifact, first: Timed) -> tuple[Measurement | Failure, float | None]:
         """The challenger's second run, and the time that it has to beat.
 
-        Where the runner can, both run in turns, so that they see the same weather; else the champion's
-        time of before has to do.
+        Where the runner can, both run in turns, so that they see the same weather, and the winner once
+        more with all checks; else the champion's time of before has to do.
         """
         champion, runner, request = self.champion, self.conditions.runner, self._request()
         race = getattr(runner, "time_interleaved", None)
@@ -387,6 +387,7 @@ class Evaluator:
             budget_s=max(request.budget_s, enough_s),
             timeout_s=max(request.timeout_s, SLACK_S + 2 * enough_s),
             stop_above_s=None,
+            first_look=True,
         )
         both = _guarded(lambda: race(racers, request))
         if isinstance(both, Failure):
@@ -394,7 +395,11 @@ class Evaluator:
         ours, theirs = both
         if isinstance(theirs, Measurement) and theirs.seconds:
             self.champions[-1] = champion = replace(champion, seconds=theirs.median)
-        return ours, champion.seconds * (AHEAD if champion.provenance == "measured" else 1.0)
+        to_beat_s = champion.seconds * (AHEAD if champion.provenance == "measured" else 1.0)
+        if isinstance(ours, Measurement) and ours.median < to_beat_s:
+            checked = run(runner, artifact, self._request())
+            ours = checked if isinstance(checked, Failure) else ours
+        return ours, to_beat_s
 
     def _record(self, task: _Task) -> None:
         """Keep what became of a program, unless it was kept before or is none of this kernel's.
