@@ -12,7 +12,9 @@ from perfdojo_sdk.core.expression import (
     LEVELS,
     Access,
     Cast,
+    Condition,
     Expression,
+    Form,
     Index,
     IndexValue,
     Operation,
@@ -115,6 +117,10 @@ def _shape(site: Site) -> tuple[int, ...]:
     return tuple([sum([sizes[level] - 1 for level in levels]) + 1 for levels in _dims(site)])
 
 
+def _index(form: Form) -> Index:
+    return form.index if isinstance(form, IndexValue) else form.form if isinstance(form, Condition) else form
+
+
 def _slides(site: Site) -> Refusal | None:
     """Iterators that stand in every subscript with one coefficient count for their sum only.
 
@@ -122,7 +128,7 @@ def _slides(site: Site) -> Refusal | None:
     in quotients.
     """
     value, depth = _value(site), _depth(site)
-    forms = [form.index if isinstance(form, IndexValue) else form for form in value.forms]
+    forms = [_index(form) for form in value.forms]
     inside = {level for form in forms for q, _ in form.quotients for level in q.dividend.levels}
     groups: dict[object, list[int]] = {}
     for level in sorted(value.levels):
@@ -202,7 +208,7 @@ class StageExpression(Transformation):
         Parameter("before", str, "id of the statement, or of a scope around it, to compute the term before"),
         Parameter("term", int, "which operation of the value, from 0"),
     )
-    requirements = (
+    requirements: tuple[Requirement, ...] = (
         Requirement(
             "PD-T271",
             "the place to compute the value is not around the statement",
