@@ -139,10 +139,9 @@ class _Game:
         contract(self.moves)
         lanes = self.target.capabilities.lanes.get(self.found.nest.dtype, 1)
         for scope in self.moves.innermost():
-            if scope.size > lanes:
+            if scope.size > lanes and scope.size % lanes:
                 # Full vectors and one short one, where equal ones would all be short.
-                if scope.size % lanes:
-                    self.moves.may("split_range", scope.id, at=scope.size // lanes * lanes)
+                self.moves.may("split_range", scope.id, at=scope.size // lanes * lanes)
         for scope in self.moves.innermost():
             if scope.size > lanes:
                 vectorise(self.moves, scope.id)

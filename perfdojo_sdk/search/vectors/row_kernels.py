@@ -21,7 +21,7 @@ from itertools import product
 from math import prod
 
 from perfdojo_sdk.core.dtypes import BYTES
-from perfdojo_sdk.core.expression import Access, Operation, Read
+from perfdojo_sdk.core.expression import Operation, Read
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Rules
 from perfdojo_sdk.core.transformations.storage import temporaries
@@ -34,6 +34,7 @@ from perfdojo_sdk.search.vectors.steps import (
     data_bytes,
     join_distant,
     largest_divisor,
+    outermost,
     perfect_nest,
     settle_buffers,
     share_out,
@@ -192,16 +193,6 @@ def reciprocals(play: Play) -> None:
                     divisor = operation.arguments[1].access
                     if level not in divisor.levels:
                         play.may("stage_reciprocal", outermost(play, scope.id, divisor), array=divisor.array)
-
-
-def outermost(play: Play, place: str, access: Access) -> str:
-    """The outermost scope of the perfect nest around ``place`` that an access does not depend on."""
-    around = play.around(place)
-    for level in reversed(range(len(around))):
-        if len(around[level].body) != 1 or level in access.levels:
-            break
-        place = around[level].id
-    return place
 
 
 def _operations(value: object) -> list[Operation]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from perfdojo_sdk.core.dtypes import BYTES
+from perfdojo_sdk.core.expression import Access
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.transformations.scopes import divisors
 from perfdojo_sdk.core.transformations.storage import temporaries
@@ -36,6 +37,16 @@ def largest_divisor(size: int, most: int) -> int:
     if size <= most:
         return size
     return max((d for d in divisors(size) if d <= most), default=1)
+
+
+def outermost(play: Play, place: str, access: Access) -> str:
+    """The outermost scope of the perfect nest around ``place`` that an access does not depend on."""
+    around = play.around(place)
+    for level in reversed(range(len(around))):
+        if len(around[level].body) != 1 or level in access.levels:
+            break
+        place = around[level].id
+    return place
 
 
 def transpose(play: Play) -> None:

@@ -17,7 +17,7 @@ from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.validate import common_depth
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.search.play import Play
-from perfdojo_sdk.search.vectors.steps import data_bytes, output_bytes
+from perfdojo_sdk.search.vectors.steps import data_bytes, outermost, output_bytes
 
 #: What goes out is next to nothing when it is less than this part of the data.
 LITTLE = 64
@@ -111,7 +111,7 @@ def open_panel_windows(play: Play, target: Target, windows: Windows) -> Iterator
         elif statement.accumulate:
             for read in statement.reads:
                 if read.array in play.program.inputs and _each_outermost(play, scope, read) <= near:
-                    place = _outside(play, scope, read)
+                    place = outermost(play, scope.id, read)
                     yield from _staged(play, "stage_read", place, read.array, windows.again)
         else:
             yield from _open_for_output(play, scope, windows.store)
@@ -123,14 +123,6 @@ def _each_outermost(play: Play, scope: Scope, read: Access) -> float:
     if not loops or 0 not in read.levels:
         return inf
     return play.program.buffer_of[read.array].cells * BYTES["f32"] / loops[0].size
-
-
-def _outside(play: Play, scope: Scope, read: Access) -> str:
-    """The outermost of the scopes from ``scope`` outwards on which a read does not depend."""
-    loops = [*play.around(scope.id), scope]
-    while len(loops) > 1 and len(loops) - 2 not in read.levels and len(loops[-2].body) == 1:
-        loops.pop()
-    return loops[-1].id
 
 
 def _open_for_output(play: Play, scope: Scope, location: str) -> Iterator[tuple[str, str]]:
