@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,20 @@ from toy_target import perfdojo_toy
 from perfdojo_sdk.core.dtypes import rounding_law
 from perfdojo_sdk.core.errors import NothingFoundError, VerificationError
 from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Kind, Legal, Move, Rules, Trace
 from perfdojo_sdk.core.transformations.filtering import FILTER_LAW
 from perfdojo_sdk.game import Game
-from perfdojo_sdk.hookspecs.types import Artifact, Bound, RunRequest, Target
+from perfdojo_sdk.hookspecs.types import (
+    Artifact,
+    Bound,
+    Failure,
+    KernelSource,
+    Measurement,
+    Runner,
+    RunRequest,
+    Target,
+)
 from perfdojo_sdk.kernels.selection import Kernel, select
 from perfdojo_sdk.library import verification
 from perfdojo_sdk.library.beside import beside
@@ -31,6 +42,7 @@ from perfdojo_sdk.library.tuning import BUDGET_S, Standing
 from perfdojo_sdk.measure.toolchain import Compiled, find_toolchain
 from perfdojo_sdk.plugins import load_plugins
 from perfdojo_sdk.store.records import LegResult, Verification
+from perfdojo_sdk.verify import numeric
 
 
 @pytest.fixture
@@ -420,6 +432,75 @@ def test_an_interruption_ends_the_work_beside(tmp_path: Path) -> None:
         raise KeyboardInterrupt
     with pytest.raises(ProcessLookupError):
         os.kill(int(mark.read_text()), 0)
+
+
+# -- a candidate's verification --------------------------------------------------------------------
+
+
+#: The mean over two of three dimensions, taken off: a row is a third of everything.
+CENTRED = """kernel centred(x) -> y
+x f32 [40,3,50] heap
+s f32 [3] heap
+y f32 [40,3,50] heap
+
+3 s[{0}] = 0
+3 40 50 s[{0}] += x[{1},{0},{2}]
+3 40 50 y[{1},{0},{2}] = x[{1},{0},{2}] - s[{0}] / 2000
+"""
+
+
+@dataclass
+class Shapes:
+    """A runner that keeps the shape of the first input of whatever runs."""
+
+    runner: Runner
+    seen: list[tuple[int, ...]]
+    spoilt: bool = False
+    """Whether the first element of each result is wrong."""
+
+    def device(self) -> str:
+        return self.runner.device()
+
+    def compile(self, source: KernelSource) -> Artifact | Failure:
+        if self.spoilt:
+            source = replace(source, code=source.code.replace("return 0;", "y[0] += 1.0f; return 0;"))
+        return self.runner.compile(source)
+
+    def run(self, artifact: Artifact, request: RunRequest) -> Measurement | Failure:
+        self.seen.append(artifact.inputs[0].shape)
+        return self.runner.run(artifact, request)
+
+
+def asked_of_a_candidate(runner: Shapes) -> Verification:
+    plugins = load_plugins(extra=[perfdojo_toy])
+    rules, generator = plugins.rules(plugins.require("toy")), plugins.code_generator(plugins.require("toy"))
+    game = Trace(parse(CENTRED, rules.dialect))
+    artifact = runner.compile(generator.generate(game.program, "pd_centred"))
+    assert isinstance(artifact, Artifact)
+    return verification.quick(game, rules, artifact, runner, {}, 1, 0, generator)
+
+
+def test_a_candidate_whose_rows_are_dear_is_compared_at_a_smaller_shape(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def runner(spoilt: bool = False) -> Shapes:
+        plugins = load_plugins(extra=[perfdojo_toy])
+        return Shapes(plugins.runner(plugins.require("toy")), [], spoilt)
+
+    own = runner()
+    assert asked_of_a_candidate(own).passed
+    assert own.seen == [(40, 3, 50)], "a cheap kernel is compared as it is"
+
+    monkeypatch.setattr(numeric, "_FULL_INSTANCES", 500)
+    monkeypatch.setattr(numeric, "_ROW_INSTANCES", 500)
+    monkeypatch.setattr(verification, "QUICK_COMPARED", 500)
+    small = runner()
+    assert asked_of_a_candidate(small).passed
+    [shape] = small.seen
+    assert prod(shape) < 500 and min(shape) > 1
+
+    refused = asked_of_a_candidate(runner(spoilt=True))
+    assert not refused.passed and "y[0,0,0]" in refused.failure
 
 
 # -- the real thing --------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, KernelSource, Meas
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.measure.sandbox import Job, execute
 from perfdojo_sdk.verify.inputs import EXACT_INTEGERS, FLOAT_CLASSES, draw, integer_range
-from perfdojo_sdk.verify.numeric import NumericReport, _References, verify_numeric
+from perfdojo_sdk.verify.numeric import NumericReport, _References, quick_instances, verify_numeric
 from perfdojo_sdk.verify.reference_c import BOUNDED, WIDE, outermost_rows, reference
 
 RUNNER = NativeRunner(("-O2",))
@@ -391,6 +391,21 @@ def test_where_a_row_is_dear_only_the_first_and_the_last_are_taken() -> None:
     assert references.choose_rows(1).tolist() == [[0], [15]]
     assert 2 < len(references.choose_rows(1200)) < 16
     assert references.choose_rows(10**6).tolist() == [[k] for k in range(16)]
+
+
+def test_a_quick_comparison_knows_what_it_looks_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    import perfdojo_sdk.verify.numeric as numeric
+
+    root = program(SOFTMAX)
+    whole, row = 16 * (48 * 4 + 2), 48 * 4 + 2
+    assert quick_instances(root, root) == whole, "a small program is looked at as a whole"
+    monkeypatch.setattr(numeric, "_FULL_INSTANCES", 10)
+    assert quick_instances(root, root) == whole, "as many rows as there are"
+    monkeypatch.setattr(numeric, "_ROW_INSTANCES", 5 * row)
+    assert quick_instances(root, root) == 5 * row
+    monkeypatch.setattr(numeric, "_ROW_INSTANCES", 1)
+    assert quick_instances(root, root) == 2 * row, "the first and the last at least"
+    assert quick_instances(root, root, other_terms=True) == whole, "the bound of rows does not hold"
 
 
 #: A product of each of three pairs of matrices: levels that are rows, and below them one that is summed over.

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 EXACT_INSTANCES = 3000
 #: The same for a candidate in the middle of a search.
 QUICK_INSTANCES = 500
+#: The same for comparing one that is compiled, where no few rows of the kernel can be looked at alone.
+QUICK_COMPARED = 10**7
 
 
 @dataclass
@@ -72,10 +74,11 @@ def quick(
     """The same three questions, asked of fewer cases: for the best candidate so far of a search.
 
     One random model of the end alone, at a smaller shape; one class of inputs, of a large program on some
-    rows where it has rows. What comes out of the search goes through :func:`verify` all the same.
+    rows, or at a smaller shape where it has no rows. What comes out of the search goes through
+    :func:`verify` all the same.
     """
     from perfdojo_sdk.verify.exact import verify_exact
-    from perfdojo_sdk.verify.numeric import verify_numeric
+    from perfdojo_sdk.verify.numeric import quick_instances, verify_numeric
     from perfdojo_sdk.verify.reduced import Reduction, reduce_trace
 
     memory = memory or Memory()
@@ -86,7 +89,10 @@ def quick(
     skipped = LegResult(passed=True, detail="not asked")
     if not asked.passed:
         return Verification(exact=asked, numeric=skipped, dependence=skipped)
-    played, artifact = affordable(trace, rules, artifact, runner, generator)
+    other_terms = FILTER_LAW in trace.laws
+    dear = quick_instances(trace.root, trace.program, other_terms) > QUICK_COMPARED
+    most = QUICK_COMPARED if dear else None
+    played, artifact = affordable(trace, rules, artifact, runner, generator, most)
     compared = verify_numeric(
         played.root,
         played.program,
@@ -98,7 +104,7 @@ def quick(
         threads=(threads,),
         nan_may_differ=trace.kind >= Kind.REASSOCIATES,
         quick=True,
-        other_terms=FILTER_LAW in trace.laws,
+        other_terms=other_terms,
     )
     return Verification(
         exact=asked,
@@ -131,15 +137,22 @@ def exact(trace: Trace, rules: Rules, seed: int) -> LegResult:
 
 
 def affordable(
-    trace: Trace, rules: Rules, artifact: Artifact, runner: Runner, generator: CodeGenerator | None
+    trace: Trace,
+    rules: Rules,
+    artifact: Artifact,
+    runner: Runner,
+    generator: CodeGenerator | None,
+    most: int | None = None,
 ) -> tuple[Trace, Artifact]:
-    """The game and its compiled end, or the same game on a smaller kernel where the runner needs one.
+    """The game and its compiled end, or the same game on a smaller kernel: of at most as many statement
+    instances as the runner can run, or ``most`` of them.
 
     :class:`VerificationError` when the smaller one does not compile.
     """
     from perfdojo_sdk.verify.reduced import reduce_trace, statement_instances
 
-    most = getattr(runner, "most_instances", None)
+    allowed = [n for n in (most, getattr(runner, "most_instances", None)) if n is not None]
+    most = min(allowed, default=None)
     if most is None or generator is None or statement_instances(trace.program) <= most:
         return trace, artifact
     small = reduce_trace(trace, rules, most)

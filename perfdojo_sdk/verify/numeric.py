@@ -308,16 +308,7 @@ class _References:
         self.accuracy, self.dialect, self.seed = accuracy, dialect, seed
         self.instances = max(_instances(original), _instances(transformed))
         self.small = self.instances <= _FULL_INSTANCES
-        # On rows, the bound is that of the original program, which knows of no rounding that a move declared,
-        # nor of other terms.
-        self.no_rows = "its rows depend on each other"
-        self.rows: Rows | None = None
-        if not _float_dtypes(transformed) <= _float_dtypes(original):
-            self.no_rows = "its moves change precision"
-        elif other_terms:
-            self.no_rows = "its moves make sums of other terms"
-        else:
-            self.rows = outermost_rows(original, _ROW_INSTANCES // _SOME_ROWS)
+        self.rows, self.no_rows = _independent_rows(original, transformed, other_terms)
         self.compiled: dict[tuple[str, int, int], Artifact] = {}
 
     def expect(
@@ -364,7 +355,7 @@ class _References:
         assert self.rows
         sizes, count = self.rows.sizes, self.rows.count
         corners = np.unique([np.ravel_multi_index(c, sizes) for c in product(*((0, n - 1) for n in sizes))])
-        wanted = min(count, max(len(corners), instances * count // _instances(self.original)))
+        wanted = _wanted_rows(self.original, self.rows, instances)
         drawn = np.random.default_rng(self.seed).choice(count, wanted, replace=False)
         others = drawn[~np.isin(drawn, corners)][: wanted - len(corners)]
         chosen = np.sort([*corners, *others])
@@ -406,6 +397,34 @@ class _References:
                 source.symbol, source.inputs, source.outputs, source.code, support, flags
             )
         return self.compiled[key]
+
+
+def quick_instances(original: Program, transformed: Program, other_terms: bool = False) -> int:
+    """Statement instances of ``original`` whose results a quick comparison looks at."""
+    instances = _instances(original)
+    rows, _ = _independent_rows(original, transformed, other_terms)
+    if rows is None or max(instances, _instances(transformed)) <= _FULL_INSTANCES:
+        return instances
+    return instances // rows.count * _wanted_rows(original, rows, _ROW_INSTANCES)
+
+
+def _independent_rows(original: Program, transformed: Program, other_terms: bool) -> tuple[Rows | None, str]:
+    """How the program falls into rows that may be looked at alone; if it does not, why.
+
+    On rows, the bound is that of the original program, which knows of no rounding that a move declared,
+    nor of other terms.
+    """
+    if not _float_dtypes(transformed) <= _float_dtypes(original):
+        return None, "its moves change precision"
+    if other_terms:
+        return None, "its moves make sums of other terms"
+    return outermost_rows(original, _ROW_INSTANCES // _SOME_ROWS), "its rows depend on each other"
+
+
+def _wanted_rows(original: Program, rows: Rows, instances: int) -> int:
+    """All first and last ones, and as many others as so many instances allow."""
+    corners = prod(min(size, 2) for size in rows.sizes)
+    return min(rows.count, max(corners, instances * rows.count // _instances(original)))
 
 
 def _float_dtypes(program: Program) -> set[str]:
