@@ -27,7 +27,7 @@ from perfdojo_sdk.measure.machine import calibrate, machine
 from perfdojo_sdk.measure.native_runner import NativeRunner, harness
 from perfdojo_sdk.measure.sandbox import Job, clock_problem, execute
 from perfdojo_sdk.measure.shared_arrays import shared_array, source_of
-from perfdojo_sdk.measure.timing import ratio_of_medians
+from perfdojo_sdk.measure.timing import ratio_by_rounds
 from perfdojo_sdk.measure.toolchain import Toolchain, find_toolchain
 from perfdojo_sdk.measure.worker import DRAWN, FEWEST_TIMES, Guarded, checksum, fill, spread_of_median
 
@@ -210,7 +210,7 @@ def test_interleaved_tells_which_is_faster_and_keeps_failures_apart() -> None:
     assert isinstance(fast, Measurement) and isinstance(slow, Measurement)
     assert isinstance(crashed, Failure) and crashed.reason == "crash"
     assert isinstance(refused, Failure) and refused.reason == "runtime"
-    ratio = ratio_of_medians(fast.seconds, slow.seconds)
+    ratio = ratio_by_rounds([[s] for s in fast.seconds], [[s] for s in slow.seconds])
     assert ratio.decided and ratio.low <= ratio.value <= ratio.high < 1
     with pytest.raises(ValueError, match="interface"):
         other = replace(artifacts[0], inputs=(ArraySpec("x", (N, 1), "f32"),))
@@ -218,10 +218,18 @@ def test_interleaved_tells_which_is_faster_and_keeps_failures_apart() -> None:
 
 
 def test_ratio_of_equal_times_is_undecided() -> None:
-    times = [1.0, 1.1, 0.9, 1.05, 0.95]
-    assert not ratio_of_medians(times, times).decided
-    with pytest.raises(ValueError):
-        ratio_of_medians([], times)
+    rounds = [[1.0, 1.1], [0.9, 1.05, 0.95]]
+    assert not ratio_by_rounds(rounds, rounds).decided
+    for other in ([], rounds[:1], [[1.0], []]):
+        with pytest.raises(ValueError, match="every round"):
+            ratio_by_rounds(other, rounds)
+
+
+def test_a_round_is_one_witness_however_many_calls_it_has() -> None:
+    """Turns of a hundred calls, two on the fast level and one on the slow one, against a slower kernel."""
+    turns = [[1.0] * 100, [1.0] * 100, [2.0] * 100]
+    ratio = ratio_by_rounds(turns, [[1.1] * 100] * 3)
+    assert ratio.value == pytest.approx(1 / 1.1) and not ratio.decided
 
 
 def test_the_runner_is_a_value() -> None:

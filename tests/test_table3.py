@@ -161,7 +161,7 @@ def row(operator: str, ours: Entry | None, threads: int = 1, **peers: Entry) -> 
 
 
 def times(milliseconds: float) -> Entry:
-    return Entry([1e-3 * milliseconds] * 5)
+    return Entry([[1e-3 * milliseconds] * 5] * 3)
 
 
 def run(*rows: Row, absent: Mapping[str, str] | None = None) -> Run:
@@ -171,7 +171,7 @@ def run(*rows: Row, absent: Mapping[str, str] | None = None) -> Run:
 
 
 def test_the_ratio_is_the_best_right_peer_over_ours() -> None:
-    wrong = Entry([1e-4] * 5, failure="wrong: off by 0.3")
+    wrong = Entry([[1e-4] * 5] * 3, failure="wrong: off by 0.3")
     found = row("add", times(2), torch=times(5), jax=times(3), numba=wrong)
     assert found.best_peer == ("jax", pytest.approx(3e-3))
     assert found.ratio is not None and found.ratio.value == pytest.approx(1.5) and found.ratio.decided
@@ -221,8 +221,24 @@ def test_fresh_memory_at_every_call_is_reported() -> None:
 
 
 def test_an_undecided_ratio_is_marked() -> None:
-    noisy = Entry([1e-3, 2e-3, 3e-3, 2e-3, 1e-3])
-    assert "1.00~" in report.table(run(row("add", noisy, torch=noisy)), 1)
+    noisy = Entry([[1e-3], [2e-3], [3e-3], [2e-3], [1e-3]])
+    other = Entry([[2e-3], [1e-3], [3e-3], [1e-3], [2e-3]])
+    assert "1.00~" in report.table(run(row("add", noisy, torch=other)), 1)
+
+
+def test_peers_are_compared_round_by_round() -> None:
+    """Fast weather for two rounds of ours and three of a peer's: over all calls it seems twice as fast."""
+    ours = Entry([[1e-3], [1e-3], [2e-3], [2e-3], [2e-3]])
+    slower = Entry([[1.1e-3], [1.1e-3], [1.1e-3], [2.2e-3], [2.2e-3]])
+    equal = Entry([[1e-3], [1e-3], [2e-3], [2e-3], [2e-3]])
+    found = row("add", ours, torch=slower, jax=equal)
+    assert slower.median == pytest.approx(1.1e-3) and equal.median == pytest.approx(2e-3)
+    assert found.best_peer == ("jax", pytest.approx(2e-3))
+    assert found.ratio is not None and found.ratio.value == pytest.approx(1.0)
+    alone = row("add", ours, torch=slower).ratio
+    assert alone is not None and alone.value == pytest.approx(1.1)
+    without = row("add", None, torch=slower, jax=equal)
+    assert without.best_peer == ("torch", pytest.approx(1.1e-3)), "by the median where there is no ours"
 
 
 def test_runs_are_read_back_and_merged() -> None:
@@ -332,7 +348,7 @@ def test_contenders_take_turns_and_a_lost_one_does_not_come_back(
     log: list[tuple[str, str]] = []
     processes: list[Any] = [Scripted("a", log), Scripted("b", log), Scripted("c", log, fails_at="time")]
     entries = race_module.race(processes, SMALL["add"], 3, 32 * MIB)
-    assert [len(entries[name].seconds) for name in "abc"] == [3, 3, 0]
+    assert [len(entries[name].turns) for name in "abc"] == [3, 3, 0]
     assert entries["c"].failure == "it died" and log.count(("c", "time")) == 1
     turns = [name for name, verb in log if verb == "time"]
     assert sorted(turns[:3]) == ["a", "b", "c"] and sorted(turns[3:5]) == ["a", "b"] == sorted(turns[5:])

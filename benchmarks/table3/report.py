@@ -1,7 +1,7 @@
 """What the times say: ratios, the fraction of the roofline, and a mean only where it is fair to give one.
 
-A ratio is the best peer's median over ours: above one, ours is faster. A mean needs all six peers and says
-over how many operators it is.
+A ratio is the best peer's time over ours, compared round by round: above one, ours is faster. A mean needs
+all six peers and says over how many operators it is.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from math import prod
 from typing import Any
 
-from perfdojo_sdk.measure.timing import Ratio, ratio_of_medians
+from perfdojo_sdk.measure.timing import Ratio, ratio_by_rounds
 from perfdojo_sdk.peers.operators import OPERATORS
 from perfdojo_sdk.peers.race import Entry
 from perfdojo_sdk.peers.systems import PEERS, Peer
@@ -36,18 +37,24 @@ class Row:
 
     @property
     def best_peer(self) -> tuple[str, float] | None:
-        """The fastest peer that is right, and its median in seconds."""
+        """The fastest peer that is right, beside ours if there is one, and its median in seconds."""
         times = {n: e.median for n, e in self.entries.items() if n != OURS and e.median is not None}
-        name = min(times, key=times.__getitem__, default=None)
+        beside = {name: ratio.value for name, ratio in self._ratios.items()} or times
+        name = min(beside, key=beside.__getitem__, default=None)
         return None if name is None else (name, times[name])
 
     @property
     def ratio(self) -> Ratio | None:
         """The best peer's time over ours, with its interval."""
-        best, ours = self.best_peer, self.entries.get(OURS)
-        if best is None or ours is None or ours.median is None:
-            return None
-        return ratio_of_medians(self.entries[best[0]].seconds, ours.seconds)
+        return min(self._ratios.values(), key=lambda ratio: ratio.value, default=None)
+
+    @cached_property
+    def _ratios(self) -> dict[str, Ratio]:
+        """The time of each peer that is right over ours."""
+        ours, right = self.entries.get(OURS), {n: e for n, e in self.entries.items() if e.median is not None}
+        if ours is None or ours.median is None:
+            return {}
+        return {n: ratio_by_rounds(e.turns, ours.turns) for n, e in right.items() if n != OURS}
 
     def roofline_fraction(self, name: str) -> float | None:
         median = self.entries[name].median if name in self.entries else None
@@ -222,7 +229,8 @@ def _heading(run: Run) -> list[str]:
         f"versions: {versions}",
         *(f"{name}: {value}" for name, value in run.settings.items()),
         "cold: the data exceed the last-level cache, calls take turns on fresh sets; warm: one set, in cache",
-        "best peer: *; ~: the 95 % interval of the ratio includes 1; roofline: estimated from a probe",
+        "best peer: *, by its time over ours, the median over rounds; ~: the 95 % interval of that includes 1",
+        "roofline: estimated from a probe",
     ]
 
 

@@ -249,6 +249,7 @@ def _entries(
     key = {
         "operator": asdict(operator),
         "plan": [plan.threads, plan.rounds],
+        "times": "by turns",
         "device": machine().text,
         "contenders": {process.name: process.version for process in processes},
         "codes": codes,

@@ -22,8 +22,8 @@ TEMPORARIES = 2
 class Entry:
     """One contender on one operator."""
 
-    seconds: list[float] = field(default_factory=list)
-    """Of each timed call, over all rounds."""
+    turns: list[list[float]] = field(default_factory=list)
+    """Seconds of each timed call, round by round."""
     faults: list[float] = field(default_factory=list)
     """Page faults of a call, in the mean of each turn."""
     variant: str = ""
@@ -36,7 +36,9 @@ class Entry:
 
     @property
     def median(self) -> float | None:
-        return statistics.median(self.seconds) if self.seconds and not self.failure else None
+        """Seconds of a call, over all rounds; None without any, or when it is out."""
+        seconds = [second for turn in self.turns for second in turn]
+        return statistics.median(seconds) if seconds and not self.failure else None
 
 
 class Runner:
@@ -57,7 +59,7 @@ class Runner:
         time.sleep(SETTLE_SECONDS)
         answer = self._ask("time")
         if not self.entry.failure:
-            self.entry.seconds += answer["seconds"]
+            self.entry.turns.append(answer["seconds"])
             self.entry.faults.append(answer["faults"])
             self.entry.error = max(self.entry.error, answer["error"])
 
