@@ -229,7 +229,7 @@ def _heading(run: Run) -> list[str]:
         f"versions: {versions}",
         *(f"{name}: {value}" for name, value in run.settings.items()),
         "cold: the data exceed the last-level cache, calls take turns on fresh sets; warm: one set, in cache",
-        "best peer: *, by its time over ours, the median over rounds; ~: the 95 % interval of that includes 1",
+        "best peer: *, by its time over ours, the median over rounds; ~: its 95 % interval includes 1",
         "roofline: estimated from a probe",
     ]
 
