@@ -74,7 +74,7 @@ def quick(
     """The same three questions, asked of fewer cases: for the best candidate so far of a search.
 
     One random model of the end alone, at a smaller shape; one class of inputs, of a large program on some
-    rows, or at a smaller shape where it has no rows. What comes out of the search goes through
+    rows, or at a smaller shape where no few will do. What comes out of the search goes through
     :func:`verify` all the same.
     """
     from perfdojo_sdk.verify.exact import verify_exact
@@ -90,8 +90,8 @@ def quick(
     if not asked.passed:
         return Verification(exact=asked, numeric=skipped, dependence=skipped)
     other_terms = FILTER_LAW in trace.laws
-    dear = quick_instances(trace.root, trace.program, other_terms) > QUICK_COMPARED
-    most = QUICK_COMPARED if dear else None
+    few = quick_instances(trace.root, trace.program, other_terms) <= QUICK_COMPARED
+    most = None if few else QUICK_COMPARED
     played, artifact = affordable(trace, rules, artifact, runner, generator, most)
     compared = verify_numeric(
         played.root,
