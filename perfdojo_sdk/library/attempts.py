@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.hookspecs.search import Evaluation
 from perfdojo_sdk.hookspecs.types import Artifact, CodeGenerator, Failure, KernelSource, Measurement
+from perfdojo_sdk.measure.timing import ratio_by_rounds
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,24 @@ def slower(final: Attempt, initial: Attempt) -> bool:
 def median(attempt: Attempt) -> float:
     """Seconds; infinite for what did not run."""
     return attempt.measured.median if attempt.measured else float("inf")
+
+
+def first_unbeaten(attempts: Sequence[Attempt]) -> Attempt | None:
+    """Of attempts that took turns: the first that is not slower than the fastest beyond doubt.
+
+    Many programs are as fast as memory allows, and luck would choose among them; what it chooses may be
+    slow where memory is faster. None when nothing ran.
+    """
+    fastest = min(attempts, key=median, default=None)
+    if fastest is None or fastest.measured is None:
+        return None
+    return next(a for a in attempts if a.measured and not _slower_beyond_doubt(a.measured, fastest.measured))
+
+
+def _slower_beyond_doubt(one: Measurement, other: Measurement) -> bool:
+    """By the rounds that both ran."""
+    pairs = list(zip(one.seconds, other.seconds, strict=False))
+    return ratio_by_rounds([[ours] for ours, _ in pairs], [[theirs] for _, theirs in pairs]).low > 1
 
 
 def said(error: Exception) -> str:

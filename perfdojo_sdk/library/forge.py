@@ -35,7 +35,15 @@ from perfdojo_sdk.hookspecs.types import (
 from perfdojo_sdk.kernels.selection import Kernel
 from perfdojo_sdk.library import tuning, verification
 from perfdojo_sdk.library.arrays import available_cores
-from perfdojo_sdk.library.attempts import Attempt, counted, generated, in_a_line, median, slower
+from perfdojo_sdk.library.attempts import (
+    Attempt,
+    counted,
+    first_unbeaten,
+    generated,
+    in_a_line,
+    median,
+    slower,
+)
 from perfdojo_sdk.library.evaluation import Helpers
 from perfdojo_sdk.library.manifest import LibraryError
 from perfdojo_sdk.library.spent import Spent
@@ -70,6 +78,8 @@ CLOSE = 1.25
 TOGETHER = 12
 #: What took so many times as long at length as at first sight met a busy machine.
 BUSY = 1.05
+#: How often at most that is tried: a busy moment may last for seconds.
+PATIENCE = 4
 #: A call of the initial program that takes longer than this is its only one: nobody will run it, and
 #: naive loops may take seconds.
 SLOW_S = 0.25
@@ -314,7 +324,10 @@ class Forge:
         return Failure("constraints", why)
 
     def _ranked(self, attempts: list[Attempt], kernel: Kernel, watch: Watch) -> list[Attempt]:
-        """Fastest first; those close to it are timed at length, in turns where the runner can."""
+        """Fastest first; those close to it are timed at length, in turns where the runner can.
+
+        In turns, an earlier attempt stays in front of all that are not faster beyond doubt.
+        """
         watch.stage(kernel, "confirming")
         limit = CLOSE * min(map(median, attempts), default=0.0)
         close, rest = list[Attempt](), list[Attempt]()
@@ -328,14 +341,18 @@ class Forge:
             request = replace(self.request(), want_outputs=False)
             times = self._in_turns([a.artifact for a in close if a.artifact is not None], request)
             again = [attempt.timed(time) for attempt, time in zip(close, times, strict=True)]
+            unbeaten = first_unbeaten(again)
+            if unbeaten:
+                others = [attempt for attempt in (*again, *rest) if attempt is not unbeaten]
+                return [unbeaten, *sorted(others, key=median)]
         return sorted([*again, *rest], key=median)
 
     def _timed_again(self, attempt: Attempt) -> Attempt:
-        """The attempt timed at length; twice where the first look said faster, as a busy moment may pass."""
+        """The attempt timed at length; again where it was faster at first, as a busy moment may pass."""
         if attempt.artifact is None or attempt.measured is None:
             return attempt
         found: list[Measurement] = []
-        while not found or (len(found) < 2 and found[0].median > BUSY * attempt.measured.median):
+        while not found or (len(found) < PATIENCE and found[-1].median > BUSY * attempt.measured.median):
             measured = self._time(attempt.artifact)
             if isinstance(measured, Failure):
                 return replace(attempt, measured=None, reason=measured)
