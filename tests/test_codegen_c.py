@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfdojo_sdk.codegen.c import CEmitter, Point
-from perfdojo_sdk.codegen.c_values import c_index, c_literal
+from perfdojo_sdk.codegen.c import CEmitter, Function, Point
+from perfdojo_sdk.codegen.c_values import c_condition, c_index, c_literal
 from perfdojo_sdk.codegen.layout import plan
 from perfdojo_sdk.codegen.names import c_name
 from perfdojo_sdk.core.dialect import CORE_DIALECT
@@ -126,3 +126,84 @@ def test_indices() -> None:
     assert c_index(Index.of({0: 512, 2: 1}, 3)) == "i0*512 + i2 + 3"
     assert c_index(Index.of({0: -1, 1: 2}, -3)) == "-i0 + i1*2 - 3"
     assert c_index(Index()) == "0"
+
+
+def test_conditions_read_as_in_the_program() -> None:
+    assert c_condition([Index.of({1: -1}, 126)]) == "i1 <= 126"
+    assert c_condition([Index.of({0: 4, 1: -1}, -3)]) == "i0*4 - i1 >= 3"
+    assert c_condition([Index.of({0: 1}, 2), Index.of({1: -2, 2: -1})]) == "i0 >= -2 && i1*2 + i2 <= 0"
+
+
+#: What stands under one condition, beside another, and under the first one again.
+GUARDED = """kernel guarded(x) -> y
+x f32 [8] heap
+a f32 [8] stack
+b f32 [8] stack
+y f32 [8] heap
+
+8
+| a[{0}] = 0
+| b[{0}] = 0
+| a[{0}] = x[{0}] if {0} <= 5
+| b[{0}] = a[{0}] if {0} <= 5
+| 2:u b[{0}] += a[{0}] if {0} <= 5
+| b[{0}] += a[{0}] if {0} >= 2
+| 3 b[{0}] += a[{0}] if {0} <= 5
+| b[{0}] += 1 if {0} <= 5
+| y[{0}] = b[{0}]
+"""
+
+
+def test_statements_under_one_condition_share_a_block() -> None:
+    code = CEmitter(parse(GUARDED), "guarded", CORE_DIALECT).source().code
+    body = code[code.index("for (int64_t i0") :]
+    assert body == """for (int64_t i0 = 0; i0 < 8; i0++) {
+        a[i0] = 0.0f;
+        b[i0] = 0.0f;
+        if (i0 <= 5) {
+            a[i0] = x[i0];
+            b[i0] = a[i0];
+            b[i0] += a[i0];
+            b[i0] += a[i0];
+        }
+        if (i0 >= 2) {
+            b[i0] += a[i0];
+        }
+        for (int64_t i1 = 0; i1 < 3; i1++) {
+            if (i0 <= 5) {
+                b[i0] += a[i0];
+            }
+        }
+        if (i0 <= 5) {
+            b[i0] += 1.0f;
+        }
+        y[i0] = b[i0];
+    }
+    return 0;
+}
+"""
+
+
+def test_a_block_goes_on_only_at_once_and_at_its_own_depth() -> None:
+    function = Function(())
+    with function.where("c"):
+        function.line("one;")
+    with function.block("for (;;)"), function.where("c"):
+        function.line("inside;")
+    with function.where("c"):
+        function.line("behind;")
+    function.line("between;")
+    with function.where("c"), function.where("d"):
+        function.line("both;")
+    with function.where("d"):
+        function.line("other;")
+    with function.where("d"):
+        function.line("more;")
+    assert [line.removeprefix("    ") for line in function.lines] == [
+        "if (c) {", "    one;", "}",
+        "for (;;) {", "    if (c) {", "        inside;", "    }", "}",
+        "if (c) {", "    behind;", "}",
+        "between;",
+        "if (c) {", "    if (d) {", "        both;", "    }", "}",
+        "if (d) {", "    other;", "    more;", "}",
+    ]  # fmt: skip

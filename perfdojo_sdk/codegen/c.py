@@ -84,6 +84,8 @@ class Function:
     indent: int = 1
     epilogue: list[str] = field(default_factory=list)
     """Lines that every way out of the function must pass."""
+    _closed: tuple[int, int, str] = (0, 0, "")
+    """After how many lines the last block under a condition ended, how far it was indented, its condition."""
 
     def line(self, text: str) -> None:
         self.lines.append("    " * self.indent + text if text else "")
@@ -99,6 +101,22 @@ class Function:
         yield
         self.indent -= 1
         self.line("}")
+
+    @contextmanager
+    def where(self, condition: str) -> Iterator[None]:
+        """A block under ``condition``, or more of the last one where that ended just now and had the same.
+
+        For conditions that no line of the block can change.
+        """
+        if self._closed == (len(self.lines), self.indent, condition):
+            del self.lines[-1]
+        else:
+            self.line(f"if ({condition}) {{")
+        self.indent += 1
+        yield
+        self.indent -= 1
+        self.line("}")
+        self._closed = (len(self.lines), self.indent, condition)
 
 
 class CEmitter:
@@ -253,7 +271,7 @@ class CEmitter:
         if any(form.constant < 0 for form in forms if not form.levels):
             yield False
         elif open_forms:
-            with self.function.block(f"if ({c_condition(open_forms)})"):
+            with self.function.where(c_condition(open_forms)):
                 yield True
         else:
             yield True

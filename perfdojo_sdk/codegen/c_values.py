@@ -16,6 +16,7 @@ from perfdojo_sdk.core.expression import (
     INFIX,
     OPERATIONS,
     Cast,
+    Condition,
     Expression,
     Index,
     Literal,
@@ -103,8 +104,9 @@ def _term(text: str, coefficient: int) -> str:
 
 
 def c_condition(guard: Sequence[Index]) -> str:
-    """Conditions ``form >= 0`` as C."""
-    return " && ".join(f"{c_index(form)} >= 0" for form in guard)
+    """Conditions ``form >= 0`` as C, each as the program's text writes it."""
+    sides = [Condition(form).sides for form in guard]
+    return " && ".join(f"{c_index(left)} {sign} {right}" for left, sign, right in sides)
 
 
 def c_literal(value: Literal) -> str:

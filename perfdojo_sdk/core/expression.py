@@ -319,12 +319,18 @@ class Condition:
 
     @lazy
     def text(self) -> str:
+        left, sign, right = self.sides
+        return f"{left.text} {sign} {right}"
+
+    @property
+    def sides(self) -> tuple[Index, str, int]:
+        """The left side, ``>=`` or ``<=``, and the constant; the left is not made of minus signs alone."""
         form = self.form
         coefficients = [c for _, c in (*form.terms, *form.quotients)]
         if coefficients and max(coefficients) < 0:
             turned = Index().plus(form, -1)
-            return f"{Index(0, turned.terms, turned.quotients).text} <= {form.constant}"
-        return f"{Index(0, form.terms, form.quotients).text} >= {-form.constant}"
+            return Index(0, turned.terms, turned.quotients), "<=", form.constant
+        return Index(0, form.terms, form.quotients), ">=", -form.constant
 
     def substitute(self, levels: Callable[[int], Index]) -> Condition:
         return Condition(self.form.substitute(levels))
