@@ -346,7 +346,39 @@ def test_only_games_close_to_the_fastest_are_timed_again(paper: Paper, tmp_path:
         return len(paper.runs)
 
     paper.expert = two_games
-    assert timings(1.2e-3) == timings(2e-3) + 1
+    assert timings(1.2e-3) == timings(2e-3) + 2, "the slow game, and the initial program"
+
+
+class Changing(Paper):
+    """A good moment for what has a parallel scope, which is over when kernels take turns."""
+
+    def time_interleaved(self, artifacts: Sequence[Artifact], request: RunRequest) -> list[Any]:
+        found = [self.run(artifact, request) for artifact in artifacts]
+        slow = [3 if b":p" in artifact.content else 1 for artifact in artifacts]
+        return [replace(f, seconds=tuple(k * s for s in f.seconds)) for f, k in zip(found, slow, strict=True)]
+
+
+@pytest.mark.parametrize(("initial", "kept"), [(1.2e-3, True), (2e-3, False)], ids=["close", "far behind"])
+def test_the_initial_program_takes_turns_with_what_hardly_beats_it(
+    paper: Paper, tmp_path: Path, initial: float, kept: bool
+) -> None:
+    kernel = entry(build(Changing(slow=initial), tmp_path))
+    assert (kernel.moves == ()) == kept
+    assert ("what the search found is slower" in " ".join(kernel.notes)) == kept
+
+
+class Estimating(Paper):
+    """Says of an initial program what a model thinks, which is too good."""
+
+    def run(self, artifact: Artifact, request: RunRequest) -> Any:
+        found = super().run(artifact, request)
+        model = isinstance(found, Measurement) and b":p" not in artifact.content
+        return replace(found, provenance="estimated" if model else "measured")
+
+
+def test_an_estimate_wins_over_no_measurement(paper: Paper, tmp_path: Path) -> None:
+    kernel = entry(build(Estimating(slow=1e-4), tmp_path))
+    assert kernel.moves and kernel.timing.initial.provenance == "estimated"
 
 
 def test_a_game_that_saves_products_is_bound_by_what_it_computes(paper: Paper) -> None:

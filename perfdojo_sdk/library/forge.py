@@ -42,7 +42,7 @@ from perfdojo_sdk.library.attempts import (
     generated,
     in_a_line,
     median,
-    slower,
+    of_one_provenance,
 )
 from perfdojo_sdk.library.evaluation import Helpers
 from perfdojo_sdk.library.manifest import LibraryError
@@ -216,8 +216,8 @@ class Forge:
     ) -> Found:
         """Find, measure and verify; :class:`Rejected` when not even the initial program passes.
 
-        What the search found and the initial program are timed; the fastest that passes
-        verification is kept. ``store`` and ``session`` are for searches that explore.
+        What the search found and the initial program are timed, in turns where they are close; the
+        fastest that passes verification is kept. ``store`` and ``session`` are for searches that explore.
         """
         notes: list[str] = []
         self.spent, self.memory = Spent(), verification.Memory()
@@ -226,12 +226,12 @@ class Forge:
             attempts = self._search(kernel, initial, notes, watch)
         else:
             attempts = self._explore(kernel, notes, watch, store, session)
-        order = self._ranked(attempts, kernel, watch)
-        if order and slower(order[0], initial):
-            notes.append("the initial program is kept: what the search found is slower")
-            order.insert(0, initial)
-        else:
-            order.append(initial)
+        order = [*attempts, initial]
+        if any(attempt.measured for attempt in attempts):
+            alike = of_one_provenance(order)
+            order = self._ranked(order if alike else attempts, kernel, watch) + [initial] * (not alike)
+            if not order[0].trace.steps:
+                notes.append("the initial program is kept: what the search found is slower")
         reasons = []
         for attempt in order:
             try:
