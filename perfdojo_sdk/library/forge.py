@@ -477,7 +477,7 @@ class Forge:
     ) -> tuple[Measurement, RooflineBound | None]:
         """Doubt what beats a calibrated bound by far: the time first, then the calibration.
 
-        :class:`Rejected` when a second run and the best of several fresh figures agree that it cannot be.
+        :class:`Rejected` when further runs and the best of several fresh figures agree that it cannot be.
         """
         bound = self._bound(kernel, attempt.trace)
         if bound is None:
@@ -494,6 +494,10 @@ class Forge:
                 break
             self.figures = self.figures.at_best(self.plugins.machine_figures(self.target, refresh=True))
             bound = self._bound(kernel, attempt.trace) or bound
+            if measured.median < SUSPECT * bound.seconds:
+                # Where memory is shared, the kernel may have met a better moment than any probe.
+                assert attempt.artifact is not None
+                measured = self._again(attempt.artifact)
         if measured.median < SUSPECT * bound.seconds:
             raise Rejected(f"suspect: {measured.median:.3g} s beats the roofline of {bound.seconds:.3g} s")
         return measured, RooflineBound.of(bound)
