@@ -228,8 +228,10 @@ class Forge:
             attempts = self._explore(kernel, notes, watch, store, session)
         order = [*attempts, initial]
         if any(attempt.measured for attempt in attempts):
-            alike = of_one_provenance(order)
-            order = self._ranked(order if alike else attempts, kernel, watch) + [initial] * (not alike)
+            if of_one_provenance(order):
+                order = self._ranked(order, kernel, watch)
+            else:
+                order = [*self._ranked(attempts, kernel, watch), initial]
             if not order[0].trace.steps:
                 notes.append("the initial program is kept: what the search found is slower")
         reasons = []
@@ -486,8 +488,8 @@ class Forge:
             if measured.median < SUSPECT * bound.seconds:
                 notes.append("faster than the roofline, whose figures are not measured on this device")
             return measured, RooflineBound.of(bound)
+        assert attempt.artifact is not None
         if measured.median < SUSPECT * bound.seconds:
-            assert attempt.artifact is not None
             measured = self._again(attempt.artifact)
         for _ in range(PROBES):
             if measured.median >= SUSPECT * bound.seconds:
@@ -496,7 +498,6 @@ class Forge:
             bound = self._bound(kernel, attempt.trace) or bound
             if measured.median < SUSPECT * bound.seconds:
                 # Where memory is shared, the kernel may have met a better moment than any probe.
-                assert attempt.artifact is not None
                 measured = self._again(attempt.artifact)
         if measured.median < SUSPECT * bound.seconds:
             raise Rejected(f"suspect: {measured.median:.3g} s beats the roofline of {bound.seconds:.3g} s")
