@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfdojo_sdk.core.dtypes import BYTES
-from perfdojo_sdk.core.expression import Index
+from perfdojo_sdk.core.expression import Index, Quotients
 from perfdojo_sdk.core.frozen import frozen, lazy
 
 
@@ -62,10 +62,19 @@ class Buffer:
 
     def address(self, subscripts: tuple[Index, ...]) -> Index:
         """The cell's number, row-major over the materialised dimensions, as a form of the levels."""
-        address = Index()
-        for k in reversed(self.materialised):
-            address = address.plus(subscripts[k], self.strides[k])
-        return address
+        if len(self.materialised) == 1:
+            return subscripts[self.materialised[0]]
+        constant = 0
+        quotients: Quotients = ()
+        total: dict[int, int] = {}
+        for k in self.materialised:
+            form, stride = subscripts[k], self.strides[k]
+            constant += stride * form.constant
+            for level, coefficient in form.terms:
+                total[level] = total.get(level, 0) + stride * coefficient
+            if form.quotients:
+                quotients += tuple([(q, stride * c) for q, c in form.quotients])
+        return Index.of(total, constant, quotients)
 
     @property
     def bytes(self) -> int:

@@ -120,21 +120,23 @@ class Learner:
         """What the network should have predicted for each transition, in its scale."""
         settings = self.settings
         with torch.no_grad():
-            there = tuple(
-                torch.from_numpy(x) for x in (batch.next_before, batch.next_after, batch.next_real)
-            )
-            older = self.older(*there)
-            if settings.double:
-                best = self.network(*there).argmax(1, keepdim=True)
-                following = older.gather(1, best)[:, 0]
-            else:
-                following = older.max(1).values
-            following = plain(following, settings)
             reward, done = torch.from_numpy(batch.reward), torch.from_numpy(batch.done)
+            following = torch.zeros_like(reward)
+            if len(batch.next_before):
+                following[~done] = plain(self._best_after(batch), settings)
             if settings.bounded:
                 # Like a reward: what comes later is discounted in it already.
                 reward = torch.maximum(reward, torch.from_numpy(batch.bound))
             return scaled(bellman(reward, following, done, settings), settings)
+
+    def _best_after(self, batch: Batch) -> Tensor:
+        """What the best move of each state that follows is worth, in the network's scale."""
+        there = tuple(torch.from_numpy(x) for x in (batch.next_before, batch.next_after, batch.next_real))
+        older: Tensor = self.older(*there)
+        if not self.settings.double:
+            return older.max(1).values
+        best = self.network(*there).argmax(1, keepdim=True)
+        return older.gather(1, best)[:, 0]
 
     # -- on disk -----------------------------------------------------------------------------------
 

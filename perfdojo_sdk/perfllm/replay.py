@@ -59,7 +59,7 @@ class Batch(NamedTuple):
     done: np.ndarray[Any, np.dtype[np.bool_]]  # [n]: nothing is known of what could follow
     bound: Vector  # [n]: what games reached from the state that follows; 0 after a stop
     shown: np.ndarray[Any, np.dtype[np.bool_]]  # [n, actions]
-    next_before: Vector
+    next_before: Vector  # [those that are not done, width], and so on
     next_after: Vector
     next_real: np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -185,7 +185,8 @@ class Replay:
         """``count`` transitions, each as likely; of each state's moves at most ``most_actions``."""
         chosen = [self.transitions[k] for k in chance.integers(len(self.transitions), size=count)]
         here = [self._columns(chance, t.state, most_actions, t.action) for t in chosen]
-        following = [t.to if self._goes_on(t) else None for t in chosen]
+        done = np.array([not self._goes_on(t) for t in chosen])
+        following = [t.to for t, ends in zip(chosen, done) if not ends]
         there = [self._columns(chance, to, most_actions, STOP) for to in following]
         after, real = self._padded([t.state for t in chosen], here)
         next_after, next_real = self._padded(following, there)
@@ -195,7 +196,7 @@ class Replay:
             real,
             np.array([int(np.flatnonzero(columns == t.action)[0]) for t, columns in zip(chosen, here)]),
             np.array([self.states[t.to].reward or 0.0 for t in chosen], np.float32),
-            np.array([to is None for to in following]),
+            done,
             np.array([0.0 if t.action == STOP else self.states[t.to].bound for t in chosen], np.float32),
             self._shown(chosen, here, real.shape[1]),
             self._before(following),
@@ -207,11 +208,9 @@ class Replay:
         return transition.action != STOP and self.states[transition.to].listed
 
     def _columns(
-        self, chance: np.random.Generator, number: int | None, most: int, needed: int
+        self, chance: np.random.Generator, number: int, most: int, needed: int
     ) -> np.ndarray[Any, Any]:
         """Which moves of a state to look at: the stop, the one that is needed, and others by chance."""
-        if number is None:
-            return np.zeros(1, np.int64)
         _, after = self._vectors(number)
         if len(after) <= most:
             return np.arange(len(after))
@@ -229,23 +228,19 @@ class Replay:
                 found[row, : len(actions)] = np.isin(actions, list(shown))
         return found
 
-    def _before(self, numbers: list[int] | list[int | None]) -> Vector:
-        found = np.zeros((len(numbers), self.width), np.float32)
-        for row, number in enumerate(numbers):
-            if number is not None:
-                found[row] = self._vectors(number)[0]
-        return found
+    def _before(self, numbers: list[int]) -> Vector:
+        none = np.zeros((0, self.width), np.float32)
+        return np.stack([self._vectors(number)[0] for number in numbers]) if numbers else none
 
     def _padded(
-        self, numbers: list[int] | list[int | None], columns: list[np.ndarray[Any, Any]]
+        self, numbers: list[int], columns: list[np.ndarray[Any, Any]]
     ) -> tuple[Vector, np.ndarray[Any, np.dtype[np.bool_]]]:
-        most = max(map(len, columns))
+        most = max(map(len, columns), default=0)
         after = np.zeros((len(numbers), most, self.width), np.float32)
         real = np.zeros((len(numbers), most), np.bool_)
         for row, (number, chosen) in enumerate(zip(numbers, columns)):
             real[row, : len(chosen)] = True
-            if number is not None:
-                after[row, : len(chosen)] = self._vectors(number)[1][chosen]
+            after[row, : len(chosen)] = self._vectors(number)[1][chosen]
         return after, real
 
     # -- on disk -----------------------------------------------------------------------------------

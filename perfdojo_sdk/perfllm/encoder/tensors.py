@@ -10,8 +10,8 @@ from torch import Tensor
 from perfdojo_sdk.perfllm.encoder.model import Tokens
 from perfdojo_sdk.perfllm.encoder.tokenizer import Token
 
-#: Lines that are encoded together.
-TOGETHER = 128
+#: Lines that are encoded together: more are padded more, and leave the processor's caches.
+TOGETHER = 32
 
 
 def padded(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:

@@ -6,7 +6,7 @@ from functools import partial
 
 from perfdojo_riscv_snitch.codegen import limits
 from perfdojo_riscv_snitch.codegen.bounds import Bounds, Unsure
-from perfdojo_riscv_snitch.codegen.kernel import emit
+from perfdojo_riscv_snitch.codegen.kernel import check
 from perfdojo_riscv_snitch.codegen.limits import Refused
 from perfdojo_riscv_snitch.codegen.plan import REPEATS
 from perfdojo_riscv_snitch.codegen.streams import MOVERS
@@ -90,7 +90,7 @@ def beyond(program: Program, dialect: Dialect) -> Refused | None:
     """Why the hardware cannot run the program, by emitting it all; None as well where it does not compile
     for another reason."""
     try:
-        emit(program, "pd_veto", dialect)
+        check(program, dialect)
     except Refused as refused:
         return refused
     except DojoError:

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from perfdojo_sdk.core.frozen import frozen, lazy
+
 Kind: TypeAlias = Literal["x", "f"]
 
 
@@ -32,7 +34,7 @@ ZERO = Register("x", fixed="zero")
 RESULT = Register("x", fixed="a0")
 
 
-@dataclass(frozen=True)
+@frozen
 class Instruction:
     """One instruction. ``{0}``, ``{1}`` ... of the text are ``writes``, then ``reads``.
 
@@ -43,9 +45,14 @@ class Instruction:
     writes: tuple[Register, ...] = ()
     reads: tuple[Register, ...] = ()
 
-    @property
+    @lazy
     def operands(self) -> tuple[Register, ...]:
         return self.writes + self.reads
+
+    @lazy
+    def is_fp(self) -> bool:
+        """Whether it is one of the FPU on FP registers alone; a jump has no operands."""
+        return bool(self.operands) and all(register.kind == "f" for register in self.operands)
 
 
 @dataclass(frozen=True)

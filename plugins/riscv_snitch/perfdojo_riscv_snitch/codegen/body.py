@@ -70,9 +70,10 @@ class Body:
         for value in index_values(statement.value):
             yield from point.fold(value.index).levels
         for access in (statement.target, *statement.reads):
-            form = point.fold(self.program.buffer_of[access.array].address(access.subscripts))
+            form = self.program.buffer_of[access.array].address(access.subscripts)
             if form.quotients and not self.moved(statement):
-                yield from form.levels
+                folded = point.fold(form)
+                yield from folded.levels if folded.quotients else ()
 
     def _addresses(self) -> Iterator[Address]:
         for point in points(self.parts):

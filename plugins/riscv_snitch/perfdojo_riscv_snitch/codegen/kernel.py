@@ -55,8 +55,22 @@ def emit(program: Program, symbol: str, dialect: Dialect) -> KernelSource:
     return _Kernel(program, symbol, dialect).source()
 
 
+def check(program: Program, dialect: Dialect) -> None:
+    """:class:`Refused` for what the hardware cannot do, without the kernel's text."""
+    _Kernel(program, "checked", dialect).listed()
+
+
+@dataclass(frozen=True)
+class _Listed:
+    """A kernel that fits the hardware, before it is written as text."""
+
+    lines: list[Line]
+    places: Allocation
+    arguments: Mapping[str, Register]
+
+
 class _Kernel:
-    """Emits one program. Made anew for each kernel; call :meth:`source`."""
+    """Emits one program. Made anew for each kernel; call :meth:`source` or :meth:`listed`, once."""
 
     def __init__(self, program: Program, symbol: str, dialect: Dialect) -> None:
         self.program, self.symbol, self.dialect = program, symbol, dialect
@@ -75,6 +89,16 @@ class _Kernel:
 
     def source(self) -> KernelSource:
         """The text; :class:`Refused` for what the hardware cannot do."""
+        return KernelSource(
+            self.symbol,
+            self._specs(self.program.inputs),
+            self._specs(self.program.outputs),
+            self._text(self.listed()),
+            LANGUAGE,
+        )
+
+    def listed(self) -> _Listed:
+        """The instructions and their registers; :class:`Refused` for what the hardware cannot do."""
         arguments = self._arguments()
         self._bases(arguments)
         at = self.body.emit()
@@ -84,13 +108,7 @@ class _Kernel:
         lines, places = self._placed([*body[:at], *self.listing.lines, *body[at:]])
         self._check_registers(lines, places)
         self._check_memory()  # last, as moves may still make room and nothing else goes away by itself
-        return KernelSource(
-            self.symbol,
-            self._specs(self.program.inputs),
-            self._specs(self.program.outputs),
-            self._text(lines, places, arguments),
-            LANGUAGE,
-        )
+        return _Listed(lines, places, arguments)
 
     def _placed(self, whole: list[Line]) -> tuple[list[Line], Allocation]:
         """The finished listing and its registers. Pairs are kept for later only where all find a register."""
@@ -175,7 +193,8 @@ class _Kernel:
 
     # -- text --------------------------------------------------------------------------------------
 
-    def _text(self, lines: list[Line], places: Allocation, arguments: Mapping[str, Register]) -> str:
+    def _text(self, listed: _Listed) -> str:
+        lines, places = listed.lines, listed.places
         called, rescued = self.listing.routines, self.listing.rescues
         slots = 8 * len(places.slots)
         saved = [*places.saved, *(["ra"] if rescued else [])]
@@ -202,7 +221,7 @@ class _Kernel:
         inner += _move_stack(-frame)
         for k, register in enumerate(saved):
             inner.append(f"{'fsd' if register[0] == 'f' else 'sw'} {register}, {8 + slots + 8 * k}(sp)")
-        for argument in arguments.values():
+        for argument in listed.arguments.values():
             if argument.wish and argument in places.slots:  # the others are loaded when they are needed
                 inner.append(f"sw {argument.wish}, {8 + 8 * places.slots[argument]}(sp)")
         for routine in sorted(called):  # who is only rescued by one fills its table then

@@ -7,7 +7,7 @@ last time writes to the stream itself, and the copies go. Each is an instruction
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from perfdojo_riscv_snitch.codegen.assembly import Instruction, Line, Mark, Register
@@ -27,9 +27,7 @@ def frep(count: Register, length: int) -> Instruction:
 
 def is_fp(line: Line) -> bool:
     """Whether the line is an instruction of the FPU on FP registers alone."""
-    if not isinstance(line, Instruction) or not line.operands:  # as a jump has none
-        return False
-    return all(r.kind == "f" for r in line.operands)
+    return isinstance(line, Instruction) and line.is_fp
 
 
 def merged(lines: Sequence[Line], zeros: Collection[Register], direct: Collection[Register]) -> list[Line]:
@@ -106,9 +104,12 @@ class _Peeled:
         if last:
             gone = self._sink(direct)
         if first:
-            gone = self._forward(zeros) and gone
-        self.lines = _sized(self.lines)
-        return gone and all(0 < length <= SEQUENCER for _, length in _lengths(self.lines))
+            gone = gone and self._forward(zeros)
+        if not gone:
+            return False
+        lengths = dict(_lengths(self.lines))
+        self.lines = _sized(self.lines, lengths)
+        return all(0 < length <= SEQUENCER for length in lengths.values())
 
     # -- copies before -------------------------------------------------------------------------------
 
@@ -263,10 +264,10 @@ def _loads_late(lines: Sequence[Line], count: Register) -> list[Line]:
     return [line for line in near if _of(line).writes == (count,)]
 
 
-def _sized(lines: Sequence[Line]) -> list[Line]:
-    """With the lengths of repeated bodies put right."""
+def _sized(lines: Sequence[Line], lengths: Mapping[int, int]) -> list[Line]:
+    """With the lengths of repeated bodies put right; ``lengths``: begin of each -> its entries."""
     found = list(lines)
-    for begin, length in _lengths(lines):
+    for begin, length in lengths.items():
         found[begin - 1] = frep(_of(found[begin - 1]).reads[0], length)
     return found
 

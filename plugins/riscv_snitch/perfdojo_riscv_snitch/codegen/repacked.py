@@ -20,6 +20,8 @@ Place: TypeAlias = tuple[str, Register]
 
 def packed_once(lines: Sequence[Line]) -> list[Line]:
     """``lines`` without what packs a pair again."""
+    if not any(isinstance(line, Instruction) and line.text == JOIN for line in lines):
+        return list(lines)
     writes = Counter(r for line in lines if isinstance(line, Instruction) for r in line.writes)
     known = dict[tuple[Place, Place], Register]()
     loaded = dict[Register, Place]()

@@ -37,13 +37,20 @@ class Point:
 
     def fold(self, form: Index) -> Index:
         """``form`` with the known iterators put in."""
-        known = {level: value for level, value in enumerate(self.iterators) if isinstance(value, int)}
-        return form.substitute(lambda level: Index(known[level]) if level in known else Index.level(level))
+        known = self.iterators
+        if not form.quotients and all(isinstance(known[level], Loop) for level, _ in form.terms):
+            return form
+        return form.substitute(lambda level: _folded(known, level))
 
     def loop(self, level: int) -> Loop:
         found = self.iterators[level]
         assert isinstance(found, Loop)
         return found
+
+
+def _folded(iterators: Sequence[Loop | int], level: int) -> Index:
+    value = iterators[level] if level < len(iterators) else None
+    return Index.affine(value, ()) if isinstance(value, int) else Index.level(level)
 
 
 @dataclass(eq=False)
