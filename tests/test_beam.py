@@ -22,6 +22,7 @@ from perfdojo_sdk.perfllm.beam import Look, Place, Width, beam, log_softmax
 from perfdojo_sdk.perfllm.learner import TEMPERATURE
 from perfdojo_sdk.perfllm.mind import Listed
 from perfdojo_sdk.search.explorer import digest
+from perfdojo_sdk.search.likeness import likeness
 from perfdojo_sdk.search.passes import naive
 
 ROOT = parse(SOFTMAX.build(4, 8), DIALECT)
@@ -79,6 +80,23 @@ def test_equal_programs_are_one_and_their_ways_add_up() -> None:
     ways = [place for place in places if len(place.actions) == 1]
     assert len(found) == 1 and len(ways) == 2
     assert exp(found[0].likely) == pytest.approx(sum(exp(place.likely) for place in ways), rel=0.05)
+
+
+def test_a_beam_does_not_go_round_in_circles_under_other_names() -> None:
+    """An agent that likes to copy an array and to take the copy away again."""
+
+    def look(game: Trace) -> tuple[Listed, np.ndarray]:
+        steps = tuple(RULES.steps(game.program))
+        none = np.zeros((1 + len(steps), 1), np.float32)
+        liked = [9.0 * (step.move.transformation in ("stage_write", "remove_dead")) for step in steps]
+        return Listed(steps, none[0], none), np.array([-9.0, *liked], np.float32)
+
+    start = Trace(next(step.after for step in RULES.steps(ROOT) if step.move.transformation == "stage_write"))
+    places = beam(start, look, Width(2, 12), Random(0))
+    texts = [place.game.program.text for place in places]
+    assert any("_w_w" in text for text in texts)
+    alike = [likeness(place.game.program) for place in places]
+    assert len(alike) == len(set(alike)) == len(set(texts))
 
 
 def test_a_beam_is_as_wide_and_as_long_as_it_is_told() -> None:

@@ -141,6 +141,28 @@ def test_a_beam_evaluates_ends_and_what_looks_fast_and_remembers_only_their_ways
         assert STOP in {t.action for t in replay.transitions if t.state == number}
 
 
+EVOLVED = {**BEAM, "evolved": "0.6"}
+
+
+def test_rounds_in_which_the_fastest_games_are_changed_need_no_pass_and_are_resumed() -> None:
+    seen = played("perfllm", 48, **EVOLVED)
+    assert len(seen) == len(set(seen)) == 48
+    assert played("perfllm", 48, cut=17, **EVOLVED) == seen != played("perfllm", 48, **BEAM)
+    wanted = replace(task(evolved="1"), expert=never)
+    searching = PerfLLM(wanted, None, player.mind_for(wanted))
+    round_of(searching, 1)
+    round_of(searching, 8)  # the agent's own, to begin with
+    known, own = len(searching.mind.learner.replay.transitions), len(searching.met)
+    for _ in range(3):
+        round_of(searching, 8)
+    assert known == len(searching.mind.learner.replay.transitions) and len(searching.met) > own
+    assert any(len(met.moves) > 1 for met in searching.met[own:])
+
+
+def never(*_: object) -> Sequence[Trace]:
+    raise AssertionError("the expert was asked")
+
+
 def test_moves_outside_the_repertoire_are_not_looked_at() -> None:
     every = {kind_of(step.move) for step in RULES.steps(ROOT)}
     known = sorted(every)[:3]
@@ -599,9 +621,7 @@ def test_an_agent_of_another_version_of_a_plugin_is_refused(
     agents.save(trained, Mind(BagEncoder(), Learner(QUICK, 32)), Card(plugins={"sheet": "9.9+aaaa"}))
     assert "sheet" in here
     output = tmp_path / "next.safetensors"
-    refused(
-        lambda: trainer.train(paper, PLAN, output, None, Quiet(), start_from=trained), "PD-L309", "9.9"
-    )
+    refused(lambda: trainer.train(paper, PLAN, output, None, Quiet(), start_from=trained), "PD-L309", "9.9")
 
 
 # -- remembering what others played ---------------

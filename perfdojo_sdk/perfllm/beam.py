@@ -2,7 +2,8 @@
 
 A game of twenty good moves is seldom played when one slip loses it, and most of its moves may come in many
 orders. So a beam keeps some programs at a time, adds up how likely the ways to each are, and gives every
-program on its way, with how likely the agent is to stop there.
+program on its way, with how likely the agent is to stop there. Programs that differ in the names of their
+arrays alone are one.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.perfllm.learner import TEMPERATURE
 from perfdojo_sdk.perfllm.mind import Listed
 from perfdojo_sdk.perfllm.replay import STOP, Vector
-from perfdojo_sdk.search.explorer import digest
+from perfdojo_sdk.search.likeness import likeness
 
 #: A program that is less likely than the likeliest end by this factor's logarithm is not gone on with.
 HOPELESS = 12.0
@@ -65,7 +66,8 @@ class Place:
 
 def beam(start: Trace, look: Look, width: Width, chance: Random) -> list[Place]:
     """Every program that a beam goes through, its start first, in the order in which it came there."""
-    front, found, seen, best_end = [Place(start, (), 0.0)], list[Place](), {digest(start)}, float("-inf")
+    front, found, best_end = [Place(start, (), 0.0)], list[Place](), float("-inf")
+    seen = {likeness(start.program)}
     for moves in range(width.moves + 1):
         children: dict[str, Place] = {}
         for place in front:
@@ -73,10 +75,10 @@ def beam(start: Trace, look: Look, width: Width, chance: Random) -> list[Place]:
             likely = log_softmax(values / TEMPERATURE)
             found.append(replace(place, stopping=float(likely[STOP]), worth=float(values[STOP])))
             best_end = max(best_end, place.likely + float(likely[STOP]))
-            for name, child in _children(place, listed, likely, width, chance):
-                if name not in seen:
-                    known = children.get(name)
-                    children[name] = _merged(known, child) if known else child
+            for alike, child in _children(place, listed, likely, width, chance):
+                if alike not in seen:
+                    known = children.get(alike)
+                    children[alike] = _merged(known, child) if known else child
         hopeful = {n: child for n, child in children.items() if child.likely > best_end - HOPELESS}
         if moves == width.moves or not hopeful:
             break
@@ -95,7 +97,7 @@ def log_softmax(values: Vector) -> Vector:
 def _children(
     place: Place, listed: Listed, likely: Vector, width: Width, chance: Random
 ) -> Iterator[tuple[str, Place]]:
-    """The likeliest moves and one by chance, each with the name of the program that it leads to."""
+    """The likeliest moves and one by chance, each with what the program that it leads to is like."""
     order = [int(action) for action in (-likely).argsort(kind="stable") if action != STOP]
     chosen = order[: BRANCHES * width.places]
     if width.epsilon and len(order) > len(chosen):
@@ -103,7 +105,8 @@ def _children(
     for action in chosen:
         step = listed.steps[action - 1]
         game = replace(place.game, steps=(*place.game.steps, step))
-        yield digest(game), Place(game, (*place.actions, action), place.likely + float(likely[action]))
+        child = Place(game, (*place.actions, action), place.likely + float(likely[action]))
+        yield likeness(game.program), child
 
 
 def _merged(one: Place, other: Place) -> Place:

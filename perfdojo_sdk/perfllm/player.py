@@ -5,12 +5,13 @@ part of the moves, less and less; the network the others. A program that was met
 the episode walks through it. (Paper, sections 3.1 to 3.3; starting elsewhere than at the initial program is
 ours, as in Go-Explore, Ecoffet et al. 2021.) With the setting ``beam`` a beam goes before each round instead,
 and of the programs on its way those are evaluated where the agent would stop, or which it thinks fastest.
+With ``evolved`` some rounds change the fastest games met, as the evolution does, which mends single slips.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -31,7 +32,9 @@ from perfdojo_sdk.perfllm.learner import Learner
 from perfdojo_sdk.perfllm.mind import Listed, Mind
 from perfdojo_sdk.perfllm.replay import STOP, Vector
 from perfdojo_sdk.perfllm.settings import AgentSettings, changed
+from perfdojo_sdk.search.evolution import Evolution, Habits
 from perfdojo_sdk.search.explorer import NO_PARENT, Draw, Explorer, digest
+from perfdojo_sdk.search.likeness import likeness
 from perfdojo_sdk.search.neighbours import Edges
 
 #: Moves through programs met before, and new beginnings, that one proposal may take.
@@ -62,8 +65,11 @@ class PerfLLM(Explorer):
         self.proposed: dict[str, int] = {}
         """Digest of a proposal -> the episode that made it."""
         self.loss: float | None = None
+        self._alike: list[str] = []
+        """What each game met is like; only beams ask."""
         self._at_hand: OrderedDict[str, Listed] = OrderedDict()
         super().__init__(task, state)
+        self._evolution = _EvolutionOf(self)
 
     def at(self, state: State) -> PerfLLM:
         """A player like this one, where it was when ``state`` was taken. ValueError if it is another's."""
@@ -81,7 +87,7 @@ class PerfLLM(Explorer):
     def draws(self, chance: Random, count: int) -> Iterable[Draw]:
         self.proposed = {}
         nothing = True
-        for draw in self._beam(chance, count) if self.settings.beam else self._side_by_side(chance, count):
+        for draw in self._way(chance)(chance, count):
             nothing = False
             yield draw
         if nothing:
@@ -89,6 +95,13 @@ class PerfLLM(Explorer):
             for _ in range(DRAWS * count):
                 number = chance.choice(self.timed)
                 yield number, anywhere(self.game(number), chance)
+
+    def _way(self, chance: Random) -> Callable[[Random, int], Iterable[Draw]]:
+        """How a round goes."""
+        played = len(self.met) > len(self.starts)
+        if self.settings.evolved and played and chance.random() < self.settings.evolved:
+            return self._evolution.draws
+        return self._beam if self.settings.beam else self._side_by_side
 
     # -- a beam ------------------------------------------------------------------------------------
 
@@ -98,13 +111,20 @@ class PerfLLM(Explorer):
         number, start = (0, self.game(0)) if first else self._start(chance)
         epsilon, noise = (0.0, 0.0) if first else (self.epsilon, self.settings.temperature)
         width = Width(self.settings.beam, self.settings.most_moves, noise, epsilon)
+        met = self._likenesses()
         for place in _alternating(beam(start, self._look, width, chance)):
-            if digest(place.game) not in self.known:
+            if likeness(place.game.program) not in met:
                 for step in place.game.steps[len(start.steps) :]:
                     self._listed(step.before)
                 self._listed(place.game.program)
                 self._played(place.game, list(place.actions))
                 yield number, place.game
+
+    def _likenesses(self) -> set[str]:
+        """What the programs met are like: another name for an array is not worth an evaluation."""
+        new = range(len(self._alike), len(self.met))
+        self._alike += [likeness(self.game(number).program) for number in new]
+        return set(self._alike)
 
     def _look(self, game: Trace) -> tuple[Listed, Vector]:
         """Most of what a beam sees leads to nothing that is evaluated, and is not remembered."""
@@ -270,6 +290,17 @@ class PerfLLM(Explorer):
         if self.alone:
             self.mind.read_notes(notes)
             self.mind.learner.replay.relist = partial(relisted, self, self.mind)
+
+
+class _EvolutionOf(Evolution):
+    """Changes the games that another player has met, and knows no pass."""
+
+    def __init__(self, player: Explorer) -> None:
+        super().__init__(player.task, None, Habits())
+        self.met, self.known = player.met, player.known
+
+    def opening_games(self) -> list[Trace]:
+        return [Trace(self.task.root)]
 
 
 def _alternating(places: Sequence[Place]) -> Iterator[Place]:

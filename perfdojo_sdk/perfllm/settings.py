@@ -62,6 +62,9 @@ class AgentSettings(Strict):
     beam: Annotated[int, Field(ge=0, le=256)] = 0
     """0: episodes, as in the paper. Above: before each round of evaluations so many games are played side by
     side, equal programs merged, and what the network thinks most of on their way is evaluated."""
+    evolved: Share = 0.0
+    """Part of the rounds in which the fastest games met are changed anywhere, as the evolution does, whatever
+    the network says. It knows no pass, and nothing is learned from the moves of such games."""
     repertoire: Annotated[Mapping[Word, tuple[Word, ...]], Field(max_length=100)] = {}
     """Target -> the kinds of moves that the agent looks at there, each as :func:`kind_of` names it; the empty
     name is of every other target. A target without kinds: all of them."""
