@@ -32,6 +32,7 @@ from perfdojo_sdk.perfllm.agents import Card  # noqa: E402
 from perfdojo_sdk.perfllm.learner import Learner  # noqa: E402
 from perfdojo_sdk.perfllm.mind import Mind  # noqa: E402
 from perfdojo_sdk.perfllm.settings import DQN, MAX_Q, AgentSettings, changed  # noqa: E402
+from perfdojo_sdk.perfllm.strategies import agent_options  # noqa: E402
 from perfdojo_sdk.plugins import Plugins, load_plugins  # noqa: E402
 from perfdojo_sdk.search.passes import naive  # noqa: E402
 from perfdojo_sdk.store.database import Records  # noqa: E402
@@ -343,6 +344,21 @@ def test_fig14_shows_the_agents_kernels_beside_the_peers_it_names(
     assert set(late.data["seconds"]["relu_4x8_f32"]) == {side_by_side.EXPERT}
     assert list(late.data["failed"].values()) == ["the time was up"] * 3
     monkeypatch.undo()
-    with Records(tmp_path / "out" / "records.sqlite") as records:
-        told = {key.settings["search"]: key.settings.get("option agent") for key, _ in records}
-    assert told == {"heuristic": None, "perfllm": str(trained)}
+    assert players_of(request) == {"heuristic": None, "perfllm": str(trained)}
+
+
+def test_fig14_begins_as_tune_does(tmp_path: Path, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plugins = load_plugins(extra=[perfdojo_toy], targets=["toy"])
+    monkeypatch.setattr(side_by_side, "load_plugins", lambda: plugins)
+    monkeypatch.setattr(side_by_side, "ALL", {})
+    for name, known in (("none", ()), ("shipped", agent_options(trained))):
+        monkeypatch.setattr(side_by_side, "shipped_options", {"toy": known}.__getitem__)
+        request = replace(asked(tmp_path / name, kernels="relu[4,8]"), target="toy")
+        BY_NAME["fig14"].run(request)
+        assert players_of(request) == {"heuristic": None, "perfllm": dict(known).get("agent")}
+
+
+def players_of(request: ExperimentRequest) -> dict[str, str | None]:
+    """The searches on record, and the agent that each began with."""
+    with Records(request.folder / "records.sqlite") as records:
+        return {key.settings["search"]: key.settings.get("option agent") for key, _ in records}

@@ -32,6 +32,7 @@ from perfdojo_sdk.peers.operators import FAMILIES, Operator
 from perfdojo_sdk.peers.processes import Process, contenders
 from perfdojo_sdk.peers.race import Entry, race
 from perfdojo_sdk.peers.systems import ALL, OURS
+from perfdojo_sdk.perfllm.strategies import shipped_options
 from perfdojo_sdk.plugins import load_plugins
 from perfdojo_sdk.search.strategies import AUTO, HEURISTIC
 
@@ -75,11 +76,13 @@ def _table_3(request: ExperimentRequest) -> str:
 def learned(request: ExperimentRequest) -> ExperimentResult:
     """Figure 14: what the agent finds without any pass, beside the expert, PyTorch and TVM.
 
-    On the operators of Table 3, or on the target's own list where it has one.
+    On the operators of Table 3, or on the target's own list where it has one. It begins with the agent
+    that the request names, or as a search of ``tune`` does.
     """
     told = trained_options(request)
     plugins = load_plugins()
     target = plugins.require(request.target)
+    told = told or shipped_options(target.name)
     require_fitting(request.agent, plugins, target)
     own = target.capabilities.selections.get(DEFAULT, ())
     words = request.kernels or " ".join(own[:4] if request.quick else own) or _table_3(request)
