@@ -186,6 +186,20 @@ def test_perfllm_starts_from_the_initial_program_alone() -> None:
     assert PerfLLM(wanted, None, player.mind_for(wanted)).starts == [Trace(ROOT)]
 
 
+def test_a_player_thinks_with_one_thread_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = torch.get_num_threads()
+    try:
+        for told, expected in (("3", 3), (None, 1)):
+            torch.set_num_threads(3)
+            monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+            if told:
+                monkeypatch.setenv("OMP_NUM_THREADS", told)
+            started("perfllm").start(task(), None)
+            assert torch.get_num_threads() == expected
+    finally:
+        torch.set_num_threads(before)
+
+
 def search(settings: AgentSettings = QUICK, **more: Any) -> PerfLLM:
     wanted = task(**more)
     return PerfLLM(wanted, None, Mind(BagEncoder(), Learner(settings, 32)))

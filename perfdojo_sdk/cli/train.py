@@ -76,9 +76,10 @@ def command(
     `tune --search perfllm --agent FILE` plays with what it has learned. With --cluster the nodes play; the
     learner and the records stay here.
     """
-    from perfdojo_sdk.perfllm.strategies import require_learning
+    from perfdojo_sdk.perfllm.strategies import require_learning, think_alone
 
     require_learning()
+    think_alone()
     refuse_device_without(cluster, device)
     from perfdojo_sdk.perfllm.plan import read_plan
     from perfdojo_sdk.perfllm.settings import changed
