@@ -474,17 +474,20 @@ def test_a_training_has_the_passes_play_first(paper: Plugins, tmp_path: Path) ->
     assert any(state.shown for state in training.mind.learner.replay.states)
 
 
+@pytest.mark.parametrize("taught", [False, True], ids=["playing", "being corrected"])
 def test_a_training_that_is_killed_goes_on_exactly(
-    paper: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    paper: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taught: bool
 ) -> None:
     """kill -9, again and again, anywhere: what comes out is what an undisturbed training gives."""
     monkeypatch.setattr(trainer, "CHECKPOINT_S", 0.0)
     torch.set_num_threads(1)  # or a fork would wait for threads that it does not have
     plan = PLAN.model_copy(update={"evaluations": 48})
+    if taught:
+        plan = CORRECTED.model_copy(update={"corrected": 6, "settling": 40, "evaluations": 9})
     whole, parts = tmp_path / "whole.safetensors", tmp_path / "parts.safetensors"
     trainer.train(paper, plan, whole, None, Quiet())
-    kills, chance = 0, Random(4)
-    while not parts.exists():
+    kills, chance, ended = 0, Random(4), False
+    while not ended:
         child = multiprocessing.get_context("fork").Process(
             target=trainer.train, args=(paper, plan, parts, None, Quiet(), True)
         )
@@ -497,8 +500,9 @@ def test_a_training_that_is_killed_goes_on_exactly(
             os.kill(child.pid or 0, signal.SIGKILL)
             kills += 1
         child.join()
+        ended = child.exitcode == 0
     assert kills >= 3
-    assert same(whole, parts)
+    assert same(whole, parts) and agents.read(whole)[0].card == agents.read(parts)[0].card
 
 
 def changed(file: Path, child: Any) -> None:
@@ -607,6 +611,25 @@ def test_a_training_that_is_stopped_leaves_the_agent_of_the_last_whole_round(
     with pytest.raises(KeyboardInterrupt):
         trainer.train(paper, plan.model_copy(update={"corrected": 9}), other, None, Impatient(5))
     assert same(one, other), "five games are two rounds of two kernels, and one"
+
+
+def test_steps_become_smaller_until_the_network_rests(
+    paper: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = list[float]()
+    learn = Learner.learn
+
+    def watched(learner: Learner, steps: int, size: float = 1.0) -> float | None:
+        sizes.append(size)
+        return learn(learner, steps, size)
+
+    monkeypatch.setattr(trainer, "AT_A_TIME", 10)
+    monkeypatch.setattr(Learner, "learn", watched)
+    plan = CORRECTED.model_copy(update={"corrected": 1, "settling": 40})
+    training = trainer.train(paper, plan, tmp_path / "a.safetensors", None, Quiet())
+    assert [size for size in sizes if size < 1] == [0.75, 0.5, 0.25]
+    rate = training.mind.learner.optimiser.param_groups[0]["lr"]
+    assert rate == plan.agent.learning_rate, "what it learns from its own games, it learns as the settings say"
 
 
 def test_good_games_outside_the_repertoire_are_told(paper: Plugins, tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from perfdojo_sdk.cli.workplace import ClusterOption, DeviceOption, refuse_devic
 if TYPE_CHECKING:
     from perfdojo_sdk.perfllm.actors import Actors
     from perfdojo_sdk.perfllm.plan import TrainingPlan
-    from perfdojo_sdk.perfllm.trainer import Pupil, Report, Training
+    from perfdojo_sdk.perfllm.pupil import Pupil
+    from perfdojo_sdk.perfllm.trainer import Report, Training
     from perfdojo_sdk.plugins import Plugins
     from perfdojo_sdk.store.candidates import CandidateLog
 

@@ -16,7 +16,8 @@ from perfdojo_sdk.perfllm.learner import LearnError
 from perfdojo_sdk.store.candidates import Candidate, CandidateLog
 
 if TYPE_CHECKING:
-    from perfdojo_sdk.perfllm.trainer import Pupil, Training
+    from perfdojo_sdk.perfllm.pupil import Pupil
+    from perfdojo_sdk.perfllm.trainer import Training
 
 
 class Actors(Protocol):

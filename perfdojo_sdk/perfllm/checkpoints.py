@@ -1,8 +1,8 @@
 """A training between two rounds, on disk: one safetensors file, written whole or not at all.
 
-It holds both networks, the optimiser, the memory with its vectors, chance, and the games that each kernel
-has met; what is measured stays in the records. A training that is killed goes on from the last one, and
-plays as it would have played.
+It holds both networks, the optimiser, the memory with its vectors, chance, the games that each kernel
+has met, and as long as games are corrected those that are shown; what is measured stays in the records. A
+training that is killed goes on from the last one, and plays as it would have played.
 """
 
 from __future__ import annotations
@@ -12,12 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import torch
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, StringConstraints, ValidationError
 
+from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.game import write_atomically
 from perfdojo_sdk.perfllm import agents
 from perfdojo_sdk.perfllm.learner import LearnError
-from perfdojo_sdk.store.traces import Strict, first_error
+from perfdojo_sdk.perfllm.lecture import Lecture
+from perfdojo_sdk.perfllm.pupil import Pupil
+from perfdojo_sdk.perfllm.recall import Recall
+from perfdojo_sdk.store.traces import SavedTrace, Strict, first_error
 
 if TYPE_CHECKING:
     from perfdojo_sdk.perfllm.trainer import Training
@@ -37,10 +41,28 @@ class SavedPupil(Strict):
     player: dict[str, Any]
 
 
+Seconds = Annotated[float, Field(gt=0)] | None
+
+
+class SavedTimes(Strict):
+    """What is known of the times of one kernel's programs."""
+
+    seconds: dict[Annotated[str, StringConstraints(max_length=64)], Seconds]
+    base: Seconds
+    best: Seconds
+
+
+class SavedLecture(Strict):
+    """What a pupil is shown."""
+
+    games: tuple[SavedTrace, ...]
+    times: SavedTimes
+
+
 class Checkpoint(Strict):
     """What stands in the head of the file."""
 
-    schema_version: Literal[1] = Field(1, alias="schema")
+    schema_version: Literal[2] = Field(2, alias="schema")
     plan: str
     """The plan, without its budget, which may change."""
     encoder_version: str
@@ -48,6 +70,10 @@ class Checkpoint(Strict):
     learner: dict[str, Any]
     replay: dict[str, Any]
     pupils: tuple[SavedPupil, ...]
+    corrected: Annotated[int, Field(ge=0)]
+    """Rounds of corrected games so far."""
+    lectures: tuple[SavedLecture, ...]
+    """One for each pupil, as long as games are corrected."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
@@ -60,7 +86,7 @@ def beside(agent: Path) -> Path:
 def save(file: Path, training: Training) -> None:
     learner = training.mind.learner
     record = Checkpoint(
-        schema=1,
+        schema=2,
         plan=_plan(training),
         encoder_version=training.mind.encoder.version,
         elapsed_s=training.elapsed_s,
@@ -77,6 +103,14 @@ def save(file: Path, training: Training) -> None:
                 player=dict(pupil.player.state()),
             )
             for pupil in training.pupils
+        ),
+        corrected=training.corrected,
+        lectures=tuple(
+            SavedLecture(
+                games=tuple(SavedTrace.of(game) for game in lecture.shown),
+                times=SavedTimes.model_validate(lecture.recalling.notes()),
+            )
+            for lecture in training.lectures
         ),
     )
     arrays = {name: torch.from_numpy(array) for name, array in learner.replay.arrays().items()}
@@ -109,10 +143,18 @@ def load(file: Path, training: Training) -> None:
             pupil.evaluations, pupil.since_best = saved.evaluations, saved.since_best
             pupil.shown = saved.shown
             pupil.finished = saved.finished and saved.evaluations >= training.plan.evaluations
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+        training.lectures = [_lecture(*each) for each in zip(training.pupils, record.lectures)]
+    except (KeyError, TypeError, ValueError, IndexError, DojoError) as error:
         raise _refused(file, f"{type(error).__name__}: {error}") from None
-    training.recalled, training.before_s = True, record.elapsed_s
+    training.recalled, training.corrected = not record.lectures, record.corrected
+    training.before_s = record.elapsed_s
     training.before = training.evaluations
+
+
+def _lecture(pupil: Pupil, saved: SavedLecture) -> Lecture:
+    recalling = Recall(pupil.table, ())
+    recalling.read_notes(saved.times.model_dump())
+    return Lecture(pupil, recalling, [game.replay(pupil.table.rules) for game in saved.games])
 
 
 def _plan(training: Training) -> str:

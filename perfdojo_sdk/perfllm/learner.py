@@ -67,13 +67,16 @@ class Learner:
         self.owed -= steps
         return self.learn(steps)
 
-    def learn(self, steps: int) -> float | None:
+    def learn(self, steps: int, size: float = 1.0) -> float | None:
         """The mean loss of so many steps; None when there is nothing to learn from.
 
-        :class:`LearnError` when the loss is no number any more.
+        ``size``: of each step, as a part of what the settings say. :class:`LearnError` when the loss is no
+        number any more.
         """
         if steps <= 0 or not len(self.replay):
             return None
+        for group in self.optimiser.param_groups:
+            group["lr"] = size * self.settings.learning_rate
         if not self.network.accustomed:
             self._accustom()
         total = 0.0

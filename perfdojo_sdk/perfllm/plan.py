@@ -57,6 +57,12 @@ class TrainingPlan(Strict):
     """Games of each kernel in such a round."""
     recorded_steps: Annotated[float, Field(ge=0, le=1000)] = 4.0
     """Steps of learning for each transition that they brought."""
+    settling: Annotated[int, Field(ge=0, le=10**7)] = 0
+    """Steps of learning after that from all of it, ever smaller ones, for the network to come to rest."""
+
+    def steps_for(self, transitions: int) -> int:
+        """Steps of learning that so many new transitions are worth."""
+        return int(transitions * self.recorded_steps)
 
 
 def read_plan(file: Path | None, changes: Mapping[str, Any]) -> TrainingPlan:

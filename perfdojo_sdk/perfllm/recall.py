@@ -7,9 +7,10 @@ best that comes after it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
+from typing import Any
 
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.transformation import Kind, Rules, Step, Trace
@@ -21,8 +22,9 @@ from perfdojo_sdk.store.candidates import Candidate
 
 #: A game that takes at most so many times what the fastest one takes shows how it is done.
 NEARLY = 1.02
-#: Programs of one kernel whose moves are kept at hand.
-AT_HAND = 512
+#: Programs of one kernel whose moves are kept at hand: about one game's. All that is known of a hundred
+#: programs hangs on each, so that more of them soon fill a machine.
+AT_HAND = 64
 
 
 @dataclass(frozen=True)
@@ -146,6 +148,17 @@ class Recall:
         replay.reached(to, replay.gamma**left * (self._reward(whole) or 0.0))
         if action is not None and number != to:
             replay.move(number, action, to)
+
+    # -- between two sessions ----------------------------------------------------------------------
+
+    def notes(self) -> dict[str, Any]:
+        """The times that are known, as JSON values; :meth:`read_notes` takes them back."""
+        return {"seconds": self.seconds, "base": self.base, "best": self.best}
+
+    def read_notes(self, notes: Mapping[str, Any]) -> None:
+        self.seconds, self.base, self.best = dict(notes["seconds"]), notes["base"], notes["best"]
+
+    # -- what it knows of a program -------------------------------------------------------------------
 
     def listed(self, game: Trace) -> Listed:
         """The moves of a game's last program."""

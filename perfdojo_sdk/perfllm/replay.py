@@ -172,6 +172,7 @@ class Replay:
                 self.move(here[state], action, here[to])
         for number, theirs in zip(here, other.states):
             self.states[number].shown |= theirs.shown
+            self._raise(number, theirs.bound)
 
     def some_vectors(self, most: int) -> list[Vector]:
         """Of listed states, evenly chosen, and their moves: [1 + moves, width] each."""
@@ -250,6 +251,7 @@ class Replay:
         return {
             "names": self.names,
             "rewards": [state.reward for state in self.states],
+            "bounds": [state.bound for state in self.states],
             "listed": [number for number, state in enumerate(self.states) if state.listed],
             "edges": [[parent, n] for n, state in enumerate(self.states) for parent in state.parents],
             "transitions": [list(transition) for transition in self.transitions],
@@ -259,12 +261,13 @@ class Replay:
     def rebuild(self, skeleton: Mapping[str, Any]) -> None:
         """Take over what :meth:`skeleton` gave. ValueError when it does not fit together."""
         names, rewards = list(skeleton["names"]), list(skeleton["rewards"])
+        bounds = [float(bound) for bound in skeleton["bounds"]]
         numbers = range(len(names))
         transitions = [Transition(int(s), int(a), int(t)) for s, a, t in skeleton["transitions"]]
         shown = {int(n): {int(a) for a in actions} for n, actions in skeleton["shown"]}
         edges = [(int(parent), int(to)) for parent, to in skeleton["edges"]]
         mentioned = {n for each in edges for n in each} | {n for t in transitions for n in (t.state, t.to)}
-        fits = len(set(names)) == len(names) == len(rewards) and mentioned <= set(numbers)
+        fits = len(set(names)) == len(names) == len(rewards) == len(bounds) and mentioned <= set(numbers)
         played = [t.action for t in transitions] + [action for each in shown.values() for action in each]
         listed = set(skeleton["listed"])
         if not fits or not set(shown) <= listed <= set(numbers) or any(action < 0 for action in played):
@@ -280,8 +283,8 @@ class Replay:
         for parent, to in edges:
             self.states[to].parents.append(parent)
             self.seen.add((parent, to))
-        for number, state in enumerate(self.states):
-            self._raise(number, state.reward or 0.0)
+        for number, bound in enumerate(bounds):
+            self._raise(number, bound)
         self.transitions.extend(transitions)
 
     def arrays(self) -> dict[str, np.ndarray[Any, Any]]:

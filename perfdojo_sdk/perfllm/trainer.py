@@ -12,11 +12,9 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from random import Random
 from typing import Protocol
 
 from perfdojo_sdk.core.frozen import seldom_collected
-from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.kernels.selection import Kernel, default_selection, select
 from perfdojo_sdk.library.evaluation import Evaluator
@@ -25,20 +23,17 @@ from perfdojo_sdk.library.tuning import conditions
 from perfdojo_sdk.perfllm import agents, checkpoints
 from perfdojo_sdk.perfllm.actors import Actors, rounds
 from perfdojo_sdk.perfllm.agents import Card
-from perfdojo_sdk.perfllm.correction import correct
 from perfdojo_sdk.perfllm.encoder import load_encoder
 from perfdojo_sdk.perfllm.episodes import task_of
 from perfdojo_sdk.perfllm.learner import Learner
+from perfdojo_sdk.perfllm.lecture import Lecture, lecture
 from perfdojo_sdk.perfllm.mind import Mind
 from perfdojo_sdk.perfllm.plan import TrainingPlan
 from perfdojo_sdk.perfllm.player import PerfLLM
-from perfdojo_sdk.perfllm.recall import Recall, Table
-from perfdojo_sdk.perfllm.settings import kind_of
+from perfdojo_sdk.perfllm.pupil import Pupil
 from perfdojo_sdk.plugins import Plugins
-from perfdojo_sdk.search.explorer import openings
 from perfdojo_sdk.search.strategies import BATCH
-from perfdojo_sdk.store.candidates import Candidate, CandidateLog
-from perfdojo_sdk.store.records import sha256
+from perfdojo_sdk.store.candidates import CandidateLog
 
 #: Steps of learning from records between two words about it.
 AT_A_TIME = 200
@@ -47,43 +42,6 @@ CHECKPOINT_S = 60.0
 
 MakeForge = Callable[[str, Settings], Forge]
 """For a target by name."""
-
-
-@dataclass
-class Pupil:
-    """One kernel of one target, and how far the agent is with it."""
-
-    kernel: Kernel
-    forge: Forge
-    player: PerfLLM
-    evaluator: Evaluator
-    evaluations: int = 0
-    since_best: int = 0
-    """Evaluations since the last new best."""
-    shown: int = 0
-    """Programs evaluated before it plays: games of passes, slips, ends of corrected games."""
-    finished: bool = False
-
-    @property
-    def name(self) -> str:
-        return f"{self.kernel.name} on {self.forge.target.name}"
-
-    def seconds(self, game: Trace) -> float | None:
-        """What a game takes that is shown to the agent; None when it fails."""
-        self.shown += sha256(game.program.text) not in self.evaluator.known
-        return self.evaluator.evaluate([game])[0].seconds
-
-    @property
-    def initial_s(self) -> float | None:
-        return self.player.met[0].seconds if self.player.met else None
-
-    @property
-    def best_s(self) -> float | None:
-        return self.player.seconds(self.player.best) if self.player.timed else None
-
-    @property
-    def speed_up(self) -> float | None:
-        return self.initial_s / self.best_s if self.initial_s and self.best_s else None
 
 
 @dataclass(frozen=True)
@@ -125,6 +83,11 @@ class Training:
     pupils: list[Pupil]
     watch: Watch
     recalled: bool = False
+    """Whether all is learned that is learned before it plays."""
+    lectures: list[Lecture] = field(default_factory=list)
+    """Until then: what it learns from, once that is remembered."""
+    corrected: int = 0
+    """Rounds of corrected games so far."""
     begin: float = field(default_factory=time.monotonic)
     before_s: float = 0.0
     """What earlier sessions took."""
@@ -185,15 +148,20 @@ def train(
     checkpoint = checkpoints.beside(output)
     if resume and checkpoint.exists():
         checkpoints.load(checkpoint, training)
-    if not training.recalled:
-        for _ in _recall(training, store):
-            agents.save(output, mind, _card(plugins, training, earlier))
     saved = time.monotonic()
+
+    def keep() -> None:
+        nonlocal saved
+        if time.monotonic() - saved > CHECKPOINT_S or training.over:
+            checkpoints.save(checkpoint, training)
+            saved = time.monotonic()
+
+    for _ in _recall(training, store):
+        agents.save(output, mind, _card(plugins, training, earlier))
+        keep()
     with closing(rounds(training, actors, store) if actors is not None else _rounds_here(training)) as steps:
         for _ in steps:
-            if time.monotonic() - saved > CHECKPOINT_S or training.over:
-                checkpoints.save(checkpoint, training)
-                saved = time.monotonic()
+            keep()
     agents.save(output, mind, _card(plugins, training, earlier))
     return training
 
@@ -239,81 +207,37 @@ def _recall(training: Training, store: CandidateLog | None) -> Iterator[None]:
     A step for each round of corrected games, for the agent to be kept as it is then.
     """
     plan, learner = training.plan, training.mind.learner
-    lectures = [_lecture(training, pupil, store) for pupil in training.pupils if plan.recorded]
-    _study(training, len(learner.replay))
-    for _ in range(plan.corrected):
+    if not training.lectures and not training.recalled:
+        for pupil in training.pupils if plan.recorded else ():
+            given = lecture(plan, pupil, store)
+            training.lectures.append(given)
+            training.watch.recalled(pupil.name, given.games, given.beyond)
+        _study(training, plan.steps_for(len(learner.replay)))
+    while training.lectures and training.corrected < plan.corrected:
         if training.late:
-            break
+            return
         before = len(learner.replay)
-        for lecture in lectures:
-            for _ in range(plan.corrected_games if lecture.shown else 0):
-                found = correct(lecture.recalling, lecture.shown, lecture.pupil.seconds, lecture.chance)
-                training.watch.corrected(lecture.pupil.name, *found)
-        _study(training, len(learner.replay) - before)
+        for given in training.lectures:
+            for states, slips in given.correct(plan, training.corrected):
+                training.watch.corrected(given.pupil.name, states, slips)
+        _study(training, plan.steps_for(len(learner.replay) - before))
+        training.corrected += 1
         yield
-    training.recalled = True
+    if training.lectures:
+        _study(training, plan.settling, to_rest=True)
+    training.lectures, training.recalled = [], True
 
 
-@dataclass(frozen=True)
-class Lecture:
-    """What a pupil is shown, before it plays for itself."""
+def _study(training: Training, steps: int, to_rest: bool = False) -> None:
+    """Learn so many steps from what is remembered; ``to_rest``: ever smaller ones.
 
-    pupil: Pupil
-    recalling: Recall
-    shown: list[Trace]
-    """Games as good as any known."""
-    chance: Random
-
-
-def _lecture(training: Training, pupil: Pupil, store: CandidateLog | None) -> Lecture:
-    """Remember the best games of one kernel, in several orders and with slips."""
-    plan, task = training.plan, pupil.player.task
-    recorded = store.of(pupil.kernel.name, task.target.name) if store else ()
-    found = [candidate for candidate in recorded if _alike(candidate, pupil)]
-    if plan.passes:
-        found += _played_by_passes(pupil)
-    table = Table(training.mind, Trace(task.root), task.rules, task.most, task.target.name)
-    recalling = Recall(table, found)
-    games = recalling.fastest(plan.recorded)
-    for game in games:
-        recalling.remember(game)
-    shown = [game for game in games if recalling.shows(game)]
-    chance = Random(f"{plan.seed} {pupil.name}")
-    varied = recalling.vary(shown, plan.orders, plan.slips, pupil.seconds, chance)
-    training.watch.recalled(pupil.name, len(games) + varied, _beyond(training, pupil, shown))
-    return Lecture(pupil, recalling, shown, chance)
-
-
-def _beyond(training: Training, pupil: Pupil, shown: Sequence[Trace]) -> tuple[str, ...]:
-    """Kinds of moves that good games play and the agent never will, since its repertoire lacks them."""
-    kinds = training.mind.learner.settings.kinds(pupil.forge.target.name)
-    played = {kind_of(move) for game in shown for move in game.moves}
-    return tuple(sorted(played - kinds)) if kinds else ()
-
-
-def _study(training: Training, transitions: int) -> None:
-    """Learn as many steps as so many new transitions are worth."""
-    steps = int(transitions * training.plan.recorded_steps)
+    With steps of one size a network never comes to rest. It goes on trading one kernel for another, and what
+    it can play depends on when one stops.
+    """
     for done in range(0, steps, AT_A_TIME):
-        loss = training.mind.learner.learn(min(AT_A_TIME, steps - done))
+        size = 1 - done / steps if to_rest else 1.0
+        loss = training.mind.learner.learn(min(AT_A_TIME, steps - done), size)
         training.watch.studied(min(done + AT_A_TIME, steps), steps, loss)
-
-
-def _played_by_passes(pupil: Pupil) -> list[Candidate]:
-    """The games that are known without searching, evaluated."""
-    games = openings(pupil.forge.task(pupil.kernel))
-    how = pupil.evaluator.conditions
-    for game in games:
-        pupil.seconds(game)
-    known = pupil.evaluator.known
-    return [Candidate.of(how.key, g, known[sha256(g.program.text)], how.proposer) for g in games]
-
-
-def _alike(candidate: Candidate, pupil: Pupil) -> bool:
-    """Whether a record's figure may stand beside those of this training; who proposed it does not matter."""
-    one, other = candidate.key.conditions, pupil.evaluator.conditions.key
-    same = (one.program_sha256, one.device) == (other.program_sha256, other.device)
-    return same and one.settings.get("threads") == other.settings.get("threads")
 
 
 def _rounds_here(training: Training) -> Generator[None, None, None]:
