@@ -227,6 +227,14 @@ def test_merging_adds_what_is_new_and_nothing_twice() -> None:
     assert {n: s.bound for n, s in zip(swapped.names, swapped.states)} == pytest.approx(bounds)
 
 
+def test_what_was_reached_in_unknown_ways_is_merged_too() -> None:
+    one = memory(("root", "a", 2.0))
+    one.reached(one.number["a"], 7.0)
+    assert content(merged(one)) == content(one) != content(memory(("root", "a", 2.0)))
+    both = merged(memory(("root", "a", 2.0)), one)
+    assert both.states[both.number["root"]].bound == pytest.approx(7.0 * 0.9)
+
+
 def test_rewards_and_moves_known_here_stay() -> None:
     here, there = memory(("root", "a", 2.0)), memory(("root", "a", 5.0))
     here.merge(there.skeleton(), there.arrays())

@@ -529,6 +529,20 @@ def test_ctrl_c_loses_nothing_that_a_checkpoint_holds(
     assert watch.reports[0][0] == 10, "the round that was cut short is played again"
 
 
+def test_a_checkpoint_may_be_larger_than_any_agent(
+    paper: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A memory of 20,000 transitions is: once, it was written and could not be read."""
+    file = tmp_path / "agent.safetensors"
+    training = trainer.train(paper, PLAN, file, None, Quiet())
+    size = checkpoints.beside(file).stat().st_size
+    assert agents.read_tensors.__defaults__ == (agents.MAX_FILE_BYTES,)
+    monkeypatch.setattr(agents.read_tensors, "__defaults__", (size - 1,))
+    refused(lambda: agents.read_tensors(checkpoints.beside(file)), "PD-L303", "larger")
+    again = trainer.train(paper, PLAN, file, None, Quiet(), resume=True)
+    assert again.evaluations == training.evaluations
+
+
 def test_checkpoints_that_do_not_fit_are_refused(paper: Plugins, tmp_path: Path) -> None:
     file = tmp_path / "agent.safetensors"
     trainer.train(paper, PLAN, file, None, Quiet())
@@ -629,7 +643,7 @@ def test_steps_become_smaller_until_the_network_rests(
     training = trainer.train(paper, plan, tmp_path / "a.safetensors", None, Quiet())
     assert [size for size in sizes if size < 1] == [0.75, 0.5, 0.25]
     rate = training.mind.learner.optimiser.param_groups[0]["lr"]
-    assert rate == plan.agent.learning_rate, "what it learns from its own games, it learns as the settings say"
+    assert rate == plan.agent.learning_rate, "its own games teach it with whole steps again"
 
 
 def test_good_games_outside_the_repertoire_are_told(paper: Plugins, tmp_path: Path) -> None:

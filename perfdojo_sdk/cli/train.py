@@ -73,7 +73,8 @@ def command(
 ) -> None:
     """Train an agent: play, evaluate, learn, again; every program evaluated is recorded.
 
-    Ctrl-C loses what was learned since the last checkpoint, at most a minute; --resume goes on from there.
+    Ctrl-C loses what was learned since the last checkpoint: a minute, or the round of corrected games that it
+    was in. --resume goes on from there.
     `tune --search perfllm --agent FILE` plays with what it has learned. With --cluster the nodes play; the
     learner and the records stay here.
     """

@@ -128,12 +128,12 @@ def require_versions(file: Path, record: AgentRecord, versions: Mapping[str, str
             )
 
 
-def read_tensors(file: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
-    """The head and the tensors of a safetensors file."""
+def read_tensors(file: Path, most_bytes: int = MAX_FILE_BYTES) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """The head and the tensors of a safetensors file of at most so many bytes."""
     hint = "give a file that `perfdojo-sdk train` wrote"
     try:
-        if file.stat().st_size > MAX_FILE_BYTES:
-            raise LearnError("PD-L303", f"{file} is larger than {MAX_FILE_BYTES} bytes", hint=hint)
+        if file.stat().st_size > most_bytes:
+            raise LearnError("PD-L303", f"{file} is larger than {most_bytes} bytes", hint=hint)
         with safetensors.safe_open(str(file), framework="pt") as opened:
             names = opened.keys()  # it is no mapping
             return dict(opened.metadata() or {}), {name: opened.get_tensor(name) for name in names}

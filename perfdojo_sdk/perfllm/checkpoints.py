@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from perfdojo_sdk.perfllm.trainer import Training
 
 RECORD = "perfdojo_checkpoint"
+#: A memory of 20,000 transitions takes some 400 MB.
+MAX_FILE_BYTES = 16 << 30
 
 
 class SavedPupil(Strict):
@@ -120,7 +122,7 @@ def save(file: Path, training: Training) -> None:
 
 def load(file: Path, training: Training) -> None:
     """Bring a training that was just set up to where the checkpoint is. :class:`LearnError` if it cannot."""
-    head, tensors = agents.read_tensors(file)
+    head, tensors = agents.read_tensors(file, MAX_FILE_BYTES)
     try:
         record = Checkpoint.model_validate_json(head.get(RECORD, "{}"))
     except ValidationError as error:
