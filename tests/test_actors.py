@@ -18,8 +18,8 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
 from bag_encoder import BagEncoder  # noqa: E402
+from learners import MACHINE, PLAN, QUICK, TARGET, Quiet  # noqa: E402
 from made_plugins import plugin  # noqa: E402
-from test_perfllm import MACHINE, PLAN, QUICK, TARGET, Quiet  # noqa: E402
 
 from perfdojo_sdk.cluster import training as cluster_training  # noqa: E402
 from perfdojo_sdk.cluster import worker  # noqa: E402

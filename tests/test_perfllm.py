@@ -1,16 +1,11 @@
-"""PerfLLM as a player and as a trainer: episodes, resuming, agents on disk, trainings that are killed."""
+"""PerfLLM as a player: episodes, beams, resuming, agents on disk, plans, what it recalls."""
 
 from __future__ import annotations
 
-import errno
 import json
-import multiprocessing
-import os
-import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -22,46 +17,44 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
 from bag_encoder import BagEncoder  # noqa: E402
-from made_plugins import plugin  # noqa: E402
+from learners import (  # noqa: E402
+    MACHINE,
+    QUICK,
+    ROOT,
+    TARGET,
+    refused,
+    use_bag_of_words,
+    written_agent,
+)
 from snippets import DIALECT, RULES  # noqa: E402
 
-from perfdojo_sdk.core.errors import DojoError, UnavailableError  # noqa: E402
+from perfdojo_sdk.core.errors import UnavailableError  # noqa: E402
 from perfdojo_sdk.core.text import parse  # noqa: E402
 from perfdojo_sdk.core.transformation import Kind, Trace  # noqa: E402
 from perfdojo_sdk.hookspecs.search import Evaluation, SearchTask  # noqa: E402
-from perfdojo_sdk.hookspecs.types import Capabilities, Failure, Measurement, Target  # noqa: E402
+from perfdojo_sdk.hookspecs.types import Failure, Measurement  # noqa: E402
 from perfdojo_sdk.kernels.operators import SOFTMAX  # noqa: E402
-from perfdojo_sdk.perfllm import agents, checkpoints, player, strategies, trainer  # noqa: E402
+from perfdojo_sdk.perfllm import agents, player, strategies  # noqa: E402
 from perfdojo_sdk.perfllm import settings as agent_settings  # noqa: E402
 from perfdojo_sdk.perfllm.agents import Card  # noqa: E402
 from perfdojo_sdk.perfllm.hybrid import Hybrid, _slope  # noqa: E402
 from perfdojo_sdk.perfllm.learner import Learner  # noqa: E402
 from perfdojo_sdk.perfllm.mind import Mind  # noqa: E402
-from perfdojo_sdk.perfllm.plan import Lesson, TrainingPlan, read_plan  # noqa: E402
+from perfdojo_sdk.perfllm.plan import read_plan  # noqa: E402
 from perfdojo_sdk.perfllm.player import PerfLLM, name_of  # noqa: E402
 from perfdojo_sdk.perfllm.recall import Recall, Table, recall  # noqa: E402
 from perfdojo_sdk.perfllm.replay import STOP  # noqa: E402
 from perfdojo_sdk.perfllm.settings import AgentSettings, kind_of  # noqa: E402
-from perfdojo_sdk.plugins import Plugins, load_plugins  # noqa: E402
 from perfdojo_sdk.search.explorer import digest  # noqa: E402
 from perfdojo_sdk.search.passes import naive  # noqa: E402
 from perfdojo_sdk.search.strategies import Progress, play_out  # noqa: E402
 from perfdojo_sdk.store.candidates import Candidate, Proposer, result_of  # noqa: E402
-from perfdojo_sdk.store.database import Records  # noqa: E402
 from perfdojo_sdk.store.records import RecordKey, sha256  # noqa: E402
-from perfdojo_sdk.testing.estimate import PaperGenerator, PaperMachine, PaperRunner  # noqa: E402
-
-ROOT = parse(SOFTMAX.build(4, 8), DIALECT)
-TARGET = Target("sheet", Capabilities(name="sheet", description="", lanes={"f32": 8}), DIALECT, "")
-MACHINE = PaperMachine(DIALECT, launch=100)
-QUICK = AgentSettings(hidden=16, batch=8, most_actions=16, most_moves=12, steps_per_evaluation=0.5)
 
 
 @pytest.fixture(autouse=True)
 def bag(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No trained encoder: what is tested here does not depend on how good it is."""
-    for module in (player, agents):
-        monkeypatch.setattr(module, "load_encoder", lambda spec="default": BagEncoder())
+    use_bag_of_words(monkeypatch)
 
 
 def task(seed: int = 0, evaluations: int = 48, **options: str) -> SearchTask:
@@ -301,9 +294,7 @@ def test_the_hybrid_is_an_evolution_that_learns() -> None:
 
 @pytest.fixture
 def trained(tmp_path: Path) -> Path:
-    file = tmp_path / "agent.safetensors"
-    agents.save(file, Mind(BagEncoder(), Learner(QUICK, 32, seed=7)), Card(kernels=("a",), seed=7))
-    return file
+    return written_agent(tmp_path)
 
 
 def test_an_agent_comes_back_from_disk(trained: Path) -> None:
@@ -319,15 +310,6 @@ def test_a_search_plays_with_a_trained_agent(trained: Path) -> None:
     seen = played("perfllm", 16, agent=str(trained))
     assert len(seen) == 16
     assert seen == played("perfllm", 16, cut=8, agent=str(trained))
-
-
-def refused(call: Any, code: str, *words: str) -> None:
-    with pytest.raises(DojoError) as caught:
-        call()
-    assert caught.value.code == code
-    said = caught.value.render()
-    assert all(word in said for word in words), said
-    assert caught.value.hint
 
 
 def test_files_that_are_no_agents_are_refused(trained: Path, tmp_path: Path) -> None:
@@ -349,6 +331,12 @@ def test_files_that_are_no_agents_are_refused(trained: Path, tmp_path: Path) -> 
 def test_an_agent_of_another_encoder_is_refused(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agents, "load_encoder", lambda spec: BagEncoder(version="1" * 64))
     refused(lambda: agents.load(trained), "PD-L304", "another encoder")
+
+
+def test_a_search_refuses_an_agent_of_another_version_of_a_plugin(tmp_path: Path) -> None:
+    trained = written_agent(tmp_path, Card(plugins={"sheet": "0.1.0+aaaa"}))
+    searched = replace(task(), options={"agent": str(trained)}, versions={"sheet": "0.2.0+aaaa"})
+    refused(lambda: player.mind_for(searched), "PD-L309", "0.2.0")
 
 
 def test_without_pytorch_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -378,301 +366,6 @@ def test_plans_that_are_none_are_refused(tmp_path: Path, text: str) -> None:
     file.write_text(text)
     refused(lambda: read_plan(file, {}), "PD-L306", "plan.yaml")
     refused(lambda: read_plan(tmp_path / "none.yaml", {}), "PD-L306", "none.yaml")
-
-
-# -- training -------------------------------------
-
-
-@pytest.fixture
-def paper(monkeypatch: pytest.MonkeyPatch) -> Plugins:
-    """A target whose times are reckoned on paper: quick, and the same whenever they are asked for."""
-    monkeypatch.setattr(trainer, "load_encoder", lambda spec="default": BagEncoder())
-    made = plugin(
-        "sheet",
-        targets=lambda: [TARGET],
-        code_generator=lambda target: PaperGenerator(),
-        runner=lambda target: PaperRunner(MACHINE),
-    )
-    return load_plugins(extra=[made], targets=["sheet"])
-
-
-PLAN = TrainingPlan(
-    lessons=(Lesson(target="sheet", kernels="softmax[4,8] relu[8,16]"),), evaluations=16, agent=QUICK
-)
-
-
-class Quiet:
-    """A watcher that keeps what it hears; it may stop the training after so many rounds."""
-
-    def __init__(self, rounds: int = 10**9) -> None:
-        self.left, self.reports, self.games = rounds, list[Any](), dict[str, int]()
-        self.beyond: dict[str, tuple[str, ...]] = {}
-        self.studies: list[tuple[int, int]] = []
-
-    def recalled(self, name: str, games: int, beyond: tuple[str, ...]) -> None:
-        self.games[name], self.beyond[name] = games, beyond
-
-    def corrected(self, name: str, states: int, slips: int) -> None:
-        pass
-
-    def studied(self, steps: int, count: int, loss: float | None) -> None:
-        self.studies.append((steps, count))
-
-    def round(self, report: Any) -> None:
-        self.reports.append((report.evaluations, report.pupil.name))
-        self.left -= 1
-        if self.left == 0:
-            raise KeyboardInterrupt
-
-
-def network(file: Path) -> list[Any]:
-    return list(agents.read_tensors(file)[1].values())
-
-
-def same(one: Path, other: Path) -> bool:
-    return all(torch.equal(a, b) for a, b in zip(network(one), network(other), strict=True))
-
-
-def test_a_training_goes_round_its_kernels_and_writes_an_agent(paper: Plugins, tmp_path: Path) -> None:
-    file, watch = tmp_path / "agent.safetensors", Quiet()
-    training = trainer.train(paper, PLAN, file, None, watch)
-    assert [evaluations for evaluations, _ in watch.reports] == [1, 2, 10, 18, 25, 32]
-    assert len({name for _, name in watch.reports}) == 2
-    assert all(pupil.speed_up is not None and pupil.speed_up >= 1 for pupil in training.pupils)
-    card = agents.read(file)[0].card
-    assert (card.evaluations, card.targets, len(card.kernels)) == (32, ("sheet",), 2)
-    assert card.steps == training.mind.learner.steps > 0
-    again = tmp_path / "again.safetensors"
-    trainer.train(paper, PLAN, again, None, Quiet())
-    assert same(file, again), "the same plan leads to the same agent"
-
-
-def test_a_training_ends_on_a_plateau_or_when_its_time_is_up(paper: Plugins, tmp_path: Path) -> None:
-    plan = PLAN.model_copy(update={"evaluations": 10**6, "plateau": 8})
-    training = trainer.train(paper, plan, tmp_path / "a.safetensors", None, Quiet())
-    assert all(pupil.since_best >= 8 for pupil in training.pupils)
-    late = PLAN.model_copy(update={"seconds": 1e-9})
-    assert trainer.train(paper, late, tmp_path / "b.safetensors", None, Quiet()).evaluations == 0
-
-
-def test_a_training_learns_from_records_of_other_searches(paper: Plugins, tmp_path: Path) -> None:
-    with Records(tmp_path / "records.sqlite") as records:
-        first = PLAN.model_copy(update={"seed": 5})
-        trainer.train(paper, first, tmp_path / "first.safetensors", records.candidates, Quiet())
-        watch = Quiet()
-        plan = PLAN.model_copy(update={"recorded": 6, "evaluations": 8})
-        trainer.train(paper, plan, tmp_path / "second.safetensors", records.candidates, watch)
-    assert list(watch.games.values()) == [6, 6]
-    assert watch.studies[-1][0] == watch.studies[-1][1] >= plan.recorded_steps * 12
-
-
-def test_a_training_has_the_passes_play_first(paper: Plugins, tmp_path: Path) -> None:
-    plan = PLAN.model_copy(update={"recorded": 9, "passes": True, "evaluations": 1})
-    watch = Quiet()
-    training = trainer.train(paper, plan, tmp_path / "a.safetensors", None, watch)
-    assert min(watch.games.values()) >= 2
-    assert any(state.shown for state in training.mind.learner.replay.states)
-
-
-@pytest.mark.parametrize("taught", [False, True], ids=["playing", "being corrected"])
-def test_a_training_that_is_killed_goes_on_exactly(
-    paper: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taught: bool
-) -> None:
-    """kill -9, again and again, anywhere: what comes out is what an undisturbed training gives."""
-    monkeypatch.setattr(trainer, "CHECKPOINT_S", 0.0)
-    torch.set_num_threads(1)  # or a fork would wait for threads that it does not have
-    plan = PLAN.model_copy(update={"evaluations": 48})
-    if taught:
-        plan = CORRECTED.model_copy(update={"corrected": 6, "settling": 40, "evaluations": 9})
-    whole, parts = tmp_path / "whole.safetensors", tmp_path / "parts.safetensors"
-    trainer.train(paper, plan, whole, None, Quiet())
-    kills, chance, ended = 0, Random(4), False
-    while not ended:
-        child = multiprocessing.get_context("fork").Process(
-            target=trainer.train, args=(paper, plan, parts, None, Quiet(), True)
-        )
-        child.start()
-        for _ in range(chance.randint(1, 3)):
-            changed(checkpoints.beside(parts), child)
-        child.join(chance.uniform(0, 0.1))
-        assert child.exitcode in (None, 0), "it failed by itself"
-        if child.exitcode is None:
-            os.kill(child.pid or 0, signal.SIGKILL)
-            kills += 1
-        child.join()
-        ended = child.exitcode == 0
-    assert kills >= 3
-    assert same(whole, parts) and agents.read(whole)[0].card == agents.read(parts)[0].card
-
-
-def changed(file: Path, child: Any) -> None:
-    """Wait until somebody has written the file anew, or the child has ended."""
-
-    def written() -> int:
-        return file.stat().st_mtime_ns if file.exists() else 0
-
-    before = written()
-    while written() == before and child.is_alive():
-        child.join(0.005)
-
-
-def test_ctrl_c_loses_nothing_that_a_checkpoint_holds(
-    paper: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(trainer, "CHECKPOINT_S", 0.0)
-    file = tmp_path / "agent.safetensors"
-    with pytest.raises(KeyboardInterrupt):
-        trainer.train(paper, PLAN, file, None, Quiet(rounds=3))
-    assert not file.exists() and checkpoints.beside(file).exists()
-    watch = Quiet()
-    trainer.train(paper, PLAN, file, None, watch, resume=True)
-    assert watch.reports[0][0] == 10, "the round that was cut short is played again"
-
-
-def test_a_checkpoint_may_be_larger_than_any_agent(
-    paper: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A memory of 20,000 transitions is: once, it was written and could not be read."""
-    file = tmp_path / "agent.safetensors"
-    training = trainer.train(paper, PLAN, file, None, Quiet())
-    size = checkpoints.beside(file).stat().st_size
-    assert agents.read_tensors.__defaults__ == (agents.MAX_FILE_BYTES,)
-    monkeypatch.setattr(agents.read_tensors, "__defaults__", (size - 1,))
-    refused(lambda: agents.read_tensors(checkpoints.beside(file)), "PD-L303", "larger")
-    again = trainer.train(paper, PLAN, file, None, Quiet(), resume=True)
-    assert again.evaluations == training.evaluations
-
-
-def test_checkpoints_that_do_not_fit_are_refused(paper: Plugins, tmp_path: Path) -> None:
-    file = tmp_path / "agent.safetensors"
-    trainer.train(paper, PLAN, file, None, Quiet())
-
-    def resumed(plan: TrainingPlan = PLAN) -> Any:
-        return lambda: trainer.train(paper, plan, file, None, Quiet(), resume=True)
-
-    refused(resumed(PLAN.model_copy(update={"seed": 1})), "PD-L307", "another one")
-    checkpoint = checkpoints.beside(file)
-    head, tensors = agents.read_tensors(checkpoint)
-    record = json.loads(head[checkpoints.RECORD])
-    record["pupils"][0]["key"] = "0" * 64
-    checkpoint.write_bytes(agents.packed(tensors, {checkpoints.RECORD: json.dumps(record)}))
-    refused(resumed(), "PD-L307", "plugins")
-    checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
-    refused(resumed(), "PD-L303", "complete")
-    checkpoint.write_bytes(file.read_bytes())
-    refused(resumed(), "PD-L307")
-
-
-def test_a_full_disk_is_an_error_and_no_half_agent(
-    paper: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "agent.safetensors"
-    agents.save(file, Mind(BagEncoder(), Learner(QUICK, 32)), Card())
-    before = file.read_bytes()
-
-    def full(handle: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(DojoError) as caught:
-        trainer.train(paper, PLAN, file, None, Quiet())
-    assert "No space left" in caught.value.render()
-    assert file.read_bytes() == before
-
-
-# -- games that are corrected ---------------------
-
-CORRECTED = PLAN.model_copy(
-    update={"recorded": 1, "passes": True, "orders": 1, "slips": 2, "corrected": 2, "evaluations": 1}
-)
-
-
-def test_a_training_with_corrected_games_is_repeatable_to_the_bit(paper: Plugins, tmp_path: Path) -> None:
-    one, other = tmp_path / "one.safetensors", tmp_path / "other.safetensors"
-    for file in (one, other):
-        trainer.train(paper, CORRECTED, file, None, Quiet())
-    assert one.read_bytes() == other.read_bytes()
-    trainer.train(paper, CORRECTED.model_copy(update={"seed": 1}), other, None, Quiet())
-    assert one.read_bytes() != other.read_bytes()
-
-
-def test_the_card_counts_what_was_evaluated_for_corrections_and_slips(paper: Plugins, tmp_path: Path) -> None:
-    file, again = tmp_path / "agent.safetensors", tmp_path / "again.safetensors"
-    with Records(tmp_path / "records.sqlite") as records:
-        training = trainer.train(paper, CORRECTED, file, records.candidates, Quiet())
-        evaluated = len(list(records.candidates))
-    card = agents.read(file)[0].card
-    assert card.evaluations == training.evaluations == 2
-    assert card.shown == evaluated > 2 * 2, "initial programs are among the passes' games"
-    trainer.train(paper, PLAN, again, None, Quiet(), start_from=file)
-    assert agents.read(again)[0].card.shown == card.shown
-
-
-def test_a_training_that_is_stopped_leaves_the_agent_of_the_last_whole_round(
-    paper: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one, other = tmp_path / "one.safetensors", tmp_path / "other.safetensors"
-    agent = QUICK.model_copy(update={"steps_per_evaluation": 0.0})  # so the games after them teach nothing
-    plan = CORRECTED.model_copy(update={"agent": agent})
-    trainer.train(paper, plan, one, None, Quiet())
-
-    class Impatient(Quiet):
-        def corrected(self, name: str, states: int, slips: int) -> None:
-            self.left -= 1
-            if self.left == 0:
-                raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        trainer.train(paper, plan.model_copy(update={"corrected": 9}), other, None, Impatient(5))
-    assert same(one, other), "five games are two rounds of two kernels, and one"
-
-
-def test_steps_become_smaller_until_the_network_rests(
-    paper: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sizes = list[float]()
-    learn = Learner.learn
-
-    def watched(learner: Learner, steps: int, size: float = 1.0) -> float | None:
-        sizes.append(size)
-        return learn(learner, steps, size)
-
-    monkeypatch.setattr(trainer, "AT_A_TIME", 10)
-    monkeypatch.setattr(Learner, "learn", watched)
-    plan = CORRECTED.model_copy(update={"corrected": 1, "settling": 40})
-    training = trainer.train(paper, plan, tmp_path / "a.safetensors", None, Quiet())
-    assert [size for size in sizes if size < 1] == [0.75, 0.5, 0.25]
-    rate = training.mind.learner.optimiser.param_groups[0]["lr"]
-    assert rate == plan.agent.learning_rate, "its own games teach it with whole steps again"
-
-
-def test_good_games_outside_the_repertoire_are_told(paper: Plugins, tmp_path: Path) -> None:
-    narrow = AgentSettings.model_validate({**QUICK.model_dump(), "repertoire": {"sheet": ["swap_scopes"]}})
-    watch = Quiet()
-    trainer.train(
-        paper, CORRECTED.model_copy(update={"agent": narrow}), tmp_path / "a.safetensors", None, watch
-    )
-    assert any("join_scopes" in kinds for kinds in watch.beyond.values())
-    trainer.train(paper, CORRECTED, tmp_path / "a.safetensors", None, watch)
-    assert not any(watch.beyond.values()), "without a repertoire nothing is outside of it"
-
-
-def test_an_agent_of_another_version_of_a_plugin_is_refused(
-    paper: Plugins, tmp_path: Path, trained: Path
-) -> None:
-    card = Card(plugins={"sheet": "0.1.0+aaaa", "perfdojo_sdk": "0.1.0+bbbb"})
-    agents.save(trained, Mind(BagEncoder(), Learner(QUICK, 32, seed=7)), card)
-    same_release = {"sheet": "0.1.0+cccc", "perfdojo_sdk": "0.1.0+bbbb", "stranger": "7"}
-    assert agents.load(trained, versions=same_release).learner.settings == QUICK
-    for versions in ({"sheet": "0.2.0+aaaa"}, {"perfdojo_sdk": "1.0.0+bbbb"}, {"sheet": ""}):
-        refused(partial(agents.load, trained, versions=versions), "PD-L309", "trained", *versions)
-    searched = replace(task(), options={"agent": str(trained)}, versions={"sheet": "0.2.0+aaaa"})
-    refused(lambda: player.mind_for(searched), "PD-L309", "0.2.0")
-    here = dict(paper.fingerprints(paper.require("sheet")))
-    agents.save(trained, Mind(BagEncoder(), Learner(QUICK, 32)), Card(plugins={"sheet": "9.9+aaaa"}))
-    assert "sheet" in here
-    output = tmp_path / "next.safetensors"
-    refused(lambda: trainer.train(paper, PLAN, output, None, Quiet(), start_from=trained), "PD-L309", "9.9")
 
 
 # -- remembering what others played ---------------
@@ -710,24 +403,6 @@ def test_recorded_games_are_remembered_move_by_move() -> None:
     assert rewards[1:-1] == [None] * (len(rewards) - 2), "nobody has run what lies between"
     listed = thinking.listed(ROOT, RULES, Kind.DECLARED_LAW)
     assert listed.steps[moves[0].action - 1].after.text == game.steps[0].after.text
-
-
-def test_an_agent_that_goes_on_keeps_its_own_encoder(
-    paper: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The plan names an encoder for new agents only."""
-    asked = list[str]()
-
-    def loaded(spec: str = "default") -> BagEncoder:
-        asked.append(spec)
-        return BagEncoder()
-
-    monkeypatch.setattr(agents, "load_encoder", loaded)
-    first, second = tmp_path / "first.safetensors", tmp_path / "second.safetensors"
-    agents.save(first, Mind(BagEncoder(), Learner(QUICK, 32), "hf:/models/own"), Card())
-    trainer.train(paper, PLAN, second, None, Quiet(), start_from=first)
-    assert asked == ["hf:/models/own"]
-    assert agents.read(second)[0].encoder == "hf:/models/own"
 
 
 def test_other_orders_and_slips_are_remembered_too() -> None:
