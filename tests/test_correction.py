@@ -13,9 +13,9 @@ from bag_encoder import BagEncoder
 from snippets import DIALECT, RULES
 
 from perfdojo_sdk.core.text import parse
-from perfdojo_sdk.core.transformation import Kind, Trace
+from perfdojo_sdk.core.transformation import Kind, Move, Trace
 from perfdojo_sdk.kernels.operators import REDUCEMEAN, SOFTMAX
-from perfdojo_sdk.perfllm.correction import correct, missing
+from perfdojo_sdk.perfllm.correction import _as_shown, correct, missing
 from perfdojo_sdk.perfllm.learner import Learner
 from perfdojo_sdk.perfllm.mind import Mind
 from perfdojo_sdk.perfllm.recall import Recall, Table
@@ -78,6 +78,26 @@ def test_a_game_is_corrected_in_each_of_its_states(seed: int) -> None:
     worst = [state.bound for state in states if 0 < state.bound < 0.99 * max(s.bound for s in states)]
     assert worst or not slips
     assert states[0].shown and STOP not in states[0].shown
+
+
+def test_a_move_that_differs_in_a_name_only_is_shown_as_well_and_no_slip() -> None:
+    """A copy can be made by staging what is read or what is written: once, one of them was a slip."""
+    root = parse(REDUCEMEAN.build(4, 8), DIALECT)
+    read, written = Move("stage_read", "s2", (("array", "s"),)), Move("stage_write", "s0", (("array", "s"),))
+    good = Trace(root).play(RULES, read)
+    assert good.program.text != Trace(root).play(RULES, written).program.text
+    mind = Mind(BagEncoder(), Learner(QUICK, 32))
+    found = Recall(Table(mind, Trace(root), RULES, Kind.DECLARED_LAW), [])
+    found.seconds = {digest(Trace(root)): 2.0, digest(good): 1.0}
+    found.base, found.best = 2.0, 1.0
+    found.show(Trace(root), good, [good.steps[0]])
+    listed = found.listed(Trace(root))
+    shown = replay(found).states[0].shown
+    assert {listed.steps[action - 1].move for action in shown} == {read, written}
+    [twin] = [step for step in listed.steps if step.move == written]
+    assert _as_shown(twin, good.steps) == good.steps[0]
+    [other] = [step for step in listed.steps if step.move == Move("stage_read", "s1", (("array", "x"),))]
+    assert _as_shown(other, good.steps) == other
 
 
 def test_after_the_last_missing_move_the_stop_is_shown() -> None:

@@ -23,6 +23,7 @@ from perfdojo_sdk.perfllm.recall import Recall
 from perfdojo_sdk.perfllm.replay import STOP, Vector
 from perfdojo_sdk.perfllm.variations import next_moves
 from perfdojo_sdk.search.explorer import digest
+from perfdojo_sdk.search.likeness import likeness
 from perfdojo_sdk.search.neighbours import followed
 
 #: Good games whose rest is tried at one state.
@@ -93,5 +94,9 @@ def _chosen(values: Vector, noise: float, chance: Random) -> int:
 
 
 def _as_shown(step: Step, right: Sequence[Step]) -> Step:
-    """The step, under the names that a shown one gives where it leads to the same text."""
-    return next((each for each in right if each.after.text == step.after.text), step)
+    """The step, under the names that a shown one gives where both lead to the same program but for names.
+
+    The moves that are still missing go by these names.
+    """
+    wanted = likeness(step.after)
+    return next((each for each in right if likeness(each.after) == wanted), step)

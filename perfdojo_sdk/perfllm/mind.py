@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 import safetensors.torch
 
+from perfdojo_sdk.core.frozen import lazy
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Kind, Rules, Step
 from perfdojo_sdk.perfllm.encoder import Encoder
 from perfdojo_sdk.perfllm.learner import Learner
 from perfdojo_sdk.perfllm.replay import STORED, Vector
 from perfdojo_sdk.perfllm.settings import AgentSettings, kind_of
+from perfdojo_sdk.search.likeness import likeness
 
 #: More moves of one state than this are not looked at: they are those of a few transformations with
 #: very many parameters.
@@ -30,6 +32,20 @@ class Listed:
     before: Vector
     after: Vector
     """[1 + moves, width]; row 0 is the program itself."""
+
+    @lazy
+    def _alike(self) -> Mapping[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for action, step in enumerate(self.steps, 1):
+            found.setdefault(likeness(step.after), []).append(action)
+        return found
+
+    def leading_to(self, program: Program) -> Sequence[int]:
+        """The moves, from 1, that lead to a program, whatever it calls its local arrays.
+
+        A copy can often be made by staging what is read or what is written; only its name tells which.
+        """
+        return self._alike.get(likeness(program), ())
 
 
 class Mind:

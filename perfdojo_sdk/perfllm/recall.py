@@ -93,8 +93,7 @@ class Recall:
                 replay.move(state, action, to)
             if shows and number >= begin:
                 for step in next_moves(game, number, self.table.rules):
-                    action = _action(listed, step)
-                    if action is not None:
+                    for action in listed.leading_to(step.after):
                         replay.show(state, action)
         if shows:
             self._remembered(played[-1], states[-1])
@@ -133,8 +132,7 @@ class Recall:
         if len(whole.steps) == len(game.steps):
             replay.show(number, STOP)
         for step in right:
-            action = _action(listed, step)
-            if action is not None:
+            for action in listed.leading_to(step.after):
                 replay.show(number, action)
         if right:
             self.reached(replace(game, steps=(*game.steps, right[0])), whole)
