@@ -120,6 +120,19 @@ def test_a_slip_is_worth_what_its_rest_comes_to() -> None:
     assert slipped.bound == pytest.approx(best)
 
 
+def test_what_is_met_again_counts_again() -> None:
+    """Every game begins at the same program: it is to be learned better than what was met once."""
+    found = recalling()
+    for _ in range(3):
+        found.show(Trace(ROOT), GAME, GAME.steps[:1])
+    moves = [transition for transition in replay(found).transitions if transition.action != STOP]
+    assert len(moves) == 3 and len(set(moves)) == len(replay(found).seen) == 1
+    again = Replay(32, QUICK.capacity, QUICK.gamma)
+    again.rebuild(replay(found).skeleton())
+    assert list(again.transitions) == list(replay(found).transitions)
+    assert again.states[-1].parents == replay(found).states[-1].parents
+
+
 def test_corrections_teach_the_agent_to_play_the_game() -> None:
     """After some rounds of its own games it plays on to the good program where it did not before."""
     pytest.importorskip("torch").set_num_threads(1)  # so small a network is slowed down by more

@@ -145,7 +145,7 @@ class Recall:
         left = len(whole.steps) - len(game.steps)
         replay.reached(to, replay.gamma**left * (self._reward(whole) or 0.0))
         if action is not None and number != to:
-            replay.move(number, action, to)
+            replay.visit(number, action, to)
 
     # -- between two sessions ----------------------------------------------------------------------
 

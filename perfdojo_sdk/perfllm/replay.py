@@ -127,6 +127,17 @@ class Replay:
             self.states[to].parents.append(number)
             self._raise(number, self.gamma * self.states[to].bound)
 
+    def visit(self, number: int, action: int, to: int) -> None:
+        """As :meth:`move`, and it counts once more if somebody has done the same before.
+
+        What is often met is to be learned best: every game begins at the same program, and a slip there
+        loses all of it.
+        """
+        if (number, to) in self.seen:
+            self._add(Transition(number, action, to))
+        else:
+            self.move(number, action, to)
+
     def reached(self, number: int, bound: float) -> None:
         """Somebody came from a state to that discounted reward, in whatever way."""
         self._raise(number, bound)
