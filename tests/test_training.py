@@ -7,6 +7,7 @@ import json
 import multiprocessing
 import os
 import signal
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -18,6 +19,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
 from bag_encoder import BagEncoder  # noqa: E402
+from command_line import Outcome  # noqa: E402
 from learners import (  # noqa: E402
     PLAN,
     QUICK,
@@ -313,3 +315,16 @@ def test_an_agent_that_goes_on_keeps_its_own_encoder(
     trainer.train(paper, PLAN, second, None, Quiet(), start_from=first)
     assert asked == ["hf:/models/own"]
     assert agents.read(second)[0].encoder == "hf:/models/own"
+
+
+def test_an_interrupted_training_says_how_it_goes_on(
+    cli: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(plugins: Any, plan: Any, output: Path, *more: Any) -> None:
+        checkpoints.beside(output).write_bytes(b"")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(trainer, "train", interrupted)
+    outcome = cli("train", "--target", "paper", "-o", "a.safetensors", "--no-tensorboard")
+    assert outcome.code == 130
+    assert "a.checkpoint.safetensors; --resume goes on" in outcome.err

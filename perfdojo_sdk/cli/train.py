@@ -83,6 +83,7 @@ def command(
     require_learning()
     think_alone()
     refuse_device_without(cluster, device)
+    from perfdojo_sdk.perfllm import checkpoints
     from perfdojo_sdk.perfllm.plan import read_plan
     from perfdojo_sdk.perfllm.settings import changed
     from perfdojo_sdk.perfllm.trainer import train
@@ -111,6 +112,11 @@ def command(
             _actors(plugins, plan, cluster, device, records.candidates) as actors,
         ):
             training = train(plugins, plan, output, records.candidates, watch, resume, start_from, actors)
+    except KeyboardInterrupt:
+        checkpoint = checkpoints.beside(output)
+        if checkpoint.exists():
+            progress(f"what was learned until then is in {checkpoint}; --resume goes on")
+        raise
     finally:
         watch.close()
     emit(_text(training.pupils, training.evaluations, output), _data(training, output), as_json)

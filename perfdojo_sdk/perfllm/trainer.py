@@ -148,7 +148,7 @@ def train(
     checkpoint = checkpoints.beside(output)
     if resume and checkpoint.exists():
         checkpoints.load(checkpoint, training)
-    saved = time.monotonic()
+    saved = float("-inf")
 
     def keep() -> None:
         nonlocal saved
@@ -204,7 +204,8 @@ def _kernels(plugins: Plugins, target: Target, words: str) -> Sequence[Kernel]:
 def _recall(training: Training, store: CandidateLog | None) -> Iterator[None]:
     """Learn from what other searches have recorded, before anything is played.
 
-    A step for each round of corrected games, for the agent to be kept as it is then.
+    A step after the recorded games, and one after each round of corrected ones, for the agent to be kept as
+    it is then.
     """
     plan, learner = training.plan, training.mind.learner
     if not training.lectures and not training.recalled:
@@ -213,6 +214,8 @@ def _recall(training: Training, store: CandidateLog | None) -> Iterator[None]:
             training.lectures.append(given)
             training.watch.recalled(pupil.name, given.games, given.beyond)
         _study(training, plan.steps_for(len(learner.replay)))
+        if training.lectures:
+            yield
     while training.lectures and training.corrected < plan.corrected:
         if training.late:
             return
