@@ -24,6 +24,9 @@ class BagEncoder:
         found = [sum(map(self._line, text.splitlines()), np.zeros(self.width)) for text in texts]
         return (np.stack(found) / 8).astype(np.float32)
 
+    def forget(self) -> None:
+        pass
+
     def _line(self, line: str) -> Any:
         if line not in self._lines:
             words = re.findall(r"\w+|\S", line)

@@ -138,6 +138,9 @@ class Sees:
     def __init__(self, seeing: bool) -> None:
         self.seeing = seeing
 
+    def forget(self) -> None:
+        pass
+
     def encode(self, texts: object) -> np.ndarray:  # type: ignore[type-arg]
         chance = np.random.default_rng(0)
         lines = [[text.count("\n"), 0.0] for text in texts]  # type: ignore[attr-defined]

@@ -31,8 +31,9 @@ from learners import (  # noqa: E402
 )
 
 from perfdojo_sdk.core.errors import DojoError  # noqa: E402
-from perfdojo_sdk.perfllm import agents, checkpoints, trainer  # noqa: E402
+from perfdojo_sdk.perfllm import agents, checkpoints, player, trainer  # noqa: E402
 from perfdojo_sdk.perfllm.agents import Card  # noqa: E402
+from perfdojo_sdk.perfllm.encoder import load_encoder  # noqa: E402
 from perfdojo_sdk.perfllm.learner import Learner  # noqa: E402
 from perfdojo_sdk.perfllm.mind import Mind  # noqa: E402
 from perfdojo_sdk.perfllm.plan import TrainingPlan  # noqa: E402
@@ -129,6 +130,33 @@ def test_a_training_that_is_killed_goes_on_exactly(
         ended = child.exitcode == 0
     assert kills >= 3
     assert same(whole, parts) and agents.read(whole)[0].card == agents.read(parts)[0].card
+
+
+@pytest.mark.parametrize("taught", [False, True], ids=["playing", "being corrected"])
+def test_with_the_trained_encoder_too_a_training_that_was_stopped_goes_on_exactly(
+    paper: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taught: bool
+) -> None:
+    """Its vectors differ in their last digits with the lines that they are made with."""
+    for module in (player, agents, trainer):
+        monkeypatch.setattr(module, "load_encoder", load_encoder)
+    monkeypatch.setattr(trainer, "CHECKPOINT_S", 0.0)
+    torch.set_num_threads(1)
+    plan = PLAN.model_copy(update={"evaluations": 33, "encoder": "default?lines=sum"})
+    if taught:
+        plan = CORRECTED.model_copy(update={"corrected": 4, "encoder": "default?lines=sum"})
+    whole, parts = tmp_path / "whole.safetensors", tmp_path / "parts.safetensors"
+    trainer.train(paper, plan, whole, None, Quiet())
+
+    class Impatient(Quiet):
+        def corrected(self, name: str, states: int, slips: int) -> None:
+            self.left -= taught
+            if self.left == 0:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train(paper, plan, parts, None, Impatient(5))
+    trainer.train(paper, plan, parts, None, Quiet(), resume=True)
+    assert same(whole, parts)
 
 
 def changed(file: Path, child: Any) -> None:

@@ -232,6 +232,10 @@ class PerfLLM(Explorer):
         known = self.numbers.get(name)
         return name in self.proposed or (known is not None and self.met[known].seconds is None)
 
+    def forget(self) -> None:
+        """List moves anew from here on."""
+        self._at_hand.clear()
+
     def _listed(self, program: Program) -> Listed:
         """The moves of a program; listed in the replay too."""
         listed = self._seen(program)

@@ -147,6 +147,10 @@ class Recall:
         if action is not None and number != to:
             replay.visit(number, action, to)
 
+    def forget(self) -> None:
+        """List moves anew from here on."""
+        self._at_hand.clear()
+
     # -- between two sessions ----------------------------------------------------------------------
 
     def notes(self) -> dict[str, Any]:

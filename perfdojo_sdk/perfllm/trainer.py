@@ -2,7 +2,9 @@
 
 All lessons share one network and one memory. Each is played like any search, a round of games at a time, by
 :class:`PerfLLM`; every program evaluated is a record, so nothing is measured twice, by whichever search.
-After each round the training can stop; what a checkpoint holds is all that the next round depends on.
+After each round the training can stop; what a checkpoint holds is all that the next round depends on. So a
+round begins with nothing at hand: vectors that were made together with other lines differ in their last
+digits.
 """
 
 from __future__ import annotations
@@ -220,7 +222,9 @@ def _recall(training: Training, store: CandidateLog | None) -> Iterator[None]:
         if training.late:
             return
         before = len(learner.replay)
+        training.mind.encoder.forget()
         for given in training.lectures:
+            given.recalling.forget()
             for states, slips in given.correct(plan, training.corrected):
                 training.watch.corrected(given.pupil.name, states, slips)
         _study(training, plan.steps_for(len(learner.replay) - before))
@@ -252,6 +256,8 @@ def _rounds_here(training: Training) -> Generator[None, None, None]:
 def _round(training: Training, pupil: Pupil) -> None:
     """One round of games of one kernel: propose, evaluate, learn."""
     plan, player = training.plan, pupil.player
+    training.mind.encoder.forget()
+    player.forget()
     best = pupil.best_s or float("inf")
     games = player.propose(min(BATCH, plan.evaluations - pupil.evaluations))
     player.observe(pupil.evaluator.evaluate(games))

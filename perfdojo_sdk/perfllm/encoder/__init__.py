@@ -39,6 +39,10 @@ class Encoder(Protocol):
         """float32 [len(texts), width], standardised per dimension over random programs (sums are not)."""
         ...
 
+    def forget(self) -> None:
+        """Be as new. The last digits of an embedding may depend on what was encoded before."""
+        ...
+
 
 def load_encoder(spec: str = DEFAULT) -> Encoder:
     """The encoder that ``spec`` names.

@@ -66,6 +66,9 @@ class HuggingFaceEncoder:
         """float32 [len(texts), width]; a text beyond the model's limit of tokens is cut off there."""
         return np.asarray((self._raw(texts) - self.mean) / self.spread, np.float32)
 
+    def forget(self) -> None:
+        """It remembers nothing."""
+
     @torch.inference_mode()
     def _raw(self, texts: Sequence[str]) -> Embeddings:
         found = np.zeros((len(texts), self.width), np.float32)

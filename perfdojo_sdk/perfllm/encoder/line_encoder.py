@@ -54,7 +54,7 @@ class LineEncoder:
         return LineEncoder(*load(folder), sums=sums)
 
     def forget(self) -> None:
-        """Start with no line known."""
+        """Start with no line known: a vector's last digits depend on the lines that it was made with."""
         self.known: dict[Line, int] = {}
         self.vectors = torch.zeros(0, self.model.shape.line_width)
 

@@ -73,6 +73,9 @@ class TokenCounts:
     def encode(self, texts: Sequence[str]) -> Embeddings:
         return np.asarray((self._counts(texts) - self.mean) / self.spread, np.float32)
 
+    def forget(self) -> None:
+        """It remembers nothing."""
+
     def _counts(self, texts: Sequence[str]) -> Embeddings:
         found = np.zeros((len(texts), self.width), np.float32)
         for row, text in zip(found, texts):
