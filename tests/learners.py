@@ -38,13 +38,13 @@ def use_bag_of_words(monkeypatch: pytest.MonkeyPatch, *modules: Any) -> None:
         monkeypatch.setattr(module, "load_encoder", lambda spec="default": BagEncoder())
 
 
-def on_paper() -> Plugins:
+def on_paper(runner: Any = None) -> Plugins:
     """A target whose times are reckoned on paper: quick, and the same whenever they are asked for."""
     made = plugin(
         "sheet",
         targets=lambda: [TARGET],
         code_generator=lambda target: PaperGenerator(),
-        runner=lambda target: PaperRunner(MACHINE),
+        runner=lambda target: runner or PaperRunner(MACHINE),
     )
     return load_plugins(extra=[made], targets=["sheet"])
 

@@ -18,8 +18,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
 from bag_encoder import BagEncoder  # noqa: E402
-from learners import MACHINE, PLAN, QUICK, TARGET, Quiet  # noqa: E402
-from made_plugins import plugin  # noqa: E402
+from learners import MACHINE, PLAN, QUICK, TARGET, Quiet, on_paper  # noqa: E402
 
 from perfdojo_sdk.cluster import training as cluster_training  # noqa: E402
 from perfdojo_sdk.cluster import worker  # noqa: E402
@@ -30,10 +29,10 @@ from perfdojo_sdk.perfllm.episodes import Copy, Experience, Job, play  # noqa: E
 from perfdojo_sdk.perfllm.learner import Learner, LearnError  # noqa: E402
 from perfdojo_sdk.perfllm.mind import Mind  # noqa: E402
 from perfdojo_sdk.perfllm.replay import Replay  # noqa: E402
-from perfdojo_sdk.plugins import Plugins, load_plugins  # noqa: E402
+from perfdojo_sdk.plugins import Plugins  # noqa: E402
 from perfdojo_sdk.store.candidates import Candidate  # noqa: E402
 from perfdojo_sdk.store.database import Records  # noqa: E402
-from perfdojo_sdk.testing.estimate import PaperGenerator, PaperRunner  # noqa: E402
+from perfdojo_sdk.testing.estimate import PaperRunner  # noqa: E402
 
 
 class Blind(BagEncoder):
@@ -70,13 +69,7 @@ def runner(monkeypatch: pytest.MonkeyPatch) -> Counting:
 
 @pytest.fixture
 def paper(runner: Counting) -> Plugins:
-    made = plugin(
-        "sheet",
-        targets=lambda: [TARGET],
-        code_generator=lambda target: PaperGenerator(),
-        runner=lambda target: runner,
-    )
-    return load_plugins(extra=[made], targets=["sheet"])
+    return on_paper(runner)
 
 
 class Here:

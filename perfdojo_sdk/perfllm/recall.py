@@ -160,7 +160,7 @@ class Recall:
     def read_notes(self, notes: Mapping[str, Any]) -> None:
         self.seconds, self.base, self.best = dict(notes["seconds"]), notes["base"], notes["best"]
 
-    # -- what it knows of a program -------------------------------------------------------------------
+    # -- what it knows of a program ----------------------------------------------------------------
 
     def listed(self, game: Trace) -> Listed:
         """The moves of a game's last program."""
