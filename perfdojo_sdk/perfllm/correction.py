@@ -43,12 +43,11 @@ def correct(recalling: Recall, good: Sequence[Trace], seconds: Seconds, chance: 
     for number in range(mind.learner.settings.most_moves):
         if not recalling.shows(whole):
             return number, slips
-        listed = recalling.listed(game)
         right = list(next_moves(whole, len(game.steps), rules))
         recalling.show(game, whole, right)
-        action = _chosen(mind.values(listed), noise, chance)
+        action = _chosen(recalling.values(game), noise, chance)
         if action != STOP:
-            following = _with(game, _as_shown(listed.steps[action - 1], right))
+            following = _with(game, _as_shown(recalling.step(game, action), right))
             rest = _rest(recalling, following, good, seconds)
             recalling.reached(following, rest)
         if action == STOP or not recalling.shows(rest):

@@ -10,14 +10,12 @@ from typing import Any
 import numpy as np
 import safetensors.torch
 
-from perfdojo_sdk.core.frozen import lazy
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Kind, Rules, Step
 from perfdojo_sdk.perfllm.encoder import Encoder
 from perfdojo_sdk.perfllm.learner import Learner
 from perfdojo_sdk.perfllm.replay import STORED, Vector
 from perfdojo_sdk.perfllm.settings import AgentSettings, kind_of
-from perfdojo_sdk.search.likeness import likeness
 
 #: More moves of one state than this are not looked at: they are those of a few transformations with
 #: very many parameters.
@@ -32,20 +30,6 @@ class Listed:
     before: Vector
     after: Vector
     """[1 + moves, width]; row 0 is the program itself."""
-
-    @lazy
-    def _alike(self) -> Mapping[str, list[int]]:
-        found: dict[str, list[int]] = {}
-        for action, step in enumerate(self.steps, 1):
-            found.setdefault(likeness(step.after), []).append(action)
-        return found
-
-    def leading_to(self, program: Program) -> Sequence[int]:
-        """The moves, from 1, that lead to a program, whatever it calls its local arrays.
-
-        A copy can often be made by staging what is read or what is written; only its name tells which.
-        """
-        return self._alike.get(likeness(program), ())
 
 
 class Mind:
@@ -62,12 +46,16 @@ class Mind:
         learner.load(self.learner.tensors())
         return Mind(self.encoder, learner, self.encoder_spec)
 
-    def listed(self, program: Program, rules: Rules, most: Kind, target: str = "") -> Listed:
-        """The legal moves of ``program`` up to a kind, of the repertoire on ``target``, and their vectors."""
+    def moves(self, program: Program, rules: Rules, most: Kind, target: str = "") -> tuple[Step, ...]:
+        """The legal moves of ``program`` up to a kind, of the repertoire on ``target``."""
         repertoire = self.learner.settings.kinds(target)
         moves = (m for m in rules.candidates(program) if not repertoire or kind_of(m) in repertoire)
         legal = (result for result in (rules.attempt(program, m) for m in moves) if isinstance(result, Step))
-        steps = _evenly(tuple(step for step in legal if step.legal.kind <= most), MOST_LISTED)
+        return _evenly(tuple(step for step in legal if step.legal.kind <= most), MOST_LISTED)
+
+    def listed(self, program: Program, rules: Rules, most: Kind, target: str = "") -> Listed:
+        """The same, and their vectors."""
+        steps = self.moves(program, rules, most, target)
         vectors = self.encoder.encode([program.text, *(step.after.text for step in steps)])
         # As the replay keeps them, so that playing and learning see the same.
         vectors = vectors.astype(STORED).astype(np.float32)

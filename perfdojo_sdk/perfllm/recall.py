@@ -9,22 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from random import Random
 from typing import Any
 
 from perfdojo_sdk.core.errors import DojoError
-from perfdojo_sdk.core.transformation import Kind, Rules, Step, Trace
-from perfdojo_sdk.perfllm.mind import Listed, Mind
-from perfdojo_sdk.perfllm.replay import STOP
+from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.transformation import Kind, Move, Rules, Step, Trace
+from perfdojo_sdk.perfllm.mind import Mind
+from perfdojo_sdk.perfllm.replay import STOP, Vector
 from perfdojo_sdk.perfllm.variations import disturbed, next_moves, reordered
 from perfdojo_sdk.search.explorer import digest
+from perfdojo_sdk.search.likeness import likeness
 from perfdojo_sdk.store.candidates import Candidate
 
 #: A game that takes at most so many times what the fastest one takes shows how it is done.
 NEARLY = 1.02
-#: Programs of one kernel whose moves are kept at hand: about one game's. All that is known of a hundred
-#: programs hangs on each, so that more of them soon fill a machine.
-AT_HAND = 64
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,36 @@ class Table:
     most: Kind
     target: str = ""
 
-    def listed(self, game: Trace) -> Listed:
-        """The moves of a game's last program."""
-        return self.mind.listed(game.program, self.rules, self.most, self.target)
+
+@dataclass(frozen=True)
+class Ways:
+    """The moves of a program and what they lead to: little enough to be kept of all that a training meets."""
+
+    moves: tuple[Move, ...]
+    to: tuple[bytes, ...]
+    """What tells the program that each leads to."""
+    alike: Mapping[bytes, tuple[int, ...]]
+    """The same, whatever it calls its local arrays -> the moves, from 1, that lead to such a program."""
+
+    @staticmethod
+    def of(steps: Sequence[Step]) -> Ways:
+        alike: dict[bytes, tuple[int, ...]] = {}
+        for action, step in enumerate(steps, 1):
+            name = _short(likeness(step.after))
+            alike[name] = (*alike.get(name, ()), action)
+        return Ways(tuple(s.move for s in steps), tuple(_short(s.after.text) for s in steps), alike)
+
+    def leading_to(self, program: Program) -> Sequence[int]:
+        """The moves, from 1, that lead to a program, whatever it calls its local arrays.
+
+        A copy can often be made by staging what is read or what is written; only its name tells which.
+        """
+        return self.alike.get(_short(likeness(program)), ())
+
+    def action(self, step: Step) -> int | None:
+        """Which move that is, from 1: by what it leads to, since another name of a place may lead there."""
+        name = _short(step.after.text)
+        return self.to.index(name) + 1 if name in self.to else None
 
 
 class Recall:
@@ -56,7 +83,8 @@ class Recall:
         times = [s for s in self.seconds.values() if s]
         self.base = self.seconds.get(digest(table.root)) or max(times, default=None)
         self.best = min(times, default=None)
-        self._at_hand: dict[str, Listed] = {}
+        self._ways: dict[bytes, Ways] = {}
+        """By text and ids: moves go by ids, and the vectors in the memory by the text alone."""
 
     def fastest(self, count: int) -> list[Trace]:
         """The ``count`` fastest games, played again; those whose moves no longer apply are left out."""
@@ -87,16 +115,16 @@ class Recall:
         for number, (state, to) in enumerate(zip(states, states[1:])):
             if (state, to) in replay.seen or state == to:
                 continue
-            listed = self._remembered(played[number], state)
-            action = _action(listed, game.steps[number])
+            ways = self.ways(played[number])
+            action = ways.action(game.steps[number])
             if action is not None:
                 replay.move(state, action, to)
             if shows and number >= begin:
                 for step in next_moves(game, number, self.table.rules):
-                    for action in listed.leading_to(step.after):
+                    for action in ways.leading_to(step.after):
                         replay.show(state, action)
         if shows:
-            self._remembered(played[-1], states[-1])
+            self.ways(played[-1])
             replay.show(states[-1], STOP)
 
     def vary(
@@ -126,13 +154,11 @@ class Recall:
 
     def show(self, game: Trace, whole: Trace, right: Sequence[Step]) -> None:
         """Remember that a good game, ``whole``, goes on after ``game`` with one of the moves ``right``."""
-        replay, number = self.table.mind.learner.replay, self._state(game)
-        listed = self.listed(game)
-        self.table.mind.remember(number, listed)
+        replay, number, ways = self.table.mind.learner.replay, self._state(game), self.ways(game)
         if len(whole.steps) == len(game.steps):
             replay.show(number, STOP)
         for step in right:
-            for action in listed.leading_to(step.after):
+            for action in ways.leading_to(step.after):
                 replay.show(number, action)
         if right:
             self.reached(replace(game, steps=(*game.steps, right[0])), whole)
@@ -141,15 +167,11 @@ class Recall:
         """Remember the last move of ``game``, and that ``whole``, which begins with it, was played."""
         replay, before = self.table.mind.learner.replay, Trace(game.root, game.steps[:-1])
         number, to = self._state(before), self._state(game)
-        action = _action(self.listed(before), game.steps[-1])
+        action = self.ways(before).action(game.steps[-1])
         left = len(whole.steps) - len(game.steps)
         replay.reached(to, replay.gamma**left * (self._reward(whole) or 0.0))
         if action is not None and number != to:
             replay.visit(number, action, to)
-
-    def forget(self) -> None:
-        """List moves anew from here on."""
-        self._at_hand.clear()
 
     # -- between two sessions ----------------------------------------------------------------------
 
@@ -162,14 +184,33 @@ class Recall:
 
     # -- what it knows of a program ----------------------------------------------------------------
 
-    def listed(self, game: Trace) -> Listed:
-        """The moves of a game's last program."""
-        name = digest(game)
-        if name not in self._at_hand:
-            if len(self._at_hand) >= AT_HAND:
-                self._at_hand.clear()
-            self._at_hand[name] = self.table.listed(game)
-        return self._at_hand[name]
+    def ways(self, game: Trace) -> Ways:
+        """The moves of a game's last program, which are listed in the memory from then on."""
+        program, table, number = game.program, self.table, self._state(game)
+        name = _short(" ".join([program.text, *program.paths]))
+        if name not in self._ways:
+            asked = program, table.rules, table.most, table.target
+            if table.mind.learner.replay.states[number].listed:
+                steps = table.mind.moves(*asked)
+            else:
+                listed = table.mind.listed(*asked)
+                table.mind.remember(number, listed)
+                steps = listed.steps
+            self._ways[name] = Ways.of(steps)
+        return self._ways[name]
+
+    def step(self, game: Trace, action: int) -> Step:
+        """What move number ``action`` of a game's last program leads to."""
+        step = self.table.rules.attempt(game.program, self.ways(game).moves[action - 1])
+        assert isinstance(step, Step), "it was legal when the moves were listed"
+        return step
+
+    def values(self, game: Trace) -> Vector:
+        """What each move of a game's last program is worth, the stop first."""
+        self.ways(game)
+        learner = self.table.mind.learner
+        before, after = learner.replay.vectors(self._state(game))
+        return learner.values(before, after)
 
     def _state(self, game: Trace) -> int:
         kernel = digest(Trace(game.root))
@@ -181,11 +222,6 @@ class Recall:
             return None
         return self.base / known if known else 0.0
 
-    def _remembered(self, game: Trace, state: int) -> Listed:
-        listed = self.listed(game)
-        self.table.mind.remember(state, listed)
-        return listed
-
 
 def recall(table: Table, candidates: Iterable[Candidate], games: int) -> int:
     """Remember the ``games`` fastest recorded games of one kernel; how many were played again."""
@@ -196,7 +232,5 @@ def recall(table: Table, candidates: Iterable[Candidate], games: int) -> int:
     return len(found)
 
 
-def _action(listed: Listed, step: Step) -> int | None:
-    """Which move that is: by what it leads to, since another name of a place may lead there."""
-    text = step.after.text
-    return next((k for k, each in enumerate(listed.steps, 1) if each.after.text == text), None)
+def _short(text: str) -> bytes:
+    return blake2b(text.encode(), digest_size=16).digest()

@@ -110,7 +110,7 @@ class Replay:
         state.after = np.concatenate([before[None], after]).astype(STORED)
         state.before = state.after[0].astype(np.float32)
 
-    def _vectors(self, number: int) -> tuple[Vector, np.ndarray[Any, Any]]:
+    def vectors(self, number: int) -> tuple[Vector, np.ndarray[Any, Any]]:
         """Of a listed state and its moves."""
         state = self.states[number]
         if state.before is None or state.after is None:
@@ -172,11 +172,11 @@ class Replay:
         for number in listed:
             known = self.number.get(names[number])
             if known is not None and self.states[known].listed:
-                if len(self._vectors(known)[1]) != len(other._vectors(number)[1]):
+                if len(self.vectors(known)[1]) != len(other.vectors(number)[1]):
                     raise ValueError(f"the state {names[number]} has other moves here")
         here = [self.state(name, state.reward) for name, state in zip(names, other.states)]
         for number in listed:
-            before, after = other._vectors(number)
+            before, after = other.vectors(number)
             self.expand(here[number], before, after[1:])
         for state, action, to in other.transitions:
             if action != STOP:  # stops come with rewards
@@ -189,7 +189,7 @@ class Replay:
         """Of listed states, evenly chosen, and their moves: [1 + moves, width] each."""
         listed = [number for number, state in enumerate(self.states) if state.listed]
         chosen = listed[:: 1 + len(listed) // most]
-        return [self._vectors(number)[1].astype(np.float32) for number in chosen]
+        return [self.vectors(number)[1].astype(np.float32) for number in chosen]
 
     # -- learning from it --------------------------------------------------------------------------
 
@@ -223,7 +223,7 @@ class Replay:
         self, chance: np.random.Generator, number: int, most: int, needed: int
     ) -> np.ndarray[Any, Any]:
         """Which moves of a state to look at: the stop, the one that is needed, and others by chance."""
-        _, after = self._vectors(number)
+        _, after = self.vectors(number)
         if len(after) <= most:
             return np.arange(len(after))
         others = 1 + chance.permutation(len(after) - 1)
@@ -242,7 +242,7 @@ class Replay:
 
     def _before(self, numbers: list[int]) -> Vector:
         none = np.zeros((0, self.width), np.float32)
-        return np.stack([self._vectors(number)[0] for number in numbers]) if numbers else none
+        return np.stack([self.vectors(number)[0] for number in numbers]) if numbers else none
 
     def _padded(
         self, numbers: list[int], columns: list[np.ndarray[Any, Any]]
@@ -252,7 +252,7 @@ class Replay:
         real = np.zeros((len(numbers), most), np.bool_)
         for row, (number, chosen) in enumerate(zip(numbers, columns)):
             real[row, : len(chosen)] = True
-            after[row, : len(chosen)] = self._vectors(number)[1][chosen]
+            after[row, : len(chosen)] = self.vectors(number)[1][chosen]
         return after, real
 
     # -- on disk -----------------------------------------------------------------------------------
@@ -300,7 +300,7 @@ class Replay:
 
     def arrays(self) -> dict[str, np.ndarray[Any, Any]]:
         """The vectors, for :meth:`fill`."""
-        vectors = [self._vectors(number)[1] for number, state in enumerate(self.states) if state.listed]
+        vectors = [self.vectors(number)[1] for number, state in enumerate(self.states) if state.listed]
         none = np.zeros((0, self.width), STORED)
         return {
             "replay.rows": np.array([len(after) for after in vectors], np.int64),
@@ -319,5 +319,5 @@ class Replay:
         played = [(transition.state, transition.action) for transition in self.transitions]
         played += [(n, max(state.shown)) for n, state in enumerate(self.states) if state.shown]
         for number, action in played:
-            if action >= len(self._vectors(number)[1]):
+            if action >= len(self.vectors(number)[1]):
                 raise ValueError("a remembered transition is of a move that its state does not have")

@@ -224,7 +224,6 @@ def _recall(training: Training, store: CandidateLog | None) -> Iterator[None]:
         before = len(learner.replay)
         training.mind.encoder.forget()
         for given in training.lectures:
-            given.recalling.forget()
             for states, slips in given.correct(plan, training.corrected):
                 training.watch.corrected(given.pupil.name, states, slips)
         _study(training, plan.steps_for(len(learner.replay) - before))

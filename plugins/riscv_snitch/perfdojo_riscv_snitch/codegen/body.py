@@ -70,7 +70,7 @@ class Body:
         for value in index_values(statement.value):
             yield from point.fold(value.index).levels
         for access in (statement.target, *statement.reads):
-            form = self.program.buffer_of[access.array].address(access.subscripts)
+            form = self.pairs.cell(access)
             if form.quotients and not self.moved(statement):
                 folded = point.fold(form)
                 yield from folded.levels if folded.quotients else ()
@@ -101,7 +101,7 @@ class Body:
 
     def _address(self, access: Access, point: Point) -> Address | None:
         buffer = self.program.buffer_of[access.array]
-        return address(point, buffer, buffer.address(access.subscripts), BYTES[buffer.dtype])
+        return address(point, buffer, self.pairs.cell(access), BYTES[buffer.dtype])
 
     # -- the tree ----------------------------------------------------------------------------------
 
@@ -403,7 +403,7 @@ class Body:
             return self.setup.registers[buffer.location]
         if self.in_memory(access):
             return None
-        form = work.fold(buffer.address(access.subscripts))
+        form = work.fold(self.pairs.cell(access))
         assert not form.levels, "the subscripts of a named cell are constants"
         number = form.constant // LANES_OF[buffer.dtype] if paired else form.constant
         return self.cells.setdefault((buffer.name, number), Register("f"))
@@ -418,7 +418,7 @@ class Body:
         if found is not None:
             return self._reach(found)
         buffer = self.program.buffer_of[access.array]
-        distance = self._scaled(self.whole(buffer.address(access.subscripts), work), BYTES[buffer.dtype])
+        distance = self._scaled(self.whole(self.pairs.cell(access), work), BYTES[buffer.dtype])
         return self.listing.compute("x", "add {0}, {1}, {2}", self.bases[buffer.name], distance), 0
 
     def _reach(self, found: Address) -> tuple[Register, int]:

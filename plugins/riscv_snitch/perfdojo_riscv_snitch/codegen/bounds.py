@@ -9,7 +9,7 @@ above. Where that is no help, :class:`Unsure` says so, and the whole kernel has 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import product
+from itertools import islice, product
 from math import prod
 
 from perfdojo_riscv_snitch.codegen.assembly import Instruction, Listing, Register
@@ -82,8 +82,7 @@ class Bounds:
         buffers = [plan.program.buffer_of[array] for array in arrays]
         named = _levels(plan, statements)
         around = [_copies(each, level in named, self.dialect) for level, each in enumerate(above)]
-        if prod(filter(None, around)) > MOST_COPIES:
-            raise Unsure
+        many = prod(filter(None, around)) > MOST_COPIES
         depth = len(path)
         jobs = tuple(job[depth:] for job in plan.jobs if len(job) > depth and job[:depth] == path)
         numbers = tuple(array in plan.never_nan for array in arrays)
@@ -94,7 +93,10 @@ class Bounds:
         if own is None:
             if not (jobs or _nested(scope) or scope.size > MOST_TIMES):
                 self._check_first(plan, scope)
-            own = max(_own(plan, path, above, values) for values in product(*map(_values, around)))
+            ways = islice(product(*map(_values, around)), 1 if many else None)
+            own = max(_own(plan, path, above, values) for values in ways)
+            if many:
+                raise Unsure  # the first copy is not refused: it takes the code of them all to tell
             if len(self._kept) == MOST_KEPT:
                 self._kept.clear()
             self._kept[key] = own
@@ -130,7 +132,7 @@ def _levels(plan: Plan, statements: Sequence[Statement]) -> set[int]:
         if plan.moved(statement):
             continue
         for access in (statement.target, *statement.reads):
-            found.update(plan.program.buffer_of[access.array].address(access.subscripts).levels)
+            found.update(plan.pairs.cell(access).levels)
         for form in (*statement.guard, *[value.index for value in index_values(statement.value)]):
             found.update(form.levels)
     return found

@@ -16,7 +16,7 @@ from collections.abc import Container, Iterator, Sequence
 from typing import Protocol
 
 from perfdojo_riscv_snitch.codegen.assembly import Register
-from perfdojo_riscv_snitch.codegen.tree import Loop, Part, Work, address
+from perfdojo_riscv_snitch.codegen.tree import Cells, Loop, Part, Work, address
 from perfdojo_riscv_snitch.codegen.values import BYTES, Memory, Values, bits_of, machine_extreme, product
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Access, Expression, Literal, Operation, Read
@@ -77,6 +77,7 @@ class Pairs:
 
     def __init__(self, program: Program, dialect: Dialect, never_nan: Container[str]) -> None:
         self.program, self.dialect, self.never_nan = program, dialect, never_nan
+        self.cell = Cells(program)
         self.registers = frozenset(
             buffer.name
             for buffer in program.buffers
@@ -184,7 +185,7 @@ class Pairs:
             return False  # single numbers
         if work.width != LANES_OF[buffer.dtype] or lane_stride(buffer, access.subscripts, work.lane) != 1:
             return False
-        found = address(work, buffer, buffer.address(access.subscripts), BYTES[buffer.dtype])
+        found = address(work, buffer, self.cell(access), BYTES[buffer.dtype])
         return found is not None and all(n % WORD == 0 for n in (found.constant, *dict(found.terms).values()))
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.expression import Index
+from perfdojo_sdk.core.expression import Access, Index
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 
@@ -38,9 +38,23 @@ class Point:
     def fold(self, form: Index) -> Index:
         """``form`` with the known iterators put in."""
         known = self.iterators
-        if not form.quotients and all(isinstance(known[level], Loop) for level, _ in form.terms):
-            return form
-        return form.substitute(lambda level: _folded(known, level))
+        if form.quotients:
+            if all(level < len(known) and isinstance(known[level], int) for level in form.levels):
+                return Index.affine(form.evaluate(cast(tuple[int, ...], known)), ())
+            return form.substitute(lambda level: _folded(known, level))
+        constant, left = self.affine(form)
+        return form if len(left) == len(form.terms) else Index.affine(constant, tuple(left))
+
+    def affine(self, form: Index) -> tuple[int, list[tuple[int, int]]]:
+        """The constant and the terms of an affine form with the known iterators put in."""
+        constant, left = form.constant, list[tuple[int, int]]()
+        for level, coefficient in form.terms:
+            value = self.iterators[level]
+            if isinstance(value, int):
+                constant += coefficient * value
+            else:
+                left.append((level, coefficient))
+        return constant, left
 
     def loop(self, level: int) -> Loop:
         found = self.iterators[level]
@@ -140,11 +154,28 @@ def written_out(scope: Scope, dialect: Dialect) -> bool:
 
 def address(point: Point, buffer: Buffer, cell: Index, size: int) -> Address | None:
     """Where a cell lies, given its number as a form; None when that is not affine. ``size``: of a cell."""
-    form = point.fold(cell)
+    form = point.fold(cell) if cell.quotients else cell
     if form.quotients:
         return None
-    terms = tuple([(point.loop(level), size * c) for level, c in form.terms])
-    return Address(buffer.name, size * form.constant, terms)
+    constant, left = point.affine(form)
+    terms = tuple([(point.loop(level), size * c) for level, c in left])
+    return Address(buffer.name, size * constant, terms)
+
+
+class Cells:
+    """The number of each access's cell in its buffer, as a form; code that is written out asks many times."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._known: dict[int, tuple[Index, Access]] = {}
+        """By Python's id of the access, which is kept so that no other gets the id."""
+
+    def __call__(self, access: Access) -> Index:
+        known = self._known.get(id(access))
+        if known is None:
+            form = self.program.buffer_of[access.array].address(access.subscripts)
+            known = self._known[id(access)] = form, access
+        return known[0]
 
 
 def points(parts: Sequence[Part]) -> Iterator[Work | Edge]:
