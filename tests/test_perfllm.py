@@ -37,6 +37,7 @@ from perfdojo_sdk.kernels.operators import SOFTMAX  # noqa: E402
 from perfdojo_sdk.perfllm import agents, player, strategies  # noqa: E402
 from perfdojo_sdk.perfllm import settings as agent_settings  # noqa: E402
 from perfdojo_sdk.perfllm.agents import Card  # noqa: E402
+from perfdojo_sdk.perfllm.beam import Look, Place, Width, beam  # noqa: E402
 from perfdojo_sdk.perfllm.hybrid import Hybrid, _slope  # noqa: E402
 from perfdojo_sdk.perfllm.learner import Learner  # noqa: E402
 from perfdojo_sdk.perfllm.mind import Mind  # noqa: E402
@@ -132,6 +133,25 @@ def test_a_beam_evaluates_ends_and_what_looks_fast_and_remembers_only_their_ways
         number = replay.number[f"{searching.kernel} {name_of(game.program)}"]
         assert replay.states[number].listed and replay.states[number].reward is not None
         assert STOP in {t.action for t in replay.transitions if t.state == number}
+
+
+def test_the_first_beams_know_no_chance_and_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+    widths = list[Width]()
+
+    def seen(start: Trace, look: Look, width: Width, chance: Random) -> list[Place]:
+        widths.append(width)
+        return beam(start, look, width, chance)
+
+    monkeypatch.setattr(player, "beam", seen)
+    sure = {**BEAM, "evolved": "1", "widened": "2"}
+    games = played("perfllm", 33, **sure)
+    assert [width.places for width in widths] == [3, 6, 12]
+    assert not any(width.noise or width.epsilon for width in widths)
+    assert len(games) == len(set(games)) == 33
+    assert played("perfllm", 33, cut=17, **sure) == games
+    widths.clear()
+    played("perfllm", 33, **{**BEAM, "widened": "1"})
+    assert [width.places for width in widths[:4]] == [3, 6, 3, 3] and widths[-1].noise
 
 
 EVOLVED = {**BEAM, "evolved": "0.6"}

@@ -98,19 +98,29 @@ class PerfLLM(Explorer):
 
     def _way(self, chance: Random) -> Callable[[Random, int], Iterable[Draw]]:
         """How a round goes."""
-        played = len(self.met) > len(self.starts)
-        if self.settings.evolved and played and chance.random() < self.settings.evolved:
+        settings, played = self.settings, len(self.met) > len(self.starts)
+        if settings.beam and self._earlier <= settings.widened:
+            return self._beam
+        if settings.evolved and played and chance.random() < settings.evolved:
             return self._evolution.draws
-        return self._beam if self.settings.beam else self._side_by_side
+        return self._beam if settings.beam else self._side_by_side
+
+    @property
+    def _earlier(self) -> int:
+        """Rounds before this one, without that of the initial program."""
+        return self.round - 2
 
     # -- a beam ------------------------------------------------------------------------------------
 
     def _beam(self, chance: Random, count: int) -> Iterator[Draw]:
-        """What one beam comes to, without chance in the first round."""
-        first = len(self.met) == len(self.starts)
-        number, start = (0, self.game(0)) if first else self._start(chance)
-        epsilon, noise = (0.0, 0.0) if first else (self.epsilon, self.settings.temperature)
-        width = Width(self.settings.beam, self.settings.most_moves, noise, epsilon)
+        """What one beam comes to; the first ones know no chance, and each is wider than the one before."""
+        settings = self.settings
+        if self._earlier <= settings.widened:
+            number, start = 0, self.game(0)
+            width = Width(settings.beam << self._earlier, settings.most_moves)
+        else:
+            number, start = self._start(chance)
+            width = Width(settings.beam, settings.most_moves, settings.temperature, self.epsilon)
         met = self._likenesses()
         for place in _alternating(beam(start, self._look, width, chance)):
             if likeness(place.game.program) not in met:

@@ -62,6 +62,9 @@ class AgentSettings(Strict):
     beam: Annotated[int, Field(ge=0, le=256)] = 0
     """0: episodes, as in the paper. Above: before each round of evaluations so many games are played side by
     side, equal programs merged, and what the network thinks most of on their way is evaluated."""
+    widened: Annotated[int, Field(ge=0, le=8)] = 0
+    """After the first beam so many more know no chance, each twice as wide as the one before. What a narrow
+    beam loses to one likely slip, a wide one often keeps."""
     evolved: Share = 0.0
     """Part of the rounds in which the fastest games met are changed anywhere, as the evolution does, whatever
     the network says. It knows no pass, and nothing is learned from the moves of such games."""

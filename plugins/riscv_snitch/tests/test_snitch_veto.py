@@ -16,6 +16,7 @@ from snitch_support import Game
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.expression import Literal, Operation
 from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Rules, Step
 from perfdojo_sdk.kernels.selection import select
 
@@ -69,6 +70,25 @@ def test_quick_answers_are_those_of_the_full_emission(name: str) -> None:
             program = rng.choice(sure or steps).after
     assert answers.get("fine") and answers.get("refused")
     assert answers.get("unsure", 0) * 5 < sum(answers.values()), answers
+
+
+def test_the_first_of_many_copies_says_what_is_refused() -> None:
+    """32 copies of a repeated scope are too many to emit each, and all of them address memory."""
+    program = parse(
+        """kernel matmul(a, b) -> c
+a f32 [4,32] heap
+b f32 [32,32] heap
+c f32 [4,32] heap
+
+4 32 c[{0},{1}] = 0
+4 32:u 16:frep 2:v c[{0},{2}*2+{3}] += a[{0},{1}] * b[{1},{2}*2+{3}]
+""",
+        GAME.rules.dialect,
+    )
+    found = quick(Bounds(GAME.rules.dialect), program)
+    assert isinstance(found, Refused)
+    assert words(found) == words(beyond(program, GAME.rules.dialect))
+    assert found.requirement.code == "SNITCH-111"
 
 
 @pytest.mark.parametrize("dtype", ["f64", "f32"])
