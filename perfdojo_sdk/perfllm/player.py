@@ -99,9 +99,8 @@ class PerfLLM(Explorer):
     def _way(self, chance: Random) -> Callable[[Random, int], Iterable[Draw]]:
         """How a round goes."""
         settings, played = self.settings, len(self.met) > len(self.starts)
-        if settings.beam and self._earlier <= settings.widened:
-            return self._beam
-        if settings.evolved and played and chance.random() < settings.evolved:
+        evolves = settings.evolved and played and not (settings.beam and self._sure)
+        if evolves and chance.random() < settings.evolved:
             return self._evolution.draws
         return self._beam if settings.beam else self._side_by_side
 
@@ -110,12 +109,17 @@ class PerfLLM(Explorer):
         """Rounds before this one, without that of the initial program."""
         return self.round - 2
 
+    @property
+    def _sure(self) -> bool:
+        """Whether a beam knows no chance in this round."""
+        return self._earlier <= self.settings.widened
+
     # -- a beam ------------------------------------------------------------------------------------
 
     def _beam(self, chance: Random, count: int) -> Iterator[Draw]:
         """What one beam comes to; the first ones know no chance, and each is wider than the one before."""
         settings = self.settings
-        if self._earlier <= settings.widened:
+        if self._sure:
             number, start = 0, self.game(0)
             width = Width(settings.beam << self._earlier, settings.most_moves)
         else:
