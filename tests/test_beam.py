@@ -18,7 +18,7 @@ from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Move, Step, Trace
 from perfdojo_sdk.kernels.operators import SOFTMAX
-from perfdojo_sdk.perfllm.beam import Look, Place, Width, beam, log_softmax
+from perfdojo_sdk.perfllm.beam import Look, Place, Width, beam, favourite, log_softmax
 from perfdojo_sdk.perfllm.learner import TEMPERATURE
 from perfdojo_sdk.perfllm.mind import Listed
 from perfdojo_sdk.search.explorer import digest
@@ -64,6 +64,33 @@ def test_a_beam_plays_the_game_that_is_liked_and_stops_there() -> None:
     assert [len(place.actions) for place in places] == [len(place.game.steps) for place in places]
 
 
+def test_the_favourite_game_is_played_where_a_beam_loses_it() -> None:
+    """After its first move nothing is much likelier than the rest; after any other one, two moves are."""
+    way = [digest(Trace(step.after)) for step in GAME.steps[:5]]
+    chance = Random(0)
+
+    def look(game: Trace) -> tuple[Listed, np.ndarray]:
+        steps = tuple(RULES.steps(game.program))
+        names = [digest(Trace(step.after)) for step in steps]
+        here = digest(Trace(game.program))
+        if game == Trace(ROOT):
+            values = [1.0 if name == way[0] else 0.9 for name in names]
+        elif here in way:
+            values = [0.1 if name in way[way.index(here) + 1 :] else 0.0 for name in names]
+        else:
+            sure = chance.sample(range(len(names)), 2)
+            values = [5.0 if k in sure else 0.0 for k in range(len(names))]
+        none = np.zeros((1 + len(steps), 1), np.float32)
+        stop = 9.0 if here == way[-1] else -9.0
+        return Listed(steps, none[0], none), TEMPERATURE * np.array([stop, *values], np.float32)
+
+    place = favourite(Trace(ROOT), look, 12)
+    assert [digest(Trace(step.after)) for step in place.game.steps] == way
+    assert len(place.actions) == 5 and place.likely < 0 and exp(place.stopping) > 0.9
+    assert way[-1] not in {digest(p.game) for p in beam(Trace(ROOT), look, Width(4, 12), Random(0))}
+    assert len(favourite(Trace(ROOT), look, 3).actions) == 3
+
+
 def test_equal_programs_are_one_and_their_ways_add_up() -> None:
     """Two moves that commute and nothing else is liked: both orders are one place, as likely as both."""
     steps = list(RULES.steps(ROOT))
@@ -97,6 +124,27 @@ def test_a_beam_does_not_go_round_in_circles_under_other_names() -> None:
     assert any("_w_w" in text for text in texts)
     alike = [likeness(place.game.program) for place in places]
     assert len(alike) == len(set(alike)) == len(set(texts))
+
+
+def test_the_favourite_game_ends_where_it_comes_round_but_not_at_another_name() -> None:
+    def look(game: Trace) -> tuple[Listed, np.ndarray]:
+        steps = tuple(RULES.steps(game.program))
+        none = np.zeros((1 + len(steps), 1), np.float32)
+        liked = {copies: 8.0, "remove_dead": 9.0}
+        worths = [liked.get(step.move.transformation, -9.0) for step in steps]
+        return Listed(steps, none[0], none), np.array([-9.0, *worths], np.float32)
+
+    fused = parse(
+        "kernel twice(x) -> y\nx f32 [8] heap\ns f32 [8] heap\ny f32 [8] heap\n\n"
+        "8\n| s[{0}] = x[{0}] * x[{0}]\n| y[{0}] = s[{0}] + s[{0}]\n",
+        DIALECT,
+    )
+    copies = "stage_write"
+    renamed = favourite(Trace(fused), look, 7).game
+    assert len(renamed.steps) == 7
+    assert likeness(fused) in {likeness(step.after) for step in renamed.steps}
+    copies = "swap_scopes"
+    assert 0 < len(favourite(Trace(ROOT), look, 40).actions) < 4
 
 
 def test_a_beam_is_as_wide_and_as_long_as_it_is_told() -> None:

@@ -3,7 +3,8 @@
 A game of twenty good moves is seldom played when one slip loses it, and most of its moves may come in many
 orders. So a beam keeps some programs at a time, adds up how likely the ways to each are, and gives every
 program on its way, with how likely the agent is to stop there. Programs that differ in the names of their
-arrays alone are one.
+arrays alone are one. Beside it goes the game of the agent's favourite moves: likelier beginnings that end
+worse may fill a beam.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.perfllm.learner import TEMPERATURE
 from perfdojo_sdk.perfllm.mind import Listed
 from perfdojo_sdk.perfllm.replay import STOP, Vector
+from perfdojo_sdk.search.explorer import digest
 from perfdojo_sdk.search.likeness import likeness
 
 #: A program that is less likely than the likeliest end by this factor's logarithm is not gone on with.
@@ -86,6 +88,26 @@ def beam(start: Trace, look: Look, width: Width, chance: Random) -> list[Place]:
         seen.update(names)
         front = [hopeful[name] for name in names]
     return found
+
+
+def favourite(start: Trace, look: Look, moves: int) -> Place:
+    """Where the agent comes to with the move that it likes best, each time, in at most so many moves.
+
+    Unlike a beam it may come back to a program with other names: experts' games do, where a copy takes the
+    place of an array.
+    """
+    place, passed = Place(start, (), 0.0), {digest(Trace(start.program))}
+    while True:
+        listed, values = look(place.game)
+        likely, best = log_softmax(values / TEMPERATURE), int(values.argmax())
+        if best != STOP and len(place.actions) < moves:
+            game = replace(place.game, steps=(*place.game.steps, listed.steps[best - 1]))
+            name = digest(Trace(game.program))
+            if name not in passed:
+                passed.add(name)
+                place = Place(game, (*place.actions, best), place.likely + float(likely[best]))
+                continue
+        return replace(place, stopping=float(likely[STOP]), worth=float(values[STOP]))
 
 
 def log_softmax(values: Vector) -> Vector:

@@ -26,7 +26,7 @@ from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Step, Trace
 from perfdojo_sdk.hookspecs.search import SearchTask, State
 from perfdojo_sdk.perfllm import agents
-from perfdojo_sdk.perfllm.beam import Place, Width, beam
+from perfdojo_sdk.perfllm.beam import Place, Width, beam, favourite
 from perfdojo_sdk.perfllm.encoder import load_encoder
 from perfdojo_sdk.perfllm.learner import Learner
 from perfdojo_sdk.perfllm.mind import Listed, Mind
@@ -117,7 +117,10 @@ class PerfLLM(Explorer):
     # -- a beam ------------------------------------------------------------------------------------
 
     def _beam(self, chance: Random, count: int) -> Iterator[Draw]:
-        """What one beam comes to; the first ones know no chance, and each is wider than the one before."""
+        """The end of the favourite game and what a beam comes to.
+
+        The first beams know no chance, and each is wider than the one before.
+        """
         settings = self.settings
         if self._sure:
             number, start = 0, self.game(0)
@@ -126,8 +129,11 @@ class PerfLLM(Explorer):
             number, start = self._start(chance)
             width = Width(settings.beam, settings.most_moves, settings.temperature, self.epsilon)
         met = self._likenesses()
-        for place in _alternating(beam(start, self._look, width, chance)):
-            if likeness(place.game.program) not in met:
+        first = favourite(start, self._look, width.moves)
+        for place in chain([first], _alternating(beam(start, self._look, width, chance))):
+            alike = likeness(place.game.program)
+            if alike not in met:
+                met.add(alike)
                 for step in place.game.steps[len(start.steps) :]:
                     self._listed(step.before)
                 self._listed(place.game.program)
