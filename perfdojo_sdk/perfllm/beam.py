@@ -96,18 +96,18 @@ def favourite(start: Trace, look: Look, moves: int) -> Place:
     Unlike a beam it may come back to a program with other names: experts' games do, where a copy takes the
     place of an array.
     """
-    place, passed = Place(start, (), 0.0), {digest(Trace(start.program))}
+    place, passed = Place(start, (), 0.0), set[str]()
     while True:
+        passed.add(digest(Trace(place.game.program)))
         listed, values = look(place.game)
         likely, best = log_softmax(values / TEMPERATURE), int(values.argmax())
-        if best != STOP and len(place.actions) < moves:
-            game = replace(place.game, steps=(*place.game.steps, listed.steps[best - 1]))
-            name = digest(Trace(game.program))
-            if name not in passed:
-                passed.add(name)
-                place = Place(game, (*place.actions, best), place.likely + float(likely[best]))
-                continue
-        return replace(place, stopping=float(likely[STOP]), worth=float(values[STOP]))
+        here = replace(place, stopping=float(likely[STOP]), worth=float(values[STOP]))
+        if best == STOP or len(place.actions) == moves:
+            return here
+        game = replace(place.game, steps=(*place.game.steps, listed.steps[best - 1]))
+        if digest(Trace(game.program)) in passed:
+            return here
+        place = Place(game, (*place.actions, best), place.likely + float(likely[best]))
 
 
 def log_softmax(values: Vector) -> Vector:
