@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,14 +22,17 @@ from perfdojo_sdk.hookspecs.types import (
     RunRequest,
 )
 from perfdojo_sdk.measure import machine as machine_module
+from perfdojo_sdk.measure import roofline as roofline_module
 from perfdojo_sdk.measure import toolchain as toolchain_module
-from perfdojo_sdk.measure.machine import calibrate, machine
+from perfdojo_sdk.measure.machine import Cache, Calibration, calibrate, machine
 from perfdojo_sdk.measure.native_runner import NativeRunner, harness
+from perfdojo_sdk.measure.roofline import calibrated_figures
 from perfdojo_sdk.measure.sandbox import Job, clock_problem, execute
 from perfdojo_sdk.measure.shared_arrays import shared_array, source_of
 from perfdojo_sdk.measure.timing import ratio_by_rounds
 from perfdojo_sdk.measure.toolchain import Toolchain, find_toolchain
 from perfdojo_sdk.measure.worker import DRAWN, FEWEST_TIMES, Guarded, checksum, fill, spread_of_median
+from perfdojo_sdk.plugins import load_plugins
 
 N = 1000
 RUNNER = NativeRunner(("-O2",))
@@ -476,3 +479,14 @@ def test_clocks_that_differ_once_are_bad_luck(monkeypatch: pytest.MonkeyPatch) -
     always = Failure("wrong_result", "0 s of 2 s: the kernel tampers with time")
     monkeypatch.setattr("perfdojo_sdk.measure.sandbox.clock_problem", lambda counted, seen: always)
     assert RUNNER.run(artifact, TIMED) == always
+
+
+def test_a_cache_is_never_slower_than_what_lies_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neighbours may use a shared cache during its probe; a bound from that would doubt honest kernels."""
+    levels = (Cache(1, 1 << 15, False), Cache(2, 1 << 20, False), Cache(3, 1 << 25, True))
+    here = replace(machine(), caches=levels)
+    monkeypatch.setattr(roofline_module, "machine", lambda: here)
+    figures = {f.name: 20.0 for f in fields(Calibration) if f.type == "float"}
+    found = Calibration(here.text, "cc", 1, **figures, cache_read_gbs=(90.0, 100.0, 16.0))  # type: ignore[arg-type]
+    caches = calibrated_figures(next(iter(load_plugins().targets.values())).capabilities, found).caches
+    assert {name: cache.read_gbs for name, cache in caches.items()} == {"L1": 100.0, "L2": 100.0, "L3": 20.0}

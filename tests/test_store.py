@@ -232,3 +232,9 @@ def test_data_that_is_no_trace_is_refused(change: dict[str, Any]) -> None:
 def test_a_root_that_is_no_program_is_a_program_error() -> None:
     with pytest.raises(DojoError, match="saved game"):
         SavedTrace(root="kernel").replay(RULES)
+
+
+def test_a_game_of_deep_nests_can_be_kept() -> None:
+    """A place names a path for each access: annealing came to more than a thousand characters."""
+    place = "a_r" + ".0.o.o.i" * 400
+    assert SavedMove(transformation="split_scope", place=place).move().place == place

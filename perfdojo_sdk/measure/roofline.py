@@ -86,8 +86,11 @@ def calibrated_figures(capabilities: Capabilities, found: Calibration) -> Machin
     """The target's figures with those of this machine in their place."""
     here = machine()
     caches = {}
-    for cache, speed in zip(here.caches, found.cache_read_gbs, strict=True):
-        caches[f"L{cache.level}"] = CacheLevel(bytes=cache.bytes, shared=cache.shared, read_gbs=speed)
+    behind = found.read_gbs
+    for cache, speed in reversed(list(zip(here.caches, found.cache_read_gbs, strict=True))):
+        # What comes from behind a cache comes through it: a slower probe met neighbours who used the cache.
+        behind = max(behind, speed)
+        caches[f"L{cache.level}"] = CacheLevel(bytes=cache.bytes, shared=cache.shared, read_gbs=behind)
     memory = MemoryFigures(
         read_gbs=found.read_gbs,
         write_gbs=found.write_gbs,

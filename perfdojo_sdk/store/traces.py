@@ -23,7 +23,8 @@ MAX_MOVES = 10_000
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=64)]
 MoveName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*(/[A-Za-z_]\w*)*$", max_length=128)]
 PackageName = Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]*)?$", max_length=128)]
-PlaceName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][\w.]*$", max_length=1024)]
+#: A place grows with each scope that a game nests, so only the text of its program bounds it.
+PlaceName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][\w.]*$", max_length=MAX_CHARACTERS)]
 Word = Annotated[str, StringConstraints(max_length=256)]
 Integer = Annotated[int, Field(strict=True, ge=-MAX_NUMBER, le=MAX_NUMBER)]
 
