@@ -151,6 +151,28 @@ def test_all_stand_beside_the_expert(
     assert BY_NAME["learning"].run(request).data == result.data
 
 
+def test_some_of_the_players_play_first_and_the_others_later(tmp_path: Path, sheet: Plugins) -> None:
+    lines: list[str] = []
+    some = asked(tmp_path / "out", players=("max-q", "DQN"), progress=lines.append)
+    result = BY_NAME["learning"].run(some)
+    assert list(result.data["panels"][0]["best_s"]) == ["expert", "DQN", "Max-Q"]
+    assert list(result.data["over_expert"]) == ["DQN", "Max-Q"] and len(lines) == 1 + 2 * learning.QUICK_SEEDS
+    lines.clear()
+    whole = BY_NAME["learning"].run(replace(some, players=()))
+    assert list(whole.data["over_expert"]) == ALL_TITLES
+    assert not any("Max-Q:" in line or "DQN" in line for line in lines), "they were played before"
+
+
+@pytest.mark.parametrize("name", ["learning", "transfer", "fig13"])
+def test_a_player_that_does_not_exist_is_refused_before_anything_plays(
+    tmp_path: Path, sheet: Plugins, name: str
+) -> None:
+    with pytest.raises(DojoError) as caught:
+        BY_NAME[name].run(asked(tmp_path / "out", players=("anealing",)))
+    assert caught.value.code == "PD-L203" and "annealing" in caught.value.hint
+    assert not list((tmp_path / "out").iterdir())
+
+
 def test_records_say_which_search_proposed_what(tmp_path: Path, sheet: Plugins) -> None:
     BY_NAME["learning"].run(asked(tmp_path, evaluations=6))
     with Records(tmp_path / "records.sqlite") as records:

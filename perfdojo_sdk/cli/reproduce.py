@@ -31,6 +31,12 @@ def command(
         typer.Option(min=1, max=10**6, help="Evaluations of each search in it.", show_default=False),
     ] = None,
     agent: AgentOption = None,
+    players: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--player", help="Only this one plays, where several do; may be repeated.", show_default=False
+        ),
+    ] = None,
     limit: Annotated[
         str,
         typer.Option("--time", help="Stop after 90s, 10m, 2h and show what there is.", show_default=False),
@@ -63,7 +69,8 @@ def command(
     except OSError as error:
         raise typer.BadParameter(f"cannot write to {folder}: {error.strerror}") from None
     seconds = duration(limit) if limit else None
-    request = ExperimentRequest(folder, quick, target, kernels, budget, progress, agent, seconds)
+    some = tuple(players or ())
+    request = ExperimentRequest(folder, quick, target, kernels, budget, progress, agent, seconds, some)
     result = _run(experiments[name], request)
     files = [str(file) for file in result.files]
     text = "\n".join([result.text.rstrip("\n"), *(f"wrote {file}" for file in files)])

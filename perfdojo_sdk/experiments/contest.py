@@ -18,7 +18,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from typing import Any
 
-from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.core.errors import DojoError, closest
 from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.experiments.rows import Rows
 from perfdojo_sdk.hookspecs.search import Evaluation
@@ -129,6 +129,20 @@ def hold(
 def chosen(words: str, plugins: Plugins, target: Target) -> tuple[Kernel, ...]:
     """The kernels that a selection names for a target."""
     return select(words, plugins.operators_for(target), target.dialect, target.capabilities.selections)
+
+
+def among(players: Sequence[Player], titles: Sequence[str]) -> tuple[Player, ...]:
+    """Those of the players that have these titles, in the players' order; without titles everybody.
+
+    :class:`DojoError` when somebody has a title that no player has.
+    """
+    by_title = {player.title.lower(): player for player in players}
+    for title in titles:
+        if title.lower() not in by_title:
+            hint = closest(title, [player.title for player in players])
+            raise DojoError("PD-L203", f"no player is called {title!r}", hint=hint)
+    asked = {title.lower() for title in titles} or by_title.keys()
+    return tuple(player for title, player in by_title.items() if title in asked)
 
 
 def _kept(rows: Rows, table: Table, kernel: str) -> dict[str, Any]:

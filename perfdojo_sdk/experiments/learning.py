@@ -14,7 +14,7 @@ from statistics import geometric_mean, median
 from typing import Any
 
 from perfdojo_sdk.experiments import curves
-from perfdojo_sdk.experiments.contest import Contest, Player, chosen, hold
+from perfdojo_sdk.experiments.contest import Contest, Player, among, chosen, hold
 from perfdojo_sdk.experiments.figures import written
 from perfdojo_sdk.hookspecs.services import ExperimentRequest, ExperimentResult
 from perfdojo_sdk.hookspecs.types import Target
@@ -35,13 +35,13 @@ EXPERT = Player("expert", HEURISTIC, chance=False)
 def learning(request: ExperimentRequest) -> ExperimentResult:
     """Play all, draw the learning curves, and list the best times beside the expert's."""
     trained = trained_options(request)
+    players = among(all_players(trained), request.players)
     plugins = load_plugins()
     target = plugins.require(request.target)
     require_fitting(request.agent, plugins, target)
     count = request.evaluations or (QUICK_EVALUATIONS if request.quick else WHOLE_EVALUATIONS)
     seeds = QUICK_SEEDS if request.quick else WHOLE_SEEDS
     kernels = _kernels(request, plugins, target)
-    players = all_players(trained)
     contest = Contest("learning", (EXPERT, *players), count, seeds)
     data = hold(request, contest, plugins, target, kernels)
     names, marks = [player.title for player in players], marks_within(count)

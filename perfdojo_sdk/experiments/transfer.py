@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.experiments import curves, learning
-from perfdojo_sdk.experiments.contest import Contest, Player, chosen, hold
+from perfdojo_sdk.experiments.contest import Contest, Player, among, chosen, hold
 from perfdojo_sdk.experiments.figures import written
 from perfdojo_sdk.hookspecs.services import ExperimentRequest, ExperimentResult
 from perfdojo_sdk.hookspecs.types import Target
@@ -28,6 +28,7 @@ def transfer(request: ExperimentRequest) -> ExperimentResult:
     """Play all, draw the curves, and list the best times beside the expert's."""
     file = request.agent or SHIPPED
     trained = learning.trained_options(request) or agent_options(file)
+    players = among(all_players(trained), request.players)
     from perfdojo_sdk.perfllm import agents
 
     learned = agents.read(file)[0].card.kernels
@@ -36,7 +37,6 @@ def transfer(request: ExperimentRequest) -> ExperimentResult:
     target = plugins.require(request.target)
     learning.require_fitting(file, plugins, target)
     kernels = _kernels(request, plugins, target, learned)
-    players = all_players(trained)
     contest = Contest(
         "transfer", (learning.EXPERT, *players), count, QUICK_SEEDS if request.quick else WHOLE_SEEDS
     )

@@ -192,6 +192,8 @@ class ExperimentRequest:
     """The file of a trained agent, for experiments whose searches can play with one."""
     seconds: float | None = None
     """Most time for what takes long, where an experiment can stop, show what it has, and go on later."""
+    players: tuple[str, ...] = ()
+    """Titles: who plays beside the expert, where several play; none named: everybody."""
 
 
 @dataclass(frozen=True)
