@@ -214,7 +214,7 @@ def test_fig13_shows_quartiles_over_seeds(
     asked = request(tmp_path, kernels="softmax[4,6]", evaluations=3)
     result = BY_NAME["fig13"].run(asked)
     [panel] = result.data["panels"]
-    assert set(panel["best_s"]) == {each.title for each in convergence.PLAYERS} and panel["provenance"] == "measured"
+    assert set(panel["best_s"]) == set(convergence.SEARCHES) and panel["provenance"] == "measured"
     for runs in panel["best_s"].values():
         assert len(runs) == result.data["seeds"] == 3
         assert all(best == sorted(best, reverse=True) and 1 <= len(best) <= 3 for best in runs)
