@@ -165,8 +165,10 @@ def test_some_of_the_players_play_first_and_the_others_later(tmp_path: Path, she
 
 @pytest.mark.parametrize("name", ["learning", "transfer", "fig13"])
 def test_a_player_that_does_not_exist_is_refused_before_anything_plays(
-    tmp_path: Path, sheet: Plugins, name: str
+    tmp_path: Path, sheet: Plugins, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(transfer, "load_plugins", lambda: sheet)
+    monkeypatch.setattr(transfer, "shipped_agents", lambda target: [])
     with pytest.raises(DojoError) as caught:
         BY_NAME[name].run(asked(tmp_path / "out", players=("anealing",)))
     assert caught.value.code == "PD-L203" and "annealing" in caught.value.hint

@@ -30,10 +30,10 @@ from snippets import DIALECT, RULES  # noqa: E402
 
 from perfdojo_sdk.core.errors import UnavailableError  # noqa: E402
 from perfdojo_sdk.core.text import parse  # noqa: E402
-from perfdojo_sdk.core.transformation import Kind, Trace  # noqa: E402
+from perfdojo_sdk.core.transformation import Kind, Move, Trace  # noqa: E402
 from perfdojo_sdk.hookspecs.search import Evaluation, SearchTask  # noqa: E402
 from perfdojo_sdk.hookspecs.types import Failure, Measurement  # noqa: E402
-from perfdojo_sdk.kernels.operators import SOFTMAX  # noqa: E402
+from perfdojo_sdk.kernels.operators import REDUCEMEAN, SOFTMAX  # noqa: E402
 from perfdojo_sdk.perfllm import agents, player, strategies  # noqa: E402
 from perfdojo_sdk.perfllm import settings as agent_settings  # noqa: E402
 from perfdojo_sdk.perfllm.agents import Card  # noqa: E402
@@ -199,6 +199,16 @@ def test_moves_outside_the_repertoire_are_not_looked_at() -> None:
     assert [step.move for step in narrow.steps] == [step.move for step in listed.steps]
     assert len(wide.steps) > len(narrow.steps)
     assert AgentSettings.model_validate_json(told.model_dump_json()) == told
+
+
+def test_a_repertoire_may_name_a_number() -> None:
+    moves = [step.move for step in RULES.steps(ROOT) if step.move.transformation == "split_scope"]
+    assert {move["factor"] for move in moves} >= {2, 4}
+    settings = replace_settings(repertoire={"": ("split_scope factor=4", "join_scopes")})
+    listed = Mind(BagEncoder(), Learner(settings, 32)).listed(ROOT, RULES, Kind.DECLARED_LAW)
+    split = [step.move for step in listed.steps if step.move.transformation == "split_scope"]
+    assert split == [move for move in moves if move["factor"] == 4] != []
+    assert {kind_of(step.move) for step in listed.steps} == {"split_scope", "join_scopes"}
 
 
 def test_perfllm_starts_from_the_initial_program_alone() -> None:
@@ -398,7 +408,7 @@ def test_plans_that_are_none_are_refused(tmp_path: Path, text: str) -> None:
 # -- remembering what others played ---------------
 
 
-def recorded(game: Trace) -> Candidate:
+def recorded(game: Trace, provenance: str = "estimated") -> Candidate:
     conditions = RecordKey(
         kernel="k",
         program_sha256=sha256(game.root.text),
@@ -409,7 +419,7 @@ def recorded(game: Trace) -> Candidate:
         plugins={},
         settings={},
     )
-    measured = Measurement({}, (MACHINE.seconds(game.program),), "estimated", "paper", 1)
+    measured = Measurement({}, (MACHINE.seconds(game.program),), provenance, "paper", 1)
     return Candidate.of(conditions, game, result_of(measured), Proposer(search="x"))
 
 
@@ -430,6 +440,36 @@ def test_recorded_games_are_remembered_move_by_move() -> None:
     assert rewards[1:-1] == [None] * (len(rewards) - 2), "nobody has run what lies between"
     listed = thinking.listed(ROOT, RULES, Kind.DECLARED_LAW)
     assert listed.steps[moves[0].action - 1].after.text == game.steps[0].after.text
+
+
+@pytest.mark.parametrize(("provenance", "nearly"), [("simulated", 1.02), ("measured", 1.05)])
+def test_measured_times_may_differ_by_more_and_be_as_good(provenance: str, nearly: float) -> None:
+    best = naive(ROOT, RULES)
+    table = Table(Mind(BagEncoder(), Learner(QUICK, 32)), Trace(ROOT), RULES, Kind.DECLARED_LAW)
+    recalling = Recall(table, [recorded(best, provenance)])
+    other = Trace(ROOT, best.steps[:-1])
+    for factor in (0.999, 1.001):
+        recalling.seconds[digest(other)] = factor * nearly * MACHINE.seconds(best.program)
+        assert recalling.shows(other) == (factor < 1)
+    later = Recall(table, [])
+    later.read_notes(json.loads(json.dumps(recalling.notes())))
+    assert later.notes() == recalling.notes()
+
+
+def test_another_name_is_not_evaluated_again() -> None:
+    root = parse(REDUCEMEAN.build(4, 8), DIALECT)
+    read, written = Move("stage_read", "s2", (("array", "s"),)), Move("stage_write", "s0", (("array", "s"),))
+    games = [Trace(root).play(RULES, move) for move in (read, written)]
+    assert games[0].program.text != games[1].program.text
+    table = Table(Mind(BagEncoder(), Learner(QUICK, 32)), Trace(root), RULES, Kind.DECLARED_LAW)
+    recalling, asked = Recall(table, []), list[Trace]()
+    for game in games:
+        recalling.evaluated(game, lambda game: (asked.append(game), 7.0)[1])
+    assert asked == games[:1] and set(recalling.seconds.values()) == {7.0}
+    known = Recall(table, [recorded(games[1])])
+    assert known.fastest(1) == games[1:]
+    known.evaluated(games[0], lambda game: pytest.fail("it is known under another name"))
+    assert len(set(known.seconds.values())) == 1
 
 
 def test_other_orders_and_slips_are_remembered_too() -> None:

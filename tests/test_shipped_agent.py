@@ -1,8 +1,10 @@
-"""The trained agent that comes with the SDK: its file, its card, when a search begins with it."""
+"""The trained agents that come with the SDK: their files, their cards, when a search begins with which."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,54 +13,68 @@ pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
 from bag_encoder import BagEncoder
+from command_line import Outcome
+from learners import ROOT, TARGET
+from snippets import RULES
 
 from perfdojo_sdk.cli.search_options import search_options
 from perfdojo_sdk.core.errors import DojoError
-from perfdojo_sdk.perfllm import agents
+from perfdojo_sdk.hookspecs.search import SearchTask
+from perfdojo_sdk.perfllm import agents, strategies
 from perfdojo_sdk.perfllm.encoder import load_encoder
-from perfdojo_sdk.perfllm.strategies import SHIPPED, agent_options, shipped_options
+from perfdojo_sdk.perfllm.player import mind_for
+from perfdojo_sdk.perfllm.strategies import (
+    ShippedAgent,
+    agent_options,
+    every_shipped,
+    shipped_agent,
+    shipped_agents,
+    shipped_options,
+)
 
-CARD = json.loads(SHIPPED.with_suffix(".json").read_text())
-HELPS_ON = CARD.pop("helps_on")
+ANY = every_shipped()[0].file
 
 
-def test_it_belongs_to_the_encoder_that_comes_with_it() -> None:
-    mind = agents.load(SHIPPED)
+@pytest.mark.parametrize("agent", every_shipped(), ids=lambda agent: agent.file.stem)
+def test_each_belongs_to_the_encoder_that_comes_with_it(agent: ShippedAgent) -> None:
+    mind = agents.load(agent.file)
     assert mind.encoder.version == load_encoder(mind.encoder_spec).version
-    assert SHIPPED.stat().st_size < 2 << 20
+    assert agent.file.stat().st_size < 2 << 20
 
 
-def test_its_card_says_what_its_file_says() -> None:
-    record, _ = agents.read(SHIPPED)
-    assert agents.summary(record) == CARD
-    assert set(HELPS_ON) <= set(record.card.targets)
+@pytest.mark.parametrize("agent", every_shipped(), ids=lambda agent: agent.file.stem)
+def test_each_card_says_what_its_file_says(agent: ShippedAgent) -> None:
+    record, _ = agents.read(agent.file)
+    written = json.loads(agent.file.with_suffix(".json").read_text())
+    assert set(written.pop("helps_on")) == agent.helps_on <= set(record.card.targets)
+    assert agents.summary(record) == written
     assert record.card.notes and record.card.kernels and record.card.plugins
+    assert agent.helps_on and len(agent.learned) >= 4
 
 
 def test_it_is_refused_where_the_encoder_is_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agents, "load_encoder", lambda spec: BagEncoder(version="1" * 64))
     with pytest.raises(DojoError) as caught:
-        agents.load(SHIPPED)
+        agents.load(ANY)
     assert caught.value.code == "PD-L304" and caught.value.hint
 
 
 def test_it_is_refused_when_it_is_of_a_later_form(tmp_path: Path) -> None:
     later = tmp_path / "later.safetensors"
-    tensors = agents.read_tensors(SHIPPED)[1]
-    later.write_bytes(agents.packed(tensors, {agents.RECORD: json.dumps({**CARD, "schema": 2})}))
+    head, tensors = agents.read_tensors(ANY)
+    record = {**json.loads(head[agents.RECORD]), "schema": 2}
+    later.write_bytes(agents.packed(tensors, {agents.RECORD: json.dumps(record)}))
     with pytest.raises(DojoError) as caught:
         agents.load(later)
     assert caught.value.code == "PD-L303" and "schema" in caught.value.render()
 
 
-def test_searches_begin_with_it_where_it_helps_unless_told_otherwise(tmp_path: Path) -> None:
-    [target] = HELPS_ON
-    with_it = dict(agent_options(SHIPPED))
-    assert dict(shipped_options(target)) == with_it and shipped_options("toy") == ()
-    assert dict(search_options(None, ["epsilon_first=0.3"], "perfllm", target)) == {
-        "epsilon_first": "0.3",
-        **with_it,
-    }
+@pytest.mark.parametrize("target", sorted({name for agent in every_shipped() for name in agent.helps_on}))
+def test_searches_begin_with_one_where_it_helps_unless_told_otherwise(target: str, tmp_path: Path) -> None:
+    with_it = dict(shipped_options(target))
+    assert with_it["agent"] == "shipped" and shipped_options("toy") == ()
+    told = dict(search_options(None, ["epsilon_first=0.3"], "perfllm", target))
+    assert told == {"epsilon_first": "0.3", **with_it}
     assert search_options(None, None, "perfllm", "toy") == ()
     assert search_options(None, None, "evolution", target) == ()
     assert search_options(None, ["agent=none"], "perfllm", target) == (("agent", "none"),)
@@ -66,3 +82,33 @@ def test_searches_begin_with_it_where_it_helps_unless_told_otherwise(tmp_path: P
     other = tmp_path / "other.safetensors"
     other.write_bytes(b"x")
     assert dict(search_options(other, None, "perfllm", target)) == dict(agent_options(other))
+
+
+def test_a_kernel_is_played_by_the_agent_that_has_learned_its_operator(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = ShippedAgent(ANY, frozenset({"toy"}), frozenset({"softmax on toy", "relu on other"}))
+    first = ShippedAgent(ANY.with_name("first"), frozenset({"toy", "other"}), frozenset({"relu on toy"}))
+    monkeypatch.setattr(strategies, "every_shipped", lambda: (first, rows))
+    assert shipped_agent("toy", "softmax") == rows.file
+    assert shipped_agent("toy", "relu") == shipped_agent("toy", "of nobody") == first.file
+    assert shipped_agent("other", "relu") == first.file, "what does not help there is not asked"
+    asked = SearchTask(ROOT, RULES, replace(TARGET, name="toy"), options={"agent": "shipped"})
+    assert mind_for(asked).learner.settings == agents.read(ANY)[0].settings
+    with pytest.raises(DojoError) as caught:
+        shipped_agents("a third")
+    assert caught.value.code == "PD-L310" and "other, toy" in caught.value.render()
+
+
+def test_operators_are_read_off_the_card() -> None:
+    learned = {name for agent in every_shipped() for name in agent.learned}
+    assert {"dsum on riscv_snitch", "dmatmul_transb on riscv_snitch"} <= learned
+
+
+def test_the_command_line_says_which_there_are(cli: Callable[..., Outcome]) -> None:
+    outcome = cli("agents", "--json")
+    assert outcome.code == 0 and outcome.data["agents"]
+    for agent in outcome.data["agents"]:
+        card = cli("agents", agent["file"], "--json").data["card"]
+        assert set(agent["helps_on"]) <= set(card["targets"]) and agent["learned"]
+        assert agent["file"] in cli("agents").out

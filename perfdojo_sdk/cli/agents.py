@@ -1,22 +1,33 @@
-"""``agents``: what stands in the file of a trained agent."""
+"""``agents``: what stands in the file of a trained agent, and which come with the SDK."""
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from perfdojo_sdk.cli.console import Json, emit
 
+if TYPE_CHECKING:
+    from perfdojo_sdk.perfllm.strategies import ShippedAgent
+
 
 def command(
-    agent: Annotated[Path, typer.Argument(metavar="FILE", help="An agent that `train` wrote.")],
+    agent: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="An agent that `train` wrote; without it: those of the SDK."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Say what a trained agent is: its encoder, its settings, and what it was trained on."""
-    from perfdojo_sdk.perfllm.strategies import require_learning
+    from perfdojo_sdk.perfllm.strategies import every_shipped, require_learning
 
+    if agent is None:
+        emit("\n".join(_line(each) for each in every_shipped()), _data(every_shipped()), as_json)
+        return
     require_learning()
     from perfdojo_sdk.perfllm.agents import read, summary
 
@@ -30,6 +41,17 @@ def command(
         f"{card.evaluations} evaluations, {card.remembered} transitions, {card.steps} steps of learning",
     ]
     emit("\n".join([*lines, *([card.notes] if card.notes else [])]), summary(record), as_json)
+
+
+def _line(agent: ShippedAgent) -> str:
+    kernels = ", ".join(sorted(agent.learned))
+    learned = textwrap.fill(kernels, 100, initial_indent="  ", subsequent_indent="  ")
+    return f"{agent.file}\nhelps on {', '.join(sorted(agent.helps_on))}; has learned\n{learned}"
+
+
+def _data(agents: Sequence[ShippedAgent]) -> dict[str, object]:
+    described = [(str(a.file), sorted(a.helps_on), sorted(a.learned)) for a in agents]
+    return {"agents": [{"file": f, "helps_on": h, "learned": kernels} for f, h, kernels in described]}
 
 
 def _pieces(settings: object) -> list[tuple[str, object]]:

@@ -15,7 +15,7 @@ from perfdojo_sdk.experiments.figures import written
 from perfdojo_sdk.hookspecs.services import ExperimentRequest, ExperimentResult
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.kernels.selection import Kernel, default_selection
-from perfdojo_sdk.perfllm.strategies import SHIPPED, agent_options
+from perfdojo_sdk.perfllm.strategies import shipped_agents, shipped_options
 from perfdojo_sdk.plugins import Plugins, load_plugins
 
 #: Numbers of evaluations after which the best times are listed.
@@ -26,16 +26,17 @@ WHOLE_SEEDS = 3
 
 def transfer(request: ExperimentRequest) -> ExperimentResult:
     """Play all, draw the curves, and list the best times beside the expert's."""
-    file = request.agent or SHIPPED
-    trained = learning.trained_options(request) or agent_options(file)
-    players = among(all_players(trained), request.players)
-    from perfdojo_sdk.perfllm import agents
-
-    learned = agents.read(file)[0].card.kernels
-    count = request.evaluations or (QUICK_EVALUATIONS if request.quick else MARKS[-1])
+    trained = learning.trained_options(request)
     plugins = load_plugins()
     target = plugins.require(request.target)
-    learning.require_fitting(file, plugins, target)
+    from perfdojo_sdk.perfllm import agents
+
+    files = [request.agent] if request.agent else [agent.file for agent in shipped_agents(target.name)]
+    for file in files:
+        learning.require_fitting(file, plugins, target)
+    learned = tuple(kernel for file in files for kernel in agents.read(file)[0].card.kernels)
+    players = among(all_players(trained or shipped_options(target.name)), request.players)
+    count = request.evaluations or (QUICK_EVALUATIONS if request.quick else MARKS[-1])
     kernels = _kernels(request, plugins, target, learned)
     contest = Contest(
         "transfer", (learning.EXPERT, *players), count, QUICK_SEEDS if request.quick else WHOLE_SEEDS

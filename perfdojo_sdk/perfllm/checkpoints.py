@@ -44,12 +44,15 @@ class SavedPupil(Strict):
 
 
 Seconds = Annotated[float, Field(gt=0)] | None
+Digest = Annotated[str, StringConstraints(max_length=64)]
 
 
 class SavedTimes(Strict):
     """What is known of the times of one kernel's programs."""
 
-    seconds: dict[Annotated[str, StringConstraints(max_length=64)], Seconds]
+    seconds: dict[Digest, Seconds]
+    alike: dict[Digest, Seconds]
+    nearly: Annotated[float, Field(ge=1)]
     base: Seconds
     best: Seconds
 
@@ -64,7 +67,7 @@ class SavedLecture(Strict):
 class Checkpoint(Strict):
     """What stands in the head of the file."""
 
-    schema_version: Literal[2] = Field(2, alias="schema")
+    schema_version: Literal[3] = Field(3, alias="schema")
     plan: str
     """The plan, without its budget, which may change."""
     encoder_version: str
@@ -88,7 +91,7 @@ def beside(agent: Path) -> Path:
 def save(file: Path, training: Training) -> None:
     learner = training.mind.learner
     record = Checkpoint(
-        schema=2,
+        schema=3,
         plan=_plan(training),
         encoder_version=training.mind.encoder.version,
         elapsed_s=training.elapsed_s,

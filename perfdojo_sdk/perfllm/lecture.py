@@ -11,7 +11,7 @@ from perfdojo_sdk.perfllm.correction import correct
 from perfdojo_sdk.perfllm.plan import TrainingPlan
 from perfdojo_sdk.perfllm.pupil import Pupil
 from perfdojo_sdk.perfllm.recall import Recall
-from perfdojo_sdk.perfllm.settings import kind_of
+from perfdojo_sdk.perfllm.settings import kinds_of
 from perfdojo_sdk.search.explorer import openings
 from perfdojo_sdk.store.candidates import Candidate, CandidateLog
 from perfdojo_sdk.store.records import sha256
@@ -32,8 +32,9 @@ class Lecture:
     def beyond(self) -> tuple[str, ...]:
         """Kinds of moves that good games play and the agent never will, since its repertoire lacks them."""
         kinds = self.pupil.player.settings.kinds(self.pupil.forge.target.name)
-        played = {kind_of(move) for game in self.shown for move in game.moves}
-        return tuple(sorted(played - kinds)) if kinds else ()
+        played = (kinds_of(move) for game in self.shown for move in game.moves)
+        beyond = {names[0] for names in played if kinds.isdisjoint(names)}
+        return tuple(sorted(beyond)) if kinds else ()
 
     def correct(self, plan: TrainingPlan, round: int) -> Iterator[tuple[int, int]]:
         """A round of games that the agent plays and is corrected in: states in which it was, and slips."""

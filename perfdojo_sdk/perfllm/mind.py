@@ -15,7 +15,7 @@ from perfdojo_sdk.core.transformation import Kind, Rules, Step
 from perfdojo_sdk.perfllm.encoder import Encoder
 from perfdojo_sdk.perfllm.learner import Learner
 from perfdojo_sdk.perfllm.replay import STORED, Vector
-from perfdojo_sdk.perfllm.settings import AgentSettings, kind_of
+from perfdojo_sdk.perfllm.settings import AgentSettings, kinds_of
 
 #: More moves of one state than this are not looked at: they are those of a few transformations with
 #: very many parameters.
@@ -49,7 +49,9 @@ class Mind:
     def moves(self, program: Program, rules: Rules, most: Kind, target: str = "") -> tuple[Step, ...]:
         """The legal moves of ``program`` up to a kind, of the repertoire on ``target``."""
         repertoire = self.learner.settings.kinds(target)
-        moves = (m for m in rules.candidates(program) if not repertoire or kind_of(m) in repertoire)
+        moves = (
+            m for m in rules.candidates(program) if not repertoire or not repertoire.isdisjoint(kinds_of(m))
+        )
         legal = (result for result in (rules.attempt(program, m) for m in moves) if isinstance(result, Step))
         return _evenly(tuple(step for step in legal if step.legal.kind <= most), MOST_LISTED)
 

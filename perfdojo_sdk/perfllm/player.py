@@ -32,6 +32,7 @@ from perfdojo_sdk.perfllm.learner import Learner
 from perfdojo_sdk.perfllm.mind import Listed, Mind
 from perfdojo_sdk.perfllm.replay import STOP, Vector
 from perfdojo_sdk.perfllm.settings import AgentSettings, changed
+from perfdojo_sdk.perfllm.strategies import NO_AGENT, SHIPPED_AGENT, shipped_agent
 from perfdojo_sdk.search.evolution import Evolution, Habits
 from perfdojo_sdk.search.explorer import NO_PARENT, Draw, Explorer, digest
 from perfdojo_sdk.search.likeness import likeness
@@ -43,8 +44,6 @@ PATIENCE = 60
 AT_HAND = 512
 #: Draws by chance alone when no episode comes to anything new.
 DRAWS = 40
-#: In place of an agent's file: begin with one that knows nothing.
-NO_AGENT = "none"
 #: An episode may begin at one of so many of the fastest programs.
 FASTEST = 8
 
@@ -367,14 +366,16 @@ def start(task: SearchTask, state: State | None) -> PerfLLM:
 def mind_for(task: SearchTask) -> Mind:
     """The agent that the task's options describe.
 
-    ``agent``: the file of a trained one, which goes on learning. Without it, or with ``none``, a new one:
-    ``encoder``, as ``load_encoder`` reads it, and any field of :class:`AgentSettings`.
+    ``agent``: the file of a trained one, which goes on learning, or ``shipped``. Without it, or with
+    ``none``, a new one: ``encoder``, as ``load_encoder`` reads it, and any field of :class:`AgentSettings`.
     """
     options = dict(task.options)
     file, name = options.pop("agent", ""), options.pop("encoder", "default")
     options.pop("agent_sha256", "")
     if file not in ("", NO_AGENT):
-        mind = agents.load(Path(file), task.seed, task.versions)
+        shipped = file == SHIPPED_AGENT
+        trained = shipped_agent(task.target.name, task.root.name) if shipped else Path(file)
+        mind = agents.load(trained, task.seed, task.versions)
         return mind if not options else mind.with_settings(changed(mind.learner.settings, options))
     encoder = load_encoder(name)
     return Mind(encoder, Learner(changed(AgentSettings(), options), encoder.width, task.seed), name)

@@ -21,10 +21,12 @@ from perfdojo_sdk.perfllm.replay import STOP, Vector
 from perfdojo_sdk.perfllm.variations import disturbed, next_moves, reordered
 from perfdojo_sdk.search.explorer import digest
 from perfdojo_sdk.search.likeness import likeness
-from perfdojo_sdk.store.candidates import Candidate
+from perfdojo_sdk.store.candidates import Candidate, Timed
 
-#: A game that takes at most so many times what the fastest one takes shows how it is done.
+#: A game that takes at most so many times what the fastest one takes shows how it is done,
 NEARLY = 1.02
+#: and so many where times are measured: a machine that others use is no more exact than that.
+NEARLY_MEASURED = 1.05
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,10 @@ class Recall:
         times = [s for s in self.seconds.values() if s]
         self.base = self.seconds.get(digest(table.root)) or max(times, default=None)
         self.best = min(times, default=None)
+        timed = [c.result.timing for c in self.found if isinstance(c.result, Timed)]
+        self.nearly = NEARLY_MEASURED if any(t.provenance == "measured" for t in timed) else NEARLY
+        self.alike: dict[str, float | None] = {}
+        """Likeness of a program, as a digest -> its time: a name is not worth an evaluation."""
         self._ways: dict[bytes, Ways] = {}
         """By text and ids: moves go by ids, and the vectors in the memory by the text alone."""
 
@@ -94,17 +100,21 @@ class Recall:
                 games.append(candidate.trace.replay(self.table.rules))
             except DojoError:
                 continue
+            self.alike[_alike(games[-1])] = candidate.seconds
         return games if self.base is not None else []
 
     def shows(self, game: Trace) -> bool:
         """Whether a game is nearly as good as any."""
         seconds = self.seconds.get(digest(game))
-        return seconds is not None and self.best is not None and seconds <= NEARLY * self.best
+        return seconds is not None and self.best is not None and seconds <= self.nearly * self.best
 
     def evaluated(self, game: Trace, seconds: Callable[[Trace], float | None]) -> None:
-        """Have a game evaluated, unless its program's time is known."""
+        """Have a game evaluated, unless the time of its program is known, by whatever names."""
         if digest(game) not in self.seconds:
-            self.seconds[digest(game)] = seconds(game)
+            alike = _alike(game)
+            if alike not in self.alike:
+                self.alike[alike] = seconds(game)
+            self.seconds[digest(game)] = self.alike[alike]
 
     def remember(self, game: Trace, begin: int = 0) -> None:
         """Remember a game move by move; what it shows, it shows from move ``begin`` on."""
@@ -177,10 +187,12 @@ class Recall:
 
     def notes(self) -> dict[str, Any]:
         """The times that are known, as JSON values; :meth:`read_notes` takes them back."""
-        return {"seconds": self.seconds, "base": self.base, "best": self.best}
+        known = {"seconds": self.seconds, "alike": self.alike, "nearly": self.nearly}
+        return known | {"base": self.base, "best": self.best}
 
     def read_notes(self, notes: Mapping[str, Any]) -> None:
-        self.seconds, self.base, self.best = dict(notes["seconds"]), notes["base"], notes["best"]
+        self.seconds, self.alike = dict(notes["seconds"]), dict(notes["alike"])
+        self.nearly, self.base, self.best = notes["nearly"], notes["base"], notes["best"]
 
     # -- what it knows of a program ----------------------------------------------------------------
 
@@ -230,6 +242,10 @@ def recall(table: Table, candidates: Iterable[Candidate], games: int) -> int:
     for game in found:
         recalling.remember(game)
     return len(found)
+
+
+def _alike(game: Trace) -> str:
+    return _short(likeness(game.program)).hex()
 
 
 def _short(text: str) -> bytes:

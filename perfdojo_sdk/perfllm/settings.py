@@ -69,7 +69,7 @@ class AgentSettings(Strict):
     """Part of the rounds in which the fastest games met are changed anywhere, as the evolution does, whatever
     the network says. It knows no pass, and nothing is learned from the moves of such games."""
     repertoire: Annotated[Mapping[Word, tuple[Word, ...]], Field(max_length=100)] = {}
-    """Target -> the kinds of moves that the agent looks at there, each as :func:`kind_of` names it; the empty
+    """Target -> the kinds of moves that the agent looks at there, as :func:`kinds_of` names them; the empty
     name is of every other target. A target without kinds: all of them."""
     restarts: Share = 0.5
     """Part of the episodes, or beams, that begin near the fastest program met, not at the initial one."""
@@ -111,6 +111,15 @@ _WORDS = ("suffix", "location")
 def kind_of(move: Move) -> str:
     """What a move is, wherever it is played: ``join_scopes``, ``annotate_scope suffix=u``."""
     return " ".join([move.transformation, *(f"{k}={v}" for k, v in move.parameters if k in _WORDS)])
+
+
+def kinds_of(move: Move) -> tuple[str, ...]:
+    """The same, and narrower ones: ``split_scope``, ``split_scope factor=16``.
+
+    A loop of 24576 can be split in thirty ways, of which good games play two.
+    """
+    kind = kind_of(move)
+    return kind, *(f"{kind} {k}={v}" for k, v in move.parameters if k not in _WORDS)
 
 
 #: The paper's comparison: an ordinary deep Q-network.

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -13,8 +15,10 @@ from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.hookspecs.search import Player, SearchStrategy, SearchTask, State
 
 NEEDED = ("torch", "safetensors")
-#: The trained agent that comes with the SDK; its card lies beside it and says where it was seen to help.
-SHIPPED = Path(__file__).parent / "shipped" / "agent.safetensors"
+#: The trained agents that come with the SDK. Beside each lies its card, which says where it was seen to help.
+SHIPPED = Path(__file__).parent / "shipped"
+#: In place of an agent's file: one of those, by target and operator; or one that knows nothing.
+SHIPPED_AGENT, NO_AGENT = "shipped", "none"
 
 
 def require_learning() -> None:
@@ -49,10 +53,58 @@ def agent_options(file: Path) -> tuple[tuple[str, str], ...]:
     return ("agent", str(file.absolute())), ("agent_sha256", digest)
 
 
+@dataclass(frozen=True)
+class ShippedAgent:
+    """One of the agents that come with the SDK."""
+
+    file: Path
+    helps_on: frozenset[str]
+    """Targets on which searches were seen to be better with it."""
+    learned: frozenset[str]
+    """``OPERATOR on TARGET``, of all kernels that it was trained on."""
+
+
+#: What the cards name: ``conv2d_8x64x56x56x64x3_f32 on TARGET``.
+_LESSON = re.compile(r"(?P<operator>\w+?)_\d+(x\d+)*_\w+ on (?P<target>\w+)")
+
+
+def shipped_agents(target: str) -> list[ShippedAgent]:
+    """Those that were seen to help on a target. :class:`UnavailableError` when none was."""
+    there = [agent for agent in every_shipped() if target in agent.helps_on]
+    if not there:
+        helped = sorted({name for agent in every_shipped() for name in agent.helps_on})
+        raise UnavailableError(
+            "PD-L310",
+            f"no agent that comes with the SDK is for {target}",
+            why=f"they were seen to help on {', '.join(helped)} alone",
+            hint="`perfdojo-sdk train` trains one; --option agent=none learns from nothing",
+        )
+    return there
+
+
+def shipped_agent(target: str, operator: str) -> Path:
+    """The one to play a kernel with: one that has learned its operator, else the first that helps there."""
+    there = shipped_agents(target)
+    return next((agent for agent in there if f"{operator} on {target}" in agent.learned), there[0]).file
+
+
 def shipped_options(target: str) -> tuple[tuple[str, str], ...]:
-    """What a search is told to play with the SDK's own agent, if that was seen to help on the target."""
-    known = json.loads(SHIPPED.with_suffix(".json").read_text(encoding="utf-8"))
-    return agent_options(SHIPPED) if target in known["helps_on"] else ()
+    """What a search is told to play with the SDK's own agents, if some were seen to help on the target."""
+    there = [agent.file.read_bytes() for agent in every_shipped() if target in agent.helps_on]
+    digest = hashlib.sha256(b"".join(there)).hexdigest()
+    return (("agent", SHIPPED_AGENT), ("agent_sha256", digest)) if there else ()
+
+
+@cache
+def every_shipped() -> tuple[ShippedAgent, ...]:
+    return tuple(_of_card(card) for card in sorted(SHIPPED.glob("*.json")))
+
+
+def _of_card(card: Path) -> ShippedAgent:
+    known = json.loads(card.read_text(encoding="utf-8"))
+    lessons = [_LESSON.fullmatch(name) for name in known["card"]["kernels"]]
+    learned = {f"{lesson['operator']} on {lesson['target']}" for lesson in lessons if lesson}
+    return ShippedAgent(card.with_suffix(".safetensors"), frozenset(known["helps_on"]), frozenset(learned))
 
 
 @dataclass(frozen=True)
