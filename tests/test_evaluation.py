@@ -244,11 +244,14 @@ def test_a_tie_leaves_the_champion() -> None:
     assert [c.game for c in evaluator.champions] == [GAMES[0], GAMES[1]], "no luck in a simulation"
 
 
-def test_slow_kernels_race_over_ten_calls() -> None:
-    runner = Racing({text(0): [2.0], text(1): [1.5]})
-    Evaluator(conditions(runner)).evaluate(GAMES[:2])
-    race = next(request for request in runner.requests if request.repeats == 10)
-    assert race.repeats == 10 and race.budget_s == 20.0 and race.timeout_s > 40.0
+@pytest.mark.parametrize(("seconds", "calls"), [(1.7, 10), (1.5, 3)], ids=["near", "clearly ahead"])
+def test_slow_kernels_race_over_as_many_calls_as_luck_asks_for(seconds: float, calls: int) -> None:
+    runner = Racing({text(0): [2.0], text(1): [seconds]})
+    evaluator = Evaluator(conditions(runner))
+    evaluator.evaluate(GAMES[:2])
+    race = runner.requests[2 + 1]
+    assert race.repeats == calls and race.budget_s == calls * 2.0 and race.timeout_s > calls * 4.0
+    assert evaluator.champion is not None and evaluator.champion.game == GAMES[1]
 
 
 # -- no time for the hopeless ---------------------------------

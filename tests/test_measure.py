@@ -367,6 +367,18 @@ def test_a_first_look_sees_what_is_wrong(body: str, detail: str) -> None:
     assert got.reason == "wrong_result" and detail in got.detail, got
 
 
+def test_a_first_look_at_a_slow_kernel_is_two_calls() -> None:
+    """The second one takes all the time that there is for timing, and is the time."""
+    slow, short = build("usleep(60000);" + RIGHT), replace(TIMED, budget_s=0.05)
+    look = RUNNER.run(slow, replace(short, first_look=True))
+    assert isinstance(look, Measurement) and len(look.seconds) == look.details["sets"] == 1
+    assert look.median >= 0.06 and not look.details["stopped"], "it may go on to win"
+    whole = RUNNER.run(slow, short)
+    assert isinstance(whole, Measurement) and whole.details["sets"] > 1
+    for unsteady in ("static int k;" + RIGHT + "y[5] = k++;", RIGHT.replace("N;", "N - 1;")):
+        assert failure(replace(short, first_look=True), "usleep(60000);" + unsteady).reason == "wrong_result"
+
+
 def test_a_clock_brought_along_is_not_used() -> None:
     """The kernel's library defines clock_gettime itself, and time stands still in it."""
     before = "int clock_gettime(clockid_t c, struct timespec *t) { t->tv_sec = t->tv_nsec = c; return 0; }"

@@ -9,10 +9,12 @@ import textwrap
 import pytest
 from snippets import DIALECT, RULES, move, play, program, refusal, tree
 
+from perfdojo_sdk.core.program import LONGEST_NAME
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Kind, Rejection, Step
 from perfdojo_sdk.core.transformations import GENERIC
 from perfdojo_sdk.core.validate import violations
+from perfdojo_sdk.store.traces import SavedMove
 
 EXAMPLE = re.compile(r"before:\n(?P<before>.*?)after: (?P<moves>[^\n]*)\n(?P<after>.*)", re.DOTALL)
 
@@ -543,6 +545,19 @@ def test_enumeration_and_check_agree() -> None:
     assert offered and len(offered) == len(set(offered))
     for candidate in RULES.candidates(start):
         assert isinstance(RULES.attempt(start, candidate), Step) == (candidate in offered)
+
+
+def test_names_of_places_do_not_double_for_ever() -> None:
+    """Splitting and collapsing made names twice as long each time, until a training's memory was full."""
+    now, seen = program("64 y[{0}] = x[{0}]"), set[str]()
+    for _ in range(40):
+        for played in ("split_scope({}, factor=4)", "collapse_scopes({})"):
+            now = play(now, played.format(now.body[0].id))
+            assert len(now.paths) == len(now.places) and max(map(len, now.paths)) <= LONGEST_NAME + 8
+        assert now.text == program("64 y[{0}] = x[{0}]").text
+        seen.add(now.body[0].id)
+    assert len(seen) == 40, "what is new has a new name"
+    SavedMove(transformation="split_scope", place=now.body[0].id)
 
 
 def test_dialect_of_the_tests_has_every_kind_of_location() -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
+from hashlib import blake2b
 from itertools import chain
 from operator import attrgetter, is_
 from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
@@ -650,8 +651,19 @@ def innermost(place: Place) -> Place:
     return Place(node, path, above, sizes)
 
 
+#: Characters of a name that derives from others, before it is cut.
+LONGEST_NAME = 128
+
+
 def fresh(base: str, taken: frozenset[str] | Mapping[str, object]) -> str:
-    """``base``, or the first of ``base_2``, ``base_3`` ... that nobody uses."""
+    """``base``, or the first of ``base_2``, ``base_3`` ... that nobody uses.
+
+    A name made of two names that were made so doubles with each move: 30 of them would fill a memory. So
+    a long one is cut, and a digest of the whole stands for the rest.
+    """
+    if len(base) > LONGEST_NAME:
+        digest = blake2b(base.encode(), digest_size=8).hexdigest()
+        base = f"{base[: LONGEST_NAME - 17].rstrip('.')}_{digest}"
     if base not in taken:
         return base
     count = 2

@@ -54,6 +54,8 @@ SLOW_S = 0.25
 NEAR = 1.1
 #: Timed calls of each in a race, however long they take,
 RACE_CALLS = 10
+#: so many where the challenger's first time was this many times the champion's: luck is no such help,
+CLEAR_CALLS, CLEAR = 3, 0.8
 #: and what its time must be of the champion's, where times are measured: luck decides closer races.
 AHEAD = 0.99
 #: Seconds that any run may take beside a few times what the fastest game's took.
@@ -380,10 +382,11 @@ class Evaluator:
         if champion is None or race is None:
             return run(runner, artifact, request), champion.seconds if champion else None
         racers = [artifact, champion.artifact]
-        enough_s = RACE_CALLS * max(first.timing.median_s, champion.seconds)
+        calls = CLEAR_CALLS if first.timing.median_s < CLEAR * champion.seconds else RACE_CALLS
+        enough_s = calls * max(first.timing.median_s, champion.seconds)
         request = replace(
             request,
-            repeats=max(request.repeats, RACE_CALLS),
+            repeats=max(request.repeats, calls),
             budget_s=max(request.budget_s, enough_s),
             timeout_s=max(request.timeout_s, SLACK_S + 2 * enough_s),
             stop_above_s=None,

@@ -302,10 +302,12 @@ class Contender:
         self.seconds: list[float] = []
         self.spent = 0.0
         self.stopped = False
+        self.timed_enough = False
+        """One call took all the time that there is for timing."""
 
     @property
     def alive(self) -> bool:
-        return self.failure is None and not self.stopped
+        return self.failure is None and not self.stopped and not self.timed_enough
 
     @property
     def settled(self) -> bool:
@@ -329,6 +331,8 @@ class Contender:
             return
         self.estimate = self.kernel.call(memory, 1)
         compare(memory, self.first, "change from call to call")
+        if self.job["first_look"] and self.estimate >= self.job["budget_s"] and self.job["repeats"]:
+            self.seconds, self.timed_enough = [self.estimate], True
 
     def too_slow(self, seconds: float) -> bool:
         limit = self.job["stop_above_s"]

@@ -5,6 +5,7 @@ An agent that learns from good games alone knows nothing of where its own slips 
 applies, is played out from each state that the agent comes to. As long as the end is as good as any, the
 agent's moves were harmless, and the moves that belong to the rest are shown. A move after which the rest
 does not make up for it is a slip: what it costs is remembered, and a move that was shown is played instead.
+So is a move that leads back to where the game was: the rest makes up for it, round after round.
 """
 
 from __future__ import annotations
@@ -39,18 +40,21 @@ def correct(recalling: Recall, good: Sequence[Trace], seconds: Seconds, chance: 
     """Play one game as the agent would: in how many states it was shown how to go on, and its slips."""
     mind, rules = recalling.table.mind, recalling.table.rules
     noise, game = chance.choice(KEENNESS), Trace(good[0].root)
-    whole, slips = _rest(recalling, game, good, seconds), 0
+    whole, slips, passed = _rest(recalling, game, good, seconds), 0, set[str]()
     for number in range(mind.learner.settings.most_moves):
         if not recalling.shows(whole):
             return number, slips
         right = list(next_moves(whole, len(game.steps), rules))
         recalling.show(game, whole, right)
-        action = _chosen(recalling.values(game), noise, chance)
+        passed.add(likeness(game.program))
+        action, back = _chosen(recalling.values(game), noise, chance), False
         if action != STOP:
-            following = _with(game, _as_shown(recalling.step(game, action), right))
+            step = _as_shown(recalling.step(game, action), right)
+            back = step not in right and likeness(step.after) in passed
+            following = _with(game, step)
             rest = _rest(recalling, following, good, seconds)
             recalling.reached(following, rest)
-        if action == STOP or not recalling.shows(rest):
+        if action == STOP or back or not recalling.shows(rest):
             if not right:
                 return number + 1, slips + (action != STOP)
             slips += 1
