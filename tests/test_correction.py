@@ -15,6 +15,7 @@ from snippets import DIALECT, RULES
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Kind, Move, Trace
 from perfdojo_sdk.kernels.operators import REDUCEMEAN, SOFTMAX
+from perfdojo_sdk.perfllm import correction
 from perfdojo_sdk.perfllm.correction import _as_shown, correct, missing
 from perfdojo_sdk.perfllm.learner import Learner
 from perfdojo_sdk.perfllm.mind import Mind
@@ -118,6 +119,31 @@ def test_a_slip_is_worth_what_its_rest_comes_to() -> None:
     found.reached(start, GAME)
     best = QUICK.gamma ** (len(GAME.steps) - 1) * seconds(Trace(ROOT)) / seconds(GAME)
     assert slipped.bound == pytest.approx(best)
+
+
+def test_a_move_that_leads_back_is_a_slip(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Swapping and swapping back does no harm, and a game that does nothing else has no end."""
+    root = parse(
+        "kernel copy(x) -> y\nx f32 [4,8] heap\ny f32 [4,8] heap\n\n4 8 y[{0},{1}] = x[{0},{1}]", DIALECT
+    )
+    good = Trace(root).play(RULES, Move("split_scope", "s1", (("factor", 4),)))
+    found = Recall(Table(Mind(BagEncoder(), Learner(QUICK, 32)), Trace(root), RULES, Kind.DECLARED_LAW), [])
+    found.base, found.best = 2.0, 1.0
+    found.seconds = {digest(Trace(root)): 2.0, digest(good): 1.0}
+    looked = list[Trace]()
+
+    def swap(values: object, noise: float, chance: Random) -> int:
+        moves = found.ways(looked[-1]).moves
+        return next(k for k, move in enumerate(moves, 1) if move.transformation == "swap_scopes")
+
+    monkeypatch.setattr(found, "values", looked.append)
+    monkeypatch.setattr(correction, "_chosen", swap)
+    count, slips = correct(
+        found, [good], lambda game: 1.0 if "split_scope" in str(game.moves) else 2.0, Random(0)
+    )
+    played = [[move.transformation for move in game.moves] for game in looked]
+    assert played[:3] == [[], ["swap_scopes"], ["swap_scopes", "split_scope"]]
+    assert slips >= 1 and count < QUICK.most_moves
 
 
 def test_what_is_met_again_counts_again() -> None:
