@@ -35,9 +35,10 @@ from perfdojo_sdk.perfllm import agents, checkpoints, player, trainer  # noqa: E
 from perfdojo_sdk.perfllm.agents import Card  # noqa: E402
 from perfdojo_sdk.perfllm.encoder import load_encoder  # noqa: E402
 from perfdojo_sdk.perfllm.learner import Learner  # noqa: E402
+from perfdojo_sdk.perfllm.lecture import Lecture, lecture  # noqa: E402
 from perfdojo_sdk.perfllm.mind import Mind  # noqa: E402
 from perfdojo_sdk.perfllm.plan import TrainingPlan  # noqa: E402
-from perfdojo_sdk.perfllm.settings import AgentSettings  # noqa: E402
+from perfdojo_sdk.perfllm.settings import AgentSettings, kind_of  # noqa: E402
 from perfdojo_sdk.plugins import Plugins  # noqa: E402
 from perfdojo_sdk.store.database import Records  # noqa: E402
 
@@ -309,6 +310,26 @@ def test_good_games_outside_the_repertoire_are_told(paper: Plugins, tmp_path: Pa
     assert any("join_scopes" in kinds for kinds in watch.beyond.values())
     trainer.train(paper, CORRECTED, tmp_path / "a.safetensors", None, watch)
     assert not any(watch.beyond.values()), "without a repertoire nothing is outside of it"
+
+
+def test_teachers_play_nothing_that_the_agent_cannot(paper: Plugins, tmp_path: Path) -> None:
+    """The fastest game was the teacher once, and all that the agent could do was a slip."""
+
+    def taught(agent: AgentSettings) -> tuple[Lecture, list[set[str]]]:
+        plan = CORRECTED.model_copy(update={"agent": agent})
+        mind = Mind(BagEncoder(), Learner(plan.agent, 32))
+        pupil = trainer._pupils(paper, plan, mind, None, trainer._forge_here(paper))[0]
+        given = lecture(plan, pupil, None)
+        return given, [{kind_of(move) for move in game.moves} for game in given.shown]
+
+    whole, [played, *_] = taught(CORRECTED.agent)
+    assert whole.beyond == () and len(played) > 2
+    [rare] = sorted(played)[:1]
+    narrow = CORRECTED.agent.model_copy(update={"repertoire": {"sheet": tuple(played - {rare})}})
+    given, others = taught(narrow)
+    assert others and not any(rare in kinds for kinds in others)
+    assert rare in given.beyond and given.recalling.best is not None and whole.recalling.best is not None
+    assert given.recalling.best > whole.recalling.best
 
 
 def test_an_agent_of_another_version_of_a_plugin_is_refused(

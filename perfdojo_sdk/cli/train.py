@@ -158,7 +158,8 @@ class Lines:
     def recalled(self, name: str, games: int, beyond: tuple[str, ...]) -> None:
         progress(f"{name}: {games} recorded games")
         if beyond:
-            progress(f"warning: good games of {name} play moves outside the repertoire: {', '.join(beyond)}")
+            kinds = ", ".join(beyond)
+            progress(f"warning: better games of {name} play moves outside the repertoire: {kinds}")
 
     def corrected(self, name: str, states: int, slips: int) -> None:
         self._now_and_then(f"{name}: a game of {states} states with {slips} slips")

@@ -27,14 +27,8 @@ class Lecture:
     """Games as good as any known."""
     games: int = 0
     """How many were remembered to begin with."""
-
-    @property
-    def beyond(self) -> tuple[str, ...]:
-        """Kinds of moves that good games play and the agent never will, since its repertoire lacks them."""
-        kinds = self.pupil.player.settings.kinds(self.pupil.forge.target.name)
-        played = (kinds_of(move) for game in self.shown for move in game.moves)
-        beyond = {names[0] for names in played if kinds.isdisjoint(names)}
-        return tuple(sorted(beyond)) if kinds else ()
+    beyond: tuple[str, ...] = ()
+    """Kinds of moves that better games play and the agent never will, since its repertoire lacks them."""
 
     def correct(self, plan: TrainingPlan, round: int) -> Iterator[tuple[int, int]]:
         """A round of games that the agent plays and is corrected in: states in which it was, and slips."""
@@ -49,14 +43,23 @@ def lecture(plan: TrainingPlan, pupil: Pupil, store: CandidateLog | None) -> Lec
     found = [candidate for candidate in recorded if _alike(candidate, pupil)]
     if plan.passes:
         found += _played_by_passes(pupil)
-    recalling = Recall(pupil.table, found)
+    kinds = pupil.player.settings.kinds(pupil.forge.target.name)
+    recalling = Recall(pupil.table, [each for each in found if not _beyond(each, kinds)])
     games = recalling.fastest(plan.recorded)
     for game in games:
         recalling.remember(game)
     shown = [game for game in games if recalling.shows(game)]
     chance = Random(f"{plan.seed} {pupil.name}")
     varied = recalling.vary(shown, plan.orders, plan.slips, pupil.seconds, chance)
-    return Lecture(pupil, recalling, shown, len(games) + varied)
+    better = [each for each in found if each.seconds and recalling.better(each.seconds)]
+    beyond = {kind for each in better for kind in _beyond(each, kinds)}
+    return Lecture(pupil, recalling, shown, len(games) + varied, tuple(sorted(beyond)))
+
+
+def _beyond(candidate: Candidate, kinds: frozenset[str]) -> set[str]:
+    """The kinds of moves of a game that a repertoire lacks: who cannot play them learns nothing from it."""
+    played = (kinds_of(move.move()) for move in candidate.trace.moves) if kinds else ()
+    return {names[0] for names in played if kinds.isdisjoint(names)}
 
 
 def _played_by_passes(pupil: Pupil) -> list[Candidate]:

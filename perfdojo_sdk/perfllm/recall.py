@@ -103,6 +103,10 @@ class Recall:
             self.alike[_alike(games[-1])] = candidate.seconds
         return games if self.base is not None else []
 
+    def better(self, seconds: float) -> bool:
+        """Whether a game of that time leaves behind all that are known."""
+        return self.best is None or self.nearly * seconds < self.best
+
     def shows(self, game: Trace) -> bool:
         """Whether a game is nearly as good as any."""
         seconds = self.seconds.get(digest(game))

@@ -65,7 +65,7 @@ class Watch(Protocol):
     """Who wants to know how far a training is."""
 
     def recalled(self, name: str, games: int, beyond: tuple[str, ...]) -> None:
-        """``beyond``: kinds of moves of good games that the agent's repertoire lacks."""
+        """``beyond``: kinds of moves of better games that the agent's repertoire lacks."""
 
     def corrected(self, name: str, states: int, slips: int) -> None:
         """The agent has played a game of a kernel and was shown in so many states how to go on."""
