@@ -652,7 +652,7 @@ def innermost(place: Place) -> Place:
 
 
 #: Characters of a name that derives from others, before it is cut.
-LONGEST_NAME = 128
+LONGEST_NAME = 512
 
 
 def fresh(base: str, taken: frozenset[str] | Mapping[str, object]) -> str:
