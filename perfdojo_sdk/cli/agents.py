@@ -44,9 +44,12 @@ def command(
 
 
 def _line(agent: ShippedAgent) -> str:
-    kernels = ", ".join(sorted(agent.learned))
-    learned = textwrap.fill(kernels, 100, initial_indent="  ", subsequent_indent="  ")
-    return f"{agent.file}\nhelps on {', '.join(sorted(agent.helps_on))}; has learned\n{learned}"
+    lines = [f"{agent.file}, helps on {', '.join(sorted(agent.helps_on))}"]
+    pairs = [name.split(" on ") for name in sorted(agent.learned)]
+    for target in sorted({target for _, target in pairs}):
+        operators = ", ".join(operator for operator, there in pairs if there == target)
+        lines += textwrap.wrap(f"{target}: {operators}", 100, initial_indent="  ", subsequent_indent="    ")
+    return "\n".join(lines)
 
 
 def _data(agents: Sequence[ShippedAgent]) -> dict[str, object]:
