@@ -70,7 +70,7 @@ _LESSON = re.compile(r"(?P<operator>\w+?)_\d+(x\d+)*_\w+ on (?P<target>\w+)")
 
 def shipped_agents(target: str) -> list[ShippedAgent]:
     """Those that were seen to help on a target. :class:`UnavailableError` when none was."""
-    there = [agent for agent in every_shipped() if target in agent.helps_on]
+    there = _helping(target)
     if not there:
         helped = sorted({name for agent in every_shipped() for name in agent.helps_on})
         raise UnavailableError(
@@ -90,14 +90,18 @@ def shipped_agent(target: str, operator: str) -> Path:
 
 def shipped_options(target: str) -> tuple[tuple[str, str], ...]:
     """What a search is told to play with the SDK's own agents, if some were seen to help on the target."""
-    there = [agent.file.read_bytes() for agent in every_shipped() if target in agent.helps_on]
-    digest = hashlib.sha256(b"".join(there)).hexdigest()
+    there = _helping(target)
+    digest = hashlib.sha256(b"".join(agent.file.read_bytes() for agent in there)).hexdigest()
     return (("agent", SHIPPED_AGENT), ("agent_sha256", digest)) if there else ()
 
 
 @cache
 def every_shipped() -> tuple[ShippedAgent, ...]:
     return tuple(_of_card(card) for card in sorted(SHIPPED.glob("*.json")))
+
+
+def _helping(target: str) -> list[ShippedAgent]:
+    return [agent for agent in every_shipped() if target in agent.helps_on]
 
 
 def _of_card(card: Path) -> ShippedAgent:
