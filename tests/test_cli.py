@@ -125,13 +125,24 @@ def test_debug_shows_the_traceback_and_may_stand_anywhere(installed_cli: Cli) ->
         assert outcome.code == 1 and "Traceback" in outcome.err
 
 
-def test_an_interruption_has_its_own_code(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("words", "how"),
+    [
+        (("kernels",), "the same command"),
+        (("tune", "softmax[4,4]"), "the same command with --resume"),
+        (("tune", "softmax[4,4]", "--resume"), "the same command"),
+    ],
+)
+def test_an_interruption_has_its_own_code_and_says_how_to_go_on(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], how: str
+) -> None:
     def interrupted(targets: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("perfdojo_sdk.plugins.load_plugins", interrupted)
-    outcome = cli("kernels")
-    assert outcome.code == 130 and "continues where it stopped" in outcome.err
+    outcome = cli(*words)
+    assert outcome.code == 130
+    assert f"interrupted; {how} continues where it stopped" in outcome.err
 
 
 @pytest.mark.parametrize(

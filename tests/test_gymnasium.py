@@ -66,10 +66,10 @@ def test_the_actions_of_an_episode_replay_it() -> None:
 def test_an_action_outside_the_mask_changes_nothing() -> None:
     environment = gymnasium.make("PerfDojo/Kernel-v0", **{**MADE, "only": ("collapse_scopes",)})
     first, info = environment.reset()
-    wrong = int(np.flatnonzero(info["action_mask"] == 0)[0])
-    observation, reward, terminated, truncated, info = environment.step(wrong)
-    assert observation["program"] == first["program"] and reward == 0 and info["illegal"]
-    assert not terminated and not truncated
+    for wrong in (int(np.flatnonzero(info["action_mask"] == 0)[0]), -1):
+        observation, reward, terminated, truncated, told = environment.step(wrong)
+        assert observation["program"] == first["program"] and reward == 0 and told["illegal"]
+        assert not terminated and not truncated
 
 
 def test_stop_is_action_zero() -> None:

@@ -143,10 +143,16 @@ def _guarded(words: list[str], options: Options) -> NoReturn:
         sys.exit(error.exit_code)
     except SystemExit as leaving:
         if leaving.code == INTERRUPTED:
-            print("\ninterrupted; the same command continues where it stopped", file=sys.stderr)
+            print(f"\ninterrupted; {_continuation(words)} continues where it stopped", file=sys.stderr)
         raise
     finally:
         choice.reset(chosen)
+
+
+def _continuation(words: list[str]) -> str:
+    """What goes on after an interruption: some commands want to be told to, others always do."""
+    asks = any("--resume" in option.opts for option in parser(words[0]).params)
+    return "the same command with --resume" if asks and "--resume" not in words else "the same command"
 
 
 def _system_error(error: OSError) -> DojoError:

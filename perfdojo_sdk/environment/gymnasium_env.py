@@ -84,7 +84,7 @@ class KernelEnv(gymnasium.Env[Observation, np.int64]):
 
     def step(self, action: np.int64) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         offered, number = self._offered(), int(action)
-        if number > len(offered) or self.game.done:
+        if not 0 <= number <= len(offered) or self.game.done:
             outcome = self.game.outcome()
             return self._observation(), 0.0, outcome.done, False, {**self._info(outcome), "illegal": True}
         outcome = self.game.step(offered[number - 1].move if number else None)
