@@ -20,7 +20,14 @@ from perfdojo_sdk.perfllm.encoder import data, load_encoder, pretrain
 from perfdojo_sdk.perfllm.encoder.corpus import Corpus
 from perfdojo_sdk.perfllm.encoder.data import HELD_OUT, SIMULATED, Field, Sample, samples_of, walk
 from perfdojo_sdk.perfllm.encoder.model import Shape, initialised
-from perfdojo_sdk.perfllm.encoder.probe import TokenCounts, moves_of, quality
+from perfdojo_sdk.perfllm.encoder.probe import (
+    PENALTIES,
+    TokenCounts,
+    best_penalty,
+    labels_of,
+    moves_of,
+    quality,
+)
 from perfdojo_sdk.perfllm.encoder.vocabulary import Vocabulary
 from perfdojo_sdk.plugins import load_plugins
 
@@ -162,6 +169,25 @@ def test_the_probe_tells_good_vectors_from_bad_ones() -> None:
     good, bad = (quality("e", Sees(seeing), samples, LABEL) for seeing in (True, False))
     assert good.r2 > 0.99 and good.rank > 0.9 and good.judged_on == 80 and good.learned_from == 160
     assert bad.r2 < 0.2
+
+
+def test_the_penalty_is_chosen_by_what_is_said_of_other_operators() -> None:
+    """With more numbers than moves the least penalty repeats what was seen, and says nothing of the rest."""
+    chance = np.random.default_rng(0)
+    x = chance.normal(size=(40, 60))
+    y = x[:, 0] + chance.normal(size=40)
+    operators = [f"op{k % 5}" for k in range(40)]
+    assert best_penalty(x, y, operators) > PENALTIES[0]
+    assert best_penalty(x, y, ["op"] * 40) == PENALTIES[-1]
+
+
+def test_what_cannot_be_judged_is_no_label() -> None:
+    def walk(operator: str, label: str) -> list[Sample]:
+        return [Sample("t", operator, len(label + operator), k, 0, "x", {label: 0.0}) for k in range(2)]
+
+    held = "op" + HELD_OUT[0]
+    assert labels_of([*walk("op", LABEL), *walk(held, LABEL)]) == [LABEL]
+    assert labels_of([*walk("op", LABEL), *walk(held, "seconds measured u")]) == []
 
 
 def test_counts_of_tokens_count() -> None:

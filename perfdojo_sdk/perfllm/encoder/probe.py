@@ -17,7 +17,7 @@ import argparse
 import json
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from perfdojo_sdk.perfllm.encoder import Embeddings
 
 PENALTIES = tuple(10.0**k for k in range(-1, 6))
-#: Part of the operators that the penalty is chosen on.
-CHOOSING = 4
+#: Of the operators learned from; the penalty is chosen on each in turn by what the others say of it.
+PARTS = 4
 
 Matrix = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -104,11 +104,8 @@ def quality(name: str, encoder: Encoder, samples: Sequence[Sample], label: str) 
     x = np.concatenate([first, embeddings[[at[s.text] for s in after]] - first], 1)
     y = np.array([b.labels[label] - a.labels[label] for a, b in zip(before, after)])
     held = np.array([s.held_out for s in before])
-    names = sorted({s.operator for s in before if not s.held_out})
-    fold = np.array([names.index(s.operator) % CHOOSING == 0 if not s.held_out else False for s in before])
-    learn = ~held & ~fold
-    errors = {p: ((ridge(x[learn], y[learn], p)(x[fold]) - y[fold]) ** 2).mean() for p in PENALTIES}
-    said = ridge(x[~held], y[~held], min(errors, key=lambda p: errors[p]))(x[held])
+    penalty = best_penalty(x[~held], y[~held], [s.operator for s in before if not s.held_out])
+    said = ridge(x[~held], y[~held], penalty)(x[held])
     r2 = 1 - ((said - y[held]) ** 2).sum() / ((y[held] - y[held].mean()) ** 2).sum()
     rank = np.corrcoef(_ranks(said), _ranks(y[held]))[0, 1]
     known, judged = int((~held).sum()), int(held.sum())
@@ -120,6 +117,25 @@ def moves_of(samples: Sequence[Sample], label: str) -> tuple[list[Sample], list[
     known = {(s.walk, s.number): s for s in samples if label in s.labels}
     after = [s for s in known.values() if s.parent != s.number and (s.walk, s.parent) in known]
     return [known[s.walk, s.parent] for s in after], after
+
+
+def best_penalty(x: Matrix, y: Matrix, operators: Sequence[str]) -> float:
+    """The penalty with which a probe says most of operators that it has not seen, each in turn.
+
+    Of one operator alone nothing can be said of others: the largest penalty, which says little else than the
+    mean.
+    """
+    names = sorted(set(operators))
+    part = np.array([names.index(operator) % PARTS for operator in operators])
+    if len(names) < 2:
+        return PENALTIES[-1]
+
+    def error(penalty: float) -> float:
+        seen = [part != k for k in range(min(PARTS, len(names)))]
+        wrong = (ridge(x[learn], y[learn], penalty)(x[~learn]) - y[~learn] for learn in seen)
+        return sum(float(each @ each) for each in wrong)
+
+    return min(PENALTIES, key=error)
 
 
 def ridge(x: Matrix, y: Matrix, penalty: float) -> Any:
@@ -156,10 +172,11 @@ def speed(encoder: Encoder, target: str = "best", moves: int = 8) -> dict[str, f
     return {"programs": programs, **{f"{when}, a second": round(programs / s) for when, s in spent.items()}}
 
 
-def labels_of(samples: Iterable[Sample]) -> list[str]:
-    """The times that a machine took or a simulator said."""
-    names = {name for sample in samples for name in sample.labels}
-    return sorted(n for n in names if n.startswith(data.REAL))
+def labels_of(samples: Sequence[Sample]) -> list[str]:
+    """The times that a machine took or a simulator said, of moves to learn from and of moves to judge by."""
+    names = {name for sample in samples for name in sample.labels if name.startswith(data.REAL)}
+    both = {True, False}
+    return sorted(n for n in names if {s.held_out for s in moves_of(samples, n)[0]} == both)
 
 
 def compare(encoder: Encoder, samples: Sequence[Sample]) -> list[Quality]:
@@ -182,6 +199,8 @@ def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="How good and how fast an encoder is.")
     parser.add_argument("--encoder", default="default")
     parser.add_argument("--data", type=Path, nargs="*", help="samples; by default some are collected now")
+    parser.add_argument("--simulated", type=int, default=1500, help="programs to collect that are simulated")
+    parser.add_argument("--measured", type=int, default=600, help="programs to collect that are measured")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--card", type=Path, help="a card.json to note the results in")
     a = parser.parse_args(words)
@@ -189,8 +208,8 @@ def main(words: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         files = a.data or [Path(folder) / "programs.jsonl"]
         if not a.data:
-            few = ["--seed", "1", "--walks", "0", "--simulated", "1500", "--measured", "150"]
-            data.main(["--out", str(files[0]), *few])
+            few = ["--simulated", str(a.simulated), "--measured", str(a.measured)]
+            data.main(["--out", str(files[0]), "--seed", "1", "--walks", "0", *few])
         samples = data.read_all(files)
     found = {
         "encoder": encoder.name,
