@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import subprocess
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 from perfdojo_sdk.core.program import Program
-from perfdojo_sdk.environment import Time
+from perfdojo_sdk.environment import Policy, Time, open_environment
+from perfdojo_sdk.environment.environment import PolicyError
+from perfdojo_sdk.plugins import load_plugins
 
 gymnasium = pytest.importorskip("gymnasium")
 pytest.importorskip("perfdojo_sdk.gym")
@@ -112,3 +118,54 @@ def test_several_at_once() -> None:
 def test_a_wrong_word_for_what_moves_may_change() -> None:
     with pytest.raises(ValueError, match="choose one of exact, reassociate, law, precision"):
         gymnasium.make("PerfDojo/Kernel-v0", **{**MADE, "most": "anything"})
+
+
+# -- copies ----------------------------------------------------------------------------------------
+
+SIMULATED = {"kernel": "dsum[4,4]", "target": "riscv_snitch", "most_moves": 6, "actions": 64}
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda e: pickle.loads(pickle.dumps(e))], ids=["deepcopy", "pickle"]
+)
+@pytest.mark.parametrize("made", [MADE, SIMULATED], ids=["a clock of one's own", "the target's clock"])
+def test_a_copy_goes_on_from_where_it_was_made(copied: Callable[[Any], Any], made: dict[str, Any]) -> None:
+    environment = gymnasium.make("PerfDojo/Kernel-v0", **made)
+    environment.reset(seed=3)
+    environment.action_space.seed(3)
+    first = environment.step(1)
+    twin = copied(environment)
+    assert int(twin.action_space.sample()) == int(environment.action_space.sample())
+    assert twin.unwrapped.np_random.integers(1 << 30) == environment.unwrapped.np_random.integers(1 << 30)
+    one, other = environment.step(2), twin.step(2)
+    assert one[0]["program"] == other[0]["program"] != first[0]["program"] and one[1:4] == other[1:4]
+    twin.reset()
+    assert environment.step(0)[2] and environment.step(1)[4]["illegal"] and not twin.step(1)[4].get("illegal")
+
+
+# -- what is wrong is said at once -----------------------------------------------------------------
+
+
+def test_a_program_longer_than_the_text_space_is_refused() -> None:
+    with pytest.raises(PolicyError, match="has 276 characters, the space holds 100") as refused:
+        gymnasium.make("PerfDojo/Kernel-v0", **MADE, characters=100)
+    assert refused.value.code == "PD-A005" and "characters=552" in refused.value.hint
+
+
+def test_a_misspelt_transformation_is_refused() -> None:
+    with pytest.raises(PolicyError, match="'split_scop'") as refused:
+        gymnasium.make("PerfDojo/Kernel-v0", **MADE, only=("split_scop", "join_scopes"))
+    assert refused.value.code == "PD-A004" and "split_scope" in refused.value.hint
+    with pytest.raises(PolicyError):
+        open_environment(load_plugins(), "relu", "x86_avx2", by_lines, Policy(only=frozenset({"nonsense"})))
+
+
+def test_whoever_goes_on_after_the_last_move_is_told_so_again() -> None:
+    environment = gymnasium.make("PerfDojo/Kernel-v0", **{**MADE, "most_moves": 1})
+    observation, _ = environment.reset(seed=0)
+    assert environment.step(1)[2:4] == (False, True)
+    for action in (1, 0, 63):
+        again, reward, terminated, truncated, info = environment.step(action)
+        assert (reward, terminated, truncated, info["illegal"]) == (0.0, False, True, True)
+    environment.reset()
+    assert environment.step(0)[2:4] == (True, False) and environment.step(0)[2:4] == (True, False)

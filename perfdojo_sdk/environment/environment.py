@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from perfdojo_sdk.core.errors import DojoError, MoveError
+from perfdojo_sdk.core.errors import DojoError, MoveError, closest
 from perfdojo_sdk.core.history import Dropped
 from perfdojo_sdk.core.program import Program
-from perfdojo_sdk.core.transformation import Kind, Move, Step
+from perfdojo_sdk.core.transformation import Kind, Move, Rules, Step
 from perfdojo_sdk.environment.clock import Clock, RunnerClock, Time
 from perfdojo_sdk.game import Game, saved_game
 from perfdojo_sdk.hookspecs.types import Target
@@ -29,6 +29,10 @@ class StateError(DojoError):
     """A saved state does not belong to this environment."""
 
 
+class PolicyError(DojoError):
+    """What an environment was asked to offer does not exist."""
+
+
 @dataclass(frozen=True)
 class Policy:
     """Which of the legal moves are offered."""
@@ -37,6 +41,16 @@ class Policy:
     """The most that a move may change."""
     only: frozenset[str] | None = None
     """Names of transformations; None: all of the target's."""
+
+    def check(self, rules: Rules) -> None:
+        """:class:`PolicyError` when a name in :attr:`only` is none of the transformations of these rules."""
+        for name in sorted(self.only or ()):
+            if name not in rules.transformations:
+                raise PolicyError(
+                    "PD-A004",
+                    f"a policy offers {name!r} only, and the target has no such transformation",
+                    hint=closest(name, list(rules.transformations)),
+                )
 
     def offers(self, step: Step) -> bool:
         return step.legal.kind <= self.most and (self.only is None or step.move.transformation in self.only)
@@ -122,6 +136,9 @@ class Environment:
             self.game, self.clock, self.policy, self.most_moves, self.done, _offered=self._offered
         )
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Environment:
+        return self.fork()
+
     def state(self) -> dict[str, Any]:
         """The state as JSON data; :meth:`restore` takes it back."""
         return {"game": self.game.as_json(), "done": self.done}
@@ -156,11 +173,13 @@ def open_environment(
     """The environment of one kernel: a name, a name with sizes (``matmul[64,64,64]``) or a file's path.
 
     ``clock``: by default the target's own runner, which is there only if this machine can run its code.
+    :class:`PolicyError` when ``policy`` names a transformation that the target does not have.
     """
     found = plugins.target(target)
-    program = kernel_of(plugins, found, kernel).program
+    game = Game.new(plugins, found.name, kernel_of(plugins, found, kernel).program)
+    policy.check(game.rules)
     return Environment(
-        Game.new(plugins, found.name, program),
+        game,
         clock or RunnerClock.of(plugins, found, threads),
         policy,
         most_moves,

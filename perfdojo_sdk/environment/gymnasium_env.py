@@ -10,6 +10,7 @@ actions of an episode replay it. An action that the mask does not allow changes 
 
 from __future__ import annotations
 
+import copy
 import string
 from typing import Any
 
@@ -18,9 +19,16 @@ import numpy as np
 from gymnasium import spaces
 
 from perfdojo_sdk.core.transformation import Kind
-from perfdojo_sdk.environment.clock import Clock
-from perfdojo_sdk.environment.environment import MOST_MOVES, Environment, Outcome, Policy, open_environment
-from perfdojo_sdk.plugins import load_plugins
+from perfdojo_sdk.environment.clock import Clock, RunnerClock
+from perfdojo_sdk.environment.environment import (
+    MOST_MOVES,
+    Environment,
+    Outcome,
+    Policy,
+    PolicyError,
+    open_environment,
+)
+from perfdojo_sdk.plugins import Plugins, load_plugins
 
 Observation = dict[str, Any]
 #: What moves may change, in the words of the command line.
@@ -55,15 +63,25 @@ class KernelEnv(gymnasium.Env[Observation, np.int64]):
     ) -> None:
         """``most``: the most that a move may change, one of :data:`MOST`. ``only``: names of the
         transformations on offer. ``actions``, ``characters``: bounds of the spaces; a move whose program has
-        a longer text is not on offer.
+        a longer text is not on offer. ValueError for another ``most``, :class:`PolicyError` for a name in
+        ``only`` that is no transformation and for an initial program longer than ``characters``.
         """
         if most not in MOST:
             raise ValueError(f"most is {most!r}; choose one of {', '.join(MOST)}")
+        self.made_with = {"kernel": kernel, "target": target, "clock": clock, "most": most, "only": only,
+                          "most_moves": most_moves, "actions": actions, "characters": characters,
+                          "threads": threads, "render_mode": render_mode}  # fmt: skip
         policy = Policy(MOST[most], None if only is None else frozenset(only))
-        plugins = load_plugins(targets=None if target == "best" else [target])
         self.game: Environment = open_environment(
-            plugins, kernel, target, clock, policy, most_moves, threads
+            _plugins(target), kernel, target, clock, policy, most_moves, threads
         )
+        length = len(self.game.program.text)
+        if length > characters:
+            what = (
+                f"the text of {self.game.program.name} has {length} characters, the space holds {characters}"
+            )
+            raise PolicyError("PD-A005", what, hint=f"make the environment with characters={2 * length}")
+        self.stopped = False
         self.render_mode = render_mode
         self.characters = characters
         self.actions = actions
@@ -80,17 +98,21 @@ class KernelEnv(gymnasium.Env[Observation, np.int64]):
     ) -> tuple[Observation, dict[str, Any]]:
         super().reset(seed=seed)
         self.game.reset()
+        self.stopped = False
         return self._observation(), self._info(self.game.outcome())
 
     def step(self, action: np.int64) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         offered, number = self._offered(), int(action)
-        if not 0 <= number <= len(offered) or self.game.done:
-            outcome = self.game.outcome()
-            return self._observation(), 0.0, outcome.done, False, {**self._info(outcome), "illegal": True}
-        outcome = self.game.step(offered[number - 1].move if number else None)
-        # Stopping ends the game; so many moves only end the episode.
-        stopped = outcome.done and number == 0
-        return self._observation(), outcome.reward, stopped, outcome.done and not stopped, self._info(outcome)
+        illegal = not 0 <= number <= len(offered) or self.game.done
+        if illegal:
+            outcome, reward = self.game.outcome(), 0.0
+        else:
+            outcome = self.game.step(offered[number - 1].move if number else None)
+            reward, self.stopped = outcome.reward, number == 0
+        # Stopping ends the game; so many moves only end the episode, and whoever goes on is told so again.
+        truncated = outcome.done and not self.stopped
+        info = {**self._info(outcome), "illegal": True} if illegal else self._info(outcome)
+        return self._observation(), reward, self.stopped, truncated, info
 
     def action_masks(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """True for each action that can be taken."""
@@ -104,6 +126,37 @@ class KernelEnv(gymnasium.Env[Observation, np.int64]):
             return None
         played = [step.move.text for step in self.game.game.trace.steps]
         return self.game.game.show(ids=True) + "".join(f"# {k}: {text}\n" for k, text in enumerate(played, 1))
+
+    # -- copies ------------------------------------------------------------------------------
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> KernelEnv:
+        """Another episode in the same state; what is known of programs and times is shared."""
+        twin = copy.copy(self)
+        twin.game = self.game.fork()
+        for name in ("action_space", "observation_space", "_np_random"):
+            setattr(twin, name, copy.deepcopy(getattr(self, name), memo))
+        return twin
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What made it, where its game stands, its generators of random numbers, and the times it knows."""
+        clock = self.game.clock
+        return {
+            "made_with": self.made_with,
+            "game": self.game.state(),
+            "stopped": self.stopped,
+            "known": dict(clock.known) if isinstance(clock, RunnerClock) else {},
+            "random": (self._np_random, self._np_random_seed, self.action_space, self.observation_space),
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state["made_with"])  # type: ignore[misc]
+        self.game.restore(_plugins(self.made_with["target"]), state["game"])
+        self.stopped = state["stopped"]
+        if isinstance(self.game.clock, RunnerClock):
+            self.game.clock.known |= state["known"]
+        self._np_random, self._np_random_seed, self.action_space, self.observation_space = state["random"]
+
+    # ----------------------------------------------------------------------------------------
 
     def _offered(self) -> list[Any]:
         fitting = [s for s in self.game.moves() if len(s.after.text) <= self.characters]
@@ -123,6 +176,10 @@ class KernelEnv(gymnasium.Env[Observation, np.int64]):
             "problem": outcome.time.problem,
             "speedup": outcome.reward,
         }
+
+
+def _plugins(target: str) -> Plugins:
+    return load_plugins(targets=None if target == "best" else [target])
 
 
 _CHARACTERS = frozenset(string.ascii_letters + string.digits + string.punctuation + " \n")
