@@ -6,7 +6,11 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Whatever comes from an index is pinned, and its hash is known; our own packages are built with what is there then.
+HASHED := $(PIP) --require-hashes
+OWN := $(PIP) --no-deps --no-build-isolation
+LOCKS := requirements
 
 # Every target is a package of its own under plugins/.
 PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
@@ -32,14 +36,17 @@ docs: .venv/ready-dev
 clean:
 	rm -rf .venv build
 
-.venv/ready: $(PROJECTS) constraints.txt
+.venv/ready: $(PROJECTS) $(wildcard $(LOCKS)/*.lock)
 	@$(PYTHON) -c 'import sys; sys.exit("PerfDojo SDK needs Python 3.11 or newer") if sys.version_info < (3, 11) else 0'
 	$(PYTHON) -m venv .venv
-	$(PIP) -e . $(EDITABLE)
+	$(HASHED) -r $(LOCKS)/base.lock
 	@# The wheel of zig carries a C compiler; it is large, so only who has no compiler gets it.
-	@command -v gcc >/dev/null || command -v cc >/dev/null || command -v clang >/dev/null || $(PIP) ziglang
+	@command -v gcc >/dev/null || command -v cc >/dev/null || command -v clang >/dev/null || $(HASHED) -r $(LOCKS)/zig.lock
+	$(OWN) -e . $(EDITABLE)
 	@touch $@
 
 .venv/ready-dev: .venv/ready
-	$(PIP) -e '.[dev]' $(EDITABLE) -e 'plugins/cuda_gh200[nvrtc]' -e 'plugins/hip_mi300a[zig]'
+	$(HASHED) -r $(LOCKS)/base.lock -r $(LOCKS)/dev.lock
+	@# PyTorch without CUDA where an index has it; the usual index has the build with CUDA only.
+	$(HASHED) --no-deps -r $(LOCKS)/torch-cpu.lock 2>/dev/null || $(HASHED) --no-deps -r $(LOCKS)/torch.lock -r $(LOCKS)/torch-cuda.lock
 	@touch $@
