@@ -4,8 +4,10 @@ A program is a sequence of nests. Each nest writes one array that did not exist 
 on one that did: element-wise with broadcast, shifted, reversed and transposed reads, reductions
 with the initial value in the same nest or in one before, updates in place, overlapping windows,
 overwritten temporaries, statistics of rows; and with the whole language also selections, statements
-under conditions, padded windows, integers and quotients in subscripts. Some temporaries share a
-buffer. Everything that is read has been written as a whole before.
+under conditions, padded windows, integers and quotients in subscripts; and what passes a value on in
+unusual ways: accumulations of two kinds into one cell, first writes under a condition, reductions of which
+the last iteration is left, recurrences, reads ahead of writes and aliases inside one nest. Some temporaries
+share a buffer. No cell is read before it was written.
 """
 
 from __future__ import annotations
@@ -50,7 +52,19 @@ class _Writer:
                  self.window, self.scalar, self.pair, self.overwrite, self.in_place,
                  *[self.statistic] * 4)  # fmt: skip
         if self.whole_language:
-            nests += (self.conditional, self.conditional, self.padded, self.integer)
+            nests += (
+                self.conditional,
+                self.conditional,
+                self.padded,
+                self.integer,
+                self.counted,
+                self.mixed,
+                self.kept,
+                self.last_only,
+                self.recurrence,
+                self.ahead,
+                self.aliased,
+            )
         while self.count < statements:
             self.rng.choice(nests)()
         outputs = [self.locals[-1], *(a for a in self.locals[:-1] if self.rng.random() < 0.25)]
@@ -325,3 +339,85 @@ class _Writer:
         self.line(f"{self.head(shape)}{here} = i32(round({value}))")
         result = self.new(shape)
         self.line(f"{self.head(shape)}{self.at(result, loops)} = f32({work})", 2)
+
+    def counted(self) -> None:
+        """Integers summed up, or their extremes, from a number of their own dtype."""
+        (n,), (m,) = self.shape(1, 1), self.shape(1, 1)
+        name = f"k{len(self.integers)}"
+        sign, start = self.rng.choice((("+=", "0"), ("max=", "-100"), ("min=", "100"), ("*=", "1")))
+        term = f"i32(round({self.read([(0, n), (1, m)])} + {self.read([(0, n), (1, m)])}))"
+        self.integers[name] = (n,)
+        self.line(f"{n} {name}[{{0}}] = {start}")
+        self.line(f"{n} {m} {name}[{{0}}] {sign} {term}")
+        if self.rng.random() < 0.4:
+            self.line(f"{n} {m} {name}[{{0}}] {self.rng.choice(('+=', 'max=', 'min='))} {{1}} - 1")
+        self.line(f"{n} {self.at(self.new((n,)), [(0, n)])} = f32({name}[{{0}}])", 3)
+
+    # -- nests in which a value takes an unusual way ------------------------------------------------
+
+    def mixed(self) -> None:
+        """Two kinds of accumulation into the same cells, in one nest or one after the other."""
+        (n,), (m,) = self.shape(1, 1), self.shape(1, 1)
+        loops = [(0, n), (1, m)]
+        first, second = self.rng.sample(("+=", "max=", "min=", "*="), 2)
+        start, one, two = self.value(loops[:1]), self.value(loops), self.value(loops)
+        target = self.at(self.new((n,)), loops[:1])
+        self.line(f"{n} {target} = {start}")
+        if self.rng.random() < 0.4:
+            self.line(f"{n} {m}\n| {target} {first} {one}\n| {target} {second} {two}", 3)
+        else:
+            self.line(f"{n} {m} {target} {first} {one}\n{n} {m} {target} {second} {two}", 3)
+
+    def kept(self) -> None:
+        """A cell that the first iteration alone writes and all read, beside one that each writes anew."""
+        n = self.rng.choice(self.extents)
+        loops = self.loops((n,))
+        own, kept = self.value(loops), self.value([])
+        again, first = self.new((1,)), self.new((1,))
+        result, other = self.new((n,)), self.new((n,))
+        lines = [f"| {first}[0] = {kept} if {{0}} <= 0", f"| {result}[{{0}}] = {first}[0] * 2"]
+        more = [f"| {again}[0] = {own}", f"| {other}[{{0}}] = {again}[0] + 1"]
+        self.line("\n".join([str(n), *lines, *more]), 4)
+
+    def last_only(self) -> None:
+        """A sum that begins anew in each iteration, of which the last is left; then squares around it."""
+        n, m = self.rng.choice(self.extents), self.rng.choice(self.extents)
+        loops = self.loops((n, m))
+        element = self.new((n, m))
+        self.line(f"{n} {m} {self.at(element, loops)} = {self.value(loops, avoid=element)}")
+        total, squares, centre = self.new((1,)), self.new((1,)), self.read([], avoid=element)
+        self.line(f"{n}\n| {total}[0] = 0\n| {m} {total}[0] += {self.at(element, loops)}", 2)
+        difference = f"({self.at(element, loops)} - {centre})"
+        self.line(f"{squares}[0] = 0\n{n} {m} {squares}[0] += {difference} * {difference}", 3)
+
+    def recurrence(self) -> None:
+        """Each element from the one before, forwards or backwards."""
+        n = self.rng.choice(self.extents)
+        start, step = self.value([]), self.value([(0, n)])
+        name = self.new((n + 1,))
+        here, before = ("{0}+1", "{0}") if self.rng.random() < 0.6 else (f"{n - 1}-{{0}}", f"{n}-{{0}}")
+        self.line(f"{n + 1} {name}[{{0}}] = {start}")
+        self.line(f"{n} {name}[{here}] = {name}[{before}] * 0.5 + {step}", 2)
+
+    def ahead(self) -> None:
+        """A nest that reads all elements of an array while it overwrites them one by one."""
+        n = self.rng.choice(self.extents)
+        start, again = self.value([(0, n)]), self.value([(0, n)])
+        name = self.new((n,))
+        result = self.new((n, n))
+        self.line(f"{n} {name}[{{0}}] = {start}")
+        self.line(f"{n}\n| {name}[{{0}}] = {again}\n| {n} {result}[{{0}},{{1}}] = {name}[{{1}}]", 3)
+
+    def aliased(self) -> None:
+        """Two names of one buffer in one nest: what is written by one is read by the other, or just was."""
+        n = self.rng.choice(self.extents)
+        start, step = self.value([(0, n)]), self.value([(0, n)])
+        result = self.new((n,))
+        first, second = names = [f"{result}_{k}" for k in "ab"]
+        self.line(f"{n + 1} {first}[{{0}}] = {self.value([], avoid=result)}")
+        if self.rng.random() < 0.5:
+            self.line(f"{n} {second}[{{0}}+1] = {first}[{{0}}] + {step}")
+            self.line(f"{n} {self.at(result, [(0, n)])} = {second}[{{0}}+1]", 3)
+        else:
+            self.line(f"{n}\n| {second}[0] = {step}\n| {result}[{{0}}] = {first}[0] * {start}", 3)
+        self.steps.append((names, (n + 1,)))
