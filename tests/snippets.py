@@ -128,10 +128,7 @@ def like(program: Program, text: str) -> Program:
 
 
 def random_filter(rng: Random) -> Program:
-    """A filter somewhere in a nest: other loops around it and between its outputs and taps, in any order.
-
-    Random programs hold none.
-    """
+    """A filter somewhere in a nest: other loops around it and between its outputs and taps, in any order."""
     outer = [rng.randint(2, 4) for _ in range(rng.randint(0, 2))]
     inner = [("r", rng.randint(2, 4)) for _ in range(rng.randint(0, 2))]
     inner.insert(rng.randint(0, len(inner)), ("k", rng.choice((2, 3))))
@@ -157,12 +154,3 @@ def random_filter(rng: Random) -> Program:
     return program(
         f"{heads[0]} {target} = {rng.choice(('0', '1'))}\n{heads[1]} {target} += {' * '.join(factors)}"
     )
-
-
-def random_sliding(rng: Random) -> Program:
-    """The same with a function of the data, which slides over them."""
-    return parse(re.sub(r"\bx\[[^]]*\]", r"exp(\g<0>)", random_filter(rng).text), DIALECT)
-
-
-#: Transformations that find no place in random programs, and programs where they do.
-MADE_FOR = {"minimal_filter": random_filter, "stage_sliding": random_sliding}

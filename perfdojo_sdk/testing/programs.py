@@ -6,8 +6,8 @@ with the initial value in the same nest or in one before, updates in place, over
 overwritten temporaries, statistics of rows; and with the whole language also selections, statements
 under conditions, padded windows, integers and quotients in subscripts; and what passes a value on in
 unusual ways: accumulations of two kinds into one cell, first writes under a condition, reductions of which
-the last iteration is left, recurrences, reads ahead of writes and aliases inside one nest. Some temporaries
-share a buffer. No cell is read before it was written.
+the last iteration is left, recurrences, reads ahead of writes, aliases inside one nest, and filters
+that slide. Some temporaries share a buffer. No cell is read before it was written.
 """
 
 from __future__ import annotations
@@ -52,19 +52,9 @@ class _Writer:
                  self.window, self.scalar, self.pair, self.overwrite, self.in_place,
                  *[self.statistic] * 4)  # fmt: skip
         if self.whole_language:
-            nests += (
-                self.conditional,
-                self.conditional,
-                self.padded,
-                self.integer,
-                self.counted,
-                self.mixed,
-                self.kept,
-                self.last_only,
-                self.recurrence,
-                self.ahead,
-                self.aliased,
-            )
+            nests += (self.conditional, self.conditional, self.padded, self.integer, self.counted,
+                      self.mixed, self.kept, self.last_only, self.recurrence, self.ahead, self.aliased,
+                      self.filtered)  # fmt: skip
         while self.count < statements:
             self.rng.choice(nests)()
         outputs = [self.locals[-1], *(a for a in self.locals[:-1] if self.rng.random() < 0.25)]
@@ -352,6 +342,26 @@ class _Writer:
         if self.rng.random() < 0.4:
             self.line(f"{n} {m} {name}[{{0}}] {self.rng.choice(('+=', 'max=', 'min='))} {{1}} - 1")
         self.line(f"{n} {self.at(self.new((n,)), [(0, n)])} = f32({name}[{{0}}])", 3)
+
+    def filtered(self) -> None:
+        """A short filter slides over a row, or over the rows of several channels that are summed up."""
+        rng = self.rng
+        outputs, taps, channels = rng.choice((2, 3)), rng.choice((2, 3)), rng.choice(((), (2,), (3,)))
+        size = outputs + taps - 1
+        names = []
+        for shape in ((*channels, size), (*channels, taps)):
+            loops = self.loops(shape)
+            value = self.read(loops)
+            names.append(self.new(shape))
+            self.line(f"{self.head(shape)}{self.at(names[-1], loops)} = {value}", 1)
+        window, tap = f"{{0}}+{{{1 + len(channels)}}}", f"{{{1 + len(channels)}}}"
+        channel = "{1}," if channels else ""
+        read = f"{names[0]}[{channel}{window}]"
+        read = f"exp({read})" if rng.random() < 0.3 else read
+        result = self.new((outputs,))
+        self.line(f"{outputs} {result}[{{0}}] = 0")
+        inner = self.head((*channels, taps))
+        self.line(f"{outputs} {inner}{result}[{{0}}] += {read} * {names[1]}[{channel}{tap}]", 2)
 
     # -- nests in which a value takes an unusual way ------------------------------------------------
 
