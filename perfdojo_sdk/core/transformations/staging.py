@@ -14,7 +14,6 @@ from math import prod
 
 from perfdojo_sdk.core.dependence import may_meet, private_buffers
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
 from perfdojo_sdk.core.errors import MoveError, closest
 from perfdojo_sdk.core.expression import (
     LEVELS,
@@ -28,6 +27,7 @@ from perfdojo_sdk.core.expression import (
     map_expression,
 )
 from perfdojo_sdk.core.frozen import frozen
+from perfdojo_sdk.core.laws import RECIPROCAL, holds
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement, Touch, fresh
 from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.transformation import (
@@ -43,8 +43,6 @@ from perfdojo_sdk.core.transformation import (
     Transformation,
 )
 from perfdojo_sdk.core.transformations.scopes import scopes
-
-RECIPROCAL_LAW = "x/y = x*(1/y)"
 
 MAX_STAGED_CELLS = 2**36
 
@@ -568,7 +566,7 @@ class StageWrite(Transformation):
 
 
 def _is_divisor(value: Read, array: str) -> bool:
-    return value.access.array == array and value.dtype in FLOAT_DTYPES
+    return value.access.array == array and holds(RECIPROCAL, value.dtype)
 
 
 def _divisors(value: Expression, array: str) -> Iterator[Access]:
@@ -623,7 +621,7 @@ class StageReciprocal(Transformation):
             "{array} is used as {other}",
             "name a scope whose statements divide by one element of a float array",
             _divided_in_one_form,
-            law=RECIPROCAL_LAW,
+            law=RECIPROCAL,
         ),
         Requirement(
             "PD-T242",
