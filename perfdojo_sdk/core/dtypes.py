@@ -42,6 +42,11 @@ def largest(dtype: str) -> float:
     return (2.0 - 2.0 ** (1 - DIGITS[dtype])) * 2.0**exponent
 
 
+def smallest_normal(dtype: str) -> float:
+    """The smallest positive value of a float dtype that has all its digits; its reciprocal is finite."""
+    return 2.0 ** -{"f64": 1022, "f16": 14}.get(dtype, 126)
+
+
 def bits(dtype: str) -> int:
     """Width of an integer dtype."""
     return 8 * BYTES[dtype]

@@ -552,6 +552,11 @@ class _Step:
             for a, b in parts:
                 yield from self._match(a, b)
             return
+        if new.head[:2] == ("operation", "select") and old.head[:2] != new.head[:2]:
+            # Whichever of two values is chosen, it is the old one.
+            for branch in new.arguments[1:]:
+                yield from self._match(old, branch)
+            return
         divides = old.head[:2] == ("operation", "div") and new.head == ("operation", "mul", old.head[2])
         lawful = divides and RECIPROCAL in self.laws and holds(RECIPROCAL, old.head[2])
         divisor = _one_over(new.arguments[1]) if lawful else None

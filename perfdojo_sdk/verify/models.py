@@ -87,7 +87,7 @@ _RANK: Mapping[object, int] = {Infinity.NEGATIVE: -1, Infinity.POSITIVE: 1}
 def _outside(name: str, *operands: Element) -> NoReturn:
     shown = ", ".join(o.value if isinstance(o, Infinity) else "x" for o in operands)
     what = f"{name}({shown}) has no value in the random models"
-    hint = "an infinity may start a max or min, be compared, have a number subtracted, or be the argument of exp"
+    hint = "an infinity may start a max or min, be compared, lose a number, or be the argument of exp"
     raise OutsideModel("PD-V005", what, hint=hint)
 
 

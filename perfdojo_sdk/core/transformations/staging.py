@@ -14,6 +14,7 @@ from math import prod
 
 from perfdojo_sdk.core.dependence import may_meet, private_buffers
 from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.dtypes import smallest_normal
 from perfdojo_sdk.core.errors import MoveError, closest
 from perfdojo_sdk.core.expression import (
     LEVELS,
@@ -28,6 +29,7 @@ from perfdojo_sdk.core.expression import (
 )
 from perfdojo_sdk.core.frozen import frozen
 from perfdojo_sdk.core.laws import RECIPROCAL, holds
+from perfdojo_sdk.core.magnitudes import invertible
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement, Touch, fresh
 from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.transformation import (
@@ -597,21 +599,32 @@ def _divided_in_one_form(site: Site) -> Refusal | Kind:
     return Kind.DECLARED_LAW
 
 
+def _unless_tiny(divisor: Read, quotient: Expression, product: Expression) -> Operation:
+    """The product with the reciprocal, but the quotient where the reciprocal may overflow."""
+    tiny = Literal(smallest_normal(divisor.dtype), divisor.dtype)
+    size = Operation("abs", (divisor,), divisor.dtype)
+    return Operation("select", (Operation("lt", (size, tiny), "bool"), quotient, product), divisor.dtype)
+
+
 class StageReciprocal(Transformation):
     """Divide once: keep 1/x in a new buffer before the scope, and multiply by it inside.
 
+    Where x may be so small that 1/x overflows, the quotient is chosen then. It is computed everywhere, so
+    there is nothing to gain: bounds have to say that x keeps away from zero, as an epsilon in it does.
+
     before:
         4
-        | s[{0}] = x[{0},0]
+        | s[{0}] = abs(x[{0},0]) + 1
         | 8 y[{0},{1}] = x[{0},{1}] / s[{0}]
     after: stage_reciprocal(s1, array=s)
         4
-        | s[{0}] = x[{0},0]
+        | s[{0}] = abs(x[{0},0]) + 1
         | s_i[{0}] = 1 / s[{0}]
         | 8 y[{0},{1}] = x[{0},{1}] * s_i[{0}]
     """
 
     name = "stage_reciprocal"
+    version = 2
     place = "scope"
     parameters = (_ARRAY,)
     requirements = (
@@ -652,6 +665,11 @@ class StageReciprocal(Transformation):
 
     def rewrite(self, site: Site) -> Program:
         form, array, buffer = _the_form(site), _array(site), _new_buffer(site, "i")
+        safe = all(
+            invertible(site.program, touch.statement, touch.access)
+            for touch in site.scope.touches[array]
+            if touch.access in tuple(_divisors(touch.statement.value, array))
+        )
 
         def value(e: Expression) -> Expression:
             if isinstance(e, Cast):
@@ -662,7 +680,8 @@ class StageReciprocal(Transformation):
             divisor = e.arguments[-1]
             if e.name == "div" and isinstance(divisor, Read) and _is_divisor(divisor, array):
                 inverse = Read(Form.staged(buffer.name, divisor.access), e.dtype)
-                return Operation("mul", (arguments[0], inverse), e.dtype)
+                product = Operation("mul", (arguments[0], inverse), e.dtype)
+                return product if safe else _unless_tiny(divisor, replace(e, arguments=arguments), product)
             return replace(e, arguments=arguments)
 
         one = Literal(1.0, buffer.dtype)
@@ -672,3 +691,7 @@ class StageReciprocal(Transformation):
 
     def relation(self, site: Site, result: Program) -> Relation:
         return _definitions(site, result)
+
+    def upgrade(self, move: Move) -> Move | None:
+        """Version 1 multiplied whatever the divisor was: where 1/x is infinite, its result was not x/y."""
+        return replace(move, version=self.version)
