@@ -505,7 +505,7 @@ class RebaseExponent(Transformation):
             if isinstance(node, Statement):
                 elements = {_exponent_of(e).array for e in _exponentials(node.value)}
                 for array in _reduced(program, "max", elements) if elements else ():
-                    yield Move(self.name, node.id, (("maximum", array),))
+                    yield Move(self.name, node.id, (("maximum", array),), self.version)
 
     def rewrite(self, site: Site) -> Program:
         return site.replaced((site.once(_rebased_exponent),))

@@ -661,7 +661,7 @@ class StageReciprocal(Transformation):
         for _, scope in scopes(program) if dividing else ():
             for array, touches in scope.touches.items() if not divisors.isdisjoint(scope.arrays) else ():
                 if array in divisors and not dividing.isdisjoint([(t.statement.id, array) for t in touches]):
-                    yield Move(self.name, scope.id, (("array", array),))
+                    yield Move(self.name, scope.id, (("array", array),), self.version)
 
     def rewrite(self, site: Site) -> Program:
         form, array, buffer = _the_form(site), _array(site), _new_buffer(site, "i")
