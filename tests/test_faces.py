@@ -19,7 +19,6 @@ from snippets import DIALECT, RULES
 
 from perfdojo_sdk.core.domains import FLOAT64
 from perfdojo_sdk.core.expression import (
-    IDENTITY,
     Access,
     Cast,
     Expression,
@@ -28,6 +27,7 @@ from perfdojo_sdk.core.expression import (
     Literal,
     Operation,
     Read,
+    identity,
 )
 from perfdojo_sdk.core.interpreter import interpret
 from perfdojo_sdk.core.program import Program, Scope, Statement
@@ -118,7 +118,7 @@ class Evaluator:
     def right(self, item: Equation) -> float:
         if item.operation is None:
             return self.value(item.value)
-        total = self.value(item.start) if item.start else IDENTITY[item.operation]
+        total = self.value(item.start) if item.start else identity(item.operation, item.value.dtype)
         combine = FLOAT64.operation(item.operation, item.value.dtype)
         for _ in self.all(item.over):
             if self.holds(item.terms):

@@ -113,15 +113,18 @@ SOFTMAX_BLOCKED = """
 | | m_p[{0},{1}] = -inf
 | | 4 m_p[{0},{1}] max= x[{0},{1}*4+{2}]
 | | s_p_f[{0},{1}] = 0
-| | 4 s_p_f[{0},{1}] += exp(x[{0},{1}*4+{2}] - m_p[{0},{1}])
+| | 4 s_p_f[{0},{1}] += exp(x[{0},{1}*4+{2}] - max(m_p[{0},{1}], -3.4028234663852886e+38))
 | 4 m[{0}] max= m_p[{0},{1}]
 | s[{0}] = 0
 | 4
 | | s_p[{0},{1}] = 0
-| | s_p[{0},{1}] += s_p_f[{0},{1}] * exp(m_p[{0},{1}] - m[{0}])
+| | s_p[{0},{1}] += s_p_f[{0},{1}] * exp(max(m_p[{0},{1}], -3.4028234663852886e+38) - m[{0}])
 | 4 s[{0}] += s_p[{0},{1}]
 8 16 y[{0},{1}] = exp(x[{0},{1}] - m[{0}]) / s[{0}]
 """
+
+
+GUARDED = "max(m_p[{0},{1}], -3.4028234663852886e+38)"
 
 
 def game(start: Program, moves: str) -> Trace:
@@ -171,7 +174,7 @@ WRONG = [
     (BATCH_NORM, BATCH_NORM_MOVES, "/ 8", "/ 4"),
     (BATCH_NORM, BATCH_NORM_MOVES, "* 8", "* 4"),
     (BATCH_NORM, BATCH_NORM_MOVES, "t_p_p_m[{0},{1},{2}] - u[{0}]", "t_p_p_m[{0},{1},{2}] - u[0]"),
-    (SOFTMAX, SOFTMAX_MOVES, "exp(m_p[{0},{1}] - m[{0}])", "exp(m_p[{0},0] - m[{0}])"),
+    (SOFTMAX, SOFTMAX_MOVES, f"exp({GUARDED} - m[{{0}}])", f"exp({GUARDED} - m[{{0}}])".replace("{1}", "0")),
 ]
 
 

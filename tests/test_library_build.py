@@ -16,10 +16,10 @@ from toy_target import perfdojo_toy
 
 from perfdojo_sdk.core.dtypes import rounding_law
 from perfdojo_sdk.core.errors import NothingFoundError, VerificationError
+from perfdojo_sdk.core.laws import FILTER
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Kind, Legal, Move, Rules, Trace
-from perfdojo_sdk.core.transformations.filtering import FILTER_LAW
 from perfdojo_sdk.game import Game
 from perfdojo_sdk.hookspecs.types import (
     Artifact,
@@ -412,7 +412,7 @@ def test_a_game_that_saves_products_is_bound_by_what_it_computes(paper: Paper) -
     forge = Forge(plugins, target, QUICK)
     (trace,) = parallel_pass(kernel.program, plugins.rules(target), target)
     forge._bound(kernel, trace)
-    legal = Legal(Kind.DECLARED_LAW, frozenset((FILTER_LAW,)))
+    legal = Legal(Kind.DECLARED_LAW, frozenset((FILTER,)))
     saves = replace(trace, steps=(replace(trace.steps[0], legal=legal, after=other.program),))
     forge._bound(kernel, saves)
     assert paper.bounded[-2:] == [kernel.program, other.program]

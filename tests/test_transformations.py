@@ -242,6 +242,11 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
         f"{SUMMED}\n| q[{{0}}] = 0\n| 8 q[{{0}}] += (x[{{0}},{{1}}] - c[{{0}}]) * x[{{0}},{{1}}]", "t", [],
         "rebase_squares(s2, sum=t)",
     ),
+    "PD-T287": (
+        "x i32 [8] heap\nc i32 [1] heap\nt i32 [1] heap\ny i32 [1] heap\n"
+        "t[0] = 0\n8 t[0] += x[{0}]\ny[0] = t[0]\n8 y[0] += (x[{0}] - c[0]) * (x[{0}] - c[0])", "", [],
+        "rebase_squares(s1, sum=t)",
+    ),
     "PD-T282": (
         f"{SUMMED}\n{SQUARED}", "", [], "rebase_squares(s3, sum=c)",
     ),

@@ -17,7 +17,7 @@ from perfdojo_sdk.codegen.registers import Registers, assign, variable
 from perfdojo_sdk.core.dialect import Dialect, Location
 from perfdojo_sdk.core.dtypes import BYTES, STORED_DTYPES
 from perfdojo_sdk.core.expression import (
-    IDENTITY,
+    ACCUMULATIONS,
     Access,
     Cast,
     Expression,
@@ -50,7 +50,7 @@ _MASK_SIGNS = {"and": "&", "or": "|", "xor": "^"}
 
 _HORIZONTAL = {"add": "sum", "mul": "product", "max": "highest", "min": "lowest"}
 _IDENTITY_TEXT = {"add": "0.0f", "mul": "1.0f", "max": "-PD_INF", "min": "PD_INF"}
-assert _IDENTITY_TEXT.keys() == IDENTITY.keys()
+assert _IDENTITY_TEXT.keys() == ACCUMULATIONS.keys()
 
 
 class VectorEmitter(CEmitter):

@@ -36,6 +36,17 @@ def shorter(a: str, b: str) -> str:
     return min(a, b, key=lambda dtype: (DIGITS[dtype], BYTES[dtype]))
 
 
+def largest(dtype: str) -> float:
+    """The largest finite value of a float dtype; all but f16 and f64 have the exponents of f32."""
+    exponent = {"f64": 1023, "f16": 15}.get(dtype, 127)
+    return (2.0 - 2.0 ** (1 - DIGITS[dtype])) * 2.0**exponent
+
+
+def smallest_normal(dtype: str) -> float:
+    """The smallest positive value of a float dtype that has all its digits; its reciprocal is finite."""
+    return 2.0 ** -{"f64": 1022, "f16": 14}.get(dtype, 126)
+
+
 def bits(dtype: str) -> int:
     """Width of an integer dtype."""
     return 8 * BYTES[dtype]

@@ -12,7 +12,7 @@ from itertools import islice
 from operator import attrgetter, itemgetter
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
-from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, INTEGER_DTYPES
+from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, INTEGER_DTYPES, integer_bounds
 from perfdojo_sdk.core.frozen import frozen, lazy
 
 _TEXT = attrgetter("text")
@@ -74,13 +74,13 @@ COMPARISON, _UNARY, _ATOM = 0, 3, 4
 #: How a statement may combine its value with the cell it writes: operation -> the sign in text.
 ACCUMULATIONS: Mapping[str, str] = {"add": "+=", "mul": "*=", "max": "max=", "min": "min="}
 
-#: The value that leaves the other operand of an accumulation as it is.
-IDENTITY: Mapping[str, float] = {
-    "add": 0.0,
-    "mul": 1.0,
-    "max": float("-inf"),
-    "min": float("inf"),
-}
+
+def identity(operation: str, dtype: str) -> float | int:
+    """The value of ``dtype`` that leaves the other operand of an accumulation as it is."""
+    if dtype in FLOAT_DTYPES:
+        return {"add": 0.0, "mul": 1.0, "max": float("-inf"), "min": float("inf")}[operation]
+    low, high = integer_bounds(dtype)
+    return {"add": 0, "mul": 1, "max": low, "min": high}[operation]
 
 
 # -- subscripts ------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from perfdojo_sdk.core.dependence import may_meet
-from perfdojo_sdk.core.expression import Access, Index, Literal, Read
+from perfdojo_sdk.core.expression import Access, Index, Literal, Read, identity
 from perfdojo_sdk.core.program import Occurrence, Path, Program, Statement
 from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.validate import common_depth
@@ -240,7 +240,7 @@ def reduction(program: Program, array: str, operation: str, element: str, reader
     )
 
 
-def disturbance(program: Program, found: Reduction, identity: float) -> Occurrence | None:
+def disturbance(program: Program, found: Reduction, operation: str) -> Occurrence | None:
     """A write because of which a cell may hold something else than the reduction, seen by its reader."""
     start, step, common = found.start, found.step, found.common
     target = step.statement.target
@@ -255,7 +255,7 @@ def disturbance(program: Program, found: Reduction, identity: float) -> Occurren
     zero = matching_instance(zeroed.subscripts, start, target.subscripts, step)
     if start.statement.guard or step.statement.guard or both < common or zero is None:
         return first
-    if not isinstance(value, Literal) or value.value != identity:
+    if not isinstance(value, Literal) or value.value != identity(operation, value.dtype):
         return first
     for level in range(common, both):
         for sign in "<>":

@@ -15,13 +15,13 @@ from typing import NamedTuple, TypeAlias
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT, Dialect
 from perfdojo_sdk.core.expression import (
-    IDENTITY,
     Access,
     Expression,
     Index,
     Literal,
     Read,
     Renumbering,
+    identity,
     renumbered,
 )
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
@@ -200,12 +200,12 @@ class _Reader:
         renumbering = _correspondence(first, equation)
         if renumbering is None or not self._distinct(equation.target, equation.loops):
             return None
-        neutral = IDENTITY[equation.operation or ""]
-        identity = isinstance(first.value, Literal) and first.value.value == neutral
+        value, operation = first.value, equation.operation
+        neutral = isinstance(value, Literal) and value.value == identity(operation or "", value.dtype)
         reads = {array for read in first.value.reads for array in self._aliases(read.array)}
         if any(reads & self._written(item) for item in between):
             return None
-        start = None if identity else renumbered(first.value, renumbering)
+        start = None if neutral else renumbered(first.value, renumbering)
         return replace(equation, start=start)
 
     def _distinct(self, target: Access, loops: tuple[Loop, ...]) -> bool:

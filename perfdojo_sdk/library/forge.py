@@ -16,9 +16,9 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.core.laws import FILTER
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Kind, Trace
-from perfdojo_sdk.core.transformations.filtering import FILTER_LAW
 from perfdojo_sdk.hookspecs.search import Evaluation, SearchTask
 from perfdojo_sdk.hookspecs.types import (
     Artifact,
@@ -515,7 +515,7 @@ class Forge:
             quickest = max((peaks[dtype] for dtype in short), default=0.0)
             if quickest:
                 figures = figures.model_copy(update={"peak_gflops": {**peaks, "f32": quickest}})
-        program = trace.program if FILTER_LAW in trace.laws else kernel.program
+        program = trace.program if FILTER in trace.laws else kernel.program
         return self.plugins.roofline_bound(program, self.target, self.settings.threads, figures)
 
     def _again(self, artifact: Artifact) -> Measurement:

@@ -11,8 +11,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from perfdojo_sdk.core.errors import VerificationError
+from perfdojo_sdk.core.laws import FILTER
 from perfdojo_sdk.core.transformation import Kind, Rules, Trace
-from perfdojo_sdk.core.transformations.filtering import FILTER_LAW
 from perfdojo_sdk.hookspecs.types import Artifact, CodeGenerator, Failure, Runner
 from perfdojo_sdk.library.beside import beside
 from perfdojo_sdk.store.records import Figure, LegResult, Verification
@@ -89,7 +89,7 @@ def quick(
     skipped = LegResult(passed=True, detail="not asked")
     if not asked.passed:
         return Verification(exact=asked, numeric=skipped, dependence=skipped)
-    other_terms = FILTER_LAW in trace.laws
+    other_terms = FILTER in trace.laws
     few = quick_instances(trace.root, trace.program, other_terms) <= QUICK_COMPARED
     most = None if few else QUICK_COMPARED
     played, artifact = affordable(trace, rules, artifact, runner, generator, most)
@@ -197,7 +197,7 @@ def numeric(
         seed,
         threads=tuple(sorted({1, 2, threads})),
         nan_may_differ=trace.kind >= Kind.REASSOCIATES,
-        other_terms=FILTER_LAW in trace.laws,
+        other_terms=FILTER in trace.laws,
     )
     classes = ", ".join(report.checked)
     detail = f"within the error bound on inputs: {classes}" if report.ok else report.problem

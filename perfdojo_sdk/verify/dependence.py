@@ -28,6 +28,7 @@ from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import rounding_law
 from perfdojo_sdk.core.errors import VerificationError
 from perfdojo_sdk.core.expression import Cast, Expression, IndexValue, Literal, Operation, Read
+from perfdojo_sdk.core.laws import EXPONENT, FACTOR, FILTER, RECIPROCAL, SQUARES, holds
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import (
     Bundle,
@@ -46,13 +47,10 @@ from perfdojo_sdk.core.transformation import (
     Step,
     Trace,
 )
-from perfdojo_sdk.verify.filters import FILTER, check_filter
+from perfdojo_sdk.verify.filters import check_filter
 from perfdojo_sdk.verify.flow import Mode
 from perfdojo_sdk.verify.instances import Place, ProgramSets
 from perfdojo_sdk.verify.laws import (
-    EXPONENT,
-    FACTOR,
-    SQUARES,
     Group,
     check_factor,
     check_flow_of_parts,
@@ -62,7 +60,6 @@ from perfdojo_sdk.verify.races import check_races, check_written
 from perfdojo_sdk.verify.sets import Refuted, Session, isl, sample, writers
 from perfdojo_sdk.verify.tracing import Origins, Piece, Tracer
 
-RECIPROCAL = "x/y = x*(1/y)"
 #: The dtype that roundings start from.
 _FULL = "f32"
 
@@ -273,22 +270,29 @@ def _factors(term: _Term) -> list[_Term]:
 
 
 def _rebased(new: ProgramSets, old: _Term, term: _Term) -> list[tuple[_Term, _Term]]:
-    """(x, x') and (m, m') where old is exp(x - m) and term is exp(x' - q) * exp(q - m')."""
+    """(x, x') and (m, m') where old is exp(x - m) and term is exp(x' - q) * exp(q - m'), whatever q is."""
     if term.head[:2] != ("operation", "mul"):
         return []
     differences = [t.arguments[0] for t in (old, *term.arguments) if t.head[:2] == ("operation", "exp")]
     if len(differences) != 3 or any(d.head[:2] != ("operation", "sub") for d in differences):
         return []
     before, first, second = differences
-    middle = [first.arguments[1], second.arguments[0]]
-    if any(len(t.path) != 1 for t in middle):
-        return []
-    # Reads of one element by one instance.
-    left, right = (new.leaf(t.path[0]) for t in middle)
-    same = left == right and middle[0].path[0].rpartition("_")[0] == middle[1].path[0].rpartition("_")[0]
-    if not same:
+    if not _one_value(new, first.arguments[1], second.arguments[0]):
         return []
     return [(before.arguments[0], first.arguments[0]), (before.arguments[1], second.arguments[1])]
+
+
+def _one_value(new: ProgramSets, left: _Term, right: _Term) -> bool:
+    """Whether two terms of one statement are one expression of elements that one instance reads."""
+    if left.path or right.path:
+        same = left.head == right.head and len(left.path) == len(right.path) == 1
+        owners = [term.path[0].rpartition("_")[0] for term in (left, right)] if same else ["", "other"]
+        return owners[0] == owners[1] and new.leaf(left.path[0]) == new.leaf(right.path[0])
+    return (
+        left.head == right.head
+        and len(left.arguments) == len(right.arguments)
+        and all(_one_value(new, a, b) for a, b in zip(left.arguments, right.arguments, strict=True))
+    )
 
 
 def _scales(value: Expression) -> bool:
@@ -460,7 +464,7 @@ class _Step:
         for array in self.new.program.outputs:
             yield (f"F_{array}",), (f"F_{array}",)
         for statement in {bundle.statement for bundle in self.origins.bundles.values()}:
-            self._need(FILTER, self.old.describe(statement))
+            self._need(FILTER, self.old.describe(statement), self.old.places[statement].statement.dtype)
             check_filter(tracer, self.old.places[statement])
         for statement, (fix, _) in fixes.items():
             raise Refuted(f"{self.new.describe(fix.statement.id)} corrects {statement}, which is not there")
@@ -484,10 +488,10 @@ class _Step:
         if fix is not None:
             behind, law = fix
             if isinstance(law, Correction):
-                self._need(SQUARES, described)
+                self._need(SQUARES, described, old.statement.dtype)
                 yield from check_squares(tracer, old, place, behind)
             else:
-                self._need(FACTOR, described)
+                self._need(FACTOR, described, old.statement.dtype)
                 yield from self._factored(tracer, old, place, behind, law.factors)
             return
         inlined = frozenset(self.old.places[d].name for d in origin.inlined if d in self.old.places)
@@ -529,9 +533,12 @@ class _Step:
             check_factor(group, one[0], other[0])
         yield from filter(None, found)
 
-    def _need(self, law: str, described: str) -> None:
+    def _need(self, law: str, described: str, dtype: str = "") -> None:
+        """The move declared the law, and numbers of ``dtype`` obey it."""
         if law not in self.laws:
             raise Refuted(f"{described} needs a law that was not declared: {law}")
+        if dtype and not holds(law, dtype):
+            raise Refuted(f"{described} needs a law that {dtype} does not obey: {law}")
 
     def _match(self, old: _Term, new: _Term) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]] | None]:
         """Pairs of leaves; None where the terms differ."""
@@ -545,8 +552,14 @@ class _Step:
             for a, b in parts:
                 yield from self._match(a, b)
             return
+        if new.head[:2] == ("operation", "select") and old.head[:2] != new.head[:2]:
+            # Whichever of two values is chosen, it is the old one.
+            for branch in new.arguments[1:]:
+                yield from self._match(old, branch)
+            return
         divides = old.head[:2] == ("operation", "div") and new.head == ("operation", "mul", old.head[2])
-        divisor = _one_over(new.arguments[1]) if divides and RECIPROCAL in self.laws else None
+        lawful = divides and RECIPROCAL in self.laws and holds(RECIPROCAL, old.head[2])
+        divisor = _one_over(new.arguments[1]) if lawful else None
         if divisor is None:
             yield None
             return

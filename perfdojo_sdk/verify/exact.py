@@ -17,11 +17,12 @@ from functools import cached_property
 from perfdojo_sdk.core.dialect import CORE_DIALECT, Dialect
 from perfdojo_sdk.core.errors import ProgramError
 from perfdojo_sdk.core.interpreter import FORWARD, Interpreter, Schedule, schedules, unravel
+from perfdojo_sdk.core.laws import EXPONENT
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Step, Trace
 from perfdojo_sdk.verify import residues
 from perfdojo_sdk.verify.mixing import FIELDS, WORD
-from perfdojo_sdk.verify.models import EXPONENT, RandomModel
+from perfdojo_sdk.verify.models import RandomModel
 from perfdojo_sdk.verify.residues import Cells, Encoded, Encoder, Unsupported
 
 

@@ -12,14 +12,12 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import TypeAlias
 
-from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
 from perfdojo_sdk.core.expression import Expression, Index, Literal, Operation, Read
+from perfdojo_sdk.core.laws import FILTER, holds
 from perfdojo_sdk.core.transformation import PointProduct
 from perfdojo_sdk.verify.instances import Place
 from perfdojo_sdk.verify.sets import Refuted, isl, with_writers, writers
 from perfdojo_sdk.verify.tracing import Tracer
-
-FILTER = "m outputs of r taps = m+r-1 products"
 
 Polynomial: TypeAlias = Mapping[tuple[int, int], Fraction]
 """(First operand, second operand) -> coefficient. Operands are numbered by what they see."""
@@ -57,7 +55,7 @@ class _Filter:
         statements = [self.old.statement, *new]
         plain = all(s.accumulate == "add" and not s.guard for s in statements)
         dtypes = {s.dtype for s in statements}
-        if len(levels) != 1 or not plain or len(dtypes) != 1 or not dtypes <= set(FLOAT_DTYPES):
+        if len(levels) != 1 or not plain or len(dtypes) != 1 or not all(holds(FILTER, d) for d in dtypes):
             raise Refuted(f"{self.tracer.old.describe(self.old.statement.id)}: its products are no filter's")
         [(self.output, self.tap)] = levels
         self.operands = [self._operands(side) for side in (0, 1)]

@@ -15,10 +15,6 @@ from perfdojo_sdk.verify.instances import Place
 from perfdojo_sdk.verify.sets import Refuted, isl, iterators, with_writers, writers
 from perfdojo_sdk.verify.tracing import Tracer, other_operations
 
-EXPONENT = "exp(a)*exp(b) = exp(a+b)"
-FACTOR = "a*c + b*c = (a+b)*c"
-SQUARES = "sum((x-c)^2) = sum((x-m)^2) + n*(m-c)^2"
-
 Pairs: TypeAlias = list[tuple[tuple[str, ...], tuple[str, ...]]]
 """Old readers and new ones to follow to what must be the same value."""
 

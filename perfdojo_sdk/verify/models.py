@@ -25,18 +25,14 @@ from typing import Any, NoReturn, TypeAlias
 from perfdojo_sdk.core.domains import COMPARISONS, integer_operation
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, integer_bounds, rounding_law, shorter, wrap
 from perfdojo_sdk.core.errors import ProgramError, VerificationError, closest
+from perfdojo_sdk.core.laws import EXPONENT, FACTOR, FILTER, RECIPROCAL, SQUARES
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.verify import residues
 from perfdojo_sdk.verify.mixing import EXPONENTS, FIELDS, GOLDEN, PRIME, WORD, mix, name_key
 from perfdojo_sdk.verify.residues import Cells
 
-RECIPROCAL = "x/y = x*(1/y)"
 IDEMPOTENT_MAX = "max(x,x) = x"
 IDEMPOTENT_MIN = "min(x,x) = x"
-EXPONENT = "exp(a)*exp(b) = exp(a+b)"
-FACTOR = "a*c + b*c = (a+b)*c"
-SQUARES = "sum((x-c)^2) = sum((x-m)^2) + n*(m-c)^2"
-FILTER = "m outputs of r taps = m+r-1 products"
 
 #: Laws that rounding breaks and every model has.
 RING_LAWS = (FACTOR, SQUARES, FILTER)
@@ -84,11 +80,14 @@ def _like(other: int, result: int) -> int:
 
 Element: TypeAlias = int | Infinity
 
+_RANK: Mapping[object, int] = {Infinity.NEGATIVE: -1, Infinity.POSITIVE: 1}
+"""Where the infinities stand among numbers, which are at 0."""
+
 
 def _outside(name: str, *operands: Element) -> NoReturn:
     shown = ", ".join(o.value if isinstance(o, Infinity) else "x" for o in operands)
     what = f"{name}({shown}) has no value in the random models"
-    hint = "an infinity may start a max or min, have a number subtracted, or be the argument of exp"
+    hint = "an infinity may start a max or min, be compared, lose a number, or be the argument of exp"
     raise OutsideModel("PD-V005", what, hint=hint)
 
 
@@ -176,8 +175,7 @@ class RandomModel:
         if dtype not in FLOAT_DTYPES:
             return integer_operation(name, dtype)
         if name in COMPARISONS:
-            compared = self.opaque(f"{name} {dtype}")
-            return lambda a, b: compared(a, b) % PRIME & 1
+            return self._comparison(name, dtype)
         if name in self.ring:
             return self.ring[name]
         if name == "div":
@@ -230,6 +228,17 @@ class RandomModel:
             return Constant(value) if constant else value
 
         return function
+
+    def _comparison(self, name: str, dtype: str) -> Callable[[Element, Element], int]:
+        """An infinity is beyond every number; of two numbers nothing is known."""
+        compared, compare = self.opaque(f"{name} {dtype}"), COMPARISONS[name]
+
+        def ranked(a: Element, b: Element) -> int:
+            if isinstance(a, Infinity) or isinstance(b, Infinity):
+                return int(compare(_RANK.get(a, 0), _RANK.get(b, 0)))
+            return compared(a, b) % PRIME & 1
+
+        return ranked
 
     def _division(self, dtype: str) -> Callable[[Element, Element], Element]:
         opaque = self.opaque(f"div {dtype}")

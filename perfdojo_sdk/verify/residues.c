@@ -204,6 +204,12 @@ static int extremum(const Machine *m, int64_t least, Value a, Value b, Value *fo
     return 1;
 }
 
+/* Where a float stands when it is compared with an infinity. */
+static uint64_t rank(Value a)
+{
+    return a.kind == POSITIVE ? 1 : a.kind == NEGATIVE ? UINT64_C(0) - 1 : 0;
+}
+
 static int exponential(const Machine *m, int64_t name, Value a, Value *found)
 {
     if (a.kind == NEGATIVE) {
@@ -245,9 +251,15 @@ static int64_t apply(const Machine *m, const int64_t *at, Value **top)
         const int count = (int)at[2];
         Value *first = *top - count;
         for (int k = 0; k < count; k++) fine &= first[k].kind <= CONSTANT;
-        if (fine) *first = opaque(m, (uint64_t)at[1], first, count);
-        if (fine && at[0] == COMPARE) *first = number(first->r & 1, 0, 0);
-        words = 3;
+        words = at[0] == COMPARE ? 4 : 3;
+        if (at[0] == COMPARE && !fine) {
+            uint64_t found;
+            fine = binary(at[3], -64, rank(*a), rank(*b), &found);
+            *first = number(found, 0, 0);
+        } else if (fine) {
+            *first = opaque(m, (uint64_t)at[1], first, count);
+            if (at[0] == COMPARE) *first = number(first->r & 1, 0, 0);
+        }
         taken = count - 1;
         break;
     }

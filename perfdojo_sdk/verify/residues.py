@@ -462,7 +462,7 @@ def _operation(name: str, dtype: str, operands: int) -> tuple[int, ...]:
             raise Unsupported
         return (_BINARY if operands == 2 else _UNARY, _WHOLE[name], _width(dtype))
     if name in COMPARISONS:
-        return (_COMPARE, _key(f"{name} {dtype}"), operands)
+        return (_COMPARE, _key(f"{name} {dtype}"), operands, _WHOLE[name])
     if name in _RING:
         return (_RING[name],)
     if name == "div":

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import NamedTuple
 
-from perfdojo_sdk.core.expression import IDENTITY, Index, Literal, Read
+from perfdojo_sdk.core.expression import Index, Literal, Read, identity
 from perfdojo_sdk.core.transformation import (
     Bundle,
     Correction,
@@ -322,7 +322,7 @@ class Tracer:
             statement = place.statement if place else None
             if name in self.starts:
                 assert statement and isinstance(statement.value, Literal)
-                fits = statement.value.value == IDENTITY[operation]
+                fits = statement.value.value == identity(operation, statement.value.dtype)
             else:
                 copy = name in self.conduits and name not in self.combines
                 fits = copy or (statement is not None and statement.accumulate == operation)

@@ -7,14 +7,15 @@ from dataclasses import replace
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import (
-    IDENTITY,
     Access,
     Expression,
     Index,
     Literal,
     Operation,
     Read,
+    identity,
 )
+from perfdojo_sdk.core.laws import FACTOR
 from perfdojo_sdk.core.program import Program, Statement, fresh
 from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.transformation import (
@@ -34,8 +35,6 @@ from perfdojo_sdk.core.transformations.reductions import (
     with_statement,
 )
 from perfdojo_sdk.core.transformations.scopes import scopes
-
-FACTOR_LAW = "a*c + b*c = (a+b)*c"
 
 
 def factors(value: Expression) -> tuple[Expression, ...]:
@@ -76,7 +75,8 @@ def _factored(site: Site) -> Program:
     buffer = Buffer(name, dtype, sizes, site.dialect.default_location, (name,))
     partial = Access(name, tuple([Index.level(level) for level in dims]))
     parts = factors(statement.value)
-    start = Statement(partial, Literal(IDENTITY["add"], dtype), None, dtype, fresh(f"{name}.in", taken))
+    zero = Literal(identity("add", dtype), dtype)
+    start = Statement(partial, zero, None, dtype, fresh(f"{name}.in", taken))
     value = product([p for k, p in enumerate(parts) if k not in fixed])
     inner = replace(statement, target=partial, value=value)
     scaled = Operation("mul", (Read(partial, dtype), product([parts[k] for k in fixed])), dtype)
@@ -114,7 +114,7 @@ class FactorReduction(Transformation):
             "{head} is not a perfect nest around one s += a * c whose s and c are the same in all iterations",
             "separate the sum with fission_scope, or name a scope further in",
             _sums_products,
-            law=FACTOR_LAW,
+            law=FACTOR,
         ),
         Requirement(
             "PD-T292",

@@ -14,8 +14,8 @@ from functools import lru_cache
 from math import prod
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
-from perfdojo_sdk.core.expression import IDENTITY, Access, Expression, Index, Literal, Operation, Read
+from perfdojo_sdk.core.expression import Access, Expression, Index, Literal, Operation, Read, identity
+from perfdojo_sdk.core.laws import FILTER, holds
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement, fresh
 from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.transformation import (
@@ -33,8 +33,6 @@ from perfdojo_sdk.core.transformation import (
 )
 from perfdojo_sdk.core.transformations.reductions import another_accumulation, term_that_reads_the_sum
 from perfdojo_sdk.core.transformations.scopes import scopes
-
-FILTER_LAW = "m outputs of r taps = m+r-1 products"
 
 #: The points at which the polynomials are known; the last one is infinity.
 POINTS = (0, 1, -1)
@@ -176,7 +174,7 @@ def _slides(site: Site) -> Refusal | None:
 
 def _is_float(site: Site) -> Refusal | None:
     dtype = _filter(site).statement.dtype
-    if dtype in FLOAT_DTYPES:
+    if holds(FILTER, dtype):
         return None
     return Refusal.of(_filter(site).statement.id, "", dtype=dtype)
 
@@ -256,7 +254,7 @@ def _filtered(site: Site) -> Program:
         )
         for s in range(size)
     ]
-    zero = Literal(IDENTITY["add"], dtype)
+    zero = Literal(identity("add", dtype), dtype)
     starts = [
         Statement(access.access, zero, None, dtype, identifier)
         for access, identifier in zip(parts, _starts(site), strict=True)
@@ -306,7 +304,7 @@ class MinimalFilter(Transformation):
             "only, or the taps are no scope inside it",
             "bring the outputs outermost with swap_scopes, and name the scope over the taps",
             _sums_products,
-            law=FILTER_LAW,
+            law=FILTER,
         ),
         Requirement(
             "PD-T362",

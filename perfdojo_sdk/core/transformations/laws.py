@@ -17,8 +17,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.dtypes import largest
 from perfdojo_sdk.core.expression import (
-    IDENTITY,
     Access,
     Cast,
     Expression,
@@ -27,6 +27,7 @@ from perfdojo_sdk.core.expression import (
     Operation,
     Read,
 )
+from perfdojo_sdk.core.laws import EXPONENT, SQUARES, holds
 from perfdojo_sdk.core.program import Place, Program, Statement, fresh, innermost
 from perfdojo_sdk.core.reaching import (
     Reduction,
@@ -54,9 +55,6 @@ from perfdojo_sdk.core.transformations.inlining import here, in_its_place, well_
 from perfdojo_sdk.core.transformations.naming import substitute
 from perfdojo_sdk.core.transformations.reductions import with_statement
 from perfdojo_sdk.core.transformations.scopes import scopes
-
-EXPONENT_LAW = "exp(a)*exp(b) = exp(a+b)"
-SQUARES_LAW = "sum((x-c)^2) = sum((x-m)^2) + n*(m-c)^2"
 
 # -- the reduction of an array over the same elements ----------------------------------------------
 
@@ -147,6 +145,13 @@ def _sums_squares(site: Site) -> Refusal | Kind:
     return Kind.DECLARED_LAW
 
 
+def _has_a_mean(site: Site) -> Refusal | None:
+    statement = _squares(site).statement
+    if holds(SQUARES, statement.dtype):
+        return None
+    return Refusal.of(statement.id, "", dtype=statement.dtype)
+
+
 def _squares(site: Site) -> _Squares:
     found: _Squares = site.scratch["squares"]
     return found
@@ -174,7 +179,7 @@ def _same_elements(site: Site) -> Refusal | None:
 
 
 def _only_the_sum(site: Site) -> Refusal | None:
-    write = disturbance(site.program, _reduction(site), IDENTITY["add"])
+    write = disturbance(site.program, _reduction(site), "add")
     if write is None:
         return None
     return Refusal.of(write.statement.id, write.access.text, array=site.move["sum"], write=write.access.text)
@@ -219,7 +224,15 @@ class RebaseSquares(Transformation):
             "in all iterations",
             "bring the sum into this form with inline_definition, factor_reduction and fission_scope",
             _sums_squares,
-            law=SQUARES_LAW,
+            law=SQUARES,
+        ),
+        Requirement(
+            "PD-T287",
+            "whole numbers have no mean",
+            "the mean is a quotient, which {dtype} rounds to a whole number",
+            "keep the other centre",
+            _has_a_mean,
+            semantic=True,
         ),
         Requirement(
             "PD-T282",
@@ -346,6 +359,22 @@ def _square(left: Read, right: Read) -> Operation:
 # -- rebase_exponent -------------------------------------------------------------------------------
 
 
+def _guarded(maximum: Read) -> Operation:
+    """The maximum, or the least finite number where it is minus infinity.
+
+    Any number will do for q in exp(x-q)*exp(q-m). With this one a block whose elements all are minus infinity
+    gives exp(-inf) = 0 times something that is 1 at most as long as m is finite, and no NaN.
+    """
+    return Operation("max", (maximum, Literal(-largest(maximum.dtype), maximum.dtype)), maximum.dtype)
+
+
+def _element(value: Expression) -> Read | None:
+    """The element x of an ``exp(x - m)``, which may be the guarded maximum of another block."""
+    if isinstance(value, Operation) and isinstance(value.arguments[0], Read):
+        return value.arguments[0] if value == _guarded(value.arguments[0]) else None
+    return value if isinstance(value, Read) else None
+
+
 def _exponentials(value: Expression) -> Iterator[Operation]:
     """Every ``exp(x - m)`` of an element x in a value."""
     if isinstance(value, Operation):
@@ -353,7 +382,7 @@ def _exponentials(value: Expression) -> Iterator[Operation]:
             yield from _exponentials(argument)
             inner = argument
             if value.name == "exp" and isinstance(inner, Operation) and inner.name == "sub":
-                if isinstance(inner.arguments[0], Read):
+                if _element(inner.arguments[0]):
                     yield value
     elif isinstance(value, Cast):
         yield from _exponentials(value.argument)
@@ -362,26 +391,32 @@ def _exponentials(value: Expression) -> Iterator[Operation]:
 def _has_maximum(site: Site) -> Refusal | Kind:
     array, reader = site.move["maximum"], here(site)
     for found in _exponentials(reader.statement.value):
-        element, other = _exponent(found)
-        if isinstance(other, Read) and other.access.array == array:
+        other = _element(_exponent(found)[1])
+        if other and other.access.array == array:
             continue
-        if _find_reduction(site, array, "max", element.access, reader):
+        if _find_reduction(site, array, "max", _exponent_of(found), reader):
             site.scratch["exponential"] = found
             return Kind.DECLARED_LAW
     return Refusal.of(reader.statement.id, "", array=array)
 
 
-def _exponent(exponential: Operation) -> tuple[Read, Expression]:
+def _exponent(exponential: Operation) -> tuple[Expression, Expression]:
     """x and m of exp(x - m)."""
     difference = exponential.arguments[0]
     assert isinstance(difference, Operation)
     element, other = difference.arguments
-    assert isinstance(element, Read)
     return element, other
 
 
+def _exponent_of(exponential: Operation) -> Access:
+    """The element x of exp(x - m)."""
+    element = _element(_exponent(exponential)[0])
+    assert element, "the exponentials of interest are those of elements"
+    return element.access
+
+
 def _only_the_maximum(site: Site) -> Refusal | None:
-    write = disturbance(site.program, _reduction(site), IDENTITY["max"])
+    write = disturbance(site.program, _reduction(site), "max")
     if write is None:
         return None
     words = {"array": site.move["maximum"], "write": write.access.text}
@@ -389,15 +424,14 @@ def _only_the_maximum(site: Site) -> Refusal | None:
 
 
 def _maximised_unchanged(site: Site) -> Refusal | None:
-    element, _ = _exponent(site.scratch["exponential"])
-    return _changed_since(site, element.access)
+    return _changed_since(site, _exponent_of(site.scratch["exponential"]))
 
 
 def _rebased_exponent(site: Site) -> Statement:
     found: Operation = site.scratch["exponential"]
     element, other = _exponent(found)
     dtype = found.dtype
-    middle = Read(_result(site), dtype)
+    middle = _guarded(Read(_result(site), dtype))
 
     def exponential(a: Expression, b: Expression) -> Operation:
         return Operation("exp", (Operation("sub", (a, b), dtype),), dtype)
@@ -416,7 +450,7 @@ class RebaseExponent(Transformation):
     """Take the exponential relative to a maximum that is known already: exp(x-m) = exp(x-q)*exp(q-m).
 
     ``maximum`` holds the largest of a block of elements that x belongs to, so x - q is never
-    positive. Where all elements of a block are -inf, the result is NaN.
+    positive. It counts as the least finite number where all elements of the block are -inf.
 
     before:
         4
@@ -427,10 +461,11 @@ class RebaseExponent(Transformation):
         4
         | q[{0}] = -inf
         | 8 q[{0}] max= x[{0},{1}]
-        | 8 y[{0},{1}] = exp(x[{0},{1}] - q[{0}]) * exp(q[{0}] - m[0]) + q[{0}]
-    """
+        | 8 y[{0},{1}] = exp(x[{0},{1}] - max(q[{0}], -3.4028234663852886e+38)) * exp(max(q[{0}], -3.4028234663852886e+38) - m[0]) + q[{0}]
+    """  # noqa: E501
 
     name = "rebase_exponent"
+    version = 2
     place = "statement"
     parameters = (Parameter("maximum", str, "the array that holds the maximum of a block"),)
     requirements = (
@@ -440,7 +475,7 @@ class RebaseExponent(Transformation):
             "no exp(x - m) stands here whose x a statement before it took into {array} with max=",
             "name an array that x was taken into with max=, other than m itself",
             _has_maximum,
-            law=EXPONENT_LAW,
+            law=EXPONENT,
         ),
         Requirement(
             "PD-T297",
@@ -468,9 +503,13 @@ class RebaseExponent(Transformation):
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
         for _, node in program.walk():
             if isinstance(node, Statement):
-                elements = {_exponent(e)[0].access.array for e in _exponentials(node.value)}
+                elements = {_exponent_of(e).array for e in _exponentials(node.value)}
                 for array in _reduced(program, "max", elements) if elements else ():
-                    yield Move(self.name, node.id, (("maximum", array),))
+                    yield Move(self.name, node.id, (("maximum", array),), self.version)
 
     def rewrite(self, site: Site) -> Program:
         return site.replaced((site.once(_rebased_exponent),))
+
+    def upgrade(self, move: Move) -> Move | None:
+        """Version 1 took the maximum as it was: where that was -inf, its result was NaN."""
+        return replace(move, version=self.version)

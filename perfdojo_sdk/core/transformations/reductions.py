@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.expression import IDENTITY, Access, Index, Literal, Read
+from perfdojo_sdk.core.expression import Access, Index, Literal, Read, identity
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement, fresh
 from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.transformation import (
@@ -156,8 +156,7 @@ class SplitReduction(Transformation):
         partial = Access(name, tuple(Index.level(l) for l in dims))
         here = partial.substitute(form)
         assert statement.accumulate
-        identity = IDENTITY[statement.accumulate]
-        start = Statement(here, Literal(identity, dtype), None, dtype)
+        start = Statement(here, Literal(identity(statement.accumulate, dtype), dtype), None, dtype)
         combine = Statement(statement.target.substitute(form), Read(here, dtype), statement.accumulate, dtype)
         inner_sizes = [sizes[l] for l in inner]
         taken = site.program.place_of

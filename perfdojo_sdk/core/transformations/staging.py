@@ -14,7 +14,7 @@ from math import prod
 
 from perfdojo_sdk.core.dependence import may_meet, private_buffers
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
+from perfdojo_sdk.core.dtypes import smallest_normal
 from perfdojo_sdk.core.errors import MoveError, closest
 from perfdojo_sdk.core.expression import (
     LEVELS,
@@ -28,6 +28,8 @@ from perfdojo_sdk.core.expression import (
     map_expression,
 )
 from perfdojo_sdk.core.frozen import frozen
+from perfdojo_sdk.core.laws import RECIPROCAL, holds
+from perfdojo_sdk.core.magnitudes import invertible
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement, Touch, fresh
 from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.transformation import (
@@ -43,8 +45,6 @@ from perfdojo_sdk.core.transformation import (
     Transformation,
 )
 from perfdojo_sdk.core.transformations.scopes import scopes
-
-RECIPROCAL_LAW = "x/y = x*(1/y)"
 
 MAX_STAGED_CELLS = 2**36
 
@@ -568,7 +568,7 @@ class StageWrite(Transformation):
 
 
 def _is_divisor(value: Read, array: str) -> bool:
-    return value.access.array == array and value.dtype in FLOAT_DTYPES
+    return value.access.array == array and holds(RECIPROCAL, value.dtype)
 
 
 def _divisors(value: Expression, array: str) -> Iterator[Access]:
@@ -599,21 +599,32 @@ def _divided_in_one_form(site: Site) -> Refusal | Kind:
     return Kind.DECLARED_LAW
 
 
+def _unless_tiny(divisor: Read, quotient: Expression, product: Expression) -> Operation:
+    """The product with the reciprocal, but the quotient where the reciprocal may overflow."""
+    tiny = Literal(smallest_normal(divisor.dtype), divisor.dtype)
+    size = Operation("abs", (divisor,), divisor.dtype)
+    return Operation("select", (Operation("lt", (size, tiny), "bool"), quotient, product), divisor.dtype)
+
+
 class StageReciprocal(Transformation):
     """Divide once: keep 1/x in a new buffer before the scope, and multiply by it inside.
 
+    Where x may be so small that 1/x overflows, the quotient is chosen then. It is computed everywhere, so
+    there is nothing to gain: bounds have to say that x keeps away from zero, as an epsilon in it does.
+
     before:
         4
-        | s[{0}] = x[{0},0]
+        | s[{0}] = abs(x[{0},0]) + 1
         | 8 y[{0},{1}] = x[{0},{1}] / s[{0}]
     after: stage_reciprocal(s1, array=s)
         4
-        | s[{0}] = x[{0},0]
+        | s[{0}] = abs(x[{0},0]) + 1
         | s_i[{0}] = 1 / s[{0}]
         | 8 y[{0},{1}] = x[{0},{1}] * s_i[{0}]
     """
 
     name = "stage_reciprocal"
+    version = 2
     place = "scope"
     parameters = (_ARRAY,)
     requirements = (
@@ -623,7 +634,7 @@ class StageReciprocal(Transformation):
             "{array} is used as {other}",
             "name a scope whose statements divide by one element of a float array",
             _divided_in_one_form,
-            law=RECIPROCAL_LAW,
+            law=RECIPROCAL,
         ),
         Requirement(
             "PD-T242",
@@ -650,10 +661,15 @@ class StageReciprocal(Transformation):
         for _, scope in scopes(program) if dividing else ():
             for array, touches in scope.touches.items() if not divisors.isdisjoint(scope.arrays) else ():
                 if array in divisors and not dividing.isdisjoint([(t.statement.id, array) for t in touches]):
-                    yield Move(self.name, scope.id, (("array", array),))
+                    yield Move(self.name, scope.id, (("array", array),), self.version)
 
     def rewrite(self, site: Site) -> Program:
         form, array, buffer = _the_form(site), _array(site), _new_buffer(site, "i")
+        safe = all(
+            invertible(site.program, touch.statement, touch.access)
+            for touch in site.scope.touches[array]
+            if touch.access in tuple(_divisors(touch.statement.value, array))
+        )
 
         def value(e: Expression) -> Expression:
             if isinstance(e, Cast):
@@ -664,7 +680,8 @@ class StageReciprocal(Transformation):
             divisor = e.arguments[-1]
             if e.name == "div" and isinstance(divisor, Read) and _is_divisor(divisor, array):
                 inverse = Read(Form.staged(buffer.name, divisor.access), e.dtype)
-                return Operation("mul", (arguments[0], inverse), e.dtype)
+                product = Operation("mul", (arguments[0], inverse), e.dtype)
+                return product if safe else _unless_tiny(divisor, replace(e, arguments=arguments), product)
             return replace(e, arguments=arguments)
 
         one = Literal(1.0, buffer.dtype)
@@ -674,3 +691,7 @@ class StageReciprocal(Transformation):
 
     def relation(self, site: Site, result: Program) -> Relation:
         return _definitions(site, result)
+
+    def upgrade(self, move: Move) -> Move | None:
+        """Version 1 multiplied whatever the divisor was: where 1/x is infinite, its result was not x/y."""
+        return replace(move, version=self.version)

@@ -22,6 +22,7 @@ from math import prod
 
 from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.expression import Operation, Read
+from perfdojo_sdk.core.magnitudes import invertible
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Rules
 from perfdojo_sdk.core.transformations.storage import temporaries
@@ -191,7 +192,7 @@ def reciprocals(play: Play) -> None:
             for operation in _operations(statement.value):
                 if operation.name == "div" and isinstance(operation.arguments[1], Read):
                     divisor = operation.arguments[1].access
-                    if level not in divisor.levels:
+                    if level not in divisor.levels and invertible(play.program, statement, divisor):
                         play.may("stage_reciprocal", outermost(play, scope.id, divisor), array=divisor.array)
 
 

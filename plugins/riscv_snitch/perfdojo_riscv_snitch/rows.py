@@ -16,7 +16,8 @@ from perfdojo_riscv_snitch.codegen.streams import MOVERS
 from perfdojo_riscv_snitch.packed import packed
 from perfdojo_riscv_snitch.steps import arrays, free_mover, of_singles, staged_in_pairs
 from perfdojo_sdk.core.errors import MoveError
-from perfdojo_sdk.core.expression import Expression, Operation, Read
+from perfdojo_sdk.core.expression import Access, Expression, Operation, Read
+from perfdojo_sdk.core.magnitudes import invertible
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.search.play import Play
 
@@ -35,16 +36,18 @@ def invert_divisors(play: Play) -> None:
     """Multiply by reciprocals that are taken once for each row."""
     for node in list(play.program.body):
         if isinstance(node, Scope):
-            for array in sorted({a for leaf in node.leaves for a in _divisors(leaf.statement.value)}):
+            found = [(leaf.statement, a) for leaf in node.leaves for a in _divisors(leaf.statement.value)]
+            unsafe = {a.array for statement, a in found if not invertible(play.program, statement, a)}
+            for array in sorted({a.array for _, a in found} - unsafe):
                 play.may("stage_reciprocal", node.id, array=array)
 
 
-def _divisors(value: Expression) -> set[str]:
+def _divisors(value: Expression) -> set[Access]:
     if not isinstance(value, Operation):
         return set()
     found = set().union(*map(_divisors, value.arguments))
     if value.name == "div" and isinstance(value.arguments[1], Read):
-        found.add(value.arguments[1].access.array)
+        found.add(value.arguments[1].access)
     return found
 
 

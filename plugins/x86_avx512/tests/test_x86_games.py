@@ -70,7 +70,7 @@ def test_fig10_plays_every_move_with_the_vectors_of_the_target(name: str) -> Non
     target = plugins.target(name)
     lanes = target.dialect.lanes["f32"]
     trace = by_hand(target, plugins.rules(target), ROWS)
-    assert len(trace.moves) == 62 and dict(trace.moves[6].parameters) == {"factor": lanes}
+    assert len(trace.moves) == 62 and dict(trace.moves[7].parameters) == {"factor": lanes}
     assert trace.program.text.count(f"{lanes}:v ") == 13
     report = verify_exact(trace.root, trace.program, trace.laws, target.dialect, models=1)
     assert report.ok, report.problem

@@ -24,6 +24,7 @@ from perfdojo_sdk.codegen.gpu.tiles import MATRIX
 from perfdojo_sdk.core.dtypes import DIGITS
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import Operation, Read
+from perfdojo_sdk.core.magnitudes import invertible
 from perfdojo_sdk.core.program import Program, Scope
 from perfdojo_sdk.core.transformation import Kind, Rules, Trace
 from perfdojo_sdk.core.transformations.precision import FULL
@@ -214,7 +215,8 @@ def _reciprocals(play: Play) -> None:
         for operation in _operations(statement.value) if statement else ():
             if operation.name == "div" and isinstance(operation.arguments[1], Read):
                 divisor = operation.arguments[1].access
-                if level not in divisor.levels and play.around(scope.id):
+                outside = level not in divisor.levels and play.around(scope.id)
+                if outside and statement and invertible(play.program, statement, divisor):
                     play.may("stage_reciprocal", scope.id, array=divisor.array)
 
 

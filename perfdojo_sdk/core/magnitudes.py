@@ -1,0 +1,209 @@
+"""How far from zero what an array holds is, so that its reciprocal cannot overflow.
+
+Two arguments are known. Values lie between bounds that hold whatever the inputs are: a square is not
+negative, nor is a sum of squares, and with an epsilon added it is not less than that. And a sum of
+exp(x - m) over all x of which m is the maximum has the term exp(0). NaN lies within any bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import inf, sqrt
+from typing import TypeAlias
+
+from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, smallest_normal
+from perfdojo_sdk.core.expression import Access, Expression, Index, Literal, Operation, Read
+from perfdojo_sdk.core.program import Program, Statement
+from perfdojo_sdk.core.reaching import (
+    Reduction,
+    Spot,
+    change_between,
+    disturbance,
+    matching_instance,
+    one_instance_each,
+    reduction,
+    shared,
+    spot,
+)
+
+Range: TypeAlias = tuple[float, float]
+"""Least and largest value, either of which may be infinite."""
+
+_ANY: Range = (-inf, inf)
+
+
+def invertible(program: Program, reader: Statement, divisor: Access) -> bool:
+    """Whether 1/x is finite for every finite x other than NaN that ``reader`` reads as ``divisor``."""
+    tiny = smallest_normal(program.buffer_of[divisor.array].dtype)
+    low, high = _Bounds(program).array(divisor.array)
+    return low >= 2 * tiny or high <= -2 * tiny or _sums_to_one(program, spot(program, reader.id), divisor)
+
+
+# -- bounds whatever the order of the statements ---------------------------------------------------
+
+
+@dataclass
+class _Bounds:
+    """Bounds of arrays, from all that is ever written into them; an array is asked about once."""
+
+    program: Program
+    known: dict[str, Range] = field(default_factory=dict)
+
+    def array(self, name: str) -> Range:
+        buffer = self.program.buffer_of[name]
+        if buffer.dtype not in FLOAT_DTYPES or any(a in self.program.inputs for a in buffer.arrays):
+            return _ANY
+        if buffer.name not in self.known:
+            self.known[buffer.name] = _ANY  # what depends on itself has no bounds
+            self.known[buffer.name] = self._written(buffer.name)
+        return self.known[buffer.name]
+
+    def _written(self, buffer: str) -> Range:
+        writes = [o.statement for o in self.program.occurrences[buffer] if o.writes]
+        starts = [self.value(s.value) for s in writes if not s.accumulate]
+        low, high = min((a for a, _ in starts), default=-inf), max((b for _, b in starts), default=inf)
+        for statement in writes:
+            least, most = self.value(statement.value) if statement.accumulate else _ANY
+            if statement.accumulate == "add":
+                low, high = (low if least >= 0 else -inf), (high if most <= 0 else inf)
+            elif statement.accumulate == "max":
+                high = max(high, most)
+            elif statement.accumulate == "min":
+                low = min(low, least)
+            elif statement.accumulate:
+                return _ANY
+        return low, high
+
+    def value(self, value: Expression) -> Range:
+        """Bounds of a value of a float dtype; what may vanish by rounding counts as zero."""
+        if isinstance(value, Literal):
+            return float(value.value), float(value.value)
+        if isinstance(value, Read):
+            return self.array(value.access.array)
+        if not isinstance(value, Operation) or value.dtype not in FLOAT_DTYPES:
+            return _ANY
+        if value.name == "mul" and value.arguments[0] == value.arguments[1]:
+            return 0.0, inf
+        if value.name not in _RANGES:
+            return _ANY
+        low, high = _RANGES[value.name](*map(self.value, value.arguments[-2:]))
+        tiny = smallest_normal(value.dtype)
+        return (0.0 if 0 < low < 2 * tiny else low), (0.0 if -2 * tiny < high < 0 else high)
+
+
+def _sum(a: Range, b: Range) -> Range:
+    """Rounding, by whatever dtype and order, takes less than a 64th of the operands."""
+    low = a[0] + b[0] - (abs(a[0]) + abs(b[0])) / 64
+    high = a[1] + b[1] + (abs(a[1]) + abs(b[1])) / 64
+    return (low if low == low else -inf), (high if high == high else inf)  # inf - inf is no bound
+
+
+def _quotient(a: Range, b: Range) -> Range:
+    if a[0] < 0 or b[0] <= 0:
+        return _ANY
+    return a[0] / b[1], (a[1] / b[0] if a[1] < inf else inf)
+
+
+_RANGES: Mapping[str, Callable[..., Range]] = {
+    "add": _sum,
+    "sub": lambda a, b: _sum(a, (-b[1], -b[0])),
+    "mul": lambda a, b: (a[0] * b[0] if a[0] > 0 < b[0] else 0.0, inf) if a[0] >= 0 <= b[0] else _ANY,
+    "div": _quotient,
+    "max": lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
+    "min": lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
+    "select": lambda a, b: (min(a[0], b[0]), max(a[1], b[1])),
+    "neg": lambda a: (-a[1], -a[0]),
+    "abs": lambda a: (max(a[0], -a[1], 0.0), max(a[1], -a[0])),
+    "sqrt": lambda a: (sqrt(max(a[0], 0.0)), inf),
+    "exp": lambda a: (1.0 if a[0] >= 0 else 0.0, inf),
+}
+
+
+# -- sums of exponentials --------------------------------------------------------------------------
+
+
+def _sums_to_one(program: Program, reader: Spot, divisor: Access) -> bool:
+    """Whether the divisor is a sum of exp(x - m) over all x of which m is the maximum."""
+    return any(
+        _complete(program, found, divisor) and _has_every_element(program, found.step, found)
+        for found in _sums(program, reader, divisor.array)
+    )
+
+
+def _sums(program: Program, reader: Spot, array: str) -> list[Reduction]:
+    terms = {
+        o.statement.value.access.array: None
+        for o in program.occurrences[program.buffer_of[array].name]
+        if o.statement.accumulate == "add" and isinstance(o.statement.value, Read)
+    }
+    return [found for term in terms if (found := reduction(program, array, "add", term, reader))]
+
+
+def _complete(program: Program, found: Reduction, divisor: Access) -> bool:
+    """Whether nothing else is in the cells, and every cell that may be read has its sum."""
+    if disturbance(program, found, "add") is not None:
+        return False
+    step, target = found.step, found.step.statement.target
+    shape = program.buffer_of[target.array].shape
+    for size, written, read in zip(shape, target.subscripts, divisor.subscripts, strict=True):
+        [level] = written.levels if len(written.levels) == 1 else [-1]
+        whole = level >= found.common and written == Index.level(level) and step.sizes[level] == size
+        if not whole and not (written == read and max(read.levels, default=-1) < found.common):
+            return False
+    return len(target.levels) == len({s.text for s in target.subscripts if s.levels})
+
+
+def _has_every_element(program: Program, step: Spot, found: Reduction) -> bool:
+    """Whether the terms of one cell are exp(x - m) for one m and all x that it is the maximum of."""
+    term = step.statement.value
+    assert isinstance(term, Read)
+    written = _written_by(program, term.access, step)
+    exponential = _exponential(written[0].statement) if written else None
+    if written is None or exponential is None:
+        return False
+    (writer, at), (element, maximum) = written, exponential
+    largest = reduction(program, maximum.array, "max", element.array, writer)
+    if largest is None or disturbance(program, largest, "max") is not None:
+        return False
+    value = largest.step.statement.value
+    assert isinstance(value, Read)
+    instance = matching_instance(value.access.subscripts, largest.step, element.subscripts, writer)
+    if instance is None or largest.step.statement.target.substitute(instance.__getitem__) != maximum:
+        return False
+    if element.array not in program.inputs and change_between(
+        program, value.access, largest.step, element, writer
+    ):
+        return False
+    taken = {
+        instance[level].substitute(at.__getitem__): largest.step.sizes[level] for level in largest.reduced
+    }
+    summed = {Index.level(level): step.sizes[level] for level in found.reduced}
+    fixed = summed.keys().isdisjoint(map(Index.level, maximum.substitute(at.__getitem__).levels))
+    return fixed and taken == summed and len(taken) == len(largest.reduced)
+
+
+def _written_by(program: Program, access: Access, reader: Spot) -> tuple[Spot, tuple[Index, ...]] | None:
+    """The only statement that writes the array, and its instance that wrote what ``reader`` reads."""
+    buffer = program.buffer_of[access.array]
+    writes = [o.statement for o in program.occurrences[buffer.name] if o.writes]
+    writer, target = spot(program, writes[0].id), writes[0].target
+    instance = matching_instance(target.subscripts, writer, access.subscripts, reader)
+    levels = range(shared(writer, reader), writer.depth)
+    if len(writes) > 1 or instance is None or writer.path > reader.path:
+        return None
+    return (writer, instance) if one_instance_each(buffer, target, writer, levels) else None
+
+
+def _exponential(statement: Statement) -> tuple[Access, Access] | None:
+    """x and m of a plain ``e = exp(x - m)`` without a condition."""
+    value = statement.value
+    if statement.accumulate or statement.guard or not isinstance(value, Operation) or value.name != "exp":
+        return None
+    inner = value.arguments[0]
+    if not isinstance(inner, Operation) or inner.name != "sub":
+        return None
+    element, maximum = inner.arguments
+    if isinstance(element, Read) and isinstance(maximum, Read):
+        return element.access, maximum.access
+    return None
