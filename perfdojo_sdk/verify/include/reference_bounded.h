@@ -31,16 +31,17 @@ static inline NUM N(result)(W v, W e, int in_range, int certain, int operation, 
     if (in_range && !(a.far | b.far)) return (NUM){.v = v, .e = e};
     return N(unusual)(v, e, certain, operation, a, b);
 }
+#undef RESULT
+#define RESULT N(result)
 #else
-typedef struct { W v, e; } NUM;
+/* A struct of two numbers of one type would be copied as a whole, which gcc does not do for several at a time. */
+typedef struct { W v, e; int far; } NUM;
 #include "reference_unknown.h"
-static inline NUM N(load)(W v, E e) { return (NUM){v, e}; }
+static inline NUM N(load)(W v, E e) { return (NUM){v, e, 0}; }
 /* Chosen, not branched to, so that a compiler can work on several numbers at a time. */
-static inline NUM N(result)(W v, W e, int in_range, int certain, int operation, NUM a, NUM b)
-{
-    (void)operation; (void)a; (void)b;
-    return (NUM){v, in_range ? e : certain ? 0 : (W)INFINITY};
-}
+#undef RESULT
+#define RESULT(v, e, in_range, certain, operation, a, b) \
+    (NUM){.v = v, .e = (in_range) ? (e) : (certain) ? 0 : (W)INFINITY}
 #endif
 
 /* A bound as a cell holds it: rounded up. */
@@ -91,7 +92,7 @@ static inline int N(product_certain)(NUM a, NUM b)
 static inline NUM N(num_add)(NUM a, NUM b)
 {
     W v = a.v + b.v, e = N(rounding)(v, a.e + b.e, 1, 0);
-    return N(result)(v, e, IN_RANGE(v, e), N(sum_certain)(a, b), ADD, a, b);
+    return RESULT(v, e, IN_RANGE(v, e), N(sum_certain)(a, b), ADD, a, b);
 }
 
 static inline NUM N(num_neg)(NUM a) { return N(turned)(a); }
@@ -106,7 +107,7 @@ static inline NUM N(num_sum)(NUM a, NUM b, W terms)
     W e = a.e + b.e + 1.01 * U * size;
 #if OUTCOMES
     W up = a.up + N(max_d)(b.v + b.e, 0), down = a.down + N(min_d)(b.v - b.e, 0);
-    NUM x = N(result)(v, e, IN_RANGE(v, e), N(sum_certain)(a, b), ADD, a, b);
+    NUM x = RESULT(v, e, IN_RANGE(v, e), N(sum_certain)(a, b), ADD, a, b);
     W grown = 1 + 1.01 * U * terms;
     if (up * grown > F_MAX) x.far |= PLUS;
     if (down * grown < -F_MAX) x.far |= MINUS;
@@ -114,7 +115,7 @@ static inline NUM N(num_sum)(NUM a, NUM b, W terms)
     x.up = up, x.down = down;
     return x;
 #else
-    return N(result)(v, e, IN_RANGE(v, e) & (size <= F_MAX), N(sum_certain)(a, b), ADD, a, b);
+    return RESULT(v, e, IN_RANGE(v, e) & (size <= F_MAX), N(sum_certain)(a, b), ADD, a, b);
 #endif
 }
 
@@ -135,14 +136,14 @@ static inline NUM N(num_mul)(NUM a, NUM b)
 {
     W v = a.v * b.v;
     W e = N(rounding)(v, WIDE_(fabs)(a.v) * b.e + WIDE_(fabs)(b.v) * a.e + a.e * b.e, 1, ETA);
-    return N(result)(v, e, IN_RANGE(v, e), N(product_certain)(a, b), MUL, a, b);
+    return RESULT(v, e, IN_RANGE(v, e), N(product_certain)(a, b), MUL, a, b);
 }
 
 /* The product of two inputs or constants, the commonest by far. */
 static inline NUM N(num_mul_exact)(NUM a, NUM b)
 {
     W v = a.v * b.v, e = N(rounding)(v, 0, 1, ETA);
-    return N(result)(v, e, IN_RANGE(v, e), N(product_certain)(a, b), MUL, a, b);
+    return RESULT(v, e, IN_RANGE(v, e), N(product_certain)(a, b), MUL, a, b);
 }
 
 #if OUTCOMES
@@ -164,16 +165,23 @@ static inline NUM N(num_first)(NUM a)
 }
 #endif
 
+static inline int N(quotient_certain)(NUM a, NUM b)
+{
+    int exact = !N(finite_)(a.v) | !N(finite_)(b.v) | ((b.v == 0) & (a.v == 0));
+    int told = (b.v != 0) | (a.v == 0) | (a.v != a.v);
+    return exact & told & N(sized)(a) & N(sized)(b) & N(sign_known)(a) & N(sign_known)(b);
+}
+
 /* What is divided by zero is infinite with either sign, since a zero has none that the language tells. */
 static inline NUM N(num_div)(NUM a, NUM b)
 {
     W v = a.v / b.v;
     W e = N(rounding)(v, (a.e + WIDE_(fabs)(v) * b.e) / (WIDE_(fabs)(b.v) - b.e), 1, ETA);
     int nonzero = WIDE_(fabs)(b.v) > b.e;
-    if (OUTCOMES && N(finite_)(b.v) && !nonzero) return N(over_zero)(v, a, b);
-    int told = (b.v != 0) | (a.v == 0) | (a.v != a.v);
-    int certain = N(product_certain)(a, b) | ((b.v == 0) & (a.v == 0) & (a.e == 0) & (b.e == 0));
-    return N(result)(v, e, IN_RANGE(v, e) & nonzero, certain & told, DIV, a, b);
+#if OUTCOMES
+    if (N(finite_)(b.v) && !nonzero) return N(over_zero)(v, a, b);
+#endif
+    return RESULT(v, e, IN_RANGE(v, e) & nonzero, N(quotient_certain)(a, b), DIV, a, b);
 }
 
 RARE NUM N(far_extreme)(NUM a, NUM b, W v)
