@@ -8,7 +8,7 @@ legal re-association.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
@@ -35,7 +35,7 @@ from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.measure.sandbox import Job, execute
 from perfdojo_sdk.measure.shared_arrays import shared_array
 from perfdojo_sdk.measure.worker import CARRIER
-from perfdojo_sdk.verify.inputs import EXACT_INTEGERS, FLOAT_CLASSES, INTEGERS, Array, draw, integer_range
+from perfdojo_sdk.verify.inputs import EXACT_INTEGERS, FLOAT_CLASSES, INTEGERS, Array, draw, drawings, integer_range
 from perfdojo_sdk.verify.reference_c import (
     BETWEEN,
     BOUNDED,
@@ -61,8 +61,12 @@ _ROW_INSTANCES = 2 * 10**6
 _SOME_ROWS = 50
 #: The same for the original's value in the one class that a large program runs as a whole.
 _VALUE_INSTANCES = 2 * 10**8
-#: Inputs of a large program that are in memory at a time.
-_INPUT_BYTES = 1 << 30
+#: Inputs, and of a small program what the references say, that are in memory at a time.
+_MOST_BYTES = 1 << 30
+#: What they say about one element of an output.
+_OUTCOME_BYTES = 48
+#: Classes that a large program runs as a whole if its rows depend on each other.
+_WHOLE = ("random",)
 _REFERENCE_FLAGS = ("-O2", "-ffp-contract=off")
 #: Left out where the compiler does not know it.
 _NATIVE = "-march=native"
@@ -150,14 +154,14 @@ def verify_numeric(
     results: list[ClassResult] = []
     planned: list[_Plan] = []
     skipped: list[ClassResult] = []
-    for name, largest, why in _classes(original, transformed):
-        if name != "random" and not references.small and references.rows is None:
+    for drawing, why in _drawings(original, transformed, references.instances):
+        if drawing.name not in _WHOLE and not references.small and references.rows is None:
             why = why or f"the program is large and {references.no_rows}"
         if why:
-            skipped.append(ClassResult(name, skipped=why))
+            skipped.append(ClassResult(drawing.name, skipped=why))
             continue
         counts = tuple(threads) if not planned else (threads[len(planned) % len(threads)],)
-        planned.append(_Plan(name, largest, counts))
+        planned.append(replace(drawing, threads=counts))
         if quick:
             break
     with _AtOnce() if forks else ThreadPoolExecutor(3) as pool:
@@ -165,7 +169,7 @@ def verify_numeric(
             stacks = _stacks(original, len(group))
             inputs = [{name: stack[k] for name, stack in stacks.items()} for k in range(len(group))]
             for plan, given in zip(group, inputs, strict=True):
-                draw(plan.name, original, seed, plan.largest, given)
+                draw(plan.name, original, seed, plan.largest, given, plan.number)
             requests = [
                 RunRequest(inputs=given, threads=t, timeout_s=120.0)
                 for plan, given in zip(group, inputs, strict=True)
@@ -202,22 +206,25 @@ def _rows_do(references: _References, quick: bool) -> bool:
 
 @dataclass(frozen=True)
 class _Plan:
-    """A class that will be run."""
+    """A drawing of a class that will be run."""
 
     name: str
-    largest: int
-    threads: tuple[int, ...]
+    number: int = 0
+    largest: int = 1
+    threads: tuple[int, ...] = ()
 
 
 def _groups(planned: Sequence[_Plan], original: Program, small: bool) -> list[Sequence[_Plan]]:
-    """Classes that go through the references together: all of a small program; of a large one, the
-    first alone, since it runs as a whole, and of the others as many as memory likes."""
-    if small:
-        return [planned]
+    """Drawings that go through the references together: as many as memory likes; of a large program, the
+    first alone, since it runs as a whole."""
     size = sum(4 * prod(original.buffer_of[name].shape) for name in original.inputs)
-    together = max(1, _INPUT_BYTES // max(size, 1))
-    rest = planned[1:]
-    return [planned[:1], *(rest[k : k + together] for k in range(0, len(rest), together))]
+    if small:
+        size += sum(_OUTCOME_BYTES * prod(original.buffer_of[name].shape) for name in original.outputs)
+    together = max(1, _MOST_BYTES // max(size, 1))
+    alone = 0 if small else 1
+    rest = planned[alone:]
+    groups = [planned[:alone], *(rest[k : k + together] for k in range(0, len(rest), together))]
+    return [group for group in groups if group]
 
 
 def _problem(results: Sequence[ClassResult]) -> str:
@@ -226,14 +233,16 @@ def _problem(results: Sequence[ClassResult]) -> str:
     return f"{bad.name} inputs, {bad.threads} threads: {bad.problem}" if bad else ""
 
 
-def _classes(original: Program, transformed: Program) -> list[tuple[str, int, str]]:
-    """Name, largest integer, and why the class is skipped."""
+def _drawings(original: Program, transformed: Program, instances: int) -> Iterator[tuple[_Plan, str]]:
+    """All drawings, the plain one first, and why one is skipped."""
     ranges = [integer_range(program) for program in (original, transformed)]
     largest = min(r for r, _ in ranges)
     why = next((why for _, why in ranges if why), "")
-    names = FLOAT_CLASSES if original.inputs else ("random",)
-    integers = (INTEGERS, largest, f"not a polynomial on small integers: {why}" if why else "")
-    return [*((name, 1, "") for name in names), integers]
+    counts = drawings(original, instances)
+    for name in FLOAT_CLASSES if original.inputs else ("random",):
+        for number in range(counts.get(name, 1)):
+            yield _Plan(name, number), ""
+    yield _Plan(INTEGERS, 0, largest), f"not a polynomial on small integers: {why}" if why else ""
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,9 @@ static inline NUM N(num_sum)(NUM a, NUM b, W terms)
     W grown = 1 + 1.01 * U * terms;
     if (up * grown > F_MAX) x.far |= PLUS;
     if (down * grown < -F_MAX) x.far |= MINUS;
-    if (up * grown > F_MAX && down * grown < -F_MAX) x.far |= NO_NUMBER;
+    /* Two infinities may meet: of two parts, or of one and what was summed before. */
+    int both = (x.far & PLUS || v == INFINITY) && (x.far & MINUS || v == -INFINITY);
+    if (both && (up * grown > F_MAX || down * grown < -F_MAX)) x.far |= NO_NUMBER;
     x.up = up, x.down = down;
     return x;
 #else
