@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import prod
 from typing import TypeAlias
 
 import numpy as np
@@ -32,6 +33,8 @@ RANGES: Mapping[str, Range] = {
     "f32": Range(-149, -126, 127),
     "f64": Range(-1074, -1022, 1023),
 }
+#: Different numbers of one character.
+_DRAWN = 1 << 18
 #: The last positions of a group, at each of which a loop may end too early.
 _TAIL = 33
 #: Sizes of blocks at whose borders a loop may go wrong.
@@ -48,7 +51,9 @@ class _Mixture:
     rng: Generator
     factors: Array
     terms: Array
-    later: list[tuple[tuple[Array, ...], Array]] = field(default_factory=list)
+    largest: float
+    later: list[Callable[[Array], None]] = field(default_factory=list)
+    """What happens to the array with the dimensions of the groups in front."""
 
     def powers(self, count: int, low: float, high: float) -> Array:
         """Positive numbers with exponents of that range, as far as the dtype has them."""
@@ -59,15 +64,27 @@ class _Mixture:
         return np.resize([1.0, -1.0], count) * self.rng.choice([-1.0, 1.0])
 
     def set(self, chosen: Array, positions: Array, values: Array) -> None:
-        """One element of each of the groups ``chosen``."""
-        self.later.append((self.groups.places(chosen, positions), values))
+        """One element of each of the groups ``chosen``, which may name a group more than once."""
+        places = self.groups.places(chosen, positions)
+
+        def change(first: Array) -> None:
+            first[places] = values
+
+        self.later.append(change)
+
+    def finite(self, values: Array) -> Array:
+        return np.clip(values, -self.largest, self.largest)
 
     def set_all(self, chosen: Array, low: float, high: float) -> None:
         """All elements of the groups ``chosen``, with exponents from ``low`` to ``high`` and either sign."""
-        size = self.groups.size
-        places = self.groups.places(np.repeat(chosen, size), np.tile(np.arange(size), len(chosen)))
-        count = size * len(chosen)
-        self.later.append((places, self.powers(count, low, high) * self.rng.choice([-1.0, 1.0], count)))
+        at, shape = self.groups.numbered(chosen), (len(chosen), *self.groups.rest())
+        count = min(prod(shape), _DRAWN)
+        block = self.powers(count, low, high) * self.rng.choice([-1.0, 1.0], count)
+
+        def change(first: Array) -> None:
+            first[at] = np.resize(block.astype(first.dtype), shape if at else shape[1:])
+
+        self.later.append(change)
 
 
 _Character: TypeAlias = Callable[[_Mixture, Array], None]
@@ -123,7 +140,7 @@ def _dominated(position: Callable[[_Mixture, Array], Array], low: float, high: f
         count, rng = len(chosen), mixture.rng
         mixture.terms[chosen] = rng.choice([0.0, -30.0], count)
         values = (100 + mixture.powers(count, low, high)) * np.where(rng.random(count) < 0.75, 1, -1)
-        mixture.set(chosen, position(mixture, chosen), values)
+        mixture.set(chosen, position(mixture, chosen), mixture.finite(values))
 
     return character
 
@@ -166,6 +183,38 @@ def _near_overflow(mixture: _Mixture, chosen: Array) -> None:
     mixture.set(chosen, _near_end(mixture, chosen), values)
 
 
+def _specials(*kinds: float) -> _Character:
+    """One infinity or NaN, or a zero of either sign."""
+
+    def character(mixture: _Mixture, chosen: Array) -> None:
+        mixture.set(chosen, _near_end(mixture, chosen), np.resize(kinds, len(chosen)))
+
+    return character
+
+
+def _huge(mixture: _Mixture, chosen: Array) -> None:
+    """One element in 64 and at least one up to the largest, so that products and sums may overflow."""
+    numbers = np.repeat(chosen, max(1, mixture.groups.size // 64))
+    count, most = len(numbers), mixture.range.largest
+    values = mixture.powers(count, most * 0.48, most + 0.99) * mixture.rng.choice([-1.0, 1.0], count)
+    mixture.set(numbers, mixture.rng.integers(0, mixture.groups.size, count), values)
+
+
+def _cancelling(mixture: _Mixture, chosen: Array) -> None:
+    """Neighbours are nearly each other's negative."""
+    at = mixture.groups.numbered(chosen)
+
+    def change(first: Array) -> None:
+        if first.ndim == len(mixture.groups.kept):
+            return
+        group = first[at]
+        pairs = group.shape[-1] // 2
+        group[..., 1 : 2 * pairs : 2] = -group[..., : 2 * pairs : 2] * (1 + 2.0**-10)
+        first[at] = group
+
+    mixture.later.append(change)
+
+
 #: In the order in which few groups get them; a prime number of them, so that they do not go round with tiles.
 CHARACTERS: tuple[_Character, ...] = (
     _dominated(_last, 0, 4),
@@ -183,37 +232,47 @@ CHARACTERS: tuple[_Character, ...] = (
     _mixed(lambda r: -r.largest / 6, lambda r: r.largest / 2.2),
     _dominated(_at_border, 0, 4),
     _near_overflow,
+    _specials(np.nan),
     _scaled(4, 7),
     _mixed(lambda r: r.smallest, lambda r: r.normal),
     _dominated(_near_end, 0, 4),
     _around(-30),
+    _specials(np.inf, -np.inf),
+    _cancelling,
     _scaled(8, 20),
+    _huge,
     _plain,
     _dominated(_last, 30, 60),
     _scaled(-9, -5),
+    _specials(0.0, -0.0, np.inf, -np.inf, np.nan),
+    _dominated(_first, 0, 20),
 )
 
 
 def mix(values: Array, groups: Groups, dtype: str, rng: Generator, start: int = 0) -> None:
     """Give each group of normally distributed numbers a character; the first group the one at ``start``."""
-    mixture = _Mixture(groups, RANGES[dtype], rng, np.ones(groups.count), np.zeros(groups.count))
+    mixture = _mixture(values, groups, dtype, rng)
     for number, character in enumerate(CHARACTERS):
         first = (number - start) % len(CHARACTERS)
         if len(chosen := np.arange(first, groups.count, len(CHARACTERS))):
             character(mixture, chosen)
-    change(values, groups, mixture.factors, mixture.terms)
-    largest = float(np.finfo(np.dtype("f2" if dtype == "f16" else values.dtype)).max)
-    for places, elements in mixture.later:
-        values[places] = np.clip(elements, -largest, largest)
-    if dtype == "f16":
-        np.clip(values, -largest, largest, out=values)
-
-
-def change(values: Array, groups: Groups, factors: Array, terms: Array) -> None:
-    """factor * x + term, with one of each for each group."""
     with np.errstate(over="ignore", under="ignore"):
-        values *= groups.each(factors).astype(values.dtype)
-        values += groups.each(terms).astype(values.dtype)
+        values *= groups.each(mixture.factors).astype(values.dtype)
+        values += groups.each(mixture.terms).astype(values.dtype)
+    if dtype == "f16":
+        np.clip(values, -mixture.largest, mixture.largest, out=values)
+    _finish(mixture, values)
+
+
+def _mixture(values: Array, groups: Groups, dtype: str, rng: Generator) -> _Mixture:
+    largest = float(np.finfo(np.dtype("f2" if dtype == "f16" else values.dtype)).max)
+    return _Mixture(groups, RANGES[dtype], rng, np.ones(groups.count), np.zeros(groups.count), largest)
+
+
+def _finish(mixture: _Mixture, values: Array) -> None:
+    first = mixture.groups.first(values)
+    for change in mixture.later:
+        change(first)
 
 
 def spread(values: Array, dtype: str, rng: Generator) -> None:
@@ -224,21 +283,16 @@ def spread(values: Array, dtype: str, rng: Generator) -> None:
 
 
 def enlarge_some(values: Array, groups: Groups, dtype: str, rng: Generator) -> None:
-    """In every fourth group, one element in 64 and at least one is huge, so that products and sums may overflow."""
-    most = RANGES[dtype].largest
-    chosen = np.arange(rng.integers(4) if groups.count >= 4 else 0, groups.count, 4)
-    each = max(1, groups.size // 64)
-    numbers = np.repeat(chosen, each)
-    positions = rng.integers(0, groups.size, len(numbers))
-    exponents = rng.uniform(most * 0.48, most + 0.99, len(numbers))
-    values[groups.places(numbers, positions)] = np.exp2(exponents) * rng.choice([-1.0, 1.0], len(numbers))
+    """Make numbers of every fourth group huge."""
+    mixture = _mixture(values, groups, dtype, rng)
+    _huge(mixture, np.arange(rng.integers(4) if groups.count >= 4 else 0, groups.count, 4))
+    _finish(mixture, values)
 
 
-def insert_specials(values: Array, groups: Groups, rng: Generator, start: int = 0) -> None:
-    """One infinity, NaN or zero in every fourth group, one of each kind at least if there are groups for it."""
-    kinds = np.array([np.nan, np.inf, -np.inf, -0.0, 0.0], values.dtype)
+def insert_specials(values: Array, groups: Groups, dtype: str, rng: Generator, start: int = 0) -> None:
+    """One infinity, NaN or zero in every fourth group; each kind at least once where groups allow it."""
+    kinds = np.roll([np.nan, np.inf, -np.inf, -0.0, 0.0], -start)
+    mixture = _mixture(values, groups, dtype, rng)
     step = max(1, min(4, groups.count // len(kinds)))
-    chosen = np.arange(0, groups.count, step)
-    positions = rng.integers(0, groups.size, len(chosen))
-    positions[::3] = groups.size - 1
-    values[groups.places(chosen, positions)] = np.resize(np.roll(kinds, -start), len(chosen))
+    _specials(*kinds)(mixture, np.arange(0, groups.count, step))
+    _finish(mixture, values)

@@ -67,12 +67,19 @@ class Groups:
         """One value for each group, in a shape that goes with the array's."""
         return values.reshape([n if k in self.kept else 1 for k, n in enumerate(self.shape)])
 
+    def first(self, array: Array) -> Array:
+        """The array with the dimensions ``kept`` in front: a view."""
+        return np.moveaxis(array, self.kept, range(len(self.kept)))
+
+    def numbered(self, groups: Array) -> tuple[Array, ...]:
+        """The subscripts of groups in the dimensions ``kept``."""
+        return np.unravel_index(groups, [self.shape[k] for k in self.kept]) if self.kept else ()
+
+    def rest(self) -> tuple[int, ...]:
+        """The shape of one group."""
+        return tuple(n for k, n in enumerate(self.shape) if k not in self.kept)
+
     def places(self, groups: Array, positions: Array) -> tuple[Array, ...]:
-        """The subscripts of the elements at ``positions`` of ``groups``."""
-        others = [k for k in range(len(self.shape)) if k not in self.kept]
-        found: dict[int, Array] = {}
-        for dimensions, flat in ((self.kept, groups), (others, positions)):
-            if dimensions:
-                at = np.unravel_index(flat, [self.shape[k] for k in dimensions])
-                found |= dict(zip(dimensions, at, strict=True))
-        return tuple(found[k] for k in range(len(self.shape)))
+        """The subscripts in what :meth:`first` gives of the elements at ``positions`` of ``groups``."""
+        rest = self.rest()
+        return (*self.numbered(groups), *(np.unravel_index(positions, rest) if rest else ()))

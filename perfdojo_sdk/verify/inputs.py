@@ -1,9 +1,9 @@
 """Inputs that make a kernel show its faults: one drawing per class.
 
 Plain numbers, sums that cancel, rows (or whatever is reduced together) each with a character of its own,
-magnitudes over the whole range, huge numbers in some rows, denormals, infinities and NaN one at a time, numbers
-that are not negative, and small integers on which additions and multiplications are exact in any order. Arrays
-of integers hold small numbers, or in the classes of extremes their dtype's whole range.
+magnitudes over the whole range, huge numbers in some rows, denormals, infinities and NaN one at a time,
+numbers that are not negative, and small integers on which additions and multiplications are exact in any
+order. Arrays of integers hold small numbers, or in the classes of extremes their dtype's whole range.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ FLOAT_CLASSES = (
     "nonnegative",
 )
 INTEGERS = "integers"
+#: Classes that are characters of rows, too.
+_CHARACTERISTIC = frozenset({"magnitudes", "huge", "special", "cancelling", "denormal"})
 
 _POLYNOMIAL = frozenset({"add", "sub", "mul", "max", "min", "neg", "abs"})
 _RANGES = (8, 4, 2, 1)
@@ -64,6 +66,20 @@ def drawings(program: Program, instances: int) -> Mapping[str, int]:
     return {"rows": min(several, wanted), "special": min(several, ceil(5 / most))}
 
 
+def classes(program: Program, instances: int, most: int) -> tuple[str, ...]:
+    """The classes of floats to look at; of a program of more than ``most`` statement instances, not those
+    that a drawing of rows has many of, nor those that say least about long sums."""
+    if not program.inputs:
+        return ("random",)
+    if instances <= most:
+        return FLOAT_CLASSES
+    floats = [name for name in program.inputs if program.buffer_of[name].dtype in FLOAT_DTYPES]
+    groups = _all_groups(program)
+    many = any(groups[name].count >= 8 * len(CHARACTERS) for name in _large(program, floats))
+    left_out = _CHARACTERISTIC if many else _CHARACTERISTIC - {"huge", "special", "denormal"}
+    return tuple(name for name in FLOAT_CLASSES if name not in left_out)
+
+
 def draw(
     name: str,
     program: Program,
@@ -77,17 +93,15 @@ def draw(
     rng = np.random.default_rng([seed, number, *name.encode()])
     drawn = out if out is not None else {n: _empty(program, n) for n in program.inputs}
     floats = [n for n in program.inputs if program.buffer_of[n].dtype in FLOAT_DTYPES]
-    groups = _all_groups(program)
-    large = _large(program, floats)
-    turns = min(2, len(large))
+    groups, large = _all_groups(program), _large(program, floats)
+    turns = max(1, min(2, len(large)))
     for array in program.inputs:
         dtype, target = program.buffer_of[array].dtype, drawn[array]
         if dtype not in FLOAT_DTYPES:
             target[...] = _whole_numbers(rng, target.shape, dtype, name)
             continue
-        # One of several arrays is extreme at a time; what both could show, neither hides.
-        asked = array not in large or large.index(array) % turns == number % turns
-        _DRAW[name](rng, target, dtype, groups[array], _Turn(number, number // max(turns, 1), asked, largest))
+        asked = array in large and large.index(array) % turns == number % turns
+        _DRAW[name](rng, target, dtype, groups[array], _Turn(number, number // turns, asked, largest))
     return drawn
 
 
@@ -189,8 +203,8 @@ def _in_groups(change: _Draw) -> _Draw:
 
 
 def _one_by_one(change: _Draw) -> _Draw:
-    """A drawing in which every element is worked out: of a large array a block of rows is, and repeated, since
-    drawing would cost more than everything that is done with it."""
+    """A drawing in which every element is worked out: of a large array a block of rows is, and repeated,
+    since drawing would cost more than everything that is done with it."""
 
     def drawn(rng: np.random.Generator, target: Array, dtype: str, groups: Groups, turn: _Turn) -> None:
         values = np.empty(_block(target.shape), np.float32 if dtype == "f16" else target.dtype)
@@ -227,7 +241,7 @@ def _huge(rng: np.random.Generator, values: Array, dtype: str, groups: Groups, t
 
 def _special(rng: np.random.Generator, values: Array, dtype: str, groups: Groups, turn: _Turn) -> None:
     """Infinities, NaN and zeros, one in a group, and most groups clean."""
-    insert_specials(values, groups, rng, turn.number)
+    insert_specials(values, groups, dtype, rng, turn.number)
 
 
 def _cancelling(rng: np.random.Generator, values: Array, dtype: str, groups: Groups, turn: _Turn) -> None:

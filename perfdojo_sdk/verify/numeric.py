@@ -35,7 +35,15 @@ from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.measure.sandbox import Job, execute
 from perfdojo_sdk.measure.shared_arrays import shared_array
 from perfdojo_sdk.measure.worker import CARRIER
-from perfdojo_sdk.verify.inputs import EXACT_INTEGERS, FLOAT_CLASSES, INTEGERS, Array, draw, drawings, integer_range
+from perfdojo_sdk.verify.inputs import (
+    EXACT_INTEGERS,
+    INTEGERS,
+    Array,
+    classes,
+    draw,
+    drawings,
+    integer_range,
+)
 from perfdojo_sdk.verify.reference_c import (
     BETWEEN,
     BOUNDED,
@@ -239,7 +247,7 @@ def _drawings(original: Program, transformed: Program, instances: int) -> Iterat
     largest = min(r for r, _ in ranges)
     why = next((why for _, why in ranges if why), "")
     counts = drawings(original, instances)
-    for name in FLOAT_CLASSES if original.inputs else ("random",):
+    for name in classes(original, instances, _FULL_INSTANCES):
         for number in range(counts.get(name, 1)):
             yield _Plan(name, number), ""
     yield _Plan(INTEGERS, 0, largest), f"not a polynomial on small integers: {why}" if why else ""
@@ -257,8 +265,8 @@ class _Expected:
     """How far a legal kernel in which nothing overflows may be from ``value``; infinite: nothing is known."""
     far: Array | None = None
     """Which infinities and NaN may come out where something overflows, and whether there is a
-    ``low`` and a ``high``: bits of :mod:`~perfdojo_sdk.verify.reference_c`. None: not known, nothing is certain
-    where the bound is infinite."""
+    ``low`` and a ``high``: bits of :mod:`~perfdojo_sdk.verify.reference_c`. None: not known, so that nothing
+    is compared where the bound is infinite."""
     low: Array | None = None
     high: Array | None = None
 
@@ -552,8 +560,8 @@ def _worst_of(distance: Array, bound: Array) -> float:
 
 
 def _loosened(bound: Array, value: Array, dtype: np.dtype[Any]) -> Array:
-    """The references themselves round: in double, 2^-29 of what a kernel of f32 may, still less of one of f16;
-    the bound of f64 takes its own rounding into account."""
+    """The references themselves round: in double, 2^-29 of what a kernel of f32 may, still less of one of
+    f16; the bound of f64 takes its own rounding into account."""
     slack = 0.0 if dtype == np.float64 else 2.0**-45
     return np.asarray(bound * (1 + 1e-6) + np.abs(value) * slack)
 

@@ -51,7 +51,7 @@ from perfdojo_sdk.verify.reference_types import BOUNDS, C_TYPES, FLOATS, FUNCTIO
 
 SYMBOL = "pd_reference"
 WIDE, BOUNDED, OUTCOMES = "wide", "bounded", "outcomes"
-#: Bits of what else a float may be: an infinity, NaN, or a number of an interval. ``reference_common.h`` has them, too.
+#: Bits of what else a float may be: an infinity, NaN, or a number of an interval; as in the headers.
 PLUS, MINUS, NO_NUMBER, BETWEEN = 1, 2, 4, 8
 
 
@@ -531,7 +531,7 @@ def _number(dtype: str) -> str:
 
 
 def _part(part: str, buffer: Buffer) -> str:
-    """A part of the cell ``at`` as an output holds it; what f64 knows is rounded to a double there, outwards."""
+    """A part of the cell ``at`` as an output holds it; of f64, rounded to a double, outwards."""
     cell = f"b_{buffer.name}_%s[at]"
     if buffer.dtype not in FLOAT_DTYPES:
         return f"{cell % 'u'} ? INFINITY : 0" if part == "e" else cell % "v"
