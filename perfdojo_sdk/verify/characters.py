@@ -117,8 +117,9 @@ def _far(sign: int) -> _Character:
     """Of one sign, and as large as the dtype allows or nearly so."""
 
     def character(mixture: _Mixture, chosen: Array) -> None:
-        most = mixture.range.largest
-        scale = mixture.powers(len(chosen), most * 0.3, most - 0.8)
+        most, count = mixture.range.largest, len(chosen)
+        scale = mixture.powers(count, most * 0.3, most - 0.8)
+        scale[::2] = mixture.powers(count, most - 1, most - 0.8)[::2]
         mixture.terms[chosen], mixture.factors[chosen] = sign * scale, scale / 16
 
     return character
@@ -133,13 +134,14 @@ def _scaled(low: float, high: float) -> _Character:
     return character
 
 
-def _dominated(position: Callable[[_Mixture, Array], Array], low: float, high: float) -> _Character:
-    """One element by far the largest; of the others, no sum is as large."""
+def _dominated(
+    position: Callable[[_Mixture, Array], Array], low: float, high: float, sign: int = 1
+) -> _Character:
+    """One element by far the largest, or the smallest; of the others, no sum is as large."""
 
     def character(mixture: _Mixture, chosen: Array) -> None:
-        count, rng = len(chosen), mixture.rng
-        mixture.terms[chosen] = rng.choice([0.0, -30.0], count)
-        values = (100 + mixture.powers(count, low, high)) * np.where(rng.random(count) < 0.75, 1, -1)
+        values = sign * (100 + mixture.powers(len(chosen), low, high))
+        mixture.terms[chosen] = -sign * mixture.rng.choice([0.0, 30.0], len(chosen))
         mixture.set(chosen, position(mixture, chosen), mixture.finite(values))
 
     return character
@@ -221,8 +223,9 @@ CHARACTERS: tuple[_Character, ...] = (
     _zeros,
     _around(-200),
     _scaled(-14, -7),
-    _dominated(_first, 0, 4),
+    _dominated(_last, 0, 4, -1),
     _far(-1),
+    _dominated(_first, 0, 4),
     _mixed(lambda r: r.smallest, lambda r: r.largest),
     _constant,
     _dominated(_near_end, 0, 20),
@@ -235,7 +238,7 @@ CHARACTERS: tuple[_Character, ...] = (
     _specials(np.nan),
     _scaled(4, 7),
     _mixed(lambda r: r.smallest, lambda r: r.normal),
-    _dominated(_near_end, 0, 4),
+    _dominated(_near_end, 0, 4, -1),
     _around(-30),
     _specials(np.inf, -np.inf),
     _cancelling,
@@ -245,7 +248,8 @@ CHARACTERS: tuple[_Character, ...] = (
     _dominated(_last, 30, 60),
     _scaled(-9, -5),
     _specials(0.0, -0.0, np.inf, -np.inf, np.nan),
-    _dominated(_first, 0, 20),
+    _dominated(_first, 0, 20, -1),
+    _dominated(_at_border, 0, 4, -1),
 )
 
 

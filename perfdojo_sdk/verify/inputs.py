@@ -48,7 +48,7 @@ _RANGES = (8, 4, 2, 1)
 #: Elements of one array that are drawn one by one; a larger one repeats them.
 _DRAWN = 1 << 20
 #: Statement instances that all drawings of one class may cost, and the most of them.
-_INSTANCES, _DRAWINGS = 10**7, 6
+_INSTANCES, _DRAWINGS = 10**7, 8
 
 
 def drawings(program: Program, instances: int) -> Mapping[str, int]:

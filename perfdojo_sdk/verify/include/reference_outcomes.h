@@ -97,6 +97,7 @@ RARE NUM N(more_of_one)(NUM x, NUM a, W (*function)(W), W least, W halves)
     int count = N(intervals)(a, given);
     for (int k = 1; k < count; k++) {
         if (given[k].lo < least) found.far |= NO_NUMBER;
+        if (given[k].hi < least) continue;
         N(admit)(&found, function(N(max_d)(given[k].lo, least)), function(N(max_d)(given[k].hi, least)), halves);
     }
     x.lo = found.lo, x.hi = found.hi, x.far = found.far;
