@@ -1,4 +1,4 @@
-"""The inputs of leg 2 show what a generator may get wrong: each kind of fault, planted in right C, is refused."""
+"""The inputs of leg 2 show what a generator may get wrong: faults planted in right C are refused."""
 
 from __future__ import annotations
 
@@ -185,15 +185,27 @@ def test_right_kernels_pass(name: str, seed: int) -> None:
 FAULTS: Mapping[str, tuple[str, str, str]] = {
     "large numbers are lost": ("relu", "big(v, 0)", "v > 4999 ? 0 : big(v, 0)"),
     "only numbers around 5000 are lost": ("relu", "big(v, 0)", "v > 4000 && v < 6000 ? 0 : big(v, 0)"),
-    "signs flip between 1e3 and 1e15": ("add", "y[k] = v", "y[k] = fabsf(v) > 1e3f && fabsf(v) < 1e15f ? -v : v"),
+    "signs flip between 1e3 and 1e15": (
+        "add",
+        "y[k] = v",
+        "y[k] = fabsf(v) > 1e3f && fabsf(v) < 1e15f ? -v : v",
+    ),
     "infinite from 1e37 on": ("add", "y[k] = v", "y[k] = v > 1e37f ? INFINITY : v < -1e37f ? -INFINITY : v"),
-    "largest instead of infinite": ("mul", "y[k] = v", "y[k] = isinf(v) && isfinite(a[k]) ? copysignf(3e38f, v) : v"),
+    "largest instead of infinite": (
+        "mul",
+        "y[k] = v",
+        "y[k] = isinf(v) && isfinite(a[k]) ? copysignf(3e38f, v) : v",
+    ),
     "denormal results are flushed": ("mul", "y[k] = v", "y[k] = fabsf(v) < 0x1p-126f ? 0 : v"),
     "denormal operands are flushed": ("add", "a[k] + b[k]", "(fabsf(a[k]) < 0x1p-126f ? 0 : a[k]) + b[k]"),
     "infinities are lost": ("add", "y[k] = v", "y[k] = isinf(v) ? 0 : v"),
     "an epsilon is dropped from a root": ("root", " + 1e-5f", ""),
     "an epsilon of a root is a tenth": ("root", "1e-5f", "1e-6f"),
-    "an epsilon of a root is added later": ("root", "sqrtf(v[k % 160] + 1e-5f)", "(sqrtf(v[k % 160]) + 1e-5f)"),
+    "an epsilon of a root is added later": (
+        "root",
+        "sqrtf(v[k % 160] + 1e-5f)",
+        "(sqrtf(v[k % 160]) + 1e-5f)",
+    ),
     "zero has a finite logarithm": ("log", "logf(v)", "v == 0 ? -103.28f : logf(v)"),
     "logarithms of tiny numbers": ("log", "logf(v)", "logf(v < 0x1p-126f && v > 0 ? 0x1p-126f : v)"),
     "an epsilon is dropped": ("rmsnorm", " + 1e-5f", ""),
@@ -203,7 +215,11 @@ FAULTS: Mapping[str, tuple[str, str, str]] = {
     "zeros of long rows give NaN": ("rmsnorm of long rows", " + 1e-5f", ""),
     "exp of what is far below": ("softmax", "float m = -INFINITY", "float m = -100"),
     "exp of what is far above": ("softmax", "expf(x[i*100 + k] - m)", "expf(x[i*100 + k])"),
-    "small exponentials are zero": ("softmax", "expf(x[i*100 + k] - m)", "(x[i*100+k] - m < -80 ? 0 : expf(x[i*100+k] - m))"),
+    "small exponentials are zero": (
+        "softmax",
+        "expf(x[i*100 + k] - m)",
+        "(x[i*100+k] - m < -80 ? 0 : expf(x[i*100+k] - m))",
+    ),
     "a maximum starts at 0": ("maximum", "-INFINITY", "0"),
     "a maximum starts at -1e30": ("maximum", "-INFINITY", "-1e30f"),
     "a maximum starts at -1e37": ("maximum", "-INFINITY", "-1e37f"),
@@ -215,11 +231,23 @@ FAULTS: Mapping[str, tuple[str, str, str]] = {
     "the last element of a column is missing": ("maximum of columns", "k < 1000", "k < 999"),
     "the first element of a column is missing": ("maximum of columns", "k = 0; k", "k = 1; k"),
     "the last element of all is missing": ("maximum of all", "k < 5000", "k < 4999"),
-    "NaN in the last element is missed": ("maximum", "big(m, x[i*1000 + k])", "k > 990 ? fmaxf(m, x[i*1000 + k]) : big(m, x[i*1000 + k])"),
+    "NaN in the last element is missed": (
+        "maximum",
+        "big(m, x[i*1000 + k])",
+        "k > 990 ? fmaxf(m, x[i*1000 + k]) : big(m, x[i*1000 + k])",
+    ),
     "the last product of a sum is missing": ("matmul", "k < 300", "k < 299"),
-    "the last of the second operand is taken twice": ("matmul", "b[k*40 + j]", "b[(k < 299 ? k : 298)*40 + j]"),
-    "the sum of squares of the last element": ("rmsnorm", "q += x[i*100 + k] * x[i*100 + k]", "q += k < 99 ? x[i*100 + k] * x[i*100 + k] : x[i*100 + k]"),
-}  # fmt: skip
+    "the last of the second operand is taken twice": (
+        "matmul",
+        "b[k*40 + j]",
+        "b[(k < 299 ? k : 298)*40 + j]",
+    ),
+    "the sum of squares of the last element": (
+        "rmsnorm",
+        "q += x[i*100 + k] * x[i*100 + k]",
+        "q += k < 99 ? x[i*100 + k] * x[i*100 + k] : x[i*100 + k]",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", FAULTS)

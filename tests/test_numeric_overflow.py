@@ -55,7 +55,8 @@ y f32 [2,4,8,8] heap
 2 4 8 8 y[{0},{1},{2},{3}] = max(c[{0},{1},{2},{3}], 0)
 """
 CONV_C = """
-for (int n = 0; n < 2; n++) for (int o = 0; o < 4; o++) for (int i = 0; i < 8; i++) for (int j = 0; j < 8; j++) {
+for (int n = 0; n < 2; n++) for (int o = 0; o < 4; o++) for (int i = 0; i < 8; i++)
+for (int j = 0; j < 8; j++) {
     float s = b[o];
     for (int c = 0; c < 3; c++) for (int p = 0; p < 3; p++) for (int q = 0; q < 3; q++)
         s += x[((n*3 + c)*10 + i + p)*10 + j + q] * f[((o*3 + c)*3 + p)*3 + q];

@@ -58,12 +58,17 @@ def drawings(program: Program, instances: int) -> Mapping[str, int]:
     where everything is reduced to one number, each drawing has one.
     """
     floats = [name for name in program.inputs if program.buffer_of[name].dtype in FLOAT_DTYPES]
-    groups = _all_groups(program)
-    most = max((groups[name].count for name in floats), default=1)
-    turns = min(2, len(_large(program, floats)))
-    several = max(turns, 1, min(_DRAWINGS, _INSTANCES // max(instances, 1)))
-    wanted = max(turns, ceil(len(CHARACTERS) / most) * max(turns, 1))
-    return {"rows": min(several, wanted), "special": min(several, ceil(5 / most))}
+    groups, large = _all_groups(program), _large(program, floats)
+    fewest = min((groups[name].count for name in large), default=1)
+    turns = _turns(large)
+    several = max(turns, min(_DRAWINGS, _INSTANCES // max(instances, 1)))
+    wanted = turns * ceil(len(CHARACTERS) / fewest)
+    return {"rows": min(several, wanted), "special": min(several, ceil(5 / fewest))}
+
+
+def _turns(large: Sequence[str]) -> int:
+    """How many drawings of rows it takes until each of several arrays has been extreme."""
+    return max(1, min(2, len(large)))
 
 
 def classes(program: Program, instances: int, most: int) -> tuple[str, ...]:
@@ -94,7 +99,7 @@ def draw(
     drawn = out if out is not None else {n: _empty(program, n) for n in program.inputs}
     floats = [n for n in program.inputs if program.buffer_of[n].dtype in FLOAT_DTYPES]
     groups, large = _all_groups(program), _large(program, floats)
-    turns = max(1, min(2, len(large)))
+    turns = _turns(large)
     for array in program.inputs:
         dtype, target = program.buffer_of[array].dtype, drawn[array]
         if dtype not in FLOAT_DTYPES:
