@@ -213,6 +213,16 @@ EXPECTED = {
     "no NaN": (_Expected(*map(np.array, ([1.0], [1.0], [0.1], [PLUS], [0.0], [0.0]))), [np.nan], False),
     "between": (_Expected(*map(np.array, ([9.0], [9.0], [0.1], [BETWEEN], [0.0], [1.0]))), [0.5], True),
     "not between": (_Expected(*map(np.array, ([9.0], [9.0], [0.1], [BETWEEN], [0.0], [1.0]))), [2.0], False),
+    "infinite over zero": (
+        _Expected(*map(np.array, ([np.inf], [np.inf], [0.0], [PLUS | MINUS], [0.0], [0.0]))),
+        [-np.inf],
+        True,
+    ),
+    "finite over zero": (
+        _Expected(*map(np.array, ([np.inf], [np.inf], [0.0], [PLUS | MINUS], [0.0], [0.0]))),
+        [3e38],
+        False,
+    ),
     "the law's NaN": (
         _Expected(*map(np.array, ([1.0], [np.nan], [0.0], [0], [0.0], [0.0]))),
         [np.nan],

@@ -573,7 +573,8 @@ def _other_outcome(got: Array, expected: _Expected, nan_may_differ: bool) -> Arr
     unknown = ~np.isfinite(expected.bound)
     with np.errstate(all="ignore"):
         rounded, own_rounded = value.astype(got.dtype), own.astype(got.dtype)
-        near_own = np.abs(got.astype(np.float64) - own) <= _loosened(expected.bound, own, got.dtype)
+        reach = _loosened(expected.bound, own, got.dtype)
+        near_own = np.isfinite(own) & (np.abs(got.astype(np.float64) - own) <= reach)
         allowed = ~np.isfinite(got) & _same(got, rounded)
         far = np.zeros(got.shape, np.uint8) if expected.far is None else expected.far
         allowed |= (far & _class_bits(got)) != 0
