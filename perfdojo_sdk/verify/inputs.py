@@ -1,14 +1,16 @@
 """Inputs that make a kernel show its faults: one drawing per class.
 
-Plain numbers, sums that cancel, magnitudes near overflow, denormals, scattered infinities, NaNs
-and zeros, and small integers on which additions and multiplications are exact in any order. Arrays of
-integers hold small numbers, or in the classes of extremes their dtype's whole range.
+Plain numbers, sums that cancel, rows (or whatever is reduced together) each with a character of its own,
+magnitudes over the whole range, huge numbers in some rows, denormals, infinities and NaN one at a time,
+numbers that are not negative, and small integers on which additions and multiplications are exact in any
+order. Arrays of integers hold small numbers, or in the classes of extremes their dtype's whole range.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from math import inf, log2, prod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, inf, log2, prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,54 +19,136 @@ from perfdojo_sdk.core.dtypes import DIGITS, FLOAT_DTYPES, STORED_DTYPES, bits, 
 from perfdojo_sdk.core.expression import Expression, IndexValue, Literal, Operation, Read
 from perfdojo_sdk.core.program import Program, Statement
 from perfdojo_sdk.measure.worker import CARRIER
+from perfdojo_sdk.verify.characters import CHARACTERS, RANGES, enlarge_some, insert_specials, mix, spread
+from perfdojo_sdk.verify.groups import Groups, kept_dimensions
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 #: Single precision holds every integer below this one.
 EXACT_INTEGERS = 2**24
 
-FLOAT_CLASSES = ("random", "cancelling", "huge", "denormal", "special")
+FLOAT_CLASSES = (
+    "random",
+    "rows",
+    "columns",
+    "magnitudes",
+    "huge",
+    "special",
+    "cancelling",
+    "denormal",
+    "nonnegative",
+)
 INTEGERS = "integers"
+#: Classes that are characters of rows, too.
+_CHARACTERISTIC = frozenset({"magnitudes", "huge", "special", "cancelling", "denormal"})
 
 _POLYNOMIAL = frozenset({"add", "sub", "mul", "max", "min", "neg", "abs"})
 _RANGES = (8, 4, 2, 1)
 
-#: Elements of one array that are drawn one by one for a class other than random.
+#: Elements of one array that are drawn one by one; a larger one repeats them.
 _DRAWN = 1 << 20
+#: Statement instances that all drawings of one class may cost, and the most of them.
+_INSTANCES, _DRAWINGS = 10**7, 8
 
-#: Exponents of what is drawn as huge and as denormal, where a dtype is narrower than f32.
-_HUGE = {"f16": (8, 15)}
-_TINY = {"f16": (-25, -13)}
+
+def drawings(program: Program, instances: int) -> Mapping[str, int]:
+    """Class -> how many drawings of it a program of so many statement instances gets.
+
+    Where few elements are reduced together there are many groups, and one drawing has every character in it;
+    where everything is reduced to one number, each drawing has one.
+    """
+    floats = [name for name in program.inputs if program.buffer_of[name].dtype in FLOAT_DTYPES]
+    groups, large = _all_groups(program), _large(program, floats)
+    fewest = min((groups[name].count for name in large), default=1)
+    turns = _turns(large)
+    several = max(turns, min(_DRAWINGS, _INSTANCES // max(instances, 1)))
+    wanted = turns * ceil(len(CHARACTERS) / fewest)
+    return {"rows": min(several, wanted), "special": min(several, ceil(5 / fewest))}
+
+
+def _turns(large: Sequence[str]) -> int:
+    """How many drawings of rows it takes until each of several arrays has been extreme."""
+    return max(1, min(2, len(large)))
+
+
+def classes(program: Program, instances: int, most: int) -> tuple[str, ...]:
+    """The classes of floats to look at; of a program of more than ``most`` statement instances, not those
+    that a drawing of rows has many of, nor those that say least about long sums."""
+    if not program.inputs:
+        return ("random",)
+    if instances <= most:
+        return FLOAT_CLASSES
+    floats = [name for name in program.inputs if program.buffer_of[name].dtype in FLOAT_DTYPES]
+    groups = _all_groups(program)
+    many = any(groups[name].count >= 8 * len(CHARACTERS) for name in _large(program, floats))
+    left_out = _CHARACTERISTIC if many else _CHARACTERISTIC - {"huge", "special", "denormal"}
+    return tuple(name for name in FLOAT_CLASSES if name not in left_out)
 
 
 def draw(
-    name: str, program: Program, seed: int, largest: int = 1, out: Mapping[str, Array] | None = None
+    name: str,
+    program: Program,
+    seed: int,
+    largest: int = 1,
+    out: Mapping[str, Array] | None = None,
+    number: int = 0,
 ) -> Mapping[str, Array]:
     """Inputs of class ``name`` for every input of the program, in the arrays ``out`` if given;
-    ``largest`` bounds the integers."""
-    rng = np.random.default_rng([seed, *name.encode()])
+    ``largest`` bounds the integers, ``number`` tells the drawings of one class apart."""
+    rng = np.random.default_rng([seed, number, *name.encode()])
     drawn = out if out is not None else {n: _empty(program, n) for n in program.inputs}
+    floats = [n for n in program.inputs if program.buffer_of[n].dtype in FLOAT_DTYPES]
+    groups, large = _all_groups(program), _large(program, floats)
+    turns = _turns(large)
     for array in program.inputs:
-        shape, dtype, target = drawn[array].shape, program.buffer_of[array].dtype, drawn[array]
+        dtype, target = program.buffer_of[array].dtype, drawn[array]
         if dtype not in FLOAT_DTYPES:
-            target[...] = _whole_numbers(rng, shape, dtype, name)
-        elif name == "random":
-            if dtype == "f32":
-                rng.standard_normal(dtype=np.float32, out=target)
-            else:
-                target[...] = _random(rng, shape)
-        else:
-            # Of a large array, a block of rows is drawn and repeated: drawing would cost more than
-            # everything that is done with it.
-            rows = _block(shape)
-            values = _integers(rng, rows, largest) if name == INTEGERS else _DRAWINGS[name](rng, rows, dtype)
-            _repeat(values, target)
+            target[...] = _whole_numbers(rng, target.shape, dtype, name)
+            continue
+        asked = array in large and large.index(array) % turns == number % turns
+        _DRAW[name](rng, target, dtype, groups[array], _Turn(number, number // turns, asked, largest))
     return drawn
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """Which of a class's drawings this is."""
+
+    number: int
+    round: int
+    """How often this array has been asked."""
+    asked: bool
+    """Whether it is this array's turn to be out of the ordinary."""
+    largest: int
+    """Of integers."""
+
+
+def _all_groups(program: Program) -> Mapping[str, Groups]:
+    kept = kept_dimensions(program)
+    return {name: _groups(program.buffer_of[name].shape, kept[name]) for name in program.inputs}
+
+
+def _groups(shape: tuple[int, ...], kept: tuple[int, ...]) -> Groups:
+    """Groups of more than one element where there are several dimensions: else rows."""
+    alone = len(kept) == len(shape) > 1
+    return Groups(shape, kept[:-1] if alone else kept)
+
+
+def _large(program: Program, floats: Sequence[str]) -> list[str]:
+    """The arrays that are not small beside the largest, as weights and shifts of channels are."""
+    sizes = {name: prod(program.buffer_of[name].shape) for name in floats}
+    return [name for name, size in sizes.items() if 64 * size >= max(sizes.values())]
 
 
 def _empty(program: Program, name: str) -> Array:
     buffer = program.buffer_of[name]
     return np.empty(buffer.shape, CARRIER[buffer.dtype])
+
+
+def _block(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """``shape`` with so few rows that about ``_DRAWN`` elements remain; an odd number of rows."""
+    rows = _DRAWN // prod(shape[1:]) | 1 if shape else 1
+    return (min(shape[0], rows), *shape[1:]) if shape else shape
 
 
 def _repeat(block: Array, target: Array) -> None:
@@ -85,73 +169,127 @@ def _whole_numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: str,
     low, high = integer_bounds(dtype)
     if dtype == "bool":
         return rng.integers(0, 2, shape, dtype=np.uint8)
-    if name not in ("huge", "special"):
+    if name not in ("huge", "special", "magnitudes"):
         low, high = max(low, -100), min(high, 100)
     kind = np.dtype(f"{_WHOLE_TYPES[dtype[0]]}{bits(dtype)}")
     values = rng.integers(low, high, shape, dtype=kind, endpoint=True)
     return np.where(values == 0, kind.type(1), values)
 
 
-def _block(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """``shape`` with so few rows that about ``_DRAWN`` elements remain; an odd number of rows."""
-    rows = _DRAWN // prod(shape[1:]) | 1 if shape else 1
-    return (min(shape[0], rows), *shape[1:]) if shape else shape
+_Draw: TypeAlias = Callable[[np.random.Generator, Array, str, Groups, _Turn], None]
 
 
-def _random(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    return rng.standard_normal(shape, dtype=np.float32)
+def _normal(rng: np.random.Generator, target: Array) -> None:
+    """Normally distributed numbers."""
+    if target.dtype == np.float32:
+        rng.standard_normal(dtype=np.float32, out=target)
+    else:
+        target[...] = rng.standard_normal(target.shape, dtype=np.float32)
 
 
-def _cancelling(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
+def _random(rng: np.random.Generator, values: Array, dtype: str, groups: Groups, turn: _Turn) -> None:
+    _normal(rng, values)
+
+
+def _in_groups(change: _Draw) -> _Draw:
+    """A drawing of the whole array, since its groups may lie anywhere in it."""
+
+    def drawn(rng: np.random.Generator, target: Array, dtype: str, groups: Groups, turn: _Turn) -> None:
+        block = np.empty(_block(target.shape), np.float32)
+        _normal(rng, block)
+        # Halves are drawn as single precision, and rounded.
+        values = np.empty(target.shape, np.float32) if target.dtype == np.float16 else target
+        _repeat(block, values)
+        change(rng, values, dtype, groups, turn)
+        if values is not target:
+            target[...] = values
+
+    return drawn
+
+
+def _one_by_one(change: _Draw) -> _Draw:
+    """A drawing in which every element is worked out: of a large array a block of rows is, and repeated,
+    since drawing would cost more than everything that is done with it."""
+
+    def drawn(rng: np.random.Generator, target: Array, dtype: str, groups: Groups, turn: _Turn) -> None:
+        values = np.empty(_block(target.shape), np.float32 if dtype == "f16" else target.dtype)
+        _normal(rng, values)
+        change(rng, values, dtype, groups, turn)
+        _repeat(values, target)
+
+    return drawn
+
+
+def _rows(rng: np.random.Generator, values: Array, dtype: str, groups: Groups, turn: _Turn) -> None:
+    """What is reduced together has one character; of several arrays, one is extreme at a time, so that what
+    both could show, neither hides."""
+    if turn.asked:
+        mix(values, groups, dtype, rng, turn.round * groups.count)
+
+
+def _columns(rng: np.random.Generator, values: Array, dtype: str, groups: Groups, turn: _Turn) -> None:
+    """The same in other directions, in all arrays: whatever else may run through their memory."""
+    rank = values.ndim
+    kept = rng.choice(rank, rng.integers(1, rank), replace=False) if rank > 1 else range(rank)
+    mix(values, Groups(values.shape, tuple(sorted(map(int, kept)))), dtype, rng, int(rng.integers(99)))
+
+
+def _magnitudes(rng: np.random.Generator, values: Array, dtype: str, groups: Groups, turn: _Turn) -> None:
+    """Each element over the whole range of the dtype, with either sign."""
+    spread(values, dtype, rng)
+
+
+def _huge(rng: np.random.Generator, values: Array, dtype: str, groups: Groups, turn: _Turn) -> None:
+    """Numbers up to the largest in some groups only: the others are compared."""
+    enlarge_some(values, groups, dtype, rng)
+
+
+def _special(rng: np.random.Generator, values: Array, dtype: str, groups: Groups, turn: _Turn) -> None:
+    """Infinities, NaN and zeros, one in a group, and most groups clean."""
+    insert_specials(values, groups, dtype, rng, turn.number)
+
+
+def _cancelling(rng: np.random.Generator, values: Array, dtype: str, groups: Groups, turn: _Turn) -> None:
     """Neighbours along the last axis are nearly each other's negative."""
-    values = _random(rng, shape) * np.exp2(rng.integers(-6, 7, shape)).astype(np.float32)
+    shape = values.shape
+    values *= np.exp2(rng.integers(-6, 7, shape)).astype(values.dtype)
     if shape and shape[-1] > 1:
         pairs = shape[-1] // 2
-        noise = 1 + 2**-10 * _random(rng, (*shape[:-1], pairs))
+        noise = 1 + 2**-10 * rng.standard_normal((*shape[:-1], pairs), dtype=np.float32)
         values[..., 1 : 2 * pairs : 2] = -values[..., 0 : 2 * pairs : 2] * noise
-    return values
 
 
-def _huge(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
-    """One element in 64 up to the largest float, so that products and sums may overflow."""
-    values = _random(rng, shape)
-    at = rng.random(shape, dtype=np.float32) < 1 / 64
-    count = int(np.count_nonzero(at))
-    low, high = _HUGE.get(dtype, (60, 127))
-    values[at] = (
-        rng.uniform(1, 2, count) * np.exp2(rng.uniform(low, high, count).round()) * rng.choice([-1, 1], count)
-    )
-    largest = np.float32(np.finfo(np.float16 if dtype == "f16" else np.float32).max)
-    return np.clip(values, -largest, largest)
-
-
-def _denormal(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
+def _denormal(rng: np.random.Generator, values: Array, dtype: str, groups: Groups, turn: _Turn) -> None:
     """Half of the elements denormal or nearly so."""
-    values = _random(rng, shape)
-    small = np.ldexp(values, rng.integers(*_TINY.get(dtype, (-150, -120)), shape, dtype=np.int32))
-    return np.where(rng.random(shape, dtype=np.float32) < 0.5, small, values)
+    reach = RANGES[dtype]
+    exponents = rng.integers(reach.smallest - 1, reach.normal + 6, values.shape, dtype=np.int32)
+    small = rng.random(values.shape, dtype=np.float32) < 0.5
+    values[...] = np.where(small, np.ldexp(values, exponents), values)
 
 
-def _special(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
-    """Infinities, NaNs and zeros, about one for every second row; every kind at least once if it fits."""
-    values = _random(rng, shape)
-    size = values.size
-    kinds = np.array([np.nan, np.inf, -np.inf, -0.0, 0.0], np.float32)
-    count = min(size, max(len(kinds), size // (2 * shape[-1] if shape else 1)))
-    at = rng.choice(size, count, replace=False) if size < 1 << 20 else rng.integers(0, size, count)
-    values.reshape(-1)[at] = np.resize(kinds, count)
-    return values
+def _nonnegative(rng: np.random.Generator, values: Array, dtype: str, groups: Groups, turn: _Turn) -> None:
+    """What a variance, a probability or the argument of a logarithm may be; now and then zero."""
+    size = np.exp2(rng.uniform(-24, 4, values.shape)).astype(values.dtype)
+    np.abs(values, out=values)
+    values *= size
+    values[rng.random(values.shape, dtype=np.float32) < 1 / 64] = 0
 
 
-def _integers(rng: np.random.Generator, shape: tuple[int, ...], largest: int) -> Array:
-    return rng.integers(-largest, largest + 1, shape, dtype=np.int32)
+def _small_integers(rng: np.random.Generator, values: Array, dtype: str, groups: Groups, turn: _Turn) -> None:
+    values[...] = rng.integers(-turn.largest, turn.largest + 1, values.shape, dtype=np.int32)
 
 
-_DRAWINGS = {
-    "cancelling": _cancelling,
-    "huge": _huge,
-    "denormal": _denormal,
-    "special": _special,
+_DRAW: Mapping[str, _Draw] = {
+    "random": _random,
+    "rows": _in_groups(_rows),
+    "columns": _in_groups(_columns),
+    "magnitudes": _one_by_one(_magnitudes),
+    "huge": _in_groups(_huge),
+    "special": _in_groups(_special),
+    "cancelling": _one_by_one(_cancelling),
+    "denormal": _one_by_one(_denormal),
+    "nonnegative": _one_by_one(_nonnegative),
+    INTEGERS: _one_by_one(_small_integers),
 }
 
 

@@ -8,13 +8,13 @@ legal re-association.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from itertools import product
 from math import prod
-from typing import ParamSpec, TypeAlias, TypeVar
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -35,8 +35,28 @@ from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.measure.sandbox import Job, execute
 from perfdojo_sdk.measure.shared_arrays import shared_array
 from perfdojo_sdk.measure.worker import CARRIER
-from perfdojo_sdk.verify.inputs import EXACT_INTEGERS, FLOAT_CLASSES, INTEGERS, Array, draw, integer_range
-from perfdojo_sdk.verify.reference_c import BOUNDED, WIDE, Rows, cast_dtypes, outermost_rows, reference
+from perfdojo_sdk.verify.inputs import (
+    EXACT_INTEGERS,
+    INTEGERS,
+    Array,
+    classes,
+    draw,
+    drawings,
+    integer_range,
+)
+from perfdojo_sdk.verify.reference_c import (
+    BETWEEN,
+    BOUNDED,
+    MINUS,
+    NO_NUMBER,
+    OUTCOMES,
+    PLUS,
+    WIDE,
+    Rows,
+    cast_dtypes,
+    outermost_rows,
+    reference,
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -49,8 +69,12 @@ _ROW_INSTANCES = 2 * 10**6
 _SOME_ROWS = 50
 #: The same for the original's value in the one class that a large program runs as a whole.
 _VALUE_INSTANCES = 2 * 10**8
-#: Inputs of a large program that are in memory at a time.
-_INPUT_BYTES = 1 << 30
+#: Inputs, and of a small program what the references say, that are in memory at a time.
+_MOST_BYTES = 1 << 30
+#: What they say about one element of an output.
+_OUTCOME_BYTES = 48
+#: Classes that a large program runs as a whole if its rows depend on each other.
+_WHOLE = ("random",)
 _REFERENCE_FLAGS = ("-O2", "-ffp-contract=off")
 #: Left out where the compiler does not know it.
 _NATIVE = "-march=native"
@@ -138,14 +162,14 @@ def verify_numeric(
     results: list[ClassResult] = []
     planned: list[_Plan] = []
     skipped: list[ClassResult] = []
-    for name, largest, why in _classes(original, transformed):
-        if name != "random" and not references.small and references.rows is None:
+    for drawing, why in _drawings(original, transformed, references.instances):
+        if drawing.name not in _WHOLE and not references.small and references.rows is None:
             why = why or f"the program is large and {references.no_rows}"
         if why:
-            skipped.append(ClassResult(name, skipped=why))
+            skipped.append(ClassResult(drawing.name, skipped=why))
             continue
         counts = tuple(threads) if not planned else (threads[len(planned) % len(threads)],)
-        planned.append(_Plan(name, largest, counts))
+        planned.append(replace(drawing, threads=counts))
         if quick:
             break
     with _AtOnce() if forks else ThreadPoolExecutor(3) as pool:
@@ -153,7 +177,7 @@ def verify_numeric(
             stacks = _stacks(original, len(group))
             inputs = [{name: stack[k] for name, stack in stacks.items()} for k in range(len(group))]
             for plan, given in zip(group, inputs, strict=True):
-                draw(plan.name, original, seed, plan.largest, given)
+                draw(plan.name, original, seed, plan.largest, given, plan.number)
             requests = [
                 RunRequest(inputs=given, threads=t, timeout_s=120.0)
                 for plan, given in zip(group, inputs, strict=True)
@@ -190,22 +214,25 @@ def _rows_do(references: _References, quick: bool) -> bool:
 
 @dataclass(frozen=True)
 class _Plan:
-    """A class that will be run."""
+    """A drawing of a class that will be run."""
 
     name: str
-    largest: int
-    threads: tuple[int, ...]
+    number: int = 0
+    largest: int = 1
+    threads: tuple[int, ...] = ()
 
 
 def _groups(planned: Sequence[_Plan], original: Program, small: bool) -> list[Sequence[_Plan]]:
-    """Classes that go through the references together: all of a small program; of a large one, the
-    first alone, since it runs as a whole, and of the others as many as memory likes."""
-    if small:
-        return [planned]
+    """Drawings that go through the references together: as many as memory likes; of a large program, the
+    first alone, since it runs as a whole."""
     size = sum(4 * prod(original.buffer_of[name].shape) for name in original.inputs)
-    together = max(1, _INPUT_BYTES // max(size, 1))
-    rest = planned[1:]
-    return [planned[:1], *(rest[k : k + together] for k in range(0, len(rest), together))]
+    if small:
+        size += sum(_OUTCOME_BYTES * prod(original.buffer_of[name].shape) for name in original.outputs)
+    together = max(1, _MOST_BYTES // max(size, 1))
+    alone = 0 if small else 1
+    rest = planned[alone:]
+    groups = [planned[:alone], *(rest[k : k + together] for k in range(0, len(rest), together))]
+    return [group for group in groups if group]
 
 
 def _problem(results: Sequence[ClassResult]) -> str:
@@ -214,14 +241,16 @@ def _problem(results: Sequence[ClassResult]) -> str:
     return f"{bad.name} inputs, {bad.threads} threads: {bad.problem}" if bad else ""
 
 
-def _classes(original: Program, transformed: Program) -> list[tuple[str, int, str]]:
-    """Name, largest integer, and why the class is skipped."""
+def _drawings(original: Program, transformed: Program, instances: int) -> Iterator[tuple[_Plan, str]]:
+    """All drawings, the plain one first, and why one is skipped."""
     ranges = [integer_range(program) for program in (original, transformed)]
     largest = min(r for r, _ in ranges)
     why = next((why for _, why in ranges if why), "")
-    names = FLOAT_CLASSES if original.inputs else ("random",)
-    integers = (INTEGERS, largest, f"not a polynomial on small integers: {why}" if why else "")
-    return [*((name, 1, "") for name in names), integers]
+    counts = drawings(original, instances)
+    for name in classes(original, instances, _FULL_INSTANCES):
+        for number in range(counts.get(name, 1)):
+            yield _Plan(name, number), ""
+    yield _Plan(INTEGERS, 0, largest), f"not a polynomial on small integers: {why}" if why else ""
 
 
 @dataclass(frozen=True)
@@ -229,24 +258,28 @@ class _Expected:
     """What the references say about one output array."""
 
     value: Array
-    """The original in double."""
-    single: Array
-    """The original in plain single precision."""
-    own_value: Array
-    """The transformed program in double."""
-    own_single: Array
+    """The original in a wider type."""
+    own: Array
+    """The transformed program in a wider type."""
     bound: Array
-    """How far a legal kernel may be from ``value``; infinite: only the class is known."""
+    """How far a legal kernel in which nothing overflows may be from ``value``; infinite: nothing is known."""
+    far: Array | None = None
+    """Which infinities and NaN may come out where something overflows, and whether there is a
+    ``low`` and a ``high``: bits of :mod:`~perfdojo_sdk.verify.reference_c`. None: not known, so that nothing
+    is compared where the bound is infinite."""
+    low: Array | None = None
+    high: Array | None = None
 
     @property
     def flat(self) -> _Expected:
         return self._each(lambda array: array.reshape(-1))
 
-    def at(self, part: slice) -> _Expected:
+    def at(self, part: slice | Array) -> _Expected:
         return self._each(lambda array: array[part])
 
     def _each(self, change: Callable[[Array], Array]) -> _Expected:
-        return _Expected(*(change(getattr(self, f.name)) for f in fields(self)))
+        parts = (getattr(self, f.name) for f in fields(self))
+        return _Expected(*(None if part is None else change(part) for part in parts))
 
 
 _Judge: TypeAlias = Callable[[Array, _Expected, bool], tuple[float, Array]]
@@ -311,9 +344,7 @@ class _References:
         self.rows, self.no_rows = _independent_rows(original, transformed, other_terms)
         self.compiled: dict[tuple[str, int, int], Artifact] = {}
 
-    def expect(
-        self, stacks: Mapping[str, Array], batch: int, pool: Executor, whole: bool
-    ) -> list[_Outcome]:
+    def expect(self, stacks: Mapping[str, Array], batch: int, pool: Executor, whole: bool) -> list[_Outcome]:
         """Run both references on each of ``batch`` sets of inputs.
 
         Small programs run as a whole. Of large ones with independent rows, the original runs on
@@ -322,9 +353,11 @@ class _References:
         sliced = self.rows is not None and not self.small
         value_rows = self.choose_rows(_VALUE_INSTANCES if whole else _ROW_INSTANCES) if sliced else None
         bound_rows = None if whole else value_rows
+        # What may come out where something overflows costs twice as much memory and time.
+        bound_kind = BOUNDED if whole and not self.small else OUTCOMES
         jobs = [
             pool.submit(self.run, kind, stacks, batch, rows)
-            for kind, rows in ((BOUNDED, bound_rows), (WIDE, value_rows))
+            for kind, rows in ((bound_kind, bound_rows), (WIDE, value_rows))
         ]
         bounded, wide = (job.result() for job in jobs)
         return [
@@ -340,13 +373,13 @@ class _References:
         """Put the answers of the two references together; with ``rows``, ``wide`` has only these."""
         pieces: list[_Piece] = []
         for name in self.original.outputs:
-            own = [bounded[f"{name}_{part}"] for part in ("v", "f", "e")]
+            known = (f"{name}_{part}" for part in ("v", "e", "far", "lo", "hi"))
+            own = [bounded.get(part) for part in known]
             dimensions = self.rows.dimensions[name] if self.rows else ()
             if rows is not None and whole:
-                pieces.append(_Piece(name, _Expected(own[0], own[1], *own)))
-                own = [_rows_of(array, rows, dimensions) for array in own]
-            expected = _Expected(wide[f"{name}_v"], wide[f"{name}_f"], *own)
-            pieces.append(_Piece(name, expected, rows, dimensions))
+                pieces.append(_Piece(name, _Expected(own[0], *own)))
+                own = [None if part is None else _rows_of(part, rows, dimensions) for part in own]
+            pieces.append(_Piece(name, _Expected(wide[f"{name}_v"], *own), rows, dimensions))
         return _Outcome(tuple(pieces), max(float(wide["pd_peak"]), float(bounded["pd_peak"])))
 
     def choose_rows(self, instances: int) -> Array:
@@ -379,7 +412,7 @@ class _References:
         if key not in self.compiled:
             # On rows the bound has to hold for any order, since the transformed program's own
             # order is not a matter of rows.
-            program = self.transformed if kind == BOUNDED and not rows else self.original
+            program = self.original if kind == WIDE or rows else self.transformed
             source = reference(
                 program,
                 kind,
@@ -507,42 +540,63 @@ def _near(got: Array, expected: _Expected, nan_may_differ: bool) -> tuple[float,
         # Integers are exact, unless a float decided about them that was not certain.
         wrong = (expected.bound == 0) & (got.astype(np.int64) != value)
         return float(wrong.any()), wrong
-    # The references themselves round: in double, 2^-29 of what a kernel of f32 may, still less of one of f16.
-    # The bound of f64 takes its own rounding into account.
-    slack = 0.0 if got.dtype == np.float64 else 2.0**-45
     with np.errstate(all="ignore"):
-        bound = expected.bound * (1 + 1e-6) + np.abs(value) * slack
+        bound = _loosened(expected.bound, value, got.dtype)
         distance = np.abs(got.astype(np.float64) - value)
-    numbers = np.isfinite(expected.bound) & np.isfinite(value) & np.isfinite(expected.own_value)
-    wrong = numbers & ~(distance <= bound)
-    used = numbers & (distance > 0)
-    worst = float(np.max(distance[used] / bound[used], initial=0.0)) if used.any() else 0.0
-    rest = np.flatnonzero(~numbers)
-    if rest.size:
-        wrong.reshape(-1)[rest] = ~_class_allowed(got, expected, rest, nan_may_differ)
+        wrong = ~((distance <= bound) & np.isfinite(bound) & np.isfinite(expected.own))
+        used = ~wrong & (distance > 0)
+        worst = float(np.max(distance[used] / bound[used], initial=0.0)) if used.any() else 0.0
+    if wrong.any():
+        at = np.flatnonzero(wrong)
+        wrong[at] = ~_other_outcome(got[at], expected.at(at), nan_may_differ)
+        # An error without a bound to it tells nothing, unless it is too large.
+        worst = max(worst, _worst_of(distance[wrong], bound[wrong]))
     return worst, wrong
 
 
-def _class_allowed(got: Array, expected: _Expected, at: Array, nan_may_differ: bool) -> Array:
-    """Where values cannot be compared: finite, which infinity, or NaN, as one of the references."""
+def _worst_of(distance: Array, bound: Array) -> float:
+    known = np.isfinite(distance) & np.isfinite(bound) & (bound > 0)
+    return float(np.max(distance[known] / bound[known], initial=0.0))
 
-    def kind(array: Array) -> Array:
-        with np.errstate(over="ignore", invalid="ignore"):
-            picked = array.reshape(-1)[at].astype(got.dtype)
-            return np.where(np.isnan(picked), 2, np.where(np.isinf(picked), np.sign(picked), 0)).astype(
-                np.int8
-            )
 
-    here, single, own_single = kind(got), kind(expected.single), kind(expected.own_single)
-    certain = np.isfinite(expected.bound.reshape(-1)[at])
-    allowed = here == kind(expected.value)
-    own = here == kind(expected.own_value)
-    # Once single precision overflows, contraction decides between infinities and NaN: inf - inf
-    # where a product was rounded, inf where it was fused.
-    # Partial sums may overflow where the sum in order does not: a re-associating move says so.
-    overflowed = (here != 0) & (nan_may_differ | (single != 0) | (own_single != 0))
-    allowed |= ~certain & (own | overflowed | (here == single) | (here == own_single))
-    return np.asarray(allowed | own if nan_may_differ else allowed)
+def _loosened(bound: Array, value: Array, dtype: np.dtype[Any]) -> Array:
+    """The references themselves round: in double, 2^-29 of what a kernel of f32 may, still less of one of
+    f16; the bound of f64 takes its own rounding into account."""
+    slack = 0.0 if dtype == np.float64 else 2.0**-45
+    return np.asarray(bound * (1 + 1e-6) + np.abs(value) * slack)
+
+
+def _other_outcome(got: Array, expected: _Expected, nan_may_differ: bool) -> Array:
+    """Where ``got`` is right though it is not near a finite value: it is the infinity or the NaN that the
+    original gives, or what may come out when something overflows for these very inputs."""
+    value, own = expected.value, expected.own
+    unknown = ~np.isfinite(expected.bound)
+    with np.errstate(all="ignore"):
+        rounded, own_rounded = value.astype(got.dtype), own.astype(got.dtype)
+        reach = _loosened(expected.bound, own, got.dtype)
+        near_own = np.isfinite(own) & (np.abs(got.astype(np.float64) - own) <= reach)
+        allowed = ~np.isfinite(got) & _same(got, rounded)
+        far = np.zeros(got.shape, np.uint8) if expected.far is None else expected.far
+        allowed |= (far & _class_bits(got)) != 0
+        # Where the value has no number, its place is taken by what the transformed order gives.
+        elsewhere = ~np.isfinite(rounded) & (nan_may_differ | (far != 0))
+        allowed |= elsewhere & (near_own | _same(got, own_rounded))
+        if expected.far is None:
+            return np.asarray(allowed | unknown)
+        assert expected.low is not None and expected.high is not None
+        allowed |= (far & BETWEEN != 0) & (expected.low <= got) & (got <= expected.high)
+    return np.asarray(allowed | (unknown & np.isfinite(got)))
+
+
+def _same(a: Array, b: Array) -> Array:
+    """Equal, NaN being equal to NaN."""
+    return np.asarray((a == b) | (np.isnan(a) & np.isnan(b)))
+
+
+def _class_bits(array: Array) -> Array:
+    """The bit of each element that is no finite number."""
+    kinds = [np.isnan(array), np.isposinf(array), np.isneginf(array)]
+    return np.select(kinds, [np.uint8(bit) for bit in (NO_NUMBER, PLUS, MINUS)], np.uint8(0))
 
 
 def _describe(piece: _Piece, got: Array, wrong: Array) -> str:

@@ -3,22 +3,28 @@
 The emitter here shares nothing with the one that makes kernels: scopes are plain loops in order,
 buffers are flat arrays, every operation is a function of one type for each dtype (``num_f32``,
 ``num_f64`` ...; ``whole`` for integers and bool). What such a number is comes from a header of
-``include/``. ``WIDE`` computes the meaning: the value in a wider type, and beside it what plain
-arithmetic of the dtype gives. ``BOUNDED`` adds a bound on the distance between the exact value and
-what any legal compilation of the same order may compute, contracted to fused multiply-adds or not.
+``include/``. ``WIDE`` computes the meaning: the value in a wider type. ``BOUNDED`` adds a bound on the
+distance between the exact value and what any legal compilation of the same order may compute, contracted
+to fused multiply-adds or not.
 
 The bound is the running error bound of the textbooks (Higham, Accuracy and Stability of Numerical
 Algorithms, section 3.3): an operation adds ``u |result|``, u = 2^-24 for f32, half of the smallest
 denormal where it may underflow, and passes its arguments' errors on. A bound of 0 says that the value
 is certain, which an infinity or a NaN can be, too. An infinite bound says that the computation may
-overflow, lose its sign or turn into a NaN, so that only classes can be compared; for an integer, that
-it was made from a float whose error may have changed it.
+overflow, lose its sign or turn into a NaN, so that nothing is known; for an integer, that it was made from
+a float whose error may have changed it.
+
+``OUTCOMES`` knows more where something may overflow for these very inputs: the bound is the one of a
+computation in which nothing does, and beside it stands what else may come out: which infinities, NaN, and
+the interval of the numbers that are made of these (the maximum of 0 and of -inf is 0). It is interval
+arithmetic on what may have overflowed, empty where nothing can.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from importlib import resources
 from itertools import combinations
 from math import prod
@@ -44,7 +50,9 @@ from perfdojo_sdk.hookspecs.types import ArraySpec, KernelSource
 from perfdojo_sdk.verify.reference_types import BOUNDS, C_TYPES, FLOATS, FUNCTIONS, defined
 
 SYMBOL = "pd_reference"
-WIDE, BOUNDED = "wide", "bounded"
+WIDE, BOUNDED, OUTCOMES = "wide", "bounded", "outcomes"
+#: Bits of what else a float may be: an infinity, NaN, or a number of an interval; as in the headers.
+PLUS, MINUS, NO_NUMBER, BETWEEN = 1, 2, 4, 8
 
 
 @dataclass(frozen=True)
@@ -125,8 +133,9 @@ def reference(
     of the program; with ``split`` (of :func:`outermost_rows`) also ``pd_rows`` (i32, ``rows`` by
     levels): only these rows are run, and each output holds them only, along its first dimension, in
     front of those of its dimensions that are no level's. Outputs are, for each output ``y``, ``y_v``
-    (f64; i64 for integers) and ``y_f`` (plain arithmetic of its dtype), with BOUNDED also ``y_e``
-    (rounded up); and ``pd_peak``, the largest finite value ever stored. ``accuracy`` gives a
+    (f64; i64 for integers), with BOUNDED also the bound ``y_e`` (rounded up), with OUTCOMES also ``y_e`` and
+    for floats ``y_lo``, ``y_hi`` (f64) and ``y_far`` (u8, the bits ``PLUS``, ``MINUS``, ``NO_NUMBER`` and
+    ``BETWEEN``); and ``pd_peak``, the largest finite value ever stored. ``accuracy`` gives a
     function's error in ulp, 0.5 if absent. With ``any_order`` the bound holds for every order of
     every reduction; with ``nan_may_differ`` nothing is certain that is made of an infinity or a NaN by a cast
     to an integer or a comparison.
@@ -148,8 +157,10 @@ class _Emitter:
         nan_may_differ: bool,
     ) -> None:
         self.program, self.kind, self.accuracy, self.dialect = program, kind, accuracy, dialect
-        self.batch, self.rows, self.split, self.any_order = batch, rows, split, any_order
-        self.summed = _summed_buffers(program) if any_order else {}
+        self.batch, self.rows, self.split = batch, rows, split
+        self.any_order = any_order and kind != WIDE
+        self.summed = _reduced_buffers(program, "add") if self.any_order else {}
+        self.multiplied = _reduced_buffers(program, "mul") if self.any_order and kind == OUTCOMES else {}
         self.nan_may_differ = nan_may_differ
         if unsupported := {b.dtype for b in program.buffers} - C_TYPES.keys():
             known = ", ".join(C_TYPES)
@@ -185,47 +196,76 @@ class _Emitter:
     def batched(self, specs: list[ArraySpec]) -> tuple[ArraySpec, ...]:
         return tuple(replace(s, shape=(self.batch, *s.shape)) for s in specs)
 
-    def stored(self, dtype: str) -> list[tuple[str, str]]:
+    def stored(self, buffer: Buffer) -> list[tuple[str, str]]:
         """Name and C type of the arrays that hold the parts of a buffer's cells.
 
         Each part has an array of its own, so that a compiler can work on several cells at a time.
         """
-        if dtype not in FLOAT_DTYPES:
+        if buffer.dtype not in FLOAT_DTYPES:
             return [("v", "int64_t"), ("u", "int")]
-        flat, wide, bound = (FLOATS[dtype][macro] for macro in ("F", "W", "E"))
-        return [("v", wide), *([("e", bound)] if self.kind == BOUNDED else []), ("f", flat)]
+        wide, bound = (FLOATS[buffer.dtype][macro] for macro in ("W", "E"))
+        parts = [("v", wide)]
+        if self.kind == BOUNDED:
+            parts.append(("e", bound))
+        elif self.kind == OUTCOMES:
+            tracked = ("up", "down") if buffer.name in self.tracked else ()
+            parts += [*((part, wide) for part in ("e", "lo", "hi", *tracked)), ("far", "uint8_t")]
+        return parts
+
+    @cached_property
+    def tracked(self) -> frozenset[str]:
+        """Buffers of whose sums and products parts may be added in another order than the program's."""
+        lanes = (
+            self.program.buffer_of[node.target.array].name
+            for path, node in self.program.walk()
+            if isinstance(node, Statement) and self.horizontal(node, list(self.program.ancestors(path))) > 1
+        )
+        return frozenset((*self.summed, *self.multiplied, *(() if self.any_order else lanes)))
 
     def load(self, buffer: Buffer, at: str) -> str:
         """The number in a cell."""
-        cells = ", ".join(f"b_{buffer.name}_{part}[{at}]" for part, _ in self.stored(buffer.dtype))
-        return f"load_{buffer.dtype}({cells})" if buffer.dtype in FLOAT_DTYPES else f"(whole){{{cells}}}"
+        parts = [part for part, _ in self.stored(buffer)]
+        cell = {part: f"b_{buffer.name}_{part}[{at}]" for part in parts}
+        if buffer.dtype not in FLOAT_DTYPES:
+            return f"(whole){{{cell['v']}, {cell['u']}}}"
+        found = ", ".join(cell[part] for part in parts if part not in ("up", "down"))
+        loaded = f"load_{buffer.dtype}({found})"
+        return f"partial_{buffer.dtype}({loaded}, {cell['up']}, {cell['down']})" if "up" in cell else loaded
 
     def store(self, buffer: Buffer) -> str:
         """Assign the number x to the cell ``at``."""
-        value = {"v": "x.v", "f": "x.f", "e": f"upwards_{buffer.dtype}(x.e)", "u": "x.unsure"}
-        return " ".join(f"b_{buffer.name}_{p}[at] = {value[p]};" for p, _ in self.stored(buffer.dtype))
+        value = {part: f"x.{part}" for part, _ in self.stored(buffer)} | {"u": "x.unsure"}
+        if self.kind == BOUNDED:
+            value["e"] = f"upwards_{buffer.dtype}(x.e)"
+        return " ".join(f"b_{buffer.name}_{p}[at] = {value[p]};" for p, _ in self.stored(buffer))
 
     def parts(self, dtype: str) -> list[tuple[str, str]]:
         """Suffix and dtype of the arrays that stand for one output."""
-        plain = dtype if dtype in FLOAT_DTYPES else "i64"
-        found = [("v", "f64" if dtype in FLOAT_DTYPES else "i64"), ("f", plain)]
-        bound = [("e", BOUNDS.get(dtype, "f32"))]
-        return found + (bound if self.kind == BOUNDED else [])
+        floats = dtype in FLOAT_DTYPES
+        found = [("v", "f64" if floats else "i64")]
+        if self.kind == BOUNDED:
+            found.append(("e", BOUNDS.get(dtype, "f32")))
+        elif self.kind == OUTCOMES:
+            found.append(("e", "f64"))
+            found += [("lo", "f64"), ("hi", "f64"), ("far", "u8")] if floats else []
+        return found
 
     def prelude(self) -> Iterator[str]:
         """The number types of the dtypes that the program uses."""
         yield '#include "reference_whole.h"'
         yield f"#define NAN_MAY_DIFFER {int(self.nan_may_differ)}"
+        yield f"#define OUTCOMES {int(self.kind == OUTCOMES)}"
         used = {b.dtype for b in self.program.buffers} | cast_dtypes(self.program)
         used |= set() if used.isdisjoint(STORED_DTYPES) else {"f32"}
         floats = [dtype for dtype in FLOATS if dtype in used]
+        header = WIDE if self.kind == WIDE else BOUNDED
         functions = {f"{f.upper()}_ULP": repr(float(self.accuracy.get(f, 0.5))) for f in FUNCTIONS}
         for dtype in floats:
             yield from defined({"DTYPE": dtype, **FLOATS[dtype], **functions})
-            yield f'#include "reference_{self.kind}.h"'
+            yield f'#include "reference_{header}.h"'
         for dtype, wider in combinations(floats, 2):
             yield from defined({"DTYPE": dtype, **FLOATS[dtype], "WIDER": wider})
-            yield f'#include "reference_convert_{self.kind}.h"'
+            yield f'#include "reference_convert_{header}.h"'
 
     def file(self, inputs: list[ArraySpec], outputs: list[ArraySpec]) -> Iterator[str]:
         yield from self.prelude()
@@ -240,10 +280,10 @@ class _Emitter:
             (f"b_{buffer.name}_{part}", kind, f"{buffer.cells}L * sizeof({kind})")
             for buffer in own
             if not self.in_place(buffer)
-            for part, kind in self.stored(buffer.dtype)
+            for part, kind in self.stored(buffer)
         ]
         for buffer in filter(self.in_place, own):
-            for part, kind in self.stored(buffer.dtype):
+            for part, kind in self.stored(buffer):
                 [output] = buffer.arrays
                 yield f"    {kind} *restrict b_{buffer.name}_{part} = {_name(f'{output}_{part}')};"
         for array, kind, size in storage:
@@ -272,7 +312,8 @@ class _Emitter:
     def in_place(self, buffer: Buffer) -> bool:
         """Whether an output's cells are kept where the caller wants them: they have the same types there."""
         is_output = not {*self.program.outputs}.isdisjoint(buffer.arrays)
-        return is_output and buffer.dtype == "f32" and not self.split
+        more = self.kind == OUTCOMES and buffer.name in self.tracked
+        return is_output and buffer.dtype == "f32" and not self.split and not more
 
     def copy_out(self, name: str) -> Iterator[str]:
         """Unpack the cells; of the rows that were run if there are rows."""
@@ -367,8 +408,10 @@ class _Emitter:
         if statement.accumulate:
             yield f"    {_number(dtype)} a = {self.load(buffer, 'at')};{self.anchor(statement, scopes)}"
             yield f"    x = {self.accumulation(statement, scopes)};"
-        elif buffer.name in self.summed and dtype in FLOAT_DTYPES:
+        if statement.accumulate != "add" and buffer.name in self.summed:
             yield f"    x = num_anchor_{dtype}(x, {self.summed[buffer.name]});"
+        elif statement.accumulate != "mul" and buffer.name in self.multiplied:
+            yield f"    x = num_first_{dtype}(x);"
 
     def put(self, statement: Statement) -> Iterator[str]:
         yield f"    {self.store(self.program.buffer_of[statement.target.array])}"
@@ -380,13 +423,22 @@ class _Emitter:
         terms = self.terms(statement, scopes)
         if statement.accumulate == "add" and terms > 1:
             return f"num_sum_{statement.dtype}(a, x, {terms})"
+        if statement.accumulate == "mul" and terms > 1:
+            return f"num_product_{statement.dtype}(a, x, {terms})"
         return f"num_{statement.accumulate}_{statement.dtype}(a, x)"
 
     def terms(self, statement: Statement, scopes: list[Scope]) -> int:
-        """How many terms the target machine may add in an order of its own; 1: in program order."""
+        """How many terms the target machine may combine in an order of its own; 1: in program order."""
         if self.any_order:
-            return self.summed.get(self.program.buffer_of[statement.target.array].name, 1)
+            reduced = self.summed if statement.accumulate == "add" else self.multiplied
+            return reduced.get(self.program.buffer_of[statement.target.array].name, 1)
+        return self.horizontal(statement, scopes)
+
+    def horizontal(self, statement: Statement, scopes: list[Scope]) -> int:
+        """How many lanes are combined into one sum."""
         innermost = scopes[-1] if scopes else None
+        if self.kind == WIDE or statement.accumulate != "add" or statement.dtype not in FLOAT_DTYPES:
+            return 1
         if innermost is None or not self.dialect.is_lockstep(innermost.suffix):
             return 1
         address = self.program.buffer_of[statement.target.array].address(statement.target.subscripts)
@@ -394,9 +446,8 @@ class _Emitter:
 
     def anchor(self, statement: Statement, scopes: list[Scope]) -> str:
         """A horizontal sum may add the old value anywhere among its lanes."""
-        terms = self.terms(statement, scopes)
-        sums = statement.accumulate == "add" and statement.dtype in FLOAT_DTYPES
-        if self.any_order or not sums or terms == 1:
+        terms = 1 if self.any_order else self.horizontal(statement, scopes)
+        if terms == 1:
             return ""
         return f" if (i{len(scopes) - 1} == 0) a = num_anchor_{statement.dtype}(a, {terms + 1});"
 
@@ -418,7 +469,7 @@ class _Emitter:
         dtype, arguments = value.operand_dtype, [self.expression(a) for a in value.arguments]
         listed = ", ".join(arguments)
         if dtype in FLOAT_DTYPES:
-            exact = value.name == "mul" and all(map(self.exact, value.arguments))
+            exact = self.kind != WIDE and value.name == "mul" and all(map(self.exact, value.arguments))
             return f"num_{value.name}{'_exact' if exact else ''}_{dtype}({listed})"
         name = "flip" if value.name == "not" and dtype == "bool" else value.name
         if OPERATIONS[value.name].compares or OPERATIONS[value.name].chooses:
@@ -439,17 +490,22 @@ class _Emitter:
         return f"literal_{buffer.dtype}({given})" if buffer.dtype in FLOAT_DTYPES else f"whole_of({given})"
 
 
-def _summed_buffers(program: Program) -> dict[str, int]:
-    """Buffer -> most terms that sums into one of its cells may have together."""
+def _reduced_buffers(program: Program, accumulate: str) -> dict[str, int]:
+    """Buffer of floats -> most terms that sums into one of its cells may have together; or factors, for
+    ``accumulate`` mul, where it holds no sums."""
     terms: dict[str, int] = {}
+    others: set[str] = set()
     for path, node in program.walk():
-        if not isinstance(node, Statement) or node.accumulate != "add":
+        if not isinstance(node, Statement) or node.dtype not in FLOAT_DTYPES:
             continue
         buffer = program.buffer_of[node.target.array]
+        if node.accumulate != accumulate:
+            others |= {buffer.name} if node.accumulate == "add" else set()
+            continue
         carried = buffer.address(node.target.subscripts).levels
         trips = prod(s.size for level, s in enumerate(program.ancestors(path)) if level not in carried)
         terms[buffer.name] = terms.get(buffer.name, 1) + trips
-    return terms
+    return {name: count for name, count in terms.items() if name not in others}
 
 
 def cast_dtypes(program: Program) -> set[str]:
@@ -475,12 +531,15 @@ def _number(dtype: str) -> str:
 
 
 def _part(part: str, buffer: Buffer) -> str:
-    """A part of the cell ``at`` as an output holds it; the value of f64 is rounded to a double there."""
+    """A part of the cell ``at`` as an output holds it; of f64, rounded to a double, outwards."""
     cell = f"b_{buffer.name}_%s[at]"
-    if buffer.dtype in FLOAT_DTYPES:
-        rounded = part == "e" and buffer.dtype == "f64"
-        return cell % part + (f" + 0x1.01p-53 * fabs((double){cell % 'v'})" if rounded else "")
-    return f"{cell % 'u'} ? INFINITY : 0" if part == "e" else cell % "v"
+    if buffer.dtype not in FLOAT_DTYPES:
+        return f"{cell % 'u'} ? INFINITY : 0" if part == "e" else cell % "v"
+    signs = {"e": "+", "lo": "-", "hi": "+"}
+    if buffer.dtype != "f64" or part not in signs:
+        return cell % part
+    rounded = cell % ("v" if part == "e" else part)
+    return f"{cell % part} {signs[part]} 0x1.01p-53 * fabs((double){rounded})"
 
 
 def _cast(value: Cast, argument: str) -> str:

@@ -5,34 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 FLOATS: Mapping[str, Mapping[str, str]] = {
-    # Stored and converted only: plain arithmetic keeps these in a float that has been rounded.
+    # Stored and converted only.
     "bf16": {
-        "F": "float", "W": "double", "WIDE_(name)": "name", "FLAT_(name)": "name##f",
-        "F_MAX": "0x1.fep127", "W_MAX": "DBL_MAX", "U": "0x1p-8", "ETA": "0x1p-134",
-        "EXACT_INTEGERS": "0x1p8", "E": "float", "BITS": "uint32_t", "ROUND_(x)": "rounded_off(x, 16)",
+        "F": "float", "W": "double", "WIDE_(name)": "name", "F_MAX": "0x1.fep127", "W_MAX": "DBL_MAX",
+        "U": "0x1p-8", "ETA": "0x1p-134", "EXACT_INTEGERS": "0x1p8", "E": "float", "BITS": "uint32_t",
     },
     "tf32": {
-        "F": "float", "W": "double", "WIDE_(name)": "name", "FLAT_(name)": "name##f",
-        "F_MAX": "0x1.ffcp127", "W_MAX": "DBL_MAX", "U": "0x1p-11", "ETA": "0x1p-137",
-        "EXACT_INTEGERS": "0x1p11", "E": "float", "BITS": "uint32_t", "ROUND_(x)": "rounded_off(x, 13)",
+        "F": "float", "W": "double", "WIDE_(name)": "name", "F_MAX": "0x1.ffcp127", "W_MAX": "DBL_MAX",
+        "U": "0x1p-11", "ETA": "0x1p-137", "EXACT_INTEGERS": "0x1p11", "E": "float", "BITS": "uint32_t",
     },
     # A half computes each operation in single precision and rounds; for these operations that is the same.
     "f16": {
-        "F": "_Float16", "W": "double", "WIDE_(name)": "name", "FLAT_(name)": "name##f", "F_MAX": "65504.0",
-        "W_MAX": "DBL_MAX", "U": "0x1p-11", "ETA": "0x1p-25", "EXACT_INTEGERS": "0x1p11",
-        "E": "float", "BITS": "uint32_t", "ROUND_(x)": "(_Float16)(x)",
+        "F": "_Float16", "W": "double", "WIDE_(name)": "name", "F_MAX": "65504.0", "W_MAX": "DBL_MAX",
+        "U": "0x1p-11", "ETA": "0x1p-25", "EXACT_INTEGERS": "0x1p11", "E": "float", "BITS": "uint32_t",
     },
     "f32": {
-        "F": "float", "W": "double", "WIDE_(name)": "name", "FLAT_(name)": "name##f", "F_MAX": "FLT_MAX",
-        "W_MAX": "DBL_MAX", "U": "0x1p-24", "ETA": "0x1p-150", "EXACT_INTEGERS": "0x1p24",
-        "E": "float", "BITS": "uint32_t", "ROUND_(x)": "(float)(x)",
+        "F": "float", "W": "double", "WIDE_(name)": "name", "F_MAX": "FLT_MAX", "W_MAX": "DBL_MAX",
+        "U": "0x1p-24", "ETA": "0x1p-150", "EXACT_INTEGERS": "0x1p24", "E": "float", "BITS": "uint32_t",
     },
     # Where long double is no wider than double, the value rounds as much as the kernel does.
     "f64": {
-        "F": "double", "W": "long double", "WIDE_(name)": "name##l", "FLAT_(name)": "name",
-        "F_MAX": "DBL_MAX", "W_MAX": "LDBL_MAX", "ETA": "0x1p-1075L",
-        "U": "(LDBL_MANT_DIG > 53 ? 0x1p-53L : 0x1p-52L)",
-        "EXACT_INTEGERS": "0x1p53", "E": "double", "BITS": "uint64_t", "ROUND_(x)": "(double)(x)",
+        "F": "double", "W": "long double", "WIDE_(name)": "name##l", "F_MAX": "DBL_MAX", "W_MAX": "LDBL_MAX",
+        "U": "(LDBL_MANT_DIG > 53 ? 0x1p-53L : 0x1p-52L)", "ETA": "0x1p-1075L",
+        "EXACT_INTEGERS": "0x1p53", "E": "double", "BITS": "uint64_t",
     },
 }  # fmt: skip
 #: dtype of a float -> dtype of the bound on its error: a half has none so small as that of its denormals.

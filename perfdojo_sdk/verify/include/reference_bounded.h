@@ -1,24 +1,48 @@
 /* One float dtype of a reference program; included once for each.
  *
- * A number holds the value in a wider type and beside it what plain arithmetic of the dtype gives, and a
- * bound on the distance between the exact value and what any legal compilation may compute.
- * Before inclusion: DTYPE, F (its C type), W (the wider type), WIDE_(f) and FLAT_(f) (the names of a
- * function of math.h for them), F_MAX, W_MAX, U (half a unit in the last
- * place, relative), ETA (half the smallest denormal), EXACT_INTEGERS, E (the type that holds a bound),
- * BITS (an unsigned type of its size), and the error in ulp of each function (EXP_ULP ...).
+ * A number holds the value in a wider type and a bound on the distance between the exact value and what any
+ * legal compilation may compute. With OUTCOMES it also holds what else may come out where something on the way
+ * overflows (reference_outcomes.h), and the bound stays the one without overflow; else such a number has an
+ * infinite bound.
+ * Before inclusion: OUTCOMES, NAN_MAY_DIFFER, DTYPE, F (its C type), W (the wider type), WIDE_(f) (the name of
+ * a function of math.h for it), F_MAX, W_MAX, U (half a unit in the last place, relative), ETA (half the
+ * smallest denormal), EXACT_INTEGERS, E (the type that holds a bound), BITS (an unsigned type of its size), and
+ * the error in ulp of each function (EXP_ULP ...).
  */
 #define N(name) PASTE(name, DTYPE)
 #define NUM N(num)
 
-#define EXTREME(name, type, better) \
-    static inline type name(type a, type b) { return a != a ? a : b != b ? b : a better b ? a : b; }
+#define EXTREME(name, better) \
+    static inline W name(W a, W b) { return a != a ? a : b != b ? b : a better b ? a : b; }
 static inline int N(finite_)(W x) { return WIDE_(fabs)(x) <= W_MAX; }
-EXTREME(N(max_f), F, >) EXTREME(N(max_d), W, >) EXTREME(N(min_f), F, <) EXTREME(N(min_d), W, <)
+EXTREME(N(max_d), >) EXTREME(N(min_d), <)
 #undef EXTREME
 
-typedef struct { W v, e; F f; } NUM;
-
-static inline NUM N(load)(W v, E e, F f) { return (NUM){v, e, f}; }
+#if OUTCOMES
+/* Of a sum or product in the making, `up` and `down` bound what part of its terms may come to. */
+typedef struct { W v, e, lo, hi, up, down; int far; } NUM;
+#include "reference_outcomes.h"
+static inline NUM N(load)(W v, W e, W lo, W hi, int far)
+{
+    return (NUM){.v = v, .e = e, .lo = lo, .hi = hi, .far = far};
+}
+static inline NUM N(result)(W v, W e, int in_range, int certain, int operation, NUM a, NUM b)
+{
+    if (in_range && !(a.far | b.far)) return (NUM){.v = v, .e = e};
+    return N(unusual)(v, e, certain, operation, a, b);
+}
+#undef RESULT
+#define RESULT N(result)
+#else
+/* A struct of two numbers of one type would be copied as a whole, which gcc does not do for several at a time. */
+typedef struct { W v, e; int far; } NUM;
+#include "reference_unknown.h"
+static inline NUM N(load)(W v, E e) { return (NUM){v, e, 0}; }
+/* Chosen, not branched to, so that a compiler can work on several numbers at a time. */
+#undef RESULT
+#define RESULT(v, e, in_range, certain, operation, a, b) \
+    (NUM){.v = v, .e = (in_range) ? (e) : (certain) ? 0 : (W)INFINITY}
+#endif
 
 /* A bound as a cell holds it: rounded up. */
 static inline E N(upwards)(W exact)
@@ -31,7 +55,7 @@ static inline E N(upwards)(W exact)
     return e;
 }
 
-static inline NUM N(literal)(F x) { return (NUM){x, 0, x}; }
+static inline NUM N(literal)(F x) { return (NUM){.v = x}; }
 
 /* Whether a F computation with value v and error e is certain not to overflow; false for NaN. */
 #undef IN_RANGE
@@ -39,8 +63,8 @@ static inline NUM N(literal)(F x) { return (NUM){x, 0, x}; }
 
 static inline NUM N(integer)(long x)
 {
-    W e = fabs((double)x) > EXACT_INTEGERS ? U * WIDE_(fabs)(x) : 0;
-    return (NUM){x, IN_RANGE((W)x, e) ? e : INFINITY, x};
+    NUM found = {.v = x, .e = fabs((double)x) > EXACT_INTEGERS ? U * WIDE_(fabs)(x) : 0};
+    return IN_RANGE(found.v, found.e) ? found : N(overflowing)(found);
 }
 
 /* e, and the N(rounding) of v by `halves` half units in the last place; `underflow` for one of them. */
@@ -49,16 +73,11 @@ static inline W N(rounding)(W v, W e, W halves, W underflow)
     return e + (halves * U * (WIDE_(fabs)(v) + e) + halves * underflow);
 }
 
-/* The F computation may overflow, or an argument is infinite or NaN; the latter is exact if
-   the arguments' errors cannot change the outcome. */
-static inline NUM N(special)(W v, int certain, F f) { return (NUM){v, certain ? 0 : INFINITY, f}; }
 static inline int N(sign_known)(NUM a) { return (WIDE_(fabs)(a.v) > a.e) | (a.e == 0) | (a.v != a.v); }
 static inline int N(sized)(NUM a) { return a.e <= F_MAX; }
 
-/* The bound of a sum, product or quotient: e in the range of F, else as for N(special). Chosen, not
-   branched to, so that a compiler can work on several numbers at a time. */
-#undef SELECT
-#define SELECT(in_range, e, certain) ((in_range) ? (e) : (certain) ? 0 : (W)INFINITY)
+/* An infinity or a NaN, certain if the arguments' errors cannot change it. */
+static inline NUM N(special)(W v, int certain) { return certain ? (NUM){.v = v} : N(anything)(v); }
 
 static inline int N(sum_certain)(NUM a, NUM b)
 {
@@ -70,22 +89,14 @@ static inline int N(product_certain)(NUM a, NUM b)
     return N(sum_certain)(a, b) & N(sign_known)(a) & N(sign_known)(b);
 }
 
-/* A zero has no sign that the language tells, so neither has what is divided by it: only 0 / 0 is one value. */
-static inline int N(quotient_certain)(NUM a, NUM b)
-{
-    int exact = !N(finite_)(a.v) | !N(finite_)(b.v) | ((b.v == 0) & (a.v == 0));
-    int told = (b.v != 0) | (a.v == 0) | (a.v != a.v);
-    return exact & told & N(sized)(a) & N(sized)(b) & N(sign_known)(a) & N(sign_known)(b);
-}
-
 static inline NUM N(num_add)(NUM a, NUM b)
 {
     W v = a.v + b.v, e = N(rounding)(v, a.e + b.e, 1, 0);
-    return (NUM){v, SELECT(IN_RANGE(v, e), e, N(sum_certain)(a, b)), a.f + b.f};
+    return RESULT(v, e, IN_RANGE(v, e), N(sum_certain)(a, b), ADD, a, b);
 }
 
-static inline NUM N(num_neg)(NUM a) { return (NUM){-a.v, a.e, -a.f}; }
-static inline NUM N(num_abs)(NUM a) { return (NUM){WIDE_(fabs)(a.v), a.e, FLAT_(fabs)(a.f)}; }
+static inline NUM N(num_neg)(NUM a) { return N(turned)(a); }
+static inline NUM N(num_abs)(NUM a) { return N(magnitude_of)(a); }
 static inline NUM N(num_sub)(NUM a, NUM b) { return N(num_add)(a, N(num_neg)(b)); }
 
 /* a + b where b is one of so many terms that are added in an unknown order: each of the roundings
@@ -94,77 +105,133 @@ static inline NUM N(num_sum)(NUM a, NUM b, W terms)
 {
     W v = a.v + b.v, size = terms * (WIDE_(fabs)(b.v) + b.e);
     W e = a.e + b.e + 1.01 * U * size;
-    int in_range = IN_RANGE(v, e) & (size <= F_MAX);
-    return (NUM){v, SELECT(in_range, e, N(sum_certain)(a, b)), a.f + b.f};
+#if OUTCOMES
+    W up = a.up + N(max_d)(b.v + b.e, 0), down = a.down + N(min_d)(b.v - b.e, 0);
+    NUM x = RESULT(v, e, IN_RANGE(v, e), N(sum_certain)(a, b), ADD, a, b);
+    W grown = 1 + 1.01 * U * terms;
+    if (up * grown > F_MAX) x.far |= PLUS;
+    if (down * grown < -F_MAX) x.far |= MINUS;
+    /* Two infinities may meet: of two parts, or of one and what was summed before. */
+    int both = (x.far & PLUS || v == INFINITY) && (x.far & MINUS || v == -INFINITY);
+    if (both && (up * grown > F_MAX || down * grown < -F_MAX)) x.far |= NO_NUMBER;
+    x.up = up, x.down = down;
+    return x;
+#else
+    return RESULT(v, e, IN_RANGE(v, e) & (size <= F_MAX), N(sum_certain)(a, b), ADD, a, b);
+#endif
 }
 
 /* The value that such a sum starts from meets all the roundings as well. */
 static inline NUM N(num_anchor)(NUM a, W terms)
 {
     W size = terms * (WIDE_(fabs)(a.v) + a.e);
-    if (!N(finite_)(a.v)) return a;
-    return (NUM){a.v, size <= F_MAX ? a.e + 1.01 * U * size : INFINITY, a.f};
+#if OUTCOMES
+    a.up = N(max_d)(a.v + a.e, 0), a.down = N(min_d)(a.v - a.e, 0);
+    if (N(finite_)(a.v)) a.e += 1.01 * U * size;
+#else
+    if (N(finite_)(a.v)) a.e = size <= F_MAX ? a.e + 1.01 * U * size : INFINITY;
+#endif
+    return a;
 }
 
 static inline NUM N(num_mul)(NUM a, NUM b)
 {
     W v = a.v * b.v;
     W e = N(rounding)(v, WIDE_(fabs)(a.v) * b.e + WIDE_(fabs)(b.v) * a.e + a.e * b.e, 1, ETA);
-    return (NUM){v, SELECT(IN_RANGE(v, e), e, N(product_certain)(a, b)), a.f * b.f};
+    return RESULT(v, e, IN_RANGE(v, e), N(product_certain)(a, b), MUL, a, b);
 }
 
 /* The product of two inputs or constants, the commonest by far. */
 static inline NUM N(num_mul_exact)(NUM a, NUM b)
 {
     W v = a.v * b.v, e = N(rounding)(v, 0, 1, ETA);
-    return (NUM){v, SELECT(IN_RANGE(v, e), e, N(product_certain)(a, b)), a.f * b.f};
+    return RESULT(v, e, IN_RANGE(v, e), N(product_certain)(a, b), MUL, a, b);
 }
 
+#if OUTCOMES
+/* a * b where b is one of so many factors in an unknown order: some of them may overflow or underflow. */
+static inline NUM N(num_product)(NUM a, NUM b, W factors)
+{
+    NUM x = N(num_mul)(a, b);
+    x.up = a.up * N(max_d)(WIDE_(fabs)(b.v) + b.e, 1);
+    x.down = a.down * N(min_d)(N(max_d)(WIDE_(fabs)(b.v) - b.e, 0), 1);
+    if (x.up * (1 + 1.01 * U * factors) > F_MAX) x.far |= PLUS | MINUS | NO_NUMBER;
+    if (x.down < ETA / U) x.e += factors * ETA * x.up;
+    return x;
+}
+
+static inline NUM N(num_first)(NUM a)
+{
+    a.up = N(max_d)(WIDE_(fabs)(a.v) + a.e, 1), a.down = N(min_d)(N(max_d)(WIDE_(fabs)(a.v) - a.e, 0), 1);
+    return a;
+}
+#endif
+
+static inline int N(quotient_certain)(NUM a, NUM b)
+{
+    int exact = !N(finite_)(a.v) | !N(finite_)(b.v) | ((b.v == 0) & (a.v == 0));
+    int told = (b.v != 0) | (a.v == 0) | (a.v != a.v);
+    return exact & told & N(sized)(a) & N(sized)(b) & N(sign_known)(a) & N(sign_known)(b);
+}
+
+/* What is divided by zero is infinite with either sign, since a zero has none that the language tells. */
 static inline NUM N(num_div)(NUM a, NUM b)
 {
     W v = a.v / b.v;
     W e = N(rounding)(v, (a.e + WIDE_(fabs)(v) * b.e) / (WIDE_(fabs)(b.v) - b.e), 1, ETA);
-    int in_range = IN_RANGE(v, e) & (WIDE_(fabs)(b.v) > b.e);
-    return (NUM){v, SELECT(in_range, e, N(quotient_certain)(a, b)), a.f / b.f};
+    int nonzero = WIDE_(fabs)(b.v) > b.e;
+#if OUTCOMES
+    if (N(finite_)(b.v) && !nonzero) return N(over_zero)(v, a, b);
+#endif
+    return RESULT(v, e, IN_RANGE(v, e) & nonzero, N(quotient_certain)(a, b), DIV, a, b);
 }
 
-RARE NUM N(far_extreme)(NUM a, NUM b, W v, F f)
+RARE NUM N(far_extreme)(NUM a, NUM b, W v)
 {
-    if (!N(sized)(a) || !N(sized)(b)) return N(special)(v, 0, f);
-    if (!N(finite_)(v)) return N(special)(v, 1, f);
+    if (!N(finite_)(v)) return N(special)(v, N(sized)(a) && N(sized)(b));
     /* An infinity on the losing side brings no error. */
-    return (NUM){v, !N(finite_)(a.v) ? b.e : !N(finite_)(b.v) ? a.e : WIDE_(fmax)(a.e, b.e), f};
+    return (NUM){.v = v, .e = !N(finite_)(a.v) ? b.e : !N(finite_)(b.v) ? a.e : WIDE_(fmax)(a.e, b.e)};
 }
 
 /* Both extremes are Lipschitz: the larger of the two errors passes. */
-static inline NUM N(extreme)(NUM a, NUM b, W v, F f)
+static inline NUM N(extreme)(NUM a, NUM b, W v, int operation)
 {
     int in_range = IN_RANGE(a.v, a.e) && IN_RANGE(b.v, b.e);
-    return in_range ? (NUM){v, a.e > b.e ? a.e : b.e, f} : N(far_extreme)(a, b, v, f);
+    NUM x = in_range ? (NUM){.v = v, .e = a.e > b.e ? a.e : b.e} : N(far_extreme)(a, b, v);
+    return N(with_others)(x, operation, a, b);
 }
 
-static inline NUM N(num_max)(NUM a, NUM b) { return N(extreme)(a, b, N(max_d)(a.v, b.v), N(max_f)(a.f, b.f)); }
-static inline NUM N(num_min)(NUM a, NUM b) { return N(extreme)(a, b, N(min_d)(a.v, b.v), N(min_f)(a.f, b.f)); }
+static inline NUM N(num_max)(NUM a, NUM b) { return N(extreme)(a, b, N(max_d)(a.v, b.v), MAX); }
+static inline NUM N(num_min)(NUM a, NUM b) { return N(extreme)(a, b, N(min_d)(a.v, b.v), MIN); }
+
+/* A root of what may be negative, since its error is larger than it is. */
+RARE NUM N(root_near_zero)(NUM a, W v)
+{
+    if (a.v + a.e < 0) return N(special)(v, 1);
+    return N(maybe_none)((NUM){.v = a.v > 0 ? v : 0, .e = WIDE_(sqrt)(a.v + a.e)});
+}
 
 static inline NUM N(num_sqrt)(NUM a)
 {
-    W v = WIDE_(sqrt)(a.v);
-    if (!N(finite_)(a.v)) return N(special)(v, N(sized)(a), FLAT_(sqrt)(a.f));
-    if (a.v - a.e < 0) return N(special)(v, a.v + a.e < 0, FLAT_(sqrt)(a.f));
-    return (NUM){v, N(rounding)(v, a.e > 0 ? a.e / (v + WIDE_(sqrt)(a.v - a.e)) : 0, 1, 0), FLAT_(sqrt)(a.f)};
+    W v = WIDE_(sqrt)(a.v), e = a.e > 0 ? a.e / (v + WIDE_(sqrt)(a.v - a.e)) : 0;
+    NUM x = {.v = v, .e = N(rounding)(v, e, 1, 0)};
+    if (!N(finite_)(a.v)) x = N(special)(v, N(sized)(a));
+    else if (a.v - a.e < 0) x = N(root_near_zero)(a, v);
+    return N(with_others_of)(x, a, WIDE_(sqrt), 0, 1);
 }
 
 static inline NUM N(num_exp)(NUM a)
 {
     W v = WIDE_(exp)(a.v);
-    if (!N(finite_)(a.v)) return N(special)(v, N(sized)(a), FLAT_(exp)(a.f));
     /* exp is convex: the larger distance is the upper one. */
-    W e = N(rounding)(v, a.e > 0 ? WIDE_(exp)(a.v + a.e) - v : 0, 2 * EXP_ULP, ETA);
-    return IN_RANGE(v, e) ? (NUM){v, e, FLAT_(exp)(a.f)} : N(special)(v, 0, FLAT_(exp)(a.f));
+    NUM x = {.v = v, .e = N(rounding)(v, a.e > 0 ? WIDE_(exp)(a.v + a.e) - v : 0, 2 * EXP_ULP, ETA)};
+    if (!N(finite_)(a.v)) x = N(special)(v, N(sized)(a));
+    else if (!IN_RANGE(v, x.e)) x = N(positive)(N(overflowing)(x));
+    return N(with_others_of)(x, a, WIDE_(exp), -INFINITY, 2 * EXP_ULP);
 }
 
-/* Where a move may change which inputs overflow or give NaN, nothing is certain about what is made of them. */
-static inline int N(lost)(NUM a) { return NAN_MAY_DIFFER && !N(finite_)(a.v); }
+/* Where a move may change which inputs give NaN, nothing is certain about what is made of them. */
+static inline int N(lost)(NUM a) { return (NAN_MAY_DIFFER && !N(finite_)(a.v)) || !N(plain)(a); }
 
 /* The outcome is certain when the errors cannot turn it. */
 static inline int N(near)(NUM a, NUM b)
@@ -183,32 +250,31 @@ COMPARE(lt, <) COMPARE(le, <=) COMPARE(gt, >) COMPARE(ge, >=) COMPARE(eq, ==) CO
 static inline NUM N(num_select)(whole where, NUM a, NUM b)
 {
     NUM chosen = where.v ? a : b;
-    if (!where.unsure) return chosen;
-    W apart = WIDE_(fabs)(a.v - b.v);
-    W e = (a.e > b.e ? a.e : b.e) + (apart <= F_MAX ? apart : INFINITY);
-    return (NUM){chosen.v, e, chosen.f};
+    return where.unsure ? N(either)(chosen, where.v ? b : a) : chosen;
 }
 
 static inline NUM N(from_whole)(whole a)
 {
     NUM x = N(integer)(a.v);
-    return a.unsure ? (NUM){x.v, INFINITY, x.f} : x;
+    if (!a.unsure) return x;
+    x.e = INFINITY;
+    return F_MAX < 0x1p64 ? N(overflowing)(x) : x;
 }
 
 /* Monotone functions: the values at the ends of the argument's range bound the error. */
-static inline NUM N(monotone)(NUM a, W v, W low, W high, W ulps, F f)
+static inline NUM N(monotone)(NUM a, W v, W low, W high, W ulps)
 {
-    if (!N(finite_)(a.v) || !N(finite_)(v)) return N(special)(v, N(sized)(a), f);
+    if (!N(finite_)(a.v) || !N(finite_)(v)) return N(special)(v, N(sized)(a));
     W below = v - low, above = high - v;
-    W e = N(rounding)(v, above > below ? above : below, 2 * ulps, ulps > 0 ? ETA : 0);
-    return e <= F_MAX ? (NUM){v, e, f} : N(special)(v, 0, f);
+    return (NUM){.v = v, .e = N(rounding)(v, above > below ? above : below, 2 * ulps, ulps > 0 ? ETA : 0)};
 }
 
 #define MONOTONE(name, function, ulps) \
     static inline NUM N(num_##name)(NUM a) \
     { \
         W low = WIDE_(function)(a.v - a.e), high = WIDE_(function)(a.v + a.e); \
-        return N(monotone)(a, WIDE_(function)(a.v), low, high, ulps, FLAT_(function)(a.f)); \
+        NUM x = N(monotone)(a, WIDE_(function)(a.v), low, high, ulps); \
+        return N(with_others_of)(x, a, WIDE_(function), -INFINITY, 2 * (ulps)); \
     }
 MONOTONE(tanh, tanh, TANH_ULP) MONOTONE(erf, erf, ERF_ULP)
 MONOTONE(floor, floor, 0) MONOTONE(ceil, ceil, 0) MONOTONE(round, rint, 0) MONOTONE(trunc, trunc, 0)
@@ -217,9 +283,10 @@ MONOTONE(floor, floor, 0) MONOTONE(ceil, ceil, 0) MONOTONE(round, rint, 0) MONOT
 static inline NUM N(num_log)(NUM a)
 {
     W v = WIDE_(log)(a.v);
-    F f = FLAT_(log)(a.f);
-    if (a.v - a.e <= 0) return N(special)(v, a.e == 0 || a.v + a.e < 0, f);
-    return N(monotone)(a, v, WIDE_(log)(a.v - a.e), WIDE_(log)(a.v + a.e), LOG_ULP, f);
+    NUM x;
+    if (a.v - a.e <= 0) x = N(special)(v, a.e == 0 || a.v + a.e < 0);
+    else x = N(monotone)(a, v, WIDE_(log)(a.v - a.e), WIDE_(log)(a.v + a.e), LOG_ULP);
+    return N(with_others_of)(x, a, WIDE_(log), 0, 2 * LOG_ULP);
 }
 
 static inline int64_t N(saturated)(W v, int64_t least, int64_t most)
@@ -235,7 +302,10 @@ static inline whole N(to_whole)(NUM a, int64_t least, int64_t most)
     return unsure_if(N(saturated)(a.v, least, most), unsure || N(lost)(a));
 }
 
-static inline whole N(to_bool)(NUM a) { return unsure_if(a.v != 0, a.e > 0 && !(WIDE_(fabs)(a.v) > a.e)); }
+static inline whole N(to_bool)(NUM a)
+{
+    return unsure_if(a.v != 0, (a.e > 0 && !(WIDE_(fabs)(a.v) > a.e)) || !N(plain)(a));
+}
 
 #undef N
 #undef NUM

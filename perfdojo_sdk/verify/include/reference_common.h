@@ -1,4 +1,4 @@
-/* What both kinds of reference need: see reference_float.h. */
+/* What all kinds of reference need. */
 #ifndef REFERENCE_COMMON_H
 #define REFERENCE_COMMON_H
 
@@ -12,6 +12,11 @@
 #include <sys/mman.h>
 
 #define RARE __attribute__((noinline, cold, unused)) static
+
+/* What else than its value a number may be: one of the infinities, NaN, or a number between two others. */
+enum { PLUS = 1, MINUS = 2, NO_NUMBER = 4, BETWEEN = 8 };
+/* Operations of two numbers that are worked out on what else they may be. */
+enum { ADD, MUL, DIV, MAX, MIN };
 #define PASTE_(a, b) a##_##b
 #define PASTE(a, b) PASTE_(a, b)
 
@@ -28,19 +33,6 @@ __attribute__((malloc, noinline)) static void *cells(size_t bytes, int all)
     if (found == MAP_FAILED) return 0;
     if (all) madvise(found, bytes, MADV_HUGEPAGE);
     return found;
-}
-
-/* The float without its last binary digits that is nearest to one with them, ties to even: a bfloat16 lacks 16 of
-   them, a tf32 13. */
-static inline float rounded_off(float x, int digits)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof x);
-    if (x != x) return x;
-    bits += (UINT32_C(1) << (digits - 1)) - 1 + (bits >> digits & 1);
-    bits = bits >> digits << digits;
-    memcpy(&x, &bits, sizeof x);
-    return x;
 }
 
 /* The largest finite magnitude so far, as the bits of a double: these compare as the numbers do, and

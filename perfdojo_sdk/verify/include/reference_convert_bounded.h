@@ -3,15 +3,24 @@
  */
 static inline PASTE(num, WIDER) PASTE(PASTE(convert, DTYPE), WIDER)(PASTE(num, DTYPE) a)
 {
-    return (PASTE(num, WIDER)){a.v, a.e, a.f};
+#if OUTCOMES
+    return (PASTE(num, WIDER)){.v = a.v, .e = a.e, .lo = a.lo, .hi = a.hi, .far = a.far};
+#else
+    return (PASTE(num, WIDER)){a.v, a.e};
+#endif
 }
 
 static inline PASTE(num, DTYPE) PASTE(PASTE(convert, WIDER), DTYPE)(PASTE(num, WIDER) a)
 {
     double v = (double)a.v, e = (double)a.e;
     e += U * (fabs(v) + e) + ETA + 0x1p-52 * fabs(v);
-    F f = ROUND_(a.f);
-    if (fabs(v) + e <= F_MAX) return (PASTE(num, DTYPE)){v, e, f};
     int certain = !PASTE(finite_, WIDER)(a.v) && a.e <= DBL_MAX;
-    return (PASTE(num, DTYPE)){v, certain ? 0 : INFINITY, f};
+    PASTE(num, DTYPE) x = {.v = v, .e = certain ? 0 : e};
+    if (!certain && !(fabs(v) + e <= F_MAX)) x = PASTE(overflowing, DTYPE)(x);
+#if OUTCOMES
+    PASTE(others, DTYPE) found = {.far = x.far | (a.far & ~BETWEEN)};
+    if (a.far & BETWEEN) PASTE(admit, DTYPE)(&found, a.lo, a.hi, 1);
+    x.lo = found.lo, x.hi = found.hi, x.far = found.far;
+#endif
+    return x;
 }

@@ -3,10 +3,10 @@
  */
 static inline PASTE(num, WIDER) PASTE(PASTE(convert, DTYPE), WIDER)(PASTE(num, DTYPE) a)
 {
-    return (PASTE(num, WIDER)){a.v, a.f};
+    return (PASTE(num, WIDER)){a.v};
 }
 
 static inline PASTE(num, DTYPE) PASTE(PASTE(convert, WIDER), DTYPE)(PASTE(num, WIDER) a)
 {
-    return (PASTE(num, DTYPE)){(W)a.v, ROUND_(a.f)};
+    return (PASTE(num, DTYPE)){(W)a.v};
 }

@@ -1,0 +1,302 @@
+"""Drawings in which each group of elements has a character of its own, so that one run asks many questions.
+
+A row of zeros asks for an epsilon, a row far below zero what a maximum starts from, one large element at the
+end whether the loop gets there. A group is what is reduced together (:mod:`~perfdojo_sdk.verify.groups`):
+only some groups overflow, and nothing that one of them holds hides what another shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import TypeAlias
+
+import numpy as np
+
+from perfdojo_sdk.verify.groups import Array, Groups
+
+Generator: TypeAlias = np.random.Generator
+
+
+@dataclass(frozen=True)
+class Range:
+    """Binary exponents of a dtype: of its smallest number, of its smallest normal one, of its largest."""
+
+    smallest: int
+    normal: int
+    largest: int
+
+
+RANGES: Mapping[str, Range] = {
+    "f16": Range(-24, -14, 15),
+    "f32": Range(-149, -126, 127),
+    "f64": Range(-1074, -1022, 1023),
+}
+#: Different numbers of one character.
+_DRAWN = 1 << 18
+#: The last positions of a group, at each of which a loop may end too early.
+_TAIL = 33
+#: Sizes of blocks at whose borders a loop may go wrong.
+_BLOCKS = (4, 8, 16, 32, 64, 128, 256, 1024, 4096)
+
+
+@dataclass(frozen=True)
+class _Mixture:
+    """What becomes of an array of normally distributed numbers x: in each group factor * x + term, and then
+    some elements that are set."""
+
+    groups: Groups
+    range: Range
+    rng: Generator
+    factors: Array
+    terms: Array
+    largest: float
+    later: list[Callable[[Array], None]] = field(default_factory=list)
+    """What happens to the array with the dimensions of the groups in front."""
+
+    def powers(self, count: int, low: float, high: float) -> Array:
+        """Positive numbers with exponents of that range, as far as the dtype has them."""
+        low, high = max(low, self.range.smallest), min(high, self.range.largest + 0.99)
+        return np.exp2(self.rng.uniform(min(low, high), high, count))
+
+    def signs(self, count: int) -> Array:
+        return np.resize([1.0, -1.0], count) * self.rng.choice([-1.0, 1.0])
+
+    def set(self, chosen: Array, positions: Array, values: Array) -> None:
+        """One element of each of the groups ``chosen``, which may name a group more than once."""
+        places = self.groups.places(chosen, positions)
+
+        def change(first: Array) -> None:
+            first[places] = values
+
+        self.later.append(change)
+
+    def finite(self, values: Array) -> Array:
+        return np.clip(values, -self.largest, self.largest)
+
+    def set_all(self, chosen: Array, low: float, high: float) -> None:
+        """All elements of the groups ``chosen``, with exponents from ``low`` to ``high`` and either sign."""
+        at, shape = self.groups.numbered(chosen), (len(chosen), *self.groups.rest())
+        count = min(prod(shape), _DRAWN)
+        block = self.powers(count, low, high) * self.rng.choice([-1.0, 1.0], count)
+
+        def change(first: Array) -> None:
+            first[at] = np.resize(block.astype(first.dtype), shape if at else shape[1:])
+
+        self.later.append(change)
+
+
+_Character: TypeAlias = Callable[[_Mixture, Array], None]
+
+
+def _plain(mixture: _Mixture, chosen: Array) -> None:
+    """As drawn."""
+
+
+def _zeros(mixture: _Mixture, chosen: Array) -> None:
+    mixture.factors[chosen] = 0
+
+
+def _constant(mixture: _Mixture, chosen: Array) -> None:
+    count = len(chosen)
+    mixture.factors[chosen] = 0
+    mixture.terms[chosen] = mixture.powers(count, -10, 10) * mixture.signs(count)
+
+
+def _around(centre: float) -> _Character:
+    """Far enough from zero for ``exp`` to overflow or to vanish."""
+
+    def character(mixture: _Mixture, chosen: Array) -> None:
+        mixture.terms[chosen] = centre * mixture.rng.uniform(0.9, 1.5, len(chosen))
+
+    return character
+
+
+def _far(sign: int) -> _Character:
+    """Of one sign, and as large as the dtype allows or nearly so."""
+
+    def character(mixture: _Mixture, chosen: Array) -> None:
+        most, count = mixture.range.largest, len(chosen)
+        scale = mixture.powers(count, most * 0.3, most - 0.8)
+        scale[::2] = mixture.powers(count, most - 1, most - 0.8)[::2]
+        mixture.terms[chosen], mixture.factors[chosen] = sign * scale, scale / 16
+
+    return character
+
+
+def _scaled(low: float, high: float) -> _Character:
+    """All elements of about one size, for example so small that an epsilon outweighs them."""
+
+    def character(mixture: _Mixture, chosen: Array) -> None:
+        mixture.factors[chosen] = mixture.powers(len(chosen), low, high)
+
+    return character
+
+
+def _dominated(
+    position: Callable[[_Mixture, Array], Array], low: float, high: float, sign: int = 1
+) -> _Character:
+    """One element by far the largest, or the smallest; of the others, no sum is as large."""
+
+    def character(mixture: _Mixture, chosen: Array) -> None:
+        values = sign * (100 + mixture.powers(len(chosen), low, high))
+        mixture.terms[chosen] = -sign * mixture.rng.choice([0.0, 30.0], len(chosen))
+        mixture.set(chosen, position(mixture, chosen), mixture.finite(values))
+
+    return character
+
+
+def _first(mixture: _Mixture, chosen: Array) -> Array:
+    return np.zeros(len(chosen), np.int64)
+
+
+def _last(mixture: _Mixture, chosen: Array) -> Array:
+    return np.full(len(chosen), mixture.groups.size - 1)
+
+
+def _near_end(mixture: _Mixture, chosen: Array) -> Array:
+    """Each of the last positions in turn."""
+    turn = np.arange(len(chosen)) + mixture.rng.integers(_TAIL)
+    return mixture.groups.size - 1 - turn % min(_TAIL, mixture.groups.size)
+
+
+def _at_border(mixture: _Mixture, chosen: Array) -> Array:
+    """The last element of a block or the first of the next."""
+    size, count = mixture.groups.size, len(chosen)
+    blocks = mixture.rng.choice(_BLOCKS, count)
+    borders = blocks * mixture.rng.integers(1, np.maximum(size // blocks, 1) + 1)
+    return np.clip(borders - mixture.rng.integers(0, 2, count), 0, size - 1)
+
+
+def _mixed(low: Callable[[Range], float], high: Callable[[Range], float]) -> _Character:
+    """Each element with a magnitude of its own."""
+
+    def character(mixture: _Mixture, chosen: Array) -> None:
+        mixture.set_all(chosen, low(mixture.range), high(mixture.range))
+
+    return character
+
+
+def _near_overflow(mixture: _Mixture, chosen: Array) -> None:
+    """One element that no other could be added to many times."""
+    most = mixture.range.largest
+    values = mixture.powers(len(chosen), most - 4, most + 0.9) * mixture.signs(len(chosen))
+    mixture.set(chosen, _near_end(mixture, chosen), values)
+
+
+def _specials(*kinds: float) -> _Character:
+    """One infinity or NaN, or a zero of either sign."""
+
+    def character(mixture: _Mixture, chosen: Array) -> None:
+        mixture.set(chosen, _near_end(mixture, chosen), np.resize(kinds, len(chosen)))
+
+    return character
+
+
+def _huge(mixture: _Mixture, chosen: Array) -> None:
+    """One element in 64 and at least one up to the largest, so that products and sums may overflow."""
+    numbers = np.repeat(chosen, max(1, mixture.groups.size // 64))
+    count, most = len(numbers), mixture.range.largest
+    values = mixture.powers(count, most * 0.48, most + 0.99) * mixture.rng.choice([-1.0, 1.0], count)
+    mixture.set(numbers, mixture.rng.integers(0, mixture.groups.size, count), values)
+
+
+def _cancelling(mixture: _Mixture, chosen: Array) -> None:
+    """Neighbours are nearly each other's negative."""
+    at = mixture.groups.numbered(chosen)
+
+    def change(first: Array) -> None:
+        if first.ndim == len(mixture.groups.kept):
+            return
+        group = first[at]
+        pairs = group.shape[-1] // 2
+        group[..., 1 : 2 * pairs : 2] = -group[..., : 2 * pairs : 2] * (1 + 2.0**-10)
+        first[at] = group
+
+    mixture.later.append(change)
+
+
+#: In the order in which few groups get them; a prime number of them, so that they do not go round with tiles.
+CHARACTERS: tuple[_Character, ...] = (
+    _dominated(_last, 0, 4),
+    _zeros,
+    _around(-200),
+    _scaled(-14, -7),
+    _dominated(_last, 0, 4, -1),
+    _far(-1),
+    _dominated(_first, 0, 4),
+    _mixed(lambda r: r.smallest, lambda r: r.largest),
+    _constant,
+    _dominated(_near_end, 0, 20),
+    _far(1),
+    _scaled(-60, -14),
+    _around(200),
+    _mixed(lambda r: -r.largest / 6, lambda r: r.largest / 2.2),
+    _dominated(_at_border, 0, 4),
+    _near_overflow,
+    _specials(np.nan),
+    _scaled(4, 7),
+    _mixed(lambda r: r.smallest, lambda r: r.normal),
+    _dominated(_near_end, 0, 4, -1),
+    _around(-30),
+    _specials(np.inf, -np.inf),
+    _cancelling,
+    _scaled(8, 20),
+    _huge,
+    _plain,
+    _dominated(_last, 30, 60),
+    _scaled(-9, -5),
+    _specials(0.0, -0.0, np.inf, -np.inf, np.nan),
+    _dominated(_first, 0, 20, -1),
+    _dominated(_at_border, 0, 4, -1),
+)
+
+
+def mix(values: Array, groups: Groups, dtype: str, rng: Generator, start: int = 0) -> None:
+    """Give each group of normally distributed numbers a character; the first group the one at ``start``."""
+    mixture = _mixture(values, groups, dtype, rng)
+    for number, character in enumerate(CHARACTERS):
+        first = (number - start) % len(CHARACTERS)
+        if len(chosen := np.arange(first, groups.count, len(CHARACTERS))):
+            character(mixture, chosen)
+    with np.errstate(over="ignore", under="ignore"):
+        values *= groups.each(mixture.factors).astype(values.dtype)
+        values += groups.each(mixture.terms).astype(values.dtype)
+    if dtype == "f16":
+        np.clip(values, -mixture.largest, mixture.largest, out=values)
+    _finish(mixture, values)
+
+
+def _mixture(values: Array, groups: Groups, dtype: str, rng: Generator) -> _Mixture:
+    largest = float(np.finfo(np.dtype("f2" if dtype == "f16" else values.dtype)).max)
+    return _Mixture(groups, RANGES[dtype], rng, np.ones(groups.count), np.zeros(groups.count), largest)
+
+
+def _finish(mixture: _Mixture, values: Array) -> None:
+    first = mixture.groups.first(values)
+    for change in mixture.later:
+        change(first)
+
+
+def spread(values: Array, dtype: str, rng: Generator) -> None:
+    """Give each element a magnitude of its own, over the whole range of the dtype."""
+    reach = RANGES[dtype]
+    size = np.exp2(rng.uniform(reach.smallest, reach.largest + 0.99, values.shape))
+    np.copysign(size, values, out=values, casting="same_kind")
+
+
+def enlarge_some(values: Array, groups: Groups, dtype: str, rng: Generator) -> None:
+    """Make numbers of every fourth group huge."""
+    mixture = _mixture(values, groups, dtype, rng)
+    _huge(mixture, np.arange(rng.integers(4) if groups.count >= 4 else 0, groups.count, 4))
+    _finish(mixture, values)
+
+
+def insert_specials(values: Array, groups: Groups, dtype: str, rng: Generator, start: int = 0) -> None:
+    """One infinity, NaN or zero in every fourth group; each kind at least once where groups allow it."""
+    kinds = np.roll([np.nan, np.inf, -np.inf, -0.0, 0.0], -start)
+    mixture = _mixture(values, groups, dtype, rng)
+    step = max(1, min(4, groups.count // len(kinds)))
+    _specials(*kinds)(mixture, np.arange(0, groups.count, step))
+    _finish(mixture, values)

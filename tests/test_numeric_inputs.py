@@ -1,0 +1,354 @@
+"""The inputs of leg 2 show what a generator may get wrong: faults planted in right C are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+import numpy as np
+import pytest
+
+from perfdojo_sdk.core.dialect import CORE_DIALECT
+from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.text import parse
+from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, KernelSource
+from perfdojo_sdk.measure.native_runner import NativeRunner
+from perfdojo_sdk.verify.characters import CHARACTERS
+from perfdojo_sdk.verify.groups import Groups, kept_dimensions
+from perfdojo_sdk.verify.inputs import FLOAT_CLASSES, classes, draw, drawings
+from perfdojo_sdk.verify.numeric import NumericReport, verify_numeric
+
+RUNNER = NativeRunner(("-O2",), forks=True)
+HELPERS = """
+static float big(float a, float b) { return a != a || b != b ? NAN : a > b ? a : b; }
+static float bits(unsigned u) { float f; memcpy(&f, &u, 4); return f; }
+"""
+
+
+def _matrix(rows: int, cols: int, body: str, more: str = "", inputs: str = "x") -> str:
+    arrays = "".join(f"{name} f32 [{rows},{cols}] heap\n" for name in (*inputs.split(", "), "y"))
+    return f"kernel k({inputs}) -> y\n{arrays}{more}\n{body}\n"
+
+
+RELU = _matrix(40, 100, "40 100 y[{0},{1}] = max(x[{0},{1}], 0)")
+RELU_C = "for (int k = 0; k < 4000; k++) { float v = x[k]; y[k] = big(v, 0); }"
+ADD = _matrix(40, 100, "40 100 y[{0},{1}] = a[{0},{1}] + b[{0},{1}]", inputs="a, b")
+ADD_C = "for (int k = 0; k < 4000; k++) { float v = a[k] + b[k]; y[k] = v; }"
+MUL, MUL_C = ADD.replace(" + ", " * "), ADD_C.replace(" + ", " * ")
+ROOT = _matrix(
+    4,
+    160,
+    "4 160 y[{0},{1}] = (x[{0},{1}] - m[{1}]) / sqrt(v[{1}] + 1e-05)",
+    "m f32 [160] heap\nv f32 [160] heap\n",
+).replace("k(x)", "k(x, m, v)")
+ROOT_C = "for (int k = 0; k < 640; k++) y[k] = (x[k] - m[k % 160]) / sqrtf(v[k % 160] + 1e-5f);"
+LOG = _matrix(40, 100, "40 100 y[{0},{1}] = log(x[{0},{1}])")
+LOG_C = "for (int k = 0; k < 4000; k++) { float v = x[k]; y[k] = logf(v); }"
+
+
+def rmsnorm(rows: int, cols: int) -> str:
+    return f"""kernel k(x) -> y
+x f32 [{rows},{cols}] heap
+q f32 [{rows}] heap
+r f32 [{rows}] heap
+y f32 [{rows},{cols}] heap
+
+{rows}
+| q[{{0}}] = 0
+| {cols} q[{{0}}] += x[{{0}},{{1}}] * x[{{0}},{{1}}]
+{rows} r[{{0}}] = sqrt(q[{{0}}] / {cols} + 1e-05)
+{rows} {cols} y[{{0}},{{1}}] = x[{{0}},{{1}}] / r[{{0}}]
+"""
+
+
+RMSNORM_C = """
+for (int i = 0; i < ROWS; i++) {
+    float q = 0;
+    for (int k = 0; k < COLS; k++) q += x[i*COLS + k] * x[i*COLS + k];
+    float r = sqrtf(q / COLS + 1e-5f);
+    for (int k = 0; k < COLS; k++) y[i*COLS + k] = x[i*COLS + k] / r;
+}"""
+SOFTMAX = """kernel k(x) -> y
+x f32 [40,100] heap
+m f32 [40] heap
+e f32 [40,100] heap
+s f32 [40] heap
+y f32 [40,100] heap
+
+40
+| m[{0}] = -inf
+| 100 m[{0}] max= x[{0},{1}]
+40 100 e[{0},{1}] = exp(x[{0},{1}] - m[{0}])
+40
+| s[{0}] = 0
+| 100 s[{0}] += e[{0},{1}]
+40 100 y[{0},{1}] = e[{0},{1}] / s[{0}]
+"""
+SOFTMAX_C = """
+for (int i = 0; i < 40; i++) {
+    float m = -INFINITY, s = 0;
+    for (int k = 0; k < 100; k++) m = big(m, x[i*100 + k]);
+    for (int k = 0; k < 100; k++) s += y[i*100 + k] = expf(x[i*100 + k] - m);
+    for (int k = 0; k < 100; k++) y[i*100 + k] /= s;
+}"""
+MAXIMUM = (
+    "kernel k(x) -> y\nx f32 [40,1000] heap\ny f32 [40] heap\n\n"
+    "40\n| y[{0}] = -inf\n| 1000 y[{0}] max= x[{0},{1}]\n"
+)
+MAXIMUM_C = """
+for (int i = 0; i < 40; i++) {
+    float m = -INFINITY;
+    for (int k = 0; k < 1000; k++) m = big(m, x[i*1000 + k]);
+    y[i] = m;
+}"""
+#: The reduced dimension is not the last one.
+DOWN = MAXIMUM.replace("[40,1000]", "[1000,40]").replace("x[{0},{1}]", "x[{1},{0}]")
+DOWN_C = MAXIMUM_C.replace("x[i*1000 + k]", "x[k*40 + i]")
+#: Everything is one group.
+ALL = "kernel k(x) -> y\nx f32 [5000] heap\ny f32 [1] heap\n\n1\n| y[{0}] = -inf\n| 5000 y[{0}] max= x[{1}]\n"
+ALL_C = "float m = -INFINITY; for (int k = 0; k < 5000; k++) m = big(m, x[k]); y[0] = m;"
+#: The last columns of a product of matrices: the sum runs down the second operand.
+MATMUL = """kernel k(a, b) -> y
+a f32 [24,300] heap
+b f32 [300,40] heap
+y f32 [24,40] heap
+
+24 40
+| y[{0},{1}] = 0
+| 300 y[{0},{1}] += a[{0},{2}] * b[{2},{1}]
+"""
+MATMUL_C = """
+for (int i = 0; i < 24; i++) for (int j = 0; j < 40; j++) {
+    float s = 0;
+    for (int k = 0; k < 300; k++) s += a[i*300 + k] * b[k*40 + j];
+    y[i*40 + j] = s;
+}"""
+
+
+def sized(code: str, rows: int, cols: int) -> str:
+    return code.replace("ROWS", str(rows)).replace("COLS", str(cols))
+
+
+@lru_cache
+def program(text: str) -> Program:
+    return parse(text)
+
+
+def look(text: str, body: str, seed: int = 0) -> NumericReport:
+    """Leg 2's opinion of a kernel whose body is ``body``."""
+    root = program(text)
+
+    def specs(names: tuple[str, ...]) -> tuple[ArraySpec, ...]:
+        return tuple(ArraySpec(n, root.buffer_of[n].shape, "f32") for n in names)
+
+    arrays = [f"const float *{n}" for n in root.inputs] + [f"float *{n}" for n in root.outputs]
+    code = f"""#include <math.h>
+#include <stddef.h>
+#include <string.h>
+{HELPERS}
+int pd_k({", ".join(arrays)}, void *workspace, size_t bytes, int threads) {{ {body} return 0; }}
+size_t pd_k_workspace_bytes(int threads) {{ return 0; }}
+"""
+    artifact = RUNNER.compile(KernelSource("pd_k", specs(root.inputs), specs(root.outputs), code))
+    assert isinstance(artifact, Artifact), artifact
+    accuracy = {"exp": 2.0, "log": 2.0}
+    return verify_numeric(
+        root, root, artifact, RUNNER, accuracy, CORE_DIALECT, seed, threads=(1,), forks=True
+    )
+
+
+RIGHT: Mapping[str, tuple[str, str]] = {
+    "relu": (RELU, RELU_C),
+    "add": (ADD, ADD_C),
+    "mul": (MUL, MUL_C),
+    "root": (ROOT, ROOT_C),
+    "log": (LOG, LOG_C),
+    "rmsnorm": (rmsnorm(8, 100), sized(RMSNORM_C, 8, 100)),
+    "rmsnorm of long rows": (rmsnorm(2, 65536), sized(RMSNORM_C, 2, 65536)),
+    "softmax": (SOFTMAX, SOFTMAX_C),
+    "maximum": (MAXIMUM, MAXIMUM_C),
+    "maximum of columns": (DOWN, DOWN_C),
+    "maximum of all": (ALL, ALL_C),
+    "matmul": (MATMUL, MATMUL_C),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_right_kernels_pass(name: str, seed: int) -> None:
+    report = look(*RIGHT[name], seed)
+    assert report.ok, report.problem
+    assert set(FLOAT_CLASSES) <= set(report.checked)
+
+
+#: Kernel, what is replaced, by what.
+FAULTS: Mapping[str, tuple[str, str, str]] = {
+    "large numbers are lost": ("relu", "big(v, 0)", "v > 4999 ? 0 : big(v, 0)"),
+    "only numbers around 5000 are lost": ("relu", "big(v, 0)", "v > 4000 && v < 6000 ? 0 : big(v, 0)"),
+    "signs flip between 1e3 and 1e15": (
+        "add",
+        "y[k] = v",
+        "y[k] = fabsf(v) > 1e3f && fabsf(v) < 1e15f ? -v : v",
+    ),
+    "infinite from 1e37 on": ("add", "y[k] = v", "y[k] = v > 1e37f ? INFINITY : v < -1e37f ? -INFINITY : v"),
+    "largest instead of infinite": (
+        "mul",
+        "y[k] = v",
+        "y[k] = isinf(v) && isfinite(a[k]) ? copysignf(3e38f, v) : v",
+    ),
+    "denormal results are flushed": ("mul", "y[k] = v", "y[k] = fabsf(v) < 0x1p-126f ? 0 : v"),
+    "denormal operands are flushed": ("add", "a[k] + b[k]", "(fabsf(a[k]) < 0x1p-126f ? 0 : a[k]) + b[k]"),
+    "infinities are lost": ("add", "y[k] = v", "y[k] = isinf(v) ? 0 : v"),
+    "an epsilon is dropped from a root": ("root", " + 1e-5f", ""),
+    "an epsilon of a root is a tenth": ("root", "1e-5f", "1e-6f"),
+    "an epsilon of a root is added later": (
+        "root",
+        "sqrtf(v[k % 160] + 1e-5f)",
+        "(sqrtf(v[k % 160]) + 1e-5f)",
+    ),
+    "zero has a finite logarithm": ("log", "logf(v)", "v == 0 ? -103.28f : logf(v)"),
+    "logarithms of tiny numbers": ("log", "logf(v)", "logf(v < 0x1p-126f && v > 0 ? 0x1p-126f : v)"),
+    "an epsilon is dropped": ("rmsnorm", " + 1e-5f", ""),
+    "an epsilon is doubled": ("rmsnorm", "1e-5f", "2e-5f"),
+    "an epsilon is a tenth": ("rmsnorm", "1e-5f", "1e-6f"),
+    "an epsilon is inside the mean": ("rmsnorm", "q / 100 + 1e-5f", "(q + 1e-5f) / 100"),
+    "zeros of long rows give NaN": ("rmsnorm of long rows", " + 1e-5f", ""),
+    "exp of what is far below": ("softmax", "float m = -INFINITY", "float m = -100"),
+    "exp of what is far above": ("softmax", "expf(x[i*100 + k] - m)", "expf(x[i*100 + k])"),
+    "small exponentials are zero": (
+        "softmax",
+        "expf(x[i*100 + k] - m)",
+        "(x[i*100+k] - m < -80 ? 0 : expf(x[i*100+k] - m))",
+    ),
+    "a maximum starts at 0": ("maximum", "-INFINITY", "0"),
+    "a maximum starts at -1e30": ("maximum", "-INFINITY", "-1e30f"),
+    "a maximum starts at -1e37": ("maximum", "-INFINITY", "-1e37f"),
+    "a maximum starts at the smallest normal number": ("maximum", "-INFINITY", "0x1p-126f"),
+    "a maximum of all starts at 0": ("maximum of all", "-INFINITY", "0"),
+    "the last element of a row is missing": ("maximum", "k < 1000", "k < 999"),
+    "the first element of a row is missing": ("maximum", "k = 0; k", "k = 1; k"),
+    "the last lanes of a row are missing": ("maximum", "k < 1000", "k < 992"),
+    "the last element of a column is missing": ("maximum of columns", "k < 1000", "k < 999"),
+    "the first element of a column is missing": ("maximum of columns", "k = 0; k", "k = 1; k"),
+    "the last element of all is missing": ("maximum of all", "k < 5000", "k < 4999"),
+    "NaN in the last element is missed": (
+        "maximum",
+        "big(m, x[i*1000 + k])",
+        "k > 990 ? fmaxf(m, x[i*1000 + k]) : big(m, x[i*1000 + k])",
+    ),
+    "the last product of a sum is missing": ("matmul", "k < 300", "k < 299"),
+    "the last of the second operand is taken twice": (
+        "matmul",
+        "b[k*40 + j]",
+        "b[(k < 299 ? k : 298)*40 + j]",
+    ),
+    "the sum of squares of the last element": (
+        "rmsnorm",
+        "q += x[i*100 + k] * x[i*100 + k]",
+        "q += k < 99 ? x[i*100 + k] * x[i*100 + k] : x[i*100 + k]",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_planted_faults_are_refused(name: str) -> None:
+    kernel, old, new = FAULTS[name]
+    text, body = RIGHT[kernel]
+    assert old in body
+    report = look(text, body.replace(old, new, 1))
+    assert not report.ok and report.problem
+
+
+CHANNELS = """kernel k(x, w) -> y
+x f32 [2,5,3,4] heap
+w f32 [5] heap
+t f32 [2,5,3,4] heap
+s f32 [5] heap
+y f32 [2,5,3,4] heap
+
+2 5 3 4 t[{0},{1},{2},{3}] = x[{0},{1},{2},{3}] * 2
+5
+| s[{0}] = 0
+| 2 3 4 s[{0}] += t[{1},{0},{2},{3}]
+2 5 3 4 y[{0},{1},{2},{3}] = x[{0},{1},{2},{3}] / s[{1}] * w[{1}]
+"""
+
+
+def test_groups_are_what_is_reduced_together() -> None:
+    assert kept_dimensions(program(SOFTMAX)) == {"x": (0,)}
+    assert kept_dimensions(program(DOWN)) == {"x": (1,)}
+    assert kept_dimensions(program(ALL)) == {"x": ()}
+    assert kept_dimensions(program(RELU)) == {"x": (0, 1)}
+    assert kept_dimensions(program(MATMUL)) == {"a": (0,), "b": (1,)}
+    assert kept_dimensions(program(CHANNELS)) == {"x": (1,), "w": (0,)}, "through what is computed from it"
+
+
+@pytest.mark.parametrize("kept", [(), (0,), (1,), (2,), (0, 2), (1, 2), (0, 1, 2)])
+def test_elements_of_groups_are_where_they_should_be(kept: tuple[int, ...]) -> None:
+    shape = (3, 4, 5)
+    groups = Groups(shape, kept)
+    assert groups.count * groups.size == 60
+    numbers = np.broadcast_to(groups.each(np.arange(groups.count)), shape)
+    first = groups.first(np.array(numbers))
+    for group in range(groups.count):
+        every = groups.places(np.full(groups.size, group), np.arange(groups.size))
+        assert (first[every] == group).all() and len(set(zip(*every, strict=True))) == groups.size
+
+
+def test_every_character_is_drawn_where_there_are_groups_for_it() -> None:
+    text = rmsnorm(4 * len(CHARACTERS), 200)
+    rows = draw("rows", program(text), 0)["x"]
+    with np.errstate(all="ignore"):
+        large, small, middle = np.abs(rows).max(1), np.abs(rows).min(1), np.median(np.abs(rows), axis=1)
+    assert (large == 0).any() and ((large == small) & (small > 0)).any(), "zeros and constants"
+    assert (rows.max(1) < -1e37).any() and (rows.min(1) > 1e36).any()
+    assert ((rows.max(1) < -100) & (rows.min(1) > -1000)).any()
+    finite = np.isfinite(rows).all(1)
+    dominated = finite & (large > 3 * middle + 90)
+    positions = np.abs(rows[dominated]).argmax(1)
+    assert {0, 199} <= set(positions.tolist()) and ((positions > 160) & (positions < 199)).any()
+    assert ((~np.isfinite(rows)).sum(1) == 1).any() and ((~np.isfinite(rows)).sum(1) <= 1).all()
+    assert finite.mean() > 0.75
+    tiny = (np.abs(rows) < 2.0**-126) & (rows != 0)
+    assert tiny.all(1).any(), "all denormal"
+    with np.errstate(over="ignore"):
+        squares = np.square(rows).sum(1)
+    assert np.isfinite(squares).mean() > 0.5, "most rows do not overflow"
+
+
+def test_one_of_two_arrays_is_extreme_at_a_time() -> None:
+    root = program(MATMUL)
+    for number in range(2):
+        drawn = draw("rows", root, 0, number=number)
+        extreme = [not np.isfinite(x).all() or np.abs(x).max() > 100 for x in drawn.values()]
+        assert extreme == [number == 0, number == 1]
+
+
+def test_few_groups_take_turns_and_many_need_one_drawing() -> None:
+    assert drawings(program(ALL), 5000)["rows"] == 8
+    assert drawings(program(rmsnorm(100, 10)), 5000) == {"rows": 1, "special": 1}
+    assert drawings(program(MATMUL), 5000)["rows"] == 4, "each of two arrays, 24 and 40 groups"
+    assert drawings(program(ALL), 10**9)["rows"] == 1
+    first = [draw("rows", program(ALL), 0, number=k)["x"] for k in range(2)]
+    assert first[0].any() and not first[1].any(), "the second is all zeros"
+
+
+def test_a_large_program_asks_in_fewer_drawings() -> None:
+    many, few = program(rmsnorm(1000, 10)), program(rmsnorm(8, 10))
+    assert classes(many, 10, 100) == classes(few, 10, 100) == FLOAT_CLASSES
+    assert {"random", "rows", "columns", "nonnegative"} == set(classes(many, 1000, 100))
+    assert {"huge", "special"} <= set(classes(few, 1000, 100)) < set(FLOAT_CLASSES)
+
+
+@pytest.mark.parametrize("dtype", ["f16", "f32", "f64"])
+@pytest.mark.parametrize("name", FLOAT_CLASSES)
+def test_drawings_are_of_their_dtype(name: str, dtype: str) -> None:
+    root = parse(rmsnorm(64, 70).replace("f32", dtype))
+    x = draw(name, root, 0)["x"]
+    assert x.dtype == np.dtype(f"f{int(dtype[1:]) // 8}")
+    if name in ("magnitudes", "nonnegative", "random", "cancelling", "denormal"):
+        assert np.isfinite(x).all()
+    assert name not in ("rows", "columns", "special") or not np.isfinite(x).all()
+    if name == "magnitudes":
+        reach = np.finfo(x.dtype)
+        assert np.abs(x).max() > float(reach.max) / 8 and (np.abs(x) < reach.smallest_normal).any()

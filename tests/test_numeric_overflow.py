@@ -1,0 +1,247 @@
+"""What leg 2 accepts where something overflows: what the very inputs allow, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from test_numeric_inputs import look, program
+
+from perfdojo_sdk.core.dialect import CORE_DIALECT
+from perfdojo_sdk.hookspecs.types import Artifact, Measurement, RunRequest
+from perfdojo_sdk.measure.native_runner import NativeRunner
+from perfdojo_sdk.measure.sandbox import Job, execute
+from perfdojo_sdk.verify.numeric import _Expected, _near
+from perfdojo_sdk.verify.reference_c import (
+    BETWEEN,
+    MINUS,
+    NO_NUMBER,
+    OUTCOMES,
+    PLUS,
+    outermost_rows,
+    reference,
+)
+
+LINEAR = """kernel k(x, w, b) -> y
+x f32 [12,64] heap
+w f32 [64,32] heap
+b f32 [32] heap
+c f32 [12,32] heap
+y f32 [12,32] heap
+
+12 32
+| c[{{0}},{{1}}] = b[{{1}}]
+| 64 c[{{0}},{{1}}] += x[{{0}},{{2}}] * w[{{2}},{{1}}]
+12 32 y[{{0}},{{1}}] = {epilogue}
+"""
+LINEAR_C = """
+for (int i = 0; i < 12; i++) for (int j = 0; j < 32; j++) {{
+    float s = {start};
+    for (int k = 0; k < 64; k++) s {sign}= x[i*64 + k] * w[k*32 + j];
+    {turn}
+    y[i*32 + j] = {epilogue};
+}}"""
+CONV = """kernel k(x, f, b) -> y
+x f32 [2,3,10,10] heap
+f f32 [4,3,3,3] heap
+b f32 [4] heap
+c f32 [2,4,8,8] heap
+y f32 [2,4,8,8] heap
+
+2 4 8 8
+| c[{0},{1},{2},{3}] = b[{1}]
+| 3 3 3 c[{0},{1},{2},{3}] += x[{0},{4},{2}+{5},{3}+{6}] * f[{1},{4},{5},{6}]
+2 4 8 8 y[{0},{1},{2},{3}] = max(c[{0},{1},{2},{3}], 0)
+"""
+CONV_C = """
+for (int n = 0; n < 2; n++) for (int o = 0; o < 4; o++) for (int i = 0; i < 8; i++)
+for (int j = 0; j < 8; j++) {
+    float s = b[o];
+    for (int c = 0; c < 3; c++) for (int p = 0; p < 3; p++) for (int q = 0; q < 3; q++)
+        s += x[((n*3 + c)*10 + i + p)*10 + j + q] * f[((o*3 + c)*3 + p)*3 + q];
+    y[((n*4 + o)*8 + i)*8 + j] = big(s, 0);
+}"""
+#: In the language and in C.
+EPILOGUES: Mapping[str, tuple[str, str]] = {
+    "relu": ("max({c}, 0)", "big(s, 0)"),
+    "clamp": ("min(max({c}, 0), 6)", "s != s ? s : s < 0 ? 0 : s > 6 ? 6 : s"),
+    "relu, scaled and shifted": ("max({c}, 0) * 0.5 - 3", "big(s, 0) * 0.5f - 3"),
+    "exp": ("exp({c})", "expf(s)"),
+    "sigmoid": ("1 / (1 + exp(-{c}))", "1 / (1 + expf(-s))"),
+    "silu": ("{c} / (1 + exp(-{c}))", "s / (1 + expf(-s))"),
+    "tanh": ("tanh({c})", "tanhf(s)"),
+    "erf": ("erf({c})", "erff(s)"),
+    "softplus": ("log(1 + exp({c}))", "logf(1 + expf(s))"),
+    "leaky": ("max({c}, 0.25 * {c})", "big(s, 0.25f * s)"),
+    "chosen": ("select({c} > 0, {c}, 0)", "s > 0 ? s : 0"),
+    "rounded": ("max(floor({c}), -1)", "big(floorf(s), -1)"),
+    "magnitude": ("min(abs({c}), 9)", "s != s ? s : fabsf(s) > 9 ? 9 : fabsf(s)"),
+    "reciprocal": ("1 / (1 + abs({c}))", "1 / (1 + fabsf(s))"),
+}
+
+
+def linear(name: str) -> str:
+    return LINEAR.format(epilogue=EPILOGUES[name][0].format(c="c[{0},{1}]"))
+
+
+def linear_c(name: str, start: str = "b[j]", sign: str = "+", turn: str = "") -> str:
+    return LINEAR_C.format(start=start, sign=sign, turn=turn, epilogue=EPILOGUES[name][1])
+
+
+@pytest.mark.parametrize("name", EPILOGUES)
+def test_sums_with_an_epilogue_verify(name: str) -> None:
+    report = look(linear(name), linear_c(name))
+    assert report.ok, report.problem
+
+
+def test_convolutions_with_bias_and_relu_verify() -> None:
+    report = look(CONV, CONV_C)
+    assert report.ok, report.problem
+
+
+@pytest.mark.parametrize("name", ["relu", "sigmoid", "silu"])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param({"start": "0"}, id="no bias"),
+        pytest.param({"turn": "if (fabsf(s) > 1e30f) s = NAN;"}, id="NaN without overflow"),
+        pytest.param({"turn": "if (s > 1e4f) s = -s;"}, id="sign"),
+    ],
+)
+def test_wrong_sums_with_an_epilogue_fail(name: str, fault: Mapping[str, str]) -> None:
+    report = look(linear(name), linear_c(name, **fault))
+    assert not report.ok
+
+
+def outcomes(text: str, any_order: bool = False, **inputs: list[float]) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
+    """What may come out for these very inputs."""
+    root = program(text)
+    given = {n: np.array(a, np.float32).reshape(1, *root.buffer_of[n].shape) for n, a in inputs.items()}
+    options: dict[str, object] = {}
+    if any_order:
+        split = outermost_rows(root)
+        assert split is not None
+        count = split.count
+        given["pd_rows"] = np.arange(count, dtype=np.int32).reshape(1, count, 1)
+        options = {"rows": count, "split": split, "any_order": True}
+    source = reference(root, OUTCOMES, {}, CORE_DIALECT, **options)  # type: ignore[arg-type]
+    artifact = NativeRunner(("-O2", "-ffp-contract=off")).compile(source)
+    assert isinstance(artifact, Artifact), artifact
+    [result] = execute(Job((artifact,), RunRequest(inputs=given), "test", trusted=True))
+    assert isinstance(result, Measurement) and result.outputs is not None, result
+    return {name: array[0] for name, array in result.outputs.items()}
+
+
+def total(size: int, epilogue: str = "s[{0}]", rows: int = 1) -> str:
+    return (
+        f"kernel k(x) -> y\nx f32 [{rows},{size}] heap\ns f32 [{rows}] heap\ny f32 [{rows}] heap\n\n"
+        f"{rows}\n| s[{{0}}] = 0\n| {size} s[{{0}}] += x[{{0}},{{1}}]\n{rows} y[{{0}}] = {epilogue}\n"
+    )
+
+
+BIG = 3e38
+
+
+def test_nothing_may_overflow_where_no_part_of_a_sum_can() -> None:
+    """Only parts of these terms are bounded, not the largest term times their number."""
+    found = outcomes(total(8), any_order=True, x=[1e38, 1e38, 1e38, -1e38, -1e38, -1e38, 1, 2])
+    assert found["y_far"] == 0 and np.isfinite(found["y_e"])
+
+
+@pytest.mark.parametrize(
+    ("x", "far"),
+    [
+        ([BIG, BIG, -BIG, 1], PLUS),
+        ([BIG, -BIG, -BIG, 1], MINUS),
+        ([BIG, BIG, -BIG, -BIG], PLUS | MINUS | NO_NUMBER),
+        ([BIG, -BIG, 1, 1], 0),
+    ],
+)
+def test_parts_of_a_sum_in_any_order(x: list[float], far: int) -> None:
+    found = outcomes(total(4), any_order=True, x=x)
+    assert found["y_far"] == far
+    assert found["y_v"] == np.array(x, np.float32).astype(float).sum() and found["y_e"] < 1e33
+
+
+def test_in_program_order_the_order_decides() -> None:
+    assert outcomes(total(4), x=[BIG, -BIG, BIG, -BIG])["y_far"] == 0
+    assert outcomes(total(4), x=[BIG, BIG, -BIG, -BIG])["y_far"] == PLUS
+    assert outcomes(total(4), x=[-BIG, -BIG, -BIG, 1])["y_far"] == MINUS
+
+
+@pytest.mark.parametrize(
+    ("epilogue", "far", "low", "high"),
+    [
+        ("max(s[{0}], 0)", BETWEEN, 0, 0),
+        ("min(max(s[{0}], -2), 5)", BETWEEN, -2, -2),
+        ("max(s[{0}], -1) * 3 + 1", BETWEEN, -2, -2),
+        ("exp(s[{0}])", BETWEEN, 0, 0),
+        ("tanh(s[{0}])", BETWEEN, -1, -1),
+        ("1 / (1 + exp(-s[{0}]))", BETWEEN, 0, 0),
+        ("-s[{0}]", PLUS, 0, 0),
+        ("abs(s[{0}])", PLUS, 0, 0),
+        ("s[{0}] - s[{0}]", MINUS | PLUS | NO_NUMBER, 0, 0),
+        ("sqrt(s[{0}])", NO_NUMBER, 0, 0),
+    ],
+)
+def test_what_becomes_of_an_infinity(epilogue: str, far: int, low: float, high: float) -> None:
+    """The terms add up to a finite number, but the first two of them to -inf."""
+    found = outcomes(total(3, epilogue), x=[-BIG, -BIG, BIG])
+    assert found["y_far"] == far
+    if far & BETWEEN:
+        assert found["y_lo"] == pytest.approx(low, abs=1e-6) and found["y_hi"] == pytest.approx(
+            high, abs=1e-6
+        )
+        assert found["y_lo"] <= low <= high <= found["y_hi"]
+
+
+def test_a_product_of_any_order_may_overflow_or_vanish() -> None:
+    text = "kernel k(x) -> y\nx f32 [1,4] heap\ny f32 [1] heap\n\n1\n| y[{0}] = 1\n| 4 y[{0}] *= x[{0},{1}]\n"
+    assert outcomes(text, any_order=True, x=[1e30, 1e-30, 1e30, 1e-30])["y_far"] == PLUS | MINUS | NO_NUMBER
+    assert outcomes(text, any_order=True, x=[1e10, 1e-10, 1e10, 1e-10])["y_far"] == 0
+    assert outcomes(text, any_order=True, x=[1e-30, 1e-30, 1e30, 1])["y_e"] > 1e-16, "1e-60 is zero"
+
+
+EXPECTED = {
+    "near": (_Expected(*map(np.array, ([1.0], [1.0], [0.1], [0], [0.0], [0.0]))), [1.05], True),
+    "too far": (_Expected(*map(np.array, ([1.0], [1.0], [0.1], [0], [0.0], [0.0]))), [1.2], False),
+    "NaN": (_Expected(*map(np.array, ([1.0], [1.0], [0.1], [0], [0.0], [0.0]))), [np.nan], False),
+    "infinite": (_Expected(*map(np.array, ([1.0], [1.0], [0.1], [0], [0.0], [0.0]))), [np.inf], False),
+    "may": (_Expected(*map(np.array, ([1.0], [1.0], [0.1], [PLUS], [0.0], [0.0]))), [np.inf], True),
+    "other sign": (_Expected(*map(np.array, ([1.0], [1.0], [0.1], [PLUS], [0.0], [0.0]))), [-np.inf], False),
+    "no NaN": (_Expected(*map(np.array, ([1.0], [1.0], [0.1], [PLUS], [0.0], [0.0]))), [np.nan], False),
+    "between": (_Expected(*map(np.array, ([9.0], [9.0], [0.1], [BETWEEN], [0.0], [1.0]))), [0.5], True),
+    "not between": (_Expected(*map(np.array, ([9.0], [9.0], [0.1], [BETWEEN], [0.0], [1.0]))), [2.0], False),
+    "infinite over zero": (
+        _Expected(*map(np.array, ([np.inf], [np.inf], [0.0], [PLUS | MINUS], [0.0], [0.0]))),
+        [-np.inf],
+        True,
+    ),
+    "finite over zero": (
+        _Expected(*map(np.array, ([np.inf], [np.inf], [0.0], [PLUS | MINUS], [0.0], [0.0]))),
+        [3e38],
+        False,
+    ),
+    "the law's NaN": (
+        _Expected(*map(np.array, ([1.0], [np.nan], [0.0], [0], [0.0], [0.0]))),
+        [np.nan],
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+@pytest.mark.parametrize("nan_may_differ", [False, True])
+def test_a_finite_value_gives_way_to_a_computed_overflow_only(name: str, nan_may_differ: bool) -> None:
+    expected, got, right = EXPECTED[name]
+    _, wrong = _near(np.array(got, np.float32), expected, nan_may_differ)
+    assert wrong.tolist() == [not right]
+
+
+def test_where_the_original_has_no_number_a_declared_move_decides() -> None:
+    expected = _Expected(*map(np.array, ([np.nan], [2.0], [0.1], [0], [0.0], [0.0])))
+    got = np.array([2.05], np.float32)
+    assert not _near(got, expected, True)[1].any()
+    assert _near(got, expected, False)[1].all()
+    assert _near(got + 1, expected, True)[1].all()
