@@ -36,7 +36,16 @@ from perfdojo_sdk.measure.sandbox import Job, execute
 from perfdojo_sdk.measure.shared_arrays import shared_array
 from perfdojo_sdk.measure.worker import CARRIER
 from perfdojo_sdk.verify.inputs import EXACT_INTEGERS, FLOAT_CLASSES, INTEGERS, Array, draw, integer_range
-from perfdojo_sdk.verify.reference_c import BOUNDED, WIDE, Rows, cast_dtypes, outermost_rows, reference
+from perfdojo_sdk.verify.reference_c import (
+    BOUNDED,
+    PEAK,
+    ROWS,
+    WIDE,
+    Rows,
+    cast_dtypes,
+    outermost_rows,
+    reference,
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -347,7 +356,7 @@ class _References:
                 own = [_rows_of(array, rows, dimensions) for array in own]
             expected = _Expected(wide[f"{name}_v"], wide[f"{name}_f"], *own)
             pieces.append(_Piece(name, expected, rows, dimensions))
-        return _Outcome(tuple(pieces), max(float(wide["pd_peak"]), float(bounded["pd_peak"])))
+        return _Outcome(tuple(pieces), max(float(wide[PEAK]), float(bounded[PEAK])))
 
     def choose_rows(self, instances: int) -> Array:
         """Rows by levels, ascending: those of all first and last iterations, and as many others as so
@@ -366,7 +375,7 @@ class _References:
     ) -> Mapping[str, Array]:
         given = dict(stacks)
         if rows is not None:
-            given["pd_rows"] = np.stack([rows] * batch)
+            given[ROWS] = np.stack([rows] * batch)
         artifact = self.artifact(kind, batch, 0 if rows is None else len(rows))
         request = RunRequest(given, timeout_s=_REFERENCE_TIMEOUT_S, memory_bytes=_REFERENCE_BYTES)
         [result] = execute(Job((artifact,), request, "reference", trusted=True, forks=self.forks))
