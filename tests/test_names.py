@@ -155,7 +155,8 @@ def test_the_references_of_the_numeric_leg_take_any_name() -> None:
         pytest.skip("no target runs here")
     runner = PLUGINS.runner(target)
     # An input that is called as a part of an output is, or as what the references are given besides.
-    inputs = [*(n for n in KEYWORDS.split()[::4] if n in NAMES), "y_v", "y_f", "y_e", "pd_rows", "pd_peak", "peak", "at"]
+    keywords = [name for name in KEYWORDS.split()[::4] if name in NAMES]
+    inputs = [*keywords, "y_v", "y_f", "y_e", "pd_rows", "pd_peak", "peak", "at"]
     buffers = [f"{name} f32 [4] heap" for name in [*inputs, "y"]]
     value = " + ".join(f"{name}[{{0}}]" for name in inputs)
     text = "\n".join([f"kernel main({', '.join(inputs)}) -> y", *buffers, "", f"4 y[{{0}}] = {value}", ""])

@@ -1,10 +1,10 @@
 """C names for the names of a program: equal where possible, never a clash.
 
-A program's names are identifiers, yet ``int``, ``new``, ``threads`` or ``si_value`` would not survive in C, in
-C++ or in a GPU's dialect of it. Such a name, and any name that ends in an underscore, gets one more underscore.
-A name that begins with one belongs to the compiler, whatever its end: it gets a prefix and an end of ours. So
-the mapping is injective, most programs read in C as they read in the game, and no name of a user enters
-``pd_`` or ``PD_``, where everything of the headers lives.
+A program's names are identifiers, yet ``int``, ``new``, ``threads`` or ``si_value`` would not survive in
+C, in C++ or in a GPU's dialect of it. Such a name, and any name that ends in an underscore, gets one more
+underscore. A name that begins with one belongs to the compiler, whatever its end: it gets a prefix and an
+end of ours. So the mapping is injective, most programs read in C as they read in the game, and no name of
+a user enters ``pd_`` or ``PD_``, where everything of the headers lives.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ import re
 
 #: Keywords of C and C++ up to their newest standards, and words that compilers treat as such.
 _KEYWORDS = frozenset((
-    "alignas", "alignof", "and", "and_eq", "asm", "auto", "bitand", "bitor", "bool", "break", "case", "catch",
-    "char", "char16_t", "char32_t", "char8_t", "class", "co_await", "co_return", "co_yield", "compl", "concept",
-    "const", "const_cast", "consteval", "constexpr", "constinit", "continue", "contract_assert", "decltype",
-    "default", "delete", "do", "double", "dynamic_cast", "else", "enum", "explicit", "export", "extern",
-    "false", "float", "for", "friend", "goto", "if", "inline", "int", "long", "mutable", "namespace", "new",
-    "noexcept", "not", "not_eq", "nullptr", "operator", "or", "or_eq", "private", "protected", "public",
-    "register", "reinterpret_cast", "requires", "restrict", "return", "short", "signed", "sizeof", "static",
-    "static_assert", "static_cast", "struct", "switch", "template", "this", "thread_local", "throw", "true",
-    "try", "typedef", "typeid", "typename", "typeof", "typeof_unqual", "union", "unsigned", "using", "virtual",
-    "void", "volatile", "wchar_t", "while", "xor", "xor_eq",
+    "alignas", "alignof", "and", "and_eq", "asm", "auto", "bitand", "bitor", "bool", "break", "case",
+    "catch", "char", "char16_t", "char32_t", "char8_t", "class", "co_await", "co_return", "co_yield",
+    "compl", "concept", "const", "const_cast", "consteval", "constexpr", "constinit", "continue",
+    "contract_assert", "decltype", "default", "delete", "do", "double", "dynamic_cast", "else", "enum",
+    "explicit", "export", "extern", "false", "float", "for", "friend", "goto", "if", "inline", "int",
+    "long", "mutable", "namespace", "new", "noexcept", "not", "not_eq", "nullptr", "operator", "or",
+    "or_eq", "private", "protected", "public", "register", "reinterpret_cast", "requires", "restrict",
+    "return", "short", "signed", "sizeof", "static", "static_assert", "static_cast", "struct", "switch",
+    "template", "this", "thread_local", "throw", "true", "try", "typedef", "typeid", "typename", "typeof",
+    "typeof_unqual", "union", "unsigned", "using", "virtual", "void", "volatile", "wchar_t", "while", "xor",
+    "xor_eq",
 ))  # fmt: skip
 #: Object-like macros in lower case, of compilers and of headers.
 _MACROS = frozenset((
@@ -39,7 +40,7 @@ _USED = frozenset((
 _OWN = frozenset((
     "workspace", "workspace_bytes", "threads", "context", "begin", "end", "thread", "pd", "slots", "stream",
 ))  # fmt: skip
-#: Iterators; the headers' own prefix; macros in upper case; what POSIX leaves to the members of structures, which
+#: Iterators; the headers' own prefix; macros in upper case; what POSIX leaves to members of structures, which
 #: are macros in some systems; the words of GPUs.
 _PATTERN = re.compile(
     r"i\d+|pd_\w*|PD_\w*|[A-Z][A-Z0-9_]+|M_[A-Z]\w*|[LP]_(?:tmp|c)\w*"
