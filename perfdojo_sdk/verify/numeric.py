@@ -34,6 +34,7 @@ from perfdojo_sdk.hookspecs.types import (
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.measure.sandbox import Job, execute
 from perfdojo_sdk.measure.shared_arrays import shared_array
+from perfdojo_sdk.measure.toolchain import IN_ORDER
 from perfdojo_sdk.measure.worker import CARRIER
 from perfdojo_sdk.verify.inputs import EXACT_INTEGERS, FLOAT_CLASSES, INTEGERS, Array, draw, integer_range
 from perfdojo_sdk.verify.reference_c import (
@@ -60,22 +61,20 @@ _SOME_ROWS = 50
 _VALUE_INSTANCES = 2 * 10**8
 #: Inputs of a large program that are in memory at a time.
 _INPUT_BYTES = 1 << 30
-_REFERENCE_FLAGS = ("-O2", "-ffp-contract=off")
+REFERENCE_FLAGS = ("-O2", "-ffp-contract=off", *IN_ORDER)
 #: Left out where the compiler does not know it.
 _NATIVE = "-march=native"
 #: For large programs, several numbers at a time: operations of the references choose between values
 #: and do not branch, for which the compiler has to know that nobody looks at flags or at errno.
-_LARGE_FLAGS = (
+LARGE_FLAGS = (
     "-O3",
     _NATIVE,
     "-ffp-contract=off",
     "-fno-trapping-math",
     "-fno-math-errno",
-    # gcc 12 does both wrongly now and then.
-    "-fno-tree-loop-distribution",
-    "-fno-loop-interchange",
+    *IN_ORDER,
 )
-_FORK_FLAGS = ("-O0", "-ffp-contract=off")
+FORK_FLAGS = ("-O0", "-ffp-contract=off")
 _REFERENCE_TIMEOUT_S = 600.0
 _REFERENCE_BYTES = 32 << 30
 
@@ -401,7 +400,7 @@ class _References:
                 nan_may_differ=self.nan_may_differ,
             )
             support = tuple(sorted(source.support.items()))
-            flags = _FORK_FLAGS if self.forks else _REFERENCE_FLAGS if self.small else _LARGE_FLAGS
+            flags = FORK_FLAGS if self.forks else REFERENCE_FLAGS if self.small else LARGE_FLAGS
             self.compiled[key] = _compiled(
                 source.symbol, source.inputs, source.outputs, source.code, support, flags
             )
