@@ -107,7 +107,7 @@ def test_vectors_are_made_of_loops_in_which_there_is_nothing_to_prove(body: str,
     program = parse(f"{head}{fill}{body}\n")
     assert (nothing_to_prove(program) and has_scalar_loop(program, CORE_DIALECT)) == vectors
     code = CEmitter(program, "pd_case", CORE_DIALECT).source().code
-    assert ("PD_VECTOR_LOOPS int pd_case(" in code) == vectors
+    assert ("PD_VECTOR_LOOPS\nint pd_case(" in code) == vectors
 
 
 def test_the_attribute_undoes_the_flag_for_one_function(tmp_path: Path) -> None:
@@ -116,8 +116,8 @@ def test_the_attribute_undoes_the_flag_for_one_function(tmp_path: Path) -> None:
     source = CEmitter(parse(PLAIN), "pd_case", CORE_DIALECT).source()
     for name, text in {"k.c": source.code, **source.support}.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
-    for attribute, vectors in (("PD_VECTOR_LOOPS ", True), ("", False)):
-        code = source.code.replace("PD_VECTOR_LOOPS ", attribute)
+    for attribute, vectors in (("PD_VECTOR_LOOPS\n", True), ("", False)):
+        code = source.code.replace("PD_VECTOR_LOOPS\n", attribute)
         (tmp_path / "k.c").write_text(code, encoding="utf-8")
         command = ["gcc", "-std=gnu11", "-O3", *IN_ORDER, "-fopt-info-vec", "-c", "k.c", "-o", "k.o"]
         said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)

@@ -134,7 +134,7 @@ class CEmitter:
         self.outlined: list[str] = []
         self.function = Function(())
         vectors = has_scalar_loop(program, dialect) and nothing_to_prove(program)
-        self.attribute = "PD_VECTOR_LOOPS " if vectors else ""
+        self.attribute = "PD_VECTOR_LOOPS\n" if vectors else ""
         """Stands before each function."""
         self._check_dtypes()
 

@@ -28,12 +28,12 @@ def _is_scalar_loop(node: Node, dialect: Dialect) -> bool:
 
 
 def nothing_to_prove(program: Program) -> bool:
-    """Whether the loops write through one affine form for each buffer, and carry nothing but what they add up.
+    """Whether loops write each buffer through one affine form, and carry nothing but what they add up.
 
     A nest reaches every buffer that it writes through one form; from turn to turn, a loop leaves nothing but
-    the cell in which one statement accumulates. Then two iterations meet in a cell exactly if all iterators of the form are equal, and only to add to it.
-    Other buffers are only read there, and all are apart: interfaces and temporaries are ``restrict``. (A cell
-    that is multiplied with itself is no sum: gcc 12 takes it for one.)
+    the cell in which one statement accumulates. Then two iterations meet in a cell exactly if all iterators
+    of the form are equal, and only to add to it. Other buffers are only read there, and all are apart,
+    being ``restrict``. (A cell that is multiplied with itself is no sum, for which gcc 12 takes it.)
     """
     return all(_one_form_each(program, node) and _only_accumulates(program, node, 0) for node in program.body)
 
