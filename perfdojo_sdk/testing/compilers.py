@@ -29,7 +29,7 @@ UNFUSED = "-ffp-contract=off"
 @cache
 def known_compilers() -> tuple[Toolchain, ...]:
     """gcc, and a clang: its own or that of the ``ziglang`` wheel; those of them that answer."""
-    commands = [(where,) for name in ("gcc", "clang") if (where := shutil.which(name))]
+    commands: list[tuple[str, ...]] = [(where,) for name in ("gcc", "clang") if (where := shutil.which(name))]
     if len(commands) < 2 and importlib.util.find_spec("ziglang"):
         commands.append((sys.executable, "-m", "ziglang", "cc"))
     return tuple(found for command in commands if (found := answering(command)))
