@@ -1,7 +1,7 @@
 """Random games for hours: a wrong move would be found here first.
 
     python benchmarks/fuzz.py --moves 1000000 --state build/fuzz [--processes 2] [--length 100]
-                              [--targets x,y] [--no-numeric] [--json]
+                              [--targets x,y] [--no-numeric] [--compilers] [--json]
 
 Random programs over the whole language, random walks over all moves of the core and of every loaded target
 in turn. A move is of a transformation drawn evenly from those that have a legal one; one move in four is of
@@ -12,6 +12,10 @@ Leg 1 after each move; legs 2 and 3 at the end of each walk and after every hund
 target's kernels run on this machine. It compiles the ends of a block of walks together: one block in eight
 as the target compiles its libraries, the others without optimising, which shows what was emitted and not
 what a compiler makes of it.
+
+With --compilers, gcc and clang compile the ends of walks at the target's flags, and for each end two programs
+more that are made for compilers to go wrong on; their results and those of gcc without optimising must agree
+bit for bit. Where there is one compiler only, it is compared with itself.
 
 Each finished walk is a line in STATE/walks.jsonl: stop it with Ctrl-C, run the same command again, and it
 goes on. A failure is shrunk and written to STATE/failures/ as a saved game, ready to be moved to
@@ -45,8 +49,12 @@ from perfdojo_sdk.core.transformation import Kind, Rules
 from perfdojo_sdk.core.transformations import GENERIC
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.plugins import load_plugins
+from perfdojo_sdk.testing.compilers import CompilerLooks
 from perfdojo_sdk.testing.fuzzing import FuzzFailure, FuzzReport, fuzz, look_numerically, shrunk
 from perfdojo_sdk.testing.looks import NumericLooks
+from perfdojo_sdk.testing.wild_programs import tame_program, wild_program
+from perfdojo_sdk.verify.numeric import LARGE_FLAGS
+from perfdojo_sdk.verify.reference_c import BOUNDED, reference
 
 CORE = "core"
 
@@ -69,6 +77,7 @@ class Job:
     target: str
     length: int
     numeric: bool
+    compilers: bool
     optimised: bool
     rarest: tuple[str, ...]
     """Transformations to prefer now and then."""
@@ -96,12 +105,32 @@ def run(job: Job) -> list[dict[str, Any]]:
     reports = [fuzz(seed, rules, job.length, job.rarest) for seed in job.seeds]
     if job.numeric and numeric is not None:
         look_numerically(reports, lambda traces: numeric(traces, job.optimised))
+    disagreed = compare_compilers(job, reports, numeric) if job.compilers and numeric is not None else []
     for report in reports:
         report.looks.clear()
         if report.failure is not None:
             report.failure = shrunk(report.failure, rules)
     gc.collect()
-    return [as_line(job, report) for report in reports]
+    return [as_line(job, report) for report in reports] + disagreed
+
+
+def compare_compilers(job: Job, reports: Sequence[FuzzReport], looks: NumericLooks) -> list[dict[str, Any]]:
+    """A line for each program of the block that compilers disagree about; counts those that were compared."""
+    ends = [(report.seed, report.looks[-1].program) for report in reports if report.looks]
+    made = [(seed, make(seed)) for seed in job.seeds for make in (wild_program, tame_program)]
+    programs = [program for _, program in (*ends, *made)]
+    sources = [looks.generator.generate(program, f"pd_fuzz{k}") for k, program in enumerate(programs)]
+    found = CompilerLooks(looks.target.capabilities.compiler_flags)(sources, job.seeds[0])
+    # Leg 2's references as well, the last program's: they do not share a file.
+    judged = reference(programs[-1], BOUNDED, {}, looks.target.dialect)
+    found[-1] = found[-1] or CompilerLooks(LARGE_FLAGS)([judged], job.seeds[0])[0]
+    reports[0].by_leg["compilers"] += len(programs)
+    lines = []
+    for (seed, program), problem in zip((*ends, *made), found, strict=True):
+        if problem:
+            case = {"target": job.target, "leg": "compilers", "problem": problem, "root": program.text}
+            lines.append({"seed": seed, "target": job.target, "failure": case})
+    return lines
 
 
 def as_line(job: Job, report: FuzzReport) -> dict[str, Any]:
@@ -134,7 +163,8 @@ def save_failure(folder: Path, line: dict[str, Any]) -> None:
     """For the tests, and told to whoever watches."""
     folder.mkdir(parents=True, exist_ok=True)
     case, seed = line["failure"], line["seed"]
-    path = folder / f"{case['move']['transformation'].replace('/', '_')}_{seed}.json"
+    what = case["move"]["transformation"].replace("/", "_") if "move" in case else case["leg"]
+    path = folder / f"{what}_{seed}.json"
     path.write_text(json.dumps(case, indent=1) + "\n", encoding="utf-8")
     print(f"\nseed {seed}: {case['leg']}: {case['problem']}\n  saved: {path}", file=sys.stderr)
 
@@ -151,13 +181,18 @@ def turns() -> Iterator[str]:
 
 
 def jobs(
-    done: set[int], targets: Iterator[str], length: int, numeric: bool, rarest: Callable[[], Sequence[str]]
+    done: set[int],
+    targets: Iterator[str],
+    length: int,
+    numeric: bool,
+    compilers: bool,
+    rarest: Callable[[], Sequence[str]],
 ) -> Iterator[Job]:
     for block, target in enumerate(targets):
         seeds = tuple(seed for seed in range(block * BLOCK, (block + 1) * BLOCK) if seed not in done)
         if seeds:
             optimised = Random(block).randrange(OPTIMISED) == 0
-            yield Job(seeds, target, length, numeric, optimised, tuple(rarest()))
+            yield Job(seeds, target, length, numeric, compilers, optimised, tuple(rarest()))
 
 
 def earlier_walks(log: TextIO) -> list[dict[str, Any]]:
@@ -181,6 +216,7 @@ def main() -> int:
     parser.add_argument("--state", type=Path, default=Path("build/fuzz"))
     parser.add_argument("--targets", help="comma-separated; default: core and every loaded target")
     parser.add_argument("--no-numeric", action="store_true", help="leave leg 2 out")
+    parser.add_argument("--compilers", action="store_true", help="compare what several compilers make of it")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     targets = cycle(options.targets.split(",")) if options.targets else turns()
@@ -194,7 +230,8 @@ def main() -> int:
             total.add(line, earlier=True)
             done |= {line["seed"]} if line["failure"] is None else set()
         start, before = time.monotonic(), total.moves_played
-        waiting = jobs(done, targets, options.length, not options.no_numeric, total.rarest)
+        numeric, compilers = not options.no_numeric, options.compilers
+        waiting = jobs(done, targets, options.length, numeric, compilers, total.rarest)
         running: set[Future[list[dict[str, Any]]]] = set()
         try:
             while total.moves_played < options.moves:

@@ -19,6 +19,7 @@ from perfdojo_sdk.verify.reference_c import (
     NO_NUMBER,
     OUTCOMES,
     PLUS,
+    ROWS,
     outermost_rows,
     reference,
 )
@@ -123,7 +124,7 @@ def outcomes(text: str, any_order: bool = False, **inputs: list[float]) -> dict[
         split = outermost_rows(root)
         assert split is not None
         count = split.count
-        given["pd_rows"] = np.arange(count, dtype=np.int32).reshape(1, count, 1)
+        given[ROWS] = np.arange(count, dtype=np.int32).reshape(1, count, 1)
         options = {"rows": count, "split": split, "any_order": True}
     source = reference(root, OUTCOMES, {}, CORE_DIALECT, **options)  # type: ignore[arg-type]
     artifact = NativeRunner(("-O2", "-ffp-contract=off")).compile(source)

@@ -18,7 +18,7 @@ from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.measure.sandbox import Job, execute
 from perfdojo_sdk.verify.inputs import EXACT_INTEGERS, FLOAT_CLASSES, draw, integer_range
 from perfdojo_sdk.verify.numeric import NumericReport, _References, quick_instances, verify_numeric
-from perfdojo_sdk.verify.reference_c import BOUNDED, WIDE, outermost_rows, reference
+from perfdojo_sdk.verify.reference_c import BOUNDED, ROWS, WIDE, outermost_rows, reference
 
 RUNNER = NativeRunner(("-O2",), forks=True)
 ACCURACY = {"exp": 2.0}
@@ -353,7 +353,7 @@ def test_reference_on_some_rows() -> None:
     some = run_reference(
         BOUNDED,
         SOFTMAX,
-        {"x": x, "pd_rows": rows[:, None]},
+        {"x": x, ROWS: rows[:, None]},
         rows=3,
         split=outermost_rows(program(SOFTMAX)),
         any_order=True,
@@ -367,7 +367,7 @@ def test_any_order_bound_covers_every_order() -> None:
     bound = run_reference(
         BOUNDED,
         SUM,
-        {"x": x, "pd_rows": np.array([[0], [1]], np.int32)},
+        {"x": x, ROWS: np.array([[0], [1]], np.int32)},
         rows=2,
         split=outermost_rows(program(SUM)),
         any_order=True,
@@ -505,7 +505,7 @@ def test_rows_of_several_levels_hold_the_values_of_the_whole(levels: int) -> Non
     inputs = draw("random", program(text), 1)
     whole = run_reference(WIDE, text, inputs)["c_v"].transpose(1, 0, 2)
     wanted = np.array([[0, 0, 0], [1, 4, 3], [2, 5, 7]], np.int32)[:, :levels]
-    given = inputs | {"pd_rows": wanted}
+    given = inputs | {ROWS: wanted}
     for kind in (WIDE, BOUNDED):
         some = run_reference(kind, text, given, rows=3, split=rows, any_order=True)["c_v"]
         assert np.array_equal(some, whole[tuple(wanted.T)])

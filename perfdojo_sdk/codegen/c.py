@@ -21,6 +21,7 @@ from perfdojo_sdk.codegen.c_values import (
     c_operation,
 )
 from perfdojo_sdk.codegen.layout import plan, runs_parallel
+from perfdojo_sdk.codegen.loops import has_scalar_loop, nothing_to_prove
 from perfdojo_sdk.codegen.names import c_name
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, STORED_DTYPES
@@ -132,6 +133,9 @@ class CEmitter:
         self.layout = plan(program, dialect)
         self.outlined: list[str] = []
         self.function = Function(())
+        vectors = has_scalar_loop(program, dialect) and nothing_to_prove(program)
+        self.attribute = "PD_VECTOR_LOOPS\n" if vectors else ""
+        """Stands before each function."""
         self._check_dtypes()
 
     # -- the whole kernel ------------------------------------------------------------------------
@@ -199,7 +203,7 @@ class CEmitter:
         for line in self.function.epilogue:
             self.function.line(line)
         self.function.line("return 0;")
-        head = f"int {self.symbol}({', '.join(declared)})"
+        head = f"{self.attribute}int {self.symbol}({', '.join(declared)})"
         return "\n".join([head, "{", *self.function.lines, "}", ""])
 
     def _type(self, array: str) -> str:
@@ -395,7 +399,7 @@ class CEmitter:
             self.emit_nodes(scope.body, point)
         for line in f.epilogue:
             f.line(line)
-        head = f"static void {name}(void *context, int64_t begin, int64_t end, int thread)"
+        head = f"{self.attribute}static void {name}(void *context, int64_t begin, int64_t end, int thread)"
         return "\n".join([head, "{", *f.lines, "}", ""])
 
     # -- expressions -------------------------------------------------------------------------------

@@ -1,30 +1,58 @@
 """C names for the names of a program: equal where possible, never a clash.
 
-A program's names are identifiers, yet ``int``, ``threads`` or ``pd_load`` would not survive in C.
-Such a name, and any name that ends in an underscore, gets one more underscore; so the mapping is
-injective and most programs read in C as they read in the game.
+A program's names are identifiers, yet ``int``, ``new``, ``threads`` or ``si_value`` would not survive in
+C, in C++ or in a GPU's dialect of it. Such a name, and any name that ends in an underscore, gets one more
+underscore. A name that begins with one belongs to the compiler, whatever its end: it gets a prefix and an
+end of ours. So the mapping is injective, most programs read in C as they read in the game, and no name of
+a user enters ``pd_`` or ``PD_``, where everything of the headers lives.
 """
 
 from __future__ import annotations
 
 import re
 
+#: Keywords of C and C++ up to their newest standards, and words that compilers treat as such.
 _KEYWORDS = frozenset((
-    "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum",
-    "extern", "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict",
-    "return", "short", "signed", "sizeof", "static", "struct", "switch", "typedef", "union",
-    "unsigned", "void", "volatile", "while", "asm", "typeof", "alignas", "alignof", "bool",
-    "constexpr", "false", "nullptr", "true", "thread_local", "linux", "unix", "i386", "errno",
-    "complex", "imaginary", "noreturn", "main", "size_t", "int64_t", "int32_t", "uint64_t",
-    "uint32_t", "uintptr_t", "intptr_t", "ptrdiff_t", "pid_t",
+    "alignas", "alignof", "and", "and_eq", "asm", "auto", "bitand", "bitor", "bool", "break", "case",
+    "catch", "char", "char16_t", "char32_t", "char8_t", "class", "co_await", "co_return", "co_yield",
+    "compl", "concept", "const", "const_cast", "consteval", "constexpr", "constinit", "continue",
+    "contract_assert", "decltype", "default", "delete", "do", "double", "dynamic_cast", "else", "enum",
+    "explicit", "export", "extern", "false", "float", "for", "friend", "goto", "if", "inline", "int",
+    "long", "mutable", "namespace", "new", "noexcept", "not", "not_eq", "nullptr", "operator", "or",
+    "or_eq", "private", "protected", "public", "register", "reinterpret_cast", "requires", "restrict",
+    "return", "short", "signed", "sizeof", "static", "static_assert", "static_cast", "struct", "switch",
+    "template", "this", "thread_local", "throw", "true", "try", "typedef", "typeid", "typename", "typeof",
+    "typeof_unqual", "union", "unsigned", "using", "virtual", "void", "volatile", "wchar_t", "while", "xor",
+    "xor_eq",
+))  # fmt: skip
+#: Object-like macros in lower case, of compilers and of headers.
+_MACROS = frozenset((
+    "I", "complex", "errno", "far", "huge", "i386", "imaginary", "linux", "math_errhandling", "near",
+    "noreturn", "pascal", "cdecl", "stderr", "stdin", "stdout", "unix", "vector", "pixel",
+))  # fmt: skip
+#: Types, functions and variables that emitted code, or a word of a header that it uses, writes as they are.
+_USED = frozenset((
+    "int8_t", "int16_t", "int32_t", "int64_t", "uint8_t", "uint16_t", "uint32_t", "uint64_t", "size_t",
+    "uintptr_t", "intptr_t", "ptrdiff_t", "pid_t", "main", "blockIdx", "threadIdx", "blockDim", "gridDim",
+    "warpSize", "dim3",
 ))  # fmt: skip
 #: Names that emitted functions use for themselves.
-_OWN = frozenset(["workspace", "workspace_bytes", "threads", "context", "begin", "end", "thread", "pd"])
-#: Iterators, the runtime's prefix, the compiler's own names, and macros of the system's headers.
-_PATTERN = re.compile(r"i\d+|pd_\w*|PD_\w*|_\w*|[A-Z][A-Z0-9_]+")
+_OWN = frozenset((
+    "workspace", "workspace_bytes", "threads", "context", "begin", "end", "thread", "pd", "slots", "stream",
+))  # fmt: skip
+#: Iterators; the headers' own prefix; macros in upper case; what POSIX leaves to members of structures, which
+#: are macros in some systems; the words of GPUs.
+_PATTERN = re.compile(
+    r"i\d+|pd_\w*|PD_\w*|[A-Z][A-Z0-9_]+|M_[A-Z]\w*|[LP]_(?:tmp|c)\w*"
+    r"|(?:sa|si|sigev|sival|ss|st|sv|uc|sched|it|tv|tm|pthread|posix)_\w*"
+    r"|(?:cuda|hip)[A-Z]\w*"
+)
+_RESERVED = _KEYWORDS | _MACROS | _USED | _OWN
 
 
 def c_name(name: str) -> str:
     """The C identifier for a program's ``name``."""
-    clash = name in _KEYWORDS or name in _OWN or _PATTERN.fullmatch(name)
+    if name.startswith("_"):
+        return f"pd_user{name}_u"
+    clash = name in _RESERVED or _PATTERN.fullmatch(name)
     return f"{name}_" if clash or name.endswith("_") else name

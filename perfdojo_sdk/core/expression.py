@@ -134,6 +134,10 @@ class Quotient:
             return low % self.divisor, high % self.divisor
         return 0, self.divisor - 1
 
+    def reach(self, sizes: Sequence[int]) -> int:
+        """No number on the way to any of the values is larger than this, whatever its sign."""
+        return max(self.dividend.reach(sizes), self.divisor)
+
 
 Quotients: TypeAlias = tuple[tuple[Quotient, int], ...]
 _NO_QUOTIENTS: Quotients = ()
@@ -265,6 +269,24 @@ class Index:
             ends = [coefficient * end for end in quotient.bounds(sizes)]
             low, high = low + min(ends), high + max(ends)
         return low, high
+
+    def reach(self, sizes: Sequence[int]) -> int:
+        """No number on the way to any of the values is larger than this, whatever its sign and in whatever
+        order terms are added: products, sums, what is divided and by what."""
+        total = abs(self.constant)
+        largest = 0
+        for level, coefficient in self.terms:
+            total += abs(coefficient) * (sizes[level] - 1)
+        for quotient, coefficient in self.quotients:
+            total += abs(coefficient) * max(map(abs, quotient.bounds(sizes)))
+            largest = max(largest, quotient.reach(sizes))
+        return max(total, largest)
+
+    @lazy
+    def weight(self) -> int:
+        """:meth:`reach` is at most this times the largest of the sizes: quick to ask again and again."""
+        inside = sum(abs(c) * (q.dividend.weight + q.divisor) for q, c in self.quotients)
+        return abs(self.constant) + sum(abs(c) for _, c in self.terms) + inside
 
     @lazy
     def least(self) -> float:

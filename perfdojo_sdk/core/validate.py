@@ -406,6 +406,9 @@ def _statement(program: Program, place: Place) -> Iterator[Violation]:
     for bad in negative_dividends(statement, sizes):
         what = f"{bad.text} may be negative and is divided"
         yield Violation("PD-P016", what, statement.id, hint="add a multiple of the divisor")
+    for form in beyond_reach(program, statement, sizes):
+        what = f"{form.text} reaches {form.reach(sizes)} on the way to its value, {MAX_REACH} is the most"
+        yield Violation("PD-P003", what, statement.id, hint="compute large numbers as values of i64")
     dtype, accumulate, target = statement.dtype, statement.accumulate, statement.target.array
     if statement.value.dtype != dtype or program.buffer_of[target].dtype != dtype:
         what = f"{target} is {dtype}, the value is {statement.value.dtype}"
@@ -414,6 +417,23 @@ def _statement(program: Program, place: Place) -> Iterator[Violation]:
         yield Violation("PD-P010", f"{dtype} does not accumulate by {accumulate}", statement.id)
     for what in _ill_typed(program, statement.value):
         yield Violation("PD-P010", what, statement.id, hint="write the conversion")
+
+
+#: No number that iterators take part in is larger, so that 64 bits are enough for all of them, a vector's
+#: lanes beyond the last iteration included.
+MAX_REACH = 2**56
+
+
+def beyond_reach(program: Program, statement: Statement, sizes: tuple[int, ...]) -> Iterator[Index]:
+    """Subscripts, addresses, conditions and iterators' values on the way to which numbers are too large."""
+    largest = max(sizes, default=1)
+    forms = [*statement.guard, *[value.index for value in index_values(statement.value)]]
+    for access in (statement.target, *statement.reads):
+        buffer = program.buffer_of[access.array]
+        weight = sum([form.weight for form in access.subscripts])
+        if weight * largest * buffer.cells > MAX_REACH:  # else no address comes near
+            forms += (*access.subscripts, buffer.address(access.subscripts))
+    return (form for form in forms if form.weight * largest > MAX_REACH and form.reach(sizes) > MAX_REACH)
 
 
 def negative_dividends(statement: Statement, sizes: tuple[int, ...]) -> Iterator[Index]:

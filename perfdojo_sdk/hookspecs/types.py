@@ -410,7 +410,12 @@ class Bound:
 
 @runtime_checkable
 class CodeGenerator(Protocol):
-    """Turns a program into source text. Pure: the same program gives the same text."""
+    """Turns a program into source text. Pure: the same program gives the same text.
+
+    One whose code depends on how large a program is (the width of its iterators, say) may have a method
+    ``as_for(program)``: a generator that makes these choices as for that program. What is verified in its
+    stead at a smaller shape is generated so.
+    """
 
     def generate(self, program: Program, symbol: str) -> KernelSource: ...
 

@@ -156,7 +156,8 @@ def affordable(
     if most is None or generator is None or statement_instances(trace.program) <= most:
         return trace, artifact
     small = reduce_trace(trace, rules, most)
-    compiled = runner.compile(generator.generate(small.program, artifact.symbol))
+    as_shipped = generator.as_for(trace.program) if hasattr(generator, "as_for") else generator
+    compiled = runner.compile(as_shipped.generate(small.program, artifact.symbol))
     if isinstance(compiled, Failure):
         what = f"{trace.root.name} does not compile at a smaller shape: {compiled.reason}"
         raise VerificationError("PD-C006", what, why=compiled.detail)

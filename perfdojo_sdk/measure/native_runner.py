@@ -32,10 +32,12 @@ class NativeRunner:
     compile_timeout_s: float = 120.0
     forks: bool = False
     """Run in forks of this process: for many small kernels, in a process without other threads."""
+    compiler: Toolchain | None = None
+    """In place of the one that this machine has."""
 
     def compile(self, source: KernelSource) -> Artifact | Failure:
         """UnavailableError without a compiler; a compiler's error is a Failure."""
-        toolchain = find_toolchain()
+        toolchain = self.compiler or find_toolchain()
         files = {f"{source.symbol}.c": source.code, **source.support}
         result = toolchain.compile(files, self.flags, self.compile_timeout_s)
         if isinstance(result, Failure):

@@ -34,6 +34,7 @@ from perfdojo_sdk.hookspecs.types import (
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.measure.sandbox import Job, execute
 from perfdojo_sdk.measure.shared_arrays import shared_array
+from perfdojo_sdk.measure.toolchain import IN_ORDER
 from perfdojo_sdk.measure.worker import CARRIER
 from perfdojo_sdk.verify.inputs import (
     EXACT_INTEGERS,
@@ -50,7 +51,9 @@ from perfdojo_sdk.verify.reference_c import (
     MINUS,
     NO_NUMBER,
     OUTCOMES,
+    PEAK,
     PLUS,
+    ROWS,
     WIDE,
     Rows,
     cast_dtypes,
@@ -75,22 +78,20 @@ _MOST_BYTES = 1 << 30
 _OUTCOME_BYTES = 48
 #: Classes that a large program runs as a whole if its rows depend on each other.
 _WHOLE = ("random",)
-_REFERENCE_FLAGS = ("-O2", "-ffp-contract=off")
+REFERENCE_FLAGS = ("-O2", "-ffp-contract=off", *IN_ORDER)
 #: Left out where the compiler does not know it.
 _NATIVE = "-march=native"
 #: For large programs, several numbers at a time: operations of the references choose between values
 #: and do not branch, for which the compiler has to know that nobody looks at flags or at errno.
-_LARGE_FLAGS = (
+LARGE_FLAGS = (
     "-O3",
     _NATIVE,
     "-ffp-contract=off",
     "-fno-trapping-math",
     "-fno-math-errno",
-    # gcc 12 does both wrongly now and then.
-    "-fno-tree-loop-distribution",
-    "-fno-loop-interchange",
+    *IN_ORDER,
 )
-_FORK_FLAGS = ("-O0", "-ffp-contract=off")
+FORK_FLAGS = ("-O0", "-ffp-contract=off")
 _REFERENCE_TIMEOUT_S = 600.0
 _REFERENCE_BYTES = 32 << 30
 
@@ -380,7 +381,7 @@ class _References:
                 pieces.append(_Piece(name, _Expected(own[0], *own)))
                 own = [None if part is None else _rows_of(part, rows, dimensions) for part in own]
             pieces.append(_Piece(name, _Expected(wide[f"{name}_v"], *own), rows, dimensions))
-        return _Outcome(tuple(pieces), max(float(wide["pd_peak"]), float(bounded["pd_peak"])))
+        return _Outcome(tuple(pieces), max(float(wide[PEAK]), float(bounded[PEAK])))
 
     def choose_rows(self, instances: int) -> Array:
         """Rows by levels, ascending: those of all first and last iterations, and as many others as so
@@ -399,7 +400,7 @@ class _References:
     ) -> Mapping[str, Array]:
         given = dict(stacks)
         if rows is not None:
-            given["pd_rows"] = np.stack([rows] * batch)
+            given[ROWS] = np.stack([rows] * batch)
         artifact = self.artifact(kind, batch, 0 if rows is None else len(rows))
         request = RunRequest(given, timeout_s=_REFERENCE_TIMEOUT_S, memory_bytes=_REFERENCE_BYTES)
         [result] = execute(Job((artifact,), request, "reference", trusted=True, forks=self.forks))
@@ -425,7 +426,7 @@ class _References:
                 nan_may_differ=self.nan_may_differ,
             )
             support = tuple(sorted(source.support.items()))
-            flags = _FORK_FLAGS if self.forks else _REFERENCE_FLAGS if self.small else _LARGE_FLAGS
+            flags = FORK_FLAGS if self.forks else REFERENCE_FLAGS if self.small else LARGE_FLAGS
             self.compiled[key] = _compiled(
                 source.symbol, source.inputs, source.outputs, source.code, support, flags
             )

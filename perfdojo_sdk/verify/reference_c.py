@@ -50,6 +50,8 @@ from perfdojo_sdk.hookspecs.types import ArraySpec, KernelSource
 from perfdojo_sdk.verify.reference_types import BOUNDS, C_TYPES, FLOATS, FUNCTIONS, defined
 
 SYMBOL = "pd_reference"
+#: What a reference is given and gives beside the program's own arrays, under names that no program has.
+ROWS, PEAK = "0rows", "0peak"
 WIDE, BOUNDED, OUTCOMES = "wide", "bounded", "outcomes"
 #: Bits of what else a float may be: an infinity, NaN, or a number of an interval; as in the headers.
 PLUS, MINUS, NO_NUMBER, BETWEEN = 1, 2, 4, 8
@@ -130,12 +132,12 @@ def reference(
     """The program over ``num`` as a C kernel.
 
     Every array has ``batch`` as its first dimension: so many runs in one call. Inputs are those
-    of the program; with ``split`` (of :func:`outermost_rows`) also ``pd_rows`` (i32, ``rows`` by
+    of the program; with ``split`` (of :func:`outermost_rows`) also ``ROWS`` (i32, ``rows`` by
     levels): only these rows are run, and each output holds them only, along its first dimension, in
     front of those of its dimensions that are no level's. Outputs are, for each output ``y``, ``y_v``
     (f64; i64 for integers), with BOUNDED also the bound ``y_e`` (rounded up), with OUTCOMES also ``y_e`` and
     for floats ``y_lo``, ``y_hi`` (f64) and ``y_far`` (u8, the bits ``PLUS``, ``MINUS``, ``NO_NUMBER`` and
-    ``BETWEEN``); and ``pd_peak``, the largest finite value ever stored. ``accuracy`` gives a
+    ``BETWEEN``); and ``PEAK``, the largest finite value ever stored. ``accuracy`` gives a
     function's error in ulp, 0.5 if absent. With ``any_order`` the bound holds for every order of
     every reduction; with ``nan_may_differ`` nothing is certain that is made of an infinity or a NaN by a cast
     to an integer or a comparison.
@@ -183,13 +185,13 @@ class _Emitter:
         dtypes = {a: b.dtype for a, b in self.program.buffer_of.items()}
         inputs = [ArraySpec(name, shapes[name], dtypes[name]) for name in self.program.inputs]
         if self.split:
-            inputs.append(ArraySpec("pd_rows", (self.rows, len(self.split.sizes)), "i32"))
+            inputs.append(ArraySpec(ROWS, (self.rows, len(self.split.sizes)), "i32"))
         outputs = []
         for name in self.program.outputs:
             shape = self.split.shape(name, shapes[name], self.rows) if self.split else shapes[name]
             parts = self.parts(dtypes[name])
             outputs += [ArraySpec(f"{name}_{part}", shape, dtype) for part, dtype in parts]
-        outputs.append(ArraySpec("pd_peak", (), "f64"))
+        outputs.append(ArraySpec(PEAK, (), "f64"))
         code = "\n".join(self.file(inputs, outputs)) + "\n"
         return KernelSource(SYMBOL, self.batched(inputs), self.batched(outputs), code, support=_headers())
 
@@ -271,7 +273,7 @@ class _Emitter:
         yield from self.prelude()
         # The program's own names may be words of C: everything of the program carries a prefix.
         parameters = [f"const {C_TYPES[s.dtype]} *restrict {_name(s.name)}" for s in inputs]
-        parameters += [f"{C_TYPES[s.dtype]} *restrict {_name(s.name)}" for s in outputs]
+        parameters += [f"{C_TYPES[s.dtype]} *restrict {_result(s.name)}" for s in outputs]
         yield f"static int run_one({', '.join(parameters)})"
         yield "{"
         yield "    int64_t peak = 0;"
@@ -285,7 +287,7 @@ class _Emitter:
         for buffer in filter(self.in_place, own):
             for part, kind in self.stored(buffer):
                 [output] = buffer.arrays
-                yield f"    {kind} *restrict b_{buffer.name}_{part} = {_name(f'{output}_{part}')};"
+                yield f"    {kind} *restrict b_{buffer.name}_{part} = {_result(f'{output}_{part}')};"
         for array, kind, size in storage:
             yield f"    {kind} *restrict {array} = cells({size}, {int(not self.split)});"
             yield f"    if (!{array}) return 1;"
@@ -296,7 +298,7 @@ class _Emitter:
                 yield from self.copy_out(name)
         for array, _, size in storage:
             yield f"    release({array}, {size});"
-        yield f"    *{_name('pd_peak')} = peak_of(peak);"
+        yield f"    *{_result(PEAK)} = peak_of(peak);"
         yield "    return 0;"
         yield "}"
         yield f"size_t {SYMBOL}_workspace_bytes(int threads) {{ (void)threads; return 0; }}"
@@ -304,7 +306,9 @@ class _Emitter:
         yield "{"
         yield "    (void)workspace; (void)bytes; (void)threads;"
         yield f"    for (long b = 0; b < {self.batch}; b++)"
-        ones = [f"{_name(s.name)} + b * {prod(s.shape)}L" for s in (*inputs, *outputs)]
+        names = [*(_name(s.name) for s in inputs), *(_result(s.name) for s in outputs)]
+        sizes = [prod(s.shape) for s in (*inputs, *outputs)]
+        ones = [f"{name} + b * {size}L" for name, size in zip(names, sizes, strict=True)]
         yield f"        if (run_one({', '.join(ones)})) return 1;"
         yield "    return 0;"
         yield "}"
@@ -334,14 +338,14 @@ class _Emitter:
         yield "    {"
         yield f"        const long at = {' + '.join([*address, '0L'])};"
         for part, _ in self.parts(buffer.dtype):
-            yield f"        {_name(f'{name}_{part}')}[{to}] = {_part(part, buffer)};"
+            yield f"        {_result(f'{name}_{part}')}[{to}] = {_part(part, buffer)};"
         yield "    }"
         yield "    }"
 
     def row(self, level: int) -> str:
         """The iteration of a level in row r."""
         assert self.split
-        return f"(long){_name('pd_rows')}[r * {len(self.split.sizes)} + {level}]"
+        return f"(long){_name(ROWS)}[r * {len(self.split.sizes)} + {level}]"
 
     # -- the tree --------------------------------------------------------------------------
 
@@ -587,3 +591,8 @@ def _integer(value: int) -> str:
 
 def _name(array: str) -> str:
     return f"a_{array}"
+
+
+def _result(array: str) -> str:
+    """An output: an input may be called as one of its parts is."""
+    return f"r_{array}"

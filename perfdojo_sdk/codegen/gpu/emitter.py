@@ -23,12 +23,13 @@ from perfdojo_sdk.codegen.gpu.placement import Placed, place
 from perfdojo_sdk.codegen.gpu.synchronise import Exchange, Use
 from perfdojo_sdk.codegen.gpu.tile_code import TileCode
 from perfdojo_sdk.codegen.gpu.tiles import TileNest, tile_number
+from perfdojo_sdk.codegen.gpu.widths import check_blocks, fit_32_bits
 from perfdojo_sdk.codegen.names import c_name
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import STORED_DTYPES
 from perfdojo_sdk.core.expression import Access, Expression, Index, Read
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
-from perfdojo_sdk.core.validate import index_values, lane_stride
+from perfdojo_sdk.core.validate import lane_stride
 from perfdojo_sdk.hookspecs.types import KernelSource
 
 #: Headers of the SDK that every kernel includes; the first of all, ``pd_runtime.h``, is the dialect's.
@@ -51,9 +52,12 @@ class GpuEmitter(HostPart):
         machine: Machine,
         runtime: str,
         language: str,
+        wide: bool = False,
     ) -> None:
+        """``wide``: iterators have 64 bits even where 32 would do."""
         super().__init__(program, symbol, dialect)
         self.mapped: ProgramMap = map_program(program, dialect, machine)
+        check_blocks(program, self.mapped)
         self.placed, self.workspace = place(self.mapped)
         self.runtime, self.language = runtime, language
         self.unit: Unit = "block"
@@ -61,7 +65,8 @@ class GpuEmitter(HostPart):
         self.copies = async_copies(self.mapped, self.placed)
         self.exchange = self._exchange("block")
         self.pending: list[Use] = []
-        self.index = "int" if self._narrow() else "int64_t"
+        self.wide = wide or not fit_32_bits(self.mapped, self.placed)
+        self.index = "int64_t" if self.wide else "int"
         self.loaded: Mapping[Access, str] = {}
         self.nest: TileNest | None = None
 
@@ -88,18 +93,6 @@ class GpuEmitter(HostPart):
         where = [p.words for p in self.placed.values() if p.kind != "array"]
         text = [*lines, *([""] if where else []), *where]
         return "\n".join(["/*", *(f" * {line}".rstrip() for line in text), " */"])
-
-    def _narrow(self) -> bool:
-        """Whether every number that an iterator takes part in fits into 32 bits."""
-        limit = 2**31 - 1
-        if any(p.all_cells > limit for p in self.placed.values()):
-            return False
-        for p in self.program.places:
-            if isinstance(p.node, Statement):
-                forms = [v.index for v in index_values(p.node.value)] + list(p.node.guard)
-                if any(max(map(abs, form.bounds(p.sizes))) > limit for form in forms):
-                    return False
-        return all(launch.blocks <= limit for launch in self.mapped.launches)
 
     # -- one launch --------------------------------------------------------------------------------
 

@@ -434,9 +434,9 @@ template <class T, int64_t CELLS> struct Input {
 #define PD_ARRAY(type, cells, name) const pd_emulated::Array<type, cells> name
 #define PD_EXCHANGED(type, cells, name) PD_ARRAY(type, cells, name)
 #define PD_SHARED(type, cells, name) \
-    alignas(16) static type name##_values[cells]; \
-    static pd_emulated::Shadow name##_shadow[cells]; \
-    const pd_emulated::Array<type, cells> name(name##_values, name##_shadow, #name)
+    alignas(16) static type pd_values_##name[cells]; \
+    static pd_emulated::Shadow pd_shadow_##name[cells]; \
+    const pd_emulated::Array<type, cells> name(pd_values_##name, pd_shadow_##name, #name)
 #else
 static void begin_call() { fault = 0; }
 #define PD_INPUT(type, cells, name) const type *const name

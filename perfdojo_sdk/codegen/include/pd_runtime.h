@@ -23,6 +23,12 @@
 #else
 #define PD_KEEP_LOOP _Pragma("GCC unroll 1")
 #endif
+/* Before a function: its loops may become vectors although flags forbid that, as there is nothing to prove. */
+#if defined(__GNUC__) && !defined(__clang__)
+#define PD_VECTOR_LOOPS __attribute__((optimize("tree-loop-vectorize")))
+#else
+#define PD_VECTOR_LOOPS
+#endif
 #define PD_INLINE static inline __attribute__((always_inline, unused))
 
 /* -- workspace: what all threads share, then one slot for each thread ------------------------- */

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 
@@ -33,8 +33,17 @@ class CudaCodeGenerator:
     """Programs to CUDA C++. Pure and picklable."""
 
     capabilities: Capabilities
+    wide: bool = False
+    """Iterators have 64 bits even where 32 would do."""
 
     def generate(self, program: Program, symbol: str) -> KernelSource:
         """CUDA source with entry point ``symbol``; PD-C001 for a dtype that does not compile."""
-        dialect = self.capabilities.dialect()
-        return GpuEmitter(program, symbol, dialect, machine(self.capabilities), runtime(), "cu").source()
+        return self._emitter(program, symbol).source()
+
+    def as_for(self, program: Program) -> CudaCodeGenerator:
+        """This generator, taking iterators as wide as ``program`` needs them."""
+        return replace(self, wide=self._emitter(program, "pd_as_for").wide)
+
+    def _emitter(self, program: Program, symbol: str) -> GpuEmitter:
+        dialect, described = self.capabilities.dialect(), machine(self.capabilities)
+        return GpuEmitter(program, symbol, dialect, described, runtime(), "cu", self.wide)

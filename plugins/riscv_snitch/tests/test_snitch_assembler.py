@@ -6,6 +6,8 @@ import struct
 
 import pytest
 from perfdojo_riscv_snitch.assembly import assemble
+from perfdojo_riscv_snitch.assembly.assembler import OPPOSITE
+from perfdojo_riscv_snitch.errors import SnitchError
 from perfdojo_riscv_snitch.simulator import simulate
 from snitch_support import TCDM
 
@@ -170,6 +172,41 @@ def test_data_directives() -> None:
     assert simulate(text).read(TCDM, len(wanted)) == wanted
 
 
-def test_far_branch_is_refused() -> None:
-    with pytest.raises(Exception, match="PD-S011|range|far"):
-        assemble("beq a0, a1, far\n" + "nop\n" * 2000 + "far: ecall")
+NOPS = "nop\n" * 1100
+
+
+@pytest.mark.parametrize(("branch", "opposite"), list(OPPOSITE.items()))
+def test_a_branch_that_is_too_far_becomes_one_around_a_jump(branch: str, opposite: str) -> None:
+    forward = f"{{}}\n{NOPS}far: ecall"
+    by_hand = f"{opposite} a0, a1, .+8\nj far"
+    assert words(forward.format(f"{branch} a0, a1, far")) == words(forward.format(by_hand))
+    backward = f"far: nop\n{NOPS}{{}}\necall"
+    assert words(backward.format(f"{branch} a0, a1, far")) == words(backward.format(by_hand))
+
+
+def test_a_branch_reaches_exactly_so_far() -> None:
+    """4094 bytes onwards at most, 4096 back; a branch that grows takes others and alignments along."""
+    assert len(words("beq a0, a1, far\n" + "nop\n" * 1022 + "far: ecall")) == 1024
+    assert len(words("beq a0, a1, far\n" + "nop\n" * 1023 + "far: ecall")) == 1026
+    assert len(words("far: nop\n" + "nop\n" * 1023 + "beq a0, a1, far\necall")) == 1026
+    assert len(words("far: nop\n" + "nop\n" * 1024 + "beq a0, a1, far\necall")) == 1028
+    pair = (
+        "beq a0, a1, one\n" + "nop\n" * 1021 + "beq a2, a3, two\none: nop\n" + "nop\n" * 1022 + "two: ecall"
+    )
+    assert len(words(pair)) == 1 + 1021 + 1 + 1 + 1022 + 1 + 2
+    aligned = "beq a0, a1, far\n.balign 64\nhere: nop\n" + NOPS + "far: jal here\necall"
+    assert assemble(aligned).symbols["here"] % 64 == 0 and assemble(aligned).symbols["far"] % 4 == 0
+
+
+def test_long_branches_run_and_take_a_jump_more() -> None:
+    """The distance changes where a loop goes on, not what it does; each turn costs one jump."""
+    loop = "li a0, 5\nagain: addi a1, a1, 3\naddi a0, a0, -1\n{}bnez a0, again\necall\n"
+    near, far = simulate(loop.format("nop\n" * 900)), simulate(loop.format("nop\n" * 900 + "nop\n" * 200))
+    assert far.registers["a1"] == near.registers["a1"] == 15
+    by_hand = simulate(loop.replace("bnez a0, again", "beqz a0, .+8\nj again").format("nop\n" * 1100))
+    assert (far.cycles, far.registers) == (by_hand.cycles, by_hand.registers)
+
+
+def test_a_jump_that_is_too_far_is_refused() -> None:
+    with pytest.raises(SnitchError, match="the distance 1048[0-9]* does not fit into 21 bits"):
+        assemble("j far\n.skip 1048576\nfar: ecall")

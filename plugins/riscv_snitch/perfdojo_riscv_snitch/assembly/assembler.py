@@ -1,8 +1,9 @@
 """Assembly text to a :class:`~perfdojo_riscv_snitch.program.Program`.
 
 Two passes: the first splits the text into items of known size and gives every label its address, the
-second encodes. Code starts at 0x80000000; every section that is not ``.text`` goes to TCDM, one after
-the other from 0x10000000.
+second encodes. Between them, a conditional branch that does not reach its target becomes the opposite
+one around a jump, as in GNU's assembler. Code starts at 0x80000000; every section that is not ``.text``
+goes to TCDM, one after the other from 0x10000000.
 """
 
 from __future__ import annotations
@@ -33,6 +34,11 @@ _IGNORED = {
 }  # fmt: skip
 _SECTIONS = {".text", ".data", ".rodata", ".bss", ".sdata", ".sbss", ".tcdm"}
 
+#: Conditional branches, each with the one that branches where it does not.
+OPPOSITE = {"beq": "bne", "bne": "beq", "blt": "bge", "bge": "blt", "bltu": "bgeu", "bgeu": "bltu"}
+#: Bytes of a branch around a jump.
+LONG_BRANCH = 8
+
 
 @dataclass
 class _Item:
@@ -47,6 +53,8 @@ class _Item:
     width: int = 0
     """Bytes of one integer of a data item."""
     content: bytes = b""
+    step: int = 0
+    """Of an alignment: it ends at a multiple of this."""
     part: str = ""
     """The text to underline in an error."""
 
@@ -96,6 +104,7 @@ class _Assembler:
             for statement in _statements(line.text):
                 self.statement(statement)
         self.place_data()
+        self.lengthen_branches()
         return self.encode()
 
     def fail(self, what: str, part: str = "", why: str = "") -> SnitchError:
@@ -228,8 +237,8 @@ class _Assembler:
         step = value if name == ".balign" else 1 << value
         if step > 1:
             gap = -self.current.size % step
-            filler = b"\x13\0\0\0" * (gap // 4) if self.current.is_code else bytes(gap)
-            self.data(filler, part)
+            self.data(_filler(gap) if self.current.is_code else bytes(gap), part)
+            self.items[-1].step = step
 
     def origin(self, rest: str, part: str) -> None:
         value = self.constant(rest)
@@ -261,6 +270,31 @@ class _Assembler:
                 item.address += item.section.base
         self.symbols |= {name: self.items[index].address for name, index in self.labels.items()}
 
+    def lengthen_branches(self) -> None:
+        """Make every branch long that does not reach its target; those made long move others apart."""
+        while far := [item for k, item in enumerate(self.items) if self._is_far(item, k)]:
+            for item in far:
+                item.size = LONG_BRANCH
+            self.place_code()
+
+    def _is_far(self, item: _Item, index: int) -> bool:
+        if item.mnemonic not in OPPOSITE or item.size == LONG_BRANCH or len(item.operands) != 3:
+            return False
+        self.line = item.line
+        return not -(1 << 12) <= self.value(item.operands[2], item, index) - item.address < 1 << 12
+
+    def place_code(self) -> None:
+        """Give the code new addresses after some of its items have grown."""
+        self.text.size = 0
+        for item in self.items:
+            if item.section.is_code:
+                item.address = self.text.here
+                if item.step:
+                    item.content = _filler(-self.text.size % item.step)
+                    item.size = len(item.content)
+                self.text.size += item.size
+        self.symbols |= {name: self.items[index].address for name, index in self.labels.items()}
+
     def encode(self) -> Program:
         words: list[int] = []
         data: list[tuple[int, bytes]] = []
@@ -274,7 +308,8 @@ class _Assembler:
             if item.section.is_code:
                 code += content
                 if item.mnemonic:
-                    lines[item.address] = replace(item.line, statement=item.part)
+                    line = replace(item.line, statement=item.part)
+                    lines |= dict.fromkeys(range(item.address, item.address + item.size, 4), line)
             else:
                 data.append((item.address, content))
         if len(code) % 4:
@@ -284,6 +319,8 @@ class _Assembler:
         return Program(tuple(words), CODE_BASE, entry, tuple(data), self.symbols, lines, self.file)
 
     def content(self, item: _Item, index: int) -> bytes:
+        if item.size == LONG_BRANCH and item.mnemonic in OPPOSITE:
+            return self.long_branch(item, index)
         if item.mnemonic:
             return struct.pack("<I", self.word(item, index))
         if not item.width:
@@ -291,6 +328,13 @@ class _Assembler:
         mask = (1 << 8 * item.width) - 1
         values = [self.value(word, item, index) for word in item.operands]
         return b"".join((value & mask).to_bytes(item.width, "little") for value in values)
+
+    def long_branch(self, item: _Item, index: int) -> bytes:
+        """The opposite branch around a jump to the target."""
+        *sources, target = item.operands
+        around = replace(item, mnemonic=OPPOSITE[item.mnemonic], operands=[*sources, f".+{LONG_BRANCH}"])
+        jump = replace(item, address=item.address + 4, mnemonic="jal", operands=["x0", target])
+        return struct.pack("<2I", self.word(around, index), self.word(jump, index))
 
     def word(self, item: _Item, index: int) -> int:
         try:
@@ -324,6 +368,11 @@ class _Assembler:
         if not candidates:
             return None
         return self.items[candidates[-1] if name[-1] == "b" else candidates[0]].address
+
+
+def _filler(size: int) -> bytes:
+    """So many bytes of code that do nothing."""
+    return b"\x13\0\0\0" * (size // 4)
 
 
 def _is_register(word: str) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice, product
 from math import prod
 
+from perfdojo_riscv_snitch.codegen import widths
 from perfdojo_riscv_snitch.codegen.assembly import Instruction, Listing, Register
 from perfdojo_riscv_snitch.codegen.body import MOST_TIMES, Body
 from perfdojo_riscv_snitch.codegen.limits import Refused
@@ -52,6 +53,7 @@ class Bounds:
         """
         if any(buffer.dtype not in FORMATS for buffer in program.buffers):
             return  # does not compile
+        widths.check(program)
         plan = Plan.of(program, self.dialect)
         if not (_fits_memory(program) and _in_lanes(plan)):
             raise Unsure

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 
-from perfdojo_riscv_snitch.codegen import functions, limits
+from perfdojo_riscv_snitch.codegen import functions, limits, widths
 from perfdojo_riscv_snitch.codegen.allocate import SPARE, Allocation, allocate
 from perfdojo_riscv_snitch.codegen.assembly import ZERO, Instruction, Line, Listing, Mark, Register, small
 from perfdojo_riscv_snitch.codegen.body import Body, local_bytes
@@ -78,6 +78,7 @@ class _Kernel:
             if buffer.dtype not in FORMATS:
                 why = f"kernels of this target hold {' and '.join(FORMATS)}"
                 raise unsupported(f"{program.name}: {buffer.name} is {buffer.dtype}", why)
+        widths.check(program)
         self.layout = plan(program, dialect)
         self.listing = Listing(symbol)
         settled = Plan.of(program, dialect)

@@ -120,6 +120,12 @@ STAGGER = _limit(
     "{what}",
     "write one statement out inside (:u), for up to eight accumulators, or repeat without staggering (:frep)",
 )
+WIDTH = _limit(
+    "SNITCH-118",
+    "a number needs more than 32 bits",
+    "{form} reaches {reach} on the way to its value, the integer core has 32 bits",
+    "use smaller coefficients or fewer iterations, or a target with wider integers",
+)
 TCDM = _limit(
     "SNITCH-121",
     "the data memory is too small",
@@ -129,7 +135,7 @@ TCDM = _limit(
 
 REQUIREMENTS = (
     *(ONE_VALUE, ONE_COPY, CONDITION, MATCHED, PATTERN, ORDER, MOVERS, POPS, LANES),
-    *(MEMORY, INTEGER, LENGTH, NESTING, TIMES, REGISTERS, STAGGER, TCDM),
+    *(MEMORY, INTEGER, LENGTH, NESTING, TIMES, REGISTERS, STAGGER, WIDTH, TCDM),
 )
 
 

@@ -15,6 +15,7 @@ size_t scale_workspace_bytes(int threads)
     return 0;
 }
 
+PD_VECTOR_LOOPS
 int scale(const float *restrict x, float *restrict y, void *workspace, size_t workspace_bytes, int threads)
 {
     (void)workspace, (void)workspace_bytes, (void)threads;

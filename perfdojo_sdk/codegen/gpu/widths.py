@@ -1,0 +1,52 @@
+"""Whether iterators of a kernel may have 32 bits, which GPUs add and multiply faster than 64."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import prod
+
+from perfdojo_sdk.codegen.gpu.mapping import ProgramMap
+from perfdojo_sdk.codegen.gpu.placement import Placed
+from perfdojo_sdk.core.errors import UnavailableError
+from perfdojo_sdk.core.program import Program, Statement
+from perfdojo_sdk.core.validate import index_values
+
+MOST = 2**31 - 1
+"""The largest number of 32 bits with a sign, and the most blocks of a launch."""
+
+
+def check_blocks(program: Program, mapped: ProgramMap) -> None:
+    """UnavailableError where a launch has more blocks than a grid."""
+    for launch in mapped.launches:
+        if launch.blocks > MOST:
+            raise UnavailableError(
+                "PD-C001",
+                f"{program.name} asks for {launch.blocks} blocks, which does not compile",
+                why=f"a grid has at most {MOST}",
+                hint="give the grid fewer iterations: split a scope and keep a part of it in each block",
+            )
+
+
+def fit_32_bits(mapped: ProgramMap, placed: Mapping[str, Placed]) -> bool:
+    """Whether no number that iterators take part in leaves 32 bits, on the way to its value neither.
+
+    Dividends, products and sums of subscripts, conditions and values; counters one step behind a loop's end.
+    """
+    return all(number <= MOST for number in _numbers(mapped, placed))
+
+
+def _numbers(mapped: ProgramMap, placed: Mapping[str, Placed]) -> Iterator[int]:
+    program, most_threads = mapped.program, mapped.machine.max_threads
+    yield from (place.all_cells for place in placed.values())
+    yield from (launch.blocks for launch in mapped.launches)
+    for path, sizes, node in ((p.path, p.sizes, p.node) for p in program.places):
+        if not isinstance(node, Statement):
+            continue
+        yield from (value.index.reach(sizes) for value in index_values(node.value))
+        yield from (form.reach(sizes) for form in node.guard)
+        for access in (node.target, *node.reads):
+            yield placed[program.buffer_of[access.array].name].address(access).reach(sizes)
+        # Threads count the iterations of a whole chain of scopes, in steps of their number.
+        taken = [size for _, size, role in mapped.roles(path) if role in ("threads", "warps")]
+        yield prod(taken) + most_threads
+        yield max(sizes, default=0) + most_threads

@@ -1,0 +1,68 @@
+"""Which kernels a compiler may make vectors of by itself.
+
+Targets switch gcc's vectoriser of loops off: it was seen to reorder what must stay in order. It is switched
+on again, function by function, for kernels in whose loops there is nothing to prove; whose scalar loops would
+otherwise take a multiple of the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.expression import Index
+from perfdojo_sdk.core.program import Node, Program, Scope, Statement
+
+
+def has_scalar_loop(program: Program, dialect: Dialect) -> bool:
+    """Whether statements are run one by one in an innermost loop, which a vector could do together."""
+    return any(_is_scalar_loop(p.node, dialect) for p in program.places)
+
+
+def _is_scalar_loop(node: Node, dialect: Dialect) -> bool:
+    if not isinstance(node, Scope) or node.size == 1 or dialect.is_lockstep(node.suffix):
+        return False
+    suffix = dialect.suffixes.get(node.suffix)
+    unrolled = suffix is not None and suffix.unrolled
+    return not unrolled and all(isinstance(child, Statement) for child in node.body)
+
+
+def nothing_to_prove(program: Program) -> bool:
+    """Whether loops write each buffer through one affine form, and carry nothing but what they add up.
+
+    A nest reaches every buffer that it writes through one form; from turn to turn, a loop leaves nothing but
+    the cell in which one statement accumulates. Then two iterations meet in a cell exactly if all iterators
+    of the form are equal, and only to add to it. Other buffers are only read there, and all are apart,
+    being ``restrict``. (A cell that is multiplied with itself is no sum, for which gcc 12 takes it.)
+    """
+    return all(_one_form_each(program, node) and _only_accumulates(program, node, 0) for node in program.body)
+
+
+def _accesses(program: Program, node: Node) -> Iterator[tuple[Statement, str, Index, bool]]:
+    """Statement, buffer, cell and whether it is written, for all accesses under a node."""
+    for statement in (leaf.statement for leaf in node.leaves):
+        for access in (statement.target, *statement.reads):
+            buffer = program.buffer_of[access.array]
+            writes = access is statement.target
+            yield statement, buffer.name, buffer.address(access.subscripts), writes
+
+
+def _one_form_each(program: Program, node: Node) -> bool:
+    found = list(_accesses(program, node))
+    written = {name for _, name, _, writes in found if writes}
+    forms = {(name, form) for _, name, form, _ in found if name in written}
+    return len(forms) == len(written) and not any(form.quotients for _, form in forms)
+
+
+def _only_accumulates(program: Program, node: Node, level: int) -> bool:
+    """Whether each loop from ``node`` on touches what it carries in one statement, which accumulates."""
+    if isinstance(node, Statement):
+        return True
+    found = list(_accesses(program, node))
+    carried = {name for _, name, form, writes in found if writes and level not in form.levels}
+    if node.size > 1:
+        for name in carried:
+            uses = [(statement, writes) for statement, other, _, writes in found if other == name]
+            if len(uses) > 1 or any(statement.accumulate is None for statement, _ in uses):
+                return False
+    return all(_only_accumulates(program, child, level + 1) for child in node.body)

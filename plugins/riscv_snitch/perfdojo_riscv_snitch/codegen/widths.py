@@ -1,0 +1,34 @@
+"""Numbers of the integer core have 32 bits: what needs more is refused, wherever it would arise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from perfdojo_riscv_snitch.codegen.limits import WIDTH, Refused
+from perfdojo_riscv_snitch.codegen.values import BYTES
+from perfdojo_sdk.core.expression import Index
+from perfdojo_sdk.core.program import Program, Statement
+from perfdojo_sdk.core.validate import index_values
+
+#: Conditions and values are signed.
+MOST = 2**31 - 1
+#: Pointers go one stride beyond their last cell, and stay apart by less than all addresses there are.
+MOST_BYTES = 2**30
+
+
+def check(program: Program) -> None:
+    """:class:`Refused` where a number on the way to an address, a condition or a value leaves 32 bits."""
+    for place in program.places:
+        if isinstance(place.node, Statement):
+            for form, scale, most in _forms(program, place.node):
+                if (reach := scale * form.reach(place.sizes)) > most:
+                    raise Refused(WIDTH, place.node.id, form.text, form=form.text, reach=reach)
+
+
+def _forms(program: Program, statement: Statement) -> Iterator[tuple[Index, int, int]]:
+    """Forms of the iterators, what they are multiplied by, and how far that may reach."""
+    for form in (*statement.guard, *[value.index for value in index_values(statement.value)]):
+        yield form, 1, MOST
+    for access in (statement.target, *statement.reads):
+        buffer = program.buffer_of[access.array]
+        yield buffer.address(access.subscripts), BYTES.get(buffer.dtype, 8), MOST_BYTES
