@@ -369,6 +369,11 @@ class RunRequest:
     """Stop early when the median is known this well: half of its 95 % interval over itself."""
     first_look: bool = False
     """Of a candidate that runs again if it wins: a runner may leave out what only a cheat would fail."""
+    executions: tuple[str, ...] = ()
+    """Names of ``core.interface.EXECUTIONS``: ways in which to call the kernel beside the plain one, each of
+    which must give the plain call's bits. A runner does those that it knows, and says so."""
+    thread_counts: tuple[int, ...] = ()
+    """For the execution ``threads``."""
 
 
 @dataclass(frozen=True)
@@ -382,6 +387,8 @@ class Measurement:
     threads: int
     cold: bool = False
     details: Mapping[str, float] = field(default_factory=dict)
+    executions: tuple[str, ...] = ()
+    """Those of the request's that the kernel was put through."""
 
     @property
     def median(self) -> float:

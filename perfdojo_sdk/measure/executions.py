@@ -1,0 +1,469 @@
+"""Calls of one kernel that show faults which a plain call hides; a part of the child process.
+
+Each array stands in a room between two inaccessible pages, flush with one of them or in the middle; whoever
+leaves it by a single byte, reading or writing, dies or is seen. All calls together happen in one fork of the
+child, which tells what it begins and what it has done, so that a kernel that dies or hangs tells in what.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import mmap
+import os
+import select
+import signal
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from perfdojo_sdk.core.interface import EXECUTIONS, WORKSPACE_TOO_SMALL
+from perfdojo_sdk.measure.process_state import Used, changed
+from perfdojo_sdk.measure.worker import (
+    CARRIER,
+    Guarded,
+    Kernel,
+    Memory,
+    Refused,
+    bytes_of,
+    check_status,
+    compare,
+    outputs_of,
+    poison_of,
+)
+
+PAGE = mmap.PAGESIZE
+#: Bytes that are inaccessible on either side of a room.
+WALL = max(PAGE, 1 << 16)
+#: Calls in a row; of a slow kernel, as many as take this time, and a few at least.
+CALLS, FEWEST_CALLS, SOME_S = 50, 3, 0.3
+#: Seconds for two callers to meet.
+MEETING_S = 0.1
+#: How often two callers are to meet in the kernel.
+MEETINGS = 100
+#: After how many calls there is nothing left to set up: from then on neither threads nor memory may grow.
+SETTLED = 10
+#: Seconds until a call after a fork, and one of many slow calls, is taken to hang.
+PATIENCE_S = 5.0
+#: Numbers of threads that other executions than ``threads`` use.
+ALONE, TOGETHER = 1, 2
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Room(Guarded):
+    """Memory for one array between two walls; the array moves about in it."""
+
+    def __init__(self, name: str, shape: tuple[int, ...], dtype: str, alignment: int) -> None:
+        self.name, self.dtype, self.shape, self.checksum = name, dtype, shape, 0
+        self.step = max(alignment, np.dtype(CARRIER[dtype]).itemsize)
+        size = -(-bytes_of(shape, dtype) // PAGE) * PAGE + 2 * PAGE
+        private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        whole = np.frombuffer(mmap.mmap(-1, size + 2 * WALL, private), np.uint8)
+        for wall in (whole.ctypes.data, whole.ctypes.data + WALL + size):
+            if _libc.mprotect(ctypes.c_void_p(wall), ctypes.c_size_t(WALL), 0):
+                raise MemoryError
+        self.inside = whole[WALL : WALL + size]
+        self.place("middle", 0)
+
+    def place(self, where: str, number: int, shape: tuple[int, ...] | None = None) -> None:
+        """Lie at the ``start``, in the ``middle`` or at the ``end``, or ``odd``: at no multiple of more than
+        has to be, and differently for arrays of different numbers."""
+        shape = self.shape if shape is None else shape
+        at = {
+            "start": 0,
+            "middle": PAGE,
+            "odd": PAGE + self.step * (2 * number + 1) % 64,
+            "end": (self.inside.size - bytes_of(shape, self.dtype)) // self.step * self.step,
+        }[where]
+        self.lie(self.inside, at, shape)
+
+
+class Stage:
+    """One caller: its inputs, outputs and workspace, and the results that it must get."""
+
+    def __init__(
+        self, kernel: Kernel, memory: Memory, expected: list[np.ndarray[Any, Any]], job: Mapping[str, Any]
+    ) -> None:
+        self.kernel, self.memory, self.expected = kernel, memory, expected
+        alignment = job["array_alignment"]
+
+        def room(like: Guarded) -> Room:
+            return Room(like.name, like.array.shape, like.dtype, alignment)
+
+        self.inputs, self.outputs = list(map(room, memory.inputs)), list(map(room, memory.outputs))
+        self.counts = tuple(job["thread_counts"])
+        most = max(kernel.workspace_bytes(n) for n in (ALONE, TOGETHER, *self.counts))
+        self.workspace = Room("the workspace", (most,), "u8", alignment)
+
+    @property
+    def arrays(self) -> list[Room]:
+        return [*self.inputs, *self.outputs]
+
+    @property
+    def rooms(self) -> list[Room]:
+        return [*self.arrays, self.workspace]
+
+    def arrange(self, where: str | Mapping[Room, str], threads: int, less: int = 0) -> int:
+        """Put everything in place, inputs filled, the rest poisoned; returns the bytes of workspace."""
+        size = self.kernel.workspace_bytes(threads) - less
+        for number, room in enumerate(self.rooms):
+            place = where if isinstance(where, str) else where.get(room, "middle")
+            room.place(place, number, (size,) if room is self.workspace else None)
+        for room, given in zip(self.inputs, self.memory.inputs, strict=True):
+            room.bytes[:] = given.bytes
+        for room in (*self.outputs, self.workspace):
+            room.poison(0)
+        return size
+
+    def call(self, where: str | Mapping[Room, str], threads: int = ALONE) -> None:
+        size = self.arrange(where, threads)
+        check_status(self.kernel.enter(self.arrays, self.workspace, size, threads))
+        self.check()
+
+    def check(self) -> None:
+        """After a call: nothing but outputs and workspace is changed, results are the expected ones."""
+        for room in self.rooms:
+            room.check_guards()
+        for room, given in zip(self.inputs, self.memory.inputs, strict=True):
+            if not same(room, given.bytes):
+                raise Refused("input_modified", f"the kernel changed its input {room.name}")
+        self.check_results()
+
+    def check_results(self) -> None:
+        if not all(same(room, bits) for room, bits in zip(self.outputs, self.expected, strict=True)):
+            compare(self, self.expected, "differ from those of a plain call")
+
+
+def same(room: Room, bits: np.ndarray[Any, Any]) -> bool:
+    one, other = ctypes.c_void_p(room.address), ctypes.c_void_p(bits.ctypes.data)
+    return not bits.nbytes or not _libc.memcmp(one, other, ctypes.c_size_t(bits.nbytes))
+
+
+# -- the executions ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What the executions of one kernel have in common."""
+
+    kernel: Kernel
+    stage: Stage
+    job: Mapping[str, Any]
+    call_s: float
+    """Seconds of one plain call."""
+
+
+def guard_pages(trial: Trial) -> None:
+    for where in ("end", "start"):
+        trial.stage.call(where)
+
+
+def alignment(trial: Trial) -> None:
+    trial.stage.call("odd")
+
+
+def workspace(trial: Trial) -> None:
+    """Every call gives the kernel exactly what it asks for, so what is left is to give it less."""
+    stage = trial.stage
+    for threads in (ALONE, TOGETHER):
+        whole = stage.kernel.workspace_bytes(threads)
+        for less in sorted({min(1, whole), whole}):
+            if less:
+                _too_little(stage, threads, less)
+        stage.call("end", threads)
+
+
+def _too_little(stage: Stage, threads: int, less: int) -> None:
+    size = stage.arrange("end", threads, less=less)
+    status = stage.kernel.enter(stage.arrays, stage.workspace, size, threads)
+    asked = f"it asks for {size + less} bytes on {threads} threads and gets {size}"
+    if status != WORKSPACE_TOO_SMALL:
+        raise Refused(
+            "wrong_result", f"{asked}: the kernel returned {status} instead of {WORKSPACE_TOO_SMALL}"
+        )
+    for room in (*stage.outputs, stage.workspace):
+        room.check_guards()
+        if (room.bits != poison_of(room.dtype, 0)).any():
+            raise Refused("wrong_result", f"{asked}: the kernel wrote into {room.name} all the same")
+
+
+def float_control(trial: Trial) -> None:
+    """What is compared is compared after every execution; here, after one with its threads."""
+    trial.stage.call("middle", ALONE)
+    trial.stage.call("middle", TOGETHER)
+
+
+def threads(trial: Trial) -> None:
+    for count in trial.stage.counts:
+        try:
+            trial.stage.call("end", count)
+        except Refused as refused:
+            raise Refused(refused.reason, f"on {count} threads: {refused.detail}") from None
+
+
+def repeated(trial: Trial) -> None:
+    stage, kernel = trial.stage, trial.kernel
+    stage.arrange("middle", TOGETHER)
+    size = {n: kernel.workspace_bytes(n) for n in (ALONE, TOGETHER)}
+    begin, settled = time.monotonic(), Used()
+    for call in range(1, CALLS + 1):
+        for output in stage.outputs:
+            output.poison(call % 2)
+        count = ALONE if call % 2 else TOGETHER
+        try:
+            check_status(kernel.enter(stage.arrays, stage.workspace, size[count], count))
+            stage.check_results()
+        except Refused as refused:
+            raise Refused(refused.reason, f"call {call}: {refused.detail}") from None
+        if call == SETTLED:
+            settled = kernel.used()
+        if call >= FEWEST_CALLS and time.monotonic() - begin > SOME_S:
+            break
+    stage.check()
+    if call == CALLS:
+        grown = kernel.used().beyond(settled)
+        if grown:
+            raise Refused("memory", f"{CALLS - SETTLED} calls leave {grown} behind")
+
+
+def two_callers(trial: Trial) -> None:
+    """Each in a thread of its own, with arrays of its own, on other inputs; results are compared in C, call
+    by call, so that the two hardly ever wait for each other."""
+    kernel, first = trial.kernel, trial.stage
+    memory = Memory(dict(trial.job))
+    for mine, given in zip(memory.inputs, first.memory.inputs, strict=True):
+        mine.bytes[:] = np.roll(given.bytes, mine.bits.itemsize)
+        mine.seal()
+    kernel.call(memory, 0)
+    stages = (first, Stage(kernel, memory, outputs_of(memory), trial.job))
+    for count in (ALONE, TOGETHER):
+        callers = (Caller * 2)(*(_caller(stage, count) for stage in stages))
+        ctypes.CDLL("./callers.so").pd_two_callers(kernel.entry, callers)
+        for caller, stage in zip(callers, stages, strict=True):
+            check_status(caller.status)
+            if caller.wrong:
+                name = stage.outputs[caller.wrong - 1].name
+                raise Refused("wrong_result", f"{name} is not what the caller gets who calls alone")
+            stage.check()
+
+
+class Caller(ctypes.Structure):
+    """``struct caller`` of the harness."""
+
+    _fields_ = (
+        ("arrays", ctypes.c_void_p * 64), ("workspace", ctypes.c_void_p), ("bytes", ctypes.c_size_t),
+        ("threads", ctypes.c_int), ("inside", ctypes.c_int), ("calls", ctypes.c_long),
+        ("meetings", ctypes.c_long), ("outputs", ctypes.c_long), ("seconds", ctypes.c_double),
+        ("result", ctypes.c_void_p * 64), ("expected", ctypes.c_void_p * 64), ("size", ctypes.c_size_t * 64),
+        ("status", ctypes.c_int), ("wrong", ctypes.c_int),
+    )  # fmt: skip
+
+
+#: Arrays up to which the harness of two callers goes.
+MOST_ARRAYS = 64
+
+
+def _caller(stage: Stage, count: int) -> Caller:
+    size = stage.arrange("middle", count)
+    outputs = stage.outputs
+    caller = Caller(
+        workspace=stage.workspace.address if size else None,
+        bytes=size,
+        threads=count,
+        calls=FEWEST_CALLS,
+        meetings=MEETINGS,
+        seconds=MEETING_S,
+        outputs=len(outputs),
+    )
+    for k, room in enumerate(stage.arrays):
+        caller.arrays[k] = room.address
+    for k, (room, bits) in enumerate(zip(outputs, stage.expected, strict=True)):
+        caller.result[k], caller.expected[k], caller.size[k] = room.address, bits.ctypes.data, bits.nbytes
+    return caller
+
+
+def after_fork(trial: Trial) -> None:
+    trial.stage.call("middle", TOGETHER)
+    ended = apart(lambda _: trial.stage.call("middle", TOGETHER), PATIENCE_S + 20 * trial.call_s)
+    if ended.late:
+        raise Refused("timeout", "the call does not return")
+    ended.raise_what_it_met()
+
+
+RUN: Mapping[str, Callable[[Trial], None]] = {
+    "guard_pages": guard_pages,
+    "alignment": alignment,
+    "workspace": workspace,
+    "float_control": float_control,
+    "threads": threads,
+    "repeated": repeated,
+    "two_callers": two_callers,
+    "after_fork": after_fork,
+}
+
+
+def put_through(
+    kernel: Kernel,
+    memory: Memory,
+    expected: list[np.ndarray[Any, Any]],
+    call_s: float,
+    job: Mapping[str, Any],
+) -> list[str]:
+    """The executions of the job that the kernel was put through, all of which it stood.
+
+    Left out: what such a kernel, or this machine, cannot do. :class:`Refused` where it does not stand one.
+    """
+    names = [n for n in RUN if n in job["executions"] and _possible(n, kernel, job)]
+    size = sum(bytes_of(shape, dtype) for _, shape, dtype in (*job["inputs"], *job["outputs"]))
+    if not names or 4 * size > job["memory_bytes"]:
+        return []
+    trial = Trial(kernel, Stage(kernel, memory, expected, job), job, call_s)
+    ended = apart(lambda tell: _run_all(trial, names, tell), 0.7 * job["timeout_s"])
+    if ended.refused or ended.late or ended.signal:
+        _explain(ended, trial)
+    return ended.done
+
+
+def _possible(name: str, kernel: Kernel, job: Mapping[str, Any]) -> bool:
+    if name == "two_callers" and (
+        not os.path.exists("callers.so") or len(job["inputs"]) + len(job["outputs"]) > MOST_ARRAYS
+    ):
+        return False
+    return kernel.executions is None or name in kernel.executions
+
+
+def _run_all(trial: Trial, names: Sequence[str], tell: Callable[[str, str], None]) -> None:
+    for name in names:
+        tell("begun", name)
+        RUN[name](trial)
+        if "float_control" in names:
+            differs = changed(trial.kernel.floats, trial.kernel.float_state())
+            if differs:
+                tell("begun", "float_control")
+                raise Refused("wrong_result", f"the kernel leaves them different: {differs}")
+        tell("done", name)
+
+
+def _explain(ended: Ended, trial: Trial) -> None:
+    """Raise what went wrong, and in which execution."""
+    words = EXECUTIONS[ended.begun] if ended.begun else "executions"
+    out_of_bounds = ended.signal in (signal.SIGSEGV, signal.SIGBUS)
+    if ended.begun == "guard_pages" and out_of_bounds:
+        where = _where_it_leaves(trial.stage)
+        raise Refused("wrong_result", f"{words}: the kernel reads or writes outside of its arrays{where}")
+    try:
+        ended.raise_what_it_met()
+    except Refused as refused:
+        raise Refused(refused.reason, f"{words}: {refused.detail}") from None
+
+
+def _where_it_leaves(stage: Stage) -> str:
+    """Which wall a kernel runs into, found by one call for each."""
+    for room in stage.rooms:
+        for place, side in (("end", "after"), ("start", "before")):
+            ended = apart(lambda _: stage.call({room: place}), PATIENCE_S)  # noqa: B023
+            if ended.signal in (signal.SIGSEGV, signal.SIGBUS):
+                return f", {side} {room.name}"
+    return ""
+
+
+# -- a process apart -----------------------------------------------------------------------------------
+
+
+@dataclass
+class Ended:
+    """How a fork of this process ended, and what it told."""
+
+    begun: str = ""
+    done: list[str] = field(default_factory=list)
+    refused: tuple[str, str] | None = None
+    signal: int = 0
+    late: bool = False
+    finished: bool = False
+    """It came to its own end."""
+
+    def raise_what_it_met(self) -> None:
+        if self.refused:
+            raise Refused(*self.refused)
+        if self.late:
+            raise Refused("timeout", "no result")
+        if self.signal:
+            raise Refused("crash", f"killed by {signal.Signals(self.signal).name}")
+
+
+def apart(action: Callable[[Callable[[str, str], None]], None], limit_s: float) -> Ended:
+    """Do it in a fork of this process, for so many seconds at most; it may tell how far it is."""
+    read_end, write_end = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that there are threads is what is looked at
+        child = os.fork()
+    if not child:
+        os.close(read_end)
+        _do(action, write_end)
+    os.close(write_end)
+    ended = Ended()
+    try:
+        _listen(read_end, time.monotonic() + limit_s, ended)
+    finally:
+        os.close(read_end)
+        if ended.late:
+            os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0 and not ended.late:
+        ended.signal = -code
+    elif not (ended.finished or ended.late or ended.refused):
+        ended.refused = ("runtime", "the kernel ended the process in the middle of a call")
+    return ended
+
+
+def _do(action: Callable[[Callable[[str, str], None]], None], pipe: int) -> None:
+    """In the fork; does not return."""
+
+    def tell(kind: str, *words: str) -> None:
+        os.write(pipe, (json.dumps([kind, *words]) + "\n").encode())
+
+    _libc.prctl(1, signal.SIGKILL)  # with its parent
+    status = 1
+    try:
+        action(tell)
+        tell("end")
+        status = 0
+    except Refused as refused:
+        tell("refused", refused.reason, refused.detail)
+    except MemoryError:
+        tell("refused", "memory", "the arrays do not fit into the memory allowed")
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+def _listen(pipe: int, deadline: float, ended: Ended) -> None:
+    """Take in what the fork tells until it has ended."""
+    received = b""
+    while True:
+        ready, _, _ = select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            ended.late = True
+            return
+        part = os.read(pipe, 1 << 16)
+        if not part:
+            break
+        received += part
+        *lines, received = received.split(b"\n")
+        for kind, *words in map(json.loads, lines):
+            if kind == "begun":
+                ended.begun = words[0]
+            elif kind == "done":
+                ended.done.append(words[0])
+            elif kind == "refused":
+                ended.refused = (words[0], words[1])
+            elif kind == "end":
+                ended.finished = True
