@@ -16,9 +16,11 @@ import signal
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from copy import copy
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,7 +36,6 @@ from perfdojo_sdk.measure.worker import (
     bytes_of,
     check_status,
     compare,
-    outputs_of,
     poison_of,
 )
 
@@ -105,8 +106,6 @@ class Stage:
         self.counts = tuple(job["thread_counts"])
         most = max(kernel.workspace_bytes(n) for n in (ALONE, TOGETHER, *self.counts))
         self.workspace = Room("the workspace", (most,), "u8", alignment)
-        self.shift = 0
-        """So many elements are the inputs rolled, to be others than those of the memory."""
 
     @property
     def arrays(self) -> list[Room]:
@@ -123,10 +122,7 @@ class Stage:
             place = where if isinstance(where, str) else where.get(room, "middle")
             moved = room.place(place, number, (size,) if room is self.workspace else None)
             if moved and number < len(self.inputs):
-                given = self.memory.inputs[number].bytes
-                split = self.shift * room.bits.itemsize % max(given.size, 1)
-                room.bytes[split:] = given[: given.size - split]
-                room.bytes[:split] = given[given.size - split :]
+                room.bytes[:] = self.memory.inputs[number].bytes
         for room in (*self.outputs, self.workspace):
             room.poison(0)
         return size
@@ -146,7 +142,7 @@ class Stage:
     def check_inputs(self) -> None:
         """After all calls at one place, that none has changed an input."""
         for room, given in zip(self.inputs, self.memory.inputs, strict=True):
-            if not self.shift and not same(room, given.bytes):
+            if not same(room, given.bytes):
                 raise Refused("input_modified", f"the kernel changed its input {room.name}")
 
 
@@ -183,10 +179,10 @@ def workspace(trial: Trial) -> None:
     """Every call gives the kernel exactly what it asks for, so what is left is to give it less."""
     stage = trial.stage
     for threads in (ALONE, TOGETHER):
-        whole = stage.kernel.workspace_bytes(threads)
-        for less in sorted({min(1, whole), whole}):
-            if less:
-                _too_little(stage, threads, less)
+        if stage.kernel.workspace_bytes(threads):
+            _too_little(stage, threads, 1)
+    if whole := stage.kernel.workspace_bytes(ALONE):
+        _too_little(stage, ALONE, whole)
 
 
 def _too_little(stage: Stage, threads: int, less: int) -> None:
@@ -199,8 +195,16 @@ def _too_little(stage: Stage, threads: int, less: int) -> None:
         )
     for room in (*stage.outputs, stage.workspace):
         room.check_guards()
-        if (room.bits != poison_of(room.dtype, 0)).any():
+        if room.bits.size and not _untouched(room):
             raise Refused("wrong_result", f"{asked}: the kernel wrote into {room.name} all the same")
+
+
+def _untouched(room: Room) -> bool:
+    """Whether all of it is poison: its start is, and each element is like the one before."""
+    step = room.bits.itemsize
+    one, next_one = ctypes.c_void_p(room.address), ctypes.c_void_p(room.address + step)
+    alike = not _libc.memcmp(one, next_one, ctypes.c_size_t(room.bits.nbytes - step))
+    return alike and int(room.bits[0]) == poison_of(room.dtype, 0)
 
 
 def float_control(trial: Trial) -> None:
@@ -244,22 +248,51 @@ def repeated(trial: Trial) -> None:
 def two_callers(trial: Trial) -> None:
     """Each in a thread of its own, with arrays of its own, on other inputs; results are compared in C, call
     by call, so that the two hardly ever wait for each other."""
-    kernel, first = trial.kernel, trial.stage
-    second = Stage(kernel, first.memory, [], trial.job)
-    second.shift = 1
-    size = second.arrange("odd", ALONE)
-    check_status(kernel.enter(second.arrays, second.workspace, size, ALONE))
-    second.expected = outputs_of(second)
-    stages = (first, second)
-    for count in (ALONE, TOGETHER) if trial.call_s < SOME_S / 10 else (TOGETHER,):
-        callers = (Caller * 2)(*(_caller(stage, count) for stage in stages))
-        ctypes.CDLL("./callers.so").pd_two_callers(kernel.entry, callers)
-        for caller, stage in zip(callers, stages, strict=True):
-            check_status(caller.status)
-            if caller.wrong:
-                name = stage.outputs[caller.wrong - 1].name
-                raise Refused("wrong_result", f"{name} is not what the caller gets who calls alone")
-            stage.check()
+    first, kernel = trial.stage, trial.kernel
+    first.call("odd")
+    with _other_inputs(first) as inputs:
+        outputs, alone = ([_like(room) for room in first.outputs] for _ in range(2))
+        workspaces = first.workspace, _like(first.workspace)
+        size = kernel.workspace_bytes(ALONE)
+        workspaces[1].place("odd", 0, (size,))
+        check_status(kernel.enter([*inputs, *alone], workspaces[1], size, ALONE))
+        arrays = [*first.inputs, *first.outputs], [*inputs, *outputs]
+        expected = first.expected, [room.bits for room in alone]
+        for count in (ALONE, TOGETHER) if trial.call_s < SOME_S / 10 else (TOGETHER,):
+            size = kernel.workspace_bytes(count)
+            for number, room in enumerate(workspaces):
+                room.place("odd", number, (size,))
+            callers = (Caller * 2)(*map(partial(_caller, count, size), arrays, workspaces, expected))
+            ctypes.CDLL("./callers.so").pd_two_callers(kernel.entry, callers)
+            for caller in callers:
+                check_status(caller.status)
+                if caller.wrong:
+                    name = first.outputs[caller.wrong - 1].name
+                    raise Refused("wrong_result", f"{name} is not what the caller gets who calls alone")
+            for room in (*first.outputs, *outputs, *workspaces):
+                room.check_guards()
+
+
+def _like(room: Room) -> Room:
+    """Another one for such an array."""
+    other = Room(room.name, room.shape, room.dtype, room.step)
+    other.place("odd", 0)
+    return other
+
+
+@contextmanager
+def _other_inputs(stage: Stage) -> Iterator[list[Guarded]]:
+    """Other inputs in the very same memory, one element further on: the last is the first one, again."""
+    found: list[Guarded] = []
+    for room in stage.inputs:
+        step = room.bits.itemsize
+        room.after[:step] = room.bytes[:step]
+        other = copy(room)
+        other.address = room.address + step
+        found.append(other)
+    yield found
+    for room in stage.inputs:
+        room.lie(room.inside, room.at, room.shape)
 
 
 class Caller(ctypes.Structure):
@@ -278,11 +311,16 @@ class Caller(ctypes.Structure):
 MOST_ARRAYS = 64
 
 
-def _caller(stage: Stage, count: int) -> Caller:
-    size = stage.arrange("odd", count)
-    outputs = stage.outputs
+def _caller(
+    count: int,
+    size: int,
+    arrays: Sequence[Guarded],
+    workspace: Room,
+    expected: Sequence[np.ndarray[Any, Any]],
+) -> Caller:
+    outputs = arrays[len(arrays) - len(expected) :]
     caller = Caller(
-        workspace=stage.workspace.address if size else None,
+        workspace=workspace.address if size else None,
         bytes=size,
         threads=count,
         calls=FEWEST_CALLS - 1,
@@ -290,10 +328,10 @@ def _caller(stage: Stage, count: int) -> Caller:
         seconds=MEETING_S,
         outputs=len(outputs),
     )
-    for k, room in enumerate(stage.arrays):
-        caller.arrays[k] = room.address
-    for k, (room, bits) in enumerate(zip(outputs, stage.expected, strict=True)):
-        caller.result[k], caller.expected[k], caller.size[k] = room.address, bits.ctypes.data, bits.nbytes
+    for k, array in enumerate(arrays):
+        caller.arrays[k] = array.address
+    for k, (output, bits) in enumerate(zip(outputs, expected, strict=True)):
+        caller.result[k], caller.expected[k], caller.size[k] = output.address, bits.ctypes.data, bits.nbytes
     return caller
 
 

@@ -456,5 +456,5 @@ def _measurement(
         job.request.threads,
         bool(result["cold"]),
         own["details"],
-        tuple(own["executions"]),
+        tuple(own.get("executions", ())),
     )
