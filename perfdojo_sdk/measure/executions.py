@@ -19,9 +19,9 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -54,6 +54,9 @@ SETTLED = 10
 PATIENCE_S = 5.0
 #: Numbers of threads that other executions than ``threads`` use.
 ALONE, TOGETHER = 1, 2
+
+#: Says how far a process apart is.
+Tell: TypeAlias = Callable[..., None]
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -163,6 +166,8 @@ class Trial:
     job: Mapping[str, Any]
     call_s: float
     """Seconds of one plain call."""
+    tell: Tell = lambda *_: None
+    """Where it says how far it is."""
 
 
 def guard_pages(trial: Trial) -> None:
@@ -209,11 +214,12 @@ def _untouched(room: Room) -> bool:
 
 def float_control(trial: Trial) -> None:
     """What is compared is compared after every execution."""
-    trial.stage.call("odd", TOGETHER)
+    trial.stage.call("middle", TOGETHER)
 
 
 def threads(trial: Trial) -> None:
     for count in trial.stage.counts:
+        trial.tell("threads", str(count))
         try:
             trial.stage.call("end", count)
         except Refused as refused:
@@ -222,7 +228,7 @@ def threads(trial: Trial) -> None:
 
 def repeated(trial: Trial) -> None:
     stage, kernel = trial.stage, trial.kernel
-    stage.arrange("odd", TOGETHER)
+    stage.arrange("middle", TOGETHER)
     size = {n: kernel.workspace_bytes(n) for n in (ALONE, TOGETHER)}
     begin, settled = time.monotonic(), Used()
     for call in range(1, CALLS + 1):
@@ -249,19 +255,19 @@ def two_callers(trial: Trial) -> None:
     """Each in a thread of its own, with arrays of its own, on other inputs; results are compared in C, call
     by call, so that the two hardly ever wait for each other."""
     first, kernel = trial.stage, trial.kernel
-    first.call("odd")
+    first.call("middle")
     with _other_inputs(first) as inputs:
         outputs, alone = ([_like(room) for room in first.outputs] for _ in range(2))
         workspaces = first.workspace, _like(first.workspace)
         size = kernel.workspace_bytes(ALONE)
-        workspaces[1].place("odd", 0, (size,))
+        workspaces[1].place("middle", 0, (size,))
         check_status(kernel.enter([*inputs, *alone], workspaces[1], size, ALONE))
         arrays = [*first.inputs, *first.outputs], [*inputs, *outputs]
         expected = first.expected, [room.bits for room in alone]
         for count in (ALONE, TOGETHER) if trial.call_s < SOME_S / 10 else (TOGETHER,):
             size = kernel.workspace_bytes(count)
-            for number, room in enumerate(workspaces):
-                room.place("odd", number, (size,))
+            for room in workspaces:
+                room.place("middle", 0, (size,))
             callers = (Caller * 2)(*map(partial(_caller, count, size), arrays, workspaces, expected))
             ctypes.CDLL("./callers.so").pd_two_callers(kernel.entry, callers)
             for caller in callers:
@@ -276,7 +282,7 @@ def two_callers(trial: Trial) -> None:
 def _like(room: Room) -> Room:
     """Another one for such an array."""
     other = Room(room.name, room.shape, room.dtype, room.step)
-    other.place("odd", 0)
+    other.place("middle", 0)
     return other
 
 
@@ -336,8 +342,8 @@ def _caller(
 
 
 def after_fork(trial: Trial) -> None:
-    trial.stage.call("odd", TOGETHER)
-    ended = apart(lambda _: trial.stage.call("odd", TOGETHER), PATIENCE_S + 20 * trial.call_s)
+    trial.stage.call("middle", TOGETHER)
+    ended = apart(lambda _: trial.stage.call("middle", TOGETHER), PATIENCE_S + 20 * trial.call_s)
     if ended.late:
         raise Refused("timeout", "the call does not return")
     ended.raise_what_it_met()
@@ -372,7 +378,7 @@ def put_through(
     if not names or 4 * size > job["memory_bytes"]:
         return []
     trial = Trial(kernel, Stage(kernel, memory, expected, job), job, call_s)
-    ended = apart(lambda tell: _run_all(trial, names, tell), 0.7 * job["timeout_s"])
+    ended = apart(lambda tell: _run_all(replace(trial, tell=tell), names), 0.7 * job["timeout_s"])
     if ended.refused or ended.late or ended.signal:
         _explain(ended, trial)
     return ended.done
@@ -386,24 +392,25 @@ def _possible(name: str, kernel: Kernel, job: Mapping[str, Any]) -> bool:
     return kernel.executions is None or name in kernel.executions
 
 
-def _run_all(trial: Trial, names: Sequence[str], tell: Callable[[str, str], None]) -> None:
+def _run_all(trial: Trial, names: Sequence[str]) -> None:
     for name in names:
-        tell("begun", name)
+        trial.tell("begun", name)
         RUN[name](trial)
         if "float_control" in names:
             differs = changed(trial.kernel.floats, trial.kernel.float_state())
             if differs:
-                tell("begun", "float_control")
+                trial.tell("begun", "float_control")
                 raise Refused("wrong_result", f"the kernel leaves them different: {differs}")
-        tell("done", name)
+        trial.tell("done", name)
 
 
 def _explain(ended: Ended, trial: Trial) -> None:
     """Raise what went wrong, and in which execution."""
     words = EXECUTIONS[ended.begun] if ended.begun else "executions"
-    out_of_bounds = ended.signal in (signal.SIGSEGV, signal.SIGBUS)
-    if ended.begun == "guard_pages" and out_of_bounds:
-        where = _where_it_leaves(trial.stage)
+    if ended.threads > 1 and ended.signal:
+        words += f": on {ended.threads} threads"
+    if ended.out_of_bounds and ended.begun in ("guard_pages", "threads"):
+        where = _where_it_leaves(trial.stage, ended.threads)
         raise Refused("wrong_result", f"{words}: the kernel reads or writes outside of its arrays{where}")
     try:
         ended.raise_what_it_met()
@@ -411,12 +418,12 @@ def _explain(ended: Ended, trial: Trial) -> None:
         raise Refused(refused.reason, f"{words}: {refused.detail}") from None
 
 
-def _where_it_leaves(stage: Stage) -> str:
+def _where_it_leaves(stage: Stage, threads: int) -> str:
     """Which wall a kernel runs into, found by one call for each."""
     for room in stage.rooms:
         for place, side in (("end", "after"), ("start", "before")):
-            ended = apart(lambda _: stage.call({room: place}), PATIENCE_S)  # noqa: B023
-            if ended.signal in (signal.SIGSEGV, signal.SIGBUS):
+            ended = apart(lambda _: stage.call({room: place}, threads), PATIENCE_S)  # noqa: B023
+            if ended.out_of_bounds:
                 return f", {side} {room.name}"
     return ""
 
@@ -429,12 +436,17 @@ class Ended:
     """How a fork of this process ended, and what it told."""
 
     begun: str = ""
+    threads: int = 1
     done: list[str] = field(default_factory=list)
     refused: tuple[str, str] | None = None
     signal: int = 0
     late: bool = False
     finished: bool = False
     """It came to its own end."""
+
+    @property
+    def out_of_bounds(self) -> bool:
+        return self.signal in (signal.SIGSEGV, signal.SIGBUS)
 
     def raise_what_it_met(self) -> None:
         if self.refused:
@@ -445,7 +457,7 @@ class Ended:
             raise Refused("crash", f"killed by {signal.Signals(self.signal).name}")
 
 
-def apart(action: Callable[[Callable[[str, str], None]], None], limit_s: float) -> Ended:
+def apart(action: Callable[[Tell], None], limit_s: float) -> Ended:
     """Do it in a fork of this process, for so many seconds at most; it may tell how far it is."""
     read_end, write_end = os.pipe()
     with warnings.catch_warnings():
@@ -471,11 +483,11 @@ def apart(action: Callable[[Callable[[str, str], None]], None], limit_s: float) 
     return ended
 
 
-def _do(action: Callable[[Callable[[str, str], None]], None], pipe: int) -> None:
+def _do(action: Callable[[Tell], None], pipe: int) -> None:
     """In the fork; does not return."""
 
-    def tell(kind: str, *words: str) -> None:
-        os.write(pipe, (json.dumps([kind, *words]) + "\n").encode())
+    def tell(*words: str) -> None:
+        os.write(pipe, (json.dumps(words) + "\n").encode())
 
     _libc.prctl(1, signal.SIGKILL)  # with its parent
     status = 1
@@ -508,7 +520,9 @@ def _listen(pipe: int, deadline: float, ended: Ended) -> None:
         *lines, received = received.split(b"\n")
         for kind, *words in map(json.loads, lines):
             if kind == "begun":
-                ended.begun = words[0]
+                ended.begun, ended.threads = words[0], 1
+            elif kind == "threads":
+                ended.threads = int(words[0])
             elif kind == "done":
                 ended.done.append(words[0])
             elif kind == "refused":
