@@ -17,6 +17,8 @@ from perfdojo_sdk.codegen.c import CEmitter
 from perfdojo_sdk.core.dialect import CORE_DIALECT
 from perfdojo_sdk.core.interface import EXECUTIONS, MAX_THREADS, TOO_MANY_THREADS
 from perfdojo_sdk.core.text import parse
+from perfdojo_sdk.core.transformation import Rules, Trace
+from perfdojo_sdk.core.transformations import GENERIC
 from perfdojo_sdk.hookspecs.types import (
     Artifact,
     Failure,
@@ -27,6 +29,7 @@ from perfdojo_sdk.hookspecs.types import (
 )
 from perfdojo_sdk.library.arrays import ArgumentValueError, thread_count
 from perfdojo_sdk.library.forge import Settings
+from perfdojo_sdk.library.verification import numeric
 from perfdojo_sdk.measure import executions
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.measure.process_state import changed, float_state
@@ -266,6 +269,36 @@ def test_the_numeric_leg_puts_a_kernel_through_all_of_them() -> None:
     report = judged(emitted())
     assert report.ok, report.problem
     assert set(report.executions) == set(EXECUTIONS)
+
+
+@dataclass(frozen=True)
+class OldRunner:
+    """One of before there were executions: it reads nothing of them, and reports none."""
+
+    def compile(self, source: KernelSource) -> Artifact | Failure:
+        return RUNNER.compile(source)
+
+    def run(self, artifact: Artifact, request: RunRequest) -> Measurement | Failure:
+        known = RunRequest(request.inputs, request.seed, request.threads, timeout_s=request.timeout_s)
+        found = RUNNER.run(artifact, known)
+        if isinstance(found, Failure):
+            return found
+        return Measurement(found.outputs, found.seconds, found.provenance, found.device, found.threads)
+
+    def device(self) -> str:
+        return "old"
+
+
+def test_a_runner_that_knows_no_executions_is_believed_to_have_run_none() -> None:
+    made = RUNNER.compile(emitted())
+    assert isinstance(made, Artifact)
+    program = parse(ROWS)
+    report = verify_numeric(program, program, made, OldRunner(), {}, CORE_DIALECT)
+    assert report.ok and report.executions == ()
+    rules = Rules(CORE_DIALECT, GENERIC)
+    leg = numeric(Trace(program), rules, made, OldRunner(), {}, 1, 0)
+    assert leg.passed and leg.figures["executions"] == ""
+    assert leg.figures["executions_not_run"] == ", ".join(EXECUTIONS)
 
 
 PLANTS = {

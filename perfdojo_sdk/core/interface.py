@@ -9,7 +9,7 @@ from __future__ import annotations
 #: Most threads that a call may ask for. Fewer than one counts as one.
 MAX_THREADS = 1024
 
-#: What a call returns beside 0. Whenever it does, it has written nothing.
+#: What a call returns beside 0, having written nothing.
 WORKSPACE_TOO_SMALL = 1
 OTHER_PROCESSOR = 2
 TOO_MANY_THREADS = 3

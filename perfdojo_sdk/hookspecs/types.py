@@ -314,8 +314,8 @@ class KernelSource:
     """A kernel as source text.
 
     C interface: ``int SYMBOL(const T *in..., T *out..., void *workspace, size_t bytes, int threads)``
-    returns 0, 1 when the workspace is too small, another status when it cannot run on this processor; and
-    ``size_t SYMBOL_workspace_bytes(int threads)``.
+    returns 0, or a status of ``core.interface``, having written nothing: 1 when the workspace is too small,
+    another one when it cannot run on this processor; and ``size_t SYMBOL_workspace_bytes(int threads)``.
     """
 
     symbol: str
