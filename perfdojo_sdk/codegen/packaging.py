@@ -66,12 +66,10 @@ def header(name: str, kernels: Sequence[Packable]) -> str:
     lines = [
         f"/* The kernels of {name}. Arrays are in C order without gaps; outputs overlap nothing.",
         " *",
-        f" * A kernel returns 0, or {WORKSPACE_TOO_SMALL} when `workspace` holds fewer than"
-        f" NAME_workspace_bytes(threads) bytes,",
-        f" * {OTHER_PROCESSOR} when it cannot run on this processor, {TOO_MANY_THREADS} when it runs on threads"
-        f" and there are more than {MAX_THREADS}.",
-        " * With these it has written nothing. The workspace may be NULL when its size is 0. Kernels are",
-        " * re-entrant: give each concurrent call a workspace of its own.",
+        f" * A kernel returns 0; {WORKSPACE_TOO_SMALL} when there are fewer bytes than NAME_workspace_bytes(threads);",
+        f" * {OTHER_PROCESSOR} when it cannot run on this processor; {TOO_MANY_THREADS} when it runs on threads",
+        f" * and there are more than {MAX_THREADS}. With these it has written nothing. The workspace may be NULL",
+        " * when its size is 0. Kernels are re-entrant: give each concurrent call a workspace of its own.",
         " */",
         f"#ifndef {guard}",
         f"#define {guard}",
