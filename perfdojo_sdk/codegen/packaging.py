@@ -67,7 +67,7 @@ def header(name: str, kernels: Sequence[Packable]) -> str:
         f"/* The kernels of {name}. Arrays are in C order without gaps; outputs overlap nothing.",
         " *",
         f" * A kernel returns 0; {WORKSPACE_TOO_SMALL} when workspace_bytes is less than its query says;",
-        f" * {OTHER_PROCESSOR} when it cannot run on this processor; {TOO_MANY_THREADS} when it runs on threads",
+        f" * {OTHER_PROCESSOR} when this processor cannot run it; {TOO_MANY_THREADS} when it runs on threads",
         f" * and there are more than {MAX_THREADS}. With these it has written nothing.",
         " * The workspace may be NULL when its size is 0. Kernels are re-entrant: give each call that runs",
         " * beside others a workspace of its own.",

@@ -5,7 +5,7 @@
 /* The kernels of perfdojo_riscv_snitch. Arrays are in C order without gaps; outputs overlap nothing.
  *
  * A kernel returns 0; 1 when workspace_bytes is less than its query says;
- * 2 when it cannot run on this processor; 3 when it runs on threads
+ * 2 when this processor cannot run it; 3 when it runs on threads
  * and there are more than 1024. With these it has written nothing.
  * The workspace may be NULL when its size is 0. Kernels are re-entrant: give each call that runs
  * beside others a workspace of its own.
