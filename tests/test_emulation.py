@@ -10,8 +10,9 @@ import pytest
 from perfdojo_sdk.codegen.c import support_text
 from perfdojo_sdk.codegen.gpu.emitter import GPU_SUPPORT
 from perfdojo_sdk.core.errors import UnavailableError
+from perfdojo_sdk.core.interface import EXECUTIONS
 from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, Failure, KernelSource, Measurement, RunRequest
-from perfdojo_sdk.measure.emulated_runner import FAULTS, EmulatedRunner
+from perfdojo_sdk.measure.emulated_runner import EXECUTED, FAULTS, EmulatedRunner
 from perfdojo_sdk.measure.toolchain import find_toolchain
 
 try:
@@ -135,6 +136,29 @@ def result_of(body: str, warp: int = 32, checked: bool = True) -> Measurement | 
     assert isinstance(artifact, Artifact), artifact
     x = np.arange(N, dtype=np.float32)
     return runner.run(artifact, RunRequest(inputs={"x": x}))
+
+
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [
+        ("    volatile float beyond = x[N];\n", "outside of its arrays, after x"),
+        ("    volatile float beyond = x[-1];\n", "outside of its arrays, before x"),
+        ("    static int calls;\n    if (++calls == 2000)\n        y[0] = 1;\n", "1 of 128 elements"),
+    ],
+)
+def test_executions_show_what_a_plain_call_does_not(extra: str, words: str) -> None:
+    """Unwatched, as a large kernel runs, so that nothing but the pages around an array sees who leaves it."""
+    runner = EmulatedRunner(checked=False)
+    asked = RunRequest(executions=tuple(EXECUTIONS))
+    for body, right in ((REVERSE, True), (REVERSE + extra.replace("N", str(N)), False)):
+        artifact = runner.compile(source(body))
+        assert isinstance(artifact, Artifact), artifact
+        assert isinstance(runner.run(artifact, RunRequest()), Measurement)
+        found = runner.run(artifact, asked)
+        if right:
+            assert isinstance(found, Measurement) and set(found.executions) == EXECUTED
+        else:
+            assert isinstance(found, Failure) and words in found.detail, found
 
 
 @pytest.mark.parametrize("checked", [True, False])

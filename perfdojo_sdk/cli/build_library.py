@@ -15,6 +15,7 @@ from perfdojo_sdk.cli.console import Json, PlaceOption, emit, progress, seconds,
 from perfdojo_sdk.cli.search_options import AgentOption, SearchOption, search_options
 from perfdojo_sdk.cli.workplace import ClusterOption, DeviceOption, workplace
 from perfdojo_sdk.core.errors import NothingFoundError
+from perfdojo_sdk.core.interface import MAX_THREADS
 from perfdojo_sdk.core.transformation import Kind
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def command(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Default: build/library/TARGET.")
     ] = None,
-    threads: Annotated[int | None, typer.Option(min=1, max=1024, help="Default: all cores.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, max=MAX_THREADS, help="Default: all cores.")] = None,
     allow: Annotated[Allow, typer.Option(help="The most that moves may change.")] = Allow.law,
     search: Annotated[
         str,

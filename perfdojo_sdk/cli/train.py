@@ -13,6 +13,7 @@ import typer
 from perfdojo_sdk.cli.console import Json, emit, place_option, progress, seconds
 from perfdojo_sdk.cli.tune import duration
 from perfdojo_sdk.cli.workplace import ClusterOption, DeviceOption, refuse_device_without, tell_of
+from perfdojo_sdk.core.interface import MAX_THREADS
 
 if TYPE_CHECKING:
     from perfdojo_sdk.perfllm.actors import Actors
@@ -57,7 +58,7 @@ def command(
         int | None, typer.Option(min=1, help="Give a kernel up after so many evaluations without a new best.")
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="The only source of chance.")] = None,
-    threads: Annotated[int | None, typer.Option(min=1, max=1024, help="Of each kernel.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, max=MAX_THREADS, help="Of each kernel.")] = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="The agent; its checkpoint lies beside it.")
     ] = Path("build/agent.safetensors"),

@@ -9,6 +9,7 @@ import typer
 from perfdojo_sdk.cli.console import Json, emit, progress
 from perfdojo_sdk.cli.sources import SourceArgument, TargetOption, compile_game, open_game, plugins_for
 from perfdojo_sdk.core.errors import VerificationError
+from perfdojo_sdk.core.interface import MAX_THREADS
 
 if TYPE_CHECKING:
     from perfdojo_sdk.game import Game
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 def command(
     source: SourceArgument,
     target: TargetOption = "",
-    threads: Annotated[int, typer.Option(min=1, max=1024, help="Run the compiled kernel on so many.")] = 2,
+    threads: Annotated[
+        int, typer.Option(min=1, max=MAX_THREADS, help="Run the compiled kernel on so many.")
+    ] = 2,
     seed: Annotated[int, typer.Option(min=0, help="Of the models and of the inputs.")] = 0,
     as_json: Json = False,
 ) -> None:

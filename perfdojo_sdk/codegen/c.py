@@ -37,6 +37,7 @@ from perfdojo_sdk.core.expression import (
     Operation,
     Read,
 )
+from perfdojo_sdk.core.interface import MAX_THREADS, TOO_MANY_THREADS, WORKSPACE_TOO_SMALL
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.validate import beyond_storage, lane_stride
@@ -214,15 +215,17 @@ class CEmitter:
         f = self.function
         unused = [c_name(a) for a in self.program.inputs if not self.program.occurrences[a]]
         if not shared and not slot:
-            unused += ["workspace", "workspace_bytes", "threads"]
+            unused += ["workspace", "workspace_bytes"]
         if unused:
             f.line(", ".join(f"(void){name}" for name in unused) + ";")
+        f.line(f"if (threads > {MAX_THREADS})")
+        f.line(f"    return {TOO_MANY_THREADS};")
         if not shared and not slot:
             return
         f.line("char *pd_base;")
         f.line(f"threads = pd_enter(workspace, workspace_bytes, {shared}, {slot}, threads, &pd_base);")
         f.line("if (threads == 0)")
-        f.line("    return 1;")
+        f.line(f"    return {WORKSPACE_TOO_SMALL};")
 
     # -- buffers ---------------------------------------------------------------------------------
 

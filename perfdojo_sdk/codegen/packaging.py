@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from perfdojo_sdk.codegen.c_values import C_TYPES
 from perfdojo_sdk.codegen.names import c_name
+from perfdojo_sdk.core.interface import MAX_THREADS, OTHER_PROCESSOR, TOO_MANY_THREADS, WORKSPACE_TOO_SMALL
 from perfdojo_sdk.hookspecs.services import Packable, Package, PackagedFile
 from perfdojo_sdk.hookspecs.types import ArraySpec, Failure, KernelSource, Runner
 
@@ -65,9 +66,11 @@ def header(name: str, kernels: Sequence[Packable]) -> str:
     lines = [
         f"/* The kernels of {name}. Arrays are in C order without gaps; outputs overlap nothing.",
         " *",
-        " * A kernel returns 0, or non-zero when `workspace` holds fewer than NAME_workspace_bytes(threads)",
-        " * bytes; workspace may be NULL when that is 0. Kernels are re-entrant: give each concurrent call",
-        " * a workspace of its own.",
+        f" * A kernel returns 0; {WORKSPACE_TOO_SMALL} when workspace_bytes is less than its query says;",
+        f" * {OTHER_PROCESSOR} when this processor cannot run it; {TOO_MANY_THREADS} when it runs on threads",
+        f" * and there are more than {MAX_THREADS}. With these it has written nothing.",
+        " * The workspace may be NULL when its size is 0. Kernels are re-entrant: give each call that runs",
+        " * beside others a workspace of its own.",
         " */",
         f"#ifndef {guard}",
         f"#define {guard}",

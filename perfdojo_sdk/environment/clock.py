@@ -17,6 +17,7 @@ from perfdojo_sdk.hookspecs.types import (
     RunRequest,
     Target,
 )
+from perfdojo_sdk.library.arrays import thread_count
 from perfdojo_sdk.library.evaluation import compiled_here, run
 from perfdojo_sdk.plugins import Plugins
 
@@ -50,9 +51,10 @@ class RunnerClock:
 
     @staticmethod
     def of(plugins: Plugins, target: Target, threads: int = 1) -> RunnerClock:
-        """UnavailableError when this machine cannot run programs of the target."""
+        """UnavailableError when this machine cannot run programs of the target; PD-L015 for a number of
+        threads that no kernel takes."""
         plugins.require(target.name)
-        runner, request = plugins.observed_runner(target), replace(BRIEFLY, threads=threads)
+        runner, request = plugins.observed_runner(target), replace(BRIEFLY, threads=thread_count(threads))
         return RunnerClock(plugins.code_generator(target), runner, request)
 
     def __call__(self, program: Program) -> Time:

@@ -314,8 +314,8 @@ class KernelSource:
     """A kernel as source text.
 
     C interface: ``int SYMBOL(const T *in..., T *out..., void *workspace, size_t bytes, int threads)``
-    returns 0, 1 when the workspace is too small, another status when it cannot run on this processor; and
-    ``size_t SYMBOL_workspace_bytes(int threads)``.
+    returns 0, or a status of ``core.interface``, having written nothing: 1 when the workspace is too small,
+    another one when it cannot run on this processor; and ``size_t SYMBOL_workspace_bytes(int threads)``.
     """
 
     symbol: str
@@ -369,6 +369,11 @@ class RunRequest:
     """Stop early when the median is known this well: half of its 95 % interval over itself."""
     first_look: bool = False
     """Of a candidate that runs again if it wins: a runner may leave out what only a cheat would fail."""
+    executions: tuple[str, ...] = ()
+    """Names of ``core.interface.EXECUTIONS``: ways in which to call the kernel beside the plain one, each of
+    which must give the plain call's bits. A runner does those that it knows, and says so."""
+    thread_counts: tuple[int, ...] = ()
+    """For the execution ``threads``."""
 
 
 @dataclass(frozen=True)
@@ -382,6 +387,8 @@ class Measurement:
     threads: int
     cold: bool = False
     details: Mapping[str, float] = field(default_factory=dict)
+    executions: tuple[str, ...] = ()
+    """Those of the request's that the kernel was put through."""
 
     @property
     def median(self) -> float:

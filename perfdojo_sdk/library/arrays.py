@@ -14,11 +14,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.core.interface import MAX_THREADS
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
 ALIGNMENT = 64
-MAX_THREADS = 1024
 
 #: dtype of a program -> NumPy's; dtypes that NumPy lacks cannot cross the border.
 NUMPY = {

@@ -34,7 +34,7 @@ from perfdojo_sdk.hookspecs.types import (
 )
 from perfdojo_sdk.kernels.selection import Kernel
 from perfdojo_sdk.library import tuning, verification
-from perfdojo_sdk.library.arrays import available_cores
+from perfdojo_sdk.library.arrays import available_cores, thread_count
 from perfdojo_sdk.library.attempts import (
     Attempt,
     counted,
@@ -107,6 +107,9 @@ class Settings:
     """Most games of the strategy that are compiled and timed."""
     options: tuple[tuple[str, str], ...] = ()
     """What the strategy is told beside that: names and values."""
+
+    def __post_init__(self) -> None:
+        thread_count(self.threads)  # PD-L015 where no kernel takes so many
 
     def as_figures(self) -> dict[str, Figure]:
         return {

@@ -11,6 +11,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from perfdojo_sdk.core.errors import VerificationError
+from perfdojo_sdk.core.interface import EXECUTIONS
 from perfdojo_sdk.core.laws import FILTER
 from perfdojo_sdk.core.transformation import Kind, Rules, Trace
 from perfdojo_sdk.hookspecs.types import Artifact, CodeGenerator, Failure, Runner
@@ -209,6 +210,8 @@ def numeric(
         "worst_error_over_bound": round(report.worst, 4),
         "elements": sum(c.elements for c in report.classes),
         "classes": classes,
+        "executions": ", ".join(report.executions),
+        "executions_not_run": ", ".join(name for name in EXECUTIONS if name not in report.executions),
         "skipped": "; ".join(f"{c.name}: {c.skipped}" for c in report.classes if c.skipped),
         "reduced_shape": played is not trace,
         "seconds": round(perf_counter() - begin, 3),

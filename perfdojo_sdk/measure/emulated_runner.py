@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from perfdojo_sdk.codegen.c import support_text
+from perfdojo_sdk.core.interface import EXECUTIONS
 from perfdojo_sdk.hookspecs.services import Probe
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measurement, RunRequest
 from perfdojo_sdk.measure.native_runner import NativeRunner
@@ -21,6 +22,11 @@ FLAGS = (
     "-x", "c++", "-std=gnu++17", "-O1", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics",
     "-ffp-contract=off", "-fno-math-errno", "-w",
 )  # fmt: skip
+
+#: Callers hand over arrays that start at multiples of so many bytes: a wide access moves them.
+ARRAY_ALIGNMENT = 16
+#: Threads, callers and forks of the host are not the kernel's.
+EXECUTED = frozenset(EXECUTIONS) - {"threads", "two_callers", "after_fork"}
 
 #: Status of a call -> what it did wrong. The numbers are those of pd_emulated.h.
 FAULTS = {
@@ -40,7 +46,7 @@ class EmulatedRunner:
     warp: int = 32
     checked: bool = True
     """Watch every access to shared memory and to arrays that are written; slower."""
-    native: NativeRunner = field(default_factory=lambda: NativeRunner(FLAGS))
+    native: NativeRunner = field(default_factory=lambda: NativeRunner(FLAGS, array_alignment=ARRAY_ALIGNMENT))
 
     def compile(self, source: KernelSource) -> Artifact | Failure:
         support = {**source.support, "pd_runtime.h": support_text("pd_emulated.h")}
@@ -55,11 +61,17 @@ class EmulatedRunner:
         return f"emulation of {self.warp} lanes a warp on {self.native.device()}"
 
     def run(self, artifact: Artifact, request: RunRequest) -> Measurement | Failure:
-        return explained(self.native.run(artifact, replace(request, repeats=0)))
+        return explained(self.native.run(artifact, _possible(request)))
 
     def run_together(self, artifact: Artifact, requests: Sequence[RunRequest]) -> list[Measurement | Failure]:
-        plain = [replace(request, repeats=0) for request in requests]
+        plain = [_possible(request) for request in requests]
         return [explained(result) for result in self.native.run_together(artifact, plain)]
+
+
+def _possible(request: RunRequest) -> RunRequest:
+    """No times; and the emulation is one thread of the host, which it takes for itself."""
+    executions = tuple(name for name in request.executions if name in EXECUTED)
+    return replace(request, repeats=0, executions=executions, thread_counts=())
 
 
 def explained(result: Measurement | Failure) -> Measurement | Failure:

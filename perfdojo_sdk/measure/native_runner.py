@@ -17,6 +17,7 @@ from pathlib import Path
 
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measurement, RunRequest
+from perfdojo_sdk.measure.callers_c import two_callers
 from perfdojo_sdk.measure.machine import cache_folder, machine
 from perfdojo_sdk.measure.sandbox import Job, execute, execute_together
 from perfdojo_sdk.measure.toolchain import Compiled, Toolchain, find_toolchain
@@ -34,6 +35,8 @@ class NativeRunner:
     """Run in forks of this process: for many small kernels, in a process without other threads."""
     compiler: Toolchain | None = None
     """In place of the one that this machine has."""
+    array_alignment: int = 1
+    """What kernels ask of arrays and workspace beside that arrays are aligned to their elements, in bytes."""
 
     def compile(self, source: KernelSource) -> Artifact | Failure:
         """UnavailableError without a compiler; a compiler's error is a Failure."""
@@ -59,7 +62,18 @@ class NativeRunner:
         """:meth:`run` for several requests without timing, in one fork as long as nothing dies."""
         here = machine()
         last = here.last_cache_bytes
-        jobs = [Job((artifact,), r, here.text, last_cache_bytes=last, forks=True) for r in requests]
+        jobs = [
+            Job(
+                (artifact,),
+                request,
+                here.text,
+                last_cache_bytes=last,
+                forks=True,
+                array_alignment=self.array_alignment,
+                callers=_callers(artifact, request),
+            )
+            for request in requests
+        ]
         return [results[0] for results in execute_together(jobs)]
 
     def time_interleaved(
@@ -77,20 +91,41 @@ class NativeRunner:
     def _execute(self, artifacts: tuple[Artifact, ...], request: RunRequest) -> list[Measurement | Failure]:
         here = machine()
         if not request.repeats:
-            job = Job(artifacts, request, here.text, last_cache_bytes=here.last_cache_bytes, forks=self.forks)
+            job = Job(
+                artifacts,
+                request,
+                here.text,
+                last_cache_bytes=here.last_cache_bytes,
+                forks=self.forks,
+                array_alignment=self.array_alignment,
+                callers=_callers(artifacts[0], request),
+            )
             return execute(job)
-        arrays = len(artifacts[0].inputs) + len(artifacts[0].outputs)
         job = Job(
             artifacts,
-            request,
+            replace(request, executions=()),
             here.text,
-            harness(find_toolchain(), arrays),
+            harness(find_toolchain(), _arrays(artifacts[0])),
             here.last_cache_bytes,
             max(os.sched_getaffinity(0)) if request.threads == 1 else None,
             forks=self.forks,
         )
         with one_measurement_at_a_time():
             return execute(job)
+
+
+def _arrays(artifact: Artifact) -> int:
+    return len(artifact.inputs) + len(artifact.outputs)
+
+
+def _callers(artifact: Artifact, request: RunRequest) -> bytes:
+    """What two callers at once need; nothing where nobody asks for them, or there is no compiler."""
+    if "two_callers" not in request.executions:
+        return b""
+    try:
+        return two_callers(find_toolchain(), _arrays(artifact))
+    except UnavailableError:
+        return b""
 
 
 @contextmanager

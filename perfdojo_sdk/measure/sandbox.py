@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+import perfdojo_sdk
 from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, Failure, Measurement, RunRequest
 from perfdojo_sdk.measure import worker
 from perfdojo_sdk.measure.shared_arrays import Source, memory_file, source_of
@@ -57,7 +58,13 @@ class Job:
     """Our own reference: one call, no search for cheats."""
     script: str = worker.__file__
     """What the child runs: a script whose one argument is the folder."""
-    modules: tuple[str, ...] = (str(Path(np.__file__).parents[1]),)
+    array_alignment: int = 1
+    """Callers give arrays and a workspace that start at multiples of this, and of their elements."""
+    callers: bytes = b""
+    """Shared object with ``pd_two_callers``; without it the execution of this name is left out."""
+    modules: tuple[str, ...] = tuple(
+        dict.fromkeys(str(Path(module.__file__ or "").parents[1]) for module in (np, perfdojo_sdk))
+    )
     """Folders where it finds modules. ``site`` is not asked: what that reads at each start takes longer than
     many a kernel."""
     forks: bool = False
@@ -226,6 +233,8 @@ def _write(folder: Path, job: Job, artifacts: list[Artifact], channels: _Channel
             (folder / f"k{k}.fresh.so").write_bytes(artifact.content)
     if request.repeats:
         (folder / "harness.so").write_bytes(job.harness)
+    if job.callers:
+        (folder / "callers.so").write_bytes(job.callers)
     (folder / "running").write_bytes(bytes(8))
 
     def interface(specs: tuple[ArraySpec, ...]) -> list[list[Any]]:
@@ -254,6 +263,10 @@ def _write(folder: Path, job: Job, artifacts: list[Artifact], channels: _Channel
                 "stop_above_s": request.stop_above_s,
                 "precision": request.precision,
                 "first_look": request.first_look,
+                # Others than the plain calls start from one thread: a fork of more has no pool of its own.
+                "executions": request.executions if request.threads == 1 else (),
+                "thread_counts": request.thread_counts,
+                "array_alignment": job.array_alignment,
             }
         )
     )
@@ -443,4 +456,5 @@ def _measurement(
         job.request.threads,
         bool(result["cold"]),
         own["details"],
+        tuple(own.get("executions", ())),
     )

@@ -2,8 +2,8 @@
 
 Started by :mod:`perfdojo_sdk.measure.sandbox` as a plain script on a private folder that holds
 ``job.json`` and the shared objects; leaves ``result.json`` there. Inputs and outputs stand in memory
-that the parent shares, behind open files. Only ctypes and numpy are imported, so that a start costs a
-tenth of a second.
+that the parent shares, behind open files. Beside a few small modules only ctypes and numpy are imported, so
+that a start costs a tenth of a second.
 
 Every array stands between guard zones. Outputs and workspace are poisoned before a call, with
 different bits in the second call, so that a cell which no statement wrote differs between two
@@ -20,10 +20,13 @@ import resource
 import sys
 import time
 import zlib
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
+
+from perfdojo_sdk.core.interface import OTHER_PROCESSOR, TOO_MANY_THREADS, WORKSPACE_TOO_SMALL
+from perfdojo_sdk.measure.process_state import Used, float_state
 
 # Bound before any kernel is loaded, so that nothing a kernel brings can take its place. The
 # parent compares it with its own clock all the same.
@@ -77,17 +80,21 @@ class Guarded:
 
     def __init__(self, name: str, shape: tuple[int, ...], dtype: str) -> None:
         self.name, self.dtype = name, dtype
-        carrier, size = np.dtype(CARRIER[dtype]), bytes_of(shape, dtype)
-        raw = np.empty(size + 2 * GUARD_BYTES + ALIGNMENT, np.uint8)
+        self.checksum = 0
+        raw = np.empty(bytes_of(shape, dtype) + 2 * GUARD_BYTES + ALIGNMENT, np.uint8)
         start = GUARD_BYTES + (-(raw.ctypes.data + GUARD_BYTES)) % ALIGNMENT
-        self.before, self.after = raw[start - GUARD_BYTES : start], raw[start + size :]
+        self.lie(raw[start - GUARD_BYTES :], GUARD_BYTES, shape)
+
+    def lie(self, raw: np.ndarray[Any, Any], start: int, shape: tuple[int, ...]) -> None:
+        """Be the array at ``start`` of ``raw``, the rest of which becomes guard zones."""
+        carrier, size = np.dtype(CARRIER[self.dtype]), bytes_of(shape, self.dtype)
+        self.before, self.after = raw[:start], raw[start + size :]
         self.before[:] = self.after[:] = _GUARD
         self.bytes = raw[start : start + size]
         self.array = self.bytes.view(carrier).reshape(shape)
         self.bits = self.bytes.view(f"u{carrier.itemsize}")
         # Not that of `bytes`: numpy gives an empty view an address of its own.
         self.address = raw.ctypes.data + start
-        self.checksum = 0
 
     def seal(self) -> None:
         """Remember the content, which must not change from now on."""
@@ -100,7 +107,7 @@ class Guarded:
         for zone, side in ((self.before, "before"), (self.after, "after")):
             touched = np.flatnonzero(zone != _GUARD)
             if touched.size:
-                at = GUARD_BYTES - int(touched[-1]) if side == "before" else int(touched[0]) + 1
+                at = zone.size - int(touched[-1]) if side == "before" else int(touched[0]) + 1
                 raise Refused("wrong_result", f"the kernel wrote byte {at} {side} {self.name}")
 
     def check_seal(self) -> None:
@@ -202,7 +209,11 @@ class Memory:
 class Kernel:
     """A loaded kernel with its own workspace."""
 
+    #: Those of EXECUTIONS that such a kernel can be put through; None: all of them.
+    executions: ClassVar[frozenset[str] | None] = None
+
     def __init__(self, library: str, symbol: str, threads: int, memory_bytes: int) -> None:
+        self.floats = self.float_state()  # loading runs code already
         try:
             loaded = ctypes.CDLL(library)
             self.entry = getattr(loaded, symbol)
@@ -210,12 +221,30 @@ class Kernel:
         except (OSError, AttributeError) as error:
             raise Refused("runtime", f"cannot load {symbol}: {error}") from None
         size_of.restype, size_of.argtypes = ctypes.c_size_t, [ctypes.c_int]
-        size = size_of(threads)
+        self.size_of = size_of
+        size = self.workspace_bytes(threads)
         if size > memory_bytes:
             raise Refused("memory", f"the kernel wants {size} bytes of workspace, {memory_bytes} are allowed")
         self.entry.restype = ctypes.c_int
         self.workspace = Guarded("the workspace", (size,), "u8")
         self.tail = (ctypes.c_void_p(self.workspace.address), ctypes.c_size_t(size), ctypes.c_int(threads))
+
+    def float_state(self) -> Mapping[str, object]:
+        """How the thread computes that calls the kernel."""
+        return float_state()
+
+    def used(self) -> Used:
+        """What the process takes that calls the kernel."""
+        return Used.now()
+
+    def workspace_bytes(self, threads: int) -> int:
+        return int(self.size_of(threads))
+
+    def enter(self, arrays: Sequence[Guarded], workspace: Guarded, size: int, threads: int) -> int:
+        """Call it on these arrays, inputs first, with so much of the workspace (none of it: NULL)."""
+        place = ctypes.c_void_p(workspace.address if size else None)
+        pointers = [ctypes.c_void_p(array.address) for array in arrays]
+        return int(self.entry(*pointers, place, ctypes.c_size_t(size), ctypes.c_int(threads)))
 
     def call(self, memory: Memory, variant: int) -> float:
         """One call on poisoned outputs and workspace, all checks after it; seconds."""
@@ -235,11 +264,18 @@ class Kernel:
             array.check_seal()
 
 
+#: What a status says.
+_STATUS = {
+    WORKSPACE_TOO_SMALL: " (the workspace is too small)",
+    OTHER_PROCESSOR: " (it cannot run on this processor)",
+    TOO_MANY_THREADS: " (too many threads)",
+}
+
+
 def check_status(status: int) -> None:
     if status:
-        raise Refused(
-            "memory" if near_limit() else "runtime", f"the kernel returned {status}, 0 means success"
-        )
+        said = f"the kernel returned {status}{_STATUS.get(status, '')}, 0 means success"
+        raise Refused("memory" if near_limit() else "runtime", said)
 
 
 def near_limit() -> bool:
@@ -252,11 +288,18 @@ def near_limit() -> bool:
     return peak > 0.8 * limit
 
 
-def outputs_of(memory: Memory) -> list[np.ndarray[Any, Any]]:
+class Results(Protocol):
+    """Where a kernel's results are."""
+
+    @property
+    def outputs(self) -> Sequence[Guarded]: ...
+
+
+def outputs_of(memory: Results) -> list[np.ndarray[Any, Any]]:
     return [output.bits.copy() for output in memory.outputs]
 
 
-def compare(memory: Memory, expected: list[np.ndarray[Any, Any]], what: str) -> None:
+def compare(memory: Results, expected: list[np.ndarray[Any, Any]], what: str) -> None:
     """Bit for bit: the same kernel on the same inputs has one result."""
     for output, bits in zip(memory.outputs, expected, strict=True):
         # Block by block, which stays in cache; the whole only when something is wrong.
@@ -304,6 +347,8 @@ class Contender:
         self.stopped = False
         self.timed_enough = False
         """One call took all the time that there is for timing."""
+        self.executions: Sequence[str] = ()
+        """Those that it has been put through."""
 
     @property
     def alive(self) -> bool:
@@ -331,6 +376,10 @@ class Contender:
             return
         self.estimate = self.kernel.call(memory, 1)
         compare(memory, self.first, "change from call to call")
+        if self.job["executions"]:
+            from perfdojo_sdk.measure.executions import put_through
+
+            self.executions = put_through(self.kernel, memory, self.first, self.estimate, self.job)
         if self.job["first_look"] and self.estimate >= self.job["budget_s"] and self.job["repeats"]:
             self.seconds, self.timed_enough = [self.estimate], True
 
@@ -580,6 +629,7 @@ def main(folder: str, kind: type[Kernel] = Kernel) -> None:
         {
             "failure": c.failure,
             "seconds": c.seconds,
+            "executions": list(c.executions),
             "details": {"calls": c.calls, "sets": len(sets), "stopped": float(c.stopped)},
         }
         for c in contenders
@@ -588,6 +638,8 @@ def main(folder: str, kind: type[Kernel] = Kernel) -> None:
 
 
 if __name__ == "__main__":
+    # Whoever imports this module gets the one that runs: there must be one of each of its classes.
+    sys.modules["perfdojo_sdk.measure.worker"] = sys.modules[__name__]
     main(sys.argv[1])
     # A kernel's threads or exit handlers have no say any more.
     os._exit(0)

@@ -10,6 +10,7 @@ import yaml
 from pydantic import Field, StringConstraints, ValidationError
 
 from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.core.interface import MAX_THREADS
 from perfdojo_sdk.perfllm.settings import AgentSettings
 from perfdojo_sdk.store.traces import Strict, first_error
 
@@ -39,7 +40,7 @@ class TrainingPlan(Strict):
     plateau: Annotated[int, Field(ge=1)] | None = None
     """Evaluations of a kernel without a new best after which no more are spent on it."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    threads: Annotated[int, Field(ge=1, le=1024)] = 1
+    threads: Annotated[int, Field(ge=1, le=MAX_THREADS)] = 1
     encoder: Words = "default"
     agent: AgentSettings = AgentSettings()
     passes: bool = False

@@ -16,7 +16,7 @@ from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Kind, Rules, Trace
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, Operator, Target
 from perfdojo_sdk.kernels.selection import Kernel, instantiate, select
-from perfdojo_sdk.measure.emulated_runner import FLAGS, EmulatedRunner
+from perfdojo_sdk.measure.emulated_runner import ARRAY_ALIGNMENT, FLAGS, EmulatedRunner
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.plugins import Plugins
 from perfdojo_sdk.testing.context import shapes
@@ -39,7 +39,8 @@ class Emulated:
         self.operators, self.accuracy = plugins.operators, plugins.math_accuracy(target)
         self.generator = plugins.code_generator(target)
         self.warp = int(target.capabilities.options["warp"])
-        self.runner = EmulatedRunner(self.warp, native=NativeRunner(FLAGS, forks=True))
+        native = NativeRunner(FLAGS, forks=True, array_alignment=ARRAY_ALIGNMENT)
+        self.runner = EmulatedRunner(self.warp, native=native)
 
     def library(self, most_instances: int = FEW_INSTANCES) -> list[Case]:
         """Every operator's default sizes, as a build plays them; named by alias where there is one."""

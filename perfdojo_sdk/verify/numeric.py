@@ -21,7 +21,8 @@ import numpy as np
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
 from perfdojo_sdk.core.errors import VerificationError
-from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.interface import EXECUTIONS
+from perfdojo_sdk.core.program import Node, Program, Scope
 from perfdojo_sdk.hookspecs.types import (
     ArraySpec,
     Artifact,
@@ -78,6 +79,8 @@ _MOST_BYTES = 1 << 30
 _OUTCOME_BYTES = 48
 #: Classes that a large program runs as a whole if its rows depend on each other.
 _WHOLE = ("random",)
+#: Parallel iterations below which the kernel is also called with more threads than there are.
+_FEW_ITERATIONS = 64
 REFERENCE_FLAGS = ("-O2", "-ffp-contract=off", *IN_ORDER)
 #: Left out where the compiler does not know it.
 _NATIVE = "-march=native"
@@ -109,6 +112,8 @@ class ClassResult:
     skipped: str = ""
     """Why the class was not run."""
     problem: str = ""
+    executions: tuple[str, ...] = ()
+    """Those that the kernel was put through on these inputs."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +135,11 @@ class NumericReport:
         """The classes that were run, each once."""
         return tuple(dict.fromkeys(c.name for c in self.classes if not c.skipped))
 
+    @property
+    def executions(self) -> tuple[str, ...]:
+        """Names of ``core.interface.EXECUTIONS``: what the kernel was put through beside plain calls."""
+        return tuple(dict.fromkeys(name for c in self.classes for name in c.executions))
+
 
 def verify_numeric(
     original: Program,
@@ -144,6 +154,7 @@ def verify_numeric(
     quick: bool = False,
     forks: bool = False,
     other_terms: bool = False,
+    executions: bool | None = None,
 ) -> NumericReport:
     """Compare the compiled ``transformed`` with ``original``.
 
@@ -155,11 +166,16 @@ def verify_numeric(
     are compiled without optimising and run in forks of this process, nothing runs at the same time.
     ``other_terms``: a move of the trace declared that sums are made of other terms, so that the bound which
     holds for every order of the original's terms, that of rows, does not hold.
+    ``executions``: also call the kernel in all ways that the runner knows of ``core.interface.EXECUTIONS``,
+    on the first class; unless told otherwise, where it is neither quick nor one of many.
     UnavailableError without a C compiler; VerificationError for a dtype that is not checked here.
     """
     references = _References(
         original, transformed, accuracy, dialect, seed, forks, nan_may_differ, other_terms
     )
+    if executions is None:
+        executions = not quick and not forks
+    first = tuple(dict.fromkeys((1, *threads))) if executions else tuple(threads)
     results: list[ClassResult] = []
     planned: list[_Plan] = []
     skipped: list[ClassResult] = []
@@ -169,7 +185,7 @@ def verify_numeric(
         if why:
             skipped.append(ClassResult(drawing.name, skipped=why))
             continue
-        counts = tuple(threads) if not planned else (threads[len(planned) % len(threads)],)
+        counts = first if not planned else (threads[len(planned) % len(threads)],)
         planned.append(replace(drawing, threads=counts))
         if quick:
             break
@@ -184,6 +200,8 @@ def verify_numeric(
                 for plan, given in zip(group, inputs, strict=True)
                 for t in plan.threads
             ]
+            if executions and group[0] is planned[0]:
+                requests[0] = _with_executions(requests[0], transformed, dialect)
             if forks and isinstance(runner, NativeRunner):
                 done = iter(runner.run_together(artifact, requests))
             else:
@@ -197,6 +215,26 @@ def verify_numeric(
             if problem := _problem(results):
                 return NumericReport(False, (*results, *skipped), problem)
     return NumericReport(True, (*results, *skipped))
+
+
+def _with_executions(request: RunRequest, program: Program, dialect: Dialect) -> RunRequest:
+    """The request, with all executions; threads also one more than iterations, where these are few."""
+    parallel = {
+        node.size
+        for root in program.body
+        for node in _scopes(root)
+        if (suffix := dialect.suffixes.get(node.suffix)) and suffix.order == "parallel"
+    }
+    few = {size + 1 for size in parallel if size < _FEW_ITERATIONS}
+    counts = tuple(sorted({2, 3, 5, *few}))
+    return replace(request, executions=tuple(EXECUTIONS), thread_counts=counts)
+
+
+def _scopes(node: Node) -> Iterator[Scope]:
+    if isinstance(node, Scope):
+        yield node
+        for child in node.body:
+            yield from _scopes(child)
 
 
 class _AtOnce(Executor):
@@ -504,6 +542,7 @@ def _judge(
     if name == INTEGERS and expected.peak >= EXACT_INTEGERS:
         return replace(result, skipped=f"intermediates reach {expected.peak:g}, beyond 2^24")
     assert run.outputs is not None
+    result = replace(result, executions=run.executions)
     for piece in expected.pieces:
         got = piece.of(run.outputs[piece.output])
         worst, wrong = _in_blocks(_equal if name == INTEGERS else _near, got, piece.expected, nan_may_differ)

@@ -38,21 +38,20 @@ PD_INLINE size_t pd_workspace_bytes(size_t shared, size_t slot, int threads)
     return 63 + shared + slot * (size_t)(threads > 1 ? threads : 1);
 }
 
-/* Aligns the workspace. Returns how many of `threads` it has slots for; 0: it is too small. */
+/* Aligns the workspace, which may start anywhere. Returns for how many threads it has slots; 0: it is smaller
+ * than pd_workspace_bytes says. */
 PD_INLINE int pd_enter(void *workspace, size_t bytes, size_t shared, size_t slot, int threads, char **base)
 {
-    const size_t skip = -(uintptr_t)workspace % 64;
-    if (!workspace || bytes < skip + shared + slot)
+    if (!workspace || bytes < pd_workspace_bytes(shared, slot, threads))
         return 0;
-    *base = (char *)workspace + skip;
-    const size_t slots = slot ? (bytes - skip - shared) / slot : INT32_MAX;
-    const size_t wanted = threads > 1 ? (size_t)threads : 1;
-    return (int)(wanted < slots ? wanted : slots);
+    *base = (char *)workspace + -(uintptr_t)workspace % 64;
+    return threads > 1 ? threads : 1;
 }
 
 /* -- threads ------------------------------------------------------------------------------------ */
 
-enum { PD_MAX_THREADS = 256 };
+/* Kernels refuse more: MAX_THREADS of core/interface.py. */
+enum { PD_MAX_THREADS = 1024 };
 
 /* How long a thread looks out for work, or for the last of the others, before it sleeps. To wake one that
  * sleeps takes tens of microseconds, more than a small kernel; those that are called one after the other find

@@ -10,6 +10,7 @@ import pytest
 from arm_support import RUNNER, compiled, failure, needs_compiler, run, source
 from perfdojo_arm_neon.emulator.elf import ElfError, read
 
+from perfdojo_sdk.core.interface import EXECUTIONS
 from perfdojo_sdk.hookspecs.types import Artifact, KernelSource, RunRequest
 
 pytestmark = needs_compiler
@@ -93,6 +94,34 @@ def c_kernel(body: str) -> Artifact:
 def test_what_a_kernel_must_not_do(body: str, reason: str, words: str) -> None:
     found = failure(c_kernel(body), RunRequest(timeout_s=3 if reason == "timeout" else 60))
     assert (found.reason, words in found.detail) == (reason, True), found
+
+
+ABS = "for (int i = 0; i < 4; i++) y[i] = x[i] < 0 ? -x[i] : x[i];"
+FOUR = np.array([1, -2, 3, -4], np.float32)
+PUT_THROUGH = RunRequest(executions=tuple(EXECUTIONS), thread_counts=(2, 3), timeout_s=60)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason", "words"),
+    [
+        (f"volatile float beyond = x[4]; {ABS}", "wrong_result", "outside of its arrays, after x"),
+        (f"volatile float beyond = y[-1]; {ABS}", "wrong_result", "outside of its arrays, before y"),
+        (f"if ((size_t)x % 16) return 7; {ABS}", "runtime", "returned 7"),
+        (f"{ABS} if (t == 3) y[3] += 1;", "wrong_result", "on 3 threads: 1 of 4"),
+        (f"{ABS} static int calls; if (++calls == 30) y[3] += 1;", "wrong_result", "1 of 4"),
+        (f'{ABS} __asm__ volatile("msr fpcr, %0" :: "r"((size_t)1 << 24));', "wrong_result", "FPCR"),
+    ],
+)
+def test_executions_show_what_a_plain_call_hides(body: str, reason: str, words: str) -> None:
+    artifact = c_kernel(f"{body} return 0;")
+    run(artifact, RunRequest(timeout_s=60), x=FOUR)
+    found = failure(artifact, PUT_THROUGH)
+    assert (found.reason, words in found.detail) == (reason, True), found
+
+
+def test_an_emulated_core_says_which_executions_it_runs() -> None:
+    found = run(compiled(UNARY.format(n=4, name="abs")), PUT_THROUGH, x=FOUR)
+    assert set(EXECUTIONS) - set(found.executions) == {"two_callers", "after_fork"}
 
 
 def test_a_file_that_is_no_kernel() -> None:

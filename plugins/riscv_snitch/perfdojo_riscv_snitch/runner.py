@@ -1,8 +1,9 @@
 """The runner: kernels on the simulator, in a child process with limits; cycles are the time.
 
 Arrays lie one after the other from the start of TCDM, each on a multiple of 64 bytes with 64 bytes
-between them; the stack grows down from its end. A call is timed as the core's own benchmarks are: from
-the first instruction of the kernel to the fence after its last.
+between them; the stack grows down from its end. Whoever writes between them is seen, and whoever reads there
+gives two results; of the SDK's executions, ``alignment`` and ``workspace`` are run. A call is timed as the
+core's own benchmarks are: from the first instruction of the kernel to the fence after its last.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from perfdojo_riscv_snitch.simulator import Simulation, simulate
 from perfdojo_riscv_snitch.simulator.native import child_path
 from perfdojo_riscv_snitch.simulator.run import DEFAULT_MAX_CYCLES, answer_bytes, finish, job, prepare
 from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.core.interface import EXECUTIONS, WORKSPACE_TOO_SMALL
 from perfdojo_sdk.hookspecs.services import SimulatedRun
 from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, Failure, KernelSource, Measurement, RunRequest
 from perfdojo_sdk.measure.worker import CARRIER, poison_of
@@ -34,7 +36,11 @@ OBJECT = "object"
 TOOLCHAIN = "riscv_snitch assembler (rv32imafd Xssr Xfrep, ilp32d)"
 
 GUARD = 64
-_FILL = 0xA5
+#: What lies around arrays in the first and in the second call: numbers, and NaN in every type of float.
+#: Whoever reads it and uses it gives two results.
+_FILL = (0xA5, 0xFF)
+#: Callers give arrays and a workspace that start at multiples of so many bytes.
+_ALIGNMENT = 8
 #: Memory of the simulator itself, beside that of what it simulates.
 _OWN_BYTES = 1 << 28
 #: Beyond this a kernel is taken to run for ever: two minutes of simulated time.
@@ -136,6 +142,9 @@ class SnitchRunner:
         call, first = called
         seconds = (first.cycles / self.clock_hz,) if request.repeats else ()
         outputs = {p.spec.name: p.of(first.memory) for p in call.outputs}
+        executed = () if cluster.binary() else put_through(artifact, request, outputs)
+        if isinstance(executed, Failure):
+            return executed
         return Measurement(
             outputs if request.want_outputs else None,
             seconds,
@@ -143,6 +152,7 @@ class SnitchRunner:
             self.device(),
             request.threads,
             details=figures(first),
+            executions=executed,
         )
 
 
@@ -189,16 +199,74 @@ def call_kernel(
     if isinstance(finished, Failure):
         return finished
     first, second = finished
-    return _wrong(call, images[0], first) or _disagree(call, first, second) or (call, first)
+    wrong = _wrong(call, images[0], first) or _wrong(call, images[1], second)
+    return wrong or _disagree(call, first, second) or (call, first)
 
 
-def prepare_call(artifact: Artifact) -> Call | Failure:
-    """A call of the kernel with its arrays laid out; DojoError when the object is none."""
+def put_through(
+    artifact: Artifact, request: RunRequest, expected: Mapping[str, np.ndarray[Any, Any]]
+) -> tuple[str, ...] | Failure:
+    """The request's executions that a simulator of one core has a use for, or how the kernel fails in one."""
+    done: list[str] = []
+    for name, action in (("alignment", _misaligned), ("workspace", _short_of_workspace)):
+        if name in request.executions:
+            failed = action(artifact, request, expected)
+            if failed:
+                return Failure(failed.reason, f"{EXECUTIONS[name]}: {failed.detail}")
+            done.append(name)
+    return tuple(done)
+
+
+def _misaligned(
+    artifact: Artifact, request: RunRequest, expected: Mapping[str, np.ndarray[Any, Any]]
+) -> Failure | None:
+    """Arrays that start at multiples of eight bytes and of no more."""
+    call = prepare_call(artifact, shift=_ALIGNMENT)
+    if isinstance(call, Failure):
+        return None if call.reason == "memory" else call
+    image = _image(call, _given(call, request), 0)
+    finished = execute(call, [image], request)
+    if isinstance(finished, Failure):
+        return finished
+    if wrong := _wrong(call, image, finished[0]):
+        return wrong
+    for place in call.outputs:
+        if place.of(finished[0].memory).tobytes() != expected[place.spec.name].tobytes():
+            return Failure("wrong_result", f"elements of {place.spec.name} differ from those of a plain call")
+    return None
+
+
+def _short_of_workspace(
+    artifact: Artifact, request: RunRequest, _: Mapping[str, np.ndarray[Any, Any]]
+) -> Failure | None:
+    """Of one byte: the kernel has to say so, and to leave everything as it is."""
+    call = prepare_call(artifact, less=1)
+    if isinstance(call, Failure):
+        return call
+    if not call.places[-1].size:
+        return None
+    image = _image(call, _given(call, request), 0)
+    finished = execute(call, [image], request)
+    if isinstance(finished, Failure):
+        return finished
+    status = finished[0].registers["t6"]
+    if status != WORKSPACE_TOO_SMALL:
+        words = f"one byte is missing: the kernel returned {status} instead of {WORKSPACE_TOO_SMALL}"
+        return Failure("wrong_result", words)
+    end = call.places[-1].address - TCDM_BASE + call.places[-1].size
+    if finished[0].memory[:end] != image[:end]:
+        return Failure("wrong_result", "one byte is missing: the kernel wrote into its arrays all the same")
+    return None
+
+
+def prepare_call(artifact: Artifact, shift: int = 0, less: int = 0) -> Call | Failure:
+    """A call of the kernel with its arrays laid out, ``shift`` bytes further on, and told of so many bytes of
+    workspace ``less`` than there are; DojoError when the object is none."""
     program = load_elf(artifact.content, artifact.symbol)
     size = workspace_bytes(program, artifact.symbol)
     if isinstance(size, Failure):
         return size
-    places, at = [], TCDM_BASE + GUARD
+    places, at = [], TCDM_BASE + GUARD + shift
     for spec in (*artifact.inputs, *artifact.outputs, ArraySpec("workspace", (size,), "u8")):
         count = int(np.prod(spec.shape, dtype=np.int64)) * np.dtype(CARRIER[spec.dtype]).itemsize
         places.append(Place(spec, at, count))
@@ -206,7 +274,7 @@ def prepare_call(artifact: Artifact) -> Call | Failure:
     if at > TCDM_BASE + TCDM_BYTES - 1024:
         needed = at - TCDM_BASE
         return Failure("memory", f"arrays and workspace take {needed} bytes, TCDM holds {TCDM_BYTES}")
-    arguments = [*[p.address for p in places], size, 1]
+    arguments = [*[p.address for p in places], size - less, 1]
     registers = {f"a{k}": value for k, value in enumerate(arguments[:8])}
     rest = arguments[8:]
     # The stack starts at a multiple of 16 bytes, below the arguments that find no register.
@@ -255,7 +323,7 @@ def _given(call: Call, request: RunRequest) -> list[np.ndarray[Any, Any]]:
 
 def _image(call: Call, inputs: Sequence[np.ndarray[Any, Any]], variant: int) -> bytearray:
     """TCDM before the call: inputs, poisoned outputs and workspace, a pattern everywhere else."""
-    image = bytearray([_FILL]) * TCDM_BYTES
+    image = bytearray([_FILL[variant]]) * TCDM_BYTES
     for place, array in zip(call.places, inputs, strict=False):
         start = place.address - TCDM_BASE
         image[start : start + place.size] = array.tobytes()

@@ -23,6 +23,7 @@ from perfdojo_riscv_snitch.simulator.native import child_path
 from perfdojo_riscv_snitch.simulator.run import answer_bytes, finish, job, prepare
 from snitch_support import Game, golden
 
+from perfdojo_sdk.core.interface import EXECUTIONS
 from perfdojo_sdk.hookspecs.types import (
     ArraySpec,
     Artifact,
@@ -89,6 +90,33 @@ def test_what_a_kernel_may_not_do(body: str, reason: str, word: str, monkeypatch
     monkeypatch.setattr("perfdojo_riscv_snitch.runner.MAX_CYCLES", 100_000)
     failed = outcome(body)
     assert isinstance(failed, Failure) and failed.reason == reason and word in failed.detail, failed
+
+
+@pytest.mark.parametrize("beyond", ["32(a0)", "-8(a0)", "32(a1)"])
+def test_what_a_kernel_reads_outside_of_its_arrays_decides_nothing(beyond: str) -> None:
+    """Even where it is multiplied by zero."""
+    nothing = f"fld fa0, {beyond}\nfcvt.d.w fa1, zero\nfmul.d fa0, fa0, fa1"
+    failed = outcome(f"{nothing}\n{COPY}\nfadd.d ft0, ft0, fa0\nfsd ft0, 0(a1)")
+    assert isinstance(failed, Failure) and failed.reason == "wrong_result", failed
+
+
+#: A workspace of eight bytes, refused when it is smaller.
+ASKS = QUERY.replace("li a0, 0", "li a0, 8")
+REFUSES = "li t0, 8\nbgeu a3, t0, 1f\nli a0, 1\nret\n1:"
+
+
+def test_executions_on_the_simulator() -> None:
+    request = RunRequest(executions=tuple(EXECUTIONS))
+    found = outcome(f"{REFUSES}\n{COPY}", ASKS, request)
+    assert isinstance(found, Measurement) and found.executions == ("alignment", "workspace")
+    for body, words in (
+        (COPY, "returned 0 instead of 1"),
+        (f"{COPY}\n{REFUSES}", "wrote into its arrays all the same"),
+        (f"{REFUSES}\nandi t1, a0, 63\nbeqz t1, 2f\nli a0, 7\nret\n2:\n{COPY}", "returned 7"),
+    ):
+        assert isinstance(outcome(body, ASKS), Measurement)
+        failed = outcome(body, ASKS, request)
+        assert isinstance(failed, Failure) and words in failed.detail, failed
 
 
 def test_a_kernel_that_runs_too_long_is_stopped() -> None:

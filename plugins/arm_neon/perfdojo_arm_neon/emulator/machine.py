@@ -17,7 +17,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from unicorn import UC_ARCH_ARM64, UC_HOOK_CODE, UC_MODE_ARM, UC_PROT_ALL, Uc, UcError
+from unicorn import (
+    UC_ARCH_ARM64,
+    UC_ERR_FETCH_UNMAPPED,
+    UC_ERR_READ_UNMAPPED,
+    UC_ERR_WRITE_UNMAPPED,
+    UC_HOOK_CODE,
+    UC_MODE_ARM,
+    UC_PROT_ALL,
+    Uc,
+    UcError,
+)
 from unicorn import arm64_const as reg
 from unicorn.arm64_const import UC_CPU_ARM64_MAX
 
@@ -32,6 +42,8 @@ _CPTR_EL3_ALLOWS_SVE = (1, 1, 3, 6, 2, 1 << 8)
 _MATH: Mapping[str, Callable[..., float]] = {
     "exp": math.exp, "log": math.log, "tanh": math.tanh, "erf": math.erf, "fmod": math.fmod,
 }  # fmt: skip
+#: Reading, writing or running what is not mapped.
+_NOT_THERE = (UC_ERR_READ_UNMAPPED, UC_ERR_WRITE_UNMAPPED, UC_ERR_FETCH_UNMAPPED)
 #: What succeeds without doing anything where threads take turns.
 _NOTHING_TO_DO = frozenset(
     ("pthread_mutex_lock", "pthread_mutex_trylock", "pthread_mutex_unlock", "pthread_cond_signal",
@@ -41,6 +53,11 @@ _NOTHING_TO_DO = frozenset(
 
 class Crashed(Exception):
     """The emulated core met something that it cannot do; the words say what."""
+
+    def __init__(self, words: str, out_of_memory: bool = False) -> None:
+        super().__init__(words)
+        self.out_of_memory = out_of_memory
+        """It touched memory that is not there, for which hardware sends SIGSEGV."""
 
 
 class Ended(Exception):
@@ -157,6 +174,11 @@ class Machine:
         else:
             raise Crashed(f"it called {name}, which the emulator does not have")
 
+    @property
+    def float_control(self) -> int:
+        """How the core rounds and what it does with denormal numbers."""
+        return int(self.uc.reg_read(reg.UC_ARM64_REG_FPCR))
+
     # -- running -----------------------------------------------------------------------------------
 
     def call(self, symbol: str, arguments: Sequence[int]) -> int:
@@ -180,7 +202,7 @@ class Machine:
                 self.uc.emu_start(at, self.end)
             except UcError as error:
                 where = self.uc.reg_read(reg.UC_ARM64_REG_PC) - self.base
-                raise Crashed(f"{error} at {where:#x} of the code") from None
+                raise Crashed(f"{error} at {where:#x} of the code", error.errno in _NOT_THERE) from None
             if self.problem:
                 problem, self.problem = self.problem, None
                 raise problem

@@ -10,17 +10,23 @@ import ctypes
 import os
 import signal
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from perfdojo_arm_neon.emulator.elf import ElfError, read
 from perfdojo_arm_neon.emulator.machine import Crashed, Ended, Machine
+from perfdojo_sdk.core.interface import EXECUTIONS
+from perfdojo_sdk.measure.process_state import Used
 from perfdojo_sdk.measure.worker import Guarded, Kernel, Memory, Refused, main
 
 
 class EmulatedKernel(Kernel):
     """A kernel in a machine of its own, with the arrays of this process."""
+
+    #: One core has no second caller, and the machine is no process that could be forked.
+    executions = frozenset(EXECUTIONS) - {"two_callers", "after_fork"}
 
     def __init__(self, library: str, symbol: str, threads: int, memory_bytes: int) -> None:
         try:
@@ -30,11 +36,12 @@ class EmulatedKernel(Kernel):
         for name in (symbol, f"{symbol}_workspace_bytes"):
             if name not in loaded.symbols:
                 raise Refused("runtime", f"cannot load {symbol}: the file has no {name}")
+        self.symbol = symbol
         self.machine = Machine(loaded)
-        size = self._emulate(f"{symbol}_workspace_bytes", threads)
+        self.floats = self.float_state()
+        size = self.workspace_bytes(threads)
         if size > memory_bytes:
             raise Refused("memory", f"the kernel wants {size} bytes of workspace, {memory_bytes} are allowed")
-        self.symbol = symbol
         self.entry = self._enter
         self.workspace = Guarded("the workspace", (size,), "u8")
         self.tail = (
@@ -49,6 +56,21 @@ class EmulatedKernel(Kernel):
             self.machine.share(start, array.after.ctypes.data + array.after.nbytes - start)
         return super().call(memory, variant)
 
+    def workspace_bytes(self, threads: int) -> int:
+        return self._emulate(f"{self.symbol}_workspace_bytes", threads)
+
+    def float_state(self) -> Mapping[str, object]:
+        return {"FPCR": self.machine.float_control}
+
+    def used(self) -> Used:
+        return Used(self.machine.threads)
+
+    def enter(self, arrays: Sequence[Guarded], workspace: Guarded, size: int, threads: int) -> int:
+        for array in (*arrays, workspace):
+            inside = array.before.nbytes + array.bytes.nbytes + array.after.nbytes
+            self.machine.share(array.address - array.before.nbytes, inside - 1)
+        return super().enter(arrays, workspace, size, threads)
+
     def _enter(self, *arguments: ctypes.c_void_p) -> int:
         status = self._emulate(self.symbol, *(argument.value or 0 for argument in arguments))
         return int(np.int32(np.uint32(status & 0xFFFFFFFF)))
@@ -58,7 +80,7 @@ class EmulatedKernel(Kernel):
             return self.machine.call(function, arguments)
         except Crashed as crashed:
             print(crashed, file=sys.stderr, flush=True)
-            os.kill(os.getpid(), signal.SIGABRT)
+            os.kill(os.getpid(), signal.SIGSEGV if crashed.out_of_memory else signal.SIGABRT)
         except Ended:
             os._exit(0)
         raise AssertionError("the process has ended")

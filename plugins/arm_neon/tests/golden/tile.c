@@ -21,7 +21,9 @@ size_t pd_tile_workspace_bytes(int threads)
 
 int pd_tile(const float *restrict a, const float *restrict b, float *restrict c, void *workspace, size_t workspace_bytes, int threads)
 {
-    (void)workspace, (void)workspace_bytes, (void)threads;
+    (void)workspace, (void)workspace_bytes;
+    if (threads > 1024)
+        return 3;
     pd_f32v acc_0_0 = pd_splat_f32v(0.0f);
     pd_f32v acc_0_1 = pd_splat_f32v(0.0f);
     pd_f32v acc_1_0 = pd_splat_f32v(0.0f);

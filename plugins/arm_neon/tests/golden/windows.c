@@ -20,7 +20,9 @@ size_t pd_windows_workspace_bytes(int threads)
 
 int pd_windows(const float *restrict x, float *restrict y, void *workspace, size_t workspace_bytes, int threads)
 {
-    (void)workspace, (void)workspace_bytes, (void)threads;
+    (void)workspace, (void)workspace_bytes;
+    if (threads > 1024)
+        return 3;
     pd_f32v x_r = pd_splat_f32v(0.0f);
     for (int64_t i0 = 0; i0 < 8; i0++) {
         x_r = pd_load_f32v(&x[i0*16]);

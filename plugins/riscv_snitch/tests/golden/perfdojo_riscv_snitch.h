@@ -4,9 +4,11 @@
  */
 /* The kernels of perfdojo_riscv_snitch. Arrays are in C order without gaps; outputs overlap nothing.
  *
- * A kernel returns 0, or non-zero when `workspace` holds fewer than NAME_workspace_bytes(threads)
- * bytes; workspace may be NULL when that is 0. Kernels are re-entrant: give each concurrent call
- * a workspace of its own.
+ * A kernel returns 0; 1 when workspace_bytes is less than its query says;
+ * 2 when this processor cannot run it; 3 when it runs on threads
+ * and there are more than 1024. With these it has written nothing.
+ * The workspace may be NULL when its size is 0. Kernels are re-entrant: give each call that runs
+ * beside others a workspace of its own.
  */
 #ifndef PERFDOJO_RISCV_SNITCH_H
 #define PERFDOJO_RISCV_SNITCH_H

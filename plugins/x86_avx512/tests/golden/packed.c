@@ -23,6 +23,8 @@ size_t packed_workspace_bytes(int threads)
 
 int packed(const float *restrict a, const float *restrict b, float *restrict c, void *workspace, size_t workspace_bytes, int threads)
 {
+    if (threads > 1024)
+        return 3;
     char *pd_base;
     threads = pd_enter(workspace, workspace_bytes, 1024, 0, threads, &pd_base);
     if (threads == 0)

@@ -79,7 +79,9 @@ static void rows_p0(void *context, int64_t begin, int64_t end, int thread)
 
 int rows(const float *restrict x, float *restrict y, void *workspace, size_t workspace_bytes, int threads)
 {
-    (void)workspace, (void)workspace_bytes, (void)threads;
+    (void)workspace, (void)workspace_bytes;
+    if (threads > 1024)
+        return 3;
      {
         struct rows_p0 pd_context = {x, y};
         pd_parallel_for(rows_p0, &pd_context, 24576, threads);

@@ -61,6 +61,8 @@ static void slots_p1(void *context, int64_t begin, int64_t end, int thread)
 
 int slots(const float *restrict x, float *restrict y, void *workspace, size_t workspace_bytes, int threads)
 {
+    if (threads > 1024)
+        return 3;
     char *pd_base;
     threads = pd_enter(workspace, workspace_bytes, 192, 64, threads, &pd_base);
     if (threads == 0)

@@ -1,0 +1,28 @@
+"""What a compiled kernel and its callers agree on, in any language.
+
+``int SYMBOL(const T *in..., T *out..., void *workspace, size_t bytes, int threads)``; arrays start at a
+multiple of their element's size, the workspace anywhere, unless a target asks for more.
+"""
+
+from __future__ import annotations
+
+#: Most threads that a call may ask for. Fewer than one counts as one.
+MAX_THREADS = 1024
+
+#: What a call returns beside 0, having written nothing.
+WORKSPACE_TOO_SMALL = 1
+OTHER_PROCESSOR = 2
+TOO_MANY_THREADS = 3
+
+#: Ways to call a kernel that show what a plain call hides: name -> in words. In each of them it gives the
+#: bits of the plain call on one thread.
+EXECUTIONS = {
+    "guard_pages": "inaccessible pages right before and right after each array",
+    "alignment": "arrays and workspace aligned to their elements and no more",
+    "workspace": "a workspace exactly as large as the kernel asks for, and one byte less",
+    "float_control": "how its thread computes with floats, before and after the call",
+    "threads": "other numbers of threads",
+    "repeated": "fifty calls in a row",
+    "two_callers": "two callers at once",
+    "after_fork": "a call in a process that was forked after a call",
+}

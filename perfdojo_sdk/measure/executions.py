@@ -1,0 +1,531 @@
+"""Calls of one kernel that show faults which a plain call hides; a part of the child process.
+
+Each array stands in a room between two inaccessible pages, flush with one of them or in the middle; whoever
+leaves it by a single byte, reading or writing, dies or is seen. All calls together happen in one fork of the
+child, which tells what it begins and what it has done, so that a kernel that dies or hangs tells in what.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import mmap
+import os
+import select
+import signal
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from copy import copy
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from perfdojo_sdk.core.interface import EXECUTIONS, WORKSPACE_TOO_SMALL
+from perfdojo_sdk.measure.process_state import Used, changed
+from perfdojo_sdk.measure.worker import (
+    CARRIER,
+    Guarded,
+    Kernel,
+    Memory,
+    Refused,
+    bytes_of,
+    check_status,
+    compare,
+    poison_of,
+)
+
+PAGE = mmap.PAGESIZE
+#: Bytes that are inaccessible on either side of a room.
+WALL = max(PAGE, 1 << 16)
+#: Calls in a row; of a slow kernel, as many as take this time, and a few at least.
+CALLS, FEWEST_CALLS, SOME_S = 50, 3, 0.3
+#: Seconds for two callers to meet.
+MEETING_S = 0.05
+#: How often two callers are to meet in the kernel.
+MEETINGS = 100
+#: After how many calls there is nothing left to set up: from then on neither threads nor memory may grow.
+SETTLED = 10
+#: Seconds until a call after a fork, and one of many slow calls, is taken to hang.
+PATIENCE_S = 5.0
+#: Numbers of threads that other executions than ``threads`` use.
+ALONE, TOGETHER = 1, 2
+
+#: Says how far a process apart is.
+Tell: TypeAlias = Callable[..., None]
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Room(Guarded):
+    """Memory for one array between two walls; the array moves about in it."""
+
+    def __init__(self, name: str, shape: tuple[int, ...], dtype: str, alignment: int) -> None:
+        self.name, self.dtype, self.shape, self.checksum = name, dtype, shape, 0
+        self.step = max(alignment, np.dtype(CARRIER[dtype]).itemsize)
+        size = -(-bytes_of(shape, dtype) // PAGE) * PAGE + 2 * PAGE
+        memory = mmap.mmap(-1, size + 2 * WALL, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        with suppress(OSError):
+            memory.madvise(mmap.MADV_HUGEPAGE)  # to touch it page by page may take longer than the calls
+        whole = np.frombuffer(memory, np.uint8)
+        for wall in (whole.ctypes.data, whole.ctypes.data + WALL + size):
+            if _libc.mprotect(ctypes.c_void_p(wall), ctypes.c_size_t(WALL), 0):
+                raise MemoryError
+        self.inside = whole[WALL : WALL + size]
+        self.at = -1
+
+    def place(self, where: str, number: int, shape: tuple[int, ...] | None = None) -> bool:
+        """Lie at the ``start``, in the ``middle`` or at the ``end``, or ``odd``: at no multiple of more than
+        has to be, and differently for arrays of different numbers. Whether it has moved."""
+        shape, before = self.shape if shape is None else shape, self.at
+        places = {
+            "start": 0,
+            "middle": PAGE,
+            "odd": PAGE + self.step * (2 * number + 1) % 64,
+            "end": (self.inside.size - bytes_of(shape, self.dtype)) // self.step * self.step,
+        }
+        self.at = places[where]
+        self.lie(self.inside, self.at, shape)
+        return before != self.at
+
+
+class Stage:
+    """One caller: its inputs, outputs and workspace, and the results that it must get."""
+
+    def __init__(
+        self, kernel: Kernel, memory: Memory, expected: list[np.ndarray[Any, Any]], job: Mapping[str, Any]
+    ) -> None:
+        self.kernel, self.memory, self.expected = kernel, memory, expected
+        alignment = job["array_alignment"]
+
+        def room(like: Guarded) -> Room:
+            return Room(like.name, like.array.shape, like.dtype, alignment)
+
+        self.inputs, self.outputs = list(map(room, memory.inputs)), list(map(room, memory.outputs))
+        self.counts = tuple(job["thread_counts"])
+        most = max(kernel.workspace_bytes(n) for n in (ALONE, TOGETHER, *self.counts))
+        self.workspace = Room("the workspace", (most,), "u8", alignment)
+
+    @property
+    def arrays(self) -> list[Room]:
+        return [*self.inputs, *self.outputs]
+
+    @property
+    def rooms(self) -> list[Room]:
+        return [*self.arrays, self.workspace]
+
+    def arrange(self, where: str | Mapping[Room, str], threads: int, less: int = 0) -> int:
+        """Put everything in place, inputs filled, the rest poisoned; returns the bytes of workspace."""
+        size = self.kernel.workspace_bytes(threads) - less
+        for number, room in enumerate(self.rooms):
+            place = where if isinstance(where, str) else where.get(room, "middle")
+            moved = room.place(place, number, (size,) if room is self.workspace else None)
+            if moved and number < len(self.inputs):
+                room.bytes[:] = self.memory.inputs[number].bytes
+        for room in (*self.outputs, self.workspace):
+            room.poison(0)
+        return size
+
+    def call(self, where: str | Mapping[Room, str], threads: int = ALONE) -> None:
+        size = self.arrange(where, threads)
+        check_status(self.kernel.enter(self.arrays, self.workspace, size, threads))
+        self.check()
+
+    def check(self) -> None:
+        """After a call: nothing around the arrays is changed, and the results are the expected ones."""
+        for room in self.rooms:
+            room.check_guards()
+        if not all(same(room, bits) for room, bits in zip(self.outputs, self.expected, strict=True)):
+            compare(self, self.expected, "differ from those of a plain call")
+
+    def check_inputs(self) -> None:
+        """After all calls at one place, that none has changed an input."""
+        for room, given in zip(self.inputs, self.memory.inputs, strict=True):
+            if not same(room, given.bytes):
+                raise Refused("input_modified", f"the kernel changed its input {room.name}")
+
+
+def same(room: Room, bits: np.ndarray[Any, Any]) -> bool:
+    one, other = ctypes.c_void_p(room.address), ctypes.c_void_p(bits.ctypes.data)
+    return not bits.nbytes or not _libc.memcmp(one, other, ctypes.c_size_t(bits.nbytes))
+
+
+# -- the executions ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What the executions of one kernel have in common."""
+
+    kernel: Kernel
+    stage: Stage
+    job: Mapping[str, Any]
+    call_s: float
+    """Seconds of one plain call."""
+    tell: Tell = lambda *_: None
+    """Where it says how far it is."""
+
+
+def guard_pages(trial: Trial) -> None:
+    for where in ("start", "end"):
+        trial.stage.call(where)
+        trial.stage.check_inputs()
+
+
+def alignment(trial: Trial) -> None:
+    trial.stage.call("odd")
+
+
+def workspace(trial: Trial) -> None:
+    """Every call gives the kernel exactly what it asks for, so what is left is to give it less."""
+    stage = trial.stage
+    for threads in (ALONE, TOGETHER):
+        if stage.kernel.workspace_bytes(threads):
+            _too_little(stage, threads, 1)
+    if whole := stage.kernel.workspace_bytes(ALONE):
+        _too_little(stage, ALONE, whole)
+
+
+def _too_little(stage: Stage, threads: int, less: int) -> None:
+    size = stage.arrange("end", threads, less=less)
+    status = stage.kernel.enter(stage.arrays, stage.workspace, size, threads)
+    asked = f"it asks for {size + less} bytes on {threads} threads and gets {size}"
+    if status != WORKSPACE_TOO_SMALL:
+        raise Refused(
+            "wrong_result", f"{asked}: the kernel returned {status} instead of {WORKSPACE_TOO_SMALL}"
+        )
+    for room in (*stage.outputs, stage.workspace):
+        room.check_guards()
+        if room.bits.size and not _untouched(room):
+            raise Refused("wrong_result", f"{asked}: the kernel wrote into {room.name} all the same")
+
+
+def _untouched(room: Room) -> bool:
+    """Whether all of it is poison: its start is, and each element is like the one before."""
+    step = room.bits.itemsize
+    one, next_one = ctypes.c_void_p(room.address), ctypes.c_void_p(room.address + step)
+    alike = not _libc.memcmp(one, next_one, ctypes.c_size_t(room.bits.nbytes - step))
+    return alike and int(room.bits[0]) == poison_of(room.dtype, 0)
+
+
+def float_control(trial: Trial) -> None:
+    """What is compared is compared after every execution."""
+    trial.stage.call("middle", TOGETHER)
+
+
+def threads(trial: Trial) -> None:
+    for count in trial.stage.counts:
+        trial.tell("threads", str(count))
+        try:
+            trial.stage.call("end", count)
+        except Refused as refused:
+            raise Refused(refused.reason, f"on {count} threads: {refused.detail}") from None
+
+
+def repeated(trial: Trial) -> None:
+    stage, kernel = trial.stage, trial.kernel
+    stage.arrange("middle", TOGETHER)
+    size = {n: kernel.workspace_bytes(n) for n in (ALONE, TOGETHER)}
+    begin, settled = time.monotonic(), Used()
+    for call in range(1, CALLS + 1):
+        for output in stage.outputs:
+            output.poison(call % 2)
+        count = ALONE if call % 2 else TOGETHER
+        try:
+            check_status(kernel.enter(stage.arrays, stage.workspace, size[count], count))
+            stage.check()
+        except Refused as refused:
+            raise Refused(refused.reason, f"call {call}: {refused.detail}") from None
+        if call == SETTLED:
+            settled = kernel.used()
+        if call >= FEWEST_CALLS and time.monotonic() - begin > SOME_S:
+            break
+    stage.check_inputs()
+    if call == CALLS:
+        grown = kernel.used().beyond(settled)
+        if grown:
+            raise Refused("memory", f"{CALLS - SETTLED} calls leave {grown} behind")
+
+
+def two_callers(trial: Trial) -> None:
+    """Each in a thread of its own, with arrays of its own, on other inputs; results are compared in C, call
+    by call, so that the two hardly ever wait for each other."""
+    first, kernel = trial.stage, trial.kernel
+    first.call("middle")
+    with _other_inputs(first) as inputs:
+        outputs, alone = ([_like(room) for room in first.outputs] for _ in range(2))
+        workspaces = first.workspace, _like(first.workspace)
+        size = kernel.workspace_bytes(ALONE)
+        workspaces[1].place("middle", 0, (size,))
+        check_status(kernel.enter([*inputs, *alone], workspaces[1], size, ALONE))
+        arrays = [*first.inputs, *first.outputs], [*inputs, *outputs]
+        expected = first.expected, [room.bits for room in alone]
+        for count in (ALONE, TOGETHER) if trial.call_s < SOME_S / 10 else (TOGETHER,):
+            size = kernel.workspace_bytes(count)
+            for room in workspaces:
+                room.place("middle", 0, (size,))
+            callers = (Caller * 2)(*map(partial(_caller, count, size), arrays, workspaces, expected))
+            ctypes.CDLL("./callers.so").pd_two_callers(kernel.entry, callers)
+            for caller in callers:
+                check_status(caller.status)
+                if caller.wrong:
+                    name = first.outputs[caller.wrong - 1].name
+                    raise Refused("wrong_result", f"{name} is not what the caller gets who calls alone")
+            for room in (*first.outputs, *outputs, *workspaces):
+                room.check_guards()
+
+
+def _like(room: Room) -> Room:
+    """Another one for such an array."""
+    other = Room(room.name, room.shape, room.dtype, room.step)
+    other.place("middle", 0)
+    return other
+
+
+@contextmanager
+def _other_inputs(stage: Stage) -> Iterator[list[Guarded]]:
+    """Other inputs in the very same memory, one element further on: the last is the first one, again."""
+    found: list[Guarded] = []
+    for room in stage.inputs:
+        step = room.bits.itemsize
+        room.after[:step] = room.bytes[:step]
+        other = copy(room)
+        other.address = room.address + step
+        found.append(other)
+    yield found
+    for room in stage.inputs:
+        room.lie(room.inside, room.at, room.shape)
+
+
+class Caller(ctypes.Structure):
+    """``struct caller`` of the harness."""
+
+    _fields_ = (
+        ("arrays", ctypes.c_void_p * 64), ("workspace", ctypes.c_void_p), ("bytes", ctypes.c_size_t),
+        ("threads", ctypes.c_int), ("inside", ctypes.c_int), ("calls", ctypes.c_long),
+        ("meetings", ctypes.c_long), ("outputs", ctypes.c_long), ("seconds", ctypes.c_double),
+        ("result", ctypes.c_void_p * 64), ("expected", ctypes.c_void_p * 64), ("size", ctypes.c_size_t * 64),
+        ("status", ctypes.c_int), ("wrong", ctypes.c_int),
+    )  # fmt: skip
+
+
+#: Arrays up to which the harness of two callers goes.
+MOST_ARRAYS = 64
+
+
+def _caller(
+    count: int,
+    size: int,
+    arrays: Sequence[Guarded],
+    workspace: Room,
+    expected: Sequence[np.ndarray[Any, Any]],
+) -> Caller:
+    outputs = arrays[len(arrays) - len(expected) :]
+    caller = Caller(
+        workspace=workspace.address if size else None,
+        bytes=size,
+        threads=count,
+        calls=FEWEST_CALLS - 1,
+        meetings=MEETINGS,
+        seconds=MEETING_S,
+        outputs=len(outputs),
+    )
+    for k, array in enumerate(arrays):
+        caller.arrays[k] = array.address
+    for k, (output, bits) in enumerate(zip(outputs, expected, strict=True)):
+        caller.result[k], caller.expected[k], caller.size[k] = output.address, bits.ctypes.data, bits.nbytes
+    return caller
+
+
+def after_fork(trial: Trial) -> None:
+    trial.stage.call("middle", TOGETHER)
+    ended = apart(lambda _: trial.stage.call("middle", TOGETHER), PATIENCE_S + 20 * trial.call_s)
+    if ended.late:
+        raise Refused("timeout", "the call does not return")
+    ended.raise_what_it_met()
+
+
+#: In an order in which arrays move seldom.
+RUN: Mapping[str, Callable[[Trial], None]] = {
+    "guard_pages": guard_pages,
+    "workspace": workspace,
+    "threads": threads,
+    "alignment": alignment,
+    "float_control": float_control,
+    "repeated": repeated,
+    "two_callers": two_callers,
+    "after_fork": after_fork,
+}
+
+
+def put_through(
+    kernel: Kernel,
+    memory: Memory,
+    expected: list[np.ndarray[Any, Any]],
+    call_s: float,
+    job: Mapping[str, Any],
+) -> list[str]:
+    """The executions of the job that the kernel was put through, all of which it stood.
+
+    Left out: what such a kernel, or this machine, cannot do. :class:`Refused` where it does not stand one.
+    """
+    names = [n for n in RUN if n in job["executions"] and _possible(n, kernel, job)]
+    size = sum(bytes_of(shape, dtype) for _, shape, dtype in (*job["inputs"], *job["outputs"]))
+    if not names or 4 * size > job["memory_bytes"]:
+        return []
+    trial = Trial(kernel, Stage(kernel, memory, expected, job), job, call_s)
+    ended = apart(lambda tell: _run_all(replace(trial, tell=tell), names), 0.7 * job["timeout_s"])
+    if ended.refused or ended.late or ended.signal:
+        _explain(ended, trial)
+    return ended.done
+
+
+def _possible(name: str, kernel: Kernel, job: Mapping[str, Any]) -> bool:
+    if name == "two_callers" and (
+        not os.path.exists("callers.so") or len(job["inputs"]) + len(job["outputs"]) > MOST_ARRAYS
+    ):
+        return False
+    return kernel.executions is None or name in kernel.executions
+
+
+def _run_all(trial: Trial, names: Sequence[str]) -> None:
+    for name in names:
+        trial.tell("begun", name)
+        RUN[name](trial)
+        if "float_control" in names:
+            differs = changed(trial.kernel.floats, trial.kernel.float_state())
+            if differs:
+                trial.tell("begun", "float_control")
+                raise Refused("wrong_result", f"the kernel leaves them different: {differs}")
+        trial.tell("done", name)
+
+
+def _explain(ended: Ended, trial: Trial) -> None:
+    """Raise what went wrong, and in which execution."""
+    words = EXECUTIONS[ended.begun] if ended.begun else "executions"
+    if ended.threads > 1 and ended.signal:
+        words += f": on {ended.threads} threads"
+    if ended.out_of_bounds and ended.begun in ("guard_pages", "threads"):
+        where = _where_it_leaves(trial.stage, ended.threads)
+        raise Refused("wrong_result", f"{words}: the kernel reads or writes outside of its arrays{where}")
+    try:
+        ended.raise_what_it_met()
+    except Refused as refused:
+        raise Refused(refused.reason, f"{words}: {refused.detail}") from None
+
+
+def _where_it_leaves(stage: Stage, threads: int) -> str:
+    """Which wall a kernel runs into, found by one call for each."""
+    for room in stage.rooms:
+        for place, side in (("end", "after"), ("start", "before")):
+            ended = apart(lambda _: stage.call({room: place}, threads), PATIENCE_S)  # noqa: B023
+            if ended.out_of_bounds:
+                return f", {side} {room.name}"
+    return ""
+
+
+# -- a process apart -----------------------------------------------------------------------------------
+
+
+@dataclass
+class Ended:
+    """How a fork of this process ended, and what it told."""
+
+    begun: str = ""
+    threads: int = 1
+    done: list[str] = field(default_factory=list)
+    refused: tuple[str, str] | None = None
+    signal: int = 0
+    late: bool = False
+    finished: bool = False
+    """It came to its own end."""
+
+    @property
+    def out_of_bounds(self) -> bool:
+        return self.signal in (signal.SIGSEGV, signal.SIGBUS)
+
+    def raise_what_it_met(self) -> None:
+        if self.refused:
+            raise Refused(*self.refused)
+        if self.late:
+            raise Refused("timeout", "no result")
+        if self.signal:
+            raise Refused("crash", f"killed by {signal.Signals(self.signal).name}")
+
+
+def apart(action: Callable[[Tell], None], limit_s: float) -> Ended:
+    """Do it in a fork of this process, for so many seconds at most; it may tell how far it is."""
+    read_end, write_end = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that there are threads is what is looked at
+        child = os.fork()
+    if not child:
+        os.close(read_end)
+        _do(action, write_end)
+    os.close(write_end)
+    ended = Ended()
+    try:
+        _listen(read_end, time.monotonic() + limit_s, ended)
+    finally:
+        os.close(read_end)
+        if ended.late:
+            os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0 and not ended.late:
+        ended.signal = -code
+    elif not (ended.finished or ended.late or ended.refused):
+        ended.refused = ("runtime", "the kernel ended the process in the middle of a call")
+    return ended
+
+
+def _do(action: Callable[[Tell], None], pipe: int) -> None:
+    """In the fork; does not return."""
+
+    def tell(*words: str) -> None:
+        os.write(pipe, (json.dumps(words) + "\n").encode())
+
+    _libc.prctl(1, signal.SIGKILL)  # with its parent
+    status = 1
+    try:
+        action(tell)
+        tell("end")
+        status = 0
+    except Refused as refused:
+        tell("refused", refused.reason, refused.detail)
+    except MemoryError:
+        tell("refused", "memory", "the arrays do not fit into the memory allowed")
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+def _listen(pipe: int, deadline: float, ended: Ended) -> None:
+    """Take in what the fork tells until it has ended."""
+    received = b""
+    while True:
+        ready, _, _ = select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            ended.late = True
+            return
+        part = os.read(pipe, 1 << 16)
+        if not part:
+            break
+        received += part
+        *lines, received = received.split(b"\n")
+        for kind, *words in map(json.loads, lines):
+            if kind == "begun":
+                ended.begun, ended.threads = words[0], 1
+            elif kind == "threads":
+                ended.threads = int(words[0])
+            elif kind == "done":
+                ended.done.append(words[0])
+            elif kind == "refused":
+                ended.refused = (words[0], words[1])
+            elif kind == "end":
+                ended.finished = True

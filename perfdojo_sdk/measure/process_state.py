@@ -1,0 +1,126 @@
+"""What a kernel must leave as it was: how its caller's thread computes with floats, what the process takes.
+
+Floats are seen by what arithmetic does, which holds on every processor: a control word has other bits beside
+those that matter, on each processor others.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Numbers: TypeAlias = np.ndarray[Any, Any]
+
+_C = ctypes.CDLL(None)
+
+
+def float_state() -> Mapping[str, object]:
+    """Name of a property -> its value for this thread; equal before and after a call."""
+    traps = _told("fegetexcept")
+    if traps:
+        return {"traps": traps}  # arithmetic would end the process
+    with np.errstate(all="ignore"):
+        return {
+            "rounding": tuple(_bits(_quotients(dtype)) for dtype in ("f4", "f8", "g")),
+            "denormal results": tuple(_bits(_tiny(dtype) / 2) for dtype in ("f4", "f8")),
+            "denormal operands": tuple(_bits(_denormal(dtype) * (1 << 20)) for dtype in ("f4", "f8")),
+            "bits of a NaN": _bits(np.array([0x7FC12345], "u4").view("f4") + np.float32(1)),
+            "traps": traps,
+            "rounding mode": _told("fegetround"),
+        }
+
+
+def changed(before: Mapping[str, object], after: Mapping[str, object]) -> str:
+    """The properties that differ, in words; empty when none does."""
+    return ", ".join(name for name in before if name in after and before[name] != after[name])
+
+
+def _quotients(dtype: str) -> Numbers:
+    quotients: Numbers = np.array([1, -1, 2, -2], dtype) / np.array([3], dtype)
+    return quotients
+
+
+def _tiny(dtype: str) -> Numbers:
+    return np.array([np.finfo(dtype).smallest_normal], dtype)
+
+
+def _denormal(dtype: str) -> Numbers:
+    """One made from its bits: arithmetic might not make it."""
+    return np.array([1 << 10], f"u{dtype[1]}").view(dtype)
+
+
+def _bits(numbers: Numbers) -> bytes:
+    # A long double has bytes that nobody writes: as decimal digits it has none.
+    if numbers.dtype == np.longdouble:
+        return " ".join(np.format_float_scientific(n, unique=True) for n in numbers).encode()
+    return numbers.tobytes()
+
+
+def _told(name: str) -> int | None:
+    """What a function of the C library says, where there is one."""
+    function: Callable[[], int] | None = getattr(_C, name, None) or getattr(_M, name, None)
+    return function() if function else None
+
+
+def _mathematics() -> ctypes.CDLL | None:
+    """The library of mathematics, which is one of its own in some systems."""
+    try:
+        return ctypes.CDLL("libm.so.6")
+    except OSError:
+        return None
+
+
+_M = _mathematics()
+
+
+@dataclass(frozen=True)
+class Used:
+    """What a process takes; grows with each call of a kernel that gives nothing back."""
+
+    threads: int = 0
+    resident: int = 0
+    allocated: int = 0
+    """Bytes from ``malloc``; 0 where that does not tell."""
+
+    @staticmethod
+    def now() -> Used:
+        with open("/proc/self/statm") as statm:
+            resident = int(statm.read().split()[1]) * resource.getpagesize()
+        return Used(len(os.listdir("/proc/self/task")), resident, _allocated())
+
+    def beyond(self, before: Used) -> str:
+        """What is worth noting of the growth since then, in words; the interpreter takes a little, too."""
+        threads, resident = self.threads - before.threads, self.resident - before.resident
+        allocated = self.allocated - before.allocated
+        if threads > 0:
+            return f"{threads} threads"
+        if resident > 1 << 20 or allocated > 1 << 14:
+            return f"{max(resident, allocated)} bytes of memory"
+        return ""
+
+
+class _Mallinfo(ctypes.Structure):
+    """``struct mallinfo2`` of the GNU C library."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks",
+            "keepcost",
+        )
+    )  # fmt: skip
+
+
+def _allocated() -> int:
+    function = getattr(_C, "mallinfo2", None)
+    if function is None:
+        return 0
+    function.restype = _Mallinfo
+    told = function()
+    return int(told.uordblks + told.hblkhd)
