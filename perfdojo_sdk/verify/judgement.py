@@ -58,7 +58,8 @@ class Expected:
 
     def _each(self, change: Callable[[Array], Array]) -> Expected:
         parts = (getattr(self, f.name) for f in fields(self))
-        return Expected(*(None if part is None else change(part) for part in parts))
+        changed: list[Any] = [None if part is None else change(part) for part in parts]
+        return Expected(*changed)
 
 
 _Judge: TypeAlias = Callable[[Array, Expected, bool], tuple[float, Array]]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 from math import prod
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -127,9 +127,9 @@ def verify_numeric(
     """Compare the compiled ``transformed`` with ``original``.
 
     ``accuracy`` is the error in ulp that the target states for a function (``{"exp": 2}``), 0.5
-    where it says nothing. ``nan_may_differ``: a move of the trace declared that it changes which
-    inputs give NaN; the transformed order then decides. The first class runs with every number of
-    ``threads``, the others with one of them in turn. ``quick``: the first class only and, of a large
+    where it says nothing. ``nan_may_differ``: a move of the trace may change which inputs give NaN;
+    where the original gives no finite number, what the transformed order gives is right as well. The first
+    drawing runs with every number of ``threads``, the others with one of them in turn. ``quick``: the first class only and, of a large
     program with independent rows, some of these only. ``forks``, for many small programs: the references
     are compiled without optimising and run in forks of this process, nothing runs at the same time.
     ``other_terms``: a move of the trace declared that sums are made of other terms, so that the bound which
@@ -280,7 +280,7 @@ class _References:
         pieces: list[Piece] = []
         for name in self.original.outputs:
             known = (f"{name}_{part}" for part in ("v", "e", "far", "lo", "hi"))
-            own = [bounded.get(part) for part in known]
+            own: list[Any] = [bounded.get(part) for part in known]
             dimensions = self.rows.dimensions[name] if self.rows else ()
             if rows is not None and whole:
                 pieces.append(Piece(name, Expected(own[0], *own)))
