@@ -259,6 +259,35 @@ def test_planted_faults_are_refused(name: str) -> None:
     assert not report.ok and report.problem
 
 
+#: Sums down the columns of what is then divided row by row: no row may be looked at alone.
+NORMALISED = """kernel k(x) -> y
+x f32 [9,70] heap
+q f32 [70] heap
+y f32 [9,70] heap
+
+70 q[{0}] = 0
+9 70 q[{1}] += x[{0},{1}] * x[{0},{1}]
+9 70 y[{0},{1}] = x[{0},{1}] / sqrt(q[{1}] + 1e-05)
+"""
+NORMALISED_C = """
+for (int j = 0; j < 70; j++) {
+    float q = 0;
+    for (int i = 0; i < 9; i++) q += x[i*70 + j] * x[i*70 + j];
+    for (int i = 0; i < 9; i++) y[i*70 + j] = x[i*70 + j] / sqrtf(q + 1e-5f);
+}"""
+
+
+def test_a_large_program_whose_rows_depend_on_each_other_is_asked_by_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import perfdojo_sdk.verify.numeric as numeric
+
+    monkeypatch.setattr(numeric, "_FULL_INSTANCES", 10)
+    report = look(NORMALISED, NORMALISED_C)
+    assert report.ok and report.checked == ("random", "rows"), report
+    assert not look(NORMALISED, NORMALISED_C.replace(" + 1e-5f", "")).ok
+
+
 CHANNELS = """kernel k(x, w) -> y
 x f32 [2,5,3,4] heap
 w f32 [5] heap

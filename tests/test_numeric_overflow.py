@@ -12,7 +12,7 @@ from perfdojo_sdk.core.dialect import CORE_DIALECT
 from perfdojo_sdk.hookspecs.types import Artifact, Measurement, RunRequest
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.measure.sandbox import Job, execute
-from perfdojo_sdk.verify.numeric import _Expected, _near
+from perfdojo_sdk.verify.judgement import Expected, _near
 from perfdojo_sdk.verify.reference_c import (
     BETWEEN,
     MINUS,
@@ -205,27 +205,27 @@ def test_a_product_of_any_order_may_overflow_or_vanish() -> None:
 
 
 EXPECTED = {
-    "near": (_Expected(*map(np.array, ([1.0], [1.0], [0.1], [0], [0.0], [0.0]))), [1.05], True),
-    "too far": (_Expected(*map(np.array, ([1.0], [1.0], [0.1], [0], [0.0], [0.0]))), [1.2], False),
-    "NaN": (_Expected(*map(np.array, ([1.0], [1.0], [0.1], [0], [0.0], [0.0]))), [np.nan], False),
-    "infinite": (_Expected(*map(np.array, ([1.0], [1.0], [0.1], [0], [0.0], [0.0]))), [np.inf], False),
-    "may": (_Expected(*map(np.array, ([1.0], [1.0], [0.1], [PLUS], [0.0], [0.0]))), [np.inf], True),
-    "other sign": (_Expected(*map(np.array, ([1.0], [1.0], [0.1], [PLUS], [0.0], [0.0]))), [-np.inf], False),
-    "no NaN": (_Expected(*map(np.array, ([1.0], [1.0], [0.1], [PLUS], [0.0], [0.0]))), [np.nan], False),
-    "between": (_Expected(*map(np.array, ([9.0], [9.0], [0.1], [BETWEEN], [0.0], [1.0]))), [0.5], True),
-    "not between": (_Expected(*map(np.array, ([9.0], [9.0], [0.1], [BETWEEN], [0.0], [1.0]))), [2.0], False),
+    "near": (Expected(*map(np.array, ([1.0], [1.0], [0.1], [0], [0.0], [0.0]))), [1.05], True),
+    "too far": (Expected(*map(np.array, ([1.0], [1.0], [0.1], [0], [0.0], [0.0]))), [1.2], False),
+    "NaN": (Expected(*map(np.array, ([1.0], [1.0], [0.1], [0], [0.0], [0.0]))), [np.nan], False),
+    "infinite": (Expected(*map(np.array, ([1.0], [1.0], [0.1], [0], [0.0], [0.0]))), [np.inf], False),
+    "may": (Expected(*map(np.array, ([1.0], [1.0], [0.1], [PLUS], [0.0], [0.0]))), [np.inf], True),
+    "other sign": (Expected(*map(np.array, ([1.0], [1.0], [0.1], [PLUS], [0.0], [0.0]))), [-np.inf], False),
+    "no NaN": (Expected(*map(np.array, ([1.0], [1.0], [0.1], [PLUS], [0.0], [0.0]))), [np.nan], False),
+    "between": (Expected(*map(np.array, ([9.0], [9.0], [0.1], [BETWEEN], [0.0], [1.0]))), [0.5], True),
+    "not between": (Expected(*map(np.array, ([9.0], [9.0], [0.1], [BETWEEN], [0.0], [1.0]))), [2.0], False),
     "infinite over zero": (
-        _Expected(*map(np.array, ([np.inf], [np.inf], [0.0], [PLUS | MINUS], [0.0], [0.0]))),
+        Expected(*map(np.array, ([np.inf], [np.inf], [0.0], [PLUS | MINUS], [0.0], [0.0]))),
         [-np.inf],
         True,
     ),
     "finite over zero": (
-        _Expected(*map(np.array, ([np.inf], [np.inf], [0.0], [PLUS | MINUS], [0.0], [0.0]))),
+        Expected(*map(np.array, ([np.inf], [np.inf], [0.0], [PLUS | MINUS], [0.0], [0.0]))),
         [3e38],
         False,
     ),
     "the law's NaN": (
-        _Expected(*map(np.array, ([1.0], [np.nan], [0.0], [0], [0.0], [0.0]))),
+        Expected(*map(np.array, ([1.0], [np.nan], [0.0], [0], [0.0], [0.0]))),
         [np.nan],
         False,
     ),
@@ -241,7 +241,7 @@ def test_a_finite_value_gives_way_to_a_computed_overflow_only(name: str, nan_may
 
 
 def test_where_the_original_has_no_number_a_declared_move_decides() -> None:
-    expected = _Expected(*map(np.array, ([np.nan], [2.0], [0.1], [0], [0.0], [0.0])))
+    expected = Expected(*map(np.array, ([np.nan], [2.0], [0.1], [0], [0.0], [0.0])))
     got = np.array([2.05], np.float32)
     assert not _near(got, expected, True)[1].any()
     assert _near(got, expected, False)[1].all()

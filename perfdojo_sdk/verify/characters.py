@@ -58,7 +58,7 @@ class _Mixture:
     def powers(self, count: int, low: float, high: float) -> Array:
         """Positive numbers with exponents of that range, as far as the dtype has them."""
         low, high = max(low, self.range.smallest), min(high, self.range.largest + 0.99)
-        return np.exp2(self.rng.uniform(min(low, high), high, count))
+        return np.asarray(np.exp2(self.rng.uniform(min(low, high), high, count)))
 
     def signs(self, count: int) -> Array:
         return np.resize([1.0, -1.0], count) * self.rng.choice([-1.0, 1.0])
@@ -158,7 +158,7 @@ def _last(mixture: _Mixture, chosen: Array) -> Array:
 def _near_end(mixture: _Mixture, chosen: Array) -> Array:
     """Each of the last positions in turn."""
     turn = np.arange(len(chosen)) + mixture.rng.integers(_TAIL)
-    return mixture.groups.size - 1 - turn % min(_TAIL, mixture.groups.size)
+    return np.asarray(mixture.groups.size - 1 - turn % min(_TAIL, mixture.groups.size))
 
 
 def _at_border(mixture: _Mixture, chosen: Array) -> Array:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 from math import prod
-from typing import Any, ParamSpec, TypeAlias, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -28,7 +28,6 @@ from perfdojo_sdk.hookspecs.types import (
     Artifact,
     Failure,
     KernelSource,
-    Measurement,
     Runner,
     RunRequest,
 )
@@ -38,7 +37,6 @@ from perfdojo_sdk.measure.shared_arrays import shared_array
 from perfdojo_sdk.measure.toolchain import IN_ORDER
 from perfdojo_sdk.measure.worker import CARRIER
 from perfdojo_sdk.verify.inputs import (
-    EXACT_INTEGERS,
     INTEGERS,
     Array,
     classes,
@@ -46,14 +44,11 @@ from perfdojo_sdk.verify.inputs import (
     drawings,
     integer_range,
 )
+from perfdojo_sdk.verify.judgement import ClassResult, Expected, Outcome, Piece, judge, rows_of
 from perfdojo_sdk.verify.reference_c import (
-    BETWEEN,
     BOUNDED,
-    MINUS,
-    NO_NUMBER,
     OUTCOMES,
     PEAK,
-    PLUS,
     ROWS,
     WIDE,
     Rows,
@@ -78,7 +73,7 @@ _MOST_BYTES = 1 << 30
 #: What they say about one element of an output.
 _OUTCOME_BYTES = 48
 #: Classes that a large program runs as a whole if its rows depend on each other.
-_WHOLE = ("random",)
+_WHOLE = ("random", "rows")
 #: Parallel iterations below which the kernel is also called with more threads than there are.
 _FEW_ITERATIONS = 64
 REFERENCE_FLAGS = ("-O2", "-ffp-contract=off", *IN_ORDER)
@@ -97,23 +92,6 @@ LARGE_FLAGS = (
 FORK_FLAGS = ("-O0", "-ffp-contract=off")
 _REFERENCE_TIMEOUT_S = 600.0
 _REFERENCE_BYTES = 32 << 30
-
-
-@dataclass(frozen=True)
-class ClassResult:
-    """One class of inputs."""
-
-    name: str
-    threads: int = 0
-    worst: float = 0.0
-    """Largest error over its bound; at most 1 when the class passes."""
-    elements: int = 0
-    """Output elements looked at."""
-    skipped: str = ""
-    """Why the class was not run."""
-    problem: str = ""
-    executions: tuple[str, ...] = ()
-    """Those that the kernel was put through on these inputs."""
 
 
 @dataclass(frozen=True)
@@ -159,9 +137,9 @@ def verify_numeric(
     """Compare the compiled ``transformed`` with ``original``.
 
     ``accuracy`` is the error in ulp that the target states for a function (``{"exp": 2}``), 0.5
-    where it says nothing. ``nan_may_differ``: a move of the trace declared that it changes which
-    inputs give NaN; the transformed order then decides. The first class runs with every number of
-    ``threads``, the others with one of them in turn. ``quick``: the first class only and, of a large
+    where it says nothing. ``nan_may_differ``: a move of the trace may change which inputs give NaN;
+    where the original gives no finite number, what the transformed order gives is right as well. The first
+    drawing runs with every number of ``threads``, the others with one of them in turn. ``quick``: the first class only and, of a large
     program with independent rows, some of these only. ``forks``, for many small programs: the references
     are compiled without optimising and run in forks of this process, nothing runs at the same time.
     ``other_terms``: a move of the trace declared that sums are made of other terms, so that the bound which
@@ -207,11 +185,11 @@ def verify_numeric(
             else:
                 futures = [pool.submit(runner.run, artifact, request) for request in requests]
                 done = (future.result() for future in futures)
-            whole = references.small or (group[0].name == "random" and not _rows_do(references, quick))
+            whole = references.small or not references.rows or (group[0] is planned[0] and not quick)
             expected = references.expect(stacks, len(group), pool, whole)
             for plan, outcome in zip(group, expected, strict=True):
                 for t in plan.threads:
-                    results.append(_judge(plan.name, t, next(done), outcome, nan_may_differ))
+                    results.append(judge(plan.name, t, next(done), outcome, nan_may_differ))
             if problem := _problem(results):
                 return NumericReport(False, (*results, *skipped), problem)
     return NumericReport(True, (*results, *skipped))
@@ -244,11 +222,6 @@ class _AtOnce(Executor):
         future: Future[T] = Future()
         future.set_result(fn(*args, **kwargs))
         return future
-
-
-def _rows_do(references: _References, quick: bool) -> bool:
-    """Whether some rows are enough for the class that else runs as a whole."""
-    return quick and references.rows is not None
 
 
 @dataclass(frozen=True)
@@ -292,75 +265,6 @@ def _drawings(original: Program, transformed: Program, instances: int) -> Iterat
     yield _Plan(INTEGERS, 0, largest), f"not a polynomial on small integers: {why}" if why else ""
 
 
-@dataclass(frozen=True)
-class _Expected:
-    """What the references say about one output array."""
-
-    value: Array
-    """The original in a wider type."""
-    own: Array
-    """The transformed program in a wider type."""
-    bound: Array
-    """How far a legal kernel in which nothing overflows may be from ``value``; infinite: nothing is known."""
-    far: Array | None = None
-    """Which infinities and NaN may come out where something overflows, and whether there is a
-    ``low`` and a ``high``: bits of :mod:`~perfdojo_sdk.verify.reference_c`. None: not known, so that nothing
-    is compared where the bound is infinite."""
-    low: Array | None = None
-    high: Array | None = None
-
-    @property
-    def flat(self) -> _Expected:
-        return self._each(lambda array: array.reshape(-1))
-
-    def at(self, part: slice | Array) -> _Expected:
-        return self._each(lambda array: array[part])
-
-    def _each(self, change: Callable[[Array], Array]) -> _Expected:
-        parts = (getattr(self, f.name) for f in fields(self))
-        return _Expected(*(None if part is None else change(part) for part in parts))
-
-
-_Judge: TypeAlias = Callable[[Array, _Expected, bool], tuple[float, Array]]
-
-
-@dataclass(frozen=True)
-class _Piece:
-    """What is known about one output array, or about some of its rows."""
-
-    output: str
-    expected: _Expected
-    rows: Array | None = None
-    """The iteration of each level, row by row."""
-    dimensions: tuple[int, ...] = ()
-    """Where the levels' iterators stand in this output's subscripts."""
-
-    def of(self, array: Array) -> Array:
-        """The part of a whole array that this piece is about: rows, then what dimensions they have."""
-        return array if self.rows is None else _rows_of(array, self.rows, self.dimensions)
-
-    def place(self, at: Sequence[int]) -> tuple[int, ...]:
-        """The subscripts in the whole array of an element of the piece."""
-        if self.rows is None:
-            return tuple(at)
-        fixed = dict(zip(self.dimensions, map(int, self.rows[at[0]]), strict=True))
-        within = iter(at[1:])
-        return tuple(fixed[k] if k in fixed else next(within) for k in range(len(fixed) + len(at) - 1))
-
-
-def _rows_of(array: Array, rows: Array, dimensions: tuple[int, ...]) -> Array:
-    """The rows of an array, one after the other."""
-    levels_first = np.moveaxis(array, dimensions, tuple(range(len(dimensions))))
-    found: Array = levels_first[tuple(rows.T)]
-    return found
-
-
-@dataclass(frozen=True)
-class _Outcome:
-    pieces: tuple[_Piece, ...]
-    peak: float
-
-
 class _References:
     """The two reference programs, compiled when first needed."""
 
@@ -383,7 +287,7 @@ class _References:
         self.rows, self.no_rows = _independent_rows(original, transformed, other_terms)
         self.compiled: dict[tuple[str, int, int], Artifact] = {}
 
-    def expect(self, stacks: Mapping[str, Array], batch: int, pool: Executor, whole: bool) -> list[_Outcome]:
+    def expect(self, stacks: Mapping[str, Array], batch: int, pool: Executor, whole: bool) -> list[Outcome]:
         """Run both references on each of ``batch`` sets of inputs.
 
         Small programs run as a whole. Of large ones with independent rows, the original runs on
@@ -408,18 +312,18 @@ class _References:
 
     def outcome(
         self, bounded: Mapping[str, Array], wide: Mapping[str, Array], rows: Array | None, whole: bool
-    ) -> _Outcome:
+    ) -> Outcome:
         """Put the answers of the two references together; with ``rows``, ``wide`` has only these."""
-        pieces: list[_Piece] = []
+        pieces: list[Piece] = []
         for name in self.original.outputs:
             known = (f"{name}_{part}" for part in ("v", "e", "far", "lo", "hi"))
-            own = [bounded.get(part) for part in known]
+            own: list[Any] = [bounded.get(part) for part in known]
             dimensions = self.rows.dimensions[name] if self.rows else ()
             if rows is not None and whole:
-                pieces.append(_Piece(name, _Expected(own[0], *own)))
-                own = [None if part is None else _rows_of(part, rows, dimensions) for part in own]
-            pieces.append(_Piece(name, _Expected(wide[f"{name}_v"], *own), rows, dimensions))
-        return _Outcome(tuple(pieces), max(float(wide[PEAK]), float(bounded[PEAK])))
+                pieces.append(Piece(name, Expected(own[0], *own)))
+                own = [None if part is None else rows_of(part, rows, dimensions) for part in own]
+            pieces.append(Piece(name, Expected(wide[f"{name}_v"], *own), rows, dimensions))
+        return Outcome(tuple(pieces), max(float(wide[PEAK]), float(bounded[PEAK])))
 
     def choose_rows(self, instances: int) -> Array:
         """Rows by levels, ascending: those of all first and last iterations, and as many others as so
@@ -530,122 +434,3 @@ def _compiled(
 
 def _instances(program: Program) -> int:
     return sum(prod(leaf.sizes) for node in program.body for leaf in node.leaves)
-
-
-def _judge(
-    name: str, threads: int, run: Measurement | Failure, expected: _Outcome, nan_may_differ: bool
-) -> ClassResult:
-    """One run of the kernel against the references."""
-    result = ClassResult(name, threads)
-    if isinstance(run, Failure):
-        return replace(result, problem=f"{run.reason}: {run.detail}")
-    if name == INTEGERS and expected.peak >= EXACT_INTEGERS:
-        return replace(result, skipped=f"intermediates reach {expected.peak:g}, beyond 2^24")
-    assert run.outputs is not None
-    result = replace(result, executions=run.executions)
-    for piece in expected.pieces:
-        got = piece.of(run.outputs[piece.output])
-        worst, wrong = _in_blocks(_equal if name == INTEGERS else _near, got, piece.expected, nan_may_differ)
-        result = replace(result, worst=max(result.worst, worst), elements=result.elements + got.size)
-        if wrong.any():
-            return replace(result, problem=_describe(piece, got, wrong))
-    return result
-
-
-#: Elements compared at a time, so that what is worked out on the way stays in cache.
-_BLOCK = 1 << 16
-
-
-def _in_blocks(judge: _Judge, got: Array, expected: _Expected, nan_may_differ: bool) -> tuple[float, Array]:
-    """``judge``, block by block: largest error over its bound, and which elements are wrong."""
-    worst, wrong = 0.0, np.zeros(got.size, bool)
-    flat, parts = got.reshape(-1), expected.flat
-    for k in range(0, got.size, _BLOCK):
-        here = slice(k, k + _BLOCK)
-        block, wrong[here] = judge(flat[here], parts.at(here), nan_may_differ)
-        worst = max(worst, block)
-    return worst, wrong.reshape(got.shape)
-
-
-def _equal(got: Array, expected: _Expected, _: bool) -> tuple[float, Array]:
-    """Bit for bit, -0 being 0."""
-    wrong = got != expected.value
-    return float(wrong.any()), wrong
-
-
-def _near(got: Array, expected: _Expected, nan_may_differ: bool) -> tuple[float, Array]:
-    """Largest error over its bound, and which elements are wrong."""
-    value = expected.value
-    if not np.issubdtype(got.dtype, np.floating):
-        # Integers are exact, unless a float decided about them that was not certain.
-        wrong = (expected.bound == 0) & (got.astype(np.int64) != value)
-        return float(wrong.any()), wrong
-    with np.errstate(all="ignore"):
-        bound = _loosened(expected.bound, value, got.dtype)
-        distance = np.abs(got.astype(np.float64) - value)
-        wrong = ~((distance <= bound) & np.isfinite(bound) & np.isfinite(expected.own))
-        used = ~wrong & (distance > 0)
-        worst = float(np.max(distance[used] / bound[used], initial=0.0)) if used.any() else 0.0
-    if wrong.any():
-        at = np.flatnonzero(wrong)
-        wrong[at] = ~_other_outcome(got[at], expected.at(at), nan_may_differ)
-        # An error without a bound to it tells nothing, unless it is too large.
-        worst = max(worst, _worst_of(distance[wrong], bound[wrong]))
-    return worst, wrong
-
-
-def _worst_of(distance: Array, bound: Array) -> float:
-    known = np.isfinite(distance) & np.isfinite(bound) & (bound > 0)
-    return float(np.max(distance[known] / bound[known], initial=0.0))
-
-
-def _loosened(bound: Array, value: Array, dtype: np.dtype[Any]) -> Array:
-    """The references themselves round: in double, 2^-29 of what a kernel of f32 may, still less of one of
-    f16; the bound of f64 takes its own rounding into account."""
-    slack = 0.0 if dtype == np.float64 else 2.0**-45
-    return np.asarray(bound * (1 + 1e-6) + np.abs(value) * slack)
-
-
-def _other_outcome(got: Array, expected: _Expected, nan_may_differ: bool) -> Array:
-    """Where ``got`` is right though it is not near a finite value: it is the infinity or the NaN that the
-    original gives, or what may come out when something overflows for these very inputs."""
-    value, own = expected.value, expected.own
-    unknown = ~np.isfinite(expected.bound)
-    with np.errstate(all="ignore"):
-        rounded, own_rounded = value.astype(got.dtype), own.astype(got.dtype)
-        reach = _loosened(expected.bound, own, got.dtype)
-        near_own = np.isfinite(own) & (np.abs(got.astype(np.float64) - own) <= reach)
-        allowed = ~np.isfinite(got) & _same(got, rounded)
-        far = np.zeros(got.shape, np.uint8) if expected.far is None else expected.far
-        allowed |= (far & _class_bits(got)) != 0
-        # Where the value has no number, its place is taken by what the transformed order gives.
-        elsewhere = ~np.isfinite(rounded) & (nan_may_differ | (far != 0))
-        allowed |= elsewhere & (near_own | _same(got, own_rounded))
-        if expected.far is None:
-            return np.asarray(allowed | unknown)
-        assert expected.low is not None and expected.high is not None
-        allowed |= (far & BETWEEN != 0) & (expected.low <= got) & (got <= expected.high)
-    return np.asarray(allowed | (unknown & np.isfinite(got)))
-
-
-def _same(a: Array, b: Array) -> Array:
-    """Equal, NaN being equal to NaN."""
-    return np.asarray((a == b) | (np.isnan(a) & np.isnan(b)))
-
-
-def _class_bits(array: Array) -> Array:
-    """The bit of each element that is no finite number."""
-    kinds = [np.isnan(array), np.isposinf(array), np.isneginf(array)]
-    return np.select(kinds, [np.uint8(bit) for bit in (NO_NUMBER, PLUS, MINUS)], np.uint8(0))
-
-
-def _describe(piece: _Piece, got: Array, wrong: Array) -> str:
-    """The first wrong element in words."""
-    here = tuple(int(k) for k in np.argwhere(wrong)[0])
-    value, bound = float(piece.expected.value[here]), float(piece.expected.bound[here])
-    tolerance = f" within {bound:.3g}" if np.isfinite(bound) else ""
-    place = ",".join(map(str, piece.place(here)))
-    return (
-        f"{piece.output}[{place}] is {got[here]:.9g}, expected {value:.9g}{tolerance}; "
-        f"{int(np.count_nonzero(wrong))} of {wrong.size} elements are wrong"
-    )

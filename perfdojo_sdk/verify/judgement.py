@@ -1,0 +1,223 @@
+"""Whether what a kernel computed is what the references of leg 2 say, element by element.
+
+Near a finite value within its bound; where something may overflow for these inputs, what that leads to; the
+infinity or NaN that the original gives; of integers, the very value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from perfdojo_sdk.hookspecs.types import Failure, Measurement
+from perfdojo_sdk.verify.inputs import EXACT_INTEGERS, INTEGERS, Array
+from perfdojo_sdk.verify.reference_c import BETWEEN, MINUS, NO_NUMBER, PLUS
+
+
+@dataclass(frozen=True)
+class ClassResult:
+    """One class of inputs."""
+
+    name: str
+    threads: int = 0
+    worst: float = 0.0
+    """Largest error over its bound; at most 1 when the class passes."""
+    elements: int = 0
+    """Output elements looked at."""
+    skipped: str = ""
+    """Why the class was not run."""
+    problem: str = ""
+    executions: tuple[str, ...] = ()
+    """Those that the kernel was put through on these inputs."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What the references say about one output array."""
+
+    value: Array
+    """The original in a wider type."""
+    own: Array
+    """The transformed program in a wider type."""
+    bound: Array
+    """How far a legal kernel in which nothing overflows may be from ``value``; infinite: nothing is known."""
+    far: Array | None = None
+    """Which infinities and NaN may come out where something overflows, and whether there is a
+    ``low`` and a ``high``: bits of :mod:`~perfdojo_sdk.verify.reference_c`. None: not known, so that nothing
+    is compared where the bound is infinite."""
+    low: Array | None = None
+    high: Array | None = None
+
+    @property
+    def flat(self) -> Expected:
+        return self._each(lambda array: array.reshape(-1))
+
+    def at(self, part: slice | Array) -> Expected:
+        return self._each(lambda array: array[part])
+
+    def _each(self, change: Callable[[Array], Array]) -> Expected:
+        parts = (getattr(self, f.name) for f in fields(self))
+        changed: list[Any] = [None if part is None else change(part) for part in parts]
+        return Expected(*changed)
+
+
+_Judge: TypeAlias = Callable[[Array, Expected, bool], tuple[float, Array]]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What is known about one output array, or about some of its rows."""
+
+    output: str
+    expected: Expected
+    rows: Array | None = None
+    """The iteration of each level, row by row."""
+    dimensions: tuple[int, ...] = ()
+    """Where the levels' iterators stand in this output's subscripts."""
+
+    def of(self, array: Array) -> Array:
+        """The part of a whole array that this piece is about: rows, then what dimensions they have."""
+        return array if self.rows is None else rows_of(array, self.rows, self.dimensions)
+
+    def place(self, at: Sequence[int]) -> tuple[int, ...]:
+        """The subscripts in the whole array of an element of the piece."""
+        if self.rows is None:
+            return tuple(at)
+        fixed = dict(zip(self.dimensions, map(int, self.rows[at[0]]), strict=True))
+        within = iter(at[1:])
+        return tuple(fixed[k] if k in fixed else next(within) for k in range(len(fixed) + len(at) - 1))
+
+
+def rows_of(array: Array, rows: Array, dimensions: tuple[int, ...]) -> Array:
+    """The rows of an array, one after the other."""
+    levels_first = np.moveaxis(array, dimensions, tuple(range(len(dimensions))))
+    found: Array = levels_first[tuple(rows.T)]
+    return found
+
+
+@dataclass(frozen=True)
+class Outcome:
+    pieces: tuple[Piece, ...]
+    peak: float
+
+
+def judge(
+    name: str, threads: int, run: Measurement | Failure, expected: Outcome, nan_may_differ: bool
+) -> ClassResult:
+    """One run of the kernel against the references."""
+    result = ClassResult(name, threads)
+    if isinstance(run, Failure):
+        return replace(result, problem=f"{run.reason}: {run.detail}")
+    if name == INTEGERS and expected.peak >= EXACT_INTEGERS:
+        return replace(result, skipped=f"intermediates reach {expected.peak:g}, beyond 2^24")
+    assert run.outputs is not None
+    result = replace(result, executions=run.executions)
+    for piece in expected.pieces:
+        got = piece.of(run.outputs[piece.output])
+        worst, wrong = _in_blocks(_equal if name == INTEGERS else _near, got, piece.expected, nan_may_differ)
+        result = replace(result, worst=max(result.worst, worst), elements=result.elements + got.size)
+        if wrong.any():
+            return replace(result, problem=_describe(piece, got, wrong))
+    return result
+
+
+#: Elements compared at a time, so that what is worked out on the way stays in cache.
+_BLOCK = 1 << 16
+
+
+def _in_blocks(compare: _Judge, got: Array, expected: Expected, nan_may_differ: bool) -> tuple[float, Array]:
+    """``compare``, block by block: largest error over its bound, and which elements are wrong."""
+    worst, wrong = 0.0, np.zeros(got.size, bool)
+    flat, parts = got.reshape(-1), expected.flat
+    for k in range(0, got.size, _BLOCK):
+        here = slice(k, k + _BLOCK)
+        block, wrong[here] = compare(flat[here], parts.at(here), nan_may_differ)
+        worst = max(worst, block)
+    return worst, wrong.reshape(got.shape)
+
+
+def _equal(got: Array, expected: Expected, _: bool) -> tuple[float, Array]:
+    """Bit for bit, -0 being 0."""
+    wrong = got != expected.value
+    return float(wrong.any()), wrong
+
+
+def _near(got: Array, expected: Expected, nan_may_differ: bool) -> tuple[float, Array]:
+    """Largest error over its bound, and which elements are wrong."""
+    value = expected.value
+    if not np.issubdtype(got.dtype, np.floating):
+        # Integers are exact, unless a float decided about them that was not certain.
+        wrong = (expected.bound == 0) & (got.astype(np.int64) != value)
+        return float(wrong.any()), wrong
+    with np.errstate(all="ignore"):
+        bound = _loosened(expected.bound, value, got.dtype)
+        distance = np.abs(got.astype(np.float64) - value)
+        wrong = ~((distance <= bound) & np.isfinite(bound) & np.isfinite(expected.own))
+        used = ~wrong & (distance > 0)
+        worst = float(np.max(distance[used] / bound[used], initial=0.0)) if used.any() else 0.0
+    if wrong.any():
+        at = np.flatnonzero(wrong)
+        wrong[at] = ~_other_outcome(got[at], expected.at(at), nan_may_differ)
+        # An error without a bound to it tells nothing, unless it is too large.
+        worst = max(worst, _worst_of(distance[wrong], bound[wrong]))
+    return worst, wrong
+
+
+def _worst_of(distance: Array, bound: Array) -> float:
+    known = np.isfinite(distance) & np.isfinite(bound) & (bound > 0)
+    return float(np.max(distance[known] / bound[known], initial=0.0))
+
+
+def _loosened(bound: Array, value: Array, dtype: np.dtype[Any]) -> Array:
+    """The references themselves round: in double, 2^-29 of what a kernel of f32 may, still less of one of
+    f16; the bound of f64 takes its own rounding into account."""
+    slack = 0.0 if dtype == np.float64 else 2.0**-45
+    return np.asarray(bound * (1 + 1e-6) + np.abs(value) * slack)
+
+
+def _other_outcome(got: Array, expected: Expected, nan_may_differ: bool) -> Array:
+    """Where ``got`` is right though it is not near a finite value: it is the infinity or the NaN that the
+    original gives, or what may come out when something overflows for these very inputs."""
+    value, own = expected.value, expected.own
+    unknown = ~np.isfinite(expected.bound)
+    with np.errstate(all="ignore"):
+        rounded, own_rounded = value.astype(got.dtype), own.astype(got.dtype)
+        reach = _loosened(expected.bound, own, got.dtype)
+        near_own = np.isfinite(own) & (np.abs(got.astype(np.float64) - own) <= reach)
+        allowed = ~np.isfinite(got) & _same(got, rounded)
+        far = np.zeros(got.shape, np.uint8) if expected.far is None else expected.far
+        allowed |= (far & _class_bits(got)) != 0
+        # Where the value has no number, its place is taken by what the transformed order gives.
+        elsewhere = ~np.isfinite(rounded) & (nan_may_differ | (far != 0))
+        allowed |= elsewhere & (near_own | _same(got, own_rounded))
+        if expected.far is None:
+            return np.asarray(allowed | unknown)
+        assert expected.low is not None and expected.high is not None
+        allowed |= (far & BETWEEN != 0) & (expected.low <= got) & (got <= expected.high)
+    return np.asarray(allowed | (unknown & np.isfinite(got)))
+
+
+def _same(a: Array, b: Array) -> Array:
+    """Equal, NaN being equal to NaN."""
+    return np.asarray((a == b) | (np.isnan(a) & np.isnan(b)))
+
+
+def _class_bits(array: Array) -> Array:
+    """The bit of each element that is no finite number."""
+    kinds = [np.isnan(array), np.isposinf(array), np.isneginf(array)]
+    return np.select(kinds, [np.uint8(bit) for bit in (NO_NUMBER, PLUS, MINUS)], np.uint8(0))
+
+
+def _describe(piece: Piece, got: Array, wrong: Array) -> str:
+    """The first wrong element in words."""
+    here = tuple(int(k) for k in np.argwhere(wrong)[0])
+    value, bound = float(piece.expected.value[here]), float(piece.expected.bound[here])
+    tolerance = f" within {bound:.3g}" if np.isfinite(bound) else ""
+    place = ",".join(map(str, piece.place(here)))
+    return (
+        f"{piece.output}[{place}] is {got[here]:.9g}, expected {value:.9g}{tolerance}; "
+        f"{int(np.count_nonzero(wrong))} of {wrong.size} elements are wrong"
+    )
