@@ -39,6 +39,7 @@ from perfdojo_sdk.measure.answer import (
 from perfdojo_sdk.measure.child import Child, Forked, Interpreted
 from perfdojo_sdk.measure.guarded_files import private_folder
 from perfdojo_sdk.measure.shared_arrays import Source, memory_file, source_of
+from perfdojo_sdk.measure.tools import signal_name
 from perfdojo_sdk.measure.worker import CARRIER
 
 _POLL_S = 0.02
@@ -391,20 +392,13 @@ def _death(folder: Path, ending: _Ending) -> Failure | None:
     if ending.status == -signal.SIGXCPU:
         return Failure("timeout", "the kernel used up its processor time")
     if ending.status < 0:
-        return Failure("crash", f"killed by {_signal_name(-ending.status)}{said}")
+        return Failure("crash", f"killed by {signal_name(-ending.status)}{said}")
     if ending.status:
         reason = "memory" if "MemoryError" in ending.said else "runtime"
         return Failure(reason, f"the child ended with status {ending.status}{said}")  # type: ignore[arg-type]
     if not os.path.lexists(folder / "result.json"):
         return Failure("runtime", f"the kernel ended the process in the middle of a call{said}")
     return None
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # one of those without names
-        return f"signal {number}"
 
 
 _TAMPERS = "the kernel tampers with time, or this machine was too busy to watch it"
