@@ -36,7 +36,7 @@ class Ended:
 def run_tool(
     command: Sequence[str], folder: str | Path | None, timeout_s: float, errors: int = subprocess.STDOUT
 ) -> Ended | None:
-    """Run a program in a folder; None when it took longer than ``timeout_s`` and was killed, with its descendants.
+    """Run a program in a folder; None when it took longer and was killed, with its descendants.
 
     ``errors``: where they go, by default among the rest. OSError when it does not start.
     """
