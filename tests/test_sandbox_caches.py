@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,7 +28,7 @@ def own_folder() -> Iterator[None]:
     kept_files._own_folder.cache_clear()
     yield
     if kept_files._own_folder.cache_info().currsize:
-        kept_files._own_folder().cleanup()
+        shutil.rmtree(kept_files._own_folder())
     kept_files._own_folder.cache_clear()
 
 

@@ -35,6 +35,23 @@ def private_folder(prefix: str) -> Iterator[Path]:
         _remove(kept)
 
 
+_OF_PROCESSES: list[tuple[int, tempfile.TemporaryDirectory[str]]] = []
+
+
+def process_folder(prefix: str) -> Path:
+    """A new folder of this process, which goes with it; in a fork, with :func:`remove_folders`."""
+    kept = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
+    _OF_PROCESSES.append((os.getpid(), kept))
+    return Path(kept.name)
+
+
+def remove_folders() -> None:
+    """Remove what :func:`process_folder` made for this process, and nothing of its parent's."""
+    for owner, kept in _OF_PROCESSES:
+        if owner == os.getpid():
+            kept.cleanup()
+
+
 def _remove(kept: tempfile.TemporaryDirectory[str]) -> None:
     with suppress(RecursionError):
         kept.cleanup()

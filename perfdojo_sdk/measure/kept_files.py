@@ -7,13 +7,12 @@ import hashlib
 import os
 import pwd
 import stat
-import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from perfdojo_sdk.measure.guarded_files import read_regular
+from perfdojo_sdk.measure.guarded_files import process_folder, read_regular
 
 _MOST_CODE = 1 << 28
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -35,7 +34,7 @@ def kept_code(folder: Path, stem: str, suffix: str, make: Callable[[], bytes]) -
         folder.mkdir(0o755, parents=True, exist_ok=True)
         if is_private(folder):
             return put_file(folder / name, content, 0o755)
-    return put_file(Path(_own_folder().name, name), content, 0o700)
+    return put_file(_own_folder() / name, content, 0o700)
 
 
 def put_file(file: Path, content: bytes, mode: int) -> Path:
@@ -110,6 +109,6 @@ def _own_group(number: int) -> bool:
 
 
 @cache
-def _own_folder() -> tempfile.TemporaryDirectory[str]:
-    """A folder of this process's own, which goes with it."""
-    return tempfile.TemporaryDirectory(prefix="perfdojo-code-")
+def _own_folder() -> Path:
+    """A folder for this process's code."""
+    return process_folder("perfdojo-code-")
