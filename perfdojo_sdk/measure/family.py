@@ -72,6 +72,8 @@ def end(roots: Callable[[], Iterable[int]]) -> None:
     while living := [pid for pid in family(roots()) if _status(pid)[0] not in "ZX"]:
         for pid in living:
             with suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, signal.SIGKILL)  # all at once that did not leave its group, if it leads one
+            with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         if time.monotonic() > deadline:
             return
@@ -149,6 +151,7 @@ def main(script: str, folder: str, parent: int) -> None:
     with adopting():
         child = os.fork()
         if child == 0:
+            os.setpgid(0, 0)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             sys.argv = [script, folder]
             runpy.run_path(script, run_name="__main__")
