@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from perfdojo_sdk.game import write_atomically
 from perfdojo_sdk.library import gpu_loader
 from perfdojo_sdk.library.manifest import ArrayEntry, Artefact, KernelEntry, LibraryError, Manifest
 from perfdojo_sdk.measure import kept_files, native_runner
@@ -226,3 +227,15 @@ def test_a_gpu_s_code_is_what_the_manifest_describes(tmp_path: Path, monkeypatch
     with pytest.raises(LibraryError) as caught:
         gpu_loader.kernel_files(tmp_path, "k")
     assert caught.value.code == "PD-L004"
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_permissions_of_saved_files_follow_the_umask(umask: int, mode: int, tmp_path: Path) -> None:
+    """Games, records of builds and files of libraries are written by the same function."""
+    before = os.umask(umask)
+    try:
+        write_atomically(tmp_path / "game.json", "{}")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "game.json").stat().st_mode & 0o777 == mode
+    assert [file.name for file in tmp_path.iterdir()] == ["game.json"]

@@ -21,6 +21,7 @@ from perfdojo_sdk.measure import family
 #: Bytes that are kept of what a program says, from the beginning: the first error is the one that counts.
 MOST_OUTPUT = 1 << 20
 _CHUNK = 1 << 16
+_POLL_MS = 20
 
 
 @dataclass(frozen=True)
@@ -66,24 +67,19 @@ def run_tool(
 
 def _listen(process: subprocess.Popen[bytes], output: int, deadline: float) -> bytes | None:
     """What the process says until it ends; None when it does not in time."""
-    said, ended = bytearray(), os.pidfd_open(process.pid)
-    waiting = select.poll()
-    for file in (output, ended):
-        waiting.register(file, select.POLLIN)
-    try:
-        while time.monotonic() < deadline:
-            ready = [file for file, _ in waiting.poll(1000 * max(deadline - time.monotonic(), 0))]
-            if output in ready and not _take(output, said):
-                waiting.unregister(output)
-            if ended in ready:
-                process.wait()
-                # What it said last is still in the pipe, which others may go on to fill.
-                while len(said) < MOST_OUTPUT and _take(output, said):
-                    pass
-                return bytes(said)
-        return None
-    finally:
-        os.close(ended)
+    said, waiting, poll_ms = bytearray(), select.poll(), _POLL_MS
+    waiting.register(output, select.POLLIN)
+    while time.monotonic() < deadline:
+        if waiting.poll(poll_ms) and not _take(output, said):
+            # Nobody is left to say anything, so the end is near.
+            waiting.unregister(output)
+            poll_ms = 1
+        if process.poll() is not None:
+            # What it said last is still in the pipe, which others may go on to fill.
+            while len(said) < MOST_OUTPUT and _take(output, said):
+                pass
+            return bytes(said)
+    return None
 
 
 def _take(output: int, said: bytearray) -> bool:
