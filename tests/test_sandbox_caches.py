@@ -97,6 +97,7 @@ def test_a_folder_that_others_write_is_done_without(fault: str, tmp_path: Path, 
     make, folder = Maker(), tmp_path / "above" / "cache"
     folder.mkdir(parents=True)
     assert is_private(folder)
+    first = kept(folder, make)
     if fault == "others":
         folder.chmod(0o777)
     elif fault == "group":
@@ -106,6 +107,7 @@ def test_a_folder_that_others_write_is_done_without(fault: str, tmp_path: Path, 
     elif fault == "above":
         folder.parent.chmod(0o777)
     elif fault == "a file":
+        first.unlink()
         folder.rmdir()
         folder.write_text("")
     else:
@@ -115,7 +117,7 @@ def test_a_folder_that_others_write_is_done_without(fault: str, tmp_path: Path, 
     found = kept(folder, make)
     assert folder not in found.parents and found.read_bytes() == b"the code"
     assert found.stat().st_mode & 0o077 == 0 and is_private(found.parent)
-    assert fault == "a file" or not list(folder.iterdir())
+    assert make.count == 2 and (fault == "a file" or list(folder.iterdir()) == [first])
 
 
 def test_a_sticky_folder_above_is_as_good_as_one_s_own(tmp_path: Path) -> None:

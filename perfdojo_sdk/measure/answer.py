@@ -115,11 +115,11 @@ def doubt(answer: Answer, request: RunRequest, marks: str, lived_s: float) -> st
     ``marks``: what the child sent while it timed. ``lived_s``: how long it ran, by our own clock.
     """
     timed = [k for k in answer.kernels if k.seconds and not k.failure]
-    if not request.repeats:
-        return "times came that nobody had asked for" if timed else ""
     if any(not k.busy_s and not _slow_at_once(k, request, lived_s) for k in timed):
         return "a kernel has a time that was not measured between the marks of the clock"
     raced = [k for k in timed if k.busy_s]
+    if raced and not request.repeats:
+        return "times came that nobody had asked for"
     if raced and marks != "BE":
         return "the child ended before the clock's second mark"
     busy = sum(k.busy_s for k in answer.kernels)
@@ -134,8 +134,8 @@ def _slow_at_once(kernel: KernelAnswer, request: RunRequest, lived_s: float) -> 
     """Whether one of the first calls took so long that nothing more was timed."""
     [slow, *more] = kernel.seconds
     given_up = request.stop_above_s is not None and slow > request.stop_above_s
-    enough = request.first_look and slow >= request.budget_s
-    return not more and slow <= lived_s and (given_up or enough)
+    enough = request.repeats and request.first_look and slow >= request.budget_s
+    return not more and slow <= lived_s and bool(given_up or enough)
 
 
 def _unaccounted(kernel: KernelAnswer) -> str:
