@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -214,17 +213,17 @@ def saved_game(content: bytes | Mapping[str, object] | None, what: str, hint: st
 
 
 def write_atomically(path: Path, content: str | bytes | Iterable[str]) -> None:
-    """Write beside ``path`` and rename, so that no reader ever sees half a file."""
+    """Write beside ``path`` and rename, so that no reader sees half a file. The umask says who may read."""
     parts = [content] if isinstance(content, str | bytes) else content
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
             with os.fdopen(handle, "wb") as file:
                 file.writelines(part.encode() if isinstance(part, str) else part for part in parts)
                 file.flush()
                 os.fsync(file.fileno())
-            os.chmod(temporary, 0o644)
             os.replace(temporary, path)
         except BaseException:
             os.unlink(temporary)

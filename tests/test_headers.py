@@ -10,6 +10,7 @@ from perfdojo_sdk.hookspecs.types import Failure
 from perfdojo_sdk.measure import toolchain
 from perfdojo_sdk.measure.headers import MOST_SETS, WORTH_WHILE, ParsedHeaders, leading_includes
 from perfdojo_sdk.measure.toolchain import Compiled, find_toolchain
+from perfdojo_sdk.measure.tools import Ended, run_tool
 
 OWN = "#ifndef OWN_H\n#define OWN_H\nstatic inline int twice(int x) { return 2 * x; }\n#endif\n"
 CODE = '/* a comment\n * of two lines */\n\n#include "own.h"\n\nint f(int x) { return twice(x); }\n'
@@ -70,20 +71,20 @@ def test_what_fails_only_with_parsed_headers_does_without(monkeypatch: pytest.Mo
     """A compiler that breaks off at headers that it parsed itself; a fault of the kernel's own stays one."""
     tried: list[bool] = []
 
-    def run(command: list[str], folder: str, timeout_s: float) -> tuple[int, str] | None:
+    def run(command: list[str], folder: str, timeout_s: float) -> Ended | None:
         tried.append("-include" in command)
-        return (1, "internal compiler error") if "-include" in command else real(command, folder, timeout_s)
+        broken = Ended(1, "internal compiler error")
+        return broken if "-include" in command else run_tool(command, folder, timeout_s)
 
-    real = toolchain._run
     compiler = find_toolchain()
     if not compiler.is_gcc:
         pytest.skip("needs gcc")
     monkeypatch.setattr(toolchain, "_HEADERS", ParsedHeaders())
-    monkeypatch.setattr(toolchain, "_run", run)
+    monkeypatch.setattr(toolchain, "run_tool", run)
     for _ in range(WORTH_WHILE + 2):
         assert isinstance(compiler.compile(SOURCES, ("-O2",)), Compiled)
     assert tried.count(True) == 1
-    monkeypatch.setattr(toolchain, "_run", real)
+    monkeypatch.setattr(toolchain, "run_tool", run_tool)
     for _ in range(WORTH_WHILE + 1):
         broken = compiler.compile({**SOURCES, "k.c": CODE + "nonsense +;\n"}, ("-O3",))
         assert isinstance(broken, Failure) and "nonsense" in broken.detail

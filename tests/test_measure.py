@@ -24,6 +24,7 @@ from perfdojo_sdk.hookspecs.types import (
 from perfdojo_sdk.measure import machine as machine_module
 from perfdojo_sdk.measure import roofline as roofline_module
 from perfdojo_sdk.measure import toolchain as toolchain_module
+from perfdojo_sdk.measure.answer import RUNNER_FAULT, runner_fault
 from perfdojo_sdk.measure.machine import Cache, Calibration, calibrate, machine
 from perfdojo_sdk.measure.native_runner import NativeRunner, harness
 from perfdojo_sdk.measure.roofline import calibrated_figures
@@ -400,13 +401,15 @@ def test_a_patched_clock_is_caught() -> None:
     }
     usleep(20000);"""
     got = failure(replace(TIMED, repeats=10), body + RIGHT)
-    assert got.reason == "wrong_result" and "tampers with time" in got.detail, got
+    assert got.reason == "runtime" and "tampers with time" in got.detail, got
+    assert got.detail.startswith(RUNNER_FAULT), "it has no figure, and nothing is said of its result"
 
 
 def test_clocks_may_differ_a_little() -> None:
     assert clock_problem(1.0, 1.05) is None
     assert clock_problem(0.0, None) is None
     assert clock_problem(0.5, 1.0) is not None
+    assert clock_problem(1.3, 1.0) is None and clock_problem(2.0, 1.0) is not None
 
 
 # -- compilers and machines -----------------------------------------------------------------------
@@ -483,12 +486,12 @@ def test_calibration_is_measured_once(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 def test_clocks_that_differ_once_are_bad_luck(monkeypatch: pytest.MonkeyPatch) -> None:
     """A parent that is late to hear of a mark is no kernel that cheats; one that does so does it again."""
-    late = Failure("wrong_result", "1 s of 2 s: the kernel tampers with time")
+    late = runner_fault("1 s of 2 s: the kernel tampers with time")
     answers: list[Failure | None] = [late, None, None]
     monkeypatch.setattr("perfdojo_sdk.measure.sandbox.clock_problem", lambda counted, seen: answers.pop(0))
     artifact = build(RIGHT)
     assert isinstance(RUNNER.run(artifact, TIMED), Measurement) and len(answers) == 1
-    always = Failure("wrong_result", "0 s of 2 s: the kernel tampers with time")
+    always = runner_fault("0 s of 2 s: the kernel tampers with time")
     monkeypatch.setattr("perfdojo_sdk.measure.sandbox.clock_problem", lambda counted, seen: always)
     assert RUNNER.run(artifact, TIMED) == always
 

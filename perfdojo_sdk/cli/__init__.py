@@ -2,7 +2,7 @@
 
 ``perfdojo-sdk --help`` prints this table and loads nothing else. Results go to stdout, progress and
 errors to stderr. Exit codes: 0 ok, 1 user error, 2 usage, 3 plugin or target unavailable,
-4 verification failed, 5 nothing found, 130 interrupted (asking again continues).
+4 verification failed, 5 nothing found, 130 interrupted, 143 terminated (asking again continues).
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import io
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
+
+from perfdojo_sdk.cli.signals import INTERRUPTED, TERMINATED, leaving_at_once, unwinding
 
 if TYPE_CHECKING:
     from perfdojo_sdk.core.errors import DojoError
@@ -47,11 +48,16 @@ COMMANDS: Mapping[str, str] = {
     "plugins": "list, show, check and start plugins, and say what this machine lacks for them",
 }
 
-OK, USAGE, INTERRUPTED = 0, 2, 130
+OK, USAGE = 0, 2
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command and exit with its code."""
+    with leaving_at_once():
+        _main(arguments)
+
+
+def _main(arguments: Sequence[str] | None) -> NoReturn:
     words, options = _split(sys.argv[1:] if arguments is None else arguments)
     if not words or words[0] in ("--help", "-h", "help"):
         print(overview())
@@ -67,13 +73,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     _guarded(words, options)
 
 
-@dataclass
 class Options:
     """What may stand anywhere on the command line and holds for every command."""
 
-    debug: bool = False
-    strict_plugins: bool = False
-    without: list[str] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.debug, self.strict_plugins = False, False
+        self.without: list[str] = []
 
 
 def _split(words: Sequence[str]) -> tuple[list[str], Options]:
@@ -142,8 +147,9 @@ def _guarded(words: list[str], options: Options) -> NoReturn:
         report(error, as_json="--json" in words)
         sys.exit(error.exit_code)
     except SystemExit as leaving:
-        if leaving.code == INTERRUPTED:
-            print(f"\ninterrupted; {_continuation(words)} continues where it stopped", file=sys.stderr)
+        if leaving.code in (INTERRUPTED, TERMINATED):
+            how = "interrupted" if leaving.code == INTERRUPTED else "terminated"
+            print(f"\n{how}; {_continuation(words)} continues where it stopped", file=sys.stderr)
         raise
     finally:
         choice.reset(chosen)
@@ -169,7 +175,16 @@ def _system_error(error: OSError) -> DojoError:
 
 def _run(name: str, words: list[str]) -> NoReturn:
     """Parse the command's own arguments and call it; wrong usage exits with 2."""
-    parser(name)(args=words, prog_name=f"perfdojo-sdk {name}")
+    command = parser(name)
+    with unwinding() as terminated:
+        try:
+            command(args=words, prog_name=f"perfdojo-sdk {name}")
+        except KeyboardInterrupt:
+            sys.exit(TERMINATED if terminated() else INTERRUPTED)
+        except SystemExit as leaving:
+            if leaving.code == INTERRUPTED and terminated():
+                sys.exit(TERMINATED)
+            raise
     sys.exit(OK)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from perfdojo_sdk.codegen.gpu.figures import calls, launches_in
 from perfdojo_sdk.core.errors import DojoError, UnavailableError
 from perfdojo_sdk.hookspecs.types import ArraySpec
-from perfdojo_sdk.library.manifest import read_manifest
+from perfdojo_sdk.library.manifest import LibraryError, read_artefact, read_manifest
 from perfdojo_sdk.measure.bundle import unpack
 from perfdojo_sdk.measure.gpu_runner import BUNDLE
 from perfdojo_sdk.measure.gpu_session import Gpu
@@ -27,14 +27,24 @@ class ArgumentError(DojoError):
 
 
 def kernel_files(library: str | Path, name: str) -> tuple[Mapping[str, bytes], tuple[ArraySpec, ...]]:
-    """The files of the kernel ``name``, and its inputs, then its outputs; PD-L041 where there is none."""
+    """The files of the kernel ``name``, and its inputs, then its outputs; PD-L041 where there is none.
+
+    :class:`LibraryError` (PD-L004) when they are not those that the manifest describes.
+    """
     folder = Path(library)
     manifest = read_manifest(folder)
     entry = next((k for k in manifest.kernels if k.name == name), None)
     if entry is None:
         known = ", ".join(k.name for k in manifest.kernels)
         raise ArgumentError("PD-L041", f"{folder} holds no kernel {name}", hint=f"it holds {known}")
-    files = unpack((folder / f"lib/{name}.zip").read_bytes())
+    code = manifest.code_of(entry)
+    try:
+        files = unpack(read_artefact(folder, code))
+    except ValueError as error:
+        hint = "build the library again"
+        raise LibraryError(
+            "PD-L004", f"cannot read {folder / code.path}", why=str(error), hint=hint
+        ) from None
     arrays = (*entry.inputs, *entry.outputs)
     return files, tuple(ArraySpec(a.name, tuple(a.shape), a.dtype) for a in arrays)
 

@@ -6,16 +6,22 @@ Job and answer are files: arrays of a gigabyte would take long through a pipe.
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
-from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, Failure, Measurement, RunRequest
+from perfdojo_sdk.hookspecs.types import (
+    ArraySpec,
+    Artifact,
+    Failure,
+    FailureReason,
+    Measurement,
+    RunRequest,
+)
+from perfdojo_sdk.measure.tools import run_tool, signal_name
 from perfdojo_sdk.measure.worker import CARRIER
 
 #: Characters kept of what a child has said, from the end.
@@ -33,23 +39,16 @@ def run_on_gpu(
         job, answer = Path(folder, "job.npz"), Path(folder, "answer.npz")
         _write_job(job, artifact, request, cache_bytes)
         try:
-            ended = subprocess.run(
-                [*worker, str(job), str(answer)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                timeout=request.timeout_s,
-                start_new_session=True,
-            )
-        except subprocess.TimeoutExpired:
-            return Failure("timeout", f"no result after {request.timeout_s:g} s")
+            ended = run_tool([*worker, str(job), str(answer)], None, request.timeout_s)
         except OSError as error:
             return Failure("device", f"{worker[0]}: {error}")
-        said = ended.stderr.decode("utf-8", "replace").strip()[-_MOST_SAID:]
-        if ended.returncode < 0:
-            return Failure("crash", f"killed by {signal.Signals(-ended.returncode).name} {said}")
-        if ended.returncode:
-            what = f"the process beside the GPU ended with status {ended.returncode}: {said}"
+        if ended is None:
+            return Failure("timeout", f"no result after {request.timeout_s:g} s")
+        said = ended.said.strip()[-_MOST_SAID:]
+        if ended.status < 0:
+            return Failure("crash", f"killed by {signal_name(-ended.status)} {said}")
+        if ended.status:
+            what = f"the process beside the GPU ended with status {ended.status}: {said}"
             return Failure("runtime", what)
         try:
             return _measurement(artifact, request, device, answer)
@@ -86,10 +85,14 @@ def _measurement(
     with np.load(answer, allow_pickle=False) as result:
         if "failure" in result:
             reason, detail = result["failure"].tolist()
-            return Failure(reason, detail)
+            if reason not in get_args(FailureReason):
+                raise ValueError(f"there is no reason {reason!r}")
+            return Failure(reason, str(detail)[:_MOST_SAID])
         outputs = {spec.name: result[f"out_{spec.name}"] for spec in artifact.outputs}
         seconds = tuple(map(float, result["seconds"]))
         graph = float(result["graph"])
+    if not all(0 < time <= request.timeout_s for time in seconds):
+        raise ValueError("a call took a time that cannot be")
     for spec in artifact.outputs:
         found = outputs[spec.name]
         if found.shape != spec.shape or found.dtype != CARRIER[spec.dtype]:

@@ -10,11 +10,12 @@ vector types) are given up once a kernel compiles without them only.
 from __future__ import annotations
 
 import re
-import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+
+from perfdojo_sdk.measure.guarded_files import process_folder
 
 #: Compilations with the same headers after which these are parsed beforehand.
 WORTH_WHILE = 3
@@ -40,7 +41,7 @@ class ParsedHeaders:
         self._lock = threading.Lock()
         self._seen: Counter[tuple[object, ...]] = Counter()
         self._parsed: dict[tuple[object, ...], tuple[str, ...]] = {}
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: Path | None = None
 
     def options(
         self, compiler: Sequence[str], flags: Sequence[str], sources: Mapping[str, str], compile: Compile
@@ -74,8 +75,8 @@ class ParsedHeaders:
     ) -> tuple[str, ...]:
         with self._lock:
             if self._folder is None:
-                self._folder = tempfile.TemporaryDirectory(prefix="perfdojo-headers-")
-            folder = Path(self._folder.name, str(len(self._parsed)))
+                self._folder = process_folder("perfdojo-headers-")
+            folder = self._folder / str(len(self._parsed))
             folder.mkdir()
         for name, text in headers.items():
             Path(folder, name).write_text(text, encoding="utf-8")

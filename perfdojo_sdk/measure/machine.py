@@ -21,6 +21,8 @@ from pathlib import Path
 
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.hookspecs.types import Failure, Provenance
+from perfdojo_sdk.measure.guarded_files import read_regular
+from perfdojo_sdk.measure.kept_files import put_file
 from perfdojo_sdk.measure.probe_c import PROBE_CODE
 from perfdojo_sdk.measure.toolchain import find_toolchain
 
@@ -205,10 +207,14 @@ def _measure(
     return {**values, "cache_read_gbs": caches}
 
 
+#: Bytes of a stored calibration.
+_MOST_STORED = 1 << 16
+
+
 def _load(file: Path) -> Calibration | None:
     """A stored calibration; None when there is none or the file is not one."""
     try:
-        stored = json.loads(file.read_text())
+        stored = json.loads(read_regular(file, _MOST_STORED))
         stored["cache_read_gbs"] = tuple(float(v) for v in stored["cache_read_gbs"])
         calibration = Calibration(**stored)
         numbers = [getattr(calibration, f.name) for f in fields(calibration) if f.type == "float"]
@@ -221,10 +227,7 @@ def _load(file: Path) -> Calibration | None:
 def _save(file: Path, calibration: Calibration) -> None:
     """Written aside and renamed, so that a reader never sees half a file."""
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        handle, part = tempfile.mkstemp(dir=file.parent, suffix=".part")
-        with os.fdopen(handle, "w") as out:
-            json.dump(asdict(calibration), out, indent=1)
-        os.replace(part, file)
+        file.parent.mkdir(0o755, parents=True, exist_ok=True)
+        put_file(file, json.dumps(asdict(calibration), indent=1).encode(), 0o644)
     except OSError:
         return  # A read-only home costs three seconds next time, nothing else.

@@ -10,7 +10,7 @@ import fcntl
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -18,6 +18,7 @@ from pathlib import Path
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measurement, RunRequest
 from perfdojo_sdk.measure.callers_c import two_callers
+from perfdojo_sdk.measure.kept_files import own_lock
 from perfdojo_sdk.measure.machine import cache_folder, machine
 from perfdojo_sdk.measure.sandbox import Job, execute, execute_together
 from perfdojo_sdk.measure.toolchain import Compiled, Toolchain, find_toolchain
@@ -132,6 +133,9 @@ def _callers(artifact: Artifact, request: RunRequest) -> bytes:
 def one_measurement_at_a_time() -> Iterator[None]:
     """Wait until no other process of this user times a kernel on this machine."""
     lock = _lock_file()
+    if lock is None:
+        yield
+        return
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -139,16 +143,18 @@ def one_measurement_at_a_time() -> Iterator[None]:
         os.close(lock)
 
 
-def _lock_file() -> int:
-    """A file to lock: in the cache folder, or where temporary files go if that cannot be written."""
-    flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
-    try:
-        folder = cache_folder()
-        folder.mkdir(parents=True, exist_ok=True)
-        return os.open(folder / "measuring.lock", flags, 0o600)
-    except OSError:
-        name = f"perfdojo-measuring-{os.getuid()}.lock"
-        return os.open(Path(tempfile.gettempdir(), name), flags, 0o600)
+def _lock_file() -> int | None:
+    """A file to lock: in the cache folder, or where temporary files go if that cannot be written.
+
+    None where somebody else has put such files: who measures then does so beside others of this user.
+    """
+    folder = cache_folder()
+    with suppress(OSError):
+        folder.mkdir(0o755, parents=True, exist_ok=True)
+        return own_lock(folder / f"measuring-{os.getuid()}.lock")
+    with suppress(OSError):
+        return own_lock(Path(tempfile.gettempdir(), f"perfdojo-measuring-{os.getuid()}.lock"))
+    return None
 
 
 @lru_cache

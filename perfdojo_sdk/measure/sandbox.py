@@ -1,26 +1,22 @@
 """The parent's side of a measurement: start the child, watch it, believe only what adds up.
 
-A child that dies, hangs or grows is an ordinary :class:`Failure`. Code and words travel through files
-in a private folder that is always removed; arrays through memory that parent and child share, so that
-hundreds of megabytes are never written to a disk.
+A child that dies, hangs, grows or multiplies is an ordinary :class:`Failure`. Code and words travel through
+files in a private folder that is always removed; arrays through memory that parent and child share, so that
+hundreds of megabytes are never written to a disk. What a kernel can do to either is to break its own answer:
+files that the parent needs are open before the child starts, and memory for results has its size for good.
 """
 
 from __future__ import annotations
 
-import faulthandler
 import fcntl
 import json
 import mmap
 import os
 import select
 import signal
-import subprocess
-import sys
-import tempfile
 import time
-import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -30,16 +26,35 @@ import numpy as np
 
 import perfdojo_sdk
 from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, Failure, Measurement, RunRequest
-from perfdojo_sdk.measure import worker
+from perfdojo_sdk.measure import family, worker
+from perfdojo_sdk.measure.answer import (
+    MOST_SAID,
+    RUNNER_FAULT,
+    Answer,
+    KernelAnswer,
+    Malformed,
+    doubt,
+    read_answer,
+    runner_fault,
+)
+from perfdojo_sdk.measure.child import Child, Forked, Interpreted
+from perfdojo_sdk.measure.guarded_files import private_folder
 from perfdojo_sdk.measure.shared_arrays import Source, memory_file, source_of
+from perfdojo_sdk.measure.tools import signal_name
 from perfdojo_sdk.measure.worker import CARRIER
 
 _POLL_S = 0.02
-_MOST_SAID = 2000
 #: Memory of the interpreter itself, beside the kernel's and its arrays'.
 _INTERPRETER_BYTES = 256 << 20
 #: The child's clock may lag this far behind the parent's: scheduling, not cheating.
 _CLOCK_SLACK_S = 0.05
+#: The parent may hear so much later of the first mark than of the second.
+_LATE_S = 0.5
+#: Processes and threads of a child and its descendants, beside some for each thread that was asked for.
+_MOST_TASKS = 128
+_TASKS_PER_THREAD = 8
+#: Marks that are looked at; a child sends two.
+_MOST_MARKS = 16
 
 
 @dataclass(frozen=True)
@@ -78,9 +93,14 @@ class _Ending:
 
     status: int = 0
     killed_for: Failure | None = None
+    marks: str = ""
+    """What the child sent while it timed."""
     timed_s: float | None = None
     """Seconds between the child's two marks, by this process's clock."""
+    lived_s: float = 0.0
     said: str = ""
+    running: int = 0
+    """The kernel that ran last."""
 
 
 def execute(job: Job) -> list[Measurement | Failure]:
@@ -91,7 +111,7 @@ def execute(job: Job) -> list[Measurement | Failure]:
     while waiting := [k for k, result in enumerate(results) if result is None]:
         artifacts = [job.artifacts[k] for k in waiting]
         found, guilty = _attempt(job, artifacts)
-        if guilty is None and all(map(_clocks_differ, found)):
+        if guilty is None and all(map(_at_fault, found)):
             # On a busy machine the parent may hear late of the child's marks; a cheat cheats again.
             found, guilty = _attempt(job, artifacts)
         if guilty is not None:
@@ -104,17 +124,15 @@ def execute(job: Job) -> list[Measurement | Failure]:
 
 def execute_together(jobs: Sequence[Job]) -> list[list[Measurement | Failure]]:
     """Jobs that fork, one after the other in one child; each in a child of its own should that one die."""
-    with tempfile.TemporaryDirectory(prefix="perfdojo-run-") as name, ExitStack() as stack:
-        folders = [Path(name, str(k)) for k in range(len(jobs))]
+    with private_folder("perfdojo-run-") as top, ExitStack() as stack:
+        folders = [Path(top, str(k)) for k in range(len(jobs))]
         results: list[tuple[int, ...]] = []
         read_end, write_end = os.pipe()
         try:
             for folder, job in zip(folders, jobs, strict=True):
                 _check_interfaces(job)
-                request, first = job.request, job.artifacts[0]
-                wanted = len(first.outputs) * len(job.artifacts) if request.want_outputs else 0
                 inputs = stack.enter_context(_given(job))
-                results.append(stack.enter_context(_shared_memory(wanted)))
+                results.append(stack.enter_context(_room(job, job.artifacts)))
                 folder.mkdir()
                 _write(folder, job, list(job.artifacts), _Channels(write_end, inputs, results[-1]))
             ending = _watch(folders, jobs[0], len(jobs), read_end, (write_end,))
@@ -144,14 +162,11 @@ def _check_interfaces(job: Job) -> None:
 
 def _attempt(job: Job, artifacts: list[Artifact]) -> tuple[list[Measurement | Failure], int | None]:
     """Results, and which kernel took the child down if one did."""
-    request, first = job.request, artifacts[0]
-    count = len(first.outputs) * len(artifacts) if request.want_outputs else 0
     with (
-        tempfile.TemporaryDirectory(prefix="perfdojo-run-") as name,
+        private_folder("perfdojo-run-") as folder,
         _given(job) as inputs,
-        _shared_memory(count) as outputs,
+        _room(job, artifacts) as outputs,
     ):
-        folder = Path(name)
         read_end, write_end = os.pipe()
         try:
             _write(folder, job, artifacts, _Channels(write_end, inputs, outputs))
@@ -162,8 +177,7 @@ def _attempt(job: Job, artifacts: list[Artifact]) -> tuple[list[Measurement | Fa
         results = _results(folder, job, artifacts, ending, outputs)
         if isinstance(results, list):
             return results, None
-        guilty = int(np.fromfile(folder / "running", np.int64)[0])
-        guilty = guilty if 0 <= guilty < len(artifacts) else 0
+        guilty = ending.running if 0 <= ending.running < len(artifacts) else 0
         return [results] * len(artifacts), guilty
 
 
@@ -193,6 +207,21 @@ def _shared_memory(count: int) -> Iterator[tuple[int, ...]]:
 
 
 @contextmanager
+def _room(job: Job, artifacts: Sequence[Artifact]) -> Iterator[tuple[int, ...]]:
+    """Memory for the outputs that are wanted, artifact after artifact, whose size nobody can change."""
+    specs = [spec for artifact in artifacts for spec in artifact.outputs] if job.request.want_outputs else []
+    with _shared_memory(len(specs)) as files:
+        for file, spec in zip(files, specs, strict=True):
+            os.ftruncate(file, _bytes_of(spec))
+            fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+        yield files
+
+
+def _bytes_of(spec: ArraySpec) -> int:
+    return np.dtype(CARRIER[spec.dtype]).itemsize * prod(spec.shape)
+
+
+@contextmanager
 def _given(job: Job) -> Iterator[tuple[Source, ...]]:
     """Where the child finds its inputs: where they stand already, or in copies."""
     request, names = job.request, [spec.name for spec in job.artifacts[0].inputs]
@@ -204,6 +233,8 @@ def _given(job: Job) -> Iterator[tuple[Source, ...]]:
             if source is None:
                 source = Source(next(copies), 0)
                 _fill(source.file, array)
+                seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
+                fcntl.fcntl(source.file, fcntl.F_ADD_SEALS, seals)
             sources.append(source)
         yield tuple(sources)
 
@@ -214,15 +245,10 @@ def _fill(file: int, array: np.ndarray[Any, Any]) -> None:
         rest = rest[os.write(file, rest) :]
 
 
-def _taken(file: int, spec: ArraySpec) -> np.ndarray[Any, Any] | None:
-    """The array that the child left in ``file``, without copying it; None when it is not one."""
-    dtype = np.dtype(CARRIER[spec.dtype])
-    size = dtype.itemsize * prod(spec.shape)
-    # Whatever still runs must not be able to cut off what is being read.
-    fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
-    if os.fstat(file).st_size != size:
-        return None
-    return np.frombuffer(mmap.mmap(file, size, mmap.MAP_PRIVATE), dtype).reshape(spec.shape)
+def _taken(file: int, spec: ArraySpec) -> np.ndarray[Any, Any]:
+    """The array that the child left in ``file``, without copying it."""
+    memory = mmap.mmap(file, _bytes_of(spec), mmap.MAP_PRIVATE)
+    return np.frombuffer(memory, np.dtype(CARRIER[spec.dtype])).reshape(spec.shape)
 
 
 def _write(folder: Path, job: Job, artifacts: list[Artifact], channels: _Channels) -> None:
@@ -273,114 +299,82 @@ def _write(folder: Path, job: Job, artifacts: list[Artifact], channels: _Channel
 
 
 def _watch(folders: list[Path], job: Job, kernels: int, read_end: int, files: tuple[int, ...]) -> _Ending:
-    """Start the child, with ``files``, and wait for its end, its time-out or its memory limit.
+    """Start the child, with ``files``, and wait for its end, its time-out or one of its limits.
 
     The first of ``files`` is the other end of the pipe that is listened to.
     """
-    # One thread of numpy's own: the child calls kernels, not linear algebra.
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    environment["PYTHONPATH"] = os.pathsep.join(job.modules)
-    folder = folders[0]
-    said = folder / "said"
-    ending = _Ending()
-    process: subprocess.Popen[bytes] | _Fork
-    with said.open("wb") as sink:
-        if job.forks:
-            process = _Fork(folders, sink.fileno(), read_end)
-        else:
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-S", job.script, str(folder)],
-                stdin=subprocess.DEVNULL,
-                stdout=sink,
-                stderr=sink,
-                env=environment,
-                pass_fds=files,
-                start_new_session=True,
-            )
-    os.close(files[0])
-    deadline = time.monotonic() + job.request.timeout_s * kernels
-    marks: list[float] = []
-    try:
-        while process.poll() is None:
-            if time.monotonic() > deadline:
-                ending.killed_for = Failure("timeout", f"no result after {job.request.timeout_s:g} s")
-                break
-            if _resident(process.pid) > job.request.memory_bytes + _INTERPRETER_BYTES:
-                limit = job.request.memory_bytes
-                ending.killed_for = Failure("memory", f"the kernel took more than {limit} bytes")
-                break
-            _listen(read_end, marks)
-    finally:
-        _kill(process)
-    ending.status = process.returncode
-    ending.timed_s = marks[1] - marks[0] if len(marks) == 2 else None
-    ending.said = said.read_bytes()[-_MOST_SAID:].decode("utf-8", "replace").strip()
+    folder, ending = folders[0], _Ending()
+    # Open from the start: whatever a kernel puts in their place later is not looked at.
+    with open(folder / "said", "w+b") as said, open(folder / "running", "rb") as running:
+        try:
+            child = _start(folders, job, said.fileno(), read_end, files)
+        finally:
+            os.close(files[0])
+        begin, marks = time.perf_counter(), list[tuple[str, float]]()
+        deadline = time.monotonic() + job.request.timeout_s * kernels
+        try:
+            while child.poll() is None:
+                if time.monotonic() > deadline:
+                    ending.killed_for = Failure("timeout", f"no result after {job.request.timeout_s:g} s")
+                    break
+                ending.killed_for = _excess(child, job.request)
+                if ending.killed_for:
+                    break
+                _listen(read_end, marks)
+        finally:
+            ending.status = child.end()
+        ending.lived_s = time.perf_counter() - begin
+        _listen(read_end, marks)
+        ending.marks = "".join(mark for mark, _ in marks)
+        ending.timed_s = marks[1][1] - marks[0][1] if len(marks) == 2 else None
+        ending.said = _tail(said.fileno())
+        ending.running = int.from_bytes(os.pread(running.fileno(), 8, 0), "little", signed=True)
     return ending
 
 
-class _Fork:
-    """The worker in a fork of this process; as much of ``Popen`` as is asked for here."""
+def _start(folders: list[Path], job: Job, said: int, read_end: int, files: tuple[int, ...]) -> Child:
+    if job.forks:
 
-    def __init__(self, folders: list[Path], said: int, read_end: int) -> None:
-        self.returncode = 0
-        self.running = True
-        self.pid = os.fork()
-        if self.pid == 0:
-            status = 1
-            try:
-                os.setsid()
-                os.close(read_end)
-                os.dup2(said, 1)
-                os.dup2(said, 2)
-                faulthandler.disable()  # it may write to where the parent's errors went
-                for folder in folders:
-                    worker.main(str(folder))
-                status = 0
-            except BaseException:
-                os.write(2, traceback.format_exc().encode())
-            finally:
-                os._exit(status)
+        def work() -> None:
+            os.close(read_end)
+            for folder in folders:
+                worker.main(str(folder))
 
-    def poll(self) -> int | None:
-        if self.running:
-            self._reap(os.WNOHANG)
-        return None if self.running else self.returncode
-
-    def wait(self) -> int:
-        if self.running:
-            self._reap(0)
-        return self.returncode
-
-    def _reap(self, options: int) -> None:
-        pid, status = os.waitpid(self.pid, options)
-        if pid:
-            self.running, self.returncode = False, os.waitstatus_to_exitcode(status)
+        return Forked(work, said)
+    # One thread of numpy's own: the child calls kernels, not linear algebra.
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    environment["PYTHONPATH"] = os.pathsep.join(job.modules)
+    return Interpreted(job.script, str(folders[0]), environment, said, files)
 
 
-def _listen(pipe: int, marks: list[float]) -> None:
+def _excess(child: Child, request: RunRequest) -> Failure | None:
+    """Which limit the child and its descendants are beyond, all of them together."""
+    limit = request.memory_bytes + _INTERPRETER_BYTES
+    used = family.usage(family.family(child.roots()), limit)
+    if used.bytes > limit:
+        return Failure("memory", f"the kernel took more than {request.memory_bytes} bytes")
+    most = _MOST_TASKS + _TASKS_PER_THREAD * request.threads
+    if used.tasks > most:
+        return Failure("runtime", f"the kernel started more than {most} processes and threads")
+    return None
+
+
+def _listen(pipe: int, marks: list[tuple[str, float]]) -> None:
     """Wait one poll; note when a mark comes. A child that ends closes the pipe and wakes us."""
     ready, _, _ = select.select([pipe], [], [], _POLL_S)
     if ready:
         now = time.perf_counter()
-        received = os.read(pipe, 16)
-        marks.extend(now for _ in received)
+        received = os.read(pipe, _MOST_MARKS)
+        if len(marks) < _MOST_MARKS:
+            marks.extend((chr(mark), now) for mark in received)
         if not received:
             time.sleep(0.001)
 
 
-def _kill(process: subprocess.Popen[bytes] | _Fork) -> None:
-    """End the child and whatever it started."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def _resident(pid: int) -> int:
-    try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    except (OSError, IndexError):
-        return 0
-    return pages * os.sysconf("SC_PAGE_SIZE")
+def _tail(file: int) -> str:
+    """The last words in a file."""
+    size = os.fstat(file).st_size
+    return os.pread(file, MOST_SAID, max(size - MOST_SAID, 0)).decode("utf-8", "replace").strip()
 
 
 def _results(
@@ -390,13 +384,16 @@ def _results(
     died = _death(folder, ending)
     if died:
         return died
-    result = json.loads((folder / "result.json").read_text())
-    problem = clock_problem(result["elapsed_ns"] * 1e-9, ending.timed_s)
+    try:
+        answer = read_answer(folder / "result.json", job.request, len(artifacts))
+    except Malformed as error:
+        return runner_fault(f"the child's result makes no sense: {error}")
+    problem = time_problem(answer, job.request, ending)
     if problem:
         return [problem] * len(artifacts)
     each = len(artifacts[0].outputs) if outputs else 0
     return [
-        _measurement(job, artifact, outputs[each * k : each * (k + 1)], result["kernels"][k], result)
+        _measurement(job, artifact, outputs[each * k : each * (k + 1)], answer, answer.kernels[k])
         for k, artifact in enumerate(artifacts)
     ]
 
@@ -408,53 +405,50 @@ def _death(folder: Path, ending: _Ending) -> Failure | None:
     if ending.status == -signal.SIGXCPU:
         return Failure("timeout", "the kernel used up its processor time")
     if ending.status < 0:
-        return Failure("crash", f"killed by {signal.Signals(-ending.status).name}{said}")
+        return Failure("crash", f"killed by {signal_name(-ending.status)}{said}")
     if ending.status:
         reason = "memory" if "MemoryError" in ending.said else "runtime"
         return Failure(reason, f"the child ended with status {ending.status}{said}")  # type: ignore[arg-type]
-    if not (folder / "result.json").exists():
+    if not os.path.lexists(folder / "result.json"):
         return Failure("runtime", f"the kernel ended the process in the middle of a call{said}")
     return None
 
 
-_TAMPERS = "the kernel tampers with time"
+_TAMPERS = "the kernel tampers with time, or this machine was too busy to watch it"
 
 
-def _clocks_differ(result: Measurement | Failure) -> bool:
-    return isinstance(result, Failure) and result.detail.endswith(_TAMPERS)
+def _at_fault(result: Measurement | Failure) -> bool:
+    return isinstance(result, Failure) and result.detail.startswith(RUNNER_FAULT)
+
+
+def time_problem(answer: Answer, request: RunRequest, ending: _Ending) -> Failure | None:
+    """Why the times of an answer give no figure, as far as this process saw the child."""
+    why = doubt(answer, request, ending.marks, ending.lived_s)
+    return runner_fault(why) if why else clock_problem(answer.elapsed_s, ending.timed_s)
 
 
 def clock_problem(counted_s: float, seen_s: float | None) -> Failure | None:
     """The child's own clock against this process's: a kernel may have slowed the former."""
-    if seen_s is None or counted_s > 0.9 * seen_s - _CLOCK_SLACK_S:
+    if seen_s is None or 0.9 * seen_s - _CLOCK_SLACK_S < counted_s < 1.1 * seen_s + _LATE_S:
         return None
-    return Failure(
-        "wrong_result",
-        f"the child's clock counted {counted_s:.3f} s of {seen_s:.3f} s: {_TAMPERS}",
-    )
+    return runner_fault(f"the child's clock counted {counted_s:.3f} s of {seen_s:.3f} s: {_TAMPERS}")
 
 
 def _measurement(
-    job: Job, artifact: Artifact, files: tuple[int, ...], own: dict[str, Any], result: dict[str, Any]
+    job: Job, artifact: Artifact, files: tuple[int, ...], answer: Answer, own: KernelAnswer
 ) -> Measurement | Failure:
-    if own["failure"]:
-        reason, detail = own["failure"]
-        return Failure(reason, detail)
-    outputs = None
+    if own.failure:
+        return own.failure
+    outputs: Mapping[str, np.ndarray[Any, Any]] | None = None
     if job.request.want_outputs:
-        outputs = {}
-        for file, spec in zip(files, artifact.outputs, strict=True):
-            taken = _taken(file, spec)
-            if taken is None:
-                return Failure("runtime", f"the child left no {spec.name} of the right size")
-            outputs[spec.name] = taken
+        outputs = {spec.name: _taken(file, spec) for file, spec in zip(files, artifact.outputs, strict=True)}
     return Measurement(
         outputs,
-        tuple(own["seconds"]),
+        own.seconds,
         "measured",
         job.device,
         job.request.threads,
-        bool(result["cold"]),
-        own["details"],
-        tuple(own.get("executions", ())),
+        answer.cold,
+        own.details,
+        own.executions,
     )

@@ -11,7 +11,6 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -24,7 +23,9 @@ from pathlib import Path
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.hookspecs.services import Probe
 from perfdojo_sdk.hookspecs.types import Failure
+from perfdojo_sdk.measure.guarded_files import read_regular
 from perfdojo_sdk.measure.headers import ParsedHeaders
+from perfdojo_sdk.measure.tools import run_tool, write_sources
 
 #: Environment variable that names the compiler to use, with arguments if need be.
 COMPILER_VARIABLE = "PERFDOJO_CC"
@@ -32,7 +33,9 @@ COMPILER_VARIABLE = "PERFDOJO_CC"
 _STRICT = ("-Werror=implicit-function-declaration",)
 _SHARED = ("-shared", "-fPIC", *_STRICT)
 _MOST_NOTES = 4000
-_HEADERS_TIMEOUT_S = 60.0
+_MOST_CODE = 1 << 30
+_MOST_VERSION = 200
+_HEADERS_TIMEOUT_S, _VERSION_TIMEOUT_S = 60.0, 30.0
 _HEADERS = ParsedHeaders()
 _DIAGNOSTIC = re.compile(r"^[^\n]*?\b(?:fatal )?(?:error|undefined reference)\b:? *(.*)$", re.MULTILINE)
 
@@ -105,28 +108,32 @@ class Toolchain:
         """Compile every ``.c`` of ``sources`` (file name -> text) into one shared object, or ``program``.
 
         The other files are for ``#include``. Failures: ``compile`` with the commonest message
-        first, ``compile_timeout``.
+        first, ``compile_timeout``. OSError when the compiler is gone.
         """
         with tempfile.TemporaryDirectory(prefix="perfdojo-cc-") as folder:
-            for name, text in sources.items():
-                if Path(name).name != name:
-                    raise ValueError(f"a source's name must be a plain file name: {name!r}")
-                Path(folder, name).write_text(text, encoding="utf-8")
-            units = [name for name in sources if name.endswith(".c")]
+            refused = write_sources(folder, sources)
+            if refused:
+                return Failure("compile", refused)
+            units = [f"./{name}" for name in sources if name.endswith(".c")]
             options = (*self.spelled(flags), *(_STRICT if program else _SHARED))
             known = self._known_headers(sources, options)
             rest = ["-o", "out.so", *units, *self.link_flags]
-            ended = _run([*self.command, *options, *known, *rest], folder, timeout_s)
-            if known and ended and ended[0]:
-                ended = _run([*self.command, *options, *rest], folder, timeout_s)
-                if ended and not ended[0]:
+            ended = run_tool([*self.command, *options, *known, *rest], folder, timeout_s)
+            if known and ended and ended.status:
+                ended = run_tool([*self.command, *options, *rest], folder, timeout_s)
+                if ended and not ended.status:
                     _HEADERS.give_up(known)
             if ended is None:
                 return Failure("compile_timeout", f"the compiler ran longer than {timeout_s:g} s")
-            status, said = ended
-            if status:
-                return Failure("compile", _summary(said) or f"the compiler ended with status {status}")
-            return Compiled(Path(folder, "out.so").read_bytes(), said[:_MOST_NOTES])
+            if ended.status:
+                why = _summary(ended.said) or f"the compiler ended with status {ended.status}"
+                return Failure("compile", why)
+            try:
+                made = read_regular(Path(folder, "out.so"), _MOST_CODE)
+            except OSError as error:
+                why = f"the compiler reported success, but left no code: {error.strerror or error}"
+                return Failure("compile", f"{why}\n{ended.said.strip()}"[:_MOST_NOTES])
+            return Compiled(made, ended.said[:_MOST_NOTES])
 
     def _known_headers(self, sources: Mapping[str, str], options: tuple[str, ...]) -> tuple[str, ...]:
         """Options that spare the compiler the headers it has parsed before."""
@@ -134,36 +141,12 @@ class Toolchain:
             return ()
 
         def compile(arguments: list[str], folder: str) -> bool:
-            ended = _run([*self.command, *arguments], folder, _HEADERS_TIMEOUT_S)
-            return ended is not None and ended[0] == 0
+            ended = run_tool([*self.command, *arguments], folder, _HEADERS_TIMEOUT_S)
+            return ended is not None and ended.status == 0
 
         # What the linker is told may also matter to the preprocessor: -pthread defines a name.
         told = (flag for flag in self.link_flags if not flag.startswith("-l"))
         return _HEADERS.options(self.command, (*options, *told), sources, compile)
-
-
-def _run(command: list[str], folder: str, timeout_s: float) -> tuple[int, str] | None:
-    """Exit status and output, or None when it had to be killed."""
-    # Messages in English whatever the user's language; a session of its own so that the
-    # compiler's children die with it.
-    process = subprocess.Popen(
-        command,
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env={**os.environ, "LC_ALL": "C"},
-        start_new_session=True,
-    )
-    try:
-        said, _ = process.communicate(timeout=timeout_s)
-    except BaseException as stop:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        if isinstance(stop, subprocess.TimeoutExpired):
-            return None
-        raise
-    return process.returncode, said.decode("utf-8", "replace")
 
 
 def _summary(said: str) -> str:
@@ -193,8 +176,7 @@ def probe_compiler() -> Probe:
 def _find(wanted: str, _path: str) -> Toolchain:
     # The search path takes part in the cache's key only.
     if wanted:
-        command = tuple(shlex.split(wanted))
-        toolchain = answering(command)
+        toolchain = answering(words_of(wanted, COMPILER_VARIABLE))
         if toolchain is None:
             raise UnavailableError(
                 "PD-M001",
@@ -219,17 +201,31 @@ def _find(wanted: str, _path: str) -> Toolchain:
     )
 
 
+def words_of(wanted: str, variable: str) -> tuple[str, ...]:
+    """The command that an environment variable holds. UnavailableError when no shell could read it."""
+    try:
+        words, why = tuple(shlex.split(wanted)), "it holds no word"
+    except ValueError as error:
+        words, why = (), f"it cannot be split into words: {error}"
+    if words:
+        return words
+    raise UnavailableError(
+        "PD-M001",
+        f"${variable} is {wanted!r}, which is not a command",
+        why=why,
+        hint=f"unset {variable}, or name a compiler and its options as a shell would read them",
+    )
+
+
 def answering(command: tuple[str, ...], link_flags: tuple[str, ...] | None = None) -> Toolchain | None:
     """The compiler behind ``command`` if it answers ``--version``; ``link_flags`` in place of the usual."""
     try:
-        answer = subprocess.run(
-            [*command, "--version"], capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        answer = run_tool([*command, "--version"], None, _VERSION_TIMEOUT_S, errors=subprocess.DEVNULL)
+    except (OSError, ValueError):
         return None
-    if answer.returncode:
+    if answer is None or answer.status:
         return None
-    version = (answer.stdout.strip().splitlines() or ["version unknown"])[0]
+    version = (answer.said.strip().splitlines() or ["version unknown"])[0][:_MOST_VERSION]
     if link_flags is None:
         # zig would first build a C library of its own; the process that loads the kernel has one.
         is_zig = "zig" in Path(command[0]).name or "ziglang" in command

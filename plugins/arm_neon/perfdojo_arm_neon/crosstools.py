@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shlex
 import shutil
 import sys
 from functools import lru_cache
@@ -17,7 +16,7 @@ from pathlib import Path
 
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.hookspecs.services import Probe
-from perfdojo_sdk.measure.toolchain import Toolchain, answering
+from perfdojo_sdk.measure.toolchain import Toolchain, answering, words_of
 
 #: Environment variable that names the cross compiler to use, with arguments if need be.
 COMPILER_VARIABLE = "PERFDOJO_AARCH64_CC"
@@ -46,7 +45,7 @@ def _find(wanted: str, _path: str) -> Toolchain:
     zig, gnu = importlib.util.find_spec("ziglang"), shutil.which(GNU)
     found = None
     if wanted:
-        found = answering(tuple(shlex.split(wanted)), ())
+        found = answering(words_of(wanted, COMPILER_VARIABLE), ())
     elif zig and zig.origin:
         found = answering(zig_command(Path(zig.origin).parent), ())
     elif gnu:

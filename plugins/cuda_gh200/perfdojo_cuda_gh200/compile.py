@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Mapping
 from functools import cache
@@ -17,6 +16,7 @@ from typing import Any
 
 from perfdojo_sdk.hookspecs.types import Failure, KernelSource
 from perfdojo_sdk.measure.gpu_runner import DeviceCode, Resources
+from perfdojo_sdk.measure.tools import run_tool, write_sources
 
 #: What NVRTC has built in, and a source may include.
 _BUILT_IN = ("math.h", "stdint.h", "stddef.h")
@@ -91,21 +91,19 @@ def _text(size_of: Any, get: Any, program: Any) -> bytes:
 
 def _by_nvcc(source: KernelSource, arch: str) -> DeviceCode | Failure:
     with tempfile.TemporaryDirectory(prefix="perfdojo-nvcc-") as folder:
-        for name, text in {f"{source.symbol}.cu": source.code, **source.support}.items():
-            Path(folder, Path(name).name).write_text(text, encoding="utf-8")
+        refused = write_sources(folder, {f"{source.symbol}.cu": source.code, **source.support})
+        if refused:
+            return Failure("compile", refused)
         said = ""
         for kind in ("cubin", "ptx"):
             command = ["nvcc", f"-arch={arch}", "-std=c++17", "-O3", "-Xptxas=-v", "-diag-suppress=177,550"]
-            command += [f"-{kind}", "-o", f"out.{kind}", f"{source.symbol}.cu"]
-            try:
-                done = subprocess.run(
-                    command, cwd=folder, capture_output=True, text=True, timeout=NVCC_TIMEOUT_S
-                )
-            except subprocess.TimeoutExpired:
+            command += [f"-{kind}", "-o", f"out.{kind}", f"./{source.symbol}.cu"]
+            done = run_tool(command, folder, NVCC_TIMEOUT_S)
+            if done is None:
                 return Failure("compile_timeout", f"nvcc ran longer than {NVCC_TIMEOUT_S:g} s")
-            if done.returncode:
-                return Failure("compile", (done.stdout + done.stderr).strip()[:_MOST_NOTES])
-            said = said or done.stderr
+            if done.status:
+                return Failure("compile", done.said.strip()[:_MOST_NOTES])
+            said = said or done.said
         files = {f"kernel.{kind}": Path(folder, f"out.{kind}").read_bytes() for kind in ("cubin", "ptx")}
         return DeviceCode(files, resources_of(said), f"{nvcc_version()} -arch={arch} -O3")
 
@@ -115,8 +113,8 @@ def nvcc_version() -> str:
     """The line in which nvcc tells its version, or "" where there is none."""
     if not shutil.which("nvcc"):
         return ""
-    done = subprocess.run(["nvcc", "--version"], capture_output=True, text=True, timeout=30)
-    lines = [line for line in done.stdout.splitlines() if "release" in line]
+    done = run_tool(["nvcc", "--version"], None, 30.0)
+    lines = [line for line in done.said.splitlines() if "release" in line] if done else []
     return f"nvcc ({lines[0].strip()})" if lines else "nvcc"
 
 

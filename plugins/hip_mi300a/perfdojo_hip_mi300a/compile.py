@@ -21,6 +21,7 @@ import yaml
 
 from perfdojo_sdk.hookspecs.types import Failure, KernelSource
 from perfdojo_sdk.measure.gpu_runner import DeviceCode, Resources
+from perfdojo_sdk.measure.tools import run_tool, write_sources
 
 TIMEOUT_S = 120.0
 #: The first release of ROCm whose compiler knows gfx942.
@@ -47,8 +48,9 @@ def compiler() -> str:
     """The version of the ``ziglang`` wheel's clang, or "" where there is none."""
     if importlib.util.find_spec("ziglang") is None:
         return ""
-    done = subprocess.run([*_ZIG, "clang", "--version"], capture_output=True, text=True, timeout=60)
-    return f"zig clang ({done.stdout.splitlines()[0].strip()})" if done.returncode == 0 else ""
+    done = run_tool([*_ZIG, "clang", "--version"], None, 60.0, errors=subprocess.DEVNULL)
+    told = done.said.splitlines() if done and not done.status else []
+    return f"zig clang ({told[0].strip()})" if told else ""
 
 
 @cache
@@ -56,8 +58,8 @@ def hipcc() -> str:
     """The version of ROCm's compiler, or "" where there is none that knows the GPU."""
     if not shutil.which("hipcc"):
         return ""
-    done = subprocess.run(["hipcc", "--version"], capture_output=True, text=True, timeout=60)
-    version = re.search(r"HIP version: ((\d+)\S*)", done.stdout)
+    done = run_tool(["hipcc", "--version"], None, 60.0, errors=subprocess.DEVNULL)
+    version = re.search(r"HIP version: ((\d+)\S*)", done.said) if done else None
     return f"hipcc {version[1]}" if version and int(version[2]) >= OLDEST_ROCM else ""
 
 
@@ -73,7 +75,7 @@ def _by_zig(source: KernelSource, arch: str) -> DeviceCode | Failure | None:
     hip = ["-x", "hip", "--cuda-device-only", f"--offload-arch={arch}", "-nogpulib", "-nogpuinc"]
     hip += ["-DPD_DEVICE_ONLY", "-nostdinc", "-I.", "-std=c++17", "-O3", "-S"]
     steps = (
-        [*_ZIG, "clang", *hip, f"{source.symbol}.hip", "-o", "k.s"],
+        [*_ZIG, "clang", *hip, f"./{source.symbol}.hip", "-o", "k.s"],
         [*_ZIG, "clang", "-target", "amdgcn-amd-amdhsa", f"-mcpu={arch}", "-c", "k.s", "-o", "k.o"],
         [*_ZIG, "ld.lld", "-shared", "--no-undefined", "k.o", "-o", "k.hsaco"],
     )
@@ -82,7 +84,7 @@ def _by_zig(source: KernelSource, arch: str) -> DeviceCode | Failure | None:
 
 
 def _by_hipcc(source: KernelSource, arch: str) -> DeviceCode | Failure:
-    options = [f"--offload-arch={arch}", "-std=c++17", "-O3", f"{source.symbol}.hip"]
+    options = [f"--offload-arch={arch}", "-std=c++17", "-O3", f"./{source.symbol}.hip"]
     steps = (
         ["hipcc", "--cuda-device-only", "-S", *options, "-o", "k.s"],
         ["hipcc", "--genco", *options, "-o", "k.hsaco"],
@@ -95,16 +97,16 @@ def _run(
 ) -> DeviceCode | Failure:
     """The commands one after the other, which leave ``k.s`` and ``k.hsaco``."""
     with tempfile.TemporaryDirectory(prefix="perfdojo-hip-") as folder:
-        for name, text in {f"{source.symbol}.hip": source.code, **more, **source.support}.items():
-            Path(folder, Path(name).name).write_text(text, encoding="utf-8")
+        refused = write_sources(folder, {f"{source.symbol}.hip": source.code, **more, **source.support})
+        if refused:
+            return Failure("compile", refused)
         for step in steps:
-            try:
-                done = subprocess.run(step, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_S)
-            except subprocess.TimeoutExpired:
+            done = run_tool(step, folder, TIMEOUT_S)
+            if done is None:
                 return Failure("compile_timeout", f"the compiler ran longer than {TIMEOUT_S:g} s")
-            if done.returncode:
-                said = (done.stdout + done.stderr).strip()
-                return Failure("compile", said[:_MOST_NOTES] or f"{step[0]} ended with {done.returncode}")
+            if done.status:
+                why = done.said.strip()[:_MOST_NOTES]
+                return Failure("compile", why or f"{step[0]} ended with {done.status}")
         assembly = Path(folder, "k.s").read_text(encoding="utf-8")
         files = {"kernel.hsaco": Path(folder, "k.hsaco").read_bytes(), "kernel.s": assembly.encode()}
     return DeviceCode(files, resources_of(assembly), toolchain)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -23,6 +22,7 @@ from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Cast, Expression, Operation
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.hookspecs.types import Artifact
+from perfdojo_sdk.measure.tools import run_tool, write_sources
 
 GCC = "riscv64-unknown-elf-gcc"
 #: What the core does in software: with C for it, and without.
@@ -116,17 +116,18 @@ def compiled_c(program: Program, dialect: Dialect, symbol: str) -> Artifact | st
         return f"its arrays take {size} bytes, which leaves no room for the constants of the C"
     source = _Emitter(program, symbol, dialect).source()
     with tempfile.TemporaryDirectory(prefix="perfdojo-snitch-c-") as folder:
-        for name, text in {**source.support, "kernel.c": source.code, "link.ld": _LINK}.items():
-            Path(folder, name).write_text(text, encoding="utf-8")
+        refused = write_sources(folder, {**source.support, "kernel.c": source.code, "link.ld": _LINK})
+        if refused:
+            return refused
         options = ("-Wl,-T,link.ld", f"-Wl,-e,{symbol}", "-o", "kernel.elf", "kernel.c")
         try:
-            done = subprocess.run(
-                [*command, *_FLAGS, *options], cwd=folder, capture_output=True, text=True, timeout=_TIMEOUT_S
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return f"the C compiler did not end well: {error}"
-        if done.returncode:
-            return f"the C compiler says: {done.stderr.strip()[:400]}"
+            done = run_tool([*command, *_FLAGS, *options], folder, _TIMEOUT_S)
+        except OSError as error:
+            return f"the C compiler does not start: {error}"
+        if done is None:
+            return f"the C compiler ran longer than {_TIMEOUT_S:g} s"
+        if done.status:
+            return f"the C compiler says: {done.said.strip()[:400]}"
         content = Path(folder, "kernel.elf").read_bytes()
     return Artifact(symbol, source.inputs, source.outputs, OBJECT, content, "C, -O3")
 

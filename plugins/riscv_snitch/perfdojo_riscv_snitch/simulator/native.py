@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import os
-import tempfile
 from functools import cache
 from importlib import resources
 from pathlib import Path
 
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.hookspecs.types import Failure
+from perfdojo_sdk.measure.kept_files import kept_code
 from perfdojo_sdk.measure.machine import cache_folder, machine
 from perfdojo_sdk.measure.toolchain import Toolchain, find_toolchain
 
@@ -142,37 +141,23 @@ def sources(program: bool = False) -> dict[str, str]:
 
 
 def _built(toolchain: Toolchain, program: bool = False) -> Path:
-    """The shared object, or the program, compiled unless the cache has it."""
+    """The shared object, or the program, compiled unless the cache has one that can be trusted."""
     texts = sources(program)
     # The core uses this processor's instructions: no other kind of processor may load it.
     processor = (machine().architecture, sorted(machine().flags))
     key = repr((texts, toolchain.describe(_FLAGS), processor))
-    name = hashlib.sha256(key.encode()).hexdigest()[:16]
-    file = cache_folder() / (f"snitch-child-{name}" if program else f"snitch-core-{name}.so")
-    if file.is_file():
-        return file
-    compiled = toolchain.compile(texts, _FLAGS, program=program)
-    if isinstance(compiled, Failure):
-        raise UnavailableError(
-            "PD-M002",
-            "the simulator's core does not compile",
-            why=compiled.detail,
-            hint="set PERFDOJO_CC to a gcc or clang",
-        )
-    return _store(compiled.content, file)
+    digest = hashlib.sha256(key.encode()).hexdigest()[:16]
+    stem, suffix = (f"snitch-child-{digest}", "") if program else (f"snitch-core-{digest}", ".so")
 
+    def compiled() -> bytes:
+        made = toolchain.compile(texts, _FLAGS, program=program)
+        if isinstance(made, Failure):
+            raise UnavailableError(
+                "PD-M002",
+                "the simulator's core does not compile",
+                why=made.detail,
+                hint="set PERFDOJO_CC to a gcc or clang",
+            )
+        return made.content
 
-def _store(content: bytes, file: Path) -> Path:
-    """Write in one step, so that another process never loads or runs half a file."""
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        folder = file.parent
-    except OSError:
-        folder = Path(tempfile.mkdtemp(prefix="perfdojo-"))
-    handle, name = tempfile.mkstemp(dir=folder, suffix=".part")
-    with os.fdopen(handle, "wb") as stream:
-        stream.write(content)
-        os.fchmod(stream.fileno(), 0o700)
-    target = folder / file.name
-    os.replace(name, target)
-    return target
+    return kept_code(cache_folder(), stem, suffix, compiled)

@@ -1,0 +1,55 @@
+"""What Ctrl-C and SIGTERM do to a command: end it in order once it has begun, and at once before.
+
+Imported before everything else, so it imports next to nothing itself.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+INTERRUPTED, TERMINATED = 130, 143
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: like Ctrl-C, it passes through whatever catches the faults of others."""
+
+
+@contextmanager
+def _handling(number: int, handler: Any) -> Iterator[None]:
+    """Where the signal is not ignored, and this is the thread that hears of signals."""
+    before = signal.getsignal(number)
+    if before == signal.SIG_IGN:
+        yield
+        return
+    with suppress(ValueError):
+        signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):
+            signal.signal(number, before)
+
+
+@contextmanager
+def leaving_at_once() -> Iterator[None]:
+    """While modules are imported there is nothing to put in order; a traceback would show only imports."""
+    with _handling(signal.SIGINT, lambda *_: os._exit(INTERRUPTED)):
+        yield
+
+
+@contextmanager
+def unwinding() -> Iterator[Callable[[], bool]]:
+    """Both signals raise, so that folders are removed and children end; gives whether it was SIGTERM."""
+    asked: list[int] = []
+
+    def terminate(number: int, _: object) -> None:
+        signal.signal(number, signal.SIG_IGN)  # a second one must not keep us from it
+        asked.append(number)
+        raise Terminated
+
+    with _handling(signal.SIGINT, signal.default_int_handler), _handling(signal.SIGTERM, terminate):
+        yield lambda: bool(asked)

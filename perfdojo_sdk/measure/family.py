@@ -1,0 +1,171 @@
+"""A process and all that descends from it: what they take together, and the end of all of them.
+
+A process may leave its session and its parent; it cannot leave whoever adopts orphans (*child subreaper*,
+see ``prctl(2)``). So somebody who adopts stands above everything that is not trusted, and looks for children
+until there are none. Also a script, ``family.py SCRIPT FOLDER PARENT``, which runs SCRIPT in a child and is
+that somebody.
+Linux only; only the standard library is imported, so that a start costs little.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import runpy
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+#: Of prctl(2).
+_DEATH_SIGNAL, _ADOPT, _ADOPTS = 1, 36, 37
+#: After this long, what cannot be killed is left alone: it hangs in the kernel of the system.
+_PATIENCE_S = 10.0
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What some processes take together."""
+
+    tasks: int
+    """Processes and threads."""
+    bytes: int
+    """Memory that is resident."""
+
+
+def children(pid: int) -> list[int]:
+    """The children of a process that exists, zombies included."""
+    found: list[int] = []
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with suppress(ProcessLookupError), open(f"/proc/{pid}/task/{task}/children") as file:
+                found += map(int, file.read().split())
+    except FileNotFoundError:
+        # The process has ended, or this system has no such files.
+        return [child for child in _processes() if _status(child)[1] == pid]
+    return found
+
+
+def family(roots: Iterable[int]) -> list[int]:
+    """The processes ``roots`` and all their descendants."""
+    found = list(dict.fromkeys(roots))
+    for pid in found:  # grows meanwhile
+        found += [child for child in children(pid) if child not in found]
+    return found
+
+
+def usage(pids: Iterable[int], limit: int) -> Usage:
+    """What the processes take; pages that they share are counted once where the sum is above ``limit``."""
+    pids = list(pids)
+    tasks = sum(map(_tasks, pids))
+    resident = sum(map(_resident, pids))
+    if resident > limit and len(pids) > 1:
+        resident = sum(map(_share, pids))
+    return Usage(tasks, resident)
+
+
+def end(roots: Callable[[], Iterable[int]]) -> None:
+    """Kill ``roots()`` and all their descendants until nobody is left. Their orphans must become roots."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while living := [pid for pid in family(roots()) if _status(pid)[0] not in "ZX"]:
+        for pid in living:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, signal.SIGKILL)  # all at once that did not leave its group, if it leads one
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        if time.monotonic() > deadline:
+            return
+        time.sleep(0.001)
+
+
+@contextmanager
+def adopting() -> Iterator[None]:
+    """Orphans among this process's descendants become its children; so do those of its other children."""
+    before = ctypes.c_int()
+    _prctl(_ADOPTS, ctypes.byref(before))
+    _prctl(_ADOPT, ctypes.c_ulong(1))
+    try:
+        yield
+    finally:
+        _prctl(_ADOPT, ctypes.c_ulong(before.value))
+
+
+_prctl = ctypes.CDLL(None).prctl
+
+
+def _status(pid: int) -> tuple[str, int]:
+    """A process's state, ``X`` when it is gone, and its parent."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            # The name, which anybody may choose, stands in brackets.
+            state, parent = file.read().rpartition(b")")[2].split()[:2]
+    except (OSError, ValueError):
+        return "X", 0
+    return state.decode(), int(parent)
+
+
+def _processes() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+
+
+def _tasks(pid: int) -> int:
+    try:
+        return len(os.listdir(f"/proc/{pid}/task"))
+    except OSError:
+        return 0
+
+
+def _resident(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError):
+        return 0
+
+
+def _share(pid: int) -> int:
+    """Resident memory, of shared pages the process's part."""
+    try:
+        with open(f"/proc/{pid}/smaps_rollup") as file:
+            return next(int(line.split()[1]) << 10 for line in file if line.startswith("Pss:"))
+    except (OSError, StopIteration):
+        return _resident(pid)
+
+
+# -- the script --------------------------------------------------------------------------------------
+
+
+def main(script: str, folder: str, parent: int) -> None:
+    """Run the script in a child, end whatever it leaves, and end as it did."""
+
+    def leave(*_: object) -> None:
+        raise SystemExit
+
+    signal.signal(signal.SIGTERM, leave)
+    _prctl(_DEATH_SIGNAL, ctypes.c_ulong(signal.SIGTERM))
+    if os.getppid() != parent:
+        return  # it died before it was asked for a signal
+    status = 1
+    with adopting():
+        child = os.fork()
+        if child == 0:
+            os.setpgid(0, 0)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            sys.argv = [script, folder]
+            runpy.run_path(script, run_name="__main__")
+            return
+        try:
+            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        finally:
+            end(lambda: children(os.getpid()))
+    if status < 0:
+        if -status not in (signal.SIGKILL, signal.SIGSTOP):
+            signal.signal(-status, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

@@ -1,0 +1,389 @@
+"""What a kernel leaves behind, starts and claims: nothing of it hangs, outlives or fools the parent."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_measure import ONCE, RIGHT, RUNNER, TIMED, N, build
+
+from perfdojo_sdk.hookspecs.types import Failure, Measurement, RunRequest
+from perfdojo_sdk.measure import family
+from perfdojo_sdk.measure.answer import RUNNER_FAULT, Answer, KernelAnswer, Malformed, doubt, read_answer
+from perfdojo_sdk.measure.guarded_files import private_folder, read_regular
+
+INCLUDES = """
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+static void leave(const char *text) {
+    int f = open("result.json", O_CREAT | O_TRUNC | O_WRONLY, 0600);
+    write(f, text, strlen(text)); close(f);
+}
+"""
+#: How a child may be started.
+WAYS = pytest.mark.parametrize("forks", [False, True], ids=["interpreter", "fork"])
+
+
+def run(body: str, forks: bool = False, request: RunRequest = ONCE, more: str = "") -> Measurement | Failure:
+    return replace(RUNNER, forks=forks).run(build(body, INCLUDES + more), request)
+
+
+def answer_text(seconds: Any, **others: Any) -> str:
+    kernel = {"failure": None, "seconds": seconds, "busy_s": 0.0, "details": {"calls": 1}}
+    whole = {"elapsed_ns": 0, "cold": False, "kernels": [{**kernel, **others}]}
+    return json.dumps(whole)
+
+
+def quoted(text: str) -> str:
+    return json.dumps(text)  # as C spells it, for what is tried here
+
+
+# -- what lies in the folder ------------------------------------------------------------------------
+
+
+@WAYS
+@pytest.mark.parametrize(
+    "left",
+    [
+        'mkfifo("result.json", 0600);',
+        'symlink("/dev/zero", "result.json");',
+        'symlink("/dev/stdin", "result.json");',
+        'mkdir("result.json", 0700);',
+    ],
+    ids=["fifo", "endless", "terminal", "folder"],
+)
+def test_a_result_that_is_no_file_is_not_waited_for(left: str, forks: bool) -> None:
+    result = run(left + "_exit(0);", forks)
+    assert isinstance(result, Failure) and result.reason == "runtime"
+    assert result.detail.startswith(RUNNER_FAULT), result
+
+
+@WAYS
+def test_files_of_the_parent_cannot_be_replaced(forks: bool) -> None:
+    body = 'unlink("said"); unlink("running"); mkfifo("said", 0600); mkfifo("running", 0600); return 7;'
+    result = run(body, forks)
+    assert isinstance(result, Failure) and "returned 7" in result.detail
+    result = run(body.replace("return 7", "abort()"), forks)
+    assert isinstance(result, Failure) and result.reason == "crash"
+
+
+def test_a_result_that_goes_on_for_ever_is_not_read_whole(tmp_path: Path) -> None:
+    """Sparse, so that only reading costs anything."""
+    file = tmp_path / "result.json"
+    with open(file, "wb") as stream:
+        stream.truncate(1 << 40)
+    with pytest.raises(Malformed, match="more than"):
+        read_answer(file, ONCE, 1)
+
+
+def test_only_a_regular_file_is_read(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"1234")
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    assert read_regular(tmp_path / "file", 4) == b"1234"
+    for name, most in (("file", 3), ("link", 4), ("nothing", 4), (".", 4)):
+        with pytest.raises(OSError):
+            read_regular(tmp_path / name, most)
+
+
+MALFORMED = (
+    "",
+    "{",
+    "[]",
+    "null",
+    "{}",
+    "[" * 100_000,
+    "1" * 5000,
+    '{"elapsed_ns": 0, "cold": false, "kernels": []}',
+    '{"elapsed_ns": 0, "cold": false, "kernels": {}}',
+    '{"elapsed_ns": 0, "cold": false, "kernels": [7]}',
+    '{"elapsed_ns": "long", "cold": false, "kernels": [{}]}',
+    answer_text([float("nan")]),
+    answer_text([float("inf")]),
+    answer_text([-1.0]),
+    answer_text([0.0]),
+    answer_text([1e-12]),
+    answer_text([1e300]),
+    answer_text([True]),
+    answer_text([1.0] * 6),
+    answer_text([]).replace("[{", "[{}, {"),
+    answer_text(3),
+    answer_text("111"),
+    answer_text([], failure=["bored", "no reason that there is"]),
+    answer_text([], failure=["crash"]),
+    answer_text([], failure=["crash", 7]),
+    answer_text([], failure="crash"),
+    answer_text([], failure=7),
+    answer_text([], failure=[["crash"], "x"]),
+    answer_text([], details=[1]),
+    answer_text([], details={"calls": "many"}),
+    answer_text([], details={str(k): k for k in range(1000)}),
+    answer_text([], busy_s=None),
+    answer_text([]).replace("false", "0"),
+)
+
+
+@pytest.mark.parametrize("text", MALFORMED, ids=range(len(MALFORMED)))
+def test_a_malformed_result_is_none(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "result.json"
+    file.write_text(text)
+    with pytest.raises(Malformed):
+        read_answer(file, TIMED, 1)
+    file.write_bytes(b"\xff" + text.encode())
+    with pytest.raises(Malformed):
+        read_answer(file, TIMED, 1)
+
+
+def test_a_well_formed_result_is_read(tmp_path: Path) -> None:
+    """Also one whose words no encoding has: they are shown some day."""
+    file = tmp_path / "result.json"
+    file.write_text(answer_text([0.5]))
+    assert read_answer(file, TIMED, 1).kernels[0].seconds == (0.5,)
+    file.write_text(answer_text([], failure=["crash", "\ud800" + "x" * 9000]))
+    failure = read_answer(file, TIMED, 1).kernels[0].failure
+    assert failure and failure.reason == "crash" and len(failure.detail.encode()) <= 2000
+
+
+@WAYS
+def test_a_malformed_result_is_a_failure(forks: bool) -> None:
+    result = run(f"leave({quoted(answer_text([], failure=['bored', 'x']))}); _exit(0);", forks)
+    assert isinstance(result, Failure) and result.detail.startswith(RUNNER_FAULT)
+
+
+@WAYS
+def test_an_output_that_nobody_wrote_is_what_it_was(forks: bool) -> None:
+    """The kernel speaks for itself, in vain: it has the memory of its outputs, of that size and no other."""
+    cut = "for (int f = 3; f < 64; f++) ftruncate(f, 0);"
+    result = run(cut + f"leave({quoted(answer_text([]))}); _exit(0);", forks)
+    assert isinstance(result, Measurement) and result.outputs
+    assert not result.outputs["y"].any() and result.outputs["y"].shape == (N,)
+
+
+@WAYS
+def test_output_is_bounded(forks: bool) -> None:
+    """1.6 GB in four seconds were seen; the file ends long before."""
+    body = """
+    static char text[1 << 20]; long count = 0, wrote;
+    while (count < 200 << 20 && (wrote = write(1, text, sizeof text)) > 0) count += wrote;
+    if (count >= 100 << 20) return 9;"""
+    assert isinstance(run(body + RIGHT, forks), Measurement)
+
+
+def test_a_folder_goes_whatever_became_of_it(tmp_path: Path) -> None:
+    with private_folder("perfdojo-test-") as folder:
+        here = os.getcwd()
+        try:
+            os.chdir(folder)
+            for _ in range(2500):
+                os.mkdir("d")
+                os.chdir("d")
+        finally:
+            os.chdir(here)
+    left = os.path.lexists(folder)
+    subprocess.run(["rm", "-rf", folder], check=True)  # pytest would stumble over it, for ever after
+    assert not left
+    (tmp_path / "mine").write_text("kept")
+    with private_folder("perfdojo-test-") as folder:
+        folder.rmdir()
+        folder.symlink_to(tmp_path)
+    assert not os.path.lexists(folder) and (tmp_path / "mine").exists()
+
+
+# -- what it starts -----------------------------------------------------------------------------------
+
+#: A grandchild that leaves the session, says who it is, and stays.
+SURVIVOR = """
+if (fork() == 0) {
+    prctl(PR_SET_PDEATHSIG, 0); setsid();
+    if (fork() == 0) {
+        prctl(PR_SET_PDEATHSIG, 0); setsid();
+        FILE *f = fopen("PLACE.part", "w"); fprintf(f, "%d", getpid()); fclose(f);
+        rename("PLACE.part", "PLACE");
+        sleep(60);
+    }
+    _exit(0);
+}
+while (access("PLACE", F_OK)) usleep(1000);
+"""
+
+
+def gone(pid: int) -> bool:
+    """Whether a process has ended, within a second: somebody else may have to reap it."""
+    for _ in range(100):
+        if family._status(pid)[0] in "ZX":
+            return True
+        time.sleep(0.01)
+    return False
+
+
+@WAYS
+@pytest.mark.parametrize(
+    "ending", ["", "for (;;);", "abort();", "_exit(0);"], ids=["well", "late", "dies", "exits"]
+)
+def test_no_descendant_survives(ending: str, forks: bool, tmp_path: Path) -> None:
+    place = tmp_path / "pid"
+    request = replace(ONCE, timeout_s=1.0) if "for" in ending else ONCE
+    result = run(SURVIVOR.replace("PLACE", str(place)) + ending + RIGHT, forks, request)
+    assert isinstance(result, Failure if ending else Measurement), result
+    assert gone(int(place.read_text()))
+
+
+def test_one_that_stops_its_supervisor_is_ended_all_the_same(tmp_path: Path) -> None:
+    place = tmp_path / "pid"
+    body = SURVIVOR.replace("PLACE", str(place)) + "kill(getppid(), SIGSTOP); for (;;);"
+    result = run(body, request=replace(ONCE, timeout_s=1.0))
+    assert isinstance(result, Failure) and result.reason == "timeout"
+    assert gone(int(place.read_text()))
+
+
+@WAYS
+def test_processes_are_counted(forks: bool) -> None:
+    body = (
+        "for (int k = 0; k < 1000; k++) { int p = fork(); if (!p) { pause(); _exit(0); } if (p < 0) break; }"
+    )
+    result = run(body + "pause();", forks, replace(ONCE, timeout_s=10.0))
+    assert isinstance(result, Failure) and "processes and threads" in result.detail, result
+
+
+EACH = "char *p = malloc(%d << 20); memset(p, 1, %d << 20);"
+
+
+@WAYS
+def test_memory_is_that_of_all_descendants(forks: bool) -> None:
+    """None takes more than is allowed, all together do."""
+    body = f"for (int k = 0; k < 8; k++) if (!fork()) {{ setsid(); {EACH % (120, 120)} pause(); }} pause();"
+    result = run(body, forks, replace(ONCE, timeout_s=10.0, memory_bytes=256 << 20))
+    assert isinstance(result, Failure) and result.reason == "memory", result
+
+
+@WAYS
+def test_memory_that_descendants_share_counts_once(forks: bool) -> None:
+    body = f"{EACH % (300, 300)} if (!fork()) {{ usleep(300000); _exit(0); }} wait(0); free(p);"
+    result = run(body + RIGHT, forks, replace(ONCE, memory_bytes=256 << 20))
+    assert isinstance(result, Measurement), result
+
+
+def test_other_children_of_the_parent_are_left_alone() -> None:
+    other = os.fork()
+    if other == 0:
+        time.sleep(60)
+        os._exit(0)
+    try:
+        assert isinstance(run(RIGHT, forks=True), Measurement)
+        assert family._status(other)[0] not in "ZX"
+    finally:
+        os.kill(other, 9)
+        os.waitpid(other, 0)
+
+
+# -- the clock -----------------------------------------------------------------------------------------
+
+
+@WAYS
+def test_a_result_before_the_clock_s_marks_gives_no_figure(forks: bool) -> None:
+    claimed = answer_text([1e-6] * 3, busy_s=3e-6)
+    result = run(f"leave({quoted(claimed)}); _exit(0);", forks, TIMED)
+    assert isinstance(result, Failure) and result.detail.startswith(RUNNER_FAULT)
+    assert "second mark" in result.detail
+
+
+def test_a_first_mark_alone_gives_no_figure() -> None:
+    claimed = answer_text([1e-6] * 3, busy_s=3e-6)
+    mark = 'struct stat s; if (!fstat(f, &s) && S_ISFIFO(s.st_mode)) write(f, "B", 1);'
+    result = run(
+        f"for (int f = 3; f < 64; f++) {{ {mark} }} leave({quoted(claimed)}); _exit(0);", request=TIMED
+    )
+    assert isinstance(result, Failure) and "second mark" in result.detail
+
+
+def told(seconds: list[float], busy: float, elapsed: float, calls: float = 1) -> Answer:
+    return Answer(elapsed, False, (KernelAnswer(None, tuple(seconds), {"calls": calls}, busy),))
+
+
+LOOK = replace(TIMED, first_look=True, budget_s=0.05)
+
+
+@pytest.mark.parametrize(
+    ("answer", "request_", "marks", "lived", "believed"),
+    [
+        pytest.param(told([0.1] * 5, 0.6, 0.7), TIMED, "BE", 1.0, True, id="honest"),
+        pytest.param(told([1e-5] * 5, 0.06, 0.07, 1000), TIMED, "BE", 1.0, True, id="batches"),
+        pytest.param(told([0.1] * 5, 0.6, 0.7), TIMED, "B", 1.0, False, id="no second mark"),
+        pytest.param(told([0.1] * 5, 0.6, 0.7), TIMED, "EB", 1.0, False, id="out of order"),
+        pytest.param(told([0.1] * 5, 0.6, 0.7), TIMED, "BEBE", 1.0, False, id="more marks"),
+        pytest.param(told([0.1] * 5, 0.0, 0.0), TIMED, "BE", 1.0, False, id="outside the marks"),
+        pytest.param(told([0.1] * 5, 0.6, 0.5), TIMED, "BE", 1.0, False, id="more than there was"),
+        pytest.param(told([0.2] * 5, 0.6, 0.7), TIMED, "BE", 1.0, False, id="more than calls took"),
+        pytest.param(told([1e-3] * 5, 2.0, 2.1), TIMED, "BE", 3.0, False, id="a fraction of the calls"),
+        pytest.param(told([1e-3] * 5, 6e-3, 2.1), TIMED, "BE", 3.0, False, id="a fraction of the time"),
+        pytest.param(told([1e-5] * 5, 0.06, 0.07, 10**9), TIMED, "BE", 1.0, False, id="calls"),
+        pytest.param(told([1e-5] * 5, 0.06, 0.07, 0.5), TIMED, "BE", 1.0, False, id="half a call"),
+        pytest.param(told([0.1], 0.6, 0.7), ONCE, "BE", 1.0, False, id="not asked for"),
+        pytest.param(told([0.1], 0.0, 0.0), ONCE, "", 1.0, False, id="not asked for at all"),
+        pytest.param(told([0.06], 0.0, 0.0), replace(LOOK, repeats=0), "", 1.0, False, id="no budget"),
+        pytest.param(told([0.2], 0.0, 0.0), replace(ONCE, stop_above_s=0.1), "", 1.0, True, id="hopeless"),
+        pytest.param(told([], 0.0, 0.0), ONCE, "", 1.0, True, id="no times"),
+        pytest.param(told([0.06], 0.0, 0.0), LOOK, "", 1.0, True, id="slow at first look"),
+        pytest.param(told([0.04], 0.0, 0.0), LOOK, "", 1.0, False, id="not slow"),
+        pytest.param(told([0.06] * 2, 0.0, 0.0), LOOK, "", 1.0, False, id="slow twice"),
+        pytest.param(told([1.06], 0.0, 0.0), LOOK, "", 1.0, False, id="longer than it lived"),
+        pytest.param(told([0.2], 0.0, 0.0), replace(TIMED, stop_above_s=0.1), "", 1.0, True, id="given up"),
+    ],
+)  # fmt: skip
+def test_what_is_believed_of_times(
+    answer: Answer, request_: RunRequest, marks: str, lived: float, believed: bool
+) -> None:
+    assert (doubt(answer, request_, marks, lived) == "") == believed
+
+
+def test_a_time_that_is_changed_afterwards_does_not_add_up() -> None:
+    """The kernel waits for the real result and divides its times by a million; the child's clock stays."""
+    body = """
+    static int calls;
+    if (calls++ == 0) {
+        int (*ensure)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "PyGILState_Ensure");
+        void (*leave_)(int) = (void (*)(int))dlsym(RTLD_DEFAULT, "PyGILState_Release");
+        int (*run)(const char *) = (int (*)(const char *))dlsym(RTLD_DEFAULT, "PyRun_SimpleString");
+        int state = ensure();
+        run("import __main__ as m; r = m.__dict__.setdefault('real', m.leave_result)\\n"
+            "def leave(d):\\n"
+            "    for k in d['kernels']: k['seconds'] = [s * 1e-6 for s in k['seconds']]\\n"
+            "    r(d)\\n"
+            "m.main.__globals__['leave_result'] = leave");
+        leave_(state);
+    }
+    usleep(150000);"""
+    result = run(body + RIGHT, request=replace(TIMED, repeats=5, budget_s=1.0))
+    assert isinstance(result, Failure) and result.detail.startswith(RUNNER_FAULT), result
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No child and no folder outlives its test."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    before = family.children(os.getpid())
+    yield
+    assert not set(family.children(os.getpid())) - set(before)
+    assert not list(folder.iterdir())
+
+
+def test_inputs_that_were_copied_cannot_be_changed() -> None:
+    x = np.arange(N, dtype=np.float32)
+    body = 'for (int f = 3; f < 64; f++) { ftruncate(f, 4); pwrite(f, "oops", 4, 0); }'
+    result = run(RIGHT + body, request=replace(TIMED, inputs={"x": x}))
+    assert isinstance(result, Measurement) and result.outputs
+    assert np.array_equal(result.outputs["y"], 2 * x)
