@@ -34,7 +34,8 @@ def divided_by(value: str) -> Program:
 @pytest.mark.parametrize(
     "value",
     ["2", "-3", "abs(a[0]) + 1", "sqrt(a[0] * a[0] + 1e-05)", "max(a[0], 0.5)", "min(a[0], -1e-30)",
-     "exp(abs(a[0]))", "-(abs(a[0]) + 1)", "select(a[0] > 0, 1, 2)", "exp(a[0]) + 1", "(abs(a[0]) + 1) / 3", "1e-37"],
+     "exp(abs(a[0]))", "-(abs(a[0]) + 1)", "select(a[0] > 0, 1, 2)", "exp(a[0]) + 1",
+     "(abs(a[0]) + 1) / 3", "1e-37"],
 )  # fmt: skip
 def test_bounds_that_keep_away_from_zero(value: str) -> None:
     assert proved(divided_by(value))
