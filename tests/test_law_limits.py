@@ -99,7 +99,7 @@ def exponent() -> None:
                 assert isnan(found)
                 continue
             if isnan(q) or isinf(old[x.index(q)]):
-                lost += not isfinite(found)  # another element of the block is NaN or overflows, in both programs
+                lost += not isfinite(found)  # another of the block is NaN or overflows, in both
                 continue
             assert isfinite(found), (x, m, was, found)
             if isfinite(a - m) and abs(a - m) < 1e6:

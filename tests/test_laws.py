@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from math import inf, isnan
+from random import Random
+
 import pytest
 from snippets import DIALECT, RULES, like, move, program, tree
 
+from perfdojo_sdk.core.domains import ROUNDING, rounded
+from perfdojo_sdk.core.interpreter import interpret
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Kind, Trace
 from perfdojo_sdk.verify.dependence import verify_dependence, verify_dependence_trace
@@ -152,6 +157,18 @@ def test_blocked_single_pass_softmax() -> None:
     assert tree(trace.program) == SOFTMAX_BLOCKED.strip()
     assert trace.laws == {"exp(a)*exp(b) = exp(a+b)", "a*c + b*c = (a+b)*c"}
     assert proved(trace)
+
+
+def test_masked_blocks_of_a_single_pass_softmax() -> None:
+    """Blocks of which nothing is left give nothing, whatever the others are; a row of them is NaN in both."""
+    trace, rng = game(program(SOFTMAX), SOFTMAX_MOVES), Random(1)
+    for _ in range(20):
+        x = [-inf if rng.random() < 0.8 else rounded(rng.uniform(-150, 150), "f32") for _ in range(128)]
+        x[112:116], x[116:] = [1.0, 2.0, 3.0, -inf], [-inf] * 12
+        x[32:48] = [-inf] * 16
+        old, new = (interpret(p, {"x": x}, ROUNDING, DIALECT)["y"] for p in (trace.root, trace.program))
+        for was, found in zip(old, new, strict=True):
+            assert isnan(was) and isnan(found) or abs(was - found) <= 2.0**-14 * was + 2.0**-149
 
 
 @pytest.mark.parametrize(

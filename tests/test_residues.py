@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import product
 from random import Random
 
 import pytest
 from snippets import DIALECT, RULES, program
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT, Dialect
+from perfdojo_sdk.core.dtypes import INTEGER_DTYPES, integer_bounds, wrap
 from perfdojo_sdk.core.errors import ProgramError
 from perfdojo_sdk.core.interpreter import FORWARD, Interpreter, Schedule
 from perfdojo_sdk.core.program import Program
@@ -182,3 +184,27 @@ def test_an_infinity_is_compared_with_its_value(sign: str, left: str, right: str
         assert same(encoder, subject, RandomModel(1), schedule)
         found = in_c(encoder, subject, RandomModel(1), schedule)
         assert found and {word for word, _ in found["y"].numbers} == {5 if holds else 7}
+
+
+WHOLE = (
+    *(f"x[{{0}}] {sign} k[{{0}}]" for sign in "+-*/"),
+    *(f"{name}(x[{{0}}], k[{{0}}])" for name in ("rem", "max", "min", "and", "or", "xor")),
+    *("not(x[{0}])", "-x[{0}]", "abs(x[{0}])", "shl(x[{0}], {0})", "shr(x[{0}], {0})"),
+    "select(x[{0}] < k[{0}], 1, 2)",
+)
+
+
+@pytest.mark.parametrize("dtype", INTEGER_DTYPES)
+def test_whole_numbers_of_every_dtype_are_exact_in_both(dtype: str) -> None:
+    """The ends of the range against each other: what wraps, wraps alike, and as Python's numbers do."""
+    low, high = integer_bounds(dtype)
+    encoder = Encoder(CORE_DIALECT)
+    for value, a, b in product(WHOLE, (low, -1 if low else 1, high), (low or 3, -1 if low else 2, high)):
+        head = "".join(f"{name} {dtype} [7] heap\n" for name in "yxk")
+        tree = f"7 x[{{0}}] = {a}\n7 k[{{0}}] = {b}\n7 y[{{0}}] = {value}"
+        subject = parse(f"kernel f() -> y\n{head}\n{tree}", CORE_DIALECT)
+        assert same(encoder, subject, RandomModel(1), SCHEDULES[0])
+        if value[6:9] in (" + ", " * "):
+            wanted = wrap(a + b if "+" in value else a * b, dtype) % 2**64
+            found = in_c(encoder, subject, RandomModel(1), SCHEDULES[0])
+            assert found and {word for word, _ in found["y"].numbers} == {wanted}

@@ -190,7 +190,7 @@ def _written_by(program: Program, access: Access, reader: Spot) -> tuple[Spot, t
     writer, target = spot(program, writes[0].id), writes[0].target
     instance = matching_instance(target.subscripts, writer, access.subscripts, reader)
     levels = range(shared(writer, reader), writer.depth)
-    if len(writes) > 1 or instance is None or writer.path > reader.path:
+    if len(writes) > 1 or instance is None:
         return None
     return (writer, instance) if one_instance_each(buffer, target, writer, levels) else None
 
