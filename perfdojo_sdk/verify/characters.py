@@ -194,6 +194,19 @@ def _specials(*kinds: float) -> _Character:
     return character
 
 
+def _masked(mixture: _Mixture, chosen: Array) -> None:
+    """-inf from some place on, as where a row of logits is masked; one element at least is left."""
+    at, size = mixture.groups.numbered(chosen), mixture.groups.size
+    kept = mixture.rng.integers(1, max(size, 2), len(chosen))
+
+    def change(first: Array) -> None:
+        flat = first[at].reshape(len(chosen), size)
+        flat[np.arange(size) >= kept[:, None]] = -np.inf
+        first[at] = flat.reshape(first[at].shape)
+
+    mixture.later.append(change)
+
+
 def _huge(mixture: _Mixture, chosen: Array) -> None:
     """One element in 64 and at least one up to the largest, so that products and sums may overflow."""
     numbers = np.repeat(chosen, max(1, mixture.groups.size // 64))
@@ -236,7 +249,7 @@ CHARACTERS: tuple[_Character, ...] = (
     _dominated(_at_border, 0, 4),
     _near_overflow,
     _specials(np.nan),
-    _scaled(4, 7),
+    _masked,
     _mixed(lambda r: r.smallest, lambda r: r.normal),
     _dominated(_near_end, 0, 4, -1),
     _around(-30),

@@ -139,13 +139,13 @@ def verify_numeric(
     ``accuracy`` is the error in ulp that the target states for a function (``{"exp": 2}``), 0.5
     where it says nothing. ``nan_may_differ``: a move of the trace may change which inputs give NaN;
     where the original gives no finite number, what the transformed order gives is right as well. The first
-    drawing runs with every number of ``threads``, the others with one of them in turn. ``quick``: the first class only and, of a large
-    program with independent rows, some of these only. ``forks``, for many small programs: the references
-    are compiled without optimising and run in forks of this process, nothing runs at the same time.
-    ``other_terms``: a move of the trace declared that sums are made of other terms, so that the bound which
-    holds for every order of the original's terms, that of rows, does not hold.
+    drawing runs with every number of ``threads``, the others with one of them in turn. ``quick``: the
+    first drawing only and, of a large program with independent rows, some of these only. ``forks``, for
+    many small programs: the references are compiled without optimising and run in forks of this process,
+    nothing runs at the same time. ``other_terms``: a move of the trace declared that sums are made of other
+    terms, so that the bound which holds for every order of the original's terms, that of rows, does not hold.
     ``executions``: also call the kernel in all ways that the runner knows of ``core.interface.EXECUTIONS``,
-    on the first class; unless told otherwise, where it is neither quick nor one of many.
+    on the first drawing; unless told otherwise, where it is neither quick nor one of many.
     UnavailableError without a C compiler; VerificationError for a dtype that is not checked here.
     """
     references = _References(
