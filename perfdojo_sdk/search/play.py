@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from perfdojo_sdk.core.errors import MoveError
-from perfdojo_sdk.core.program import Node, Program, Scope, Statement
+from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Kind, Move, Rejection, Rules, Step, Trace
 
 
@@ -40,19 +40,26 @@ class Play:
             self.trace = replace(self.trace, steps=(*self.trace.steps, result))
         return result
 
-    # -- looking ---------------------------------------------------------------------------------
+    # -- looking: MoveError for what is not there, as from a move there ----------------------------
 
     def node(self, place: str) -> Node:
-        return self.program.node(self.program.paths[place])
+        return self.program.node(self._path(place))
 
     def scope(self, place: str) -> Scope:
         node = self.node(place)
-        assert isinstance(node, Scope)
+        if not isinstance(node, Scope):
+            raise MoveError("PD-T001", f"{place} is no scope")
         return node
 
     def around(self, place: str) -> tuple[Scope, ...]:
         """The scopes above a node, outermost first."""
-        return self.program.ancestors(self.program.paths[place])
+        return self.program.ancestors(self._path(place))
+
+    def _path(self, place: str) -> Path:
+        path = self.program.paths.get(place)
+        if path is None:
+            raise MoveError("PD-T001", f"the program has no {place}")
+        return path
 
     def scopes(self) -> list[Scope]:
         """Every scope, parents before children."""

@@ -554,7 +554,12 @@ def move_outward(play: Play, nest: Sequence[str]) -> None:
 
 
 def separate(play: Play, place: str, top: str) -> str:
-    """Cut every scope from the one around ``place`` up to ``top`` before ``place``; the second part."""
+    """Cut every scope from the one around ``place`` up to ``top`` before ``place``; the second part.
+
+    :class:`MoveError` where ``top`` does not stand around ``place``.
+    """
+    if all(scope.id != top for scope in play.around(place)):
+        raise MoveError("PD-T001", f"{top} does not stand around {place}")
     while True:
         parent = play.around(place)[-1].id
         play.must("fission_scope", place)
