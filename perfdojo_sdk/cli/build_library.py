@@ -14,7 +14,7 @@ import typer
 from perfdojo_sdk.cli.console import Json, PlaceOption, emit, progress, seconds, table
 from perfdojo_sdk.cli.search_options import AgentOption, SearchOption, search_options
 from perfdojo_sdk.cli.workplace import ClusterOption, DeviceOption, workplace
-from perfdojo_sdk.core.errors import NothingFoundError
+from perfdojo_sdk.core.errors import NothingFoundError, VerificationError
 from perfdojo_sdk.core.transformation import Kind
 
 if TYPE_CHECKING:
@@ -78,12 +78,14 @@ def command(
 
     A kernel that is finished is recorded at once. After an interruption, or with more kernels, the
     same command goes on from there. The exit code is 4 when some kernel did not pass verification
-    or could not be built; the library then holds the others.
+    or could not be built; the library then holds the others. It is 6 when all are there, but a plugin
+    failed on one, such as the target's expert.
     """
     from perfdojo_sdk.kernels.selection import default_selection, select
     from perfdojo_sdk.library.build import build_library
     from perfdojo_sdk.library.forge import Settings
     from perfdojo_sdk.plugins import load_plugins
+    from perfdojo_sdk.plugins.faults import PluginFault
     from perfdojo_sdk.search.strategies import AUTO, HEURISTIC
 
     plugins = load_plugins(targets=[target])
@@ -109,7 +111,9 @@ def command(
         raise nothing_built(result)
     emit(_text(result), _data(result), as_json)
     if result.failed:
-        raise typer.Exit(4)
+        raise typer.Exit(VerificationError.exit_code)
+    if result.faulty:
+        raise typer.Exit(PluginFault.exit_code)
 
 
 def observer() -> Any:
@@ -190,10 +194,11 @@ def reasons(failed: Sequence[KernelResult]) -> list[str]:
 def _text(result: BuildResult) -> str:
     assert result.manifest is not None
     rows = [_row(entry) for entry in result.manifest.kernels]
-    columns = ("kernel", "time", "speed-up", "roofline", "verified", "moves", "kind")
+    columns = ("kernel", "time", "speed-up", "roofline", "verified", "moves", "kind", "remarks")
     lines = [table(columns, rows)]
     notes = [f"{entry.name}: {note}" for entry in result.manifest.kernels for note in entry.notes]
     lines += [f"note: {note}" for note in notes]
+    lines += [f"fault: {e.name}: {fault}" for e in result.manifest.kernels for fault in e.faults]
     lines += [f"left out: {r.kernel.name}: {r.failure}" for r in result.failed]
     once = [e.name for e in result.manifest.kernels if _timed_once(e)]
     if once:
@@ -254,7 +259,14 @@ def _row(entry: KernelEntry) -> tuple[str, ...]:
         ),
         str(len(entry.moves)),
         entry.kind,
+        ", ".join(_remarks(entry)),
     )
+
+
+def _remarks(entry: KernelEntry) -> list[str]:
+    """What a person should know about the row, in a word or two."""
+    suspect = ["suspect time"] if entry.timing.suspect else []
+    return suspect + (["a plugin failed"] if entry.faults else [])
 
 
 def _data(result: BuildResult) -> dict[str, Any]:
@@ -270,6 +282,7 @@ def _data(result: BuildResult) -> dict[str, Any]:
                 "name": entry.name,
                 "seconds": entry.timing.final.median_s if entry.timing.final else None,
                 "provenance": entry.timing.final.provenance if entry.timing.final else None,
+                "suspect": entry.timing.suspect or None,
                 "speed_up": entry.speed_up,
                 "roofline_fraction": entry.roofline_fraction,
                 "verified": entry.verification.passed,
@@ -277,6 +290,7 @@ def _data(result: BuildResult) -> dict[str, Any]:
                 "laws": list(entry.laws),
                 "moves": len(entry.moves),
                 "notes": list(entry.notes),
+                "faults": list(entry.faults),
                 "initial_timed_once": _timed_once(entry),
                 "build_seconds": _split(entry),
             }

@@ -53,7 +53,7 @@ class RunnerClock:
         """UnavailableError when this machine cannot run programs of the target."""
         plugins.require(target.name)
         runner, request = plugins.observed_runner(target), replace(BRIEFLY, threads=threads)
-        return RunnerClock(plugins.code_generator(target), runner, request)
+        return RunnerClock(plugins.guarded_generator(target), runner, request)
 
     def __call__(self, program: Program) -> Time:
         text = program.text

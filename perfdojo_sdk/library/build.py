@@ -17,7 +17,8 @@ from perfdojo_sdk.core.errors import NothingFoundError
 from perfdojo_sdk.game import Game
 from perfdojo_sdk.hookspecs.types import MachineFigures, Target
 from perfdojo_sdk.kernels.selection import Kernel
-from perfdojo_sdk.library.forge import Forge, Found, Rejected, Settings
+from perfdojo_sdk.library.attempts import Rejected
+from perfdojo_sdk.library.forge import Forge, Found, Settings
 from perfdojo_sdk.library.manifest import LibraryError, Manifest
 from perfdojo_sdk.library.package import package
 from perfdojo_sdk.library.spent import Spent
@@ -73,6 +74,11 @@ class BuildResult:
     @property
     def failed(self) -> tuple[KernelResult, ...]:
         return tuple(r for r in self.results if r.found is None)
+
+    @property
+    def faulty(self) -> tuple[KernelResult, ...]:
+        """Kernels in whose build a plugin's code went wrong."""
+        return tuple(r for r in self.results if r.found is not None and r.found.record.faults)
 
 
 class MakeForge(Protocol):
