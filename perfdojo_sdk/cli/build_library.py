@@ -67,6 +67,12 @@ def command(
             show_default=False,
         ),
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace kernels that are there already, by slower ones too.")
+    ] = False,
+    replace_all: Annotated[
+        bool, typer.Option("--replace", help="Start the library over: what is not asked for goes.")
+    ] = False,
     agent: AgentOption = None,
     option: SearchOption = None,
     cluster: ClusterOption = "",
@@ -75,6 +81,9 @@ def command(
     as_json: Json = False,
 ) -> None:
     """Build a library: play, compile, verify and measure each kernel, then package them.
+
+    A library that is there already is added to: a kernel that is not asked for stays, and one of the same
+    name is replaced by one that is not slower, both timed in turns.
 
     A kernel that is finished is recorded at once. After an interruption, or with more kernels, the
     same command goes on from there. The exit code is 4 when some kernel did not pass verification
@@ -106,7 +115,18 @@ def command(
         progress(f"building {len(selected)} kernels for {found.name} with {settings.threads} threads")
         watch = side_by_side() if cluster else observer()
         make = where.make_forge
-        result = build_library(plugins, found, selected, output, settings, watch, place=db, make_forge=make)
+        result = build_library(
+            plugins,
+            found,
+            selected,
+            output,
+            settings,
+            watch,
+            place=db,
+            make_forge=make,
+            force=force,
+            start_over=replace_all,
+        )
     if result.manifest is None:
         raise nothing_built(result)
     emit(_text(result), _data(result), as_json)
@@ -193,12 +213,13 @@ def reasons(failed: Sequence[KernelResult]) -> list[str]:
 
 def _text(result: BuildResult) -> str:
     assert result.manifest is not None
-    rows = [_row(entry) for entry in result.manifest.kernels]
+    rows = [_row(entry, result.fates.get(entry.name, "")) for entry in result.manifest.kernels]
     columns = ("kernel", "time", "speed-up", "roofline", "verified", "moves", "kind", "remarks")
     lines = [table(columns, rows)]
     notes = [f"{entry.name}: {note}" for entry in result.manifest.kernels for note in entry.notes]
     lines += [f"note: {note}" for note in notes]
     lines += [f"fault: {e.name}: {fault}" for e in result.manifest.kernels for fault in e.faults]
+    lines += [f"{name}: {fate}" for name, fate in told(result)]
     lines += [f"left out: {r.kernel.name}: {r.failure}" for r in result.failed]
     once = [e.name for e in result.manifest.kernels if _timed_once(e)]
     if once:
@@ -208,6 +229,11 @@ def _text(result: BuildResult) -> str:
     lines.append(f"times are {' and '.join(provenances)} on {result.manifest.device}")
     lines.append(f"library: {result.directory}")
     return "\n".join(lines)
+
+
+def told(result: BuildResult) -> list[tuple[str, str]]:
+    """Of kernels that were there already: what became of them, where it takes more than a word."""
+    return [(name, fate) for name, fate in result.fates.items() if ":" in fate]
 
 
 def _timed_once(entry: KernelEntry) -> bool:
@@ -241,7 +267,7 @@ def _time_split(result: BuildResult) -> list[str]:
     return [*lines, f"the build took {sum(result.seconds.values()):.1f} s: {parts}"]
 
 
-def _row(entry: KernelEntry) -> tuple[str, ...]:
+def _row(entry: KernelEntry, fate: str) -> tuple[str, ...]:
     final = entry.timing.final
     legs = entry.verification
     return (
@@ -259,7 +285,7 @@ def _row(entry: KernelEntry) -> tuple[str, ...]:
         ),
         str(len(entry.moves)),
         entry.kind,
-        ", ".join(_remarks(entry)),
+        ", ".join([*_remarks(entry), *([fate.partition(":")[0]] if fate else [])]),
     )
 
 
@@ -291,6 +317,7 @@ def _data(result: BuildResult) -> dict[str, Any]:
                 "moves": len(entry.moves),
                 "notes": list(entry.notes),
                 "faults": list(entry.faults),
+                "fate": result.fates.get(entry.name),
                 "initial_timed_once": _timed_once(entry),
                 "build_seconds": _split(entry),
             }

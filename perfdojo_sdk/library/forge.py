@@ -244,6 +244,13 @@ class Forge:
                 notes.append(f"{attempt.label} is left out: {reason}")
         raise Rejected("; ".join(dict.fromkeys(reasons)))
 
+    def again(self, kernel: Kernel, trace: Trace, watch: Watch) -> Found:
+        """A game that was played before, verified and measured anew; :class:`Rejected` when it fails."""
+        self.spent, self.memory = Spent(), verification.Memory()
+        traces = [Trace(kernel.program), trace] if trace.steps else [trace]
+        initial, *rest = self._attempts(kernel, traces, watch, SLOW_S)
+        return self._accept(kernel, rest[0] if rest else initial, initial, [], watch)
+
     def _explore(
         self,
         kernel: Kernel,
@@ -479,6 +486,15 @@ class Forge:
         step = TOGETHER if hasattr(self.bare_runner, "time_interleaved") else 1
         for some in (artifacts[k : k + step] for k in range(0, len(artifacts), step)):
             yield from [self._run(some[0], short)] if len(some) == 1 else self._in_turns(some, short)
+
+    def in_turns(self, artifacts: Sequence[Artifact], turns: int) -> list[list[Measurement | Failure]]:
+        """Times of kernels of one interface that take turns: call by call where the runner can, which is one
+        round, else in so many rounds of a timing each."""
+        request = replace(self.request(), want_outputs=False)
+        if hasattr(self.bare_runner, "time_interleaved"):
+            return [self._in_turns(artifacts, request)]
+        request = replace(request, budget_s=request.budget_s / turns)
+        return [[self._run(artifact, request) for artifact in artifacts] for _ in range(turns)]
 
     def _in_turns(self, artifacts: Sequence[Artifact], request: RunRequest) -> list[Measurement | Failure]:
         """Times of kernels that share a child; only for a runner that can."""
