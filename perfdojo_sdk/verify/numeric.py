@@ -329,7 +329,10 @@ class _References:
         bounded, wide = (job.result() for job in jobs)
         return [
             self.outcome(
-                {n: a[k, ...] for n, a in bounded.items()}, {n: a[k, ...] for n, a in wide.items()}, value_rows, whole
+                {n: a[k, ...] for n, a in bounded.items()},
+                {n: a[k, ...] for n, a in wide.items()},
+                value_rows,
+                whole,
             )
             for k in range(batch)
         ]
