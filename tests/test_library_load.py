@@ -406,3 +406,17 @@ def test_loading_the_same_library_often_opens_no_more_files(folder: Path) -> Non
     for _ in range(20):
         load_library(folder)
     assert len(os.listdir("/proc/self/fd")) <= before
+
+
+def test_a_kernel_that_this_processor_cannot_run_is_a_clear_error(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The status that a kernel gives when it has asked the processor."""
+    call = library.softmax.bind(random(3, 5))
+    monkeypatch.setattr(call, "_run", lambda *_: 2)
+    with pytest.raises(LibraryError, match="this processor cannot run softmax_3x5_f32") as refused:
+        call()
+    assert refused.value.code == "PD-L006"
+    monkeypatch.setattr(call, "_run", lambda *_: 9)
+    with pytest.raises(LibraryError, match="status 9"):
+        call()

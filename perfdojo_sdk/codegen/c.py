@@ -45,6 +45,10 @@ SUPPORT = ("pd_runtime.h", "pd_scalar.h", "pd_exp.h", "pd_types.h", "pd_stored.h
 """Headers of this package that every emitted kernel includes, directly or through another one."""
 
 
+#: What a kernel returns on a processor without its instructions.
+OTHER_PROCESSOR = 2
+
+
 def support_text(name: str) -> str:
     """The text of a header of this package."""
     return resources.files("perfdojo_sdk.codegen").joinpath("include", name).read_text(encoding="utf-8")
@@ -126,6 +130,10 @@ class CEmitter:
     includes: tuple[str, ...] = ("pd_runtime.h", "pd_scalar.h")
     #: Lines with which every kernel begins: where it returns a status because the processor is not its own.
     prologue: tuple[str, ...] = ()
+    #: Conditions that hold on every processor that has the kernel's instructions. With any, what callers see
+    #: is a function without those instructions, which asks once, and returns status 2 where one does not
+    #: hold. A header of the target says how such a function is compiled: ``PD_ANYWHERE``.
+    requires: tuple[str, ...] = ()
 
     def __init__(self, program: Program, symbol: str, dialect: Dialect) -> None:
         self.program, self.symbol, self.dialect = program, symbol, dialect
@@ -139,12 +147,13 @@ class CEmitter:
     def source(self) -> KernelSource:
         """The kernel as source text; raises :class:`UnavailableError` for what C cannot say yet."""
         kernel = self._kernel()
-        parts = [self._comment(), self._include_lines(), self._workspace_query(), *self.outlined, kernel]
+        query = self._workspace_query()
+        parts = [self._comment(), self._include_lines(), self._asking(), query, *self.outlined, kernel]
         return KernelSource(
             self.symbol,
             self._specs(self.program.inputs),
             self._specs(self.program.outputs),
-            "\n".join(parts),
+            "\n".join(part for part in parts if part),
             support=self.support(),
         )
 
@@ -186,7 +195,31 @@ class CEmitter:
         head = f"size_t {self.symbol}_workspace_bytes(int threads)"
         if not shared and not slot:
             return f"{head}\n{{\n    (void)threads;\n    return 0;\n}}\n"
-        return f"{head}\n{{\n    return pd_workspace_bytes({shared}, {slot}, threads);\n}}\n"
+        answer = f"pd_workspace_bytes({shared}, {slot}, threads)"
+        if not self.requires:
+            return f"{head}\n{{\n    return {answer};\n}}\n"
+        here = f"static __attribute__((noinline)) size_t {self.symbol}_bytes_here(int threads)"
+        asked = f"{self.symbol}_fits() ? {self.symbol}_bytes_here(threads) : 0"
+        return (
+            f"{here}\n{{\n    return {answer};\n}}\n\nPD_ANYWHERE {head}\n{{\n    return {asked};\n}}\n"
+        )
+
+    def _asking(self) -> str:
+        """A function that says whether this processor can run the kernel; empty where any can."""
+        if not self.requires:
+            return ""
+        conditions = "\n            && ".join(self.requires)
+        return f"""PD_ANYWHERE static int {self.symbol}_fits(void)
+{{
+    static int known; /* 0: not asked yet, 1: no, 2: yes */
+    int fits = __atomic_load_n(&known, __ATOMIC_RELAXED);
+    if (!fits) {{
+        fits = 1 + ({conditions});
+        __atomic_store_n(&known, fits, __ATOMIC_RELAXED);
+    }}
+    return fits - 1;
+}}
+"""
 
     def _kernel(self) -> str:
         declared = [f"const {self._type(a)} *restrict {c_name(a)}" for a in self.program.inputs]
@@ -199,8 +232,16 @@ class CEmitter:
         for line in self.function.epilogue:
             self.function.line(line)
         self.function.line("return 0;")
-        head = f"int {self.symbol}({', '.join(declared)})"
-        return "\n".join([head, "{", *self.function.lines, "}", ""])
+        taken = ", ".join(declared)
+        head = f"int {self.symbol}({taken})"
+        if not self.requires:
+            return "\n".join([head, "{", *self.function.lines, "}", ""])
+        here = f"static __attribute__((noinline)) int {self.symbol}_here({taken})"
+        names = [c_name(a) for a in (*self.program.inputs, *self.program.outputs)]
+        given = ", ".join([*names, "workspace", "workspace_bytes", "threads"])
+        asked = f"    return {self.symbol}_fits() ? {self.symbol}_here({given}) : {OTHER_PROCESSOR};"
+        lines = [here, "{", *self.function.lines, "}", "", f"PD_ANYWHERE {head}", "{", asked, "}", ""]
+        return "\n".join(lines)
 
     def _type(self, array: str) -> str:
         return C_TYPES[self.program.buffer_of[array].dtype]

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from perfdojo_sdk.codegen.c import OTHER_PROCESSOR
 from perfdojo_sdk.core.errors import DojoError, closest
 from perfdojo_sdk.library.arrays import (
     NUMPY,
@@ -347,11 +348,20 @@ class BoundCall:
         """Compute; returns the output."""
         status = self._run(*self._arguments)
         if status:
-            raise LibraryError("PD-L009", f"{self.name} failed with status {status}")
+            raise _failed(self.name, status)
         return self._result
 
     def __repr__(self) -> str:
         return f"<{self.name}, bound>"
+
+
+def _failed(name: str, status: int) -> LibraryError:
+    """What a kernel's status means."""
+    if status == OTHER_PROCESSOR:
+        what = f"this processor cannot run {name}"
+        why = "it, or its system, lacks instructions that the kernel is made of; nothing was written"
+        return LibraryError("PD-L006", what, why=why, hint="build a library on this machine")
+    return LibraryError("PD-L009", f"{name} failed with status {status}")
 
 
 _thread = threading.local()
