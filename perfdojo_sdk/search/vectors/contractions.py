@@ -28,6 +28,7 @@ from perfdojo_sdk.search.play import Play
 from perfdojo_sdk.search.vectors.row_kernels import THREADS_COST
 from perfdojo_sdk.search.vectors.steps import (
     largest_divisor,
+    near_caches,
     share_out,
     split,
     transpose,
@@ -496,12 +497,6 @@ class _Panel:
             and width > self.piece.wide * self.piece.width
             and width * plan.steps * self.cell > self.first_cache // 2
         )
-
-
-def near_caches(target: Target) -> tuple[int, int]:
-    """Bytes of the first and of the second cache."""
-    sizes = sorted(cache.bytes for cache in target.capabilities.caches.values()) or [32 << 10]
-    return sizes[0], sizes[min(1, len(sizes) - 1)]
 
 
 # -- walking about nests -----------------------------------------------------------------------------
