@@ -214,7 +214,9 @@ def reasons(failed: Sequence[KernelResult]) -> list[str]:
 def _text(result: BuildResult) -> str:
     assert result.manifest is not None
     rows = [_row(entry, result.fates.get(entry.name, "")) for entry in result.manifest.kernels]
-    columns = ("kernel", "time", "speed-up", "roofline", "verified", "moves", "kind", "remarks")
+    columns = ["kernel", "time", "speed-up", "roofline", "verified", "moves", "kind", "remarks"]
+    if not any(row[-1] for row in rows):
+        rows, columns = [row[:-1] for row in rows], columns[:-1]
     lines = [table(columns, rows)]
     notes = [f"{entry.name}: {note}" for entry in result.manifest.kernels for note in entry.notes]
     lines += [f"note: {note}" for note in notes]
