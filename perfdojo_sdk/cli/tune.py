@@ -72,6 +72,7 @@ def command(
     from perfdojo_sdk.library.build import default_directory, game_file, tune_kernel
     from perfdojo_sdk.library.forge import Settings
     from perfdojo_sdk.plugins import load_plugins
+    from perfdojo_sdk.plugins.faults import PluginFault
 
     most_s = duration(limit) if limit else None
     plugins = load_plugins(targets=[target])
@@ -99,7 +100,7 @@ def command(
         raise nothing_passed(result, watch.standing)
     emit(_text(result, watch.standing, game), _data(result, watch.standing, game), as_json)
     if result.found.record.faults:
-        raise typer.Exit(6)
+        raise typer.Exit(PluginFault.exit_code)
 
 
 def nothing_passed(result: KernelResult, standing: Standing | None) -> NothingFoundError:
