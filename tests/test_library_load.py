@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import threading
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from toy_target import perfdojo_toy
 from perfdojo_sdk import load_library
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.kernels.selection import select
-from perfdojo_sdk.library import verification
+from perfdojo_sdk.library import loader, verification
 from perfdojo_sdk.library.arrays import ArgumentTypeError, ArgumentValueError
 from perfdojo_sdk.library.build import build_library
 from perfdojo_sdk.library.loader import Library
@@ -339,3 +340,83 @@ def test_a_file_that_is_no_manifest(copy: Path, content: str) -> None:
 def test_a_manifest_reads_as_it_was_written(folder: Path) -> None:
     manifest = read_manifest(folder)
     assert Manifest.model_validate_json(manifest.model_dump_json()) == manifest
+
+
+# -- built again -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def values(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
+    """Libraries that differ in the number that their one kernel writes."""
+    patch, where = pytest.MonkeyPatch(), tmp_path_factory.mktemp("values")
+    leg = LegResult(passed=True, detail="not here")
+    patch.setattr(verification, "verify", lambda *_: Verification(exact=leg, numeric=leg, dependence=leg))
+    plugins = load_plugins(extra=[perfdojo_toy])
+    for value in (1, 2):
+        program = where / f"{value}.dojo"
+        program.write_text(f"kernel f(x) -> y\nx f32 [2] heap\ny f32 [2] heap\n\n2 y[{{0}}] = {value}\n")
+        kernels = select(str(program), plugins.operators)
+        assert build_library(plugins, plugins.target("toy"), kernels, where / str(value), QUICK).manifest
+    patch.undo()
+    return {value: where / str(value) for value in (1, 2)}
+
+
+def written(library: Library) -> float:
+    result: float = library.f(random(2))[1]
+    return result
+
+
+def replace_files(old: Path, new: Path) -> None:
+    """As a build does: files of their own."""
+    shutil.rmtree(old)
+    shutil.copytree(new, old)
+
+
+def overwrite_files(old: Path, new: Path) -> None:
+    """Into the same inodes, as some copying tools do."""
+    for file in new.rglob("*"):
+        if file.is_file():
+            (old / file.relative_to(new)).write_bytes(file.read_bytes())
+
+
+@pytest.mark.parametrize("change", [replace_files, overwrite_files])
+@pytest.mark.parametrize("in_memory", [True, False], ids=["in memory", "on disk"])
+def test_a_library_that_is_built_again_runs_the_new_code(
+    values: dict[int, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Path, Path], None],
+    in_memory: bool,
+) -> None:
+    """In one process, from one folder; who holds the old one keeps it."""
+    monkeypatch.setattr(loader, "_loaded", {}, raising=False)
+    if not in_memory:
+        monkeypatch.delattr("os.memfd_create")
+    folder = tmp_path / "lib"
+    shutil.copytree(values[1], folder)
+    first = load_library(folder)
+    assert written(first) == 1
+    change(folder, values[2])
+    assert written(load_library(folder)) == 2 and written(first) == 1
+
+
+def test_loading_the_same_library_often_opens_no_more_files(folder: Path) -> None:
+    load_library(folder)
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(20):
+        load_library(folder)
+    assert len(os.listdir("/proc/self/fd")) <= before
+
+
+def test_a_kernel_that_this_processor_cannot_run_is_a_clear_error(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The status that a kernel gives when it has asked the processor."""
+    call = library.softmax.bind(random(3, 5))
+    monkeypatch.setattr(call, "_run", lambda *_: 2)
+    with pytest.raises(LibraryError, match="this processor cannot run softmax_3x5_f32") as refused:
+        call()
+    assert refused.value.code == "PD-L006"
+    monkeypatch.setattr(call, "_run", lambda *_: 9)
+    with pytest.raises(LibraryError, match="status 9"):
+        call()

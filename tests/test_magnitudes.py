@@ -62,6 +62,32 @@ def test_a_sum_of_exponentials_less_their_maximum() -> None:
     assert proved(program(one))
 
 
+#: The same with a maximum that is chosen, from a number below all others.
+CHOSEN = SOFTMAX.replace("= -inf", "= -3.4028235e+38").replace(
+    "m[{0}] max= x[{0},{1}]", "m[{0}] = select(x[{0},{1}] > m[{0}], x[{0},{1}], m[{0}])"
+)
+
+
+def test_a_maximum_may_be_chosen() -> None:
+    assert proved(program(CHOSEN))
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("= -3.4028235e+38", "= -1e+38"),  # more than some elements
+        ("x[{0},{1}] > m[{0}], x[{0},{1}], m[{0}]", "x[{0},{1}] > m[{0}], m[{0}], x[{0},{1}]"),  # the smaller
+        ("x[{0},{1}] > m[{0}], x[{0},{1}], m[{0}]", "x[{0},{1}] > 0, x[{0},{1}], m[{0}]"),  # the last
+        ("x[{0},{1}] > m[{0}], x[{0},{1}], m[{0}]", "x[{0},{1}] > m[{0}], x[{0},15-{1}], m[{0}]"),
+        ("| 16 m[{0}] =", "| 15 m[{0}] ="),
+        ("16 m[{0}] =", "16 m[{0}] = 3\n| 16 m[{0}] ="),
+    ],
+)
+def test_a_maximum_that_is_chosen_otherwise_is_none(right: str, wrong: str) -> None:
+    assert CHOSEN.count(right) == 1
+    assert not proved(program(CHOSEN.replace(right, wrong)))
+
+
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [

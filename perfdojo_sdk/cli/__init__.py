@@ -2,7 +2,8 @@
 
 ``perfdojo-sdk --help`` prints this table and loads nothing else. Results go to stdout, progress and
 errors to stderr. Exit codes: 0 ok, 1 user error, 2 usage, 3 plugin or target unavailable,
-4 verification failed, 5 nothing found, 130 interrupted, 143 terminated (asking again continues).
+4 verification failed, 5 nothing found, 6 a plugin's code failed, 130 interrupted, 143 terminated (asking
+again continues).
 """
 
 from __future__ import annotations
@@ -131,13 +132,15 @@ def unknown(word: str) -> str:
 
 def _guarded(words: list[str], options: Options) -> NoReturn:
     """Run a command; turn what it raises into a message and an exit code."""
-    from perfdojo_sdk.cli.console import report
+    from perfdojo_sdk.cli.console import report, show_tracebacks
     from perfdojo_sdk.core.errors import DojoError
     from perfdojo_sdk.plugins.discovery import Choice, choice
 
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may not know every character
     chosen = choice.set(Choice(options.strict_plugins, frozenset(options.without)))
+    if options.debug:
+        show_tracebacks()
     try:
         _run(words[0], words[1:])
     except (DojoError, OSError) as raised:

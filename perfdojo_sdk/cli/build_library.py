@@ -14,7 +14,7 @@ import typer
 from perfdojo_sdk.cli.console import Json, PlaceOption, emit, progress, seconds, table
 from perfdojo_sdk.cli.search_options import AgentOption, SearchOption, search_options
 from perfdojo_sdk.cli.workplace import ClusterOption, DeviceOption, workplace
-from perfdojo_sdk.core.errors import NothingFoundError
+from perfdojo_sdk.core.errors import NothingFoundError, VerificationError
 from perfdojo_sdk.core.interface import MAX_THREADS
 from perfdojo_sdk.core.transformation import Kind
 
@@ -68,6 +68,12 @@ def command(
             show_default=False,
         ),
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace kernels that are there already, by slower ones too.")
+    ] = False,
+    replace_all: Annotated[
+        bool, typer.Option("--replace", help="Start the library over: what is not asked for goes.")
+    ] = False,
     agent: AgentOption = None,
     option: SearchOption = None,
     cluster: ClusterOption = "",
@@ -77,14 +83,19 @@ def command(
 ) -> None:
     """Build a library: play, compile, verify and measure each kernel, then package them.
 
+    A library that is there already is added to: a kernel that is not asked for stays, and one of the same
+    name is replaced by one that is not slower, both timed in turns.
+
     A kernel that is finished is recorded at once. After an interruption, or with more kernels, the
     same command goes on from there. The exit code is 4 when some kernel did not pass verification
-    or could not be built; the library then holds the others.
+    or could not be built; the library then holds the others. It is 6 when all are there, but a plugin
+    failed on one, such as the target's expert.
     """
     from perfdojo_sdk.kernels.selection import default_selection, select
     from perfdojo_sdk.library.build import build_library
     from perfdojo_sdk.library.forge import Settings
     from perfdojo_sdk.plugins import load_plugins
+    from perfdojo_sdk.plugins.faults import PluginFault
     from perfdojo_sdk.search.strategies import AUTO, HEURISTIC
 
     plugins = load_plugins(targets=[target])
@@ -105,12 +116,25 @@ def command(
         progress(f"building {len(selected)} kernels for {found.name} with {settings.threads} threads")
         watch = side_by_side() if cluster else observer()
         make = where.make_forge
-        result = build_library(plugins, found, selected, output, settings, watch, place=db, make_forge=make)
+        result = build_library(
+            plugins,
+            found,
+            selected,
+            output,
+            settings,
+            watch,
+            place=db,
+            make_forge=make,
+            force=force,
+            start_over=replace_all,
+        )
     if result.manifest is None:
         raise nothing_built(result)
     emit(_text(result), _data(result), as_json)
     if result.failed:
-        raise typer.Exit(4)
+        raise typer.Exit(VerificationError.exit_code)
+    if result.faulty:
+        raise typer.Exit(PluginFault.exit_code)
 
 
 def observer() -> Any:
@@ -190,11 +214,15 @@ def reasons(failed: Sequence[KernelResult]) -> list[str]:
 
 def _text(result: BuildResult) -> str:
     assert result.manifest is not None
-    rows = [_row(entry) for entry in result.manifest.kernels]
-    columns = ("kernel", "time", "speed-up", "roofline", "verified", "moves", "kind")
+    rows = [_row(entry, result.fates.get(entry.name, "")) for entry in result.manifest.kernels]
+    columns = ["kernel", "time", "speed-up", "roofline", "verified", "moves", "kind", "remarks"]
+    if not any(row[-1] for row in rows):
+        rows, columns = [row[:-1] for row in rows], columns[:-1]
     lines = [table(columns, rows)]
     notes = [f"{entry.name}: {note}" for entry in result.manifest.kernels for note in entry.notes]
     lines += [f"note: {note}" for note in notes]
+    lines += [f"fault: {e.name}: {fault}" for e in result.manifest.kernels for fault in e.faults]
+    lines += [f"{name}: {fate}" for name, fate in told(result)]
     lines += [f"left out: {r.kernel.name}: {r.failure}" for r in result.failed]
     once = [e.name for e in result.manifest.kernels if _timed_once(e)]
     if once:
@@ -204,6 +232,11 @@ def _text(result: BuildResult) -> str:
     lines.append(f"times are {' and '.join(provenances)} on {result.manifest.device}")
     lines.append(f"library: {result.directory}")
     return "\n".join(lines)
+
+
+def told(result: BuildResult) -> list[tuple[str, str]]:
+    """Of kernels that were there already: what became of them, where it takes more than a word."""
+    return [(name, fate) for name, fate in result.fates.items() if ":" in fate]
 
 
 def _timed_once(entry: KernelEntry) -> bool:
@@ -237,7 +270,7 @@ def _time_split(result: BuildResult) -> list[str]:
     return [*lines, f"the build took {sum(result.seconds.values()):.1f} s: {parts}"]
 
 
-def _row(entry: KernelEntry) -> tuple[str, ...]:
+def _row(entry: KernelEntry, fate: str) -> tuple[str, ...]:
     final = entry.timing.final
     legs = entry.verification
     return (
@@ -255,7 +288,14 @@ def _row(entry: KernelEntry) -> tuple[str, ...]:
         ),
         str(len(entry.moves)),
         entry.kind,
+        ", ".join([*_remarks(entry), *([fate.partition(":")[0]] if fate else [])]),
     )
+
+
+def _remarks(entry: KernelEntry) -> list[str]:
+    """What a person should know about the row, in a word or two."""
+    suspect = ["suspect time"] if entry.timing.suspect else []
+    return suspect + (["a plugin failed"] if entry.faults else [])
 
 
 def _data(result: BuildResult) -> dict[str, Any]:
@@ -271,6 +311,7 @@ def _data(result: BuildResult) -> dict[str, Any]:
                 "name": entry.name,
                 "seconds": entry.timing.final.median_s if entry.timing.final else None,
                 "provenance": entry.timing.final.provenance if entry.timing.final else None,
+                "suspect": entry.timing.suspect or None,
                 "speed_up": entry.speed_up,
                 "roofline_fraction": entry.roofline_fraction,
                 "verified": entry.verification.passed,
@@ -278,6 +319,8 @@ def _data(result: BuildResult) -> dict[str, Any]:
                 "laws": list(entry.laws),
                 "moves": len(entry.moves),
                 "notes": list(entry.notes),
+                "faults": list(entry.faults),
+                "fate": result.fates.get(entry.name),
                 "initial_timed_once": _timed_once(entry),
                 "build_seconds": _split(entry),
             }

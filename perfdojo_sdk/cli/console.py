@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -31,6 +32,13 @@ def emit(text: str, data: Any, as_json: bool) -> None:
 
 def progress(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
+
+
+def show_tracebacks() -> None:
+    """Print on stderr where plugins went wrong, as it happens; once is enough for a process."""
+    logger = logging.getLogger("perfdojo_sdk.plugins")
+    logger.setLevel(logging.DEBUG)
+    logger.handlers[:] = [logging.StreamHandler(sys.stderr)]
 
 
 def report(error: DojoError, as_json: bool) -> None:

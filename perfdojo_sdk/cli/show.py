@@ -99,7 +99,7 @@ def _code(plugins: Plugins, game: Game) -> str:
     from perfdojo_sdk.faces.code import code
 
     try:
-        generator = plugins.code_generator(game.target)
+        generator = plugins.guarded_generator(game.target)
     except UnavailableError as error:
         if error.code != "PD-G005":
             raise

@@ -90,8 +90,8 @@ def compile_game(plugins: Plugins, game: Game) -> Artifact:
     """The game's program, compiled for its target."""
     from perfdojo_sdk.hookspecs.types import Failure
 
-    source = plugins.code_generator(game.target).generate(game.program, f"pd_{game.program.name}")
-    artifact = plugins.runner(game.target).compile(source)
+    source = plugins.guarded_generator(game.target).generate(game.program, f"pd_{game.program.name}")
+    artifact = plugins.guarded_runner(game.target).compile(source)
     if isinstance(artifact, Failure):
         what = f"{game.program.name} does not compile for {game.target.name}"
         raise VerificationError("PD-C006", what, why=f"{artifact.reason}: {artifact.detail}")

@@ -73,6 +73,7 @@ def command(
     from perfdojo_sdk.library.build import default_directory, game_file, tune_kernel
     from perfdojo_sdk.library.forge import Settings
     from perfdojo_sdk.plugins import load_plugins
+    from perfdojo_sdk.plugins.faults import PluginFault
 
     most_s = duration(limit) if limit else None
     plugins = load_plugins(targets=[target])
@@ -99,6 +100,8 @@ def command(
     if result.found is None:
         raise nothing_passed(result, watch.standing)
     emit(_text(result, watch.standing, game), _data(result, watch.standing, game), as_json)
+    if result.found.record.faults:
+        raise typer.Exit(PluginFault.exit_code)
 
 
 def nothing_passed(result: KernelResult, standing: Standing | None) -> NothingFoundError:
@@ -178,6 +181,7 @@ def _text(result: KernelResult, standing: Standing | None, game: Path) -> str:
         lines += [f"  {reason}: {said} ({often} times)" for reason, said, often in _commonest(standing)]
         lines.append(f"time: {_split(standing)}")
     lines += [f"note: {note}" for note in record.notes]
+    lines += [f"fault: {fault}" for fault in record.faults]
     lines.append(f"game: {game}")
     return "\n".join(lines)
 
@@ -189,7 +193,9 @@ def _result(record: KernelRecord) -> str:
     if final is None:
         return f"{len(record.trace.moves)} moves, {verified}"
     speed_up = ""
-    if initial is not None and initial.provenance == final.provenance:
+    if record.suspect:
+        speed_up = ", suspect"
+    elif initial is not None and initial.provenance == final.provenance:
         speed_up = f", {initial.median_s / final.median_s:.1f}x the initial program's speed"
     time = f"{seconds(final.median_s)} ({final.provenance}){speed_up}"
     return f"{time}, {len(record.trace.moves)} moves, {verified}"
@@ -209,6 +215,8 @@ def _data(result: KernelResult, standing: Standing | None, game: Path) -> dict[s
         "laws": list(record.laws),
         "moves": len(record.trace.moves),
         "notes": list(record.notes),
+        "suspect": record.suspect or None,
+        "faults": list(record.faults),
         "game": str(game),
     }
     if standing is not None:

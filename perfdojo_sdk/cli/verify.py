@@ -59,6 +59,6 @@ def three_legs(plugins: Plugins, game: Game, threads: int, seed: int) -> Verific
     progress("compiling")
     artifact = compile_game(plugins, game)
     progress("verifying")
-    runner, accuracy = plugins.runner(game.target), plugins.math_accuracy(game.target)
-    generator = plugins.code_generator(game.target)
+    runner, accuracy = plugins.guarded_runner(game.target), plugins.math_accuracy(game.target)
+    generator = plugins.guarded_generator(game.target)
     return verify(game.trace, game.rules, artifact, runner, accuracy, threads, seed, generator)

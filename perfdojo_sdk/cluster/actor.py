@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from perfdojo_sdk.cluster.equipment import Equipment
 from perfdojo_sdk.cluster.worker import Ended, Event, Place, Sending, Tell, forge_at, told
+from perfdojo_sdk.library.attempts import Rejected
 from perfdojo_sdk.library.evaluation import DeviceGone
-from perfdojo_sdk.library.forge import Rejected
 
 if TYPE_CHECKING:
     from perfdojo_sdk.perfllm.episodes import Experience, Job

@@ -18,7 +18,8 @@ from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.game import write_atomically
 from perfdojo_sdk.hookspecs.types import MachineFigures, Target
 from perfdojo_sdk.kernels.selection import Kernel
-from perfdojo_sdk.library.forge import Forge, Found, Rejected, Settings, Watch
+from perfdojo_sdk.library.attempts import Rejected
+from perfdojo_sdk.library.forge import Forge, Found, Settings, Watch
 from perfdojo_sdk.library.tuning import MAX_STATE_BYTES, Session, conditions
 from perfdojo_sdk.plugins import Plugins
 from perfdojo_sdk.store.candidates import Candidate, CandidateLog

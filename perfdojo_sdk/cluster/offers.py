@@ -96,9 +96,9 @@ def offer_of_this_machine(
     for name in names:
         try:
             target = plugins.target(name)
-            runner = plugins.runner(target)
+            runner = plugins.guarded_runner(target)
             reason = plugins.unavailable(target) if devices else None
-            toolchain_of(target, plugins.code_generator(target), runner)
+            toolchain_of(target, plugins.guarded_generator(target), runner)
             kind = kind_of(runner.device())
         except DojoError as error:
             missing[name] = error.why or error.what

@@ -23,8 +23,9 @@ from perfdojo_sdk.core.errors import DojoError, UnavailableError
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measurement, RunRequest
 from perfdojo_sdk.kernels.selection import Kernel
 from perfdojo_sdk.library.arrays import available_cores
+from perfdojo_sdk.library.attempts import Rejected
 from perfdojo_sdk.library.evaluation import compiled_here
-from perfdojo_sdk.library.forge import Forge, Found, Rejected, Settings, toolchain_of
+from perfdojo_sdk.library.forge import Forge, Found, Settings, toolchain_of
 from perfdojo_sdk.library.tuning import COMPILE_TIMEOUT_S, Session, Standing, TuneError, impatient
 from perfdojo_sdk.store.candidates import Candidate, CandidateKey
 
@@ -58,7 +59,7 @@ def inspect(wanted: Equipment) -> Report | DojoError:
     """Check that the node has what it needs, and say what it is."""
     try:
         plugins, target = equipped(wanted)
-        return Report(here(), plugins.runner(target).device(), _toolchain(wanted), available_cores())
+        return Report(here(), plugins.guarded_runner(target).device(), _toolchain(wanted), available_cores())
     except DojoError as error:
         return error
 
@@ -66,14 +67,14 @@ def inspect(wanted: Equipment) -> Report | DojoError:
 @lru_cache(maxsize=4)
 def _toolchain(wanted: Equipment) -> str:
     plugins, target = equipped(wanted)
-    return toolchain_of(target, plugins.code_generator(target), plugins.runner(target))
+    return toolchain_of(target, plugins.guarded_generator(target), plugins.guarded_runner(target))
 
 
 def compile_library(wanted: Equipment, source: KernelSource) -> Artifact | Failure | DojoError:
     """Compile with the target's own patience."""
     try:
         plugins, target = equipped(wanted)
-        return compiled_here(plugins.runner(target), source)
+        return compiled_here(plugins.guarded_runner(target), source)
     except DojoError as error:
         return error
 
@@ -82,7 +83,7 @@ def run(wanted: Equipment, artifact: Artifact, request: RunRequest) -> Measureme
     """One run, for a driver that checks what it packaged."""
     try:
         plugins, target = equipped(wanted)
-        return plugins.runner(target).run(artifact, request)
+        return plugins.guarded_runner(target).run(artifact, request)
     except DojoError as error:
         return error
 
@@ -98,7 +99,7 @@ def help_compiling(
         plugins, target = equipped(wanted)
         if _toolchain(wanted) != toolchain:
             return False
-        return source is None or compiled_here(impatient(plugins.runner(target)), source)
+        return source is None or compiled_here(impatient(plugins.guarded_runner(target)), source)
     except DojoError:
         return False
 

@@ -37,7 +37,7 @@ from perfdojo_sdk.core.expression import (
     Operation,
     Read,
 )
-from perfdojo_sdk.core.interface import MAX_THREADS, TOO_MANY_THREADS, WORKSPACE_TOO_SMALL
+from perfdojo_sdk.core.interface import MAX_THREADS, OTHER_PROCESSOR, TOO_MANY_THREADS, WORKSPACE_TOO_SMALL
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.validate import beyond_storage, lane_stride
@@ -128,6 +128,10 @@ class CEmitter:
     includes: tuple[str, ...] = ("pd_runtime.h", "pd_scalar.h")
     #: Lines with which every kernel begins: where it returns a status because the processor is not its own.
     prologue: tuple[str, ...] = ()
+    #: Conditions that hold on every processor that has the kernel's instructions. With any, what callers see
+    #: is a function without those instructions, which asks once, and returns status 2 where one does not
+    #: hold. A header of the target says how such a function is compiled: ``PD_ANYWHERE``.
+    requires: tuple[str, ...] = ()
 
     def __init__(self, program: Program, symbol: str, dialect: Dialect) -> None:
         self.program, self.symbol, self.dialect = program, symbol, dialect
@@ -144,12 +148,13 @@ class CEmitter:
     def source(self) -> KernelSource:
         """The kernel as source text; raises :class:`UnavailableError` for what C cannot say yet."""
         kernel = self._kernel()
-        parts = [self._comment(), self._include_lines(), self._workspace_query(), *self.outlined, kernel]
+        query = self._workspace_query()
+        parts = [self._comment(), self._include_lines(), self._asking(), query, *self.outlined, kernel]
         return KernelSource(
             self.symbol,
             self._specs(self.program.inputs),
             self._specs(self.program.outputs),
-            "\n".join(parts),
+            "\n".join(part for part in parts if part),
             support=self.support(),
         )
 
@@ -191,7 +196,29 @@ class CEmitter:
         head = f"size_t {self.symbol}_workspace_bytes(int threads)"
         if not shared and not slot:
             return f"{head}\n{{\n    (void)threads;\n    return 0;\n}}\n"
-        return f"{head}\n{{\n    return pd_workspace_bytes({shared}, {slot}, threads);\n}}\n"
+        answer = f"pd_workspace_bytes({shared}, {slot}, threads)"
+        if not self.requires:
+            return f"{head}\n{{\n    return {answer};\n}}\n"
+        here = f"static __attribute__((noinline)) size_t pd_bytes_here_{self.symbol}(int threads)"
+        asked = f"pd_fits_{self.symbol}() ? pd_bytes_here_{self.symbol}(threads) : 0"
+        return f"{here}\n{{\n    return {answer};\n}}\n\nPD_ANYWHERE {head}\n{{\n    return {asked};\n}}\n"
+
+    def _asking(self) -> str:
+        """A function that says whether this processor can run the kernel; empty where any can."""
+        if not self.requires:
+            return ""
+        conditions = "\n            && ".join(self.requires)
+        return f"""PD_ANYWHERE static int pd_fits_{self.symbol}(void)
+{{
+    static int known; /* 0: not asked yet, 1: no, 2: yes */
+    int fits = __atomic_load_n(&known, __ATOMIC_RELAXED);
+    if (!fits) {{
+        fits = 1 + ({conditions});
+        __atomic_store_n(&known, fits, __ATOMIC_RELAXED);
+    }}
+    return fits - 1;
+}}
+"""
 
     def _kernel(self) -> str:
         declared = [f"const {self._type(a)} *restrict {c_name(a)}" for a in self.program.inputs]
@@ -204,8 +231,16 @@ class CEmitter:
         for line in self.function.epilogue:
             self.function.line(line)
         self.function.line("return 0;")
-        head = f"{self.attribute}int {self.symbol}({', '.join(declared)})"
-        return "\n".join([head, "{", *self.function.lines, "}", ""])
+        taken = ", ".join(declared)
+        head = f"int {self.symbol}({taken})"
+        if not self.requires:
+            return "\n".join([f"{self.attribute}{head}", "{", *self.function.lines, "}", ""])
+        here = f"{self.attribute}static __attribute__((noinline)) int pd_here_{self.symbol}({taken})"
+        names = [c_name(a) for a in (*self.program.inputs, *self.program.outputs)]
+        given = ", ".join([*names, "workspace", "workspace_bytes", "threads"])
+        asked = f"    return pd_fits_{self.symbol}() ? pd_here_{self.symbol}({given}) : {OTHER_PROCESSOR};"
+        lines = [here, "{", *self.function.lines, "}", "", f"PD_ANYWHERE {head}", "{", asked, "}", ""]
+        return "\n".join(lines)
 
     def _type(self, array: str) -> str:
         return C_TYPES[self.program.buffer_of[array].dtype]

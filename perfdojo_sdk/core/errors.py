@@ -42,7 +42,7 @@ class DojoError(Exception):
     """The base of every error that a user can cause."""
 
     #: Exit code of the command line: 1 user error, 3 plugin or target unavailable,
-    #: 4 verification failed, 5 nothing found.
+    #: 4 verification failed, 5 nothing found, 6 a plugin's code failed.
     exit_code = 1
 
     def __init__(

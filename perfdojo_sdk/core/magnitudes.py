@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from math import inf, sqrt
 from typing import TypeAlias
 
-from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, smallest_normal
+from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, largest, smallest_normal
 from perfdojo_sdk.core.expression import Access, Expression, Index, Literal, Operation, Read
 from perfdojo_sdk.core.program import Program, Statement
 from perfdojo_sdk.core.reaching import (
@@ -34,7 +34,10 @@ _ANY: Range = (-inf, inf)
 
 
 def invertible(program: Program, reader: Statement, divisor: Access) -> bool:
-    """Whether 1/x is finite for every finite x other than NaN that ``reader`` reads as ``divisor``."""
+    """Whether 1/x is finite for every x other than 0 and NaN that ``reader`` reads as ``divisor``.
+
+    Zero does no harm: a/0 and a*(1/0) are the same infinity, or NaN, for every a.
+    """
     tiny = smallest_normal(program.buffer_of[divisor.array].dtype)
     low, high = _Bounds(program).array(divisor.array)
     return low >= 2 * tiny or high <= -2 * tiny or _sums_to_one(program, spot(program, reader.id), divisor)
@@ -163,24 +166,57 @@ def _has_every_element(program: Program, step: Spot, found: Reduction) -> bool:
     if written is None or exponential is None:
         return False
     (writer, at), (element, maximum) = written, exponential
-    largest = reduction(program, maximum.array, "max", element.array, writer)
-    if largest is None or disturbance(program, largest, "max") is not None:
+    known = _maximum(program, maximum.array, element.array, writer)
+    if known is None:
         return False
-    value = largest.step.statement.value
-    assert isinstance(value, Read)
-    instance = matching_instance(value.access.subscripts, largest.step, element.subscripts, writer)
-    if instance is None or largest.step.statement.target.substitute(instance.__getitem__) != maximum:
+    most, taken_from = known
+    instance = matching_instance(taken_from.subscripts, most.step, element.subscripts, writer)
+    if instance is None or most.step.statement.target.substitute(instance.__getitem__) != maximum:
         return False
     if element.array not in program.inputs and change_between(
-        program, value.access, largest.step, element, writer
+        program, taken_from, most.step, element, writer
     ):
         return False
     taken = {
-        instance[level].substitute(at.__getitem__): largest.step.sizes[level] for level in largest.reduced
+        instance[level].substitute(at.__getitem__): most.step.sizes[level] for level in most.reduced
     }
     summed = {Index.level(level): step.sizes[level] for level in found.reduced}
     fixed = summed.keys().isdisjoint(map(Index.level, maximum.substitute(at.__getitem__).levels))
-    return fixed and taken == summed and len(taken) == len(largest.reduced)
+    return fixed and taken == summed and len(taken) == len(most.reduced)
+
+
+def _maximum(program: Program, array: str, element: str, reader: Spot) -> tuple[Reduction, Access] | None:
+    """The maximum of ``element`` that ``reader`` finds in ``array``, and what is read of it in each step.
+
+    By ``max=``, or by a selection of the larger one that starts from a number below all others.
+    """
+    found = reduction(program, array, "max", element, reader)
+    if found is not None:
+        value = found.step.statement.value
+        assert isinstance(value, Read)
+        return (found, value.access) if disturbance(program, found, "max") is None else None
+    writes = [o for o in program.occurrences[program.buffer_of[array].name] if o.writes]
+    if len(writes) != 2 or writes[1].path >= reader.path:
+        return None
+    start, step = (Spot(o.statement, o.path, o.sizes) for o in writes)
+    first, larger = start.statement.value, _larger(step.statement)
+    if not isinstance(first, Literal) or first.value > -largest(first.dtype) or start.statement.accumulate:
+        return None
+    chosen = Reduction(start, step, reader)
+    undisturbed = disturbance(program, chosen, "max", float(first.value)) is None
+    return (chosen, larger) if undisturbed and larger and larger.array == element else None
+
+
+def _larger(statement: Statement) -> Access | None:
+    """x of ``m = select(x > m, x, m)``."""
+    value = statement.value
+    if statement.accumulate or not isinstance(value, Operation) or value.name != "select":
+        return None
+    greater, x, m = value.arguments
+    if not isinstance(greater, Operation) or greater.name != "gt" or greater.arguments != (x, m):
+        return None
+    own = isinstance(m, Read) and m.access == statement.target
+    return x.access if own and isinstance(x, Read) else None
 
 
 def _written_by(program: Program, access: Access, reader: Spot) -> tuple[Spot, tuple[Index, ...]] | None:

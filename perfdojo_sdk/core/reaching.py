@@ -240,8 +240,13 @@ def reduction(program: Program, array: str, operation: str, element: str, reader
     )
 
 
-def disturbance(program: Program, found: Reduction, operation: str) -> Occurrence | None:
-    """A write because of which a cell may hold something else than the reduction, seen by its reader."""
+def disturbance(
+    program: Program, found: Reduction, operation: str, starts_from: float | None = None
+) -> Occurrence | None:
+    """A write because of which a cell may hold something else than the reduction, seen by its reader.
+
+    ``starts_from``: what the reduction starts from, by default the operation's identity.
+    """
     start, step, common = found.start, found.step, found.common
     target = step.statement.target
     buffer = program.buffer_of[target.array]
@@ -255,7 +260,9 @@ def disturbance(program: Program, found: Reduction, operation: str) -> Occurrenc
     zero = matching_instance(zeroed.subscripts, start, target.subscripts, step)
     if start.statement.guard or step.statement.guard or both < common or zero is None:
         return first
-    if not isinstance(value, Literal) or value.value != identity(operation, value.dtype):
+    if not isinstance(value, Literal):
+        return first
+    if value.value != (identity(operation, value.dtype) if starts_from is None else starts_from):
         return first
     for level in range(common, both):
         for sign in "<>":

@@ -55,7 +55,7 @@ class RunnerClock:
         threads that no kernel takes."""
         plugins.require(target.name)
         runner, request = plugins.observed_runner(target), replace(BRIEFLY, threads=thread_count(threads))
-        return RunnerClock(plugins.code_generator(target), runner, request)
+        return RunnerClock(plugins.guarded_generator(target), runner, request)
 
     def __call__(self, program: Program) -> Time:
         text = program.text

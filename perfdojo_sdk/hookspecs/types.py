@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from perfdojo_sdk.core.dialect import CORE_LOCATIONS, CORE_SUFFIXES, Dialect, Location, ScopeSuffix
 from perfdojo_sdk.core.dtypes import DTYPES
@@ -219,6 +219,14 @@ class Capabilities(Strict):
     """Name -> kernels, as a selection names them; ``default`` is what is built when none is named."""
     options: dict[str, Any] = {}
     """For the plugin's own use."""
+
+    @model_validator(mode="after")
+    def _has_memory_of_callers(self) -> Capabilities:
+        """The arrays of callers, and what no move has placed, have to be somewhere."""
+        if Dialect.default_location not in (*self.locations, *self.extra_locations):
+            where = Dialect.default_location
+            raise ValueError(f"locations lack {where}, where the arrays of callers are; add it")
+        return self
 
     @property
     def figures(self) -> MachineFigures:

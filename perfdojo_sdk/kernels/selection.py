@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from typing import TypeAlias
 
@@ -35,6 +36,10 @@ _SIZE = re.compile(r"\s*(?:(?P<name>[A-Za-z_]\w*)\s*=\s*)?(?P<size>\d{1,10})\s*"
 
 class SelectionError(DojoError):
     """A selection of kernels that cannot be read, or asks for what does not exist."""
+
+
+#: Most characters of a name that is made from shapes.
+_LONGEST = 200
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,24 @@ class Kernel:
 def array_specs(program: Program, names: Sequence[str]) -> tuple[ArraySpec, ...]:
     buffers = [program.buffer_of[name] for name in names]
     return tuple(ArraySpec(n, b.shape, b.dtype) for n, b in zip(names, buffers, strict=True))
+
+
+InputKey: TypeAlias = tuple[tuple[tuple[int, ...], str], ...]
+
+
+def input_key(kernel: Kernel) -> InputKey:
+    """Shapes and dtypes of all inputs: by them, a call finds its kernel among those of one operator."""
+    return tuple((i.shape, i.dtype) for i in kernel.inputs)
+
+
+def named_in_full(kernel: Kernel) -> Kernel:
+    """The kernel with all inputs in its name, where the short name is that of another one."""
+    dtype = _dtype(kernel.program)
+    shapes = [_shape(i.shape) + ("" if i.dtype == dtype else i.dtype) for i in kernel.inputs]
+    name = "_".join([kernel.operator, *shapes, dtype])
+    if len(name) > _LONGEST:
+        name = f"{name[:_LONGEST]}_{sha256(name.encode()).hexdigest()[:12]}"
+    return replace(kernel, name=name)
 
 
 def instantiate(operator: Operator, sizes: Sequence[int], dialect: Dialect = CORE_DIALECT) -> Kernel:
@@ -117,8 +140,12 @@ def read_file(path: Path, dialect: Dialect = CORE_DIALECT) -> Kernel:
         raise SelectionError("PD-K005", f"cannot read {path}: {reason}", hint="give a .dojo file") from None
     program = parse(text, dialect, file=str(path))
     first = program.buffer_of[(program.inputs or program.outputs)[0]]
-    name = f"{program.name}_{'x'.join(map(str, first.shape)) or 'scalar'}_{_dtype(program)}"
+    name = f"{program.name}_{_shape(first.shape)}_{_dtype(program)}"
     return Kernel(name, program.name, program)
+
+
+def _shape(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape)) or "scalar"
 
 
 def _dtype(program: Program) -> str:
@@ -151,6 +178,9 @@ def select(
     kernels: dict[str, Kernel] = {}
     for kernel in _kernels(text, operators, dialect, lists):
         other = kernels.setdefault(kernel.name, kernel)
+        if input_key(other) != input_key(kernel):  # the first input is the same, and a later one is not
+            kernel = named_in_full(kernel)
+            other = kernels.setdefault(kernel.name, kernel)
         if other.program != kernel.program:
             what = f"two different kernels are both named {kernel.name}"
             raise SelectionError("PD-K006", what, hint="rename the kernel in one of the files")
@@ -180,7 +210,7 @@ def _refuse_ambiguous(kernels: Iterable[Kernel]) -> None:
     """A library finds a kernel by operator and input shapes, so these must tell kernels apart."""
     seen: dict[tuple[object, ...], Kernel] = {}
     for kernel in kernels:
-        key = (kernel.operator, *((i.shape, i.dtype) for i in kernel.inputs))
+        key = (kernel.operator, *input_key(kernel))
         other = seen.setdefault(key, kernel)
         if other is not kernel:
             what = (

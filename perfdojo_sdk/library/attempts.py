@@ -12,6 +12,10 @@ from perfdojo_sdk.hookspecs.types import Artifact, CodeGenerator, Failure, Kerne
 from perfdojo_sdk.measure.timing import ratio_by_rounds
 
 
+class Rejected(Exception):
+    """A candidate does not enter the library, and why. Never leaves this package."""
+
+
 @dataclass(frozen=True)
 class Attempt:
     """A program on its way: as far as it came, and why not farther."""
@@ -21,6 +25,8 @@ class Attempt:
     artifact: Artifact | None = None
     measured: Measurement | None = None
     reason: Failure | None = None
+    suspect: str = ""
+    """Why its time is too good to be believed."""
 
     @property
     def failure(self) -> str:

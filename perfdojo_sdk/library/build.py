@@ -17,10 +17,12 @@ from perfdojo_sdk.core.errors import NothingFoundError
 from perfdojo_sdk.game import Game
 from perfdojo_sdk.hookspecs.types import MachineFigures, Target
 from perfdojo_sdk.kernels.selection import Kernel
-from perfdojo_sdk.library.forge import Forge, Found, Rejected, Settings
+from perfdojo_sdk.library.attempts import Rejected
+from perfdojo_sdk.library.forge import Forge, Found, Settings
 from perfdojo_sdk.library.manifest import LibraryError, Manifest
 from perfdojo_sdk.library.package import package
 from perfdojo_sdk.library.spent import Spent
+from perfdojo_sdk.library.standing import Elder, elder_of, merge
 from perfdojo_sdk.library.tuning import Session, Standing, can_go_on
 from perfdojo_sdk.plugins import Plugins
 
@@ -67,12 +69,19 @@ class BuildResult:
     manifest: Manifest | None
     """None when no kernel could enter a library; then nothing was written."""
     results: tuple[KernelResult, ...]
+    fates: Mapping[str, str] = field(default_factory=dict)
+    """Kernel -> what became of it beside a library that was there: new, kept, replaced, and why."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """How long ``set-up`` (the toolchain, the machine's figures), ``kernels`` and ``packaging`` took."""
 
     @property
     def failed(self) -> tuple[KernelResult, ...]:
         return tuple(r for r in self.results if r.found is None)
+
+    @property
+    def faulty(self) -> tuple[KernelResult, ...]:
+        """Kernels in whose build a plugin's code went wrong."""
+        return tuple(r for r in self.results if r.found is not None and r.found.record.faults)
 
 
 class MakeForge(Protocol):
@@ -97,9 +106,13 @@ def build_library(
     figures: MachineFigures | None = None,
     place: Path | str | None = None,
     make_forge: MakeForge = Forge,
+    force: bool = False,
+    start_over: bool = False,
 ) -> BuildResult:
-    """Build ``kernels`` for ``target`` into ``directory``.
+    """Build ``kernels`` for ``target`` into ``directory``, beside what a library there holds already.
 
+    A kernel that is there is replaced by one that is not slower, or by any with ``force``; with
+    ``start_over``, what is not among ``kernels`` goes.
     ``figures``: the machine's speeds, for the roofline; by default the plugin measures them.
     ``place``: of the records, a file or a URL; by default a file in ``directory``.
     ``make_forge``: where kernels are built, by default on this machine.
@@ -115,6 +128,8 @@ def build_library(
 
     with exclusive(directory), Records(place or directory / RECORDS) as records:
         spent = Spent()
+        elder = Elder(directory, None) if start_over else elder_of(directory, target.name)
+        kernels = elder.called(kernels)
         with spent.on("set-up"):
             forge = make_forge(plugins, target, settings or Settings(), figures)
 
@@ -127,13 +142,16 @@ def build_library(
         with spent.on("kernels"):
             results = forge.each(one, list(enumerate(kernels, 1)))
         ready = [r.found for r in results if r.found is not None]
-        manifest = None
+        manifest, fates = None, dict[str, str]()
         if ready:
-            observer.packaging(len(ready))
             with spent.on("packaging"):
-                manifest = package(forge, ready, directory)
+                merged = merge(forge, elder, ready, force, observer)
+            fates = dict(merged.fates)
+            observer.packaging(len(merged.kernels))
+            with spent.on("packaging"):
+                manifest = package(forge, merged.kernels, directory)
             plugins.library_built(target, directory)
-        return BuildResult(directory, manifest, tuple(results), spent.rounded)
+        return BuildResult(directory, manifest, tuple(results), fates, spent.rounded)
 
 
 def tune_kernel(

@@ -282,7 +282,9 @@ class Evaluator:
         helpers = self.conditions.helpers
         workers = self.conditions.workers + (helpers.count if helpers else 0)
         with self.tally.timing("compile"), ThreadPoolExecutor(workers) as pool:
-            made = {digest: pool.submit(self._made, task) for digest, task in wanted.items()}
+            # Generators are limited in time best in this thread.
+            sources = {digest: self._source(task.game) for digest, task in wanted.items()}
+            made = {digest: pool.submit(self._made, task, sources[digest]) for digest, task in wanted.items()}
             for digest, future in made.items():
                 artifact = future.result()
                 task = wanted[digest]
@@ -292,10 +294,13 @@ class Evaluator:
                 else:
                     task.artifact = artifact
 
-    def _made(self, task: _Task) -> Artifact | Failure:
+    def _source(self, game: Trace) -> KernelSource | Failure:
+        return generated(self.conditions.generator, game, self.conditions.symbol)
+
+    def _made(self, task: _Task, source: KernelSource | Failure) -> Artifact | Failure:
         begin = time.perf_counter()
         try:
-            return compiled(self.conditions, task.game)
+            return compiled(self.conditions, source)
         finally:
             task.compile_s = time.perf_counter() - begin
 
@@ -430,9 +435,8 @@ class Evaluator:
             self.store.put(Candidate.of(self.conditions.key, task.game, result, proposer, took))
 
 
-def compiled(conditions: Conditions, game: Trace) -> Artifact | Failure:
-    """The game's last program as code; what a generator or compiler does wrong is a failure."""
-    source = generated(conditions.generator, game, conditions.symbol)
+def compiled(conditions: Conditions, source: KernelSource | Failure) -> Artifact | Failure:
+    """What a compiler, here or elsewhere, makes of ``source``; what it does wrong is a failure."""
     if isinstance(source, Failure):
         return source
     helped = conditions.helpers.compile(source) if conditions.helpers else None

@@ -12,7 +12,6 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Protocol, TypeVar
 
 from perfdojo_sdk.core.errors import DojoError
@@ -37,17 +36,18 @@ from perfdojo_sdk.library import tuning, verification
 from perfdojo_sdk.library.arrays import available_cores, thread_count
 from perfdojo_sdk.library.attempts import (
     Attempt,
+    Rejected,
     counted,
     first_unbeaten,
     generated,
-    in_a_line,
     median,
     of_one_provenance,
 )
 from perfdojo_sdk.library.evaluation import Helpers
 from perfdojo_sdk.library.manifest import LibraryError
 from perfdojo_sdk.library.spent import Spent
-from perfdojo_sdk.plugins import Plugins
+from perfdojo_sdk.library.suspicion import SUSPECT, believable_first, plausible
+from perfdojo_sdk.plugins import Plugins, faults
 from perfdojo_sdk.search.strategies import HEURISTIC, PASSES, PlayerFailed, play_out
 from perfdojo_sdk.store.candidates import CandidateLog
 from perfdojo_sdk.store.records import (
@@ -64,10 +64,6 @@ from perfdojo_sdk.store.traces import SavedTrace
 S = TypeVar("S")
 T = TypeVar("T")
 
-#: A time below this fraction of a calibrated bound is not believed.
-SUSPECT = 0.85
-#: How often the machine is measured again before such a time is refused: a roofline is its best.
-PROBES = 3
 #: The share of a timing's budget that a first look at a game gets.
 LOOK = 0.3
 #: So many of the fastest games of a search are timed at length, and the expert's own beside them,
@@ -132,10 +128,6 @@ class Watch(tuning.Watch, Protocol):
     def stage(self, kernel: Kernel, stage: str) -> None: ...
 
 
-class Rejected(Exception):
-    """A candidate does not enter the library, and why. Never leaves this package."""
-
-
 @dataclass(frozen=True)
 class Found:
     """A kernel ready for a library."""
@@ -164,11 +156,11 @@ class Forge:
         """``figures`` and ``runner``: by default the plugin's own; ``helpers``: for compiling candidates."""
         self.target, self.settings, self.plugins, self.helpers = target, settings, plugins, helpers
         self.rules = replace(plugins.rules(target), most=settings.most)
-        self.generator = plugins.code_generator(target)
-        self.bare_runner = runner or plugins.runner(target)
+        self.generator = plugins.guarded_generator(target)
+        self.bare_runner = runner or plugins.guarded_runner(target)
         self.runner = plugins.observed_runner(target, self.bare_runner)
         self.strategy = plugins.search_strategy(settings.search)
-        self.expert = plugins.heuristic_pass(target)
+        self.expert = plugins.guarded_pass(target)
         self.accuracy = plugins.math_accuracy(target)
         self.figures = figures or plugins.machine_figures(target)
         self.fingerprints = plugins.fingerprints(target)
@@ -221,7 +213,15 @@ class Forge:
 
         What the search found and the initial program are timed, in turns where they are close; the
         fastest that passes verification is kept. ``store`` and ``session`` are for searches that explore.
+        What plugins did wrong meanwhile is in the record.
         """
+        with faults.heard() as heard:
+            found = self._built(kernel, watch, store, session)
+        return replace(found, record=found.record.model_copy(update={"faults": tuple(heard)}))
+
+    def _built(
+        self, kernel: Kernel, watch: Watch, store: CandidateLog | None, session: tuning.Session | None
+    ) -> Found:
         notes: list[str] = []
         self.spent, self.memory = Spent(), verification.Memory()
         [initial] = self._attempts(kernel, [Trace(kernel.program)], watch, SLOW_S)
@@ -235,6 +235,7 @@ class Forge:
                 order = self._ranked(order, kernel, watch)
             else:
                 order = [*self._ranked(attempts, kernel, watch), initial]
+            order = believable_first(self, kernel, order)
             if not order[0].trace.steps:
                 notes.append("the initial program is kept: what the search found is slower")
         reasons = []
@@ -245,6 +246,13 @@ class Forge:
                 reasons.append(str(reason))
                 notes.append(f"{attempt.label} is left out: {reason}")
         raise Rejected("; ".join(dict.fromkeys(reasons)))
+
+    def again(self, kernel: Kernel, trace: Trace, watch: Watch) -> Found:
+        """A game that was played before, verified and measured anew; :class:`Rejected` when it fails."""
+        self.spent, self.memory = Spent(), verification.Memory()
+        traces = [Trace(kernel.program), trace] if trace.steps else [trace]
+        initial, *rest = self._attempts(kernel, traces, watch, SLOW_S)
+        return self._accept(kernel, rest[0] if rest else initial, initial, [], watch)
 
     def _explore(
         self,
@@ -298,8 +306,15 @@ class Forge:
             try:
                 play_out(self.strategy, self.task(kernel), evaluate, self.settings.evaluations)
             except PlayerFailed as error:
-                notes.append(f"the search {self.strategy.name} failed ({error})")
+                notes.append(self.failed_search(error))
         return kept
+
+    def failed_search(self, error: PlayerFailed) -> str:
+        """The note of a search that failed; whose fault it is, is heard."""
+        if not isinstance(error.__cause__, faults.PluginFault):  # which has said so itself
+            owner = self.plugins.owner_of_strategy(self.strategy.name)
+            faults.note(owner, f"the search {self.strategy.name} failed ({error})", error.__cause__)
+        return f"the search {self.strategy.name} failed ({error})"
 
     def task(self, kernel: Kernel) -> SearchTask:
         """What a player is given."""
@@ -367,16 +382,17 @@ class Forge:
     def _attempts(
         self, kernel: Kernel, traces: Sequence[Trace], watch: Watch, slow_s: float | None = None
     ) -> list[Attempt]:
-        """Generate and compile side by side, then look at their times; an error is a failure of its own."""
+        """Generate, compile side by side, then look at their times; an error is a failure of its own."""
         watch.stage(kernel, "compiling")
         with self.spent.on("compile"), ThreadPoolExecutor(available_cores()) as pool:
-            compiled = list(pool.map(partial(self._compiled, kernel), traces))
+            # Generators are limited in time best in this thread.
+            sources = [generated(self.generator, trace, kernel.symbol) for trace in traces]
+            compiled = list(pool.map(self._compiled, traces, sources))
         watch.stage(kernel, "measuring")
         times = iter(self._looks([a.artifact for a in compiled if a.artifact is not None], slow_s))
         return [attempt if attempt.artifact is None else attempt.timed(next(times)) for attempt in compiled]
 
-    def _compiled(self, kernel: Kernel, trace: Trace) -> Attempt:
-        source = generated(self.generator, trace, kernel.symbol)
+    def _compiled(self, trace: Trace, source: KernelSource | Failure) -> Attempt:
         if isinstance(source, Failure):
             return Attempt(trace, reason=source)
         artifact = self.runner.compile(source)
@@ -396,12 +412,18 @@ class Forge:
             if alone.measured is None:
                 raise Rejected(f"it ran once and not twice: {alone.failure}")
             measured = alone.measured
-        measured, bound = self._plausible(kernel, attempt, measured, notes)
+        attempt, bound = plausible(self, kernel, replace(attempt, measured=measured))
+        assert attempt.artifact is not None and attempt.source is not None and attempt.measured is not None
+        measured = attempt.measured
+        if bound and not bound.calibrated and measured.median < SUSPECT * bound.seconds:
+            notes.append("faster than the roofline, whose figures are not measured on this device")
         watch.stage(kernel, "verifying")
         with self.spent.on("verify"):
             verified = self._verify(attempt.trace, attempt.artifact)
         if not verified.passed:
             raise Rejected(f"verification failed ({verified.failure})")
+        if attempt.suspect:
+            notes.append(f"suspect: {attempt.suspect}; the kernel is verified, its time ranks nothing")
         if attempt.trace.kind >= Kind.CHANGES_PRECISION:
             notes.append(f"changes precision: {', '.join(sorted(attempt.trace.laws))}")
         if initial.measured is None:
@@ -415,7 +437,8 @@ class Forge:
             verification=verified,
             initial=Timing.of(initial.measured) if initial.measured else None,
             final=Timing.of(measured),
-            bound=bound,
+            bound=RooflineBound.of(bound) if bound else None,
+            suspect=attempt.suspect,
             output_sha256=self.output_sha256(measured),
             notes=tuple(notes),
             build_seconds=self.spent.rounded,
@@ -467,6 +490,15 @@ class Forge:
         for some in (artifacts[k : k + step] for k in range(0, len(artifacts), step)):
             yield from [self._run(some[0], short)] if len(some) == 1 else self._in_turns(some, short)
 
+    def in_turns(self, artifacts: Sequence[Artifact], turns: int) -> list[list[Measurement | Failure]]:
+        """Times of kernels of one interface that take turns: call by call where the runner can, which is one
+        round, else in so many rounds of a timing each."""
+        request = replace(self.request(), want_outputs=False)
+        if hasattr(self.bare_runner, "time_interleaved"):
+            return [self._in_turns(artifacts, request)]
+        request = replace(request, budget_s=request.budget_s / turns)
+        return [[self._run(artifact, request) for artifact in artifacts] for _ in range(turns)]
+
     def _in_turns(self, artifacts: Sequence[Artifact], request: RunRequest) -> list[Measurement | Failure]:
         """Times of kernels that share a child; only for a runner that can."""
         together = self.bare_runner.time_interleaved  # type: ignore[attr-defined]
@@ -476,35 +508,6 @@ class Forge:
     def _run(self, artifact: Artifact, request: RunRequest) -> Measurement | Failure:
         with self.spent.on("measure"):
             return counted(self.runner.run(artifact, request))
-
-    def _plausible(
-        self, kernel: Kernel, attempt: Attempt, measured: Measurement, notes: list[str]
-    ) -> tuple[Measurement, RooflineBound | None]:
-        """Doubt what beats a calibrated bound by far: the time first, then the calibration.
-
-        :class:`Rejected` when further runs and the best of several fresh figures agree that it cannot be.
-        """
-        bound = self._bound(kernel, attempt.trace)
-        if bound is None:
-            return measured, None
-        if not bound.calibrated:
-            if measured.median < SUSPECT * bound.seconds:
-                notes.append("faster than the roofline, whose figures are not measured on this device")
-            return measured, RooflineBound.of(bound)
-        assert attempt.artifact is not None
-        if measured.median < SUSPECT * bound.seconds:
-            measured = self._again(attempt.artifact)
-        for _ in range(PROBES):
-            if measured.median >= SUSPECT * bound.seconds:
-                break
-            self.figures = self.figures.at_best(self.plugins.machine_figures(self.target, refresh=True))
-            bound = self._bound(kernel, attempt.trace) or bound
-            if measured.median < SUSPECT * bound.seconds:
-                # Where memory is shared, the kernel may have met a better moment than any probe.
-                measured = self._again(attempt.artifact)
-        if measured.median < SUSPECT * bound.seconds:
-            raise Rejected(f"suspect: {measured.median:.3g} s beats the roofline of {bound.seconds:.3g} s")
-        return measured, RooflineBound.of(bound)
 
     def _bound(self, kernel: Kernel, trace: Trace) -> Bound | None:
         """The roofline of the kernel; of a game that saves products, with what it computes instead.
@@ -520,12 +523,6 @@ class Forge:
                 figures = figures.model_copy(update={"peak_gflops": {**peaks, "f32": quickest}})
         program = trace.program if FILTER in trace.laws else kernel.program
         return self.plugins.roofline_bound(program, self.target, self.settings.threads, figures)
-
-    def _again(self, artifact: Artifact) -> Measurement:
-        measured = self._time(artifact)
-        if isinstance(measured, Failure):
-            raise Rejected(f"it ran once and not twice: {in_a_line(measured)}")
-        return measured
 
     @staticmethod
     def output_sha256(measured: Measurement) -> str | None:

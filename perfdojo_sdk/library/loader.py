@@ -9,13 +9,16 @@ threads may call at once.
 from __future__ import annotations
 
 import ctypes
+import os
 import platform
+import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from perfdojo_sdk.core.errors import DojoError, closest
+from perfdojo_sdk.core.interface import OTHER_PROCESSOR
 from perfdojo_sdk.library.arrays import (
     NUMPY,
     ArgumentTypeError,
@@ -38,6 +41,7 @@ from perfdojo_sdk.library.manifest import (
     read_manifest,
 )
 from perfdojo_sdk.measure.machine import machine
+from perfdojo_sdk.store.records import sha256
 
 SHARED_OBJECT = "shared_object"
 
@@ -57,15 +61,55 @@ def load_library(directory: str | Path) -> Library:
     _check_machine(manifest)
     _check_kind(manifest)
     artefact = manifest.artefact(SHARED_OBJECT)
-    read_artefact(folder, artefact)
+    content = read_artefact(folder, artefact)
     path = (folder / artefact.path).resolve()
     try:
-        code = ctypes.CDLL(str(path))
+        code = _code(content, path.name)
     except OSError as error:
         raise LibraryError(
             "PD-L005", f"cannot load {path}", why=str(error), hint="build it on this machine"
         ) from None
     return Library(folder, manifest, code)
+
+
+_loaded: dict[str, ctypes.CDLL] = {}
+"""Hash of a shared object -> its code."""
+_loading = threading.Lock()
+
+
+def _code(content: bytes, name: str) -> ctypes.CDLL:
+    """The code in ``content``, once for each content; OSError where it does not load.
+
+    The system knows code by name and inode of its file, and would give what it loaded from there before. So
+    these very bytes, which are those that the manifest describes, are loaded from a file of their own.
+    """
+    digest = sha256(content)
+    with _loading:
+        if digest not in _loaded:
+            _loaded[digest] = _loaded_from_memory(content, f"{name}-{digest[:12]}")
+        return _loaded[digest]
+
+
+def _loaded_from_memory(content: bytes, name: str) -> ctypes.CDLL:
+    """Through a file in memory, which stays open, as its name must not come again; else a temporary one."""
+    try:
+        memory = os.memfd_create(name, os.MFD_CLOEXEC)
+    except (AttributeError, OSError):
+        return _loaded_from_disk(content)
+    try:
+        with open(memory, "wb", closefd=False) as file:
+            file.write(content)
+        return ctypes.CDLL(f"/proc/self/fd/{memory}")
+    except OSError:
+        os.close(memory)
+        return _loaded_from_disk(content)
+
+
+def _loaded_from_disk(content: bytes) -> ctypes.CDLL:
+    with tempfile.NamedTemporaryFile(prefix="perfdojo-", suffix=".so") as file:
+        file.write(content)
+        file.flush()
+        return ctypes.CDLL(file.name)
 
 
 def _check_machine(manifest: Manifest) -> None:
@@ -304,11 +348,20 @@ class BoundCall:
         """Compute; returns the output."""
         status = self._run(*self._arguments)
         if status:
-            raise LibraryError("PD-L009", f"{self.name} failed with status {status}")
+            raise _failed(self.name, status)
         return self._result
 
     def __repr__(self) -> str:
         return f"<{self.name}, bound>"
+
+
+def _failed(name: str, status: int) -> LibraryError:
+    """What a kernel's status means."""
+    if status == OTHER_PROCESSOR:
+        what = f"this processor cannot run {name}"
+        why = "it, or its system, lacks instructions that the kernel is made of; nothing was written"
+        return LibraryError("PD-L006", what, why=why, hint="build a library on this machine")
+    return LibraryError("PD-L009", f"{name} failed with status {status}")
 
 
 _thread = threading.local()

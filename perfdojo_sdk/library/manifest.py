@@ -64,18 +64,22 @@ class KernelTiming(Strict):
     initial: Timing | None
     final: Timing | None
     bound: RooflineBound | None
+    suspect: str = ""
+    """Why the final time is too good to be believed; it claims nothing then. Empty: it is believed."""
 
     @property
     def speed_up(self) -> float | None:
-        """Initial over final time; None unless both were obtained in the same way."""
-        if not self.initial or not self.final or self.initial.provenance != self.final.provenance:
+        """Initial over final time; None unless both were obtained in the same way, and are believed."""
+        if self.suspect or not self.initial or not self.final:
+            return None
+        if self.initial.provenance != self.final.provenance:
             return None
         return self.initial.median_s / self.final.median_s
 
     @property
     def roofline_fraction(self) -> float | None:
         """Bound over final time: 1 is as fast as the machine's figures allow."""
-        if not self.bound or not self.final:
+        if self.suspect or not self.bound or not self.final:
             return None
         return self.bound.seconds / self.final.median_s
 
@@ -112,6 +116,8 @@ class KernelEntry(Strict):
     output_sha256: Sha256 | None
     """None: the kernel was not computed at this size where it was built; its time is estimated."""
     notes: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+    """What plugins did wrong while the kernel was built, one line each."""
     build_seconds: dict[str, float] = {}
     """How long each stage of the kernel's build took."""
 

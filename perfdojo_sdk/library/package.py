@@ -178,7 +178,9 @@ def _manifest(
 
 def _entry(found: Found, home: PackagedFile) -> KernelEntry:
     kernel, record = found.kernel, found.record
-    timing = KernelTiming(initial=record.initial, final=record.final, bound=record.bound)
+    timing = KernelTiming(
+        initial=record.initial, final=record.final, bound=record.bound, suspect=record.suspect
+    )
     return KernelEntry(
         name=kernel.name,
         operator=kernel.operator,
@@ -201,5 +203,6 @@ def _entry(found: Found, home: PackagedFile) -> KernelEntry:
         roofline_fraction=timing.roofline_fraction,
         output_sha256=record.output_sha256,
         notes=record.notes,
+        faults=record.faults,
         build_seconds=record.build_seconds,
     )

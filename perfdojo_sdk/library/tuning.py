@@ -24,6 +24,7 @@ from perfdojo_sdk.kernels.selection import Kernel
 from perfdojo_sdk.library import verification
 from perfdojo_sdk.library.arrays import available_cores
 from perfdojo_sdk.library.evaluation import Champion, Conditions, DeviceGone, Evaluator, Tally, Verify
+from perfdojo_sdk.plugins.guards import GuardedRunner
 from perfdojo_sdk.search.strategies import PlayerFailed, Progress, play_out
 from perfdojo_sdk.store.candidates import CandidateLog, Proposer
 from perfdojo_sdk.store.records import Figure, RecordKey
@@ -150,7 +151,7 @@ def tune(
         _begin(search, forge, kernel, saved)
         _play(search, forge, kernel, saved, session, watch, begin)
     except PlayerFailed as error:
-        search.notes.append(f"the search {forge.strategy.name} failed ({error})")
+        search.notes.append(forge.failed_search(error))
     except DeviceGone as error:
         search.notes.append(f"the search ended early, the device is gone: {error}")
     search.elapsed_s = time.monotonic() - begin
@@ -258,6 +259,8 @@ def impatient(runner: Runner) -> Runner:
     limit = getattr(runner, "compile_timeout_s", None)
     if not isinstance(limit, float | int) or limit <= COMPILE_TIMEOUT_S:
         return runner
+    if isinstance(runner, GuardedRunner):
+        return runner.replaced(compile_timeout_s=COMPILE_TIMEOUT_S)
     return replace(runner, compile_timeout_s=COMPILE_TIMEOUT_S)  # type: ignore[type-var]
 
 

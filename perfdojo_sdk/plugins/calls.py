@@ -6,6 +6,7 @@ order, and what an answer or an exception means, is decided here.
 
 from __future__ import annotations
 
+import logging
 import reprlib
 import sys
 import warnings
@@ -19,6 +20,8 @@ from perfdojo_sdk.hookspecs import deprecated, specs
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.plugins.discovery import Installed
 from perfdojo_sdk.plugins.plugin import HOOKS, Plugin, Problem, cause_of, misfit_hooks, misfit_version
+
+LOGGER = logging.getLogger("perfdojo_sdk.plugins")
 
 
 class HookCalls:
@@ -132,7 +135,7 @@ class HookCalls:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            self.blame(plugin, hook, f"it raised {cause_of(error)}")
+            self.blame(plugin, hook, self.raised(plugin, hook, error))
             return []
         for item in items:
             if not isinstance(item, kind):
@@ -164,22 +167,29 @@ class HookCalls:
         self, plugins: Iterable[Plugin], hook: str, target: Target, fits: Callable[[Any], bool], **more: Any
     ) -> Any:
         """The first answer of ``plugins``; a failure of the target's own plugin is fatal, others' are not."""
+        found = self.first_of(plugins, hook, target, fits, **more)
+        return None if found is None else found[1]
+
+    def first_of(
+        self, plugins: Iterable[Plugin], hook: str, target: Target, fits: Callable[[Any], bool], **more: Any
+    ) -> tuple[Plugin, Any] | None:
+        """The first answer, and whose it is."""
         for plugin in plugins:
-            cause, answer = "", None
+            cause, answer, raised = "", None, None
             try:
                 answer = self.call(plugin, hook, {"target": target, **more})
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
-                cause = f"it raised {cause_of(error)}"
+                cause, raised = self.raised(plugin, hook, error), error
             if answer is not None and not fits(answer):
                 cause = f"it returned {shown(answer)}"
             if cause:
                 problem = self.blame(plugin, hook, cause)
                 if plugin.name == target.plugin:
-                    raise problem.error()
+                    raise problem.error() from raised
             elif answer is not None:
-                return answer
+                return plugin, answer
         return None
 
     def notify(self, plugins: Iterable[Plugin], hook: str, **arguments: Any) -> None:
@@ -190,7 +200,13 @@ class HookCalls:
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
-                self.blame(plugin, hook, f"it raised {cause_of(error)}")
+                self.blame(plugin, hook, self.raised(plugin, hook, error))
+
+    @staticmethod
+    def raised(plugin: Plugin, hook: str, error: BaseException) -> str:
+        """What a hook raised, on one line; where it did, for who asks."""
+        LOGGER.debug(f"plugin {plugin.name}: {hook} raised", exc_info=error)
+        return f"it raised {cause_of(error)}"
 
     def blame(self, plugin: Plugin, hook: str, cause: str) -> Problem:
         """Report that a plugin's hook failed."""

@@ -31,6 +31,7 @@ from perfdojo_sdk.hookspecs.types import (
 )
 from perfdojo_sdk.plugins import discovery
 from perfdojo_sdk.plugins.calls import HookCalls
+from perfdojo_sdk.plugins.guards import GuardedGenerator, GuardedPass, GuardedRunner, GuardedVeto
 from perfdojo_sdk.plugins.plugin import BUILTIN, Plugin, Problem, sdk_fingerprint
 
 
@@ -76,6 +77,7 @@ class Plugins(HookCalls):
         self.strategies: dict[str, SearchStrategy] = {}
         self.experiments: dict[str, Experiment] = {}
         self._operator_owners: dict[str, Plugin] = {}
+        self._strategy_owners: dict[str, str] = {}
         self._declared: dict[str, set[str]] = {}
         self._contested: dict[str, Problem] = {}
         self._rules: dict[str, Rules] = {}
@@ -88,8 +90,8 @@ class Plugins(HookCalls):
         self._gather_targets()
         for plugin, operator in self.collect_named("perfdojo_operators", Operator):
             self.operators[operator.name], self._operator_owners[operator.name] = operator, plugin
-        for _, strategy in self.collect_named("perfdojo_search_strategies", SearchStrategy):
-            self.strategies[strategy.name] = strategy
+        for plugin, strategy in self.collect_named("perfdojo_search_strategies", SearchStrategy):
+            self.strategies[strategy.name], self._strategy_owners[strategy.name] = strategy, plugin.name
         for _, experiment in self.collect_named("perfdojo_experiments", Experiment):
             self.experiments[experiment.name] = experiment
 
@@ -226,7 +228,8 @@ class Plugins(HookCalls):
                 else:
                     moves[move.name], owners[move.name] = move, plugin.name
                     packages[move.name] = plugin.distribution
-            vetoes += self.collect(plugin, "perfdojo_legality_checks", Callable, target=target)
+            found = self.collect(plugin, "perfdojo_legality_checks", Callable, target=target)
+            vetoes += [GuardedVeto(plugin.name, veto) for veto in found]
         self.target(target.name)  # raises what the target's own plugin did wrong just now
         return Rules(target.dialect, moves, tuple(vetoes), packages)
 
@@ -244,6 +247,25 @@ class Plugins(HookCalls):
         runner: Runner = self._needed("perfdojo_runner", target, _instance(Runner))
         return runner
 
+    def guarded_generator(self, target: Target) -> CodeGenerator:
+        """The same, whose faults name the plugin that brings it."""
+        owner, generator = self._owned("perfdojo_code_generator", target, _instance(CodeGenerator))
+        return GuardedGenerator(owner, generator)
+
+    def guarded_runner(self, target: Target) -> Runner:
+        """The target's runner, whose faults name the plugin that brings it."""
+        owner, runner = self._owned("perfdojo_runner", target, _instance(Runner))
+        return GuardedRunner(owner, runner)
+
+    def guarded_pass(self, target: Target) -> HeuristicPass | None:
+        """The expert's pass, whose faults name the plugin that brings it; None when no plugin has one."""
+        found = self.first_of(self.concerned(target), "perfdojo_heuristic_pass", target, callable)
+        return None if found is None else GuardedPass(found[0].name, found[1])
+
+    def owner_of_strategy(self, name: str) -> str:
+        """The plugin that brings a search strategy."""
+        return self._strategy_owners[name]
+
     def observed_runner(self, target: Target, runner: Runner | None = None) -> Runner:
         """The target's runner, or ``runner``, with every plugin's observers around each timed run."""
         from perfdojo_sdk.measure.observed import Observed
@@ -253,7 +275,7 @@ class Plugins(HookCalls):
             for plugin in self.concerned(target)
             for observer in self.collect(plugin, "perfdojo_observers", Observer, target=target)
         ]
-        return Observed(runner or self.runner(target), tuple(watching), self._blame_observer)
+        return Observed(runner or self.guarded_runner(target), tuple(watching), self._blame_observer)
 
     def _blame_observer(self, owner: object, cause: str) -> None:
         assert isinstance(owner, Plugin)
@@ -326,12 +348,16 @@ class Plugins(HookCalls):
         return self.first(self.concerned(target), hook, target, fits, **more)
 
     def _needed(self, hook: str, target: Target, fits: Callable[[Any], bool]) -> Any:
-        answer = self._first(hook, target, fits)
-        if answer is None:
+        return self._owned(hook, target, fits)[1]
+
+    def _owned(self, hook: str, target: Target, fits: Callable[[Any], bool]) -> tuple[str, Any]:
+        """An answer that has to be there, and the name of the plugin that gave it."""
+        found = self.first_of(self.concerned(target), hook, target, fits)
+        if found is None:
             what = f"no plugin implements {hook} for target {target.name}"
             hint = f"plugin {target.plugin} brings the target and should implement it"
             raise UnavailableError("PD-G005", what, hint=hint)
-        return answer
+        return found[0].name, found[1]
 
 
 def _instance(kind: type) -> Callable[[Any], bool]:

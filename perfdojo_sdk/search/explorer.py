@@ -15,6 +15,7 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import Field, StringConstraints
 
+from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.transformation import Move, Trace
 from perfdojo_sdk.hookspecs.search import Evaluation, SearchTask, State
 from perfdojo_sdk.search.passes import greedy, naive
@@ -28,7 +29,10 @@ Draw: TypeAlias = tuple[int, Trace | None]
 
 def openings(task: SearchTask) -> list[Trace]:
     """The games that are known without searching: the expert's, greedy, naive, the initial program."""
-    expert = tuple(task.expert(task.root, task.rules, task.target)) if task.expert else ()
+    try:
+        expert = tuple(task.expert(task.root, task.rules, task.target)) if task.expert else ()
+    except DojoError:  # the expert's guard has told whoever listens; a search can do without
+        expert = ()
     games = [*expert, greedy(task.root, task.rules), naive(task.root, task.rules), Trace(task.root)]
     different: dict[str, Trace] = {}
     for game in games:

@@ -32,7 +32,7 @@ def greedy(root: Program, rules: Rules) -> Trace:
     for scope in play.innermost():
         vectorise(play, scope.id)
     for scope in play.innermost():
-        play.may("annotate_scope", scope.id, suffix="u")
+        play.annotate(scope.id, play.written_out)
     for buffer in play.program.buffers:
         for location in rules.dialect.locations:
             if location != buffer.location and play.may("set_location", buffer.name, location=location):

@@ -86,16 +86,20 @@ def _started(call: Callable[[], T]) -> T:
     """A player that cannot start for want of something says itself what to do about it."""
     try:
         return call()
-    except DojoError:
+    except (DojoError, KeyboardInterrupt):
         raise
-    except Exception as error:
+    except BaseException as error:
         raise PlayerFailed(f"{type(error).__name__}: {error}") from error
 
 
 def _guarded(call: Callable[[], T]) -> T:
     try:
         return call()
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except DojoError as error:
+        raise PlayerFailed(error.what) from error
+    except BaseException as error:  # a player that asks to leave is one that failed
         raise PlayerFailed(f"{type(error).__name__}: {error}") from error
 
 

@@ -137,6 +137,10 @@ class KernelRecord(Strict):
     output_sha256: str | None
     """Of the outputs on the inputs that the seed gives; a library's copy must give the same bits. None: the
     kernel's time was estimated, and nothing computed at this size."""
+    suspect: str = ""
+    """Why the final time is too good to be believed; it ranks nothing then. Empty: it is believed."""
+    faults: tuple[str, ...] = ()
+    """What plugins did wrong while the kernel was built, one line each."""
     notes: tuple[str, ...] = ()
     """What a person should know, such as why the initial program was kept."""
     build_seconds: dict[str, float] = {}

@@ -170,7 +170,7 @@ def verify_numeric(
     with _AtOnce() if forks else ThreadPoolExecutor(3) as pool:
         for group in _groups(planned, original, references.small):
             stacks = _stacks(original, len(group))
-            inputs = [{name: stack[k] for name, stack in stacks.items()} for k in range(len(group))]
+            inputs = [{name: stack[k, ...] for name, stack in stacks.items()} for k in range(len(group))]
             for plan, given in zip(group, inputs, strict=True):
                 draw(plan.name, original, seed, plan.largest, given, plan.number)
             requests = [
@@ -305,7 +305,10 @@ class _References:
         bounded, wide = (job.result() for job in jobs)
         return [
             self.outcome(
-                {n: a[k] for n, a in bounded.items()}, {n: a[k] for n, a in wide.items()}, value_rows, whole
+                {n: a[k, ...] for n, a in bounded.items()},
+                {n: a[k, ...] for n, a in wide.items()},
+                value_rows,
+                whole,
             )
             for k in range(batch)
         ]

@@ -28,6 +28,7 @@ from perfdojo_sdk.search.play import Play
 from perfdojo_sdk.search.vectors.row_kernels import THREADS_COST
 from perfdojo_sdk.search.vectors.steps import (
     largest_divisor,
+    near_caches,
     share_out,
     split,
     transpose,
@@ -498,12 +499,6 @@ class _Panel:
         )
 
 
-def near_caches(target: Target) -> tuple[int, int]:
-    """Bytes of the first and of the second cache."""
-    sizes = sorted(cache.bytes for cache in target.capabilities.caches.values()) or [32 << 10]
-    return sizes[0], sizes[min(1, len(sizes) - 1)]
-
-
 # -- walking about nests -----------------------------------------------------------------------------
 
 
@@ -554,7 +549,12 @@ def move_outward(play: Play, nest: Sequence[str]) -> None:
 
 
 def separate(play: Play, place: str, top: str) -> str:
-    """Cut every scope from the one around ``place`` up to ``top`` before ``place``; the second part."""
+    """Cut every scope from the one around ``place`` up to ``top`` before ``place``; the second part.
+
+    :class:`MoveError` where ``top`` does not stand around ``place``.
+    """
+    if all(scope.id != top for scope in play.around(place)):
+        raise MoveError("PD-T001", f"{top} does not stand around {place}")
     while True:
         parent = play.around(place)[-1].id
         play.must("fission_scope", place)

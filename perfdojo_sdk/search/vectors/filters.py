@@ -124,7 +124,8 @@ class _Game:
         play.must("minimal_filter", pair, taps=loops[found.tap])
         [self.sums] = set(play.program.buffer_of) - known
         self._name_sums(loops[0])
-        self._separate(loops[0], loops[depth])
+        # The loop over the taps is gone, whichever of the reduction's loops it was.
+        self._separate(loops[0], next(loop for loop in loops[depth:] if loop != loops[found.tap]))
         self._lay_out()
         for start in self._starts:
             self._contract(play.around(start.id)[0].id)

@@ -35,6 +35,7 @@ from perfdojo_sdk.search.vectors.steps import (
     data_bytes,
     join_distant,
     largest_divisor,
+    near_caches,
     outermost,
     perfect_nest,
     settle_buffers,
@@ -106,14 +107,15 @@ def worth_threads(root: Program, target: Target) -> tuple[bool, ...]:
 def stream_rows(play: Play, target: Target, windows: Windows, threads: bool, together: Together) -> bool:
     """The plan, with one way to pass by memory and one to bring rows together; no if rows go not in step."""
     capabilities, in_step = target.capabilities, together is Together.IN_STEP
+    first_cache, second_cache = near_caches(target)
     fuse(play, depth=0)
     rows_outermost(play)
     fuse(play, depth=0)
     compute_again(play)
     while rows_go_on(play):
         pass
-    if row_bytes(play) > capabilities.caches["L2"].bytes // 2:
-        block = capabilities.caches["L1"].bytes // 4 // BYTES["f32"]
+    if row_bytes(play) > second_cache // 2:
+        block = first_cache // 4 // BYTES["f32"]
         few = play.scopes()[0].size < SHARES
         sum_and_squares_together(play, block, capabilities.lanes.get("f32", 1), threads and few)
         fuse(play)
@@ -124,13 +126,13 @@ def stream_rows(play: Play, target: Target, windows: Windows, threads: bool, tog
     use_lanes(play)
     gather(play)
     if together is Together.ABREAST:
-        rows_abreast(play, capabilities.caches["L1"].bytes)
+        rows_abreast(play, first_cache)
     wishes = dict(open_windows(play, target, windows))
     contract(play)
     use_lanes(play)
     write_out(play, copies=capabilities.vector_registers)
     runs: list[str] = []
-    if in_step and IN_STEP_ROWS * row_bytes(play) > capabilities.caches["L1"].bytes:
+    if in_step and IN_STEP_ROWS * row_bytes(play) > first_cache:
         return False
     if in_step:
         rows = [node for node in play.program.body if isinstance(node, Scope)]

@@ -108,7 +108,7 @@ def _by_blocks(play: Play, total: str, squares: str, block_cells: int, lanes: in
             return False
         else:
             _part_with_correction(play, nest[:outer])
-        if threads and not play.may("annotate_scope", place, suffix="p"):
+        if threads and not play.annotate(place, play.threads):
             return False
         places.append(place)
     return join_distant(play, *places)

@@ -9,10 +9,17 @@ from perfdojo_sdk.core.expression import Access
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.transformations.scopes import divisors
 from perfdojo_sdk.core.transformations.storage import temporaries
+from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.search.play import Play
 
 #: Iterations of a loop that are enough to share out evenly among threads.
 SHARES = 8
+
+
+def near_caches(target: Target) -> tuple[int, int]:
+    """Bytes of the first and of the second cache, whatever their names are."""
+    sizes = sorted(cache.bytes for cache in target.capabilities.caches.values()) or [32 << 10]
+    return sizes[0], sizes[min(1, len(sizes) - 1)]
 
 
 def data_bytes(root: Program) -> int:
@@ -67,7 +74,7 @@ def _transposing(play: Play) -> list[str]:
 def use_lanes(play: Play) -> None:
     """Innermost scopes become vectors where they can."""
     for scope in play.innermost():
-        play.may("annotate_scope", scope.id, suffix="v")
+        play.annotate(scope.id, play.lanes)
 
 
 def write_out(play: Play, copies: int, outermost: bool = False) -> None:
@@ -82,14 +89,15 @@ def write_out(play: Play, copies: int, outermost: bool = False) -> None:
         inside = outermost or around
         if around and around[-1].suffix in _transposing(play):
             continue
-        if mapped and inside and not scope.suffix and _copies(scope) * scope.size < copies:
-            play.may("annotate_scope", place, suffix="u")
+        if mapped and inside and not scope.suffix and _copies(scope, play.written_out) * scope.size < copies:
+            play.annotate(place, play.written_out)
 
 
-def _copies(node: Node) -> int:
+def _copies(node: Node, suffix: str) -> int:
+    """Of the innermost statements, as scopes with ``suffix`` write them out."""
     if isinstance(node, Statement):
         return 1
-    return max(_copies(c) for c in node.body) * (node.size if node.suffix == "u" else 1)
+    return max(_copies(c, suffix) for c in node.body) * (node.size if node.suffix == suffix else 1)
 
 
 def share_out(play: Play, place: str, least: float) -> bool:
@@ -97,22 +105,22 @@ def share_out(play: Play, place: str, least: float) -> bool:
 
     Worth starting the threads are ``SHARES`` iterations that run ``least`` statements in all.
     """
-    scope = play.scope(place)
+    scope, threads = play.scope(place), play.threads
     enough = sum(prod(sizes) for _, sizes in scope.leaves) >= least
-    if enough and scope.size >= SHARES and play.may("annotate_scope", place, suffix="p"):
+    if enough and scope.size >= SHARES and play.annotate(place, threads):
         return True
     inside = [c.id for c in scope.body if isinstance(c, Scope) and not c.suffix]
     shared = [share_out(play, each, least) for each in inside] if enough else []
-    if any(shared) or any(c.suffix == "p" for c in scope.body if isinstance(c, Scope)):
+    if any(shared) or any(threads and c.suffix == threads for c in scope.body if isinstance(c, Scope)):
         return True
-    return enough and scope.size > 1 and play.may("annotate_scope", place, suffix="p")
+    return enough and scope.size > 1 and play.annotate(place, threads)
 
 
 def settle_buffers(play: Play) -> None:
     """The nearest location that takes each temporary which no plan has placed."""
     for buffer in temporaries(play.program):
         if buffer.location == play.rules.dialect.default_location:
-            for location in ("reg", "stack"):
+            for location in play.near_locations:
                 if play.may("set_location", buffer.name, location=location):
                     break
 

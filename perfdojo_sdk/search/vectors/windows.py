@@ -17,7 +17,7 @@ from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.validate import common_depth
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.search.play import Play
-from perfdojo_sdk.search.vectors.steps import data_bytes, outermost, output_bytes
+from perfdojo_sdk.search.vectors.steps import data_bytes, near_caches, outermost, output_bytes
 
 #: What goes out is next to nothing when it is less than this part of the data.
 LITTLE = 64
@@ -75,8 +75,9 @@ def panel_ways(root: Program, target: Target) -> Iterator[Windows]:
 
 def open_windows(play: Play, target: Target, windows: Windows) -> Iterator[tuple[str, str]]:
     """Stage what comes from memory and what goes there: (buffer, wanted location) of each window."""
-    caches = target.capabilities.caches
-    near, last = caches["L2"].bytes // 2, max(cache.bytes for cache in caches.values()) // 4
+    _, second_cache = near_caches(target)
+    near = second_cache // 2
+    last = max((cache.bytes for cache in target.capabilities.caches.values()), default=second_cache) // 4
     for array in play.program.inputs:
         for loops in _passes(play, array):
             between = {b: bytes_between(play, array, a, b) for a, b in pairwise(loops)}
@@ -101,7 +102,7 @@ def open_panel_windows(play: Play, target: Target, windows: Windows) -> Iterator
     The rows of a tile are asked for where they are used, again for each panel: evenly over the time that
     the arithmetic takes, which hides it. The next rows must find room beside what is at work.
     """
-    near = target.capabilities.caches["L2"].bytes // 2
+    near = near_caches(target)[1] // 2
     for scope in play.innermost():
         statement = scope.body[-1]
         assert isinstance(statement, Statement)

@@ -10,7 +10,16 @@ are registers for them, and nothing waits for a load.
 
 from __future__ import annotations
 
-from perfdojo_riscv_snitch.steps import arrays, cut, free_mover, lanes_of, perfect, settle, staged_in_pairs
+from perfdojo_riscv_snitch.steps import (
+    arrays,
+    cut,
+    free_mover,
+    lanes_of,
+    perfect,
+    settle,
+    several,
+    staged_in_pairs,
+)
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.program import Scope
 from perfdojo_sdk.search.play import Play
@@ -37,7 +46,7 @@ def columns(play: Play, place: str) -> None:
     path = play.program.paths[row]
     cut(play, column)
     cut(play, row)
-    start, products, results = [node.id for node in play.program.siblings(path)]
+    start, products, results = several([n.id for n in play.program.siblings(path)], 3, "nests")
     terms = _terms_outside(play, products)
     pairs = [_halved(play, perfect(play, nest)[-1]) for nest in (start, results)]
     _operands(play, terms, low)
@@ -51,7 +60,7 @@ def columns(play: Play, place: str) -> None:
 
 def _terms_outside(play: Play, nest: str) -> str:
     """Terms, then pairs of columns, then rows, then lanes; the scope of the terms."""
-    row, column, terms = perfect(play, nest)
+    row, column, terms = several(perfect(play, nest), 3, "loops")
     play.must("swap_scopes", column)
     play.must("swap_scopes", row)
     _halved(play, column)
@@ -84,11 +93,12 @@ def _operands(play: Play, terms: str, early: bool) -> None:
 
     ``early``: numbers of several terms before any product.
     """
-    several = play.scope(terms).size % TERMS == 0 and play.scope(terms).size > TERMS
-    if several:
+    written = play.scope(terms).size % TERMS == 0 and play.scope(terms).size > TERMS
+    if written:
         play.must("split_scope", terms, factor=TERMS)
         terms = f"{terms}.i"
-    *_, pair, row, lanes = perfect(play, terms)
+    loops = perfect(play, terms)
+    pair, row, lanes = several(loops[-3:], 3, "loops")
     for array in arrays(play, lanes, written=False):
         levels = {l for t in play.scope(lanes).touches[array] for l in t.access.levels}
         if len(play.program.paths[lanes]) - 1 in levels:
@@ -100,9 +110,9 @@ def _operands(play: Play, terms: str, early: bool) -> None:
         for each in perfect(play, nest):
             play.may("annotate_scope", each, suffix="u")
     play.must("annotate_scope", row, suffix="u")
-    if several and early:
+    if written and early:
         nests = cut(play, terms)
-    for each in nests if early else [terms] if several else []:
+    for each in nests if early else [terms] if written else []:
         play.must("annotate_scope", each, suffix="u")
 
 

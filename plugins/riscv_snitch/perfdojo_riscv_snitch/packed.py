@@ -19,6 +19,7 @@ from perfdojo_riscv_snitch.steps import (
     lanes_of,
     perfect,
     settle,
+    several,
     staged_in_pairs,
 )
 from perfdojo_sdk.core.errors import MoveError
@@ -64,7 +65,10 @@ def _several(play: Play, place: str, terms: str) -> None:
     for part in cut(play, lanes):
         if len(perfect(play, part)) > 2:
             play.must("swap_scopes", part)
-    pair = in_words(play, _made(play, path, before)[-1])
+    nests = _made(play, path, before)
+    if len(nests) < 4:
+        raise MoveError("PD-T001", "the sums are no nests of their own")
+    pair = in_words(play, nests[-1])
     nests = _made(play, path, before)
     _finish(play, nests, [perfect(play, nest)[-1] for nest in nests[-4:-1]], grouped=True)
     if pair:
@@ -75,7 +79,7 @@ def _several(play: Play, place: str, terms: str) -> None:
 def _one(play: Play, loops: Sequence[str]) -> None:
     """One sum over all iterations, as a few sums of pairs."""
     place = collapsed(play, loops)
-    (leaf,) = play.scope(place).leaves
+    [leaf] = several(play.scope(place).leaves, 1, "statements")
     path, before = play.program.paths[place], play.program.names
     play.must("stage_accumulator", place, array=leaf.statement.target.array)
     size, width = play.scope(place).size, lanes_of(play, place)
@@ -106,8 +110,12 @@ def _finish(play: Play, nests: Sequence[str], pairs: Sequence[str], grouped: boo
     """
     for pair in pairs:
         play.must("annotate_scope", pair, suffix="v")
+    if len(pairs) < 2:
+        raise MoveError("PD-T001", "the sum has no nest of its own")
     terms = pairs[1]
     above = play.around(terms)
+    if len(above) < 1 + grouped:
+        raise MoveError("PD-T001", "no scope is left to repeat")
     repeated, group = (above[-2].id, above[-1].id) if grouped else (above[-1].id, terms)
     level = len(play.program.paths[group]) - 1
     staged = []

@@ -8,7 +8,7 @@ legal is left out; the builder measures what came out against the program withou
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from math import prod
 
@@ -29,6 +29,7 @@ from perfdojo_riscv_snitch.steps import (
     lanes_of,
     perfect,
     settle,
+    several,
     stage,
     streamed_reads,
     streams,
@@ -62,7 +63,7 @@ def heuristic(root: Program, rules: Rules, target: Target) -> Sequence[Trace]:
         fuse(play)
         for node in play.program.body:
             if isinstance(node, Scope):
-                nest(play, node.id)
+                _tried(play, nest, node.id)
         settle(play)
         if play.trace.moves not in [game.moves for game in games]:
             games.append(play.trace)
@@ -86,9 +87,18 @@ def greedy(root: Program, rules: Rules, target: Target) -> Sequence[Trace]:
     contract(play)
     for node in play.program.body:
         if isinstance(node, Scope):
-            _plain(play, node.id)
+            _tried(play, _plain, node.id)
     settle(play)
     return (play.trace,)
+
+
+def _tried(play: Play, nest: Callable[[Play, str], None], place: str) -> None:
+    """Play a plan on one nest; where it does not fit, the nest stays as it is."""
+    kept = play.trace
+    try:
+        nest(play, place)
+    except MoveError:
+        play.trace = kept
 
 
 def _play_greedy(task: SearchTask) -> Sequence[Trace]:
@@ -125,8 +135,11 @@ def _wide(play: Play, place: str) -> None:
     """As many accumulators as there are registers, of all rows if they are few: movers have fewer loops."""
     loops = perfect(play, place)
     if len(loops) > 1 and prod(play.scope(each).size for each in loops) <= WIDE:
-        with suppress(MoveError):
+        kept = play.trace
+        try:
             place = collapsed(play, loops)
+        except MoveError:  # some of them may have been collapsed
+            play.trace = kept
     _nest(play, place, most=WIDE)
 
 
@@ -200,7 +213,7 @@ def _in_words(play: Play, loops: Sequence[str]) -> None:
         for array in arrays(play, inner, written):
             before = {b.name for b in play.program.buffers}
             play.must(move, inner, array=array)
-            (name,) = {b.name for b in play.program.buffers} - before
+            [name] = several({b.name for b in play.program.buffers} - before, 1, "new buffers")
             play.must("reuse_dims", name, dim=0)
     for child in play.scope(outer).body:
         play.must("annotate_scope", child.id, suffix="v")

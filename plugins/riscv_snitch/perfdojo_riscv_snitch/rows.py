@@ -14,7 +14,7 @@ from perfdojo_riscv_snitch.codegen.pairs import DTYPE, LANES
 from perfdojo_riscv_snitch.codegen.plan import REPEATED
 from perfdojo_riscv_snitch.codegen.streams import MOVERS
 from perfdojo_riscv_snitch.packed import packed
-from perfdojo_riscv_snitch.steps import arrays, free_mover, of_singles, staged_in_pairs
+from perfdojo_riscv_snitch.steps import arrays, free_mover, of_singles, several, staged_in_pairs
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import Access, Expression, Operation, Read
 from perfdojo_sdk.core.magnitudes import invertible
@@ -118,15 +118,16 @@ def _sums(play: Play, place: str) -> None:
         or not isinstance(outer.body[1], Scope)
     ):
         raise _not_for("no sums")
-    (target,) = {leaf.statement.target.array for leaf in outer.leaves}
+    [target] = several({leaf.statement.target.array for leaf in outer.leaves}, 1, "results")
     lanes = _lanes(play, outer)
     name = _staged(play, "stage_write", lanes, target)
     path = play.program.paths[lanes]
     play.must("fission_scope", play.scope(lanes).body[1].id)
-    first, sums, last = play.program.siblings(path)[path[-1] : path[-1] + 3]
+    first, sums, last = several(play.program.siblings(path)[path[-1] : path[-1] + 3], 3, "nests")
     play.must("swap_scopes", sums.id)
     inner = play.program.node((*path[:-1], path[-1] + 1))
-    assert isinstance(inner, Scope) and isinstance(inner.body[0], Scope)
+    if not isinstance(inner, Scope) or not isinstance(inner.body[0], Scope):
+        raise _not_for("no sums")
     around, lanes = inner.id, inner.body[0].id
     lanes = _streamed(play, lanes, results=False)
     for each in (first.id, lanes, last.id):
@@ -185,7 +186,10 @@ def _across_in_pairs(play: Play, place: str) -> None:
             play.must("set_location", staged_in_pairs(play, "stage_read", lanes, array), location="reg")
         elif levels == (0,):
             name = _staged(play, "stage_read", outer, array)
-            play.must("annotate_scope", play.program.occurrences[name][0].above[-1].id, suffix="u")
+            copy = play.program.occurrences[name][0].above
+            if not copy:
+                raise _not_for("one number for all rows")
+            play.must("annotate_scope", copy[-1].id, suffix="u")
             play.must("annotate_scope", lanes, suffix="u")
             play.must("set_location", name, location="reg")
         elif levels == (0, 1):
@@ -214,7 +218,7 @@ def _in_pairs(play: Play, columns: Scope) -> None:
     play.must("split_scope", columns.id, factor=LANES)
     lanes = f"{columns.id}.i"
     outer = play.around(lanes)[-1].id
-    (leaf,) = play.scope(lanes).leaves
+    [leaf] = several(play.scope(lanes).leaves, 1, "statements")
     reads = [r.array for r in leaf.statement.reads if _in_memory(play.program, r.array)]
     movers = iter(MOVERS)
     names = [_staged(play, "stage_read", lanes, array) for array in dict.fromkeys(reads)]
@@ -244,7 +248,7 @@ def _keep_what_stays(play: Play, place: str) -> None:
 
 def _streamed(play: Play, lanes: str, results: bool = True, kept: Sequence[str] = ()) -> str:
     """Through movers, as far as there are: operands but ``kept``, and the result. The new id of the lanes."""
-    (leaf,) = play.scope(lanes).leaves
+    [leaf] = several(play.scope(lanes).leaves, 1, "statements")
     reads = [
         r.array for r in leaf.statement.reads if _in_memory(play.program, r.array) and r.array not in kept
     ]
@@ -273,7 +277,7 @@ def _in_memory(program: Program, array: str) -> bool:
 def _staged(play: Play, move: str, place: str, array: str) -> str:
     before = {b.name for b in play.program.buffers}
     play.must(move, place, array=array)
-    (name,) = {b.name for b in play.program.buffers} - before
+    [name] = several({b.name for b in play.program.buffers} - before, 1, "new buffers")
     return name
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from typing import TypeVar
 
 from perfdojo_riscv_snitch.codegen.pairs import LANES, LANES_OF
 from perfdojo_riscv_snitch.codegen.streams import MOVERS
@@ -10,6 +11,15 @@ from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.transformations.storage import temporaries
 from perfdojo_sdk.search.play import Play
+
+T = TypeVar("T")
+
+
+def several(found: Collection[T], count: int, what: str) -> list[T]:
+    """``found``, which are ``count``; :class:`MoveError` where they are more or fewer."""
+    if len(found) != count:
+        raise MoveError("PD-T001", f"{len(found)} {what}, expected {count}")
+    return list(found)
 
 
 def perfect(play: Play, place: str) -> list[str]:
@@ -75,7 +85,7 @@ def hoist(play: Play, place: str) -> None:
         if not any(t.writes or t.access.levels for t in touches):
             before = {b.name for b in play.program.buffers}
             if play.may("stage_read", place, array=array):
-                (name,) = {b.name for b in play.program.buffers} - before
+                [name] = several({b.name for b in play.program.buffers} - before, 1, "new buffers")
                 play.may("set_location", name, location="reg")
 
 
@@ -84,7 +94,7 @@ def stage(play: Play, move: str, place: str, array: str) -> tuple[str, str]:
     before = {b.name for b in play.program.buffers}
     path = play.program.paths[place]
     play.must(move, place, array=array)
-    (name,) = {b.name for b in play.program.buffers} - before
+    [name] = several({b.name for b in play.program.buffers} - before, 1, "new buffers")
     first = play.program.node(path)
     if isinstance(first, Statement):  # one element for the whole scope: nothing to join
         return name, play.program.siblings(path)[path[-1] + 1].id
@@ -156,10 +166,12 @@ def staged_in_pairs(play: Play, move: str, place: str, array: str) -> str:
     """Stage the pairs of an array, ready for a mover; the name of the buffer."""
     before = {b.name for b in play.program.buffers}
     play.must(move, place, array=array)
-    (buffer,) = [b for b in play.program.buffers if b.name not in before]
+    [buffer] = several([b for b in play.program.buffers if b.name not in before], 1, "new buffers")
     for k in buffer.materialised[:-1]:
         play.must("reuse_dims", buffer.name, dim=k)
     for occurrence in play.program.occurrences[buffer.name]:
+        if not occurrence.above:
+            raise MoveError("PD-T001", f"{buffer.name} is one number")
         if (copy := occurrence.above[-1]).suffix != "v":
             play.must("annotate_scope", copy.id, suffix="v")
     return buffer.name

@@ -18,6 +18,7 @@ from perfdojo_riscv_snitch.steps import (
     of_singles,
     perfect,
     settle,
+    several,
     staged_in_pairs,
 )
 from perfdojo_sdk.core.errors import MoveError
@@ -52,7 +53,8 @@ def windows(play: Play, place: str) -> None:
     path = play.program.paths[block[0]]
     for scope in reversed(block):
         cut(play, scope)
-    start, terms, end = [node.id for node in play.program.siblings(path)[path[-1] : path[-1] + 3]]
+    nests = play.program.siblings(path)[path[-1] : path[-1] + 3]
+    start, terms, end = several([node.id for node in nests], 3, "nests")
     for scope in reversed(perfect(play, terms)[: len(block)]):
         play.must("swap_scopes", scope)
         play.must("swap_scopes", scope)
@@ -118,7 +120,7 @@ def _keep(play: Play, place: str, block: Sequence[str]) -> None:
         if not any(l in mine for t in touches for l in t.access.levels):
             before = {b.name for b in play.program.buffers}
             play.must("stage_read", place, array=array)
-            (name,) = {b.name for b in play.program.buffers} - before
+            [name] = several({b.name for b in play.program.buffers} - before, 1, "new buffers")
             (copy, *_) = play.program.occurrences[name]
             for scope in copy.above:
                 play.must("annotate_scope", scope.id, suffix="u")

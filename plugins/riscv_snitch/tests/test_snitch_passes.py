@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from random import Random
 
 import pytest
 from perfdojo_riscv_snitch.codegen.functions import ACCURACY
 from perfdojo_riscv_snitch.passes import greedy, heuristic
 from snitch_support import Game
 
+from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.hookspecs.types import Measurement, RunRequest
 from perfdojo_sdk.kernels.selection import select
 from perfdojo_sdk.library import verification
 from perfdojo_sdk.search.passes import naive
+from perfdojo_sdk.testing.programs import random_program
 
 GAME = Game()
 
@@ -110,3 +113,34 @@ def test_what_has_no_streams_is_played_too() -> None:
 def test_greedy_is_a_strategy_of_its_own() -> None:
     strategy = GAME.plugins.search_strategy("riscv_snitch/greedy")
     assert strategy.doc and strategy.name == "riscv_snitch/greedy"
+
+
+GUARDED = """kernel k(x) -> y
+x f32 [6,8] heap
+y f32 [6,8] heap
+
+6 8 y[{0},{1}] = x[{0},{1}]
+6 8
+| y[{0},{1}] += x[{0},{1}] if {0}+{1} >= 4
+| y[{0},{1}] *= 2 if {1} < 3
+"""
+
+BATCH_OF_SINGLES = "batchnorm[2,8,1,1]"
+
+
+def test_two_updates_in_one_nest_are_played() -> None:
+    games = heuristic(parse(GUARDED, GAME.target.dialect), GAME.rules, GAME.target)
+    assert any(game.steps for game in games)
+
+
+def test_a_nest_that_cannot_be_collapsed_is_left_whole() -> None:
+    (kernel,) = select(BATCH_OF_SINGLES, GAME.plugins.operators_for(GAME.target), GAME.target.dialect)
+    assert any(game.steps for game in heuristic(kernel.program, GAME.rules, GAME.target))
+
+
+@pytest.mark.parametrize("seed", [0, 4, 15, 71, 156])
+def test_the_expert_answers_for_any_program(seed: int) -> None:
+    """Of each of these it once asked for something that is not there."""
+    program = random_program(Random(seed))
+    for game in (*heuristic(program, GAME.rules, GAME.target), *greedy(program, GAME.rules, GAME.target)):
+        assert game.root == program

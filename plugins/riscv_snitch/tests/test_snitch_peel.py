@@ -97,3 +97,12 @@ def test_what_no_longer_fits_the_sequencer_stays() -> None:
         assert (found != nest) is peeled
         if peeled:
             assert found[0] == frep(OUTER, others + 6)
+
+
+def test_a_copy_of_a_copy_goes_with_it() -> None:
+    """Taking out the first copy makes another line of the second, which may go as well."""
+    chain = [START, Instruction("fmv.d {0}, {1}", (OTHER,), (SUM,))]
+    add = Instruction("fadd.d {0}, {1}, {2}", (OTHER,), (OTHER, IN))
+    store = Instruction("fmv.d {0}, {1}", (OUT,), (OTHER,))
+    lines = merged(repeated([*chain], [add, START], [store]), (), [OUT])
+    assert texts(lines)[0] == "fadd.d other, zero, in"

@@ -17,7 +17,7 @@ from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.expression import Literal, Operation
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
-from perfdojo_sdk.core.transformation import Rules, Step
+from perfdojo_sdk.core.transformation import Move, Rejection, Rules, Step
 from perfdojo_sdk.kernels.selection import select
 
 GAME = Game()
@@ -103,3 +103,41 @@ def test_no_function_keeps_more_constants_in_registers_than_assumed(name: str, d
     group = Group(listing, [listing.lines], {r: k for k, r in constants.items()}, Table(), None)
     limits = {line.limit for line in listing.lines if isinstance(line, Check)}
     assert 0 < len(group.resident | limits) <= OF_FUNCTION
+
+
+SUMS = """kernel k(a, b) -> c
+a f64 [4,16] heap
+b f64 [16,8] heap
+c f64 [4,8] heap
+first f64 [4:N,1] reg
+sums f64 [4:N,7:N] reg
+row f64 [4:N,16:N] ssr1
+column f64 [7:N,16:N] ssr0
+out f64 [4:N,7:N] ssr2
+result f64 [4:N,1] reg
+kept f64 [4:N,16] heap
+
+4
+| 16:u kept[{0},{1}] = a[{0},{1}]
+| 1
+| | result[{0},{1}] = 0
+| | first[{0},{1}] = result[{0},{1}]
+| | 16:u first[{0},{1}] += kept[{0},{2}] * b[{2},{1}]
+| | result[{0},{1}] = first[{0},{1}]
+| 1 c[{0},{1}] = result[{0},{1}]
+| 7:frep
+| | sums[{0},{1}] = 0
+| | 16:u
+| | | column[{1},{2}] = b[{2},{1}+1]
+| | | row[{0},{2}] = a[{0},{2}]
+| | | sums[{0},{1}] += row[{0},{2}] * column[{1},{2}]
+| | out[{0},{1}] = sums[{0},{1}]
+| | c[{0},{1}+1] = out[{0},{1}]
+"""
+
+
+def test_a_copy_of_a_copy_before_a_repeated_body_gets_an_answer() -> None:
+    """A number copied twice before the loop that adds to it: judging the move merges the copies."""
+    program = parse(SUMS, GAME.rules.dialect)
+    move = Move("set_location", "kept", (("location", "reg"),))
+    assert isinstance(GAME.rules.attempt(program, move), Step | Rejection)

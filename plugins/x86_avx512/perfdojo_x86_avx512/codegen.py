@@ -13,6 +13,7 @@ from importlib import resources
 from perfdojo_sdk.codegen.vector import VectorEmitter
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.hookspecs.types import Capabilities, KernelSource
+from perfdojo_x86_avx512.processor import requirements
 
 MATH_ACCURACY: Mapping[str, Mapping[str, float]] = {
     "x86_avx512": {"exp": 1.0},
@@ -28,6 +29,17 @@ def _header(name: str) -> str:
     return resources.files("perfdojo_x86_avx512").joinpath("include", name).read_text(encoding="utf-8")
 
 
+PROCESSOR = "pd_processor.h"
+"""How a kernel asks whether it can run; every kernel includes it."""
+
+
+class X86Emitter(VectorEmitter):
+    """Kernels that ask the processor first."""
+
+    def _include_lines(self) -> str:
+        return f'{super()._include_lines()}#include "{PROCESSOR}"\n'
+
+
 @dataclass(frozen=True)
 class X86CodeGenerator:
     """Programs to C with intrinsics. Pure and picklable."""
@@ -37,5 +49,7 @@ class X86CodeGenerator:
     def generate(self, program: Program, symbol: str) -> KernelSource:
         """C source of ``program`` with entry point ``symbol``; PD-C001 for a dtype that does not compile."""
         name = self.capabilities.options["vector_header"]
-        headers = {name: _header(name)}
-        return VectorEmitter(program, symbol, self.capabilities.dialect(), headers).source()
+        headers = {name: _header(name), PROCESSOR: _header(PROCESSOR)}
+        emitter = X86Emitter(program, symbol, self.capabilities.dialect(), headers)
+        emitter.requires = requirements(self.capabilities.cpu_flags)
+        return emitter.source()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from x86_support import PLUGINS, TINY, play
 
 from perfdojo_sdk.search.vectors.contractions import near_caches
 from perfdojo_sdk.search.vectors.tiles import MOST_ROWS, Piece, best_tiling, cover
+from perfdojo_sdk.testing.programs import random_program
 from perfdojo_sdk.verify.dependence import verify_dependence_trace
 from perfdojo_sdk.verify.exact import verify_exact_trace
 
@@ -105,3 +108,30 @@ def test_no_contraction_is_taken_for_one() -> None:
         assert "y_w" not in play(text).traces[0].program.buffer_of
     with_itself = SQUARE.replace("ONE", "{2},{0}").replace("OTHER", "{2},{1}")
     assert "y_w" in play(with_itself).traces[0].program.buffer_of
+
+
+CHANNELS_LAST = """kernel conv(x, f) -> y
+x f32 [1,6,8,32] heap
+f f32 [3,3,32,32] heap
+y f32 [1,4,6,32] heap
+
+1 4 6 32
+| y[{0},{1},{2},{3}] = 0
+| 3 3 32 y[{0},{1},{2},{3}] += x[{0},{1}+{4},{2}+{5},{6}] * f[{4},{5},{6},{3}]
+"""
+
+
+def test_a_filter_whose_taps_are_the_outermost_sums_is_played() -> None:
+    """Images and filters with their channels last: tiles in registers, and by fewer products as well."""
+    game = play(CHANNELS_LAST)
+    direct, filtered = game.traces
+    assert "y_w" in direct.program.buffer_of
+    assert any(step.move.transformation == "minimal_filter" for step in filtered.steps)
+    report = verify_dependence_trace(direct, game.rules)
+    assert report, report.problem
+
+
+@pytest.mark.parametrize("seed", range(0, 60, 4))
+def test_the_expert_answers_for_any_program(seed: int) -> None:
+    program = random_program(Random(seed))
+    assert all(trace.root == program for trace in play(program.text).traces)

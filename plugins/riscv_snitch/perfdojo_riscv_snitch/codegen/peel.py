@@ -117,9 +117,13 @@ class _Peeled:
         """Use the sources of copies themselves in the straight code before the repetition."""
         stop = self.before
         start = stop - _straight(self.lines[:stop][::-1])
-        block, count = self.lines[start:stop], stop - start
-        for copy in [line for line in block if _is_copy(line)]:
-            block = _without(block, next(k for k, line in enumerate(block) if line is copy), zeros) or block
+        block, count, at = self.lines[start:stop], stop - start, 0
+        while at < len(block):  # by place: what reads one copy may be the next, which is then another line
+            shorter = _without(block, at, zeros) if _is_copy(block[at]) else None
+            if shorter is None:
+                at += 1
+            else:
+                block = shorter
         self.lines[start:stop] = block
         return len(block) < count
 

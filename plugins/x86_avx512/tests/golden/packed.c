@@ -15,13 +15,43 @@
 #include "pd_runtime.h"
 #include "pd_scalar.h"
 #include "pd_avx512.h"
+#include "pd_processor.h"
 
-size_t packed_workspace_bytes(int threads)
+PD_ANYWHERE static int pd_fits_packed(void)
+{
+    static int known; /* 0: not asked yet, 1: no, 2: yes */
+    int fits = __atomic_load_n(&known, __ATOMIC_RELAXED);
+    if (!fits) {
+        fits = 1 + (pd_system_keeps(0xe6)
+            && pd_cpuid_bit(0x7, 0, PD_EBX, 16) /* avx512f */
+            && pd_cpuid_bit(0x7, 0, PD_EBX, 30) /* avx512bw */
+            && pd_cpuid_bit(0x7, 0, PD_EBX, 17) /* avx512dq */
+            && pd_cpuid_bit(0x7, 0, PD_EBX, 31) /* avx512vl */
+            && pd_cpuid_bit(0x1, 0, PD_ECX, 12) /* fma */
+            && pd_cpuid_bit(0x7, 0, PD_EBX, 5) /* avx2 */
+            && pd_cpuid_bit(0x7, 0, PD_EBX, 28) /* avx512cd */
+            && pd_cpuid_bit(0x1, 0, PD_ECX, 28) /* avx */
+            && pd_cpuid_bit(0x7, 0, PD_EBX, 3) /* bmi1 */
+            && pd_cpuid_bit(0x7, 0, PD_EBX, 8) /* bmi2 */
+            && pd_cpuid_bit(0x1, 0, PD_ECX, 29) /* f16c */
+            && pd_cpuid_bit(0x1, 0, PD_ECX, 22) /* movbe */
+            && pd_cpuid_bit(0x80000001, 0, PD_ECX, 5) /* abm */);
+        __atomic_store_n(&known, fits, __ATOMIC_RELAXED);
+    }
+    return fits - 1;
+}
+
+static __attribute__((noinline)) size_t pd_bytes_here_packed(int threads)
 {
     return pd_workspace_bytes(1024, 0, threads);
 }
 
-int packed(const float *restrict a, const float *restrict b, float *restrict c, void *workspace, size_t workspace_bytes, int threads)
+PD_ANYWHERE size_t packed_workspace_bytes(int threads)
+{
+    return pd_fits_packed() ? pd_bytes_here_packed(threads) : 0;
+}
+
+static __attribute__((noinline)) int pd_here_packed(const float *restrict a, const float *restrict b, float *restrict c, void *workspace, size_t workspace_bytes, int threads)
 {
     if (threads > 1024)
         return 3;
@@ -55,4 +85,9 @@ int packed(const float *restrict a, const float *restrict b, float *restrict c, 
         pd_store_f32v(&c[i0*64 + 48], acc_1_1);
     }
     return 0;
+}
+
+PD_ANYWHERE int packed(const float *restrict a, const float *restrict b, float *restrict c, void *workspace, size_t workspace_bytes, int threads)
+{
+    return pd_fits_packed() ? pd_here_packed(a, b, c, workspace, workspace_bytes, threads) : 2;
 }

@@ -1,0 +1,216 @@
+"""What becomes of the kernels that a library has already when another build writes into its folder.
+
+A kernel that nobody asked about stays. One that was built anew takes the place of its elder when it is not
+slower, both timed in turns; or when the elder computes something else, or does not run any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.core.transformation import Trace
+from perfdojo_sdk.game import read_saved
+from perfdojo_sdk.hookspecs.types import Artifact, Failure, Measurement
+from perfdojo_sdk.kernels.selection import Kernel, input_key, named_in_full
+from perfdojo_sdk.library.attempts import Rejected, generated
+from perfdojo_sdk.library.manifest import KernelEntry, LibraryError, Manifest, read_manifest
+from perfdojo_sdk.measure.timing import Ratio, ratio_by_rounds
+from perfdojo_sdk.store.records import KernelRecord
+
+if TYPE_CHECKING:
+    from perfdojo_sdk.library.build import Observer
+    from perfdojo_sdk.library.forge import Forge, Found
+
+#: Turns of each, where a runner times one kernel after the other.
+TURNS = 3
+
+START_OVER = "--replace starts the library over; or choose another folder with --output"
+
+
+@dataclass(frozen=True)
+class Elder:
+    """A library that is there before a build."""
+
+    directory: Path
+    manifest: Manifest | None
+    """None: there is none, or none that can be read."""
+
+    @property
+    def entries(self) -> Mapping[str, KernelEntry]:
+        return {entry.name: entry for entry in self.manifest.kernels} if self.manifest else {}
+
+    def called(self, kernels: Sequence[Kernel]) -> list[Kernel]:
+        """``kernels`` by the names of this library: what takes the same inputs has the same name, and what
+        takes others has one of its own."""
+        names = {_entry_key(entry): entry.name for entry in self.entries.values()}
+        taken = set(names.values())
+        found = []
+        for kernel in kernels:
+            known = names.get((kernel.operator, input_key(kernel)))
+            if known is not None:
+                kernel = replace(kernel, name=known)
+            elif kernel.name in taken:
+                kernel = named_in_full(kernel)
+            found.append(kernel)
+            taken.add(kernel.name)
+        return found
+
+
+def elder_of(directory: Path, target: str) -> Elder:
+    """The library in ``directory``; :class:`LibraryError` when it is for another target.
+
+    One whose manifest cannot be read counts as none: no reader could use it either.
+    """
+    try:
+        manifest = read_manifest(directory)
+    except LibraryError:
+        return Elder(directory, None)
+    if manifest.target != target:
+        what = f"{directory} holds a library for {manifest.target}, not for {target}"
+        raise LibraryError("PD-L026", what, hint=START_OVER)
+    return Elder(directory, manifest)
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What a library will hold, and a word on each kernel of which there is something to say."""
+
+    kernels: tuple[Found, ...]
+    fates: Mapping[str, str]
+
+
+def merge(forge: Forge, elder: Elder, built: Sequence[Found], force: bool, watch: Observer) -> Merged:
+    """The elder's kernels and those that were ``built``, each once.
+
+    ``force``: what was built takes the place of what is there in any case. :class:`LibraryError` when a
+    kernel that nobody asked about cannot be kept; then nothing was written.
+    """
+    new = {found.kernel.name: found for found in built}
+    kernels: dict[str, Found] = {}
+    fates: dict[str, str] = {}
+    for name, entry in elder.entries.items():
+        if name not in new:
+            kernels[name], fates[name] = _kept(forge, elder, entry, watch), "kept"
+        elif not force:
+            kernels[name], fates[name] = _better(forge, elder, entry, new[name], watch)
+        else:
+            fates[name] = "replaced: forced"
+    for name, found in new.items():
+        kernels.setdefault(name, found)
+        if elder.entries:
+            fates.setdefault(name, "new")
+    return Merged(tuple(kernels.values()), {name: fate for name, fate in fates.items() if fate})
+
+
+def _entry_key(entry: KernelEntry) -> tuple[str, tuple[tuple[tuple[int, ...], str], ...]]:
+    return entry.operator, tuple((i.shape, i.dtype) for i in entry.inputs)
+
+
+def _kernel(forge: Forge, elder: Elder, entry: KernelEntry) -> tuple[Kernel, Trace]:
+    """The kernel and its game; :class:`DojoError` when it does not replay."""
+    trace = read_saved(elder.directory / entry.trace).trace.replay(forge.rules)
+    sizes = tuple(entry.sizes.items())
+    return Kernel(entry.name, entry.operator, trace.root, sizes, entry.alias or ""), trace
+
+
+def _kept(forge: Forge, elder: Elder, entry: KernelEntry, watch: Observer) -> Found:
+    """A kernel that nobody asked about: as it is, or verified and timed again where conditions changed."""
+    try:
+        kernel, trace = _kernel(forge, elder, entry)
+        return _as_it_is(forge, elder, entry, kernel, trace) or forge.again(kernel, trace, watch)
+    except (DojoError, Rejected) as error:
+        why = error.what if isinstance(error, DojoError) else str(error)
+        what = f"{entry.name}, which {elder.directory} holds, cannot be kept"
+        raise LibraryError(
+            "PD-L027", what, why=why, hint=f"name it too, to build it anew; {START_OVER}"
+        ) from error
+
+
+def _as_it_is(forge: Forge, elder: Elder, entry: KernelEntry, kernel: Kernel, trace: Trace) -> Found | None:
+    """The kernel as its manifest has it; None where the code, or what a time depends on, is another now."""
+    from perfdojo_sdk.library.forge import Found, source_sha256
+
+    manifest = elder.manifest
+    source = generated(forge.generator, trace, kernel.symbol)
+    if manifest is None or isinstance(source, Failure) or not entry.verification.passed:
+        return None
+    settings = forge.settings.as_figures()
+    then = (manifest.device, manifest.toolchain, manifest.plugins)
+    now = (forge.device, forge.toolchain, dict(forge.fingerprints))
+    if then != now or any(manifest.settings.get(name) != settings[name] for name in ("threads", "seed")):
+        return None
+    record = KernelRecord(
+        trace=read_saved(elder.directory / entry.trace).trace,
+        program=trace.program.text,
+        source_sha256=source_sha256(source),
+        kind=entry.kind,
+        laws=entry.laws,
+        verification=entry.verification,
+        initial=entry.timing.initial,
+        final=entry.timing.final,
+        bound=entry.timing.bound,
+        suspect=entry.timing.suspect,
+        faults=entry.faults,
+        output_sha256=entry.output_sha256,
+        notes=entry.notes,
+        build_seconds=entry.build_seconds,
+    )
+    return Found(kernel, source, record, reused=True)
+
+
+def _better(
+    forge: Forge, elder: Elder, entry: KernelEntry, found: Found, watch: Observer
+) -> tuple[Found, str]:
+    """Whichever of two kernels of one name is not slower, and why."""
+    from perfdojo_sdk.library.forge import source_sha256
+
+    try:
+        kernel, trace = _kernel(forge, elder, entry)
+    except DojoError as error:
+        return found, f"replaced: the old one does not replay ({error.what})"
+    if trace.root != found.kernel.program:
+        return found, "replaced: the old one is of another initial program"
+    source = generated(forge.generator, trace, kernel.symbol)
+    if not isinstance(source, Failure) and source_sha256(source) == found.record.source_sha256:
+        return found, "unchanged"
+    watch.stage(kernel, "comparing")
+    ratio = _ratio(forge, generated_artifact(forge, trace, kernel), forge.runner.compile(found.source))
+    if ratio is None:
+        return found, "replaced: the old one does not run any more"
+    slower = f"{ratio.value:.2f} of the old time"
+    if found.record.suspect and not entry.timing.suspect:
+        why = "kept: the new time is suspect (--force takes the new kernel)"
+    elif ratio.low > 1:
+        why = f"kept: the new one takes {slower} (--force takes it)"
+    else:
+        return found, f"replaced: {slower}"
+    try:
+        old = _as_it_is(forge, elder, entry, kernel, trace) or forge.again(kernel, trace, watch)
+    except (DojoError, Rejected) as error:
+        return found, f"replaced: the old one cannot be kept ({error})"
+    return old, why
+
+
+def generated_artifact(forge: Forge, trace: Trace, kernel: Kernel) -> Artifact | Failure:
+    """The game's last program, compiled."""
+    source = generated(forge.generator, trace, kernel.symbol)
+    return source if isinstance(source, Failure) else forge.runner.compile(source)
+
+
+def _ratio(forge: Forge, old: Artifact | Failure, new: Artifact | Failure) -> Ratio | None:
+    """The new one's time over the old one's, timed in turns; None where the old one has none."""
+    if isinstance(old, Failure) or isinstance(new, Failure):
+        return None
+    turns = forge.in_turns([old, new], TURNS)
+    if not all(isinstance(each, Measurement) for pair in turns for each in pair):
+        return None
+    times = [[each.seconds for each in pair if isinstance(each, Measurement)] for pair in turns]
+    olds, news = [pair[0] for pair in times], [pair[1] for pair in times]
+    if len(times) == 1:  # the runner itself took turns, call by call
+        rounds = min(len(olds[0]), len(news[0]))
+        olds, news = [(s,) for s in olds[0][:rounds]], [(s,) for s in news[0][:rounds]]
+    return ratio_by_rounds(news, olds)

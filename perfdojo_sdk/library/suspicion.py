@@ -1,0 +1,78 @@
+"""Times that look too good: a figure far below a calibrated roofline is doubted, and the kernel is kept.
+
+First the time is doubted, then the calibration, which may have met a busy moment of the machine. A figure
+that stays suspect says so wherever it is shown, and ranks nothing: no other kernel loses to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from perfdojo_sdk.hookspecs.types import Bound, Failure, Measurement
+from perfdojo_sdk.kernels.selection import Kernel
+from perfdojo_sdk.library.attempts import Attempt, Rejected, in_a_line
+
+if TYPE_CHECKING:
+    from perfdojo_sdk.library.forge import Forge
+
+#: A time below this fraction of a calibrated bound is not believed.
+SUSPECT = 0.85
+#: How often the machine is measured again before such a time counts as suspect: a roofline is its best.
+PROBES = 3
+
+
+def plausible(forge: Forge, kernel: Kernel, attempt: Attempt) -> tuple[Attempt, Bound | None]:
+    """The attempt, timed anew where its time looked too good, suspect where it stays so; and its bound.
+
+    :class:`Rejected` when it does not run any more. Figures that were not measured on this device doubt
+    nothing.
+    """
+    measured, bound = attempt.measured, forge._bound(kernel, attempt.trace)
+    if measured is None or bound is None or not bound.calibrated or attempt.suspect:
+        return attempt, bound
+    if measured.median < SUSPECT * bound.seconds:
+        measured = _again(forge, attempt)
+    for _ in range(PROBES):
+        if measured.median >= SUSPECT * bound.seconds:
+            break
+        forge.figures = forge.figures.at_best(forge.plugins.machine_figures(forge.target, refresh=True))
+        bound = forge._bound(kernel, attempt.trace) or bound
+        if measured.median < SUSPECT * bound.seconds:
+            # Where memory is shared, the kernel may have met a better moment than any probe.
+            measured = _again(forge, attempt)
+    why = ""
+    if measured.median < SUSPECT * bound.seconds:
+        why = f"{measured.median:.3g} s beats the roofline of {bound.seconds:.3g} s"
+    return replace(attempt, measured=measured, suspect=why), bound
+
+
+def believable_first(forge: Forge, kernel: Kernel, order: Sequence[Attempt]) -> list[Attempt]:
+    """``order``, fastest first, as it is when no suspect figure ranks anything.
+
+    What was found and timed beyond doubt comes first. Where nothing was, a figure is no reason to prefer the
+    initial program: what the search found stands before it.
+    """
+    doubted: list[Attempt] = []
+    rest = list(order)
+    while rest and rest[0].artifact is not None:
+        try:
+            rest[0], _ = plausible(forge, kernel, rest[0])
+        except Rejected:
+            break
+        if not rest[0].suspect:
+            break
+        doubted.append(rest.pop(0))
+    doubted.sort(key=lambda attempt: not attempt.trace.steps)
+    if rest and rest[0].trace.steps and rest[0].measured:
+        return [rest[0], *doubted, *rest[1:]]
+    return [*doubted, *rest]
+
+
+def _again(forge: Forge, attempt: Attempt) -> Measurement:
+    assert attempt.artifact is not None
+    measured = forge._time(attempt.artifact)
+    if isinstance(measured, Failure):
+        raise Rejected(f"it ran once and not twice: {in_a_line(measured)}")
+    return measured
