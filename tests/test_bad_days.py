@@ -144,7 +144,7 @@ def test_a_cache_that_cannot_be_written_does_not_matter(run: Cli) -> None:
 
 # -- full disks --------------------------------------------------------------------------------------
 
-SYSTEM_CALLS = ("tempfile.mkstemp", "os.fdopen", "os.fsync", "os.chmod", "os.replace")
+SYSTEM_CALLS = ("perfdojo_sdk.core.files._open", "os.fdopen", "os.fsync", "os.replace")
 
 
 @pytest.mark.parametrize("call", SYSTEM_CALLS)

@@ -10,7 +10,7 @@ from typing import Any
 from perfdojo_sdk.codegen.gpu.figures import calls, launches_in
 from perfdojo_sdk.core.errors import DojoError, UnavailableError
 from perfdojo_sdk.hookspecs.types import ArraySpec
-from perfdojo_sdk.library.manifest import read_manifest
+from perfdojo_sdk.library.manifest import read_artefact, read_manifest
 from perfdojo_sdk.measure.bundle import unpack
 from perfdojo_sdk.measure.gpu_runner import BUNDLE
 from perfdojo_sdk.measure.gpu_session import Gpu
@@ -34,7 +34,7 @@ def kernel_files(library: str | Path, name: str) -> tuple[Mapping[str, bytes], t
     if entry is None:
         known = ", ".join(k.name for k in manifest.kernels)
         raise ArgumentError("PD-L041", f"{folder} holds no kernel {name}", hint=f"it holds {known}")
-    files = unpack((folder / f"lib/{name}.zip").read_bytes())
+    files = unpack(read_artefact(folder, manifest.code_of(entry)))
     arrays = (*entry.inputs, *entry.outputs)
     return files, tuple(ArraySpec(a.name, tuple(a.shape), a.dtype) for a in arrays)
 

@@ -20,6 +20,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from perfdojo_sdk.core.errors import UnavailableError
+from perfdojo_sdk.core.files import read_bounded, write_whole
 from perfdojo_sdk.hookspecs.types import Failure, Provenance
 from perfdojo_sdk.measure.probe_c import PROBE_CODE
 from perfdojo_sdk.measure.toolchain import find_toolchain
@@ -30,6 +31,7 @@ _PROBE_TIMEOUT_S = 60.0
 #: Raise when the probe changes, so that old figures are measured again.
 _PROBE_VERSION = 6
 _DEFAULT_CACHE_BYTES = 32 << 20
+_MOST_STORED_BYTES = 64 << 10
 
 
 @dataclass(frozen=True)
@@ -208,7 +210,7 @@ def _measure(
 def _load(file: Path) -> Calibration | None:
     """A stored calibration; None when there is none or the file is not one."""
     try:
-        stored = json.loads(file.read_text())
+        stored = json.loads(read_bounded(file, _MOST_STORED_BYTES))
         stored["cache_read_gbs"] = tuple(float(v) for v in stored["cache_read_gbs"])
         calibration = Calibration(**stored)
         numbers = [getattr(calibration, f.name) for f in fields(calibration) if f.type == "float"]
@@ -221,10 +223,6 @@ def _load(file: Path) -> Calibration | None:
 def _save(file: Path, calibration: Calibration) -> None:
     """Written aside and renamed, so that a reader never sees half a file."""
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        handle, part = tempfile.mkstemp(dir=file.parent, suffix=".part")
-        with os.fdopen(handle, "w") as out:
-            json.dump(asdict(calibration), out, indent=1)
-        os.replace(part, file)
+        write_whole(file, json.dumps(asdict(calibration), indent=1))
     except OSError:
         return  # A read-only home costs three seconds next time, nothing else.
