@@ -33,7 +33,7 @@ def open_regular(path: Path, inside: Path | None = None) -> BufferedReader:
     if not stat.S_ISREG(os.fstat(opened).st_mode):
         os.close(opened)
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
-    return os.fdopen(opened, "rb")
+    return open(opened, "rb")
 
 
 def read_bounded(path: Path, most_bytes: int, inside: Path | None = None) -> bytes:

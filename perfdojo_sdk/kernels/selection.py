@@ -13,12 +13,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TypeAlias
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT, Dialect
 from perfdojo_sdk.core.errors import DojoError, NothingFoundError, ProgramError, closest
-from perfdojo_sdk.core.files import read_bounded
+from perfdojo_sdk.core.files import open_regular
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import MAX_CHARACTERS, parse
 from perfdojo_sdk.core.tokens import MAX_NUMBER
@@ -115,8 +116,8 @@ def _build(operator: Operator, sizes: Sequence[int], dialect: Dialect) -> Progra
 def read_file(path: Path, dialect: Dialect = CORE_DIALECT) -> Kernel:
     """The kernel in a ``.dojo`` file."""
     try:
-        content = read_bounded(path, 4 * MAX_CHARACTERS)
-        text = content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+        with TextIOWrapper(open_regular(path), encoding="utf-8-sig") as file:
+            text = file.read(MAX_CHARACTERS + 1)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise SelectionError("PD-K005", f"cannot read {path}: {reason}", hint="give a .dojo file") from None

@@ -6,9 +6,9 @@ entering C from Python costs as much as a small kernel.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,12 +16,15 @@ from functools import lru_cache
 from pathlib import Path
 
 from perfdojo_sdk.core.errors import UnavailableError
+from perfdojo_sdk.core.files import holder, open_lock, try_lock
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measurement, RunRequest
 from perfdojo_sdk.measure.machine import cache_folder, machine
 from perfdojo_sdk.measure.sandbox import Job, execute, execute_together
 from perfdojo_sdk.measure.toolchain import Compiled, Toolchain, find_toolchain
 
 SHARED_OBJECT = "shared_object"
+#: So long a process waits for others of its user to end their measurements.
+LOCK_WAIT_S = 1800.0
 
 
 @dataclass(frozen=True)
@@ -93,25 +96,45 @@ class NativeRunner:
 
 @contextmanager
 def one_measurement_at_a_time() -> Iterator[None]:
-    """Wait until no other process of this user times a kernel on this machine."""
-    lock = _lock_file()
+    """Wait until no other process of this user times a kernel on this machine.
+
+    :class:`UnavailableError` when one does for longer than any measurement takes.
+    """
+    lock, place = _lock_file()
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        deadline = time.monotonic() + LOCK_WAIT_S
+        while not try_lock(lock):
+            if time.monotonic() > deadline:
+                what = f"another process has been measuring for {LOCK_WAIT_S:g} s"
+                why = f"{holder(lock) or 'somebody'} holds the lock {place}"
+                hint = "wait for it or end it, and run the command again"
+                raise UnavailableError("PD-M008", what, why=why, hint=hint)
+            time.sleep(0.002)
         yield
     finally:
         os.close(lock)
 
 
-def _lock_file() -> int:
-    """A file to lock: in the cache folder, or where temporary files go if that cannot be written."""
-    flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
-    try:
-        folder = cache_folder()
-        folder.mkdir(parents=True, exist_ok=True)
-        return os.open(folder / "measuring.lock", flags, 0o600)
-    except OSError:
-        name = f"perfdojo-measuring-{os.getuid()}.lock"
-        return os.open(Path(tempfile.gettempdir(), name), flags, 0o600)
+def _lock_file() -> tuple[int, Path]:
+    """A file to lock, and where it is: in the cache folder, or where temporary files go.
+
+    It is this user's alone, for whoever can open a file can hold its lock; where neither is, it is a file
+    that nobody else knows.
+    """
+    name = f"perfdojo-measuring-{os.getuid()}.lock"
+    for place in (cache_folder() / "measuring.lock", Path(tempfile.gettempdir(), name)):
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            lock = open_lock(place, 0o600)
+        except OSError:
+            continue
+        about = os.fstat(lock)
+        if about.st_uid == os.getuid() and not about.st_mode & 0o077:
+            return lock, place
+        os.close(lock)
+    lock, alone = tempfile.mkstemp(prefix="perfdojo-measuring-")
+    os.unlink(alone)
+    return lock, Path(alone)
 
 
 @lru_cache
