@@ -6,7 +6,10 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Exactly the files whose hashes stand in a list; then our own packages, from here and with nothing else.
+LOCKED := $(PIP) --require-hashes --only-binary :all: -r
+OURS := $(PIP) --no-deps --no-build-isolation
 
 # Every target is a package of its own under plugins/.
 PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
@@ -32,14 +35,18 @@ docs: .venv/ready-dev
 clean:
 	rm -rf .venv build
 
-.venv/ready: $(PROJECTS) constraints.txt
+.venv/ready: $(PROJECTS) requirements/run.lock requirements/zig.lock
 	@$(PYTHON) -c 'import sys; sys.exit("PerfDojo SDK needs Python 3.11 or newer") if sys.version_info < (3, 11) else 0'
 	$(PYTHON) -m venv .venv
-	$(PIP) -e . $(EDITABLE)
+	$(LOCKED) requirements/run.lock
+	$(OURS) -e . $(EDITABLE)
 	@# The wheel of zig carries a C compiler; it is large, so only who has no compiler gets it.
-	@command -v gcc >/dev/null || command -v cc >/dev/null || command -v clang >/dev/null || $(PIP) ziglang
+	@command -v gcc >/dev/null || command -v cc >/dev/null || command -v clang >/dev/null \
+		|| $(LOCKED) requirements/zig.lock
 	@touch $@
 
-.venv/ready-dev: .venv/ready
-	$(PIP) -e '.[dev]' $(EDITABLE) -e 'plugins/cuda_gh200[nvrtc]' -e 'plugins/hip_mi300a[zig]'
+.venv/ready-dev: .venv/ready requirements/dev.lock constraints.txt
+	$(LOCKED) requirements/dev.lock
+	@# The one package whose files differ from index to index, so it has a version and no hashes.
+	$(PIP) -c constraints.txt torch
 	@touch $@

@@ -244,9 +244,7 @@ def test_a_command_imports_the_plugins_that_it_needs(
     assert imported(*words) == expected
 
 
-def test_a_saved_game_imports_the_plugin_of_its_target(
-    imported: Callable[..., set[str]], cli: Cli
-) -> None:
+def test_a_saved_game_imports_the_plugin_of_its_target(imported: Callable[..., set[str]], cli: Cli) -> None:
     assert cli("apply", "softmax[4,8]", "join_scopes(s0)", "--target", "paper", "-o", "g.json").code == 0
     for words in (("show", "g.json"), ("replay", "g.json"), ("undo", "g.json", "0"), ("moves", "g.json")):
         assert imported(*words) == {"paper_plugin"}

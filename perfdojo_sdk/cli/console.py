@@ -61,7 +61,8 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str =
     from rich.table import Table
     from rich.text import Text
 
-    grid = Table(*columns, title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    head = Text(title) if title else None
+    grid = Table(*columns, title=head, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for k, column in enumerate(grid.columns):
         column.overflow = "fold"
         if rows and all(isinstance(row[k], int | float) for row in rows):
