@@ -222,6 +222,19 @@ def test_a_t4_entry_says_each_name_once() -> None:
 
 # -- what is shown -----------------------------------------------------------------------------------
 
+
+def test_an_export_to_the_terminal_commands_it_nothing(cli: Cli, tmp_path: Path) -> None:
+    with Records(tmp_path / "r.sqlite") as records:
+        records.candidates.put(evaluated(search="wa\x9b2Jl\x7fk\x1b"))
+        outcome = cli("db", "export", "-", "--db", "r.sqlite")
+        assert all(c.isprintable() or c == "\n" for c in outcome.out)
+        (tmp_path / "out.jsonl").write_text(outcome.out)
+        with Records(tmp_path / "again.sqlite") as again:
+            import_file(again, tmp_path / "out.jsonl")
+            assert list(again.candidates) == list(records.candidates)
+
+
+
 SECRET = "hunter2"
 
 

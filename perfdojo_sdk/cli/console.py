@@ -27,15 +27,11 @@ PlaceOption = Annotated[str, place_option("a file in that folder")]
 
 def emit(text: str, data: Any, as_json: bool) -> None:
     """Print a result: ``data`` as JSON when asked for, else ``text``."""
-    print(json_text(data) if as_json else printable_lines(text.rstrip("\n")), flush=True)
+    print(json.dumps(data, indent=2) if as_json else printable_lines(text.rstrip("\n")), flush=True)
 
 
 def progress(line: str, end: str = "\n") -> None:
     print(printable_lines(line), end=end, file=sys.stderr, flush=True)
-
-
-def json_text(data: Any) -> str:
-    return without_controls(json.dumps(data, indent=2))
 
 
 def without_controls(text: str) -> str:
@@ -43,7 +39,7 @@ def without_controls(text: str) -> str:
     return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-#: Those that JSON does not escape itself: delete, and the second set of control characters.
+#: Those that JSON need not escape: delete, and the second set of control characters.
 _CONTROLS = re.compile("[\x7f-\x9f]")
 
 
@@ -51,7 +47,7 @@ def report(error: DojoError, as_json: bool) -> None:
     """Show an error to a person on stderr and, where JSON was asked for, to a program on stdout."""
     print(error.render(), file=sys.stderr)
     if as_json:
-        print(json_text({"error": error.as_json()}))
+        print(json.dumps({"error": error.as_json()}, indent=2))
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = "") -> str:
