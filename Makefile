@@ -8,7 +8,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Whatever comes from an index is pinned, and its hash is known; our own packages are built with what is there then.
-HASHED := $(PIP) --require-hashes
+HASHED := $(PIP) --require-hashes --only-binary :all:
 OWN := $(PIP) --no-deps --no-build-isolation
 LOCKS := requirements
 

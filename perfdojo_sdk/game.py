@@ -7,8 +7,9 @@ and what was undone and can be put back.
 
 from __future__ import annotations
 
+import errno
 import json
-import os
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from pydantic import ConfigDict, Field, StringConstraints, ValidationError
 
 from perfdojo_sdk.core import history
 from perfdojo_sdk.core.errors import DojoError, MoveError
+from perfdojo_sdk.core.files import read_bounded, write_whole
 from perfdojo_sdk.core.history import Dropped, Undone
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
@@ -193,12 +195,12 @@ def read_saved(path: Path) -> SavedGame:
     """A saved game's data, checked but not yet replayed."""
     hint = "give a file that `apply` or Game.save wrote"
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_FILE_BYTES + 1)
+        content = read_bounded(path, MAX_FILE_BYTES)
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            what = f"{path} is larger than {MAX_FILE_BYTES} bytes"
+            raise SaveError("PD-J002", what, hint=hint) from None
         raise SaveError("PD-J001", f"cannot read {path}: {error.strerror}", hint=hint) from None
-    if len(content) > MAX_FILE_BYTES:
-        raise SaveError("PD-J002", f"{path} is larger than {MAX_FILE_BYTES} bytes", hint=hint)
     return saved_game(content, str(path), hint)
 
 
@@ -206,27 +208,21 @@ def saved_game(content: bytes | Mapping[str, object] | None, what: str, hint: st
     """A saved game from JSON or its data; ``what`` says in an error where that came from."""
     try:
         if isinstance(content, bytes):
-            return SavedGame.model_validate_json(content)
+            return SavedGame.model_validate_json(content.removeprefix(BOM_UTF8))
         return SavedGame.model_validate(content)
     except ValidationError as error:
         raise SaveError("PD-J002", f"{what} is no saved game", why=first_error(error), hint=hint) from None
 
 
-def write_atomically(path: Path, content: str | bytes | Iterable[str]) -> None:
-    """Write beside ``path`` and rename, so that no reader sees half a file. The umask says who may read."""
-    parts = [content] if isinstance(content, str | bytes) else content
+def write_atomically(path: Path, content: str | bytes | Iterable[str], inside: Path | None = None) -> None:
+    """:func:`~perfdojo_sdk.core.files.write_whole`, with :class:`SaveError` for what the system refuses."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.writelines(part.encode() if isinstance(part, str) else part for part in parts)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        write_whole(path, content, inside)
     except OSError as error:
-        raise SaveError("PD-J004", f"cannot write {path}: {error.strerror}") from None
+        what = f"cannot write {path}: {error.strerror}"
+        raise SaveError("PD-J004", what, why=_where(error, path)) from None
+
+
+def _where(error: OSError, path: Path) -> str:
+    """The file at fault, when it is another one."""
+    return "" if error.filename in (None, str(path)) else f"at {error.filename}"

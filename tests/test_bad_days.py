@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 from command_line import ROOT, Outcome, clear
 
+from perfdojo_sdk.core import files
 from perfdojo_sdk.measure import machine, toolchain
 
 Cli = Callable[..., Outcome]
@@ -144,7 +145,8 @@ def test_a_cache_that_cannot_be_written_does_not_matter(run: Cli) -> None:
 
 # -- full disks --------------------------------------------------------------------------------------
 
-SYSTEM_CALLS = ("tempfile.mkstemp", "os.fdopen", "os.fsync", "os.chmod", "os.replace")
+OPENING = "perfdojo_sdk.core.files._open"
+SYSTEM_CALLS = (OPENING, "os.fdopen", "os.fsync", "os.replace")
 
 
 @pytest.mark.parametrize("call", SYSTEM_CALLS)
@@ -154,9 +156,12 @@ def test_a_disk_that_fills_up_at_any_step_leaves_the_old_game(
     cli("apply", SMALL, "split_scope(s0, factor=4)", "-o", "game.json")
     before = (tmp_path / "game.json").read_bytes()
 
-    def full(*_: object, **__: object) -> None:
+    def full(*given: Any, **_: object) -> Any:
+        if call == OPENING and not given[2] & os.O_CREAT:
+            return opening(*given)
         raise OSError(28, "No space left on device")
 
+    opening = files._open
     with monkeypatch.context() as patch:
         patch.setattr(call, full)
         outcome = cli("apply", "game.json", "split_scope(s0.i, factor=2)", "-o", "game.json")

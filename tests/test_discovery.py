@@ -244,9 +244,7 @@ def test_a_command_imports_the_plugins_that_it_needs(
     assert imported(*words) == expected
 
 
-def test_a_saved_game_imports_the_plugin_of_its_target(
-    imported: Callable[..., set[str]], cli: Cli
-) -> None:
+def test_a_saved_game_imports_the_plugin_of_its_target(imported: Callable[..., set[str]], cli: Cli) -> None:
     assert cli("apply", "softmax[4,8]", "join_scopes(s0)", "--target", "paper", "-o", "g.json").code == 0
     for words in (("show", "g.json"), ("replay", "g.json"), ("undo", "g.json", "0"), ("moves", "g.json")):
         assert imported(*words) == {"paper_plugin"}
@@ -273,3 +271,23 @@ def test_a_plugin_to_leave_out_that_is_not_there_is_a_problem(cli: Cli) -> None:
     outcome = cli("targets", "--no-plugin", "papper", "--json")
     [problem] = outcome.data["problems"]
     assert problem["plugin"] == "papper" and problem["try"] == "did you mean paper?"
+
+
+# -- metadata that is no text ----------------------------------------------------------------------
+
+
+def test_packages_whose_metadata_is_no_text_hide_no_plugin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = "[perfdojo_sdk.plugins]\n{0} = {0}_module\n"
+    for name in ("first", "second", "torn"):
+        info = tmp_path / f"{name}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(entry.format(name))
+    (tmp_path / "second-1.0.dist-info" / "METADATA").write_bytes(b"Name: second\nAuthor: J\xfcrgen\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    found = {i.name: (i.distribution, i.version) for i in installed()}
+    assert found["first"] == ("first", "1.0") and found["second"] == ("second_module", "0")
+    (tmp_path / "torn-1.0.dist-info" / "entry_points.txt").write_bytes(b"[x]\nj\xfcrgen = j\n")
+    assert [i.name for i in installed()] == ["first", "second"]

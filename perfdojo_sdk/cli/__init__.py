@@ -55,10 +55,32 @@ OK, USAGE = 0, 2
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command and exit with its code."""
     with leaving_at_once():
-        _main(arguments)
+        _open_streams()
+        try:
+            try:
+                _command(arguments)
+            finally:
+                sys.stdout.flush()
+        except BrokenPipeError:  # whoever read our output has seen enough
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+            sys.exit(1)
 
 
-def _main(arguments: Sequence[str] | None) -> NoReturn:
+def _open_streams() -> None:
+    """Give a process that was started without some of its streams those of nobody.
+
+    Else the next file that is opened would take the number of one, and what is printed would go there.
+    """
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+
+
+def _command(arguments: Sequence[str] | None) -> NoReturn:
     words, options = _split(sys.argv[1:] if arguments is None else arguments)
     if not words or words[0] in ("--help", "-h", "help"):
         print(overview())

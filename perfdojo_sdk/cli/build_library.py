@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
@@ -161,7 +160,7 @@ def observer() -> Any:
 
         @staticmethod
         def _say(text: str) -> None:
-            print(text, end="", file=sys.stderr, flush=True)
+            progress(text, end="")
 
     return Lines()
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
 
-from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.core.errors import DojoError, printable_lines
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
@@ -27,11 +28,20 @@ PlaceOption = Annotated[str, place_option("a file in that folder")]
 
 def emit(text: str, data: Any, as_json: bool) -> None:
     """Print a result: ``data`` as JSON when asked for, else ``text``."""
-    print(json.dumps(data, indent=2) if as_json else text.rstrip("\n"), flush=True)
+    print(json.dumps(data, indent=2) if as_json else printable_lines(text.rstrip("\n")), flush=True)
 
 
-def progress(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+def progress(line: str, end: str = "\n") -> None:
+    print(printable_lines(line), end=end, file=sys.stderr, flush=True)
+
+
+def without_controls(text: str) -> str:
+    """JSON of the same value, in which no character is left that a terminal would obey."""
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+#: Those that JSON need not escape: delete, and the second set of control characters.
+_CONTROLS = re.compile("[\x7f-\x9f]")
 
 
 def show_tracebacks() -> None:
@@ -55,7 +65,8 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str =
     from rich.table import Table
     from rich.text import Text
 
-    grid = Table(*columns, title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    head = Text(title) if title else None
+    grid = Table(*columns, title=head, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for k, column in enumerate(grid.columns):
         column.overflow = "fold"
         if rows and all(isinstance(row[k], int | float) for row in rows):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perfdojo_sdk.cli.console import Json, emit, place_option, progress, seconds, table
+from perfdojo_sdk.cli.console import Json, emit, place_option, progress, seconds, table, without_controls
 
 if TYPE_CHECKING:
     from perfdojo_sdk.store.database import Records
@@ -129,7 +129,7 @@ def export(
             lines = t4.document(c for c in records.candidates if chosen(c.key.conditions))
         if str(file) == "-":
             for line in lines:
-                print(line)
+                print(without_controls(line))
             return
         written = _write(file, lines) - (1 if form is Format.jsonl else 2)
     emit(f"{written} records are in {file}", {"file": str(file), "records": written}, as_json)

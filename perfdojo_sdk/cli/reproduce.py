@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +12,7 @@ from perfdojo_sdk.cli.console import Json, emit, progress, table
 from perfdojo_sdk.cli.search_options import AgentOption
 from perfdojo_sdk.cli.tune import duration
 from perfdojo_sdk.core.errors import DojoError, UnavailableError, closest
+from perfdojo_sdk.core.files import refuse_links
 
 if TYPE_CHECKING:
     from perfdojo_sdk.hookspecs.services import Experiment, ExperimentRequest, ExperimentResult
@@ -66,6 +68,7 @@ def command(
     folder = output or Path("build", "reproduce", *name.split("/"))
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        refuse_links(folder, os.listdir(folder))
     except OSError as error:
         raise typer.BadParameter(f"cannot write to {folder}: {error.strerror}") from None
     seconds = duration(limit) if limit else None

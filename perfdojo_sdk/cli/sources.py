@@ -44,7 +44,7 @@ def plugins_for(source: str, target: str) -> Plugins:
 
 
 def is_saved_game(source: str) -> bool:
-    return source.endswith(".json")
+    return source.lower().endswith(".json")
 
 
 def open_game(plugins: Plugins, source: str, target: str = "") -> Game:

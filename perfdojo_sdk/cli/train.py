@@ -13,6 +13,7 @@ import typer
 from perfdojo_sdk.cli.console import Json, emit, place_option, progress, seconds
 from perfdojo_sdk.cli.tune import duration
 from perfdojo_sdk.cli.workplace import ClusterOption, DeviceOption, refuse_device_without, tell_of
+from perfdojo_sdk.core.files import refuse_links
 from perfdojo_sdk.core.interface import MAX_THREADS
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ def command(
     plan = plan.model_copy(update={"agent": changed(plan.agent, _words(setting or []))})
     plugins = load_plugins(targets=[lesson.target for lesson in plan.lessons])
     output.parent.mkdir(parents=True, exist_ok=True)
+    refuse_links(output.parent, (output.with_suffix(".events").name,))
     watch = Lines(plan.evaluations, output.with_suffix(".events") if tensorboard else None)
     try:
         with (

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from perfdojo_sdk.cluster import worker
 from perfdojo_sdk.cluster.connection import Cluster, last_words
 from perfdojo_sdk.core.errors import UnavailableError
+from perfdojo_sdk.core.files import read_bounded
 from perfdojo_sdk.game import write_atomically
 from perfdojo_sdk.hookspecs.types import MachineFigures, Target
 from perfdojo_sdk.kernels.selection import Kernel
@@ -161,8 +162,7 @@ def _saved(session: Session) -> bytes | None:
     """Where an earlier session stopped; what is in the file is checked where it is used."""
     if not session.resume or session.file is None or not session.file.exists():
         return None
-    with session.file.open("rb") as file:
-        return file.read(MAX_STATE_BYTES + 1)
+    return read_bounded(session.file, MAX_STATE_BYTES)
 
 
 def next_event(ray: Any, events: Any) -> worker.Event:

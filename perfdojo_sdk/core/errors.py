@@ -72,11 +72,17 @@ class DojoError(Exception):
         return {"code": self.code, "what": self.what, "place": place, "why": self.why, "try": self.hint}
 
 
+def printable_lines(text: str) -> str:
+    """:func:`printable` for a text of several lines; what is printed of files, records, plugins and compilers
+    goes through here."""
+    return "\n".join(printable(line.expandtabs()) for line in text.split("\n"))
+
+
 def _said(sentence: str) -> str:
     """A sentence, of a bearable length; it may quote what nobody has checked."""
     if len(sentence) > _MOST_SAID:
         sentence = f"{sentence[:_MOST_SAID]} ..."
-    return "\n".join(printable(line.expandtabs()) for line in sentence.split("\n"))
+    return printable_lines(sentence)
 
 
 def _rebuild(

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from perfdojo_sdk.core.files import open_regular
+from perfdojo_sdk.store.reading import json_of
 from perfdojo_sdk.store.records import sha256
 
 #: More than any experiment writes.
@@ -25,12 +27,12 @@ class Rows:
         self.file = file
         self._found: dict[str, Any] = {}
         content = b""
-        if file.exists():
-            with file.open("rb") as opened:
+        if os.path.lexists(file):
+            with open_regular(file, file.parent) as opened:
                 content = opened.read(MAX_BYTES)
         for line in content.split(b"\n"):
             try:
-                row = json.loads(line)
+                row = json_of(line)
                 self._found[str(row["key"])] = row["result"]
             except (ValueError, KeyError, TypeError):
                 continue
@@ -45,7 +47,8 @@ class Rows:
         digest = _digest(key)
         self._found[digest] = result
         line = json.dumps({"key": digest, "result": result}, allow_nan=False) + "\n"
-        with self.file.open("a", encoding="utf-8") as file:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(self.file, flags, 0o666), "a", encoding="utf-8") as file:
             file.write("\n" * self._torn + line)
             file.flush()
             os.fsync(file.fileno())

@@ -2,8 +2,9 @@
 
 An item is an operator's name (all its default sizes), the name of one of its sizes
 (``layernorm1``), either with sizes in brackets (by position or by name), or the path of a
-``.dojo`` file. Blanks, or commas outside brackets, separate items. A target may have named lists of
-kernels; such a name stands for the whole list.
+``.dojo`` file. Blanks, or commas outside brackets, separate items; a path that holds such characters
+stands in quotes, or is the whole selection. A target may have named lists of kernels; such a name
+stands for the whole list.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TypeAlias
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT, Dialect
 from perfdojo_sdk.core.errors import DojoError, NothingFoundError, ProgramError, closest
+from perfdojo_sdk.core.files import open_regular
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import MAX_CHARACTERS, parse
 from perfdojo_sdk.core.tokens import MAX_NUMBER
@@ -30,7 +33,10 @@ MAX_KERNELS = 1_000
 Lists: TypeAlias = Mapping[str, Sequence[str]]
 _NO_LISTS: Lists = {}
 
-_ITEM = re.compile(r"\s*,?\s*(?P<name>[^\s,\[\]]+)(?:\[(?P<sizes>[^\[\]]*)\])?")
+_ITEM = re.compile(
+    r"""\s*,?\s*(?:(?P<quote>["'])(?P<path>.+?)(?P=quote)"""
+    r"""|(?P<name>[^\s,\[\]]+)(?:\[(?P<sizes>[^\[\]]*)\])?)"""
+)
 _SIZE = re.compile(r"\s*(?:(?P<name>[A-Za-z_]\w*)\s*=\s*)?(?P<size>\d{1,10})\s*", re.ASCII)
 
 
@@ -133,7 +139,7 @@ def _build(operator: Operator, sizes: Sequence[int], dialect: Dialect) -> Progra
 def read_file(path: Path, dialect: Dialect = CORE_DIALECT) -> Kernel:
     """The kernel in a ``.dojo`` file."""
     try:
-        with path.open(encoding="utf-8") as file:
+        with TextIOWrapper(open_regular(path), encoding="utf-8-sig") as file:
             text = file.read(MAX_CHARACTERS + 1)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
@@ -172,7 +178,8 @@ def select(
     Errors: :class:`SelectionError` for words that cannot be understood,
     :class:`NothingFoundError` for an empty selection.
     """
-    text = selection if isinstance(selection, str) else " ".join(selection)
+    items = [selection] if isinstance(selection, str) else selection
+    text = " ".join(_quoted(item) if _is_path(item) and Path(item).is_file() else item for item in items)
     if len(text) > MAX_SELECTION:
         raise SelectionError("PD-K001", f"a selection has at most {MAX_SELECTION} characters")
     kernels: dict[str, Kernel] = {}
@@ -227,7 +234,7 @@ def _kernels(
         if name in lists and sizes is None and name not in operators:
             yield from _kernels(" ".join(lists[name]), operators, dialect, _NO_LISTS)
             continue
-        if name.endswith(".dojo"):
+        if _is_path(name):
             if sizes is not None:
                 raise SelectionError("PD-K001", f"{name} is a file and takes no sizes")
             yield read_file(Path(name), dialect)
@@ -235,6 +242,8 @@ def _kernels(
         operator = operators.get(name) or by_size.get(name)
         if operator is None:
             hint = closest(name, [*operators, *by_size, *lists])
+            if _is_path(text):
+                hint = "a path that holds blanks, commas or brackets stands in quotes"
             raise SelectionError("PD-K008", f"unknown kernel {_shown(name)}", hint=hint)
         if sizes is not None:
             wanted: Sequence[tuple[int, ...]] = (_sizes(operator, sizes),)
@@ -256,8 +265,16 @@ def _items(text: str) -> Iterator[tuple[str, str | None]]:
         if not match:
             what = f"cannot read the selection at {_shown(text[position:])}"
             raise SelectionError("PD-K001", what, hint="write for example: softmax matmul[64,64,64]")
-        yield match["name"], match["sizes"]
+        yield match["path"] or match["name"], match["sizes"]
         position = match.end()
+
+
+def _is_path(item: str) -> bool:
+    return item.lower().endswith(".dojo")
+
+
+def _quoted(path: str) -> str:
+    return f"'{path}'" if '"' in path else f'"{path}"'
 
 
 def _sizes(operator: Operator, text: str) -> tuple[int, ...]:

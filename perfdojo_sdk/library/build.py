@@ -6,7 +6,7 @@ programs, plugins, compiler, device and settings takes it from there.
 
 from __future__ import annotations
 
-import fcntl
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from perfdojo_sdk.core.errors import NothingFoundError
+from perfdojo_sdk.core.files import holder, open_lock, refuse_links, try_lock
 from perfdojo_sdk.game import Game
 from perfdojo_sdk.hookspecs.types import MachineFigures, Target
 from perfdojo_sdk.kernels.selection import Kernel
 from perfdojo_sdk.library.attempts import Rejected
 from perfdojo_sdk.library.forge import Forge, Found, Settings
-from perfdojo_sdk.library.manifest import LibraryError, Manifest
+from perfdojo_sdk.library.manifest import FILE, LibraryError, Manifest
 from perfdojo_sdk.library.package import package
 from perfdojo_sdk.library.spent import Spent
 from perfdojo_sdk.library.standing import Elder, elder_of, merge
@@ -29,7 +30,9 @@ from perfdojo_sdk.plugins import Plugins
 if TYPE_CHECKING:
     from perfdojo_sdk.store.database import Records
 
-RECORDS = "records.sqlite"
+RECORDS, TUNED, LOCK = "records.sqlite", "tuned", ".lock"
+#: What is written in a library's folder by others than :func:`package`, which looks at each step itself.
+_NO_LINKS = (FILE, TUNED, *(f"{RECORDS}{suffix}" for suffix in ("", "-wal", "-shm", "-journal")))
 
 
 class Observer:
@@ -195,13 +198,13 @@ def tune_kernel(
 
 def game_file(directory: Path, kernel: Kernel) -> Path:
     """Where tuning keeps the fastest game."""
-    return directory / "tuned" / f"{kernel.name}.json"
+    return directory / TUNED / f"{kernel.name}.json"
 
 
 def state_file(directory: Path, kernel: Kernel, settings: Settings) -> Path:
     """Where tuning keeps the state of its player."""
     search = settings.search.replace("/", "-")
-    return directory / "tuned" / f"{kernel.name}.{search}.{settings.seed}.state.json"
+    return directory / TUNED / f"{kernel.name}.{search}.{settings.seed}.state.json"
 
 
 def _one(
@@ -226,16 +229,24 @@ def _one(
 
 @contextmanager
 def exclusive(directory: Path) -> Iterator[None]:
-    """Hold ``directory`` against other builds; the lock ends with the process, however it ends."""
+    """Hold ``directory`` against other builds; the lock ends with the process, however it ends.
+
+    The folder may be one that somebody sent: nothing is written through a link in it.
+    """
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        lock = (directory / ".lock").open("w")
+        refuse_links(directory, _NO_LINKS)
+        lock = open_lock(directory / LOCK)
     except OSError as error:
-        raise LibraryError("PD-L024", f"cannot write to {directory}: {error.strerror}") from None
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        why = "" if error.filename in (None, str(directory)) else f"at {error.filename}"
+        what = f"cannot write to {directory}: {error.strerror}"
+        raise LibraryError("PD-L024", what, why=why, hint="choose another folder") from None
+    try:
+        if not try_lock(lock):
             what = f"another build is writing to {directory}"
-            raise LibraryError("PD-L025", what, hint="wait for it, or choose another folder") from None
+            who = holder(lock) or "somebody, perhaps on another machine,"
+            why = f"{who} holds the lock {directory / LOCK}"
+            raise LibraryError("PD-L025", what, why=why, hint="wait for it, or choose another folder")
         yield
+    finally:
+        os.close(lock)

@@ -6,6 +6,7 @@ hostile until validated: names are identifiers, paths stay inside the folder, fi
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 from typing import Annotated, Literal
@@ -14,6 +15,7 @@ from pydantic import Field, StringConstraints, ValidationError
 
 from perfdojo_sdk.core.dtypes import DTYPES
 from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.core.files import read_bounded
 from perfdojo_sdk.core.tokens import MAX_NUMBER
 from perfdojo_sdk.hookspecs.types import ArraySpec
 from perfdojo_sdk.store.records import Figure, RooflineBound, Timing, Verification, sha256
@@ -22,6 +24,8 @@ from perfdojo_sdk.store.traces import Name, SavedMove, Strict, first_error
 FILE = "manifest.json"
 SCHEMA = 2
 MAX_FILE_BYTES = 64 << 20
+#: Of any other file of a library.
+MAX_ARTEFACT_BYTES = 1 << 30
 
 Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=256)]
 RelativePath = Annotated[
@@ -164,13 +168,13 @@ def read_manifest(directory: Path) -> Manifest:
     path = directory / FILE
     hint = "build one with: perfdojo-sdk build-library"
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_FILE_BYTES + 1)
+        content = read_bounded(path, MAX_FILE_BYTES, directory)
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            what = f"{path} is larger than {MAX_FILE_BYTES} bytes"
+            raise LibraryError("PD-L002", what, hint=hint) from None
         what = f"{directory} holds no library"
         raise LibraryError("PD-L001", what, why=f"{path}: {error.strerror}", hint=hint) from None
-    if len(content) > MAX_FILE_BYTES:
-        raise LibraryError("PD-L002", f"{path} is larger than {MAX_FILE_BYTES} bytes", hint=hint)
     try:
         found = json.loads(content)
         version = found.get("schema_version") if isinstance(found, dict) else None
@@ -186,13 +190,14 @@ def read_manifest(directory: Path) -> Manifest:
 
 
 def read_artefact(directory: Path, artefact: Artefact) -> bytes:
-    """The file's content, which must be what the manifest says."""
+    """The file's content, which must be what the manifest says; no link leads to it."""
     path = directory / artefact.path
     hint = "build the library again; finished kernels are not repeated"
     try:
-        content = path.read_bytes()
+        content = read_bounded(path, MAX_ARTEFACT_BYTES, directory)
     except OSError as error:
-        raise LibraryError("PD-L004", f"cannot read {path}: {error.strerror}", hint=hint) from None
+        what = f"cannot read {error.filename or path}: {error.strerror}"
+        raise LibraryError("PD-L004", what, hint=hint) from None
     if sha256(content) != artefact.sha256:
         what = f"{path} is not the file that the manifest describes"
         why = "it was changed, or a build was interrupted while it wrote"

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 import perfdojo_sdk
 from perfdojo_sdk.codegen.packaging import CPackager, shared_support
 from perfdojo_sdk.core.errors import DojoError, VerificationError
+from perfdojo_sdk.core.files import remove
 from perfdojo_sdk.game import write_atomically
 from perfdojo_sdk.hookspecs.services import Packable, Package, PackagedFile
 from perfdojo_sdk.hookspecs.types import Failure
@@ -30,6 +31,7 @@ from perfdojo_sdk.library.manifest import (
     KernelTiming,
     LibraryError,
     Manifest,
+    read_artefact,
     read_manifest,
 )
 from perfdojo_sdk.store.records import sha256
@@ -61,12 +63,12 @@ def package(forge: Forge, kernels: Sequence[Found], directory: Path) -> Manifest
     files = _sources(forge.target.name, kernels, packed) + list(made.files)
     artefacts = _artefacts(files)
     manifest = _manifest(forge, made.toolchain, artefacts, kernels, homes)
-    stale = _listed(directory) - {a.path for a in artefacts}
+    stale = [there for there in _listed(directory) if there.path not in {a.path for a in artefacts}]
     for file in files:
-        write_atomically(directory / file.path, file.content)
-    write_atomically(directory / FILE, manifest.model_dump_json(indent=2) + "\n")
-    for path in stale:
-        (directory / path).unlink(missing_ok=True)
+        write_atomically(directory / file.path, file.content, directory)
+    write_atomically(directory / FILE, manifest.model_dump_json(indent=2) + "\n", directory)
+    for artefact in stale:
+        _delete(directory, artefact)
     return manifest
 
 
@@ -141,12 +143,26 @@ def _artefacts(files: Sequence[PackagedFile]) -> tuple[Artefact, ...]:
         raise _unpackable("the packager", first_error(error)) from None
 
 
-def _listed(directory: Path) -> set[str]:
+def _listed(directory: Path) -> tuple[Artefact, ...]:
     """Files of the library that is there now."""
     try:
-        return {a.path for a in read_manifest(directory).artefacts}
+        return read_manifest(directory).artefacts
     except LibraryError:
-        return set()
+        return ()
+
+
+def _delete(directory: Path, artefact: Artefact) -> None:
+    """Take away what an earlier build wrote: the file in the folder that the manifest describes, or nothing.
+
+    The manifest may be anybody's, so it is no leave to delete what is not of its making.
+    """
+    if "/" not in artefact.path:
+        return
+    try:
+        read_artefact(directory, artefact)
+        remove(directory / artefact.path, directory)
+    except (LibraryError, OSError):
+        return
 
 
 def _manifest(

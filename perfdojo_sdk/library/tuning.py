@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 from pydantic import ConfigDict, Field, ValidationError
 
 from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.core.files import read_bounded
 from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.game import Game, write_atomically
 from perfdojo_sdk.hookspecs.types import Artifact, Runner, RunRequest
@@ -312,11 +313,10 @@ def _load(session: Session, key: str) -> SavedSearch | None:
         return None
     hint = "leave out --resume to begin again; what was measured before is in the records"
     try:
-        with session.file.open("rb") as file:
-            content = file.read(MAX_STATE_BYTES + 1)
-        if len(content) > MAX_STATE_BYTES:
-            raise TuneError("PD-U001", f"{session.file} is larger than {MAX_STATE_BYTES} bytes", hint=hint)
-        saved = SavedSearch.model_validate_json(content)
+        saved = SavedSearch.model_validate_json(read_bounded(session.file, MAX_STATE_BYTES))
+    except OSError as error:
+        what = f"cannot read {session.file}: {error.strerror}"
+        raise TuneError("PD-U001", what, hint=hint) from None
     except ValidationError as error:
         what = f"{session.file} does not hold the state of a search"
         raise TuneError("PD-U001", what, why=first_error(error), hint=hint) from None

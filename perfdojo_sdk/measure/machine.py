@@ -20,9 +20,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from perfdojo_sdk.core.errors import UnavailableError
+from perfdojo_sdk.core.files import read_bounded, write_whole
 from perfdojo_sdk.hookspecs.types import Failure, Provenance
-from perfdojo_sdk.measure.guarded_files import read_regular
-from perfdojo_sdk.measure.kept_files import put_file
 from perfdojo_sdk.measure.probe_c import PROBE_CODE
 from perfdojo_sdk.measure.toolchain import find_toolchain
 
@@ -32,7 +31,6 @@ _PROBE_TIMEOUT_S = 60.0
 #: Raise when the probe changes, so that old figures are measured again.
 _PROBE_VERSION = 6
 _DEFAULT_CACHE_BYTES = 32 << 20
-
 
 @dataclass(frozen=True)
 class Cache:
@@ -214,7 +212,7 @@ _MOST_STORED = 1 << 16
 def _load(file: Path) -> Calibration | None:
     """A stored calibration; None when there is none or the file is not one."""
     try:
-        stored = json.loads(read_regular(file, _MOST_STORED))
+        stored = json.loads(read_bounded(file, _MOST_STORED))
         stored["cache_read_gbs"] = tuple(float(v) for v in stored["cache_read_gbs"])
         calibration = Calibration(**stored)
         numbers = [getattr(calibration, f.name) for f in fields(calibration) if f.type == "float"]
@@ -227,7 +225,6 @@ def _load(file: Path) -> Calibration | None:
 def _save(file: Path, calibration: Calibration) -> None:
     """Written aside and renamed, so that a reader never sees half a file."""
     try:
-        file.parent.mkdir(0o755, parents=True, exist_ok=True)
-        put_file(file, json.dumps(asdict(calibration), indent=1).encode(), 0o644)
+        write_whole(file, json.dumps(asdict(calibration), indent=1))
     except OSError:
         return  # A read-only home costs three seconds next time, nothing else.

@@ -6,9 +6,9 @@ entering C from Python costs as much as a small kernel.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -16,6 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from perfdojo_sdk.core.errors import UnavailableError
+from perfdojo_sdk.core.files import holder, try_lock
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measurement, RunRequest
 from perfdojo_sdk.measure.callers_c import two_callers
 from perfdojo_sdk.measure.kept_files import own_lock
@@ -24,6 +25,8 @@ from perfdojo_sdk.measure.sandbox import Job, execute, execute_together
 from perfdojo_sdk.measure.toolchain import Compiled, Toolchain, find_toolchain
 
 SHARED_OBJECT = "shared_object"
+#: So long a process waits for others of its user to end their measurements.
+LOCK_WAIT_S = 1800.0
 
 
 @dataclass(frozen=True)
@@ -131,13 +134,23 @@ def _callers(artifact: Artifact, request: RunRequest) -> bytes:
 
 @contextmanager
 def one_measurement_at_a_time() -> Iterator[None]:
-    """Wait until no other process of this user times a kernel on this machine."""
+    """Wait until no other process of this user times a kernel on this machine.
+
+    :class:`UnavailableError` when one does for longer than any measurement takes.
+    """
     lock = _lock_file()
     if lock is None:
         yield
         return
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        deadline = time.monotonic() + LOCK_WAIT_S
+        while not try_lock(lock):
+            if time.monotonic() > deadline:
+                what = f"another process has been measuring for {LOCK_WAIT_S:g} s"
+                why = f"{holder(lock) or 'somebody'} holds the lock {os.readlink(f'/proc/self/fd/{lock}')}"
+                hint = "wait for it or end it, and run the command again"
+                raise UnavailableError("PD-M008", what, why=why, hint=hint)
+            time.sleep(0.002)
         yield
     finally:
         os.close(lock)

@@ -7,6 +7,7 @@ when it is of another encoder or was cut short.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -18,6 +19,7 @@ from pydantic import ConfigDict, Field, StringConstraints, ValidationError
 from torch import Tensor
 
 from perfdojo_sdk import __version__
+from perfdojo_sdk.core.files import open_regular
 from perfdojo_sdk.game import write_atomically
 from perfdojo_sdk.perfllm.encoder import Encoder, load_encoder
 from perfdojo_sdk.perfllm.learner import Learner, LearnError
@@ -132,8 +134,9 @@ def read_tensors(file: Path, most_bytes: int = MAX_FILE_BYTES) -> tuple[dict[str
     """The head and the tensors of a safetensors file of at most so many bytes."""
     hint = "give a file that `perfdojo-sdk train` wrote"
     try:
-        if file.stat().st_size > most_bytes:
-            raise LearnError("PD-L303", f"{file} is larger than {most_bytes} bytes", hint=hint)
+        with open_regular(file) as there:
+            if os.fstat(there.fileno()).st_size > most_bytes:
+                raise LearnError("PD-L303", f"{file} is larger than {most_bytes} bytes", hint=hint)
         with safetensors.safe_open(str(file), framework="pt") as opened:
             names = opened.keys()  # it is no mapping
             return dict(opened.metadata() or {}), {name: opened.get_tensor(name) for name in names}

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
 from pydantic import Field, StringConstraints, ValidationError
 
 from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.core.files import read_bounded
 from perfdojo_sdk.core.interface import MAX_THREADS
 from perfdojo_sdk.perfllm.settings import AgentSettings
+from perfdojo_sdk.store.reading import yaml_of
 from perfdojo_sdk.store.traces import Strict, first_error
 
 MAX_FILE_BYTES = 1 << 20
@@ -75,14 +76,10 @@ def read_plan(file: Path | None, changes: Mapping[str, Any]) -> TrainingPlan:
     data: Any = {}
     if file is not None:
         try:
-            content = file.read_bytes()[: MAX_FILE_BYTES + 1]
+            data = yaml_of(read_bounded(file, MAX_FILE_BYTES)) or {}
         except OSError as error:
             raise DojoError("PD-L306", f"cannot read {file}: {error.strerror}", hint=hint) from None
-        if len(content) > MAX_FILE_BYTES:
-            raise DojoError("PD-L306", f"{file} is larger than {MAX_FILE_BYTES} bytes", hint=hint)
-        try:
-            data = yaml.safe_load(content) or {}
-        except yaml.YAMLError as error:
+        except ValueError as error:
             raise DojoError("PD-L306", f"{file} is no YAML", why=str(error), hint=hint) from None
     what = f"{file} is no plan of a training" if file else "this is no plan of a training"
     if not isinstance(data, dict):

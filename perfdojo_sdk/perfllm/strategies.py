@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 
 from perfdojo_sdk.core.errors import UnavailableError
+from perfdojo_sdk.core.files import open_regular
 from perfdojo_sdk.hookspecs.search import Player, SearchStrategy, SearchTask, State
 
 NEEDED = ("torch", "safetensors")
@@ -49,7 +50,8 @@ def think_alone() -> None:
 
 def agent_options(file: Path) -> tuple[tuple[str, str], ...]:
     """What a search is told to play with a trained agent: its file, and a digest since that may change."""
-    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    with open_regular(file) as content:
+        digest = hashlib.file_digest(content, "sha256").hexdigest()
     return ("agent", str(file.absolute())), ("agent_sha256", digest)
 
 

@@ -8,10 +8,12 @@ imported only when one of them may be needed.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import Distribution, EntryPoint, EntryPoints, distributions, entry_points
+from typing import Any
 
 from perfdojo_sdk.core.errors import closest
 from perfdojo_sdk.plugins.plugin import Problem
@@ -50,7 +52,7 @@ choice: ContextVar[Choice] = ContextVar("choice", default=Choice())  # noqa: B03
 
 def installed() -> tuple[Installed, ...]:
     """The plugins that are installed, by name."""
-    everything = entry_points()
+    everything = _entries()
     declared: dict[tuple[str, str], list[str]] = {}
     for entry in everything.select(group=TARGETS):
         declared.setdefault((_distribution(entry), entry.value), []).append(entry.name)
@@ -58,7 +60,7 @@ def installed() -> tuple[Installed, ...]:
         Installed(
             entry.name,
             _distribution(entry),
-            entry.dist.version if entry.dist else "0",
+            _version(entry),
             tuple(sorted(declared.get((_distribution(entry), entry.value), ()))),
             entry,
         )
@@ -67,8 +69,42 @@ def installed() -> tuple[Installed, ...]:
     return tuple(sorted(found, key=lambda i: (i.name, i.distribution)))
 
 
+def _entries() -> Any:
+    """What all packages declare; without those whose declarations are no UTF-8 text."""
+    try:
+        return entry_points()
+    except UnicodeDecodeError:
+        readable: dict[str, tuple[EntryPoint, ...]] = {}
+        for package in distributions():
+            try:
+                entries = tuple(package.entry_points)
+            except UnicodeDecodeError:
+                continue
+            readable.setdefault(_name(package), entries)
+        return EntryPoints(entry for entries in readable.values() for entry in entries)
+
+
+def _name(package: Distribution) -> str:
+    """As all spellings of a package's name are compared; one that nobody shares where it cannot be read."""
+    try:
+        return re.sub(r"[-_.]+", "-", package.name).lower()
+    except UnicodeDecodeError:
+        return f"{id(package)}"
+
+
 def _distribution(entry: EntryPoint) -> str:
-    return entry.dist.name if entry.dist else entry.module
+    """The package's name; its module's where the package does not tell."""
+    try:
+        return entry.dist.name if entry.dist else entry.module
+    except UnicodeDecodeError:
+        return entry.module
+
+
+def _version(entry: EntryPoint) -> str:
+    try:
+        return entry.dist.version if entry.dist else "0"
+    except UnicodeDecodeError:
+        return "0"
 
 
 def chosen(found: Iterable[Installed], without: Collection[str]) -> tuple[list[Installed], list[Problem]]:

@@ -13,6 +13,7 @@ from importlib import resources
 from pathlib import Path
 
 from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.core.files import write_whole
 from perfdojo_sdk.hookspecs import API_VERSION
 
 #: Template -> where it goes; both speak of ``my_chip``.
@@ -49,8 +50,7 @@ def scaffold(name: str, folder: Path, taken: Collection[str] = ()) -> tuple[Path
     written = []
     for template, place in FILES.items():
         path = Path(_named(place, name))
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_text(_named(_template(template), name), encoding="utf-8")
+        write_whole(folder / path, _named(_template(template), name), folder)
         written.append(path)
     return tuple(written)
 

@@ -125,6 +125,10 @@ class Candidate(Strict):
             raise ValueError("the program is not the one that the key names")
         if sha256(self.trace.root) != self.key.conditions.program_sha256:
             raise ValueError("the trace does not start at the initial program that the key names")
+        try:
+            self.at.astimezone(UTC)
+        except OverflowError:
+            raise ValueError("the evaluation ended before the year 1 or after 9999, in UTC") from None
         if "\0" in self.trace.root:
             raise ValueError("the initial program holds a character that no database keeps")
         return self

@@ -48,8 +48,8 @@ def costs(records: Records, target: str = "") -> list[Cost]:
     finishing = _finishing(records)
     return [
         Cost(
-            row.target,
-            row.search,
+            str(row.target),
+            str(row.search),
             row.kernels,
             row.evaluations,
             {stage: _mean(total, row.evaluations) for stage, total in zip(STAGES, row[4:], strict=True)},

@@ -2,7 +2,8 @@
 
 An SQLite file is used by several processes of one machine at once. Its write-ahead log needs memory
 that all of them share, which no network file system gives; there, and wherever we do not know better,
-the slower rollback journal takes its place. A damaged file is put aside, never deleted.
+the slower rollback journal takes its place. A damaged file is put aside, never deleted; one that cannot be
+written is read as it is.
 
 Importing this module loads SQLAlchemy; import it where records are opened.
 """
@@ -10,16 +11,19 @@ Importing this module loads SQLAlchemy; import it where records are opened.
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 from weakref import WeakSet
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
+from perfdojo_sdk.core.files import open_regular
 from perfdojo_sdk.store.schema import SCHEMA, StoreError, upgrade, version_of
 
 #: So long a writer waits for the others.
@@ -28,6 +32,8 @@ BUSY_TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 10
 #: A file up to this size is checked whole when it is opened.
 CHECKED_BYTES = 64 << 20
+#: Most bytes of one value in an SQLite file; four times the longest line of an export.
+MOST_VALUE_BYTES = 64 << 20
 #: File systems of one machine, on which processes can share the memory of a write-ahead log.
 LOCAL_FILESYSTEMS = frozenset(
     {"apfs", "bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "overlay", "ramfs", "reiserfs"}
@@ -60,10 +66,12 @@ class Database:
     def __init__(self, place: Path | str, create: bool = True) -> None:
         """``place``: a file, or a URL; ``create``: whether it may be new."""
         self.url = url_of(place)
-        self.name = self.url.database if self._file else self.url.render_as_string(hide_password=True)
+        self.name = self.url.database if self._file else shown(self.url)
         self._create = create
         if self._file:
             self._folder()
+            _refuse_super_journal(self.path)
+        self._frozen = self._file and not create and not _writable(self.path)
         self._engine = self._connectable()
         try:
             self._open()
@@ -143,6 +151,9 @@ class Database:
     # -- opening -------------------------------------------------------------------------------
 
     def _folder(self) -> None:
+        if self.path.exists() and not self.path.is_file():
+            what = f"cannot use the records in {self.path}"
+            raise StoreError("PD-R001", what, why="it is no regular file", hint="name a file")
         if not self._create:
             if not self.path.exists():
                 hint = "name the place with --db or PERFDOJO_DB"
@@ -156,7 +167,10 @@ class Database:
 
     def _connectable(self) -> Engine:
         if self._file:
-            engine = create_engine(self.url, connect_args={"timeout": BUSY_TIMEOUT_S})
+            if self._frozen:
+                engine = create_engine(self.url, creator=lambda: _read_only(self.path))
+            else:
+                engine = create_engine(self.url, connect_args={"timeout": BUSY_TIMEOUT_S})
             event.listen(engine, "connect", _no_implicit_transactions)
             event.listen(engine, "begin", _begin)
             return engine
@@ -171,11 +185,13 @@ class Database:
         """Check health and version; make the tables or bring them up to date."""
 
         def look(connection: Connection) -> tuple[str, int]:
+            # First, because the check computes what a file of somebody else says.
+            version = version_of(connection, self.name or "")
             if self._file and self.path.stat().st_size <= CHECKED_BYTES:
                 health = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
                 if health != "ok":
                     return str(health), 0
-            return "ok", version_of(connection, self.name or "")
+            return "ok", version
 
         with self._engine.execution_options(writes=False).begin() as connection:
             health, version = look(connection)
@@ -188,7 +204,7 @@ class Database:
 
     def _settle(self) -> None:
         """Only now: the journal's mode is written into the file, which must be ours."""
-        if self._file:
+        if self._file and not self._frozen:
             self._engine.dispose()
             shared_memory = filesystem(self.path) in LOCAL_FILESYSTEMS
             event.listen(self._engine, "connect", _with_log if shared_memory else _without_log)
@@ -205,7 +221,7 @@ class Database:
         if not self._file:
             hint = "check that the server runs, and the host, name, user and password in the URL"
         what = f"cannot use the records in {self.name}"
-        return StoreError("PD-R001", what, why=str(cause).strip(), hint=hint)
+        return StoreError("PD-R001", what, why=_without_secrets(str(cause).strip(), self.url), hint=hint)
 
     def _damaged(self, why: str, opening: bool) -> StoreError:
         """When opening: rename the file and its companions, so that the next run starts afresh."""
@@ -227,6 +243,8 @@ def url_of(place: Path | str) -> URL:
     """The database that a file's name or a URL means."""
     if "\0" in str(place):
         raise _no_place("no name of a file holds a NUL")
+    if isinstance(place, str) and _NEARLY_A_URL.match(place):
+        raise _no_place("this is no URL of a database")  # without its words, which may hold the password
     if isinstance(place, Path) or "://" not in place:
         # Not as text: a folder's name may hold what a URL gives a meaning.
         return URL.create("sqlite", database=str(place))
@@ -245,6 +263,33 @@ def url_of(place: Path | str) -> URL:
     return url
 
 
+#: What a slip makes of a server's URL; as a file's name it would be shown, password and all.
+_NEARLY_A_URL = re.compile(r"postgres(ql)?(\+\w+)?:(?!//)", re.IGNORECASE)
+#: Words in the names of a URL's parameters whose values are secret.
+_SECRET = re.compile("pass|pwd|secret|token", re.IGNORECASE)
+
+
+def _secrets(url: URL) -> Iterator[tuple[str, str]]:
+    """The secret parameters of a URL, as (name, value)."""
+    for name, values in url.query.items():
+        if _SECRET.search(name):
+            yield from ((name, value) for value in ((values,) if isinstance(values, str) else values))
+
+
+def shown(url: URL) -> str:
+    """A URL as it may be shown: without its password, wherever that stands."""
+    hidden = {name: "***" for name, _ in _secrets(url)}
+    return url.update_query_dict(hidden).render_as_string(hide_password=True)
+
+
+def _without_secrets(text: str, url: URL) -> str:
+    """What a driver said about a connection, without what it may have quoted."""
+    secrets = [str(url.password or ""), *(value for _, value in _secrets(url))]
+    for secret in sorted(filter(None, secrets), key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return text
+
+
 def _no_place(what: str) -> StoreError:
     hint = "give a file, or postgresql://USER@HOST/DATABASE"
     return StoreError("PD-R004", what, hint=hint)
@@ -259,7 +304,44 @@ def _no_implicit_transactions(connection: Any, record: object) -> None:
     And nothing that a file brings along is called, should it be somebody else's.
     """
     connection.isolation_level = None
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_VALUE_BYTES)
     connection.execute("PRAGMA trusted_schema = OFF")
+
+
+def _writable(path: Path) -> bool:
+    return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+
+
+def _read_only(path: Path) -> sqlite3.Connection:
+    """A connection that changes nothing, not even beside the file."""
+    with open_regular(path) as file:
+        logged = file.read(20)[18:] == b"\2\2"
+    # Where a file has a log to its name but none beside it, all is in the file; else SQLite would make one.
+    whole = logged and not Path(f"{path}-wal").exists()
+    place = f"file:{quote(str(path.absolute()))}?mode=ro{'&immutable=1' if whole else ''}"
+    return sqlite3.connect(place, uri=True, timeout=BUSY_TIMEOUT_S, check_same_thread=False)
+
+
+#: How an SQLite journal ends that names another file, which playing it back may delete.
+_JOURNAL_END = bytes.fromhex("d9d505f920a163d7")
+
+
+def _refuse_super_journal(path: Path) -> None:
+    """Refuse a journal, left by whoever sent the file, that makes SQLite delete a file somewhere else.
+
+    Only a transaction over several databases leaves one, and we make none.
+    """
+    journal = Path(f"{path}-journal")
+    if not journal.exists():
+        return
+    with open_regular(journal) as file:
+        file.seek(0, os.SEEK_END)
+        file.seek(max(0, file.tell() - len(_JOURNAL_END)))
+        if file.read() == _JOURNAL_END:
+            what = f"{journal} was not left by this SDK"
+            why = "it names another file, which SQLite would delete"
+            hint = "delete it, or choose another place for the records"
+            raise StoreError("PD-R003", what, why=why, hint=hint)
 
 
 def _begin(connection: Connection) -> None:
@@ -294,10 +376,14 @@ def _journal(connection: Any, wanted: str) -> str:
             time.sleep(0.01)
 
 
+#: A blank, tab, line end or backslash, as the kernel writes it in a list of mounts.
+_OCTAL = re.compile(rb"\\([0-3][0-7]{2})")
+
+
 def filesystem(path: Path, mounts: str = "/proc/self/mountinfo") -> str:
     """The kind of file system that holds ``path``; empty when that cannot be found out."""
     try:
-        lines = Path(mounts).read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        lines = os.fsdecode(Path(mounts).read_bytes()).split("\n")
         real = os.path.realpath(path)
     except OSError:
         return ""
@@ -307,7 +393,7 @@ def filesystem(path: Path, mounts: str = "/proc/self/mountinfo") -> str:
         fields = left.split(" ")
         if len(fields) < 5 or not right:
             continue
-        where = fields[4].encode("utf-8", "surrogateescape").decode("unicode_escape")
+        where = os.fsdecode(_OCTAL.sub(lambda found: bytes([int(found[1], 8)]), os.fsencode(fields[4])))
         # The later of two mounts on one point hides the earlier one.
         inside = real == where or real.startswith(where.rstrip("/") + "/")
         if inside and len(where) >= longest:

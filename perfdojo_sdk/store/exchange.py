@@ -18,6 +18,7 @@ from typing import IO, Annotated
 from pydantic import Field, ValidationError, model_validator
 
 from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.core.files import open_regular
 from perfdojo_sdk.store.candidates import Candidate
 from perfdojo_sdk.store.database import Arrived, Records
 from perfdojo_sdk.store.records import KernelRecord, RecordKey
@@ -96,7 +97,7 @@ def lines_of(records: Records, chosen: Callable[[RecordKey], bool] = lambda key:
 
 def import_file(records: Records, path: Path) -> Imported:
     """Bring in every record of a file. :class:`FormatError` names the first bad line; nothing is changed."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         for _ in _read(file, path.name):
             pass
         file.seek(0)

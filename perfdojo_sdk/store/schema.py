@@ -7,6 +7,7 @@ something between.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 from sqlalchemy import (
@@ -113,6 +114,8 @@ def version_of(connection: Connection, name: str) -> int:
         version = connection.execute(_version.select()).scalar_one() if mine else 0
         # Other programs may have tables in the same database, under other names.
         fresh, foreign = not mine, not mine and bool(tables & _metadata.tables.keys())
+    if mine and connection.dialect.name == "sqlite":
+        _refuse_code(connection, name)
     if foreign:
         hint = "choose another place for the records"
         raise StoreError("PD-R003", f"{name} is a database of another program", hint=hint)
@@ -123,6 +126,25 @@ def version_of(connection: Connection, name: str) -> int:
         hint = "use the SDK that wrote it or a newer one, or choose another place for the records"
         raise StoreError("PD-R003", what, hint=hint)
     return int(version)
+
+
+def _refuse_code(connection: Connection, name: str) -> None:
+    """A file of ours holds tables and plain indexes; whatever else there is computes when we use them."""
+    parts = connection.exec_driver_sql("SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL")
+    for kind, part, text in parts:
+        if kind == "table":
+            plain = not _COMPUTED.search(str(text))
+        else:
+            plain = kind == "index" and str(text).count("(") == 1 and not _PARTIAL.search(str(text))
+        if not plain:
+            what = f"{name} holds the {kind} {part}, which is not of this SDK's making"
+            why = "it computes something whenever the records are used, and nobody knows what or for how long"
+            hint = "choose another place for the records; tables alone can be copied with the sqlite3 shell"
+            raise StoreError("PD-R003", what, why=why, hint=hint)
+
+
+_COMPUTED = re.compile(r"\b(VIRTUAL|GENERATED|CHECK|AS)\b", re.IGNORECASE)
+_PARTIAL = re.compile(r"\bWHERE\b", re.IGNORECASE)
 
 
 def upgrade(connection: Connection, name: str) -> None:

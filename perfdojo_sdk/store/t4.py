@@ -30,6 +30,10 @@ INVALIDITY: Mapping[FailureReason, str] = {
 }
 
 
+#: What an entry says of a time itself; a runner's detail of such a name is not said again.
+NAMED = ("time", "time_best", "time_spread", "calls", "provenance", "cut", "checks_passed")
+
+
 def document(candidates: Iterable[Candidate]) -> Iterator[str]:
     """The text of a T4 file, a candidate a line."""
     yield f'{{"schema_version": "{VERSION}", "results": ['
@@ -92,4 +96,5 @@ def _measurements(candidate: Candidate) -> Iterator[dict[str, object]]:
     yield {"name": "cut", "value": int(found.cut), "unit": ""}
     yield {"name": "checks_passed", "value": list(found.passed), "unit": ""}
     for name, figure in timing.details.items():
-        yield {"name": name, "value": figure, "unit": ""}
+        if name not in NAMED:
+            yield {"name": name, "value": figure, "unit": ""}

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row, Select, case, delete, func, select, true
 
 from perfdojo_sdk.store.database import PROVENANCE_RANK, Records
 from perfdojo_sdk.store.records import RecordKey
-from perfdojo_sdk.store.schema import SCHEMA, candidates, conditions, kernels
+from perfdojo_sdk.store.schema import SCHEMA, StoreError, candidates, conditions, kernels
 
 _STAGES = ("propose_s", "compile_s", "verify_s", "measure_s")
 
@@ -20,9 +20,14 @@ _STAGES = ("propose_s", "compile_s", "verify_s", "measure_s")
 
 
 def statistics(records: Records) -> dict[str, Any]:
-    """The database in figures, as JSON values."""
+    """The database in figures, as JSON values. :class:`StoreError` for rows that no SDK has written."""
     database = records.database
-    found = database.read(_statistics)
+    try:
+        found = database.read(_statistics)
+    except _Orphans as error:
+        raise _damaged(database.name, str(error)) from None
+    except (TypeError, ValueError) as error:  # SQLite keeps anything in any column
+        raise _damaged(database.name, f"a value is not of its column's kind ({error})") from None
     return {
         "place": database.name,
         "kind": database.dialect,
@@ -31,6 +36,15 @@ def statistics(records: Records) -> dict[str, Any]:
         "journal": database.journal(),
         **found,
     }
+
+
+class _Orphans(Exception):
+    """Candidates without conditions."""
+
+
+def _damaged(place: str | None, why: str) -> StoreError:
+    hint = "`perfdojo-sdk db export` writes what can be read; import that into a new file"
+    return StoreError("PD-R002", f"the records in {place} are damaged", why=why, hint=hint)
 
 
 def _statistics(connection: Connection) -> dict[str, Any]:
@@ -68,11 +82,13 @@ def _groups(connection: Connection) -> list[dict[str, Any]]:
     best = select(c.conditions, c.provenance, func.min(finished)).group_by(c.conditions, c.provenance)
     bests: dict[str, tuple[int, float, str]] = {}
     for digest, provenance, seconds in connection.execute(best.where(finished.is_not(None))):
-        found = (PROVENANCE_RANK.get(provenance, len(PROVENANCE_RANK)), seconds, provenance)
+        found = (PROVENANCE_RANK.get(provenance, len(PROVENANCE_RANK)), float(seconds), str(provenance))
         bests[digest] = min(bests.get(digest, found), found)
     shared = {row.digest: row for row in connection.execute(select(conditions))}
     groups = []
     for digest, count, failed, first, last in connection.execute(totals):
+        if digest not in shared:
+            raise _Orphans(f"{count} candidates have lost the conditions that they were evaluated under")
         _, seconds, provenance = bests.get(digest, (0, None, None))
         groups.append(
             {
@@ -81,8 +97,8 @@ def _groups(connection: Connection) -> list[dict[str, Any]]:
                 "failed": failed,
                 "best_s": seconds,
                 "provenance": provenance,
-                "first": first,
-                "last": last,
+                "first": str(first),
+                "last": str(last),
             }
         )
     return sorted(groups, key=lambda g: (g["kernel"], g["target"], g["device"], g["last"]))
@@ -90,7 +106,7 @@ def _groups(connection: Connection) -> list[dict[str, Any]]:
 
 def _described(row: Row[Any]) -> dict[str, Any]:
     """What the candidates of a group share; of a key that does not read, what stands beside it."""
-    found = {"kernel": row.kernel, "target": row.target, "device": row.device}
+    found = {"kernel": str(row.kernel), "target": str(row.target), "device": str(row.device)}
     try:
         key = RecordKey.model_validate_json(row.key)
     except ValidationError:

@@ -7,7 +7,6 @@ another one.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from hashlib import sha256
@@ -17,6 +16,7 @@ import safetensors.torch
 import torch
 from safetensors import SafetensorError, safe_open
 
+from perfdojo_sdk.core.files import read_bounded, write_whole
 from perfdojo_sdk.perfllm.encoder.errors import EncoderError
 from perfdojo_sdk.perfllm.encoder.model import EncoderModel, Shape
 from perfdojo_sdk.perfllm.encoder.vocabulary import Vocabulary
@@ -25,6 +25,8 @@ WEIGHTS, VOCABULARY = "encoder.safetensors", "vocabulary.json"
 SCHEMA = "perfdojo encoder 1"
 #: A model of another size than anybody would train here is not built.
 MOST_WIDTH, MOST_LAYERS = 4096, 64
+#: Of either file.
+MOST_BYTES = 1 << 30
 _AGAIN = "train it again with `python -m perfdojo_sdk.perfllm.encoder.pretrain`, or take the default"
 
 
@@ -33,14 +35,8 @@ def save(folder: Path, model: EncoderModel, vocabulary: Vocabulary) -> None:
     weights = {name: value.half().contiguous() for name, value in model.state_dict().items()}
     shape = json.dumps(asdict(model.shape), sort_keys=True)
     metadata = {"schema": SCHEMA, "vocabulary": vocabulary.digest, "shape": shape}
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, content in (
-        (VOCABULARY, vocabulary.text.encode()),
-        (WEIGHTS, safetensors.torch.save(weights, metadata)),
-    ):
-        unfinished = folder / f"{name}.part"
-        unfinished.write_bytes(content)
-        os.replace(unfinished, folder / name)
+    write_whole(folder / VOCABULARY, vocabulary.text)
+    write_whole(folder / WEIGHTS, safetensors.torch.save(weights, metadata))
 
 
 def load(folder: Path) -> tuple[EncoderModel, Vocabulary, str]:
@@ -61,7 +57,7 @@ def load(folder: Path) -> tuple[EncoderModel, Vocabulary, str]:
         what = f"the weights in {folder} were trained with another vocabulary"
         raise EncoderError("PD-L104", what, why=why, hint="keep both files of one training together")
     model = _model(folder / WEIGHTS, metadata, weights, vocabulary)
-    version = sha256((folder / WEIGHTS).read_bytes() + vocabulary.digest.encode()).hexdigest()
+    version = sha256(read_bounded(folder / WEIGHTS, MOST_BYTES) + vocabulary.digest.encode()).hexdigest()
     return model, vocabulary, version
 
 
@@ -77,7 +73,7 @@ def _weights(path: Path) -> tuple[Mapping[str, str], dict[str, torch.Tensor]]:
 
 def _vocabulary(path: Path) -> Vocabulary:
     try:
-        return Vocabulary.parse(path.read_text(encoding="utf-8"))
+        return Vocabulary.parse(read_bounded(path, MOST_BYTES).decode("utf-8"))
     except (OSError, ValueError) as error:
         what = f"the vocabulary in {path} cannot be read"
         raise EncoderError("PD-L104", what, why=str(error), hint=_AGAIN) from None

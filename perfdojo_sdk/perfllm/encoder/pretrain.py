@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from perfdojo_sdk.core.files import write_whole
 from perfdojo_sdk.perfllm.encoder import data
 from perfdojo_sdk.perfllm.encoder.corpus import Batch, Corpus
 from perfdojo_sdk.perfllm.encoder.files import load, save
@@ -217,7 +218,7 @@ def card(
 
 
 def write(path: Path, content: object) -> None:
-    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    write_whole(path, json.dumps(content, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from perfdojo_sdk.core.files import write_whole
 from perfdojo_sdk.game import Game
 from perfdojo_sdk.kernels.selection import select
 from perfdojo_sdk.perfllm.encoder import SHIPPED, Encoder, data, load_encoder
@@ -220,7 +221,7 @@ def main(words: Sequence[str] | None = None) -> None:
     print(json.dumps(found, indent=2) if a.json else _told(found))
     if a.card:
         card = json.loads(a.card.read_text(encoding="utf-8"))
-        a.card.write_text(json.dumps({**card, "probe": found}, indent=1) + "\n", encoding="utf-8")
+        write_whole(a.card, json.dumps({**card, "probe": found}, indent=1) + "\n")
 
 
 def _told(found: dict[str, Any]) -> str:

@@ -17,6 +17,7 @@ from zlib import crc32
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import DTYPES
 from perfdojo_sdk.core.expression import OPERATIONS
+from perfdojo_sdk.store.reading import json_of
 
 PAD, MASK, LINE, OTHER, NUMBER, BUFFER = "<pad>", "<mask>", "<line>", "<other>", "<number>", "<buffer>"
 SIGNS = ("->", "//", "<=", ">=", "==", "!=", "+=", "*=", *"-+*/%<>=()[]{},:|")
@@ -56,7 +57,7 @@ class Vocabulary:
     @staticmethod
     def parse(text: str) -> Vocabulary:
         """Read :attr:`text`; ValueError when it is none, or a word that must be there is missing."""
-        data = json.loads(text)
+        data = json_of(text)
         words = data.get("words") if isinstance(data, dict) and data.get("schema") == 1 else None
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise ValueError("it is not a vocabulary of schema 1")

@@ -21,8 +21,11 @@ from perfdojo_riscv_snitch.simulator.native import (
     TraceRecord,
     core,
 )
+from perfdojo_sdk.core.files import read_bounded
 
 DEFAULT_MAX_CYCLES = 100_000_000
+#: Of a program's file.
+_MOST_BYTES = 64 << 20
 
 _CORE_STALLS = COUNTERS[5:12]
 _FP_STALLS = COUNTERS[12:17]
@@ -123,7 +126,7 @@ def load(program: str | Path | Program) -> Program:
         return program
     if isinstance(program, str) and not _is_path(program):
         return assemble(program)
-    content = Path(program).read_bytes()
+    content = read_bounded(Path(program), _MOST_BYTES)
     if is_elf(content):
         return load_elf(content, str(program))
     return assemble(content.decode("utf-8", "replace"), str(program))

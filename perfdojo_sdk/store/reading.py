@@ -1,0 +1,77 @@
+"""JSON and YAML that anybody may have written, as plain values: bounded in depth and in size, or refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+#: No file of ours is nested deeper.
+MOST_DEPTH = 60
+#: Values in a YAML file, each counted as often as its aliases repeat it.
+MOST_VALUES = 100_000
+
+
+def json_of(text: str | bytes) -> Any:
+    """The value of a JSON text; ValueError for anything else, however deep it is nested."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+
+
+def yaml_of(text: str | bytes) -> Any:
+    """The value of a YAML document; ValueError for anything else, and for what aliases make too large."""
+    try:
+        if _deepest(text) > MOST_DEPTH:
+            raise ValueError(f"it is nested deeper than {MOST_DEPTH} levels")
+        root = yaml.compose(text, yaml.SafeLoader)
+        if root is None:
+            return None
+        if _count(root, {}) > MOST_VALUES:
+            raise ValueError(f"with its aliases written out it has more than {MOST_VALUES} values")
+        return _Constructor().construct_document(root)
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from None
+    except (AttributeError, LookupError, TypeError, OverflowError) as error:
+        # Such as `!!bool perhaps`.
+        raise ValueError(f"a value is not what its tag says ({error})") from None
+
+
+class _Constructor(yaml.constructor.SafeConstructor):
+    """Values from nodes that are there already."""
+
+
+def _deepest(text: str | bytes) -> int:
+    """How deep the text nests, without building anything; stops counting soon after too deep."""
+    return max(_depths(text), default=0)
+
+
+def _depths(text: str | bytes) -> Iterator[int]:
+    depth = 0
+    for event in yaml.parse(text, yaml.SafeLoader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            yield depth
+            if depth > MOST_DEPTH:
+                return
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+def _count(node: yaml.Node, known: dict[int, int]) -> int:
+    """Values below a node, its aliases written out; a node inside itself has too many."""
+    found = known.get(id(node))
+    if found is None:
+        known[id(node)] = MOST_VALUES + 1  # what it counts while it is being counted
+        found = 1 + sum(_count(each, known) for each in _below(node))
+        found = known[id(node)] = min(found, MOST_VALUES + 1)
+    return found
+
+
+def _below(node: yaml.Node) -> list[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        return [part for pair in node.value for part in pair]
+    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
