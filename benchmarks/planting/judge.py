@@ -173,10 +173,15 @@ def drawn(ground: Ground, seed: int, count: int) -> Iterator[Inputs]:
             if buffer.dtype in FLOAT_DTYPES:
                 largest = 65504.0 if buffer.dtype == "f16" else float(np.finfo(carrier).max)
                 with np.errstate(over="ignore", under="ignore"):
-                    given[name] = np.clip(mine(rng, buffer.shape), -largest, largest).astype(carrier)
+                    given[name] = _within(mine(rng, buffer.shape), largest).astype(carrier)
             else:
                 given[name] = rng.integers(1, 9, buffer.shape).astype(carrier)
         yield given
+
+
+def _within(values: Any, largest: float) -> Any:
+    """Finite values beyond the largest of the dtype become that; infinities stay."""
+    return np.where(np.isinf(values), values, np.clip(values, -largest, largest))
 
 
 def _normal(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
@@ -225,7 +230,19 @@ def _unusual(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
     return np.where(rng.random(shape) < rng.choice([0.002, 0.02]), odd, values)
 
 
+def _one_sign(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    """Rows of one sign each, of any magnitude."""
+    rows = (*shape[:1], *[1] * (len(shape) - 1))
+    scale = np.exp2(rng.uniform(-149, 127, rows)) * rng.choice([-1.0, 1.0], rows)
+    return (0.5 + rng.random(shape)) * scale
+
+
+def _infinite_rows(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    rows = (*shape[:1], *[1] * (len(shape) - 1))
+    return rng.standard_normal(shape) + rng.choice([0.0, np.inf, -np.inf, np.nan], rows, p=[0.7, 0.1, 0.1, 0.1])
+
+
 NATURES = (
     _normal, _any_magnitude, _one_magnitude, _row_magnitudes, _moderate, _shifted, _constant, _dominated,
-    _sparse, _unusual, _one_magnitude, _moderate,
+    _sparse, _unusual, _one_magnitude, _one_sign, _infinite_rows, _one_sign,
 )  # fmt: skip

@@ -35,6 +35,8 @@ class Plant:
     """Regular expression of the support files to plant in; empty: the source itself."""
     needs: str = ""
     """Where it matters: the source's code has a match of this."""
+    unless: str = ""
+    """Where it cannot matter: some support file has a match of this."""
     helper: str = ""
     """Definitions that the planted text calls; they follow the source's includes."""
     shows: Literal["values", "execution"] = "values"
@@ -61,6 +63,8 @@ def places(plant: Plant, source: KernelSource) -> list[Place]:
     if FAMILIES.get(source.language) not in plant.families:
         return []
     if plant.needs and not re.search(plant.needs, without_comments(source.code), re.MULTILINE):
+        return []
+    if plant.unless and any(re.search(plant.unless, text) for text in source.support.values()):
         return []
     files: Iterable[tuple[str, str]] = [("", source.code)]
     if plant.file:
