@@ -56,11 +56,20 @@ class Planting:
         return f"{self.plant.name} in {self.ground.name}, place {self.number} of {self.of}"
 
 
-def plantings(plants: Sequence[Plant], grounds: Sequence[Ground], seed: int, each: int) -> Iterator[Planting]:
+def plantings(plants: Sequence[Plant], grounds: Sequence[Ground], seed: int, each: int) -> list[Planting]:
     """Of every plant, ``each`` kernels where it matters, of different operators first; one place in each.
 
-    The choice for one plant does not depend on what else is planted.
+    The choice for one plant does not depend on what else is planted; the order is random, so that a run that
+    was stopped has seen plants of all kinds.
     """
+    chosen = list(_plantings(plants, grounds, seed, each))
+    Random(seed).shuffle(chosen)
+    return chosen
+
+
+def _plantings(
+    plants: Sequence[Plant], grounds: Sequence[Ground], seed: int, each: int
+) -> Iterator[Planting]:
     for plant in plants:
         chance = Random(f"{seed} {plant.name}")
         found = [(ground, at) for ground in grounds if (at := places(plant, ground.source))]
@@ -180,7 +189,7 @@ def main() -> int:
         for plant in PLANTS
         if families & {*plant.families} and (not wanted or any(w in (plant.name, plant.kind) or w in plant.name for w in wanted))
     ]
-    chosen = list(plantings(plants, grounds, options.seed, options.each))
+    chosen = plantings(plants, grounds, options.seed, options.each)
     if not chosen:
         raise SystemExit(f"no plant called {options.plants} fits these kernels")
     record = Record(options.state / f"{field.target.name}-{options.seed}.jsonl", options.again)
