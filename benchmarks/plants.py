@@ -105,13 +105,14 @@ class Record:
 
     def __init__(self, path: Path, again: bool = False) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self.path, self.lines = path, {}
+        self.path = path
+        self.lines: dict[str, dict[str, Any]] = {}
         if path.exists():
-            for text in path.read_text(encoding="utf-8").splitlines():
-                if not text.endswith("}"):
-                    continue  # whoever wrote it was stopped
-                line = json.loads(text)
-                self.lines[line["key"]] = line
+            text, end, torn = path.read_text(encoding="utf-8").rpartition("\n")
+            if torn:  # whoever wrote it was stopped
+                path.write_text(text + end, encoding="utf-8")
+            found = [json.loads(line) for line in text.splitlines()]
+            self.lines = {line["key"]: line for line in found}
         if again:
             redo = (SURVIVED, UNUSABLE)
             self.lines = {k: line for k, line in self.lines.items() if line["verdict"] not in redo}
@@ -158,13 +159,15 @@ def text_of(found: dict[str, Any]) -> str:
         for line in sorted(found["lines"], key=lambda line: (line["kind"], line["key"]))
     ]
     counts = ", ".join(f"{found[v]} {v}" for v in (CAUGHT, HARMLESS, SURVIVED, UNUSABLE))
-    head = f"{found['target']}: {found['plantings']} plantings of {found['plants']} plants, {found['kinds']} kinds"
+    planted = f"{found['plantings']} plantings of {found['plants']} plants, {found['kinds']} kinds"
     rest = "" if found["complete"] else "; stopped at the time limit, the same command goes on"
-    return "\n".join([*table, f"{head}: {counts}{rest}"])
+    return "\n".join([*table, f"{found['target']}: {planted}: {counts}{rest}"])
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--target", required=True)
     parser.add_argument("--operators", default="", help="rows of Table 3 or operators, comma-separated")
     parser.add_argument("--plants", default="", help="parts of names or kinds, comma-separated")
@@ -187,7 +190,8 @@ def main() -> int:
     plants = [
         plant
         for plant in PLANTS
-        if families & {*plant.families} and (not wanted or any(w in (plant.name, plant.kind) or w in plant.name for w in wanted))
+        if families & {*plant.families}
+        and (not wanted or any(w in (plant.name, plant.kind) or w in plant.name for w in wanted))
     ]
     chosen = plantings(plants, grounds, options.seed, options.each)
     if not chosen:

@@ -116,7 +116,10 @@ class Judge:
             return HARMLESS, f"{what}: equal to the unplanted kernel in every element"
         bad = self._beyond_bound(ground, [inputs[k] for k, _ in different], [theirs[k] for k, _ in different])
         if bad:
-            return SURVIVED, f"beyond the bound on inputs that the leg does not draw: {bad}; {different[0][1]}"
+            return (
+                SURVIVED,
+                f"beyond the bound on inputs that the leg does not draw: {bad}; {different[0][1]}",
+            )
         return HARMLESS, f"{what}: {len(different)} differ, all within the error bound that is promised"
 
     def _run(
@@ -239,7 +242,9 @@ def _one_sign(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
 
 def _infinite_rows(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
     rows = (*shape[:1], *[1] * (len(shape) - 1))
-    return rng.standard_normal(shape) + rng.choice([0.0, np.inf, -np.inf, np.nan], rows, p=[0.7, 0.1, 0.1, 0.1])
+    return rng.standard_normal(shape) + rng.choice(
+        [0.0, np.inf, -np.inf, np.nan], rows, p=[0.7, 0.1, 0.1, 0.1]
+    )
 
 
 NATURES = (

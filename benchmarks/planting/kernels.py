@@ -61,7 +61,9 @@ class Ground:
 class Field:
     """All grounds of one target; each is played when first asked for."""
 
-    def __init__(self, plugins: Plugins, target: Target, operators: Sequence[str] = (), full: bool = False) -> None:
+    def __init__(
+        self, plugins: Plugins, target: Target, operators: Sequence[str] = (), full: bool = False
+    ) -> None:
         """``full``: the operators' own shapes too."""
         self.plugins, self.target, self.full = plugins, target, full
         self.rules: Rules = plugins.rules(target)
@@ -100,7 +102,7 @@ class Field:
             yield f"{kernel.operator}:last", games[-1]
 
     def _own_shape(self, row: str) -> Iterator[tuple[str, Trace]]:
-        """The first game for the operator's own shape, of some the last one too, made small or as they are."""
+        """The first game for the operator's own shape, made small, of some the last one too."""
         expert = self.plugins.heuristic_pass(self.target)
         assert expert is not None
         [kernel] = select(row, self.plugins.operators, self.target.dialect)

@@ -40,7 +40,7 @@ class Plant:
     helper: str = ""
     """Definitions that the planted text calls; they follow the source's includes."""
     shows: Literal["values", "execution"] = "values"
-    """Whether outputs tell, or how a kernel is called: a difference of outputs proves nothing of the latter."""
+    """Whether outputs tell, or how a kernel is called: equal outputs prove nothing of the latter."""
 
 
 @dataclass(frozen=True)
