@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from planting.plant import Plant, instead
 
 C = ("c",)
@@ -107,105 +109,110 @@ STATE = (
 )
 
 _PARALLEL = r"pd_parallel_for\("
-THREADS = (
-    tuple(
-        Plant(kind, name, C, pattern, change, "pd_runtime.h", _PARALLEL, shows="execution")
-        for kind, name, pattern, change in (
-            (
-                "rows of threads wrong",
-                "last-row-of-three-threads",
-                r"size \* \(thread \+ 1\) / threads",
-                r"\g<0> - (threads == 3)",
-            ),
-            (
-                "rows of threads wrong",
-                "gap-with-five-threads",
-                r"size \* thread / threads",
-                r"\g<0> + (threads == 5 && thread > 0)",
-            ),
-            (
-                "rows of threads wrong",
-                "remainder-dropped",
-                r"size \* thread / threads, size \* \(thread \+ 1\) / threads",
-                "size / threads * thread, size / threads * (thread + 1)",
-            ),
-            (
-                "rows of threads wrong",
-                "rows-done-twice",
-                r"size \* thread / threads",
-                r"\g<0> - (thread > 0 && threads > 2)",
-            ),
-            (
-                "rows of threads wrong",
-                "caller-leaves-its-block",
-                r"    pd_run_block\(body, context, size, 0, threads\);\n",
-                "    if (threads < 3)\n        pd_run_block(body, context, size, 0, threads);\n",
-            ),
-            (
-                "thread count wrong",
-                "as-many-threads-as-wanted",
-                r"    if \(threads > size\)\n        threads = .*;\n",
-                "",
-            ),
-            (
-                "thread count wrong",
-                "more-than-the-maximum",
-                r"    if \(threads > PD_MAX_THREADS\)\n        threads = .*;\n",
-                "    if (threads > PD_MAX_THREADS)\n        return;\n",
-            ),
-            ("threads not waited for", "caller-does-not-wait", r"    pd_wait_for_workers\(\);\n", ""),
-            ("two callers at once", "pool-not-locked", r" \|\| pthread_mutex_trylock\(&pd_pool\.busy\)", ""),
-            ("fork forgotten", "workers-of-another-process", r" \|\| \(owner && owner != getpid\(\)\)", ""),
-            (
-                "slot of the workspace wrong",
-                "all-threads-one-slot",
-                r"size \* \(thread \+ 1\) / threads, thread\)",
-                "size * (thread + 1) / threads, 0)",
-            ),
-        )
-    )
-    + tuple(
-        Plant(kind, name, C, pattern, change, "pd_runtime.h", r"pd_enter\(", shows="execution")
-        for kind, name, pattern, change in (
-            ("workspace wrong", "query-without-alignment", r"return 63 \+ shared", "return shared"),
-            (
-                "workspace wrong",
-                "query-for-one-thread",
-                r"slot \* \(size_t\)\(threads > 1 \? threads : 1\)",
-                "slot",
-            ),
-            (
-                "workspace wrong",
-                "size-not-checked",
-                r"if \(!workspace \|\| bytes < skip \+ shared \+ slot\)",
-                "if (!workspace)",
-            ),
-            (
-                "workspace wrong",
-                "base-before-workspace",
-                r"\(char \*\)workspace \+ skip",
-                "(char *)workspace + skip - (skip ? 64 : 0)",
-            ),
-            (
-                "workspace wrong",
-                "more-threads-than-slots",
-                r"return \(int\)\(wanted < slots \? wanted : slots\);",
-                "return (int)wanted;",
-            ),
-        )
-    )
-    + (
-        Plant(
-            "workspace wrong",
-            "query-of-half",
-            C,
-            r"return pd_workspace_bytes\((\d+), (\d+), threads\);",
-            lambda m: f"return pd_workspace_bytes({int(m[1]) // 2}, {int(m[2]) // 2}, threads) / 2;",
-            shows="execution",
+#: Kernels of which each thread has memory of its own.
+_SLOTS = r"pd_workspace_bytes\(\d+, [1-9]"
+
+
+def _runtime(
+    kind: str,
+    name: str,
+    pattern: str,
+    change: str,
+    needs: str = _PARALLEL,
+    shows: Literal["values", "execution"] = "execution",
+) -> Plant:
+    return Plant(kind, name, C, pattern, change, "pd_runtime.h", needs, shows=shows)
+
+
+_END, _BEGIN = r"size \* \(thread \+ 1\) / threads", r"size \* thread / threads"
+#: Several numbers of threads are part of the differential run, so that outputs tell.
+ROWS = tuple(
+    _runtime(kind, name, pattern, change, shows="values")
+    for kind, name, pattern, change in (
+        ("rows of threads wrong", "last-row-of-three-threads", _END, r"\g<0> - (threads == 3)"),
+        ("rows of threads wrong", "gap-with-five-threads", _BEGIN, r"\g<0> + (threads == 5 && thread > 0)"),
+        (
+            "rows of threads wrong",
+            "remainder-dropped",
+            f"{_BEGIN}, {_END}",
+            "size / threads * thread, size / threads * (thread + 1)",
         ),
-        Plant("workspace wrong", "areas-overlap", C, r"\(pd_base \+ (\d+)\)", lambda m: instead(m, 1, "0")),
-        Plant("streaming store without fence", "fence-dropped", C, r"^ +pd_stream_fence\(\);\n", ""),
+        ("rows of threads wrong", "rows-done-twice", _BEGIN, r"\g<0> - (thread > 0 && threads > 2)"),
+        (
+            "rows of threads wrong",
+            "caller-leaves-its-block",
+            r"    pd_run_block\(body, context, size, 0, threads\);\n",
+            "    if (threads < 3)\n        pd_run_block(body, context, size, 0, threads);\n",
+        ),
+        (
+            "thread count wrong",
+            "as-many-threads-as-wanted",
+            r"    if \(threads > size\)\n        threads = .*;\n",
+            "",
+        ),
     )
 )
 
-C_CALLS = (*STATE, *THREADS)
+THREADS = (
+    _runtime(
+        "thread count wrong",
+        "more-than-the-maximum",
+        r"    if \(threads > PD_MAX_THREADS\)\n        threads = .*;\n",
+        "    if (threads > PD_MAX_THREADS)\n        return;\n",
+    ),
+    _runtime("threads not waited for", "caller-does-not-wait", r"    pd_wait_for_workers\(\);\n", ""),
+    _runtime("two callers at once", "pool-not-locked", r" \|\| pthread_mutex_trylock\(&pd_pool\.busy\)", ""),
+    _runtime("fork forgotten", "workers-of-another-process", r" \|\| \(owner && owner != getpid\(\)\)", ""),
+    _runtime(
+        "slot of the workspace wrong",
+        "all-threads-one-slot",
+        rf"{_END}, thread\)",
+        "size * (thread + 1) / threads, 0)",
+        _SLOTS,
+    ),
+)
+
+_ENTER = r"pd_enter\("
+WORKSPACE = (
+    _runtime("workspace wrong", "query-without-alignment", r"return 63 \+ shared", "return shared", _ENTER),
+    _runtime(
+        "workspace wrong",
+        "query-for-one-thread",
+        r"slot \* \(size_t\)\(threads > 1 \? threads : 1\)",
+        "slot",
+        _SLOTS,
+    ),
+    _runtime(
+        "workspace wrong",
+        "size-not-checked",
+        r"if \(!workspace \|\| bytes < skip \+ shared \+ slot\)",
+        "if (!workspace)",
+        _ENTER,
+    ),
+    _runtime(
+        "workspace wrong",
+        "base-before-workspace",
+        r"\(char \*\)workspace \+ skip",
+        "(char *)workspace + skip - (skip ? 64 : 0)",
+        _ENTER,
+    ),
+    _runtime(
+        "workspace wrong",
+        "more-threads-than-slots",
+        r"return \(int\)\(wanted < slots \? wanted : slots\);",
+        "return (int)wanted;",
+        _SLOTS,
+    ),
+    Plant(
+        "workspace wrong",
+        "query-of-half",
+        C,
+        r"return pd_workspace_bytes\((\d+), (\d+), threads\);",
+        lambda m: f"return pd_workspace_bytes({int(m[1]) // 2}, {int(m[2]) // 2}, threads) / 2;",
+        shows="execution",
+    ),
+    Plant("workspace wrong", "areas-overlap", C, r"\(pd_base \+ (\d+)\)", lambda m: instead(m, 1, "0")),
+    Plant("streaming store without fence", "fence-dropped", C, r"^ +pd_stream_fence\(\);\n", ""),
+)
+
+C_CALLS = (*STATE, *ROWS, *THREADS, *WORKSPACE)

@@ -307,10 +307,10 @@ EXPONENTIAL = (
     ),
     Plant(
         "approximate instead of exact",
-        "square-root-in-double-of-float",
+        "square-root-of-fourteen-bits",
         BOTH,
         r"return __builtin_sqrtf\(x\);",
-        "union { float f; unsigned i; } u = {__builtin_sqrtf(x)}; u.i &= ~15u; return u.f;",
+        "union { float f; unsigned i; } u = {__builtin_sqrtf(x)}; u.i &= ~511u; return u.f;",
         "pd_scalar.h",
         r"pd_sqrt_f32\(",
     ),
@@ -339,10 +339,7 @@ DEVIATIONS = {
     "negative-infinity-to-largest": ("infinity lost", "v < -3.40282347e38f ? -3.40282347e38f : v"),
     "zero-to-tiny": ("zero lost", "v == 0.0f ? 1e-30f : v"),
     "whole-numbers-above-1e5": ("integer truncation", "v > 1e5f && v < 2e9f ? (float)(int)v : v"),
-    "wraps-at-2-to-31": (
-        "integer truncation",
-        "v > 2147483648.0f && v < 4294967296.0f ? v - 4294967296.0f : v",
-    ),
+    "through-32-bit-integers": ("integer truncation", "v >= 2147483648.0f ? -2147483648.0f : v"),
 }
 
 
