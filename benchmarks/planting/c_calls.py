@@ -10,7 +10,7 @@ C = ("c",)
 
 #: The kernel's function: its head, and its end.
 _ENTRY = r"^int pd_\w+\([^;{]*\)\n\{\n"
-_RETURN = r"(?<=\n)    return 0;\n\}"
+_RETURN = r"(?s)(^int pd_\w+\([^;{]*\)\n\{\n.*?)(    return 0;\n\})"
 
 _FLUSH = {
     "x86": '__asm__ volatile("stmxcsr %0" : "=m"(w));\n    w |= {bits};\n'
@@ -44,7 +44,7 @@ STATE = (
         "flush-to-zero-left",
         C,
         _RETURN,
-        r"    pd_planted();\n\g<0>",
+        r"\1    pd_planted();\n\2",
         helper=_control("0x8040u", "1ul << 24"),
         shows="execution",
     ),
@@ -53,7 +53,7 @@ STATE = (
         "rounding-left",
         C,
         _RETURN,
-        r"    pd_planted();\n\g<0>",
+        r"\1    pd_planted();\n\2",
         helper=_control("0x6000u", "3ul << 22"),
         shows="execution",
     ),
@@ -161,7 +161,12 @@ THREADS = (
         "    if (threads > PD_MAX_THREADS)\n        return;\n",
     ),
     _runtime("threads not waited for", "caller-does-not-wait", r"    pd_wait_for_workers\(\);\n", ""),
-    _runtime("two callers at once", "pool-not-locked", r" \|\| pthread_mutex_trylock\(&pd_pool\.busy\)", ""),
+    _runtime(
+        "two callers at once",
+        "pool-not-locked",
+        r" \|\| pthread_mutex_trylock\(&pd_pool\.busy\)(?=\) \{)",
+        "",
+    ),
     _runtime("fork forgotten", "workers-of-another-process", r" \|\| \(owner && owner != getpid\(\)\)", ""),
     _runtime(
         "slot of the workspace wrong",
