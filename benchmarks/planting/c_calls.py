@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
-from planting.plant import Plant, instead
+from planting.plant import Plant, Shows, instead
 
 C = ("c",)
 
@@ -102,7 +100,7 @@ STATE = (
         "accumulator-shared-by-calls",
         C,
         r"^    float \w+ = 0\.0f;$",
-        lambda m: m[0].replace("    float", "    static float"),
+        lambda m: m[0].replace("    float", "    static volatile float"),
         shows="execution",
     ),
     Plant("uninitialised memory", "scratch-never-written", C, r"^ +pd_store_f32v\(&(?![cy]\[)\w+\[.*\n", ""),
@@ -119,7 +117,7 @@ def _runtime(
     pattern: str,
     change: str,
     needs: str = _PARALLEL,
-    shows: Literal["values", "execution"] = "execution",
+    shows: Shows = "execution",
 ) -> Plant:
     return Plant(kind, name, C, pattern, change, "pd_runtime.h", needs, shows=shows)
 

@@ -31,6 +31,8 @@ SETS_TOGETHER, SETS_ONE_BY_ONE = 96, 24
 #: Numbers of threads that they take in turn.
 THREADS = (1, 2, 3, 5)
 TIMEOUT_S = 30.0
+#: The leg's word for inaccessible pages on either side of each array.
+WALLS = "guard_pages"
 
 Inputs = Mapping[str, "np.ndarray[Any, Any]"]
 
@@ -52,6 +54,8 @@ class Judge:
         self.runner = plugins.runner(target)
         self.accuracy = plugins.math_accuracy(target)
         self.sound: dict[str, Artifact] = {}
+        self.walled = False
+        """Whether the leg last put a kernel between inaccessible pages."""
 
     def unplanted(self, ground: Ground) -> str:
         """What the leg says about the kernel without a fault; empty when it passes, as it must."""
@@ -71,6 +75,7 @@ class Judge:
         found = numeric(
             ground.game, field.rules, artifact, self.runner, self.accuracy, 2, self.seed, field.generator
         )
+        self.walled = WALLS in str(found.figures.get("executions", ""))
         return "" if found.passed else found.detail
 
     def judge(self, ground: Ground, plant: Plant, place: Place) -> Verdict:
@@ -87,9 +92,12 @@ class Judge:
             return HARMLESS, "the compiled file is the same, byte for byte"
         if problem := self.refused(ground, made):
             return CAUGHT, problem
-        if plant.shows == "execution":
+        if plant.shows == "execution" or (plant.shows == "reads" and not self.walled):
             return SURVIVED, "the code differs, and only how it is called can show it"
-        return self._beside(ground, sound, made)
+        verdict, why = self._beside(ground, sound, made)
+        if plant.shows == "reads" and verdict == HARMLESS:
+            why += "; what it reads is the same for all inputs, and stays between inaccessible pages"
+        return verdict, why
 
     # -- the differential run ------------------------------------------------------------------------
 

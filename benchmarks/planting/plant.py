@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 from perfdojo_sdk.codegen.names import c_name
 from perfdojo_sdk.hookspecs.types import KernelSource
 
+Shows: TypeAlias = Literal["values", "reads", "execution"]
 Change: TypeAlias = str | Callable[["re.Match[str]"], str]
 
 #: Languages of sources -> the family whose plants fit them.
@@ -39,8 +40,9 @@ class Plant:
     """Where it cannot matter: some support file has a match of this."""
     helper: str = ""
     """Definitions that the planted text calls; they follow the source's includes."""
-    shows: Literal["values", "execution"] = "values"
-    """Whether outputs tell, or how a kernel is called: equal outputs prove nothing of the latter."""
+    shows: Shows = "values"
+    """Whether outputs tell; or, for what is read and not used, inaccessible pages beside the arrays; or only how
+    a kernel is called: equal outputs prove nothing of that."""
 
 
 @dataclass(frozen=True)
