@@ -22,7 +22,7 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
@@ -57,32 +57,32 @@ class Planting:
 
 
 def plantings(plants: Sequence[Plant], grounds: Sequence[Ground], seed: int, each: int) -> list[Planting]:
-    """Of every plant, ``each`` kernels where it matters, of different operators first; one place in each.
+    """Of every plant, ``each`` kernels where it matters, of different operators if it can; a place in each.
 
-    The choice for one plant does not depend on what else is planted; the order is random, so that a run that
-    was stopped has seen plants of all kinds.
+    Of each operator the seed prefers one kernel, so that plants share kernels, which have to pass without a
+    fault first. The order is random: a run that was stopped has seen plants of all kinds.
     """
-    chosen = list(_plantings(plants, grounds, seed, each))
+    shuffled = list(grounds)
+    Random(seed).shuffle(shuffled)
+    ranks: dict[str, int] = {}
+    seen: Counter[str] = Counter()
+    for ground in shuffled:
+        ranks[ground.name] = seen[ground.operator]
+        seen[ground.operator] += 1
+    chosen = [planting for plant in plants for planting in _plantings(plant, grounds, ranks, seed, each)]
     Random(seed).shuffle(chosen)
     return chosen
 
 
 def _plantings(
-    plants: Sequence[Plant], grounds: Sequence[Ground], seed: int, each: int
+    plant: Plant, grounds: Sequence[Ground], ranks: Mapping[str, int], seed: int, each: int
 ) -> Iterator[Planting]:
-    for plant in plants:
-        chance = Random(f"{seed} {plant.name}")
-        found = [(ground, at) for ground in grounds if (at := places(plant, ground.source))]
-        chance.shuffle(found)
-        seen: Counter[str] = Counter()
-        ranks = []
-        for ground, _ in found:
-            ranks.append(seen[ground.operator])
-            seen[ground.operator] += 1
-        ordered = [found[k] for k in sorted(range(len(found)), key=lambda k: ranks[k])]
-        for ground, at in ordered[:each]:
-            number = chance.randrange(len(at))
-            yield Planting(plant, ground, at[number], number + 1, len(at))
+    chance = Random(f"{seed} {plant.name}")
+    found = [(ground, at) for ground in grounds if (at := places(plant, ground.source))]
+    order = {ground.name: (ranks[ground.name], chance.random()) for ground, _ in found}
+    for ground, at in sorted(found, key=lambda pair: order[pair[0].name])[:each]:
+        number = chance.randrange(len(at))
+        yield Planting(plant, ground, at[number], number + 1, len(at))
 
 
 def line_of(planting: Planting, verdict: dict[str, Any]) -> dict[str, Any]:

@@ -41,8 +41,8 @@ class Plant:
     helper: str = ""
     """Definitions that the planted text calls; they follow the source's includes."""
     shows: Shows = "values"
-    """Whether outputs tell; or, for what is read and not used, inaccessible pages beside the arrays; or only how
-    a kernel is called: equal outputs prove nothing of that."""
+    """What tells: outputs; of what is read and not used, inaccessible pages beside the arrays; or nothing but how
+    a kernel is called, of which equal outputs prove nothing."""
 
 
 @dataclass(frozen=True)
