@@ -41,8 +41,8 @@ class Plant:
     helper: str = ""
     """Definitions that the planted text calls; they follow the source's includes."""
     shows: Shows = "values"
-    """What tells: outputs; of what is read and not used, inaccessible pages beside the arrays; or nothing but how
-    a kernel is called, of which equal outputs prove nothing."""
+    """What tells: outputs; inaccessible pages beside the arrays, of what is read and not used; or nothing but
+    how a kernel is called, of which equal outputs prove nothing."""
 
 
 @dataclass(frozen=True)
