@@ -37,6 +37,7 @@ from planting.kernels import Field, Ground
 from planting.plant import FAMILIES, Place, Plant, places
 
 from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.plugins import load_plugins
 
 
@@ -181,7 +182,10 @@ def main() -> int:
     options = parser.parse_args()
     deadline = time.monotonic() + 60 * options.minutes
     plugins = load_plugins()
-    field = Field(plugins, plugins.require(options.target), _words(options.operators), options.full)
+    target = plugins.require(options.target)
+    if options.full and not isinstance(plugins.runner(target), NativeRunner):
+        raise SystemExit(f"--full is for targets whose kernels run on this processor; {target.name} is none")
+    field = Field(plugins, target, _words(options.operators), options.full)
     grounds = list(field.grounds())
     if not grounds:
         raise SystemExit(f"no kernel of {field.target.name} is called {options.operators}")

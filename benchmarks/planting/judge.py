@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from math import prod
 from random import Random
 from time import perf_counter
 from typing import Any
@@ -28,6 +29,8 @@ CAUGHT, SURVIVED, HARMLESS, UNUSABLE = "caught", "survived", "harmless", "unusab
 
 #: Sets of inputs for the differential run, where many run in one process, and where each starts one.
 SETS_TOGETHER, SETS_ONE_BY_ONE = 96, 24
+#: Their arrays together; of large kernels there are fewer sets, but one of each nature.
+MOST_BYTES = 1 << 28
 #: Numbers of threads that they take in turn.
 THREADS = (1, 2, 3, 5)
 TIMEOUT_S = 30.0
@@ -103,7 +106,8 @@ class Judge:
 
     def _beside(self, ground: Ground, sound: Artifact, made: Artifact) -> tuple[str, str]:
         together = hasattr(self.runner, "run_together")
-        count = SETS_TOGETHER if together else SETS_ONE_BY_ONE
+        size = sum(4 * prod(array.shape) for array in (*sound.inputs, *sound.outputs))
+        count = min(SETS_TOGETHER if together else SETS_ONE_BY_ONE, max(len(NATURES), MOST_BYTES // size))
         inputs = list(drawn(ground, self.seed, count))
         requests = [
             RunRequest(inputs=given, threads=THREADS[k % len(THREADS)], timeout_s=TIMEOUT_S)
