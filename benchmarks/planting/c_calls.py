@@ -20,7 +20,7 @@ _FLUSH = {
 
 def _control(x86: str, arm: str) -> str:
     return (
-        "static inline void pd_planted(void)\n{\n#ifdef __x86_64__\n    unsigned w;\n    "
+        "PD_INLINE void pd_planted(void)\n{\n#ifdef __x86_64__\n    unsigned w;\n    "
         + _FLUSH["x86"].format(bits=x86)
         + "\n#else\n    unsigned long w;\n    "
         + _FLUSH["arm"].format(bits=arm)

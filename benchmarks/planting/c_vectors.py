@@ -355,7 +355,7 @@ FUNCTIONS = (
         C,
         r"= 1\.0f / (\w+);",
         r"= pd_planted(\1);",
-        helper="static inline float pd_planted(float v)\n{\n    union { float f; unsigned i; } u = {v};\n"
+        helper="PD_INLINE float pd_planted(float v)\n{\n    union { float f; unsigned i; } u = {v};\n"
         "    u.i = 0x7ef311c7u - u.i;\n    return u.f * (2.0f - v * u.f);\n}",
     ),
     Plant(
@@ -372,7 +372,7 @@ FUNCTIONS = (
         C,
         r"pd_exp_f32v\(",
         "pd_planted(",
-        helper="static inline pd_f32v pd_planted(pd_f32v v)\n{\n"
+        helper="PD_INLINE pd_f32v pd_planted(pd_f32v v)\n{\n"
         "    v = v * pd_splat_f32v(1.0f / 4096) + pd_splat_f32v(1.0f);\n"
         "    for (int k = 0; k < 12; k++)\n        v = v * v;\n    return v;\n}",
     ),
@@ -380,7 +380,7 @@ FUNCTIONS = (
 
 #: Through memory: gcc 12 loses what is written to single lanes of a vector now and then.
 _LANE_BY_LANE = """
-static inline pd_f32v pd_planted_v(pd_f32v v)
+PD_INLINE pd_f32v pd_planted_v(pd_f32v v)
 {
     float lanes[PD_LANES_F32];
     pd_store_f32v(lanes, v);
@@ -391,7 +391,7 @@ static inline pd_f32v pd_planted_v(pd_f32v v)
 
 #: ``exp`` with a lane where ``{where}`` holds for its argument x replaced.
 _EXP_BUT = """\
-static inline pd_f32v pd_planted(pd_f32v v)
+PD_INLINE pd_f32v pd_planted(pd_f32v v)
 {{
     float xs[PD_LANES_F32], es[PD_LANES_F32];
     pd_store_f32v(xs, v);
@@ -441,7 +441,7 @@ VALUES = (
         C,
         r"(?<!\w)pd_load_f32v\(&\w+\[[^\[\]]*\]\)",
         r"pd_planted_v(\g<0>)",
-        helper="static inline float pd_planted(float v)\n{\n"
+        helper="PD_INLINE float pd_planted(float v)\n{\n"
         "    return v < -150.0f && v > -250.0f ? 0.0f : v;\n}" + _LANE_BY_LANE,
     ),
 )

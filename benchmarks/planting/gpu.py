@@ -222,7 +222,7 @@ VALUES = tuple(
         GPU,
         r"pd_exp_f32\(",
         "pd_planted(",
-        helper="static inline float pd_planted(float v)\n{\n    return v < -87.0f ? 0.0f : pd_exp_f32(v);\n}",
+        helper="PD_INLINE float pd_planted(float v)\n{\n    return v < -87.0f ? 0.0f : pd_exp_f32(v);\n}",
     ),
     Plant(
         "wrong in a range",
@@ -230,7 +230,7 @@ VALUES = tuple(
         GPU,
         r"pd_exp_f32\(",
         "pd_planted(",
-        helper="static inline float pd_planted(float v)\n{\n"
+        helper="PD_INLINE float pd_planted(float v)\n{\n"
         "    return v < -190.0f && v > -210.0f ? PD_INF - PD_INF : pd_exp_f32(v);\n}",
     ),
     Plant(
@@ -239,7 +239,7 @@ VALUES = tuple(
         GPU,
         r"= 1\.0f / ([\w\[\]]+);",
         r"= pd_planted(\1);",
-        helper="static inline float pd_planted(float v)\n{\n    union { float f; unsigned i; } u = {v};\n"
+        helper="PD_INLINE float pd_planted(float v)\n{\n    union { float f; unsigned i; } u = {v};\n"
         "    u.i = 0x7ef311c7u - u.i;\n    return u.f * (2.0f - v * u.f);\n}",
     ),
 )

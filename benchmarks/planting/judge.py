@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from random import Random
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from planting.kernels import Field, Ground, nan_may_differ
@@ -28,7 +28,7 @@ from perfdojo_sdk.verify import numeric as leg
 CAUGHT, SURVIVED, HARMLESS, UNUSABLE = "caught", "survived", "harmless", "unusable"
 
 #: Sets of inputs for the differential run, where many run in one process, and where each starts one.
-SETS_TOGETHER, SETS_ONE_BY_ONE = 96, 24
+SETS_TOGETHER, SETS_ONE_BY_ONE = 96, 48
 #: Their arrays together; of large kernels there are fewer sets, but one of each nature.
 MOST_BYTES = 1 << 28
 #: Numbers of threads that they take in turn.
@@ -36,6 +36,10 @@ THREADS = (1, 2, 3, 5)
 TIMEOUT_S = 20.0
 #: The leg's word for inaccessible pages on either side of each array.
 WALLS = "guard_pages"
+
+Span: TypeAlias = tuple[float, float]
+#: Powers of two from a dtype's least to its largest number; of others, those of f32.
+SPANS: Mapping[str, Span] = {"f16": (-24, 15.9), "f32": (-149, 127.9), "f64": (-1074, 1023.9)}
 
 Inputs = Mapping[str, "np.ndarray[Any, Any]"]
 
@@ -209,7 +213,9 @@ def drawn(ground: Ground, seed: int, count: int) -> Iterator[Inputs]:
             if buffer.dtype in FLOAT_DTYPES:
                 largest = 65504.0 if buffer.dtype == "f16" else float(np.finfo(carrier).max)
                 with np.errstate(over="ignore", under="ignore"):
-                    given[name] = _within(mine(rng, buffer.shape), largest).astype(carrier)
+                    given[name] = _within(
+                        mine(rng, buffer.shape, SPANS.get(buffer.dtype, SPANS["f32"])), largest
+                    ).astype(carrier)
             else:
                 given[name] = rng.integers(1, 9, buffer.shape).astype(carrier)
         yield given
@@ -220,60 +226,60 @@ def _within(values: Any, largest: float) -> Any:
     return np.where(np.isinf(values), values, np.clip(values, -largest, largest))
 
 
-def _normal(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+def _normal(rng: np.random.Generator, shape: tuple[int, ...], span: Span) -> Any:
     return rng.standard_normal(shape)
 
 
-def _any_magnitude(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
-    return rng.choice([-1.0, 1.0], shape) * np.exp2(rng.uniform(-149, 127.9, shape))
+def _any_magnitude(rng: np.random.Generator, shape: tuple[int, ...], span: Span) -> Any:
+    return rng.choice([-1.0, 1.0], shape) * np.exp2(rng.uniform(*span, shape))
 
 
-def _one_magnitude(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
-    return rng.standard_normal(shape) * np.exp2(rng.uniform(-149, 127))
+def _one_magnitude(rng: np.random.Generator, shape: tuple[int, ...], span: Span) -> Any:
+    return rng.standard_normal(shape) * np.exp2(rng.uniform(*span))
 
 
-def _row_magnitudes(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
-    scale = np.exp2(rng.uniform(-60, 60, shape[:1])) if shape else 1.0
+def _row_magnitudes(rng: np.random.Generator, shape: tuple[int, ...], span: Span) -> Any:
+    scale = np.exp2(rng.uniform(span[0] / 3, span[1] / 2, shape[:1])) if shape else 1.0
     return rng.standard_normal(shape) * np.reshape(scale, (*shape[:1], *[1] * (len(shape) - 1)))
 
 
-def _moderate(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
-    return rng.uniform(-220, 220, shape)
+def _moderate(rng: np.random.Generator, shape: tuple[int, ...], span: Span) -> Any:
+    return rng.uniform(-1.7, 1.7, shape) * span[1]
 
 
-def _shifted(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
-    return rng.uniform(-300, 300) + rng.standard_normal(shape)
+def _shifted(rng: np.random.Generator, shape: tuple[int, ...], span: Span) -> Any:
+    return rng.uniform(-2.4, 2.4) * span[1] + rng.standard_normal(shape)
 
 
-def _constant(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+def _constant(rng: np.random.Generator, shape: tuple[int, ...], span: Span) -> Any:
     return np.full(shape, rng.choice([0.0, 1.0, -1.0, 1e-3, 5000.0, -5000.0, 1e-40]))
 
 
-def _dominated(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+def _dominated(rng: np.random.Generator, shape: tuple[int, ...], span: Span) -> Any:
     values = rng.standard_normal(shape) * 1e-3
     flat = values.reshape(-1)
     flat[rng.integers(0, max(flat.size, 1), max(1, flat.size // 40))] = rng.choice([-1e6, 1e6, 90.0, -90.0])
     return values
 
 
-def _sparse(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+def _sparse(rng: np.random.Generator, shape: tuple[int, ...], span: Span) -> Any:
     return np.where(rng.random(shape) < 0.9, 0.0, rng.standard_normal(shape))
 
 
-def _unusual(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+def _unusual(rng: np.random.Generator, shape: tuple[int, ...], span: Span) -> Any:
     values = rng.standard_normal(shape)
     odd = rng.choice([np.nan, np.inf, -np.inf, -0.0, 3e38, -3e38, 1e-45], shape)
     return np.where(rng.random(shape) < rng.choice([0.002, 0.02]), odd, values)
 
 
-def _one_sign(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+def _one_sign(rng: np.random.Generator, shape: tuple[int, ...], span: Span) -> Any:
     """Rows of one sign each, of any magnitude."""
     rows = (*shape[:1], *[1] * (len(shape) - 1))
-    scale = np.exp2(rng.uniform(-149, 127, rows)) * rng.choice([-1.0, 1.0], rows)
+    scale = np.exp2(rng.uniform(*span, rows)) * rng.choice([-1.0, 1.0], rows)
     return (0.5 + rng.random(shape)) * scale
 
 
-def _infinite_rows(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+def _infinite_rows(rng: np.random.Generator, shape: tuple[int, ...], span: Span) -> Any:
     rows = (*shape[:1], *[1] * (len(shape) - 1))
     return rng.standard_normal(shape) + rng.choice(
         [0.0, np.inf, -np.inf, np.nan], rows, p=[0.7, 0.1, 0.1, 0.1]

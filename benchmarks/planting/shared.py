@@ -353,11 +353,11 @@ def rounded(bits: int) -> str:
 
 
 DEVIATING = {
-    name: (kind, f"static inline float pd_planted(float v)\n{{\n    return {value};\n}}")
+    name: (kind, f"PD_INLINE float pd_planted(float v)\n{{\n    return {value};\n}}")
     for name, (kind, value) in DEVIATIONS.items()
 } | {
-    "through-half": ("too few digits", f"static inline float pd_planted(float v)\n{{\n{rounded(10)}\n}}"),
-    "through-bfloat16": ("too few digits", f"static inline float pd_planted(float v)\n{{\n{rounded(7)}\n}}"),
+    "through-half": ("too few digits", f"PD_INLINE float pd_planted(float v)\n{{\n{rounded(10)}\n}}"),
+    "through-bfloat16": ("too few digits", f"PD_INLINE float pd_planted(float v)\n{{\n{rounded(7)}\n}}"),
 }
 
 SHARED = (*LOOPS, *STARTS, *TERMS, *CONSTANTS, *SUBSCRIPTS, *EXPONENTIAL)
