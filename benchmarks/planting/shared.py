@@ -66,9 +66,18 @@ STARTS = (
     Plant(
         "uninitialised accumulator",
         "start-dropped",
-        BOTH,
+        ("c",),
         r"^ +\w+(?:\[[^\]]+\])? = (?:pd_splat_f32v\()?(?:0\.0f|-PD_INF)\)?;\n",
         "",
+    ),
+    # What a register holds then is chance: zero, as often as not.
+    Plant(
+        "uninitialised accumulator",
+        "start-of-registers-dropped",
+        ("gpu",),
+        r"^ +\w+(?:\[[^\]]+\])? = (?:pd_splat_f32v\()?(?:0\.0f|-PD_INF)\)?;\n",
+        "",
+        shows="execution",
     ),
 )
 
