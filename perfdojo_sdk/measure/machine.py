@@ -32,6 +32,7 @@ _PROBE_TIMEOUT_S = 60.0
 _PROBE_VERSION = 6
 _DEFAULT_CACHE_BYTES = 32 << 20
 
+
 @dataclass(frozen=True)
 class Cache:
     """One level of data or unified cache, as one processor sees it."""

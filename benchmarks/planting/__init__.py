@@ -1,0 +1,1 @@
+"""What ``benchmarks/plants.py`` is made of: faults to plant, kernels to plant them in, and a judge."""

@@ -1,0 +1,223 @@
+"""Faults in C that show in how a kernel is called: state that it keeps, threads, its workspace."""
+
+from __future__ import annotations
+
+from planting.plant import Plant, Shows, instead
+
+C = ("c",)
+
+#: The kernel's function: its head, and its end.
+_ENTRY = r"^int pd_\w+\([^;{]*\)\n\{\n"
+_RETURN = r"(?s)(^int pd_\w+\([^;{]*\)\n\{\n.*?)(    return 0;\n\})"
+
+_FLUSH = {
+    "x86": '__asm__ volatile("stmxcsr %0" : "=m"(w));\n    w |= {bits};\n'
+    '    __asm__ volatile("ldmxcsr %0" :: "m"(w));',
+    "arm": '__asm__ volatile("mrs %0, fpcr" : "=r"(w));\n    w |= {bits};\n'
+    '    __asm__ volatile("msr fpcr, %0" :: "r"(w));',
+}
+
+
+def _control(x86: str, arm: str) -> str:
+    return (
+        "PD_INLINE void pd_planted(void)\n{\n#ifdef __x86_64__\n    unsigned w;\n    "
+        + _FLUSH["x86"].format(bits=x86)
+        + "\n#else\n    unsigned long w;\n    "
+        + _FLUSH["arm"].format(bits=arm)
+        + "\n#endif\n}"
+    )
+
+
+STATE = (
+    Plant(
+        "denormals flushed",
+        "flush-to-zero",
+        C,
+        _ENTRY,
+        r"\g<0>    pd_planted();\n",
+        helper=_control("0x8040u", "1ul << 24"),
+    ),
+    Plant(
+        "floating-point state left changed",
+        "flush-to-zero-left",
+        C,
+        _RETURN,
+        r"\1    pd_planted();\n\2",
+        helper=_control("0x8040u", "1ul << 24"),
+        shows="execution",
+    ),
+    Plant(
+        "floating-point state left changed",
+        "rounding-left",
+        C,
+        _RETURN,
+        r"\1    pd_planted();\n\2",
+        helper=_control("0x6000u", "3ul << 22"),
+        shows="execution",
+    ),
+    Plant(
+        "rounding mode wrong",
+        "rounds-towards-zero",
+        C,
+        _ENTRY,
+        r"\g<0>    pd_planted();\n",
+        helper=_control("0x6000u", "3ul << 22"),
+    ),
+    Plant(
+        "state between calls",
+        "first-call-only",
+        C,
+        _ENTRY,
+        r"\g<0>    static int pd_calls;\n    if (pd_calls++)\n        return 0;\n",
+        shows="execution",
+    ),
+    Plant(
+        "state between calls",
+        "wrong-after-forty-calls",
+        C,
+        _ENTRY,
+        r"\g<0>    static int pd_calls;\n    if (++pd_calls > 40)\n        return 0;\n",
+        shows="execution",
+    ),
+    Plant(
+        "state between calls",
+        "fails-the-second-time",
+        C,
+        _ENTRY,
+        r"\g<0>    static int pd_calls;\n    if (pd_calls++)\n        return 7;\n",
+        shows="execution",
+    ),
+    Plant(
+        "static scratch",
+        "scratch-shared-by-calls",
+        C,
+        r"^    PD_ALIGNED (?=float \w+\[)",
+        "    static PD_ALIGNED ",
+        shows="execution",
+    ),
+    Plant(
+        "static scratch",
+        "accumulator-shared-by-calls",
+        C,
+        r"^    float \w+ = 0\.0f;$",
+        lambda m: m[0].replace("    float", "    static volatile float"),
+        shows="execution",
+    ),
+    Plant("uninitialised memory", "scratch-never-written", C, r"^ +pd_store_f32v\(&(?![cy]\[)\w+\[.*\n", ""),
+)
+
+_PARALLEL = r"pd_parallel_for\("
+#: Of so many rows that three and five threads have unequal shares.
+_MANY_ROWS = r"pd_parallel_for\(.*, (?:[5-9]|\d\d+), threads\)"
+#: Kernels of which each thread has memory of its own.
+_SLOTS = r"pd_workspace_bytes\(\d+, [1-9]"
+
+
+def _runtime(
+    kind: str,
+    name: str,
+    pattern: str,
+    change: str,
+    needs: str = _PARALLEL,
+    shows: Shows = "execution",
+) -> Plant:
+    return Plant(kind, name, C, pattern, change, "pd_runtime.h", needs, shows=shows)
+
+
+_END, _BEGIN = r"size \* \(thread \+ 1\) / threads", r"size \* thread / threads"
+#: Several numbers of threads are part of the differential run, so that outputs tell.
+ROWS = tuple(
+    _runtime(kind, name, pattern, change, _MANY_ROWS, shows="values")
+    for kind, name, pattern, change in (
+        ("rows of threads wrong", "last-row-of-three-threads", _END, r"\g<0> - (threads == 3)"),
+        ("rows of threads wrong", "gap-with-five-threads", _BEGIN, r"\g<0> + (threads == 5 && thread > 0)"),
+        (
+            "rows of threads wrong",
+            "remainder-dropped",
+            f"{_BEGIN}, {_END}",
+            "size / threads * thread, size / threads * (thread + 1)",
+        ),
+        ("rows of threads wrong", "rows-done-twice", _BEGIN, r"\g<0> - (thread > 0 && threads > 2)"),
+        (
+            "rows of threads wrong",
+            "caller-leaves-its-block",
+            r"    pd_run_block\(body, context, size, 0, threads\);\n",
+            "    if (threads < 3)\n        pd_run_block(body, context, size, 0, threads);\n",
+        ),
+        (
+            "thread count wrong",
+            "as-many-threads-as-wanted",
+            r"    if \(threads > size\)\n        threads = .*;\n",
+            "",
+        ),
+    )
+)
+
+THREADS = (
+    _runtime(
+        "thread count wrong",
+        "more-than-the-maximum",
+        r"    if \(threads > PD_MAX_THREADS\)\n        threads = .*;\n",
+        "    if (threads > PD_MAX_THREADS)\n        return;\n",
+    ),
+    _runtime("threads not waited for", "caller-does-not-wait", r"    pd_wait_for_workers\(\);\n", ""),
+    _runtime(
+        "two callers at once",
+        "pool-not-locked",
+        r" \|\| pthread_mutex_trylock\(&pd_pool\.busy\)(?=\) \{)",
+        "",
+    ),
+    _runtime("fork forgotten", "workers-of-another-process", r" \|\| \(owner && owner != getpid\(\)\)", ""),
+    _runtime(
+        "slot of the workspace wrong",
+        "all-threads-one-slot",
+        rf"{_END}, thread\)",
+        "size * (thread + 1) / threads, 0)",
+        _SLOTS,
+    ),
+)
+
+_ENTER = r"pd_enter\("
+WORKSPACE = (
+    _runtime("workspace wrong", "query-without-alignment", r"return 63 \+ shared", "return shared", _ENTER),
+    _runtime(
+        "workspace wrong",
+        "query-for-one-thread",
+        r"slot \* \(size_t\)\(threads > 1 \? threads : 1\)",
+        "slot",
+        _SLOTS,
+    ),
+    _runtime(
+        "workspace wrong",
+        "size-not-checked",
+        r"if \(!workspace \|\| bytes < skip \+ shared \+ slot\)",
+        "if (!workspace)",
+        _ENTER,
+    ),
+    _runtime(
+        "workspace wrong",
+        "base-before-workspace",
+        r"\(char \*\)workspace \+ skip",
+        "(char *)workspace + skip - (skip ? 64 : 0)",
+        _ENTER,
+    ),
+    _runtime(
+        "workspace wrong",
+        "more-threads-than-slots",
+        r"return \(int\)\(wanted < slots \? wanted : slots\);",
+        "return (int)wanted;",
+        _SLOTS,
+    ),
+    Plant(
+        "workspace wrong",
+        "query-of-half",
+        C,
+        r"return pd_workspace_bytes\((\d+), (\d+), threads\);",
+        lambda m: f"return pd_workspace_bytes({int(m[1]) // 2}, {int(m[2]) // 2}, threads) / 2;",
+        shows="execution",
+    ),
+    Plant("workspace wrong", "areas-overlap", C, r"\(pd_base \+ (\d+)\)", lambda m: instead(m, 1, "0")),
+    Plant("streaming store without fence", "fence-dropped", C, r"^ +pd_stream_fence\(\);\n", ""),
+)
+
+C_CALLS = (*STATE, *ROWS, *THREADS, *WORKSPACE)

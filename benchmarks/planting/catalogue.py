@@ -1,0 +1,17 @@
+"""All plants."""
+
+from __future__ import annotations
+
+from planting.assembly import STREAMING
+from planting.c_calls import C_CALLS
+from planting.c_vectors import C_VECTORS
+from planting.gpu import GRIDS
+from planting.plant import unique
+from planting.shared import SHARED
+
+#: By family: a name may stand for the same fault in another family.
+PLANTS = tuple(
+    plant
+    for plants in (unique((*SHARED, *C_VECTORS, *C_CALLS)), unique(GRIDS), unique(STREAMING))
+    for plant in plants
+)

@@ -1,0 +1,292 @@
+"""What becomes of one planted fault: caught by the numeric leg, survived, or harmless with evidence.
+
+A survivor is harmless only if something that was computed says so: the compiled file is the same byte for
+byte; or, for a fault that outputs would show, many runs beside the unplanted kernel, on inputs that the leg
+never draws, agree in every element, or stay within the error bound that the kernel promises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from math import prod
+from random import Random
+from time import perf_counter
+from typing import Any, TypeAlias
+
+import numpy as np
+from planting.kernels import Field, Ground, nan_may_differ
+from planting.plant import Place, Plant, planted
+
+from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
+from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measurement, Runner, RunRequest
+from perfdojo_sdk.library.verification import numeric
+from perfdojo_sdk.measure.worker import CARRIER
+from perfdojo_sdk.verify import numeric as leg
+
+CAUGHT, SURVIVED, HARMLESS, UNUSABLE = "caught", "survived", "harmless", "unusable"
+
+#: Sets of inputs for the differential run, where many run in one process, and where each starts one.
+SETS_TOGETHER, SETS_ONE_BY_ONE = 96, 48
+#: Their arrays together; of large kernels there are fewer sets, but one of each nature.
+MOST_BYTES = 1 << 28
+#: Numbers of threads that they take in turn.
+THREADS = (1, 2, 3, 5)
+TIMEOUT_S = 20.0
+#: The leg's word for inaccessible pages on either side of each array.
+WALLS = "guard_pages"
+
+Span: TypeAlias = tuple[float, float]
+#: Powers of two from a dtype's least to its largest number; of others, those of f32.
+SPANS: Mapping[str, Span] = {"f16": (-24, 15.9), "f32": (-149, 127.9), "f64": (-1074, 1023.9)}
+
+Inputs = Mapping[str, "np.ndarray[Any, Any]"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    verdict: str
+    by: str = ""
+    """What caught it; or the evidence that it is harmless; or how it differs and nobody noticed."""
+    seconds: float = 0.0
+
+
+class Impatient:
+    """A runner that leaves a kernel alone once a run of it did not end: the leg refuses it anyway,
+    and a fault in a loop would cost minutes."""
+
+    def __init__(self, runner: Runner) -> None:
+        self.runner = runner
+        self.endless = b""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.runner, name)
+
+    def run(self, artifact: Artifact, request: RunRequest) -> Measurement | Failure:
+        if artifact.content == self.endless:
+            return Failure("timeout", "an earlier run did not end")
+        result = self.runner.run(artifact, replace(request, timeout_s=min(request.timeout_s, TIMEOUT_S)))
+        if isinstance(result, Failure) and result.reason == "timeout":
+            self.endless = artifact.content
+        return result
+
+
+class Judge:
+    """The numeric leg of one target, and beside it what the leg does not do."""
+
+    def __init__(self, field: Field, seed: int) -> None:
+        self.field, self.seed = field, seed
+        plugins, target = field.plugins, field.target
+        self.runner = Impatient(plugins.runner(target))
+        self.accuracy = plugins.math_accuracy(target)
+        self.sound: dict[str, Artifact] = {}
+        self.walled = False
+        """Whether the leg last put a kernel between inaccessible pages."""
+
+    def unplanted(self, ground: Ground) -> str:
+        """What the leg says about the kernel without a fault; empty when it passes, as it must."""
+        if ground.name in self.sound:
+            return ""
+        made = self.runner.compile(ground.source)
+        if isinstance(made, Failure):
+            return f"{made.reason}: {made.detail}"
+        problem = self.refused(ground, made)
+        if not problem:
+            self.sound[ground.name] = made
+        return problem
+
+    def refused(self, ground: Ground, artifact: Artifact) -> str:
+        """What the numeric leg, exactly as a build asks it, finds; empty: nothing."""
+        field = self.field
+        found = numeric(
+            ground.game, field.rules, artifact, self.runner, self.accuracy, 2, self.seed, field.generator
+        )
+        self.walled = WALLS in str(found.figures.get("executions", ""))
+        return "" if found.passed else found.detail
+
+    def judge(self, ground: Ground, plant: Plant, place: Place) -> Verdict:
+        """``ground`` must have passed :meth:`unplanted`."""
+        begin = perf_counter()
+        verdict, by = self._judged(ground, plant, planted(plant, ground.source, place))
+        return Verdict(verdict, by, round(perf_counter() - begin, 2))
+
+    def _judged(self, ground: Ground, plant: Plant, source: KernelSource) -> tuple[str, str]:
+        made, sound = self.runner.compile(source), self.sound[ground.name]
+        if isinstance(made, Failure):
+            return UNUSABLE, f"does not compile: {made.detail.strip()[:400]}"
+        if made.content == sound.content:
+            return HARMLESS, "the compiled file is the same, byte for byte"
+        if problem := self.refused(ground, made):
+            return CAUGHT, problem
+        if plant.shows == "execution" or (plant.shows == "reads" and not self.walled):
+            return SURVIVED, "the code differs, and only how it is called can show it"
+        verdict, why = self._beside(ground, sound, made)
+        if plant.shows == "reads" and verdict == HARMLESS:
+            why += "; what it reads is the same for all inputs, and stays between inaccessible pages"
+        return verdict, why
+
+    # -- the differential run ------------------------------------------------------------------------
+
+    def _beside(self, ground: Ground, sound: Artifact, made: Artifact) -> tuple[str, str]:
+        together = hasattr(self.runner, "run_together")
+        size = sum(4 * prod(array.shape) for array in (*sound.inputs, *sound.outputs))
+        count = min(SETS_TOGETHER if together else SETS_ONE_BY_ONE, max(len(NATURES), MOST_BYTES // size))
+        inputs = list(drawn(ground, self.seed, count))
+        requests = [
+            RunRequest(inputs=given, threads=THREADS[k % len(THREADS)], timeout_s=TIMEOUT_S)
+            for k, given in enumerate(inputs)
+        ]
+        ours, theirs = self._run(sound, requests, together), self._run(made, requests, together)
+        different, elements = [], 0
+        for k, (one, other) in enumerate(zip(ours, theirs, strict=True)):
+            if isinstance(one, Failure):
+                return SURVIVED, f"the unplanted kernel fails on set {k}: {one.reason}: {one.detail}"
+            if isinstance(other, Failure):
+                return SURVIVED, f"fails on inputs that the leg does not draw: {other.reason}: {other.detail}"
+            elements += sum(array.size for array in one.outputs.values())  # type: ignore[union-attr]
+            if difference := first_difference(one, other):
+                different.append((k, difference))
+        what = f"{count} runs of {elements // count} elements on inputs from the whole range of the dtype"
+        if not different:
+            return HARMLESS, f"{what}: equal to the unplanted kernel in every element"
+        bad = self._beyond_bound(ground, [inputs[k] for k, _ in different], [theirs[k] for k, _ in different])
+        if bad:
+            return (
+                SURVIVED,
+                f"beyond the bound on inputs that the leg does not draw: {bad}; {different[0][1]}",
+            )
+        return HARMLESS, f"{what}: {len(different)} differ, all within the error bound that is promised"
+
+    def _run(
+        self, artifact: Artifact, requests: Sequence[RunRequest], together: bool
+    ) -> Sequence[Measurement | Failure]:
+        if together:
+            found: list[Measurement | Failure] = self.runner.run_together(artifact, requests)
+            return found
+        return [self.runner.run(artifact, request) for request in requests]
+
+    def _beyond_bound(
+        self, ground: Ground, inputs: Sequence[Inputs], runs: Sequence[Measurement | Failure]
+    ) -> str:
+        """The first run whose outputs are further from float64 than the kernel promises; empty: none."""
+        game, dialect = ground.game, self.field.rules.dialect
+        loose = nan_may_differ(game)
+        references = leg._References(game.root, game.program, self.accuracy, dialect, self.seed, False, loose)
+        stacks = {name: np.stack([given[name] for given in inputs]) for name in inputs[0]}
+        with ThreadPoolExecutor(2) as pool:
+            expected = references.expect(stacks, len(inputs), pool, True)
+        for run, outcome in zip(runs, expected, strict=True):
+            result = leg._judge("drawn", 1, run, outcome, loose)
+            if result.problem:
+                return result.problem
+        return ""
+
+
+def first_difference(one: Measurement, other: Measurement) -> str:
+    """Where outputs differ, -0 being 0 and one NaN another; empty: nowhere."""
+    assert one.outputs is not None and other.outputs is not None
+    for name, array in one.outputs.items():
+        theirs = other.outputs[name]
+        with np.errstate(invalid="ignore"):
+            same = (array == theirs) | ((array != array) & (theirs != theirs))
+        if not same.all():
+            at = tuple(int(k) for k in np.argwhere(~same)[0])
+            return f"{name}{list(at)} is {theirs[at]:.9g}, unplanted {array[at]:.9g}"
+    return ""
+
+
+# -- inputs ------------------------------------------------------------------------------------------
+
+
+def drawn(ground: Ground, seed: int, count: int) -> Iterator[Inputs]:
+    """Inputs that cover the dtype: each set of another nature, arrays of a set of different ones at times."""
+    program, rng = ground.game.root, np.random.default_rng([seed, 77])
+    choice = Random(seed)
+    for k in range(count):
+        given = {}
+        nature = NATURES[k % len(NATURES)]
+        for name in program.inputs:
+            buffer = program.buffer_of[name]
+            mine = nature if choice.random() < 0.7 else choice.choice(NATURES)
+            carrier = np.dtype(CARRIER[buffer.dtype])
+            if buffer.dtype in FLOAT_DTYPES:
+                largest = 65504.0 if buffer.dtype == "f16" else float(np.finfo(carrier).max)
+                with np.errstate(over="ignore", under="ignore"):
+                    given[name] = _within(
+                        mine(rng, buffer.shape, SPANS.get(buffer.dtype, SPANS["f32"])), largest
+                    ).astype(carrier)
+            else:
+                given[name] = rng.integers(1, 9, buffer.shape).astype(carrier)
+        yield given
+
+
+def _within(values: Any, largest: float) -> Any:
+    """Finite values beyond the largest of the dtype become that; infinities stay."""
+    return np.where(np.isinf(values), values, np.clip(values, -largest, largest))
+
+
+def _normal(rng: np.random.Generator, shape: tuple[int, ...], span: Span) -> Any:
+    return rng.standard_normal(shape)
+
+
+def _any_magnitude(rng: np.random.Generator, shape: tuple[int, ...], span: Span) -> Any:
+    return rng.choice([-1.0, 1.0], shape) * np.exp2(rng.uniform(*span, shape))
+
+
+def _one_magnitude(rng: np.random.Generator, shape: tuple[int, ...], span: Span) -> Any:
+    return rng.standard_normal(shape) * np.exp2(rng.uniform(*span))
+
+
+def _row_magnitudes(rng: np.random.Generator, shape: tuple[int, ...], span: Span) -> Any:
+    scale = np.exp2(rng.uniform(span[0] / 3, span[1] / 2, shape[:1])) if shape else 1.0
+    return rng.standard_normal(shape) * np.reshape(scale, (*shape[:1], *[1] * (len(shape) - 1)))
+
+
+def _moderate(rng: np.random.Generator, shape: tuple[int, ...], span: Span) -> Any:
+    return rng.uniform(-1.7, 1.7, shape) * span[1]
+
+
+def _shifted(rng: np.random.Generator, shape: tuple[int, ...], span: Span) -> Any:
+    return rng.uniform(-2.4, 2.4) * span[1] + rng.standard_normal(shape)
+
+
+def _constant(rng: np.random.Generator, shape: tuple[int, ...], span: Span) -> Any:
+    return np.full(shape, rng.choice([0.0, 1.0, -1.0, 1e-3, 5000.0, -5000.0, 1e-40]))
+
+
+def _dominated(rng: np.random.Generator, shape: tuple[int, ...], span: Span) -> Any:
+    values = rng.standard_normal(shape) * 1e-3
+    flat = values.reshape(-1)
+    flat[rng.integers(0, max(flat.size, 1), max(1, flat.size // 40))] = rng.choice([-1e6, 1e6, 90.0, -90.0])
+    return values
+
+
+def _sparse(rng: np.random.Generator, shape: tuple[int, ...], span: Span) -> Any:
+    return np.where(rng.random(shape) < 0.9, 0.0, rng.standard_normal(shape))
+
+
+def _unusual(rng: np.random.Generator, shape: tuple[int, ...], span: Span) -> Any:
+    values = rng.standard_normal(shape)
+    odd = rng.choice([np.nan, np.inf, -np.inf, -0.0, 3e38, -3e38, 1e-45], shape)
+    return np.where(rng.random(shape) < rng.choice([0.002, 0.02]), odd, values)
+
+
+def _one_sign(rng: np.random.Generator, shape: tuple[int, ...], span: Span) -> Any:
+    """Rows of one sign each, of any magnitude."""
+    rows = (*shape[:1], *[1] * (len(shape) - 1))
+    scale = np.exp2(rng.uniform(*span, rows)) * rng.choice([-1.0, 1.0], rows)
+    return (0.5 + rng.random(shape)) * scale
+
+
+def _infinite_rows(rng: np.random.Generator, shape: tuple[int, ...], span: Span) -> Any:
+    rows = (*shape[:1], *[1] * (len(shape) - 1))
+    return rng.standard_normal(shape) + rng.choice(
+        [0.0, np.inf, -np.inf, np.nan], rows, p=[0.7, 0.1, 0.1, 0.1]
+    )
+
+
+NATURES = (
+    _normal, _any_magnitude, _one_magnitude, _row_magnitudes, _moderate, _shifted, _constant, _dominated,
+    _sparse, _unusual, _one_magnitude, _one_sign, _infinite_rows, _one_sign,
+)  # fmt: skip

@@ -1,0 +1,123 @@
+"""A bounded part of ``benchmarks/plants.py``: faults in emitted code are caught, and its judge is right."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from perfdojo_sdk.hookspecs.types import KernelSource
+from perfdojo_sdk.plugins import load_plugins
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
+
+import plants as tool
+from planting.catalogue import PLANTS
+from planting.judge import CAUGHT, HARMLESS, SURVIVED, Judge
+from planting.kernels import Field, Ground
+from planting.plant import Place, Plant, places, planted
+
+#: How many plantings of a seed are looked at.
+PLANTINGS = 8
+VECTORS, STREAMS = ("x86_avx512", "x86_avx2", "arm_neon"), ("riscv_snitch",)
+
+
+@cache
+def looked_at(targets: Sequence[str], *names: str) -> tuple[Judge, list[Ground]]:
+    """The judge of the first target that runs here, and these grounds."""
+    plugins = load_plugins()
+    target = next((t for t in map(plugins.target, targets) if plugins.unavailable(t) is None), None)
+    if target is None:
+        pytest.skip(f"none of {', '.join(targets)} runs here")
+    field = Field(plugins, target, tuple({name.partition(":")[0] for name in names}))
+    return Judge(field, 0), [ground for ground in field.grounds() if ground.name in names]
+
+
+def ground_of(name: str) -> tuple[Judge, Ground]:
+    judge, [ground] = looked_at(VECTORS, name)
+    assert not judge.unplanted(ground)
+    return judge, ground
+
+
+def by_name(name: str) -> Plant:
+    return next(plant for plant in PLANTS if plant.name == name)
+
+
+def test_many_faults_of_many_kinds() -> None:
+    for family in ("c", "gpu", "assembly"):
+        mine = [plant for plant in PLANTS if family in plant.families]
+        assert len(mine) >= 50 and len({plant.kind for plant in mine}) >= 20, family
+
+
+@pytest.mark.parametrize(
+    ("seed", "targets", "names"),
+    [(306, VECTORS, ("softmax:odd", "relu:odd")), (2, STREAMS, ("softmax:odd", "add:even", "matmul:odd"))],
+    ids=["vectors", "streams"],
+)
+def test_seeded_plants_are_caught(seed: int, targets: Sequence[str], names: Sequence[str]) -> None:
+    judge, grounds = looked_at(targets, *names)
+    chosen = tool.plantings(PLANTS, grounds, seed, 1)[:PLANTINGS]
+    verdicts = {}
+    for planting in chosen:
+        assert not judge.unplanted(planting.ground), "the kernel is refused without a fault"
+        verdicts[planting.key] = judge.judge(planting.ground, planting.plant, planting.place)
+    bad = {key: v for key, v in verdicts.items() if v.verdict not in (CAUGHT, HARMLESS)}
+    assert not bad
+    assert sum(v.verdict == CAUGHT for v in verdicts.values()) >= PLANTINGS // 2
+
+
+def judged_without_leg(judge: Judge, ground: Ground, plant: Plant, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The verdict where the numeric leg overlooks everything."""
+    monkeypatch.setattr(Judge, "refused", lambda *_: "")
+    return judge.judge(ground, plant, places(plant, ground.source)[0]).verdict
+
+
+def test_what_the_leg_overlooks_is_a_survivor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The differential run finds values that are wrong only where no usual input goes."""
+    judge, ground = ground_of("relu:odd")
+    for name in ("large-to-zero-stored", "nan-to-zero-stored"):
+        assert judged_without_leg(judge, ground, by_name(name), monkeypatch) == SURVIVED, name
+
+
+def test_what_only_an_execution_shows_is_never_harmless(monkeypatch: pytest.MonkeyPatch) -> None:
+    judge, ground = ground_of("relu:odd")
+    assert judged_without_leg(judge, ground, by_name("wrong-after-forty-calls"), monkeypatch) == SURVIVED
+
+
+def test_the_same_code_and_the_same_results_are_harmless(monkeypatch: pytest.MonkeyPatch) -> None:
+    judge, ground = ground_of("relu:odd")
+    unused = Plant("k", "unused", ("c",), r"0\.693359375f", "0.7f", "pd_exp.h")
+    swapped = Plant("k", "bits", ("c",), r"^( +pd_store_f32v\(&y\[[^\]]*\], )(.*)\);$", r"\1pd_planted(\2));",
+                    helper="static pd_f32v pd_planted(pd_f32v v)\n{\n    volatile float one = 1.0f;\n"
+                    "    return v * pd_splat_f32v(one);\n}")  # fmt: skip
+    for plant in (unused, swapped):
+        assert judged_without_leg(judge, ground, plant, monkeypatch) == HARMLESS, plant.name
+
+
+def test_comments_are_no_places_and_the_rest_stays() -> None:
+    code = '/* s = 0.0f;\n */\n#include "a.h"\nvoid f(void) {\n    s = 0.0f;\n    t = 0.0f;\n}\n'
+    source = KernelSource("f", (), (), code, support={"a.h": "one 1\n"})
+    found = places(Plant("k", "n", ("c",), r"= 0\.0f;", "= 1.0f;"), source)
+    assert [place.line(code) for place in found] == ["s = 0.0f;", "t = 0.0f;"]
+    changed = planted(Plant("k", "n", ("c",), "x", "y", helper="int h;"), source, found[1])
+    assert changed.code == code.replace("t = 0.0f", "t = 1.0f").replace('"a.h"\n', '"a.h"\nint h;\n')
+    assert not places(Plant("k", "n", ("gpu",), r"= 0\.0f;", ""), source)
+    assert not places(Plant("k", "n", ("c",), r"= 0\.0f;", "", needs="absent"), source)
+    assert places(Plant("k", "n", ("c",), "1", "2", file=r"a\.h"), source) == [Place("a.h", 4, 5, "2")]
+
+
+def test_a_stopped_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.jsonl"
+    survivor = {"key": "b", "verdict": SURVIVED}
+    path.write_text(
+        json.dumps({"key": "a", "verdict": CAUGHT}) + "\n" + json.dumps(survivor) + '\n{"key": "c'
+    )
+    assert set(tool.Record(path).lines) == {"a", "b"}
+    assert set(tool.Record(path, again=True).lines) == {"a"}
+    record = tool.Record(path)
+    record.add({"key": "d", "verdict": CAUGHT})
+    assert set(tool.Record(path).lines) == {"a", "b", "d"}
