@@ -167,10 +167,10 @@ MEMORY = (
     Plant("static scratch", "scratch-of-all-blocks", GPU, r"^    float (\w+) = ", r"    static float \1 = "),
     Plant(
         "shared memory too small",
-        "shared-one-row-less",
+        "shared-of-half",
         GPU,
         r"PD_SHARED\(float, (\d+), ",
-        lambda m: instead(m, 1, str(int(m[1]) - 8)),
+        lambda m: instead(m, 1, str((int(m[1]) + 1) // 2)),
     ),
     Plant("workspace wrong", "areas-overlap", GPU, r"\(pd_base \+ (\d+)\)", lambda m: instead(m, 1, "0")),
     Plant(
