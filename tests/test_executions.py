@@ -343,6 +343,14 @@ def partial_request(*args: object, **options: object) -> RunRequest:
     return RunRequest(*args, **{**options, "timeout_s": 20.0})  # type: ignore[arg-type]
 
 
+def test_a_kernel_that_does_nothing_on_too_many_threads() -> None:
+    source = emitted()
+    old = "if (threads > 1024)\n        return 3;"
+    assert source.code.count(old) == 1
+    report = judged(replace(source, code=source.code.replace(old, old.replace("3", "0"))))
+    assert not report.ok and f"on {MAX_THREADS + 1} threads" in report.problem, report.problem
+
+
 # -- how many threads there may be ---------------------------------------------------------------------
 
 

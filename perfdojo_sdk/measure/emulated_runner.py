@@ -21,6 +21,8 @@ from perfdojo_sdk.measure.toolchain import probe_compiler
 FLAGS = (
     "-x", "c++", "-std=gnu++17", "-O1", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics",
     "-ffp-contract=off", "-fno-math-errno", "-w",
+    # A register that nobody set holds no zero.
+    "-ftrivial-auto-var-init=pattern",
 )  # fmt: skip
 
 #: Callers hand over arrays that start at multiples of so many bytes: a wide access moves them.

@@ -25,7 +25,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from perfdojo_sdk.core.interface import EXECUTIONS, WORKSPACE_TOO_SMALL
+from perfdojo_sdk.core.interface import EXECUTIONS, MAX_THREADS, TOO_MANY_THREADS, WORKSPACE_TOO_SMALL
 from perfdojo_sdk.measure.process_state import Used, changed
 from perfdojo_sdk.measure.worker import (
     CARRIER,
@@ -44,7 +44,7 @@ PAGE = mmap.PAGESIZE
 WALL = max(PAGE, 1 << 16)
 #: Calls in a row; of a slow kernel, as many as take this time, and a few at least.
 CALLS, FEWEST_CALLS, SOME_S = 50, 3, 0.3
-#: Seconds for two callers to meet.
+#: Seconds for two callers to meet, or for threads that would use one slot of the workspace to collide.
 MEETING_S = 0.05
 #: How often two callers are to meet in the kernel.
 MEETINGS = 100
@@ -219,11 +219,42 @@ def float_control(trial: Trial) -> None:
 
 def threads(trial: Trial) -> None:
     for count in trial.stage.counts:
-        trial.tell("threads", str(count))
-        try:
-            trial.stage.call("end", count)
-        except Refused as refused:
-            raise Refused(refused.reason, f"on {count} threads: {refused.detail}") from None
+        _with_threads(trial, count, _collide)
+    _with_threads(trial, MAX_THREADS + 1, _too_many)
+
+
+def _with_threads(trial: Trial, count: int, action: Callable[[Trial, int], None]) -> None:
+    trial.tell("threads", str(count))
+    try:
+        action(trial, count)
+    except Refused as refused:
+        raise Refused(refused.reason, f"on {count} threads: {refused.detail}") from None
+
+
+def _collide(trial: Trial, count: int) -> None:
+    """One call; many where each thread has a slot of the workspace: two that use one seldom meet there."""
+    stage = trial.stage
+    stage.call("end", count)
+    size = stage.kernel.workspace_bytes(count)
+    if size <= stage.kernel.workspace_bytes(ALONE):
+        return
+    end = time.monotonic() + MEETING_S
+    while time.monotonic() < end:
+        check_status(stage.kernel.enter(stage.arrays, stage.workspace, size, count))
+        stage.check()
+
+
+def _too_many(trial: Trial, count: int) -> None:
+    """More threads than any kernel runs on: it says so and writes nothing, or does without them."""
+    stage = trial.stage
+    size = stage.arrange("end", TOGETHER)
+    status = stage.kernel.enter(stage.arrays, stage.workspace, size, count)
+    if status == 0:
+        stage.check()
+    elif status not in (TOO_MANY_THREADS, WORKSPACE_TOO_SMALL):
+        raise Refused("wrong_result", f"the kernel returned {status} instead of {TOO_MANY_THREADS}")
+    elif not all(map(_untouched, stage.outputs)):
+        raise Refused("wrong_result", "the kernel refuses, and writes all the same")
 
 
 def repeated(trial: Trial) -> None:

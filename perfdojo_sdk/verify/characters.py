@@ -243,7 +243,7 @@ CHARACTERS: tuple[_Character, ...] = (
     _constant,
     _dominated(_near_end, 0, 20),
     _far(1),
-    _scaled(-60, -14),
+    _scaled(-74, -50),
     _around(200),
     _mixed(lambda r: -r.largest / 6, lambda r: r.largest / 2.2),
     _dominated(_at_border, 0, 4),

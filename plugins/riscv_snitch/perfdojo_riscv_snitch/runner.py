@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -48,6 +48,15 @@ MAX_CYCLES = 500_000_000
 
 #: Calls the kernel whose address is in t3 and measures it; arguments are in place.
 _CALL = "csrr t4, mcycle; jalr ra, 0(t3); fence; csrr t5, mcycle; mv t6, a0; ecall"
+#: What a callee leaves as it is (RISC-V ELF psABI), by the bits that the caller puts there.
+_KEPT = {name: 0x5EED0000 + 0x111 * k for k, name in enumerate([*(f"s{k}" for k in range(12)), "gp", "tp"])}
+_KEPT_FLOATS = {f"fs{k}": _KEPT[f"s{k}"] for k in range(12)}
+#: The same call after the kept integers were copied into the kept FP registers; then a number goes through
+#: ft0, which it does only while streams are off.
+_KEEPING = (
+    "; ".join(f"fcvt.d.w fs{k}, s{k}" for k in range(12))
+    + "; jalr ra, 0(t3); fence; mv t6, a0; fcvt.d.w ft0, s1; fcvt.w.d t5, ft0; ecall"
+)
 
 
 @dataclass(frozen=True)
@@ -208,7 +217,8 @@ def put_through(
 ) -> tuple[str, ...] | Failure:
     """The request's executions that a simulator of one core has a use for, or how the kernel fails in one."""
     done: list[str] = []
-    for name, action in (("alignment", _misaligned), ("workspace", _short_of_workspace)):
+    actions = {"alignment": _misaligned, "workspace": _short_of_workspace, "float_control": _left_as_it_was}
+    for name, action in actions.items():
         if name in request.executions:
             failed = action(artifact, request, expected)
             if failed:
@@ -259,9 +269,30 @@ def _short_of_workspace(
     return None
 
 
-def prepare_call(artifact: Artifact, shift: int = 0, less: int = 0) -> Call | Failure:
-    """A call of the kernel with its arrays laid out, ``shift`` bytes further on, and told of so many bytes of
-    workspace ``less`` than there are; DojoError when the object is none."""
+def _left_as_it_was(
+    artifact: Artifact, request: RunRequest, _: Mapping[str, np.ndarray[Any, Any]]
+) -> Failure | None:
+    """The core after the call: registers that are the caller's, rounding, streams."""
+    call = prepare_call(artifact, code=_KEEPING)
+    if isinstance(call, Failure):
+        return call
+    call = replace(call, registers={**_KEPT, **call.registers})
+    finished = execute(call, [_image(call, _given(call, request), 0)], request)
+    if isinstance(finished, Failure):
+        return finished
+    [after] = finished
+    kept = {**_KEPT, "sp": call.registers["sp"]}
+    floats = {name: struct.unpack("<Q", struct.pack("<d", n))[0] for name, n in _KEPT_FLOATS.items()}
+    changed = [name for name, bits in kept.items() if after.registers[name] != bits]
+    changed += [name for name, bits in floats.items() if after.fp_registers[name] != bits]
+    changed += ["the rounding mode"] * bool(after.fcsr >> 5)
+    changed += ["streams, still on,"] * (after.registers["t5"] != _KEPT["s1"])
+    return Failure("wrong_result", f"after the call, {', '.join(changed)} differ") if changed else None
+
+
+def prepare_call(artifact: Artifact, shift: int = 0, less: int = 0, code: str = _CALL) -> Call | Failure:
+    """A call of the kernel by ``code``, with its arrays laid out, ``shift`` bytes further on, and told of so
+    many bytes of workspace ``less`` than there are; DojoError when the object is none."""
     program = load_elf(artifact.content, artifact.symbol)
     size = workspace_bytes(program, artifact.symbol)
     if isinstance(size, Failure):
@@ -280,7 +311,7 @@ def prepare_call(artifact: Artifact, shift: int = 0, less: int = 0) -> Call | Fa
     # The stack starts at a multiple of 16 bytes, below the arguments that find no register.
     top = TCDM_BASE + TCDM_BYTES - GUARD - -(-4 * len(rest) // 16) * 16
     stack = {top + 4 * k: struct.pack("<I", value) for k, value in enumerate(rest)}
-    kernel, program = program, _with_code(program, _CALL)
+    kernel, program = program, _with_code(program, code)
     registers |= {"sp": top, "t3": program.symbols[artifact.symbol]}
     return Call(program, kernel, tuple(places), len(artifact.inputs), registers, stack)
 

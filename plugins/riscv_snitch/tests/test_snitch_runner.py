@@ -108,7 +108,11 @@ REFUSES = "li t0, 8\nbgeu a3, t0, 1f\nli a0, 1\nret\n1:"
 def test_executions_on_the_simulator() -> None:
     request = RunRequest(executions=tuple(EXECUTIONS))
     found = outcome(f"{REFUSES}\n{COPY}", ASKS, request)
-    assert isinstance(found, Measurement) and found.executions == ("alignment", "workspace")
+    assert isinstance(found, Measurement) and found.executions == (
+        "alignment",
+        "workspace",
+        "float_control",
+    )
     for body, words in (
         (COPY, "returned 0 instead of 1"),
         (f"{COPY}\n{REFUSES}", "wrote into its arrays all the same"),
@@ -117,6 +121,24 @@ def test_executions_on_the_simulator() -> None:
         assert isinstance(outcome(body, ASKS), Measurement)
         failed = outcome(body, ASKS, request)
         assert isinstance(failed, Failure) and words in failed.detail, failed
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (f"{COPY}\nli s3, 1", "s3 differ"),
+        (f"{COPY}\nfcvt.d.w fs4, zero", "fs4 differ"),
+        (f"{COPY}\naddi sp, sp, -16", "sp differ"),
+        (f"{COPY}\nli tp, 3", "tp differ"),
+        (f"{COPY}\ncsrsi 0x7c0, 1", "streams"),
+        (f"{COPY}\ncsrwi frm, 1", "rounding mode differ"),
+    ],
+)
+def test_what_is_the_caller_s_is_kept(body: str, words: str) -> None:
+    """The simulated core after the call, against the calling convention."""
+    assert isinstance(outcome(body), Measurement), "a plain call does not show it"
+    failed = outcome(body, request=RunRequest(executions=("float_control",)))
+    assert isinstance(failed, Failure) and (words in failed.detail or "streams" in words), failed
 
 
 def test_a_kernel_that_runs_too_long_is_stopped() -> None:
