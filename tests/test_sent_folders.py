@@ -230,4 +230,4 @@ def test_a_lock_that_is_never_given_back_is_an_error(tmp_path: Path, monkeypatch
         native_runner.one_measurement_at_a_time(),
     ):
         pass
-    assert "measuring.lock" in str(refused.value) and f"process {os.getpid()}" in str(refused.value)
+    assert "measuring-" in str(refused.value) and f"process {os.getpid()}" in str(refused.value)

@@ -101,7 +101,8 @@ def draw(
     groups, large = _all_groups(program), _large(program, floats)
     turns = _turns(large)
     for array in program.inputs:
-        dtype, target = program.buffer_of[array].dtype, drawn[array]
+        # An array without dimensions is drawn as one of a single element, in the same memory.
+        dtype, target = program.buffer_of[array].dtype, drawn[array].reshape(drawn[array].shape or (1,))
         if dtype not in FLOAT_DTYPES:
             target[...] = _whole_numbers(rng, target.shape, dtype, name)
             continue
@@ -130,6 +131,8 @@ def _all_groups(program: Program) -> Mapping[str, Groups]:
 
 def _groups(shape: tuple[int, ...], kept: tuple[int, ...]) -> Groups:
     """Groups of more than one element where there are several dimensions: else rows."""
+    if not shape:
+        return Groups((1,), (0,))
     alone = len(kept) == len(shape) > 1
     return Groups(shape, kept[:-1] if alone else kept)
 

@@ -167,7 +167,9 @@ def verify_numeric(
         planned.append(replace(drawing, threads=counts))
         if quick:
             break
-    with _AtOnce() if forks else ThreadPoolExecutor(3) as pool:
+    # A fork's orphans are told from other children of this process only while nobody else starts any.
+    alone = forks or getattr(runner, "forks", False)
+    with _AtOnce() if alone else ThreadPoolExecutor(3) as pool:
         for group in _groups(planned, original, references.small):
             stacks = _stacks(original, len(group))
             inputs = [{name: stack[k, ...] for name, stack in stacks.items()} for k in range(len(group))]
