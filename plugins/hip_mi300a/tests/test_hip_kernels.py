@@ -90,8 +90,8 @@ arguments = sys.argv[1:]
 if arguments == ["--version"]:
     print("HIP version: {version}.1.0-0")
     sys.exit()
-options = ["--offload-arch=gfx942", "-std=c++17", "-O3", "pd_k.hip", "-o"]
-assert pathlib.Path("pd_k.hip").exists() and pathlib.Path("pd_runtime.h").exists()
+options = ["--offload-arch=gfx942", "-std=c++17", "-O3", "./pd_k.hip", "-o"]
+assert pathlib.Path("./pd_k.hip").exists() and pathlib.Path("pd_runtime.h").exists()
 if arguments == ["--cuda-device-only", "-S", *options, "k.s"]:
     pathlib.Path("k.s").write_text("; nothing\\n")
 elif arguments == ["--genco", *options, "k.hsaco"]:
