@@ -139,10 +139,13 @@ def look(text: str, body: str, seed: int = 0) -> NumericReport:
     root = program(text)
 
     def specs(names: tuple[str, ...]) -> tuple[ArraySpec, ...]:
-        return tuple(ArraySpec(n, root.buffer_of[n].shape, "f32") for n in names)
+        return tuple(ArraySpec(n, root.buffer_of[n].shape, root.buffer_of[n].dtype) for n in names)
 
-    arrays = [f"const float *{n}" for n in root.inputs] + [f"float *{n}" for n in root.outputs]
-    code = f"""#include <math.h>
+    types = {"f32": "float", "i32": "int"}
+    kinds = {n: types[root.buffer_of[n].dtype] for n in (*root.inputs, *root.outputs)}
+    arrays = [f"const {kinds[n]} *{n}" for n in root.inputs] + [f"{kinds[n]} *{n}" for n in root.outputs]
+    code = f"""#include <limits.h>
+#include <math.h>
 #include <stddef.h>
 #include <string.h>
 {HELPERS}
@@ -157,9 +160,33 @@ size_t pd_k_workspace_bytes(int threads) {{ return 0; }}
     )
 
 
+SCALED = """kernel k(x, w) -> y
+x f32 [2,3,126] heap
+w f32 [3] heap
+y f32 [2,3,126] heap
+
+2 3 126 y[{0},{1},{2}] = x[{0},{1},{2}] * w[{1}]
+"""
+SCALED_C = "for (int k = 0; k < 756; k++) { float v = x[k] * w[k / 126 % 3]; y[k] = v; }"
+INTEGERS = """kernel k(x) -> y
+x i32 [5,64] heap
+y i32 [5] heap
+
+5
+| y[{0}] = -2147483648
+| 64 y[{0}] max= x[{0},{1}]
+"""
+INTEGERS_C = """
+for (int i = 0; i < 5; i++) {
+    int m = INT_MIN;
+    for (int k = 0; k < 64; k++) if (x[i*64 + k] > m) m = x[i*64 + k];
+    y[i] = m;
+}"""
 RIGHT: Mapping[str, tuple[str, str]] = {
     "relu": (RELU, RELU_C),
     "add": (ADD, ADD_C),
+    "channels": (SCALED, SCALED_C),
+    "integers": (INTEGERS, INTEGERS_C),
     "mul": (MUL, MUL_C),
     "root": (ROOT, ROOT_C),
     "log": (LOG, LOG_C),
@@ -198,6 +225,21 @@ FAULTS: Mapping[str, tuple[str, str, str]] = {
     ),
     "denormal results are flushed": ("mul", "y[k] = v", "y[k] = fabsf(v) < 0x1p-126f ? 0 : v"),
     "denormal operands are flushed": ("add", "a[k] + b[k]", "(fabsf(a[k]) < 0x1p-126f ? 0 : a[k]) + b[k]"),
+    "sums are the largest number instead of infinite": (
+        "add",
+        "y[k] = v",
+        "y[k] = isinf(v) && isfinite(a[k]) && isfinite(b[k]) ? copysignf(3e38f, v) : v",
+    ),
+    "infinities of two signs are zero": ("add", "y[k] = v", "y[k] = isinf(a[k]) && a[k] == -b[k] ? 0 : v"),
+    "infinity is lost before the end of a row": (
+        "relu",
+        "big(v, 0)",
+        "isinf(v) && k % 100 < 16 ? 3e38f : big(v, 0)",
+    ),
+    "one binade": ("relu", "big(v, 0)", "v >= 0x1p100f && v < 0x1p101f ? 2 * v : big(v, 0)"),
+    "an image whose weight is zero": ("channels", "y[k] = v", "y[k] = w[k / 126 % 3] == 0 ? 1 : v"),
+    "a maximum of integers starts at 0": ("integers", "INT_MIN", "0"),
+    "a maximum of integers starts at -1e9": ("integers", "INT_MIN", "-1000000000"),
     "infinities are lost": ("add", "y[k] = v", "y[k] = isinf(v) ? 0 : v"),
     "an epsilon is dropped from a root": ("root", " + 1e-5f", ""),
     "an epsilon of a root is a tenth": ("root", "1e-5f", "1e-6f"),
@@ -337,7 +379,13 @@ def test_every_character_is_drawn_where_there_are_groups_for_it() -> None:
     positions = np.abs(rows[dominated]).argmax(1)
     assert {0, 199} <= set(positions.tolist()) and ((positions > 160) & (positions < 199)).any()
     alone, masked = (~np.isfinite(rows)).sum(1) == 1, np.isneginf(rows).sum(1) > 1
-    assert alone.any() and masked.any() and (finite | alone | masked).all() and not masked.all()
+    both = np.isposinf(rows).any(1) & np.isneginf(rows).any(1)
+    assert alone.any() and masked.any() and both.any() and not masked.all()
+    assert (finite | alone | masked | both).all()
+    assert np.isneginf(rows).all(1).any(), "every element masked"
+    assert (~np.isfinite(rows[alone]))[:, :150].any(), "not only near the end"
+    whole = finite & (rows == np.rint(rows)).all(1) & (large > 0) & (large < 10)
+    assert whole.any(), "few different numbers"
     assert finite.mean() > 0.75
     tiny = (np.abs(rows) < 2.0**-126) & (rows != 0)
     assert tiny.all(1).any(), "all denormal"

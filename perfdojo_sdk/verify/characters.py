@@ -37,6 +37,10 @@ RANGES: Mapping[str, Range] = {
 _DRAWN = 1 << 18
 #: The last positions of a group, at each of which a loop may end too early.
 _TAIL = 33
+#: Numbers that arithmetic treats apart.
+SPECIALS = (np.nan, np.inf, -np.inf, -0.0, 0.0)
+#: How many of the elements are such where none can hide another.
+_SPECIAL_SHARE = 0.25
 #: Sizes of blocks at whose borders a loop may go wrong.
 _BLOCKS = (4, 8, 16, 32, 64, 128, 256, 1024, 4096)
 
@@ -185,13 +189,37 @@ def _near_overflow(mixture: _Mixture, chosen: Array) -> None:
     mixture.set(chosen, _near_end(mixture, chosen), values)
 
 
-def _specials(*kinds: float) -> _Character:
+def _anywhere(mixture: _Mixture, chosen: Array) -> Array:
+    return mixture.rng.integers(0, mixture.groups.size, len(chosen))
+
+
+def _specials(*kinds: float, position: Callable[[_Mixture, Array], Array] = _near_end) -> _Character:
     """One infinity or NaN, or a zero of either sign."""
 
     def character(mixture: _Mixture, chosen: Array) -> None:
-        mixture.set(chosen, _near_end(mixture, chosen), np.resize(kinds, len(chosen)))
+        mixture.set(chosen, position(mixture, chosen), np.resize(kinds, len(chosen)))
 
     return character
+
+
+def _both_infinities(mixture: _Mixture, chosen: Array) -> None:
+    """Their sum is NaN though no element is."""
+    mixture.set(chosen, _first(mixture, chosen), np.full(len(chosen), np.inf))
+    mixture.set(chosen, _last(mixture, chosen), np.full(len(chosen), -np.inf))
+
+
+def _all_masked(mixture: _Mixture, chosen: Array) -> None:
+    mixture.terms[chosen] = -np.inf
+
+
+def _whole(mixture: _Mixture, chosen: Array) -> None:
+    """Few different numbers: several are the largest, and differences are exactly zero."""
+    at = mixture.groups.numbered(chosen)
+
+    def change(first: Array) -> None:
+        first[at] = np.rint(first[at])
+
+    mixture.later.append(change)
 
 
 def _masked(mixture: _Mixture, chosen: Array) -> None:
@@ -263,6 +291,12 @@ CHARACTERS: tuple[_Character, ...] = (
     _specials(0.0, -0.0, np.inf, -np.inf, np.nan),
     _dominated(_first, 0, 20, -1),
     _dominated(_at_border, 0, 4, -1),
+    _all_masked,
+    _whole,
+    _specials(np.inf, -np.inf, position=_anywhere),
+    _specials(np.nan, position=_anywhere),
+    _both_infinities,
+    _plain,
 )
 
 
@@ -293,10 +327,12 @@ def _finish(mixture: _Mixture, values: Array) -> None:
 
 
 def spread(values: Array, dtype: str, rng: Generator) -> None:
-    """Give each element a magnitude of its own, over the whole range of the dtype."""
+    """Give each element a magnitude of its own, evenly over the whole range of the dtype, and either sign."""
     reach = RANGES[dtype]
-    size = np.exp2(rng.uniform(reach.smallest, reach.largest + 0.99, values.shape))
-    np.copysign(size, values, out=values, casting="same_kind")
+    turn = rng.permutation(values.size).reshape(values.shape)
+    share = (turn + rng.random(values.shape)) / max(values.size, 1)
+    size = np.exp2(reach.smallest + share * (reach.largest + 0.99 - reach.smallest))
+    np.copysign(size, 0.5 - turn % 2, out=values, casting="same_kind")
 
 
 def enlarge_some(values: Array, groups: Groups, dtype: str, rng: Generator) -> None:
@@ -307,9 +343,17 @@ def enlarge_some(values: Array, groups: Groups, dtype: str, rng: Generator) -> N
 
 
 def insert_specials(values: Array, groups: Groups, dtype: str, rng: Generator, start: int = 0) -> None:
-    """One infinity, NaN or zero in every fourth group; each kind at least once where groups allow it."""
-    kinds = np.roll([np.nan, np.inf, -np.inf, -0.0, 0.0], -start)
+    """One infinity, NaN or zero in every fourth group; each kind at least once where groups allow it.
+
+    Where nothing is reduced, many of them, and the largest numbers: those of two arrays meet.
+    """
     mixture = _mixture(values, groups, dtype, rng)
-    step = max(1, min(4, groups.count // len(kinds)))
-    _specials(*kinds)(mixture, np.arange(0, groups.count, step))
+    if groups.apart:
+        kinds = np.array([*SPECIALS, mixture.largest, -mixture.largest], values.dtype)
+        chosen = rng.random(values.shape, dtype=np.float32) < _SPECIAL_SHARE
+        np.copyto(values, rng.choice(kinds, values.shape), where=chosen)
+        return
+    turned = np.roll(SPECIALS, -start)
+    step = max(1, min(4, groups.count // len(turned)))
+    _specials(*turned)(mixture, np.arange(0, groups.count, step))
     _finish(mixture, values)

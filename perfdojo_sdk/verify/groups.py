@@ -53,6 +53,8 @@ class Groups:
 
     shape: tuple[int, ...]
     kept: tuple[int, ...]
+    apart: bool = False
+    """Nothing is reduced: no element can hide what another shows."""
 
     @property
     def count(self) -> int:

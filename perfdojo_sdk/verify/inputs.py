@@ -19,7 +19,15 @@ from perfdojo_sdk.core.dtypes import DIGITS, FLOAT_DTYPES, STORED_DTYPES, bits, 
 from perfdojo_sdk.core.expression import Expression, IndexValue, Literal, Operation, Read
 from perfdojo_sdk.core.program import Program, Statement
 from perfdojo_sdk.measure.worker import CARRIER
-from perfdojo_sdk.verify.characters import CHARACTERS, RANGES, enlarge_some, insert_specials, mix, spread
+from perfdojo_sdk.verify.characters import (
+    CHARACTERS,
+    RANGES,
+    SPECIALS,
+    enlarge_some,
+    insert_specials,
+    mix,
+    spread,
+)
 from perfdojo_sdk.verify.groups import Groups, kept_dimensions
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -63,7 +71,9 @@ def drawings(program: Program, instances: int) -> Mapping[str, int]:
     turns = _turns(large)
     several = max(turns, min(_DRAWINGS, _INSTANCES // max(instances, 1)))
     wanted = turns * ceil(len(CHARACTERS) / fewest)
-    return {"rows": min(several, wanted), "special": min(several, ceil(5 / fewest))}
+    # A weight of a channel that is zero or infinite shows what no image does.
+    smallest = min((groups[name].count for name in floats), default=1)
+    return {"rows": min(several, wanted), "special": min(several, ceil(len(SPECIALS) / smallest))}
 
 
 def _turns(large: Sequence[str]) -> int:
@@ -105,6 +115,8 @@ def draw(
         dtype, target = program.buffer_of[array].dtype, drawn[array].reshape(drawn[array].shape or (1,))
         if dtype not in FLOAT_DTYPES:
             target[...] = _whole_numbers(rng, target.shape, dtype, name)
+            if name == "rows" and dtype != "bool":
+                _whole_rows(rng, target, dtype, groups[array], number)
             continue
         asked = array in large and large.index(array) % turns == number % turns
         _DRAW[name](rng, target, dtype, groups[array], _Turn(number, number // turns, asked, largest))
@@ -134,7 +146,7 @@ def _groups(shape: tuple[int, ...], kept: tuple[int, ...]) -> Groups:
     if not shape:
         return Groups((1,), (0,))
     alone = len(kept) == len(shape) > 1
-    return Groups(shape, kept[:-1] if alone else kept)
+    return Groups(shape, kept[:-1], apart=True) if alone else Groups(shape, kept)
 
 
 def _large(program: Program, floats: Sequence[str]) -> list[str]:
@@ -177,6 +189,25 @@ def _whole_numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: str,
     kind = np.dtype(f"{_WHOLE_TYPES[dtype[0]]}{bits(dtype)}")
     values = rng.integers(low, high, shape, dtype=kind, endpoint=True)
     return np.where(values == 0, kind.type(1), values)
+
+
+def _whole_rows(rng: np.random.Generator, values: Array, dtype: str, groups: Groups, number: int) -> None:
+    """Give each group of integers a character: as drawn, far below zero, the least or the largest number at
+    the end or everywhere, all of one sign. No zeros."""
+    low, high = integer_bounds(dtype)
+    first, at = groups.first(values), groups.numbered(np.arange(groups.count))
+    flat = first[at].reshape(groups.count, groups.size)
+    sizes = np.abs(flat)
+    turn = (np.arange(groups.count) + number) % 7
+    flat[turn == 1] = low if low else 1
+    flat[turn == 4] = high
+    flat[turn == 5] = sizes[turn == 5]
+    if low:
+        flat[turn == 0] = -sizes[turn == 0]
+        flat[turn == 3] = low + sizes[turn == 3]
+    flat[turn == 2, -1] = high
+    flat[turn == 6, -1] = low or 1
+    first[at] = flat.reshape(first[at].shape)
 
 
 _Draw: TypeAlias = Callable[[np.random.Generator, Array, str, Groups, _Turn], None]
@@ -248,7 +279,7 @@ def _huge(rng: np.random.Generator, values: Array, dtype: str, groups: Groups, t
 
 
 def _special(rng: np.random.Generator, values: Array, dtype: str, groups: Groups, turn: _Turn) -> None:
-    """Infinities, NaN and zeros, one in a group, and most groups clean."""
+    """Infinities, NaN and zeros, one in a group, and most groups clean; many where none can hide another."""
     insert_specials(values, groups, dtype, rng, turn.number)
 
 
