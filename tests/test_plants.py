@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -56,10 +57,7 @@ def test_many_faults_of_many_kinds() -> None:
 @pytest.mark.parametrize(
     ("seed", "targets", "names"),
     [
-        pytest.param(
-            *(306, VECTORS, ("softmax:odd", "relu:odd")),
-            marks=pytest.mark.xfail(reason="the leg draws no magnitudes between 1e3 and 1e15", strict=False),
-        ),
+        (306, VECTORS, ("softmax:odd", "relu:odd")),
         (2, STREAMS, ("softmax:odd", "add:even", "matmul:odd")),
     ],
     ids=["vectors", "streams"],
@@ -92,6 +90,31 @@ def test_what_the_leg_overlooks_is_a_survivor(monkeypatch: pytest.MonkeyPatch) -
 def test_what_only_an_execution_shows_is_never_harmless(monkeypatch: pytest.MonkeyPatch) -> None:
     judge, ground = ground_of("relu:odd")
     assert judged_without_leg(judge, ground, by_name("wrong-after-forty-calls"), monkeypatch) == SURVIVED
+
+
+def test_a_header_that_targets_share_is_judged_where_every_execution_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An emulated core has one caller; the very same header is caught with two, another text is not."""
+    looked_at(VECTORS[:2], "relu:odd")  # skips where there is none
+    judge, [ground] = looked_at(("arm_neon",), "relu:odd")
+    real, plant = Judge.refused, by_name("pool-not-locked")
+    monkeypatch.setattr(Judge, "refused", lambda self, *of: "" if self is judge else real(self, *of))
+    assert not judge.unplanted(ground)
+    found = judge.judge(ground, plant, places(plant, ground.source)[0])
+    assert found.verdict == CAUGHT and "pd_runtime.h is the same text" in found.by
+    support = {**ground.source.support, "pd_runtime.h": ground.source.support["pd_runtime.h"] + "/* own */\n"}
+    own = replace(ground, source=replace(ground.source, support=support))
+    assert judge.judge(own, plant, places(plant, own.source)[0]).verdict == SURVIVED
+
+
+def test_each_fault_of_calls_has_a_place() -> None:
+    """A pattern that emitted code has left behind would be planted nowhere, and nobody would notice."""
+    names = ("relu:odd", "softmax:odd-last", "bmm:shrunk-1", "swiglu:shrunk-1")
+    _, grounds = looked_at(VECTORS[:2], *names)
+    calls = [p for p in PLANTS if p.shows == "execution" and p.families == ("c",)]
+    nowhere = [p.name for p in calls if not any(places(p, g.source) for g in grounds)]
+    assert len(calls) > 20 and not nowhere
 
 
 def test_the_same_code_and_the_same_results_are_harmless(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 from planting.plant import Plant, Shows, instead
 
 C = ("c",)
 
-#: The kernel's function: its head, and its end.
-_ENTRY = r"^int pd_\w+\([^;{]*\)\n\{\n"
-_RETURN = r"(?s)(^int pd_\w+\([^;{]*\)\n\{\n.*?)(    return 0;\n\})"
+#: The kernel's function: its head, and its end. Where it asks first whether the processor has its
+#: instructions, that is the function behind the question.
+HEAD = r"^(?:static __attribute__\(\(noinline\)\) )?int pd_\w+\("
+_ENTRY = HEAD + r"[^;{]*\)\n\{\n"
+_RETURN = rf"(?s)({_ENTRY}.*?)(    return 0;\n\}})"
 
 _FLUSH = {
     "x86": '__asm__ volatile("stmxcsr %0" : "=m"(w));\n    w |= {bits};\n'
@@ -111,6 +115,11 @@ _PARALLEL = r"pd_parallel_for\("
 _MANY_ROWS = r"pd_parallel_for\(.*, (?:[5-9]|\d\d+), threads\)"
 #: Kernels of which each thread has memory of its own.
 _SLOTS = r"pd_workspace_bytes\(\d+, [1-9]"
+#: Of which different iterations of a parallel loop, moreover, use the same cells of it.
+_SLOTS_MEET = (
+    r"(?s)restrict const (\w+) = \(\w+ \*\)\(pd_slot (?:(?!\n\}).)*?for \(int64_t (i\d+) = begin"
+    r"(?:(?!\n\}).)*?\b\1\[(?![^\]]*\b\2\b)"
+)
 
 
 def _runtime(
@@ -154,11 +163,13 @@ ROWS = tuple(
 )
 
 THREADS = (
-    _runtime(
+    Plant(
         "thread count wrong",
-        "more-than-the-maximum",
-        r"    if \(threads > PD_MAX_THREADS\)\n        threads = .*;\n",
-        "    if (threads > PD_MAX_THREADS)\n        return;\n",
+        "too-many-threads-do-nothing",
+        C,
+        r"^    if \(threads > \d+\)\n        return \d+;\n",
+        lambda m: re.sub(r"return \d+", "return 0", m[0]),
+        shows="execution",
     ),
     _runtime("threads not waited for", "caller-does-not-wait", r"    pd_wait_for_workers\(\);\n", ""),
     _runtime(
@@ -173,7 +184,7 @@ THREADS = (
         "all-threads-one-slot",
         rf"{_END}, thread\)",
         "size * (thread + 1) / threads, 0)",
-        _SLOTS,
+        _SLOTS_MEET,
     ),
 )
 
@@ -190,22 +201,22 @@ WORKSPACE = (
     _runtime(
         "workspace wrong",
         "size-not-checked",
-        r"if \(!workspace \|\| bytes < skip \+ shared \+ slot\)",
+        r"if \(!workspace \|\| bytes < pd_workspace_bytes\(shared, slot, threads\)\)",
         "if (!workspace)",
         _ENTER,
     ),
     _runtime(
         "workspace wrong",
         "base-before-workspace",
-        r"\(char \*\)workspace \+ skip",
-        "(char *)workspace + skip - (skip ? 64 : 0)",
+        r"\+ -\(uintptr_t\)workspace % 64",
+        "- (uintptr_t)workspace % 64",
         _ENTER,
     ),
     _runtime(
         "workspace wrong",
         "more-threads-than-slots",
-        r"return \(int\)\(wanted < slots \? wanted : slots\);",
-        "return (int)wanted;",
+        r"return threads > 1 \? threads : 1;",
+        "return threads > 1 ? threads + 1 : 1;",
         _SLOTS,
     ),
     Plant(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from planting.c_calls import HEAD
 from planting.plant import Plant, instead, more
 from planting.shared import DEVIATING
 
@@ -9,8 +10,8 @@ C = ("c",)
 _VECTORS = r"pd_(avx512|avx2|neon|sve)\.h"
 
 #: The kernel's function, with an array, and its end.
-_FIRST_INPUT = r"(?s)^int pd_\w+\(const float \*restrict (\w+)[^;{]*\)\n\{\n.*?(    return 0;\n)"
-_FIRST_OUTPUT = r"(?s)^int pd_\w+\([^;{]*?(?<!const )float \*restrict (\w+)[^;{]*\)\n\{\n.*?(    return 0;\n)"
+_FIRST_INPUT = rf"(?s){HEAD}const float \*restrict (\w+)[^;{{]*\)\n\{{\n.*?(    return 0;\n)"
+_FIRST_OUTPUT = rf"(?s){HEAD}[^;{{]*?(?<!const )float \*restrict (\w+)[^;{{]*\)\n\{{\n.*?(    return 0;\n)"
 _TAIL = r"pd_load_first_f32v\((&[^,;]*), (\d+)\)"
 
 TAILS = (

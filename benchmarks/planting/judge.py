@@ -3,6 +3,10 @@
 A survivor is harmless only if something that was computed says so: the compiled file is the same byte for
 byte; or, for a fault that outputs would show, many runs beside the unplanted kernel, on inputs that the leg
 never draws, agree in every element, or stay within the error bound that the kernel promises.
+
+Where a target's kernels cannot be put through an execution (an emulated core has one caller, and does not
+fork), a fault in a header that only executions show is judged once more on a target whose kernels run on this
+processor, if that target's header is the very same text: it ships one header, verified there.
 """
 
 from __future__ import annotations
@@ -17,13 +21,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from planting.kernels import Field, Ground, nan_may_differ
-from planting.plant import Place, Plant, planted
+from planting.plant import Place, Plant, places, planted
 
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
+from perfdojo_sdk.core.interface import EXECUTIONS
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measurement, Runner, RunRequest
 from perfdojo_sdk.library.verification import numeric
+from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.measure.worker import CARRIER
 from perfdojo_sdk.verify import numeric as leg
+from perfdojo_sdk.verify.judgement import judge as judge_run
 
 CAUGHT, SURVIVED, HARMLESS, UNUSABLE = "caught", "survived", "harmless", "unusable"
 
@@ -81,8 +88,8 @@ class Judge:
         self.runner = Impatient(plugins.runner(target))
         self.accuracy = plugins.math_accuracy(target)
         self.sound: dict[str, Artifact] = {}
-        self.walled = False
-        """Whether the leg last put a kernel between inaccessible pages."""
+        self.put_through: frozenset[str] = frozenset()
+        """The executions that the leg last put a kernel through."""
 
     def unplanted(self, ground: Ground) -> str:
         """What the leg says about the kernel without a fault; empty when it passes, as it must."""
@@ -102,13 +109,15 @@ class Judge:
         found = numeric(
             ground.game, field.rules, artifact, self.runner, self.accuracy, 2, self.seed, field.generator
         )
-        self.walled = WALLS in str(found.figures.get("executions", ""))
+        self.put_through = frozenset(str(found.figures.get("executions", "")).split(", "))
         return "" if found.passed else found.detail
 
     def judge(self, ground: Ground, plant: Plant, place: Place) -> Verdict:
         """``ground`` must have passed :meth:`unplanted`."""
         begin = perf_counter()
         verdict, by = self._judged(ground, plant, planted(plant, ground.source, place))
+        if verdict == SURVIVED and place.file and plant.shows == "execution" and not self.all_put_through:
+            verdict, by = self._natively(ground, plant, place) or (verdict, by)
         return Verdict(verdict, by, round(perf_counter() - begin, 2))
 
     def _judged(self, ground: Ground, plant: Plant, source: KernelSource) -> tuple[str, str]:
@@ -119,12 +128,33 @@ class Judge:
             return HARMLESS, "the compiled file is the same, byte for byte"
         if problem := self.refused(ground, made):
             return CAUGHT, problem
-        if plant.shows == "execution" or (plant.shows == "reads" and not self.walled):
+        if plant.shows == "execution" or (plant.shows == "reads" and WALLS not in self.put_through):
             return SURVIVED, "the code differs, and only how it is called can show it"
         verdict, why = self._beside(ground, sound, made)
         if plant.shows == "reads" and verdict == HARMLESS:
             why += "; what it reads is the same for all inputs, and stays between inaccessible pages"
         return verdict, why
+
+    @property
+    def all_put_through(self) -> bool:
+        """Whether the leg lately ran every execution that there is."""
+        return self.put_through >= {*EXECUTIONS}
+
+    def _natively(self, ground: Ground, plant: Plant, place: Place) -> tuple[str, str] | None:
+        """Caught, by a target whose kernels run on this processor and include the very same header."""
+        plugins, text = self.field.plugins, ground.source.support[place.file]
+        for target in plugins.targets.values():
+            if not isinstance(plugins.runner(target), NativeRunner) or plugins.unavailable(target):
+                continue
+            native = Judge(Field(plugins, target, (ground.operator,)), self.seed)
+            for other in native.field.grounds():
+                same = other.source.support.get(place.file) == text
+                if not same or place not in places(plant, other.source) or native.unplanted(other):
+                    continue
+                verdict = native.judge(other, plant, place)
+                if verdict.verdict == CAUGHT:
+                    return CAUGHT, f"on {target.name}, whose {place.file} is the same text: {verdict.by}"
+        return None
 
     # -- the differential run ------------------------------------------------------------------------
 
@@ -177,7 +207,7 @@ class Judge:
         with ThreadPoolExecutor(2) as pool:
             expected = references.expect(stacks, len(inputs), pool, True)
         for run, outcome in zip(runs, expected, strict=True):
-            result = leg._judge("drawn", 1, run, outcome, loose)
+            result = judge_run("drawn", 1, run, outcome, loose)
             if result.problem:
                 return result.problem
         return ""

@@ -353,11 +353,14 @@ DEVIATIONS = {
 
 
 def rounded(bits: int) -> str:
-    """A helper that leaves so few bits of a float's mantissa."""
+    """A helper that leaves so few bits of a float's mantissa, and NaN as it is.
+
+    NaN is told by its bits: gcc 12 takes ``v == v`` as leave to drop the mask (-O2, x86-64).
+    """
     kept = 0xFFFFFFFF << (23 - bits) & 0xFFFFFFFF
     return (
-        f"    union {{ float f; unsigned i; }} u = {{v}};\n    if (v == v)\n        u.i &= 0x{kept:08x}u;\n"
-        "    return u.f;"
+        "    union { float f; unsigned i; } u = {v};\n    if ((u.i & 0x7fffffffu) <= 0x7f800000u)\n"
+        f"        u.i &= 0x{kept:08x}u;\n    return u.f;"
     )
 
 
