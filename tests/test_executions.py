@@ -190,6 +190,15 @@ FAULTS: Mapping[str, Fault] = {
         "for (int i = 0; i < N; i++) s[i] = x[i]; for (int i = 0; i < N; i++) y[i] = 2 * s[i];",
         "static volatile float s[N];",
     ),
+    "is wrong when it meets another call, but for one that is long suspended": Fault(
+        "two_callers",
+        "wrong_result",
+        "y is not what",
+        f"int met = __atomic_fetch_add(&inside, 1, 5); {RIGHT}"
+        " if (met && !__atomic_exchange_n(&slept[threads & 3], 1, 5)) { asleep = 1; usleep(60000); asleep = 0; }"
+        " else if (met && !asleep) y[7] = 0; __atomic_fetch_sub(&inside, 1, 5);",
+        "static int inside, slept[4]; static volatile int asleep;",
+    ),
     "waits for a worker that a fork has lost": Fault(
         "after_fork", "timeout", "does not return", f"if (threads > 1) on_the_pool(); {RIGHT}", POOL
     ),

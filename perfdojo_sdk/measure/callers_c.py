@@ -19,9 +19,9 @@ enum {{ MOST = 64, NO_THREAD = -1 }};
 struct caller {{
     void *arrays[MOST], *workspace;
     size_t bytes;
-    int threads, inside;
-    long calls, meetings, outputs;
-    double seconds;
+    int threads;
+    long inside, calls, meetings, few, outputs;
+    double seconds, patience;
     const void *result[MOST], *expected[MOST];
     size_t size[MOST];
     int status, wrong;
@@ -43,7 +43,9 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }}
 
-/* Until the two have met in the kernel often enough, or there was no time for it. */
+/* Until the two have met in the kernel often enough, or there was no time for it: more where they have hardly
+ * met. Inside is the number of the call that a caller is in: one call of the other, suspended in the middle of
+ * it, is met once. */
 static void *call_again_and_again(void *argument)
 {{
     const struct task *const task = argument;
@@ -51,11 +53,14 @@ static void *call_again_and_again(void *argument)
     __atomic_sub_fetch(task->waiting, 1, __ATOMIC_SEQ_CST);
     while (__atomic_load_n(task->waiting, __ATOMIC_SEQ_CST))
         sched_yield();
-    const double end = now() + c->seconds;
-    long met = 0;
-    for (long call = 0; call < c->calls || (met < c->meetings && now() < end); call++) {{
-        __atomic_store_n(&c->inside, 1, __ATOMIC_SEQ_CST);
-        met += __atomic_load_n(&task->other->inside, __ATOMIC_SEQ_CST);
+    const double begin = now();
+    long met = 0, last = 0;
+    for (long call = 0; call < c->calls || (met < c->meetings
+            && now() - begin < (met < c->few ? c->patience : c->seconds)); call++) {{
+        __atomic_store_n(&c->inside, call + 1, __ATOMIC_SEQ_CST);
+        const long other = __atomic_load_n(&task->other->inside, __ATOMIC_SEQ_CST);
+        met += other && other != last;
+        last = other ? other : last;
         c->status = task->run({arguments}, c->workspace, c->bytes, c->threads);
         __atomic_store_n(&c->inside, 0, __ATOMIC_SEQ_CST);
         c->wrong = first_wrong(c);

@@ -46,8 +46,9 @@ WALL = max(PAGE, 1 << 16)
 CALLS, FEWEST_CALLS, SOME_S = 50, 3, 0.3
 #: Seconds for two callers to meet, or for threads that would use one slot of the workspace to collide.
 MEETING_S = 0.05
-#: How often two callers are to meet in the kernel.
-MEETINGS = 100
+#: How often two callers are to meet in the kernel; and how often even if it takes the longer time, in seconds,
+#: as where other work keeps them from running at once.
+MEETINGS, FEW_MEETINGS, MEETING_PATIENCE_S = 100, 20, 0.25
 #: After how many calls there is nothing left to set up: from then on neither threads nor memory may grow.
 SETTLED = 10
 #: Seconds until a call after a fork, and one of many slow calls, is taken to hang.
@@ -337,8 +338,9 @@ class Caller(ctypes.Structure):
 
     _fields_ = (
         ("arrays", ctypes.c_void_p * 64), ("workspace", ctypes.c_void_p), ("bytes", ctypes.c_size_t),
-        ("threads", ctypes.c_int), ("inside", ctypes.c_int), ("calls", ctypes.c_long),
-        ("meetings", ctypes.c_long), ("outputs", ctypes.c_long), ("seconds", ctypes.c_double),
+        ("threads", ctypes.c_int), ("inside", ctypes.c_long), ("calls", ctypes.c_long),
+        ("meetings", ctypes.c_long), ("few", ctypes.c_long), ("outputs", ctypes.c_long),
+        ("seconds", ctypes.c_double), ("patience", ctypes.c_double),
         ("result", ctypes.c_void_p * 64), ("expected", ctypes.c_void_p * 64), ("size", ctypes.c_size_t * 64),
         ("status", ctypes.c_int), ("wrong", ctypes.c_int),
     )  # fmt: skip
@@ -362,7 +364,9 @@ def _caller(
         threads=count,
         calls=FEWEST_CALLS - 1,
         meetings=MEETINGS,
+        few=FEW_MEETINGS,
         seconds=MEETING_S,
+        patience=MEETING_PATIENCE_S,
         outputs=len(outputs),
     )
     for k, array in enumerate(arrays):
