@@ -114,6 +114,12 @@ FAULTS: Mapping[str, Fault] = {
         f"if (bytes < 96) return 1; volatile char t = ((char *)workspace)[96]; {RIGHT}",
         workspace="96",
     ),
+    "changes an input and puts it back": Fault(
+        "read_only",
+        "crash",
+        "SIGSEGV",
+        f"volatile float *p = (volatile float *)x; float kept = p[3]; p[3] = 1; p[3] = kept; {RIGHT}",
+    ),
     "loads vectors at addresses that are no multiple of their size": Fault(
         "alignment",
         "crash",

@@ -78,6 +78,13 @@ class Room(Guarded):
         self.inside = whole[WALL : WALL + size]
         self.at = -1
 
+    def allow(self, access: int) -> None:
+        """Access to all of the room, as ``mprotect`` names it."""
+        if _libc.mprotect(
+            ctypes.c_void_p(self.inside.ctypes.data), ctypes.c_size_t(self.inside.size), access
+        ):
+            raise MemoryError
+
     def place(self, where: str, number: int, shape: tuple[int, ...] | None = None) -> bool:
         """Lie at the ``start``, in the ``middle`` or at the ``end``, or ``odd``: at no multiple of more than
         has to be, and differently for arrays of different numbers. Whether it has moved."""
@@ -174,6 +181,20 @@ def guard_pages(trial: Trial) -> None:
     for where in ("start", "end"):
         trial.stage.call(where)
         trial.stage.check_inputs()
+
+
+def read_only(trial: Trial) -> None:
+    """A caller may share inputs between threads, or have them in a file: to change one and put it back is
+    seen by others."""
+    stage = trial.stage
+    size = stage.arrange("middle", ALONE)
+    for room in stage.inputs:
+        room.allow(mmap.PROT_READ)
+    status = stage.kernel.enter(stage.arrays, stage.workspace, size, ALONE)
+    for room in stage.inputs:
+        room.allow(mmap.PROT_READ | mmap.PROT_WRITE)
+    check_status(status)
+    stage.check()
 
 
 def alignment(trial: Trial) -> None:
@@ -383,6 +404,7 @@ def after_fork(trial: Trial) -> None:
 #: In an order in which arrays move seldom.
 RUN: Mapping[str, Callable[[Trial], None]] = {
     "guard_pages": guard_pages,
+    "read_only": read_only,
     "workspace": workspace,
     "threads": threads,
     "alignment": alignment,
