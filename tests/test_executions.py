@@ -127,6 +127,9 @@ FAULTS: Mapping[str, Fault] = {
         "for (int i = 0; i < N; i += 4) *(v *)(y + i) = 2 * *(const v *)(x + i);",
         "typedef float v __attribute__((vector_size(16)));",
     ),
+    "is wrong where its input is half aligned": Fault(
+        "alignment", "wrong_result", "differ", f"{RIGHT} if ((size_t)x % 64 == 24) y[0] += 1;"
+    ),
     "needs an aligned workspace": Fault(
         "alignment",
         "runtime",
