@@ -114,12 +114,21 @@ FAULTS: Mapping[str, Fault] = {
         f"if (bytes < 96) return 1; volatile char t = ((char *)workspace)[96]; {RIGHT}",
         workspace="96",
     ),
+    "changes an input and puts it back": Fault(
+        "read_only",
+        "crash",
+        "SIGSEGV",
+        f"volatile float *p = (volatile float *)x; float kept = p[3]; p[3] = 1; p[3] = kept; {RIGHT}",
+    ),
     "loads vectors at addresses that are no multiple of their size": Fault(
         "alignment",
         "crash",
         "SIGSEGV",
         "for (int i = 0; i < N; i += 4) *(v *)(y + i) = 2 * *(const v *)(x + i);",
         "typedef float v __attribute__((vector_size(16)));",
+    ),
+    "is wrong where its input is half aligned": Fault(
+        "alignment", "wrong_result", "differ", f"{RIGHT} if ((size_t)x % 64 == 24) y[0] += 1;"
     ),
     "needs an aligned workspace": Fault(
         "alignment",

@@ -138,7 +138,8 @@ class CEmitter:
         self.layout = plan(program, dialect)
         self.outlined: list[str] = []
         self.function = Function(())
-        vectors = has_scalar_loop(program, dialect) and nothing_to_prove(program)
+        known = "pd_runtime.h" in self.includes  # it says what the word below means
+        vectors = known and has_scalar_loop(program, dialect) and nothing_to_prove(program)
         self.attribute = "PD_VECTOR_LOOPS\n" if vectors else ""
         """Stands before each function."""
         self._check_dtypes()

@@ -18,6 +18,7 @@ TOO_MANY_THREADS = 3
 #: bits of the plain call on one thread.
 EXECUTIONS = {
     "guard_pages": "inaccessible pages right before and right after each array",
+    "read_only": "inputs in memory that cannot be written",
     "alignment": "arrays and workspace aligned to their elements and no more",
     "workspace": "a workspace exactly as large as the kernel asks for, and one byte less",
     "float_control": "how its thread computes with floats, before and after the call",

@@ -44,6 +44,8 @@ PAGE = mmap.PAGESIZE
 WALL = max(PAGE, 1 << 16)
 #: Calls in a row; of a slow kernel, as many as take this time, and a few at least.
 CALLS, FEWEST_CALLS, SOME_S = 50, 3, 0.3
+#: Bytes, beyond which addresses look alike again to whatever a processor does.
+CACHE_LINE = 64
 #: Seconds for two callers to meet, or for threads that would use one slot of the workspace to collide.
 MEETING_S = 0.05
 #: How often two callers are to meet in the kernel; and how often even if it takes the longer time, in seconds,
@@ -79,14 +81,22 @@ class Room(Guarded):
         self.inside = whole[WALL : WALL + size]
         self.at = -1
 
-    def place(self, where: str, number: int, shape: tuple[int, ...] | None = None) -> bool:
-        """Lie at the ``start``, in the ``middle`` or at the ``end``, or ``odd``: at no multiple of more than
-        has to be, and differently for arrays of different numbers. Whether it has moved."""
+    def allow(self, access: int) -> None:
+        """Access to all of the room, as ``mprotect`` names it."""
+        if _libc.mprotect(
+            ctypes.c_void_p(self.inside.ctypes.data), ctypes.c_size_t(self.inside.size), access
+        ):
+            raise MemoryError
+
+    def place(self, where: str, number: int, shape: tuple[int, ...] | None = None, turn: int = 0) -> bool:
+        """Lie at the ``start``, in the ``middle`` or at the ``end``, or ``odd``: at first at no multiple of more
+        than has to be, and differently for arrays of different numbers; with each ``turn`` an element on.
+        Whether it has moved."""
         shape, before = self.shape if shape is None else shape, self.at
         places = {
             "start": 0,
             "middle": PAGE,
-            "odd": PAGE + self.step * (2 * number + 1) % 64,
+            "odd": PAGE + self.step * (2 * number + 1 + turn) % CACHE_LINE,
             "end": (self.inside.size - bytes_of(shape, self.dtype)) // self.step * self.step,
         }
         self.at = places[where]
@@ -119,20 +129,20 @@ class Stage:
     def rooms(self) -> list[Room]:
         return [*self.arrays, self.workspace]
 
-    def arrange(self, where: str | Mapping[Room, str], threads: int, less: int = 0) -> int:
+    def arrange(self, where: str | Mapping[Room, str], threads: int, less: int = 0, turn: int = 0) -> int:
         """Put everything in place, inputs filled, the rest poisoned; returns the bytes of workspace."""
         size = self.kernel.workspace_bytes(threads) - less
         for number, room in enumerate(self.rooms):
             place = where if isinstance(where, str) else where.get(room, "middle")
-            moved = room.place(place, number, (size,) if room is self.workspace else None)
+            moved = room.place(place, number, (size,) if room is self.workspace else None, turn)
             if moved and number < len(self.inputs):
                 room.bytes[:] = self.memory.inputs[number].bytes
         for room in (*self.outputs, self.workspace):
             room.poison(0)
         return size
 
-    def call(self, where: str | Mapping[Room, str], threads: int = ALONE) -> None:
-        size = self.arrange(where, threads)
+    def call(self, where: str | Mapping[Room, str], threads: int = ALONE, turn: int = 0) -> None:
+        size = self.arrange(where, threads, turn=turn)
         check_status(self.kernel.enter(self.arrays, self.workspace, size, threads))
         self.check()
 
@@ -177,8 +187,27 @@ def guard_pages(trial: Trial) -> None:
         trial.stage.check_inputs()
 
 
+def read_only(trial: Trial) -> None:
+    """A caller may share inputs between threads, or have them in a file: to change one and put it back is
+    seen by others."""
+    stage = trial.stage
+    size = stage.arrange("middle", ALONE)
+    for room in stage.inputs:
+        room.allow(mmap.PROT_READ)
+    status = stage.kernel.enter(stage.arrays, stage.workspace, size, ALONE)
+    for room in stage.inputs:
+        room.allow(mmap.PROT_READ | mmap.PROT_WRITE)
+    check_status(status)
+    stage.check()
+
+
 def alignment(trial: Trial) -> None:
-    trial.stage.call("odd")
+    """Every multiple of an element that a cache line has, as far as time allows; each array at another one."""
+    end = time.monotonic() + SOME_S
+    for turn in range(CACHE_LINE // min(room.step for room in trial.stage.arrays)):
+        trial.stage.call("odd", turn=turn)
+        if time.monotonic() > end:
+            break
 
 
 def workspace(trial: Trial) -> None:
@@ -387,6 +416,7 @@ def after_fork(trial: Trial) -> None:
 #: In an order in which arrays move seldom.
 RUN: Mapping[str, Callable[[Trial], None]] = {
     "guard_pages": guard_pages,
+    "read_only": read_only,
     "workspace": workspace,
     "threads": threads,
     "alignment": alignment,

@@ -40,7 +40,7 @@ _TAIL = 33
 #: Numbers that arithmetic treats apart.
 SPECIALS = (np.nan, np.inf, -np.inf, -0.0, 0.0)
 #: How many of the elements are such where none can hide another.
-_SPECIAL_SHARE = 0.25
+_SPECIAL_SHARE = 0.5
 #: Sizes of blocks at whose borders a loop may go wrong.
 _BLOCKS = (4, 8, 16, 32, 64, 128, 256, 1024, 4096)
 

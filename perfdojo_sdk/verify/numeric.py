@@ -76,6 +76,8 @@ _OUTCOME_BYTES = 48
 _WHOLE = ("random", "rows")
 #: Parallel iterations below which the kernel is also called with more threads than there are.
 _FEW_ITERATIONS = 64
+#: Numbers of threads that kernels are called with: odd ones, and those that users have.
+_THREAD_COUNTS = (2, 3, 4, 5, 8)
 REFERENCE_FLAGS = ("-O2", "-ffp-contract=off", *IN_ORDER)
 #: Left out where the compiler does not know it.
 _NATIVE = "-march=native"
@@ -167,9 +169,15 @@ def verify_numeric(
         planned.append(replace(drawing, threads=counts))
         if quick:
             break
+<<<<<<< HEAD
     # A fork's orphans are told from other children of this process only while nobody else starts any.
     alone = forks or getattr(runner, "forks", False)
     with _AtOnce() if alone else ThreadPoolExecutor(3) as pool:
+=======
+    # A runner that forks ends every process that is started beside it, the references' compilers too.
+    at_once = forks or getattr(runner, "forks", False)
+    with _AtOnce() if at_once else ThreadPoolExecutor(3) as pool:
+>>>>>>> files
         for group in _groups(planned, original, references.small):
             stacks = _stacks(original, len(group))
             inputs = [{name: stack[k, ...] for name, stack in stacks.items()} for k in range(len(group))]
@@ -206,7 +214,7 @@ def _with_executions(request: RunRequest, program: Program, dialect: Dialect) ->
         if (suffix := dialect.suffixes.get(node.suffix)) and suffix.order == "parallel"
     }
     few = {size + 1 for size in parallel if size < _FEW_ITERATIONS}
-    counts = tuple(sorted({2, 3, 5, *few}))
+    counts = tuple(sorted({*_THREAD_COUNTS, *few}))
     return replace(request, executions=tuple(EXECUTIONS), thread_counts=counts)
 
 
