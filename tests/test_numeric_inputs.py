@@ -443,3 +443,13 @@ def test_drawings_are_of_their_dtype(name: str, dtype: str) -> None:
     if name == "magnitudes":
         reach = np.finfo(x.dtype)
         assert np.abs(x).max() > float(reach.max) / 8 and (np.abs(x) < reach.smallest_normal).any()
+
+
+@pytest.mark.parametrize("name", FLOAT_CLASSES)
+@pytest.mark.parametrize("dtype", ["f32", "f64", "f16"])
+def test_an_input_without_dimensions_is_drawn_like_one_of_one_element(name: str, dtype: str) -> None:
+    text = f"kernel k(a) -> y\na {dtype} [{{}}] heap\ny {dtype} [1] heap\n\ny[0] = a[{{}}]\n"
+    scalar, row = parse(text.format("", "")), parse(text.format("1", "0"))
+    for number in range(2 * len(CHARACTERS)):
+        value, same = (draw(name, program, 0, number=number)["a"] for program in (scalar, row))
+        assert value.shape == () and np.array_equal(value, same[0], equal_nan=True)

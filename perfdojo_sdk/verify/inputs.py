@@ -119,6 +119,7 @@ def draw(
                 _whole_rows(rng, target, dtype, groups[array], number)
             continue
         asked = array in large and large.index(array) % turns == number % turns
+        target = target.reshape(target.shape or 1)  # without dimensions it is a row of one
         _DRAW[name](rng, target, dtype, groups[array], _Turn(number, number // turns, asked, largest))
     return drawn
 
@@ -138,7 +139,7 @@ class _Turn:
 
 def _all_groups(program: Program) -> Mapping[str, Groups]:
     kept = kept_dimensions(program)
-    return {name: _groups(program.buffer_of[name].shape, kept[name]) for name in program.inputs}
+    return {name: _groups(program.buffer_of[name].shape or (1,), kept[name]) for name in program.inputs}
 
 
 def _groups(shape: tuple[int, ...], kept: tuple[int, ...]) -> Groups:
@@ -162,13 +163,12 @@ def _empty(program: Program, name: str) -> Array:
 
 def _block(shape: tuple[int, ...]) -> tuple[int, ...]:
     """``shape`` with so few rows that about ``_DRAWN`` elements remain; an odd number of rows."""
-    rows = _DRAWN // prod(shape[1:]) | 1 if shape else 1
-    return (min(shape[0], rows), *shape[1:]) if shape else shape
+    return (min(shape[0], _DRAWN // prod(shape[1:]) | 1), *shape[1:])
 
 
 def _repeat(block: Array, target: Array) -> None:
     """Fill an array with a block of rows again and again."""
-    rows = len(block) if block.shape else 1
+    rows = len(block)
     if block.shape == target.shape:
         target[...] = block
         return
@@ -287,7 +287,7 @@ def _cancelling(rng: np.random.Generator, values: Array, dtype: str, groups: Gro
     """Neighbours along the last axis are nearly each other's negative."""
     shape = values.shape
     values *= np.exp2(rng.integers(-6, 7, shape)).astype(values.dtype)
-    if shape and shape[-1] > 1:
+    if shape[-1] > 1:
         pairs = shape[-1] // 2
         noise = 1 + 2**-10 * rng.standard_normal((*shape[:-1], pairs), dtype=np.float32)
         values[..., 1 : 2 * pairs : 2] = -values[..., 0 : 2 * pairs : 2] * noise
