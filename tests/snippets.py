@@ -154,3 +154,8 @@ def random_filter(rng: Random) -> Program:
     return program(
         f"{heads[0]} {target} = {rng.choice(('0', '1'))}\n{heads[1]} {target} += {' * '.join(factors)}"
     )
+
+
+def random_sliding(rng: Random) -> Program:
+    """The same with a function of the data, which slides over them."""
+    return parse(re.sub(r"\bx\[[^]]*\]", r"exp(\g<0>)", random_filter(rng).text), DIALECT)

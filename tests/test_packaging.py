@@ -101,7 +101,7 @@ def make(target: str) -> str:
 def test_make_library_sets_up_and_builds() -> None:
     plan = make("library")
     assert plan.index("-m venv") < plan.index("-e .") < plan.index("perfdojo-sdk build-library")
-    assert "-c constraints.txt" in plan
+    assert "--require-hashes" in plan and "--no-deps" in plan
 
 
 def test_make_test_runs_everything() -> None:

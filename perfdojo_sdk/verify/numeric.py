@@ -169,15 +169,9 @@ def verify_numeric(
         planned.append(replace(drawing, threads=counts))
         if quick:
             break
-<<<<<<< HEAD
     # A fork's orphans are told from other children of this process only while nobody else starts any.
     alone = forks or getattr(runner, "forks", False)
     with _AtOnce() if alone else ThreadPoolExecutor(3) as pool:
-=======
-    # A runner that forks ends every process that is started beside it, the references' compilers too.
-    at_once = forks or getattr(runner, "forks", False)
-    with _AtOnce() if at_once else ThreadPoolExecutor(3) as pool:
->>>>>>> files
         for group in _groups(planned, original, references.small):
             stacks = _stacks(original, len(group))
             inputs = [{name: stack[k, ...] for name, stack in stacks.items()} for k in range(len(group))]
