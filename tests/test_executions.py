@@ -289,6 +289,17 @@ def test_the_numeric_leg_puts_a_kernel_through_all_of_them() -> None:
     assert set(report.executions) == set(EXECUTIONS)
 
 
+def test_four_threads_are_among_those_tried() -> None:
+    source = emitted()
+    old = "size * thread / threads, size * (thread + 1) / threads"
+    text = source.support["pd_runtime.h"]
+    assert text.count(old) == 1
+    new = "size * thread / threads, size * (thread + 1) / threads - (threads == 4 && !thread)"
+    planted = replace(source, support={**source.support, "pd_runtime.h": text.replace(old, new)})
+    report = judged(planted)
+    assert not report.ok and "on 4 threads" in report.problem, report.problem
+
+
 @dataclass(frozen=True)
 class OldRunner:
     """One of before there were executions: it reads nothing of them, and reports none."""

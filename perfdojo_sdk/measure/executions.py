@@ -89,9 +89,9 @@ class Room(Guarded):
             raise MemoryError
 
     def place(self, where: str, number: int, shape: tuple[int, ...] | None = None, turn: int = 0) -> bool:
-        """Lie at the ``start``, in the ``middle`` or at the ``end``, or ``odd``: at first at no multiple of more
-        than has to be, and differently for arrays of different numbers; with each ``turn`` an element on.
-        Whether it has moved."""
+        """Lie at the ``start``, in the ``middle`` or at the ``end``, or ``odd``: at first at no multiple of
+        more than has to be, and differently for arrays of different numbers; with each ``turn`` an element
+        on. Whether it has moved."""
         shape, before = self.shape if shape is None else shape, self.at
         places = {
             "start": 0,
@@ -202,7 +202,7 @@ def read_only(trial: Trial) -> None:
 
 
 def alignment(trial: Trial) -> None:
-    """Every multiple of an element that a cache line has, as far as time allows; each array at another one."""
+    """At every element of a cache line, as far as time allows; each array at another one."""
     end = time.monotonic() + SOME_S
     for turn in range(CACHE_LINE // min(room.step for room in trial.stage.arrays)):
         trial.stage.call("odd", turn=turn)
