@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -524,3 +525,17 @@ def test_other_subscripts_pin_what_they_touch(size: int, window: int) -> None:
     assert (reduced.root.buffer_of["x"].shape, reduced.root.buffer_of["y"].shape) == ((window,), (2,))
     flipped = "kernel f(x) -> y\nx f32 [64] heap\ny f32 [64] heap\n\n64 y[63-{0}] = x[{0}]"
     assert extents(program(flipped)) == []
+
+
+def test_cycles_are_looked_for_less_often_while_a_game_is_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long games are kept meanwhile: looking through them again and again took most of the time."""
+    usual, seen = gc.get_threshold(), list[tuple[int, ...]]()
+
+    def instances(trace: Trace) -> int:
+        seen.append(gc.get_threshold())
+        return 0
+
+    monkeypatch.setattr("perfdojo_sdk.verify.reduced._instances", instances)
+    reduce_trace(Trace(program(programs.SOFTMAX), ()), RULES, 1)
+    assert seen and all(threshold > usual for threshold in seen)
+    assert gc.get_threshold() == usual

@@ -19,6 +19,7 @@ from typing import TypeAlias
 
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import Index
+from perfdojo_sdk.core.frozen import seldom_collected
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.transformation import Move, Rejection, Rules, Trace
@@ -50,6 +51,7 @@ class Reduction:
         return [known.get(move, move) for move in trace.moves]
 
 
+@seldom_collected()
 def reduce_trace(trace: Trace, rules: Rules, most_instances: int, like: Reduction | None = None) -> Trace:
     """The same game on the smallest root needed to stay within ``most_instances``, if possible.
 
