@@ -43,9 +43,9 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }}
 
-/* Until the two have met in the kernel often enough, or there was no time for it: more where they have hardly
- * met. Inside is the number of the call that a caller is in: one call of the other, suspended in the middle of
- * it, is met once. */
+/* Until the two have met in the kernel often enough, or there was no time for it: more where they have
+ * hardly met. Inside is the number of the call that a caller is in: one call of the other, suspended in the
+ * middle of it, is met once. */
 static void *call_again_and_again(void *argument)
 {{
     const struct task *const task = argument;
