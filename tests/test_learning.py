@@ -188,7 +188,8 @@ def test_records_say_which_search_proposed_what(tmp_path: Path, sheet: Plugins) 
 def test_a_target_without_an_expert_has_no_ratios(
     tmp_path: Path, sheet: Plugins, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Plugins, "heuristic_pass", lambda self, target: None)
+    for asks in ("heuristic_pass", "guarded_pass"):
+        monkeypatch.setattr(Plugins, asks, lambda self, target: None)
     result = BY_NAME["learning"].run(asked(tmp_path, evaluations=2))
     assert result.data["over_expert"] == {} and result.data["expert_s"] == {"softmax_4x8_f32": None}
     assert "expert: none for this kernel" in result.text

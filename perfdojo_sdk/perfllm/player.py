@@ -66,7 +66,7 @@ class PerfLLM(Explorer):
         self.loss: float | None = None
         self._alike: list[str] = []
         """What each game met is like; only beams ask."""
-        self._at_hand: OrderedDict[str, Listed] = OrderedDict()
+        self._at_hand: OrderedDict[tuple[str, ...], Listed] = OrderedDict()
         super().__init__(task, state)
         self._evolution = _EvolutionOf(self)
 
@@ -262,8 +262,9 @@ class PerfLLM(Explorer):
         return listed
 
     def _seen(self, program: Program) -> Listed:
-        """The moves of a program."""
-        name = name_of(program)
+        """The moves of a program, by its text and the names of its places: a move names these, and two
+        programs with one text may differ in them."""
+        name = name_of(program), *program.place_of
         if name in self._at_hand:
             self._at_hand.move_to_end(name)
             return self._at_hand[name]
