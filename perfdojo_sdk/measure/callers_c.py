@@ -44,8 +44,8 @@ static double now(void)
 }}
 
 /* Until the two have met in the kernel often enough, or there was no time for it: more where they have hardly
- * met. Inside is the number of the call that a caller is in: one call of the other, suspended in the middle of
- * it, is met once. */
+ * met. Inside is the number of the call that a caller is in: a call of the other that is suspended in the
+ * middle is met once. */
 static void *call_again_and_again(void *argument)
 {{
     const struct task *const task = argument;

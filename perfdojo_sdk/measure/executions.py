@@ -46,7 +46,7 @@ WALL = max(PAGE, 1 << 16)
 CALLS, FEWEST_CALLS, SOME_S = 50, 3, 0.3
 #: Seconds for two callers to meet, or for threads that would use one slot of the workspace to collide.
 MEETING_S = 0.05
-#: How often two callers are to meet in the kernel; and how often even if it takes the longer time, in seconds,
+#: How often two callers are to meet in the kernel; and how often even if it takes the longer time (seconds),
 #: as where other work keeps them from running at once.
 MEETINGS, FEW_MEETINGS, MEETING_PATIENCE_S = 100, 20, 0.25
 #: After how many calls there is nothing left to set up: from then on neither threads nor memory may grow.
