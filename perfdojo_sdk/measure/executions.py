@@ -44,8 +44,9 @@ PAGE = mmap.PAGESIZE
 WALL = max(PAGE, 1 << 16)
 #: Calls in a row; of a slow kernel, as many as take this time, and a few at least.
 CALLS, FEWEST_CALLS, SOME_S = 50, 3, 0.3
-#: Seconds for two callers to meet, or for threads that would use one slot of the workspace to collide.
-MEETING_S = 0.05
+#: Seconds for two callers to meet, and for threads that would use one slot of the workspace to collide: these
+#: share the processor with whatever else runs, and what one overwrites is seen only at that very moment.
+MEETING_S, COLLIDING_S = 0.05, 0.3
 #: How often two callers are to meet in the kernel; and how often even if it takes the longer time (seconds),
 #: as where other work keeps them from running at once.
 MEETINGS, FEW_MEETINGS, MEETING_PATIENCE_S = 100, 20, 0.25
@@ -239,7 +240,7 @@ def _collide(trial: Trial, count: int) -> None:
     size = stage.kernel.workspace_bytes(count)
     if size <= stage.kernel.workspace_bytes(ALONE):
         return
-    end = time.monotonic() + MEETING_S
+    end = time.monotonic() + COLLIDING_S
     while time.monotonic() < end:
         check_status(stage.kernel.enter(stage.arrays, stage.workspace, size, count))
         stage.check()
