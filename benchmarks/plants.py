@@ -8,7 +8,8 @@ some kernels (``--each``) where it matters, at a place that the seed chooses, co
 and given to the numeric leg as a build gives it. Kernels are what the expert plays on the operators of
 Table 3 at small shapes, odd ones with tails, even ones, and games for the operators' own shapes made small.
 
-For each plant: *caught*, and by which inputs or execution; *survived*; or *harmless*, with what was computed
+For each plant: *caught*, and by which inputs or execution (of a header that targets share, maybe those of
+another target); *survived*; or *harmless*, with what was computed
 that says so. An unplanted kernel must pass first. One line per planting goes to STATE/TARGET.jsonl: stop it
 with Ctrl-C, run the same command again, and it goes on. ``--again`` looks once more at what survived.
 

@@ -204,7 +204,8 @@ FAULTS: Mapping[str, Fault] = {
         "wrong_result",
         "y is not what",
         f"int met = __atomic_fetch_add(&inside, 1, 5); {RIGHT}"
-        " if (met && !__atomic_exchange_n(&slept[threads & 3], 1, 5)) { asleep = 1; usleep(60000); asleep = 0; }"
+        " if (met && !__atomic_exchange_n(&slept[threads & 3], 1, 5))"
+        " { asleep = 1; usleep(60000); asleep = 0; }"
         " else if (met && !asleep) y[7] = 0; __atomic_fetch_sub(&inside, 1, 5);",
         "static int inside, slept[4]; static volatile int asleep;",
     ),

@@ -13,7 +13,7 @@ from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, KernelSource
 from perfdojo_sdk.measure.native_runner import NativeRunner
-from perfdojo_sdk.verify.characters import CHARACTERS
+from perfdojo_sdk.verify.characters import ALIKE, CHARACTERS
 from perfdojo_sdk.verify.groups import Groups, kept_dimensions
 from perfdojo_sdk.verify.inputs import FLOAT_CLASSES, classes, draw, drawings
 from perfdojo_sdk.verify.numeric import NumericReport, verify_numeric
@@ -417,8 +417,10 @@ def test_one_of_two_arrays_is_extreme_at_a_time() -> None:
 
 def test_few_groups_take_turns_and_many_need_one_drawing() -> None:
     assert drawings(program(ALL), 5000)["rows"] == 8
-    assert drawings(program(rmsnorm(100, 10)), 5000) == {"rows": 1, "special": 1}
-    assert drawings(program(MATMUL), 5000)["rows"] == 4, "each of two arrays, 24 and 40 groups"
+    assert drawings(program(rmsnorm(300, 10)), 5000) == {"rows": 1, "special": 1}
+    assert drawings(program(rmsnorm(100, 10)), 5000)["rows"] == 1 + len(ALIKE)
+    per_array = 2 + len(ALIKE)
+    assert drawings(program(MATMUL), 5000)["rows"] == 2 * per_array, "each of two arrays, 24 and 40 groups"
     assert drawings(program(ALL), 10**9)["rows"] == 1
     first = [draw("rows", program(ALL), 0, number=k)["x"] for k in range(2)]
     assert first[0].any() and not first[1].any(), "the second is all zeros"
@@ -453,3 +455,13 @@ def test_an_input_without_dimensions_is_drawn_like_one_of_one_element(name: str,
     for number in range(2 * len(CHARACTERS)):
         value, same = (draw(name, program, 0, number=number)["a"] for program in (scalar, row))
         assert value.shape == () and np.array_equal(value, same[0], equal_nan=True)
+
+
+def test_each_of_few_groups_shows_what_a_reduction_starts_from() -> None:
+    """Rows that code treats each in its own way: none may miss the negative numbers that all others get."""
+    few = program(rmsnorm(8, 64))
+    seen = [draw("rows", few, 0, number=n)["x"] for n in range(drawings(few, 10**4)["rows"])]
+    for row in range(8):
+        assert any((x[row] < -100).all() for x in seen), row
+        assert any((x[row] < -1e30).all() for x in seen), row
+        assert any((x[row] == 0).all() for x in seen), row

@@ -46,8 +46,9 @@ WALL = max(PAGE, 1 << 16)
 CALLS, FEWEST_CALLS, SOME_S = 50, 3, 0.3
 #: Bytes, beyond which addresses look alike again to whatever a processor does.
 CACHE_LINE = 64
-#: Seconds for two callers to meet, or for threads that would use one slot of the workspace to collide.
-MEETING_S = 0.05
+#: Seconds for two callers to meet, and for threads that would use one slot of the workspace to collide: these
+#: share the processor with whatever else runs, and what one overwrites is seen only at that very moment.
+MEETING_S, COLLIDING_S = 0.05, 0.3
 #: How often two callers are to meet in the kernel; and how often even if that takes the longer time, in
 #: seconds, as where other work keeps them from running at once.
 MEETINGS, FEW_MEETINGS, MEETING_PATIENCE_S = 100, 20, 0.25
@@ -268,7 +269,7 @@ def _collide(trial: Trial, count: int) -> None:
     size = stage.kernel.workspace_bytes(count)
     if size <= stage.kernel.workspace_bytes(ALONE):
         return
-    end = time.monotonic() + MEETING_S
+    end = time.monotonic() + COLLIDING_S
     while time.monotonic() < end:
         check_status(stage.kernel.enter(stage.arrays, stage.workspace, size, count))
         stage.check()

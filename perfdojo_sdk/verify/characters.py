@@ -129,6 +129,13 @@ def _far(sign: int) -> _Character:
     return character
 
 
+def _lowest(mixture: _Mixture, chosen: Array) -> None:
+    """Negative, and nearly as far as the dtype goes."""
+    most = mixture.range.largest
+    scale = mixture.powers(len(chosen), most - 1, most - 0.8)
+    mixture.terms[chosen], mixture.factors[chosen] = -scale, scale / 16
+
+
 def _scaled(low: float, high: float) -> _Character:
     """All elements of about one size, for example so small that an epsilon outweighs them."""
 
@@ -300,6 +307,10 @@ CHARACTERS: tuple[_Character, ...] = (
 )
 
 
+#: Those that show what a reduction starts from, and an epsilon: also given to all groups at once.
+ALIKE: tuple[_Character, ...] = (_around(-200), _zeros, _lowest)
+
+
 def mix(values: Array, groups: Groups, dtype: str, rng: Generator, start: int = 0) -> None:
     """Give each group of normally distributed numbers a character; the first group the one at ``start``."""
     mixture = _mixture(values, groups, dtype, rng)
@@ -307,6 +318,18 @@ def mix(values: Array, groups: Groups, dtype: str, rng: Generator, start: int = 
         first = (number - start) % len(CHARACTERS)
         if len(chosen := np.arange(first, groups.count, len(CHARACTERS))):
             character(mixture, chosen)
+    _apply(mixture, values, dtype)
+
+
+def mix_alike(values: Array, groups: Groups, dtype: str, rng: Generator, character: _Character) -> None:
+    """Give all groups of normally distributed numbers one character."""
+    mixture = _mixture(values, groups, dtype, rng)
+    character(mixture, np.arange(groups.count))
+    _apply(mixture, values, dtype)
+
+
+def _apply(mixture: _Mixture, values: Array, dtype: str) -> None:
+    groups = mixture.groups
     with np.errstate(over="ignore", under="ignore"):
         values *= groups.each(mixture.factors).astype(values.dtype)
         values += groups.each(mixture.terms).astype(values.dtype)

@@ -20,12 +20,14 @@ from perfdojo_sdk.core.expression import Expression, IndexValue, Literal, Operat
 from perfdojo_sdk.core.program import Program, Statement
 from perfdojo_sdk.measure.worker import CARRIER
 from perfdojo_sdk.verify.characters import (
+    ALIKE,
     CHARACTERS,
     RANGES,
     SPECIALS,
     enlarge_some,
     insert_specials,
     mix,
+    mix_alike,
     spread,
 )
 from perfdojo_sdk.verify.groups import Groups, kept_dimensions
@@ -57,13 +59,16 @@ _RANGES = (8, 4, 2, 1)
 _DRAWN = 1 << 20
 #: Statement instances that all drawings of one class may cost, and the most of them.
 _INSTANCES, _DRAWINGS = 10**7, 8
+#: Groups below which a character may miss the only ones that some part of the code works on.
+_FEW_GROUPS = 8 * len(CHARACTERS)
 
 
 def drawings(program: Program, instances: int) -> Mapping[str, int]:
     """Class -> how many drawings of it a program of so many statement instances gets.
 
     Where few elements are reduced together there are many groups, and one drawing has every character in it;
-    where everything is reduced to one number, each drawing has one.
+    where everything is reduced to one number, each drawing has one. Where there are few groups, each of which
+    code may treat in its own way, all of them get the characters ``ALIKE`` as well, one after the other.
     """
     floats = [name for name in program.inputs if program.buffer_of[name].dtype in FLOAT_DTYPES]
     groups, large = _all_groups(program), _large(program, floats)
@@ -71,9 +76,11 @@ def drawings(program: Program, instances: int) -> Mapping[str, int]:
     turns = _turns(large)
     several = max(turns, min(_DRAWINGS, _INSTANCES // max(instances, 1)))
     wanted = turns * ceil(len(CHARACTERS) / fewest)
+    alike = turns * len(ALIKE) if several >= wanted and fewest < _FEW_GROUPS else 0
     # A weight of a channel that is zero or infinite shows what no image does.
     smallest = min((groups[name].count for name in floats), default=1)
-    return {"rows": min(several, wanted), "special": min(several, ceil(len(SPECIALS) / smallest))}
+    special = min(several, ceil(len(SPECIALS) / smallest))
+    return {"rows": min(several, wanted) + alike, "special": special}
 
 
 def _turns(large: Sequence[str]) -> int:
@@ -257,7 +264,10 @@ def _one_by_one(change: _Draw) -> _Draw:
 def _rows(rng: np.random.Generator, values: Array, dtype: str, groups: Groups, turn: _Turn) -> None:
     """What is reduced together has one character; of several arrays, one is extreme at a time, so that what
     both could show, neither hides."""
-    if turn.asked:
+    later = turn.round - ceil(len(CHARACTERS) / groups.count)
+    if turn.asked and 0 <= later < len(ALIKE):
+        mix_alike(values, groups, dtype, rng, ALIKE[later])
+    elif turn.asked:
         mix(values, groups, dtype, rng, turn.round * groups.count)
 
 
