@@ -20,7 +20,7 @@ from perfdojo_sdk.testing.conformance import CHECKS, Check, Result, run_check
 from perfdojo_sdk.testing.context import Budget, Context
 from perfdojo_sdk.testing.walks import mutants
 
-TINY = Budget("tiny", "for these tests", walks=2, moves=6, shapes=2, seconds=3)
+TINY = Budget("tiny", "for these tests", walks=4, moves=6, shapes=2, seconds=3)
 BY_NAME = {check.name: check for check in CHECKS}
 
 

@@ -44,7 +44,7 @@ from perfdojo_sdk.measure.tools import signal_name
 from perfdojo_sdk.measure.worker import CARRIER
 
 _POLL_S = 0.02
-#: Memory of the interpreter itself, beside the kernel's and its arrays'.
+#: Memory of the child's interpreter itself, beside the kernel's and its arrays'; a fork has ours as well.
 _INTERPRETER_BYTES = 256 << 20
 #: The child's clock may lag this far behind the parent's: scheduling, not cheating.
 _CLOCK_SLACK_S = 0.05
@@ -310,6 +310,9 @@ def _watch(folders: list[Path], job: Job, kernels: int, read_end: int, files: tu
             child = _start(folders, job, said.fileno(), read_end, files)
         finally:
             os.close(files[0])
+        own = _INTERPRETER_BYTES
+        if job.forks:
+            own += family.usage([os.getpid()], own).bytes
         begin, marks = time.perf_counter(), list[tuple[str, float]]()
         deadline = time.monotonic() + job.request.timeout_s * kernels
         try:
@@ -317,7 +320,7 @@ def _watch(folders: list[Path], job: Job, kernels: int, read_end: int, files: tu
                 if time.monotonic() > deadline:
                     ending.killed_for = Failure("timeout", f"no result after {job.request.timeout_s:g} s")
                     break
-                ending.killed_for = _excess(child, job.request)
+                ending.killed_for = _excess(child, job.request, own)
                 if ending.killed_for:
                     break
                 _listen(read_end, marks)
@@ -347,9 +350,12 @@ def _start(folders: list[Path], job: Job, said: int, read_end: int, files: tuple
     return Interpreted(job.script, str(folders[0]), environment, said, files)
 
 
-def _excess(child: Child, request: RunRequest) -> Failure | None:
-    """Which limit the child and its descendants are beyond, all of them together."""
-    limit = request.memory_bytes + _INTERPRETER_BYTES
+def _excess(child: Child, request: RunRequest, own: int) -> Failure | None:
+    """Which limit the child and its descendants are beyond, all of them together.
+
+    ``own``: bytes that the child has before it loads a kernel.
+    """
+    limit = request.memory_bytes + own
     used = family.usage(family.family(child.roots()), limit)
     if used.bytes > limit:
         return Failure("memory", f"the kernel took more than {request.memory_bytes} bytes")
