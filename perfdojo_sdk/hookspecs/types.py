@@ -204,7 +204,7 @@ class Capabilities(Strict):
     max_unroll: int = Field(256, ge=1, le=65536)
     """Most copies of one statement that unrolled scopes may make."""
     caches: dict[str, CacheLevel] = {}
-    """Name -> level, the one nearest to the core first, for the roofline and for expert passes."""
+    """Name -> level, for the roofline and for expert passes."""
     memory: MemoryFigures | None = None
     """Main memory; without it there is no roofline."""
     peak_gflops: dict[Dtype, Peak] = {}

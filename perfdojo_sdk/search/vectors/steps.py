@@ -17,8 +17,8 @@ SHARES = 8
 
 
 def near_caches(target: Target) -> tuple[int, int]:
-    """Bytes of the first and of the second cache in the target's own order, whatever their names are."""
-    sizes = [cache.bytes for cache in target.capabilities.caches.values()] or [32 << 10]
+    """Bytes of the smallest and of the next cache, whatever their names and their order are."""
+    sizes = sorted(cache.bytes for cache in target.capabilities.caches.values()) or [32 << 10]
     return sizes[0], sizes[min(1, len(sizes) - 1)]
 
 

@@ -32,7 +32,14 @@ SLOW = MachineFigures(
 
 #: The same with a first cache for a few rows.
 ROOMY = SLOW.model_copy(
-    update={"caches": {**SLOW.caches, "L1": CacheLevel(bytes=4096, read_gbs=_SPEED)}}
+    update={
+        "caches": {
+            **SLOW.caches,
+            "L1": CacheLevel(bytes=4096, read_gbs=_SPEED),
+            "L2": CacheLevel(bytes=4096, read_gbs=_SPEED),
+            "L3": CacheLevel(bytes=4096, shared=True, read_gbs=_SPEED),
+        }
+    }
 )
 
 
