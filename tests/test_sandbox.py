@@ -15,10 +15,11 @@ import numpy as np
 import pytest
 from test_measure import ONCE, RIGHT, RUNNER, TIMED, N, build
 
+from perfdojo_sdk.core.files import read_bounded
 from perfdojo_sdk.hookspecs.types import Failure, Measurement, RunRequest
 from perfdojo_sdk.measure import family
 from perfdojo_sdk.measure.answer import RUNNER_FAULT, Answer, KernelAnswer, Malformed, doubt, read_answer
-from perfdojo_sdk.measure.guarded_files import private_folder, read_regular
+from perfdojo_sdk.measure.guarded_files import private_folder
 
 INCLUDES = """
 #include <fcntl.h>
@@ -85,17 +86,17 @@ def test_a_result_that_goes_on_for_ever_is_not_read_whole(tmp_path: Path) -> Non
     file = tmp_path / "result.json"
     with open(file, "wb") as stream:
         stream.truncate(1 << 40)
-    with pytest.raises(Malformed, match="more than"):
+    with pytest.raises(Malformed, match="larger than"):
         read_answer(file, ONCE, 1)
 
 
 def test_only_a_regular_file_is_read(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"1234")
     (tmp_path / "link").symlink_to(tmp_path / "file")
-    assert read_regular(tmp_path / "file", 4) == b"1234"
+    assert read_bounded(tmp_path / "file", 4, inside=tmp_path) == b"1234"
     for name, most in (("file", 3), ("link", 4), ("nothing", 4), (".", 4)):
         with pytest.raises(OSError):
-            read_regular(tmp_path / name, most)
+            read_bounded(tmp_path / name, most, inside=(tmp_path / name).parent)
 
 
 MALFORMED = (

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from perfdojo_sdk.core.files import write_whole
 from perfdojo_sdk.game import write_atomically
 from perfdojo_sdk.library import gpu_loader
 from perfdojo_sdk.library.manifest import ArrayEntry, Artefact, KernelEntry, LibraryError, Manifest
 from perfdojo_sdk.measure import kept_files, native_runner
 from perfdojo_sdk.measure import machine as machine_module
 from perfdojo_sdk.measure.bundle import pack
-from perfdojo_sdk.measure.kept_files import is_private, kept_code, own_lock, put_file
+from perfdojo_sdk.measure.kept_files import is_private, kept_code, own_lock
 from perfdojo_sdk.measure.machine import calibrate
 from perfdojo_sdk.measure.native_runner import one_measurement_at_a_time
 from perfdojo_sdk.store.records import sha256
@@ -129,12 +130,12 @@ def test_a_sticky_folder_above_is_as_good_as_one_s_own(tmp_path: Path) -> None:
 def test_a_cache_that_cannot_be_written_is_done_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(file: Path, content: bytes, mode: int) -> Path:
+    def full(file: Path, content: bytes, mode: int) -> None:
         if tmp_path in file.parents:
             raise OSError(28, "No space left on device")
-        return put_file(file, content, mode)
+        write_whole(file, content, mode=mode)
 
-    monkeypatch.setattr(kept_files, "put_file", full)
+    monkeypatch.setattr(kept_files, "write_whole", full)
     found = kept(tmp_path / "cache", Maker())
     assert found.read_bytes() == b"the code" and tmp_path not in found.parents
 

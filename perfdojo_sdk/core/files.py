@@ -48,17 +48,19 @@ def read_bounded(path: Path, most_bytes: int, inside: Path | None = None) -> byt
 # -- writing ---------------------------------------------------------------------------------------
 
 
-def write_whole(path: Path, content: str | bytes | Iterable[str], inside: Path | None = None) -> None:
+def write_whole(
+    path: Path, content: str | bytes | Iterable[str], inside: Path | None = None, mode: int = 0o666
+) -> None:
     """Write beside ``path`` and rename, so that no reader ever sees half a file.
 
     Folders are made where they are missing; a link called ``path`` is replaced, never written through. The
-    permissions are those of any new file. ``inside`` as for :func:`open_regular`.
+    permissions are ``mode``, narrowed by the umask. ``inside`` as for :func:`open_regular`.
     """
     parts = [content] if isinstance(content, str | bytes) else content
     with _parent(path, inside, create=True) as (folder, name):
         part = f".{name[:200]}.{secrets.token_hex(8)}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        opened = _open(path, part, flags, folder)
+        opened = _open(path, part, flags, folder, mode)
         try:
             with os.fdopen(opened, "wb") as file:
                 file.writelines(piece.encode() if isinstance(piece, str) else piece for piece in parts)

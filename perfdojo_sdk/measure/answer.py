@@ -13,8 +13,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, get_args
 
+from perfdojo_sdk.core.files import read_bounded
 from perfdojo_sdk.hookspecs.types import Failure, FailureReason, RunRequest
-from perfdojo_sdk.measure.guarded_files import read_regular
 from perfdojo_sdk.measure.worker import MOST_CALLS
 
 #: How the detail of a failure begins that is no fault of the kernel as far as anybody can tell.
@@ -68,7 +68,7 @@ def read_answer(path: Path, request: RunRequest, kernels: int) -> Answer:
     """The answer in a file; :class:`Malformed` when it is none."""
     most = (64 << 10) + kernels * (4 * MOST_SAID + 32 * request.repeats)
     try:
-        raw = json.loads(read_regular(path, most))
+        raw = json.loads(read_bounded(path, most, inside=path.parent))
         told = [_kernel(each, request) for each in _sequence(raw["kernels"], kernels)]
         if len(told) != kernels:
             raise Malformed(f"it tells of {len(told)} kernels instead of {kernels}")

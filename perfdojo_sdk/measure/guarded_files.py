@@ -1,28 +1,15 @@
-"""Files and folders that somebody else may touch: read without waiting, removed whatever they became."""
+"""Folders for one run or one process, removed whatever somebody else has put there."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-def read_regular(path: str | Path, most: int) -> bytes:
-    """A file of at most so many bytes. OSError when it is a link, a device, larger, or nothing at all."""
-    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(file, "rb") as stream:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise OSError(f"{path} is no regular file")
-        content = stream.read(most + 1)
-    if len(content) > most:
-        raise OSError(f"{path} has more than {most} bytes")
-    return content
 
 
 @contextmanager

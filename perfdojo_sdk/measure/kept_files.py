@@ -12,7 +12,8 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from perfdojo_sdk.measure.guarded_files import process_folder, read_regular
+from perfdojo_sdk.core.files import read_bounded, write_whole
+from perfdojo_sdk.measure.guarded_files import process_folder
 
 _MOST_CODE = 1 << 28
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -33,20 +34,11 @@ def kept_code(folder: Path, stem: str, suffix: str, make: Callable[[], bytes]) -
     with suppress(OSError):
         folder.mkdir(0o755, parents=True, exist_ok=True)
         if is_private(folder):
-            return put_file(folder / name, content, 0o755)
-    return put_file(_own_folder() / name, content, 0o700)
-
-
-def put_file(file: Path, content: bytes, mode: int) -> Path:
-    """Write in one step, so that nobody ever reads half of it. The umask narrows ``mode``."""
-    part = file.with_name(f".{file.name}.{os.getpid()}.{os.urandom(4).hex()}.part")
-    try:
-        with open(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, mode), "wb") as stream:
-            stream.write(content)
-        os.replace(part, file)
-    finally:
-        part.unlink(missing_ok=True)
-    return file
+            write_whole(folder / name, content, mode=0o755)
+            return folder / name
+    own = _own_folder() / name
+    write_whole(own, content, mode=0o700)
+    return own
 
 
 def is_private(folder: Path) -> bool:
@@ -80,7 +72,7 @@ def _trusted(file: Path, stem: str, suffix: str) -> bool:
     try:
         if not _unshared(file.lstat()):
             return False
-        content = read_regular(file, _MOST_CODE)
+        content = read_bounded(file, _MOST_CODE, inside=file.parent)
     except OSError:
         return False
     return file.name == f"{stem}-{_digest(content)}{suffix}"

@@ -21,9 +21,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from perfdojo_sdk.core.errors import UnavailableError
+from perfdojo_sdk.core.files import read_bounded
 from perfdojo_sdk.hookspecs.services import Probe
 from perfdojo_sdk.hookspecs.types import Failure
-from perfdojo_sdk.measure.guarded_files import read_regular
 from perfdojo_sdk.measure.headers import ParsedHeaders
 from perfdojo_sdk.measure.tools import run_tool, write_sources
 
@@ -129,7 +129,7 @@ class Toolchain:
                 why = _summary(ended.said) or f"the compiler ended with status {ended.status}"
                 return Failure("compile", why)
             try:
-                made = read_regular(Path(folder, "out.so"), _MOST_CODE)
+                made = read_bounded(Path(folder, "out.so"), _MOST_CODE, inside=Path(folder))
             except OSError as error:
                 why = f"the compiler reported success, but left no code: {error.strerror or error}"
                 return Failure("compile", f"{why}\n{ended.said.strip()}"[:_MOST_NOTES])
