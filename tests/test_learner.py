@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 from perfdojo_sdk.core.errors import DojoError  # noqa: E402
 from perfdojo_sdk.perfllm.learner import Learner, LearnError, imitation  # noqa: E402
 from perfdojo_sdk.perfllm.network import QNetwork  # noqa: E402
-from perfdojo_sdk.perfllm.objective import LEAST, MOST, bellman, plain, scaled  # noqa: E402
+from perfdojo_sdk.perfllm.objective import LEAST, MOST, OBJECTIVES, Objective, bellman, plain, scaled  # noqa: E402
 from perfdojo_sdk.perfllm.replay import STOP, Replay  # noqa: E402
 from perfdojo_sdk.perfllm.settings import DQN, MAX_Q, AgentSettings, changed  # noqa: E402
 
@@ -350,3 +350,22 @@ def test_settings_are_changed_by_words() -> None:
         with pytest.raises(DojoError) as caught:
             changed(AgentSettings(), words)
         assert caught.value.code == "PD-L305"
+
+
+# -- objectives as rows -----------------------------
+
+
+def test_a_new_objective_is_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mean of reward and future: one row, and learner, targets and settings follow it."""
+    row = Objective("mean", lambda reward, following: (reward + following) / 2, reward_is_bound=False)
+    monkeypatch.setitem(OBJECTIVES, "mean", row)
+    chosen = settings(objective="mean", scale="linear", gamma=1.0)
+    assert not chosen.bounded
+    reward, following = torch.tensor([2.0, 2.0]), torch.tensor([4.0, 4.0])
+    assert bellman(reward, following, torch.tensor([False, True]), chosen).tolist() == [3.0, 2.0]
+
+
+def test_an_objective_that_does_not_exist_is_refused_by_name() -> None:
+    with pytest.raises(DojoError, match="does not take this value") as caught:
+        changed(AgentSettings(), {"objective": "least"})
+    assert "there is no objective 'least': max, sum" in caught.value.render()

@@ -1,4 +1,4 @@
-"""Deep Q-learning on what was seen, for either objective: one network, its older copy, one optimiser."""
+"""Deep Q-learning on what was seen, for any objective: one network, its older copy, one optimiser."""
 
 from __future__ import annotations
 

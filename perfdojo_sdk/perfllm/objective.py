@@ -1,11 +1,19 @@
-"""What a network is to predict: the Bellman equations, on values in the agent's scale."""
+"""Objectives: the Bellman equations that say what a move is worth, and the scale in which that is learned.
+
+Each objective is a row of :data:`OBJECTIVES`, and everything that a learner assumes of it is a field of that
+row. Light to import: values are tensors, and only their methods are called.
+"""
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from perfdojo_sdk.perfllm.settings import AgentSettings
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from perfdojo_sdk.perfllm.settings import AgentSettings
 
 #: The least value that the logarithmic scale tells from nothing: a fiftieth of the initial program's speed.
 LEAST = 0.02
@@ -13,21 +21,43 @@ LEAST = 0.02
 MOST = 1e9
 
 
+@dataclass(frozen=True)
+class Objective:
+    """What a move is worth, given its reward and the discounted value of the best move after it."""
+
+    name: str
+    combined: Callable[[Tensor, Tensor], Tensor]
+    """From ``reward`` and ``following``, both plain values, to the value of a move that ends no game."""
+    reward_is_bound: bool
+    """Whether a reward that some game reached bounds the value of every move on its way from below, discounted.
+    True where only the best reward of a game counts: a game can be repeated."""
+
+
+OBJECTIVES: Mapping[str, Objective] = {
+    each.name: each
+    for each in (
+        # Equation 4: the best single reward that can be reached.
+        Objective("max", lambda reward, following: reward.maximum(following), reward_is_bound=True),
+        # Equation 2: the discounted sum of all rewards.
+        Objective("sum", lambda reward, following: reward + following, reward_is_bound=False),
+    )
+}
+
+
+def bellman(reward: Tensor, following: Tensor, done: Tensor, settings: AgentSettings) -> Tensor:
+    """The values of moves, all plain: ``reward`` alone where the game is ``done``.
+
+    ``following``: the value of the best move after each.
+    """
+    value = OBJECTIVES[settings.objective].combined(reward, settings.gamma * following)
+    return reward.where(done, value)
+
+
 def scaled(values: Tensor, settings: AgentSettings) -> Tensor:
     """Plain values, such as speed-ups, as the network predicts them."""
-    return torch.log(values.clamp_min(LEAST)) if settings.scale == "log" else values
+    return values.clamp_min(LEAST).log() if settings.scale == "log" else values
 
 
 def plain(values: Tensor, settings: AgentSettings) -> Tensor:
     """The inverse of :func:`scaled`, up to :data:`MOST`."""
-    return torch.exp(values).clamp_max(MOST) if settings.scale == "log" else values
-
-
-def bellman(reward: Tensor, following: Tensor, done: Tensor, settings: AgentSettings) -> Tensor:
-    """The value of a move, all plain: its reward, and ``following``, the value of the best move after it.
-
-    ``max``: the best single reward from here on (equation 4). ``sum``: their discounted sum (equation 2).
-    """
-    if settings.objective == "max":
-        return torch.where(done, reward, torch.maximum(reward, settings.gamma * following))
-    return reward + torch.where(done, torch.zeros_like(reward), settings.gamma * following)
+    return values.exp().clamp_max(MOST) if settings.scale == "log" else values

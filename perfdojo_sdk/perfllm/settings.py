@@ -9,6 +9,7 @@ from pydantic import Field, StringConstraints, ValidationError, field_validator
 
 from perfdojo_sdk.core.errors import DojoError, closest
 from perfdojo_sdk.core.transformation import Move
+from perfdojo_sdk.perfllm.objective import OBJECTIVES
 from perfdojo_sdk.store.traces import Strict, first_error
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -19,16 +20,16 @@ Word = Annotated[str, StringConstraints(max_length=256)]
 class AgentSettings(Strict):
     """The pieces of the agent; each can be switched by itself (paper, sections 3.2 and 3.3)."""
 
-    objective: Literal["max", "sum"] = "max"
-    """What a move is worth: the best reward that can be reached from it (equation 4), or their sum
-    (equation 2)."""
+    objective: Word = "max"
+    """A name of ``objective.OBJECTIVES``; what a move is worth: the best reward that can be reached from it
+    (``max``, equation 4), or their sum (``sum``, equation 2)."""
     double: bool = True
     """The network chooses the next move and its older copy says what that is worth (equation 6)."""
     duelling: bool = True
     """The worth of a state and the advantages of its moves are two heads."""
     bounds: bool = True
-    """A move is worth at least what some game reached after it. True of the objective "max" only, since a
-    game can be repeated; not in the paper."""
+    """A move is worth at least what some game reached after it. Only of objectives of which that
+    is true (``max``), since a game can be repeated; not in the paper."""
     imitation: Annotated[float, Field(ge=0, le=100)] = 0.5
     """How much it counts that some move of the best recorded games looks better than all others of its state;
     only a training on records has such games. Not in the paper."""
@@ -76,6 +77,13 @@ class AgentSettings(Strict):
     most_moves: Count = 64
     """Moves after which an episode ends."""
 
+    @field_validator("objective")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        if name not in OBJECTIVES:
+            raise ValueError(f"there is no objective {name!r}: {', '.join(OBJECTIVES)}")
+        return name
+
     @field_validator("repertoire", mode="before")
     @classmethod
     def _by_target(cls, value: object) -> object:
@@ -90,7 +98,7 @@ class AgentSettings(Strict):
 
     @property
     def bounded(self) -> bool:
-        return self.bounds and self.objective == "max"
+        return self.bounds and OBJECTIVES[self.objective].reward_is_bound
 
     def epsilon(self, progress: float) -> float:
         """The part of the moves that chance decides; ``progress`` is the part of the budget that is spent."""
