@@ -148,14 +148,16 @@ def as_line(job: Job, report: FuzzReport) -> dict[str, Any]:
 
 
 def as_case(target: str, failure: FuzzFailure) -> dict[str, Any]:
-    """A saved game of one move, with the leg that refuses it."""
+    """A saved game of one move, with the leg that refuses it; of a wrong kernel, with the game that led to it."""
+    walk = failure.walk
     return {
         "target": target,
         "leg": failure.leg,
         "problem": failure.problem,
         "root": failure.before.text,
-        "move": failure.move.as_json(),
+        "move": None if failure.move is None else failure.move.as_json(),
         "after": failure.after.text,
+        "walk": walk and {"root": walk.root.text, "moves": [step.move.as_json() for step in walk.steps]},
     }
 
 
@@ -163,7 +165,8 @@ def save_failure(folder: Path, line: dict[str, Any]) -> None:
     """For the tests, and told to whoever watches."""
     folder.mkdir(parents=True, exist_ok=True)
     case, seed = line["failure"], line["seed"]
-    what = case["move"]["transformation"].replace("/", "_") if "move" in case else case["leg"]
+    move = case.get("move")
+    what = move["transformation"].replace("/", "_") if move else case["leg"]
     path = folder / f"{what}_{seed}.json"
     path.write_text(json.dumps(case, indent=1) + "\n", encoding="utf-8")
     print(f"\nseed {seed}: {case['leg']}: {case['problem']}\n  saved: {path}", file=sys.stderr)

@@ -110,3 +110,14 @@ def test_a_long_run_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     assert again["failures_of_earlier_runs"] == 1
     seeds = [json.loads(line)["seed"] for line in record.read_text(encoding="utf-8").splitlines()]
     assert seeds == [0, 1, 2, 3, 3]
+
+
+def test_a_walk_that_raises_is_a_failure_and_the_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("bool")
+
+    monkeypatch.setattr(RULES.transformations["split_scope"], "candidates", broken)
+    report = fuzz(3, RULES, 12)
+    failure = report.failure
+    assert failure is not None and failure.leg == "crash" and "KeyError: 'bool'" in failure.problem
+    assert failure.move is None and shrunk(failure, RULES) is failure

@@ -176,7 +176,11 @@ def fewer_products() -> None:
         assert all(abs(a - b) <= 8 * U * size for a, b in zip(exact, new, strict=True))
     given = {"x": [inf, 1.0, 1.0, 1.0], "w": [1.0, 1.0, 1.0]}
     old, new = run(step.before, given)["y"], run(step.after, given)["y"]
-    assert old == [inf, 3.0] and not isfinite(new[0]) and new[1] == 3.0, "only its own data count"
+    assert old == [inf, 3.0] and not isfinite(new[0]) and new[1] == 3.0, "nobody else has read it"
+    step = played("3 y[{0}] = 0\n3 2 y[{0}] += x[{0}+{1}] * w[{1}]", "minimal_filter(s1, taps=s2)")
+    given = {"x": [1.0, inf, 1.0, 1.0], "w": [1.0, 1.0]}
+    old, new = run(step.before, given)["y"], run(step.after, given)["y"]
+    assert old == [inf, inf, 2.0] and isnan(new[2]), "outputs that are computed together share it"
 
 
 # -- roundings -------------------------------------------------------------------------------------

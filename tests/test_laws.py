@@ -209,3 +209,10 @@ def test_a_damaged_use_of_a_law_is_caught(start: str, moves: str, right: str, wr
             assert not report.ok
             return
     pytest.fail("no step brings the text")
+
+
+@pytest.mark.parametrize("condition", ["k[0]", "x[{0}] < 0"])
+def test_an_exponential_of_a_selection_is_looked_at_like_any_other_value(condition: str) -> None:
+    """A condition that is read has no least finite number."""
+    start = program(f"k bool [1] heap\n8 y[{{0}}] = exp(select({condition}, x[{{0}}], 1) - m[0])")
+    assert "rebase_exponent" not in {m.transformation for m in RULES.candidates(start)}

@@ -7,9 +7,10 @@ holds the program, the move and the leg, and shrinks.
 
 from __future__ import annotations
 
+import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from perfdojo_sdk.core.program import Program, Statement
@@ -39,13 +40,16 @@ Numeric = Callable[[Sequence[Trace]], Sequence[str]]
 
 @dataclass(frozen=True)
 class FuzzFailure:
-    """One move after which a leg refuses the program."""
+    """One move after which a leg refuses the program, or a program whose moves cannot be listed."""
 
     leg: str
+    """``crash``: listing or playing raised, which ``problem`` tells; no move is known then."""
     problem: str
     before: Program
-    move: Move
+    move: Move | None
     after: Program
+    walk: Trace | None = None
+    """The whole game, where the kernel of its end is wrong and not one of its moves."""
 
 
 @dataclass
@@ -67,14 +71,19 @@ class FuzzReport:
 def fuzz(seed: int, rules: Rules, length: int, rarest: Sequence[str] = ()) -> FuzzReport:
     """A walk of ``length`` moves over a random program of six statements or more, judged by legs 1 and 3.
 
-    ``rarest``: transformations to prefer now and then.
+    ``rarest``: transformations to prefer now and then. Whatever raises is a failure of the walk.
     """
     rng, report = Random(seed), FuzzReport(seed)
     trace = Trace(random_program(rng, 6))
     walk = ExactWalk(trace.root, rules.dialect)
     report.statements = sum(isinstance(node, Statement) for _, node in trace.root.walk())
     for number in range(1, length + 1):
-        step = _draw(rng, trace.program, rules, report, rarest)
+        try:
+            step = _draw(rng, trace.program, rules, report, rarest)
+        except Exception:
+            program, said = trace.program, traceback.format_exc(limit=-3)
+            report.failure = FuzzFailure("crash", said, program, None, program)
+            return report
         if step is None:
             break
         trace = Trace(trace.root, (*trace.steps, step))
@@ -120,7 +129,7 @@ def look_numerically(reports: Sequence[FuzzReport], numeric: Numeric) -> None:
     for (report, trace), problem in zip(todo, problems, strict=True):
         report.by_leg["numeric"] += 1
         if problem and report.failure is None:
-            report.failure = _failed(trace.steps[-1], "numeric", problem)
+            report.failure = replace(_failed(trace.steps[-1], "numeric", problem), walk=trace)
 
 
 def _failed(step: Step, leg: str, problem: str) -> FuzzFailure:
@@ -150,9 +159,10 @@ def proved(step: Step, rules: Rules) -> DependenceReport:
 def shrunk(failure: FuzzFailure, rules: Rules) -> FuzzFailure:
     """The failure on the smallest program on which the same leg refuses the same kind of move.
 
-    Failures of leg 2 and of the text are kept as they are: the move is not what is wrong with them.
+    Failures of leg 2, of the text and crashes are kept as they are: no move is what is wrong with them.
     """
-    if failure.leg not in ("exact", "dependence"):
+    played = failure.move
+    if played is None or failure.leg not in ("exact", "dependence"):
         return failure
 
     def found(program: Program) -> FuzzFailure | None:
@@ -161,7 +171,7 @@ def shrunk(failure: FuzzFailure, rules: Rules) -> FuzzFailure:
             return None
         if failure.leg == "exact" and not verify_exact(program, program, (), rules.dialect, models=1).ok:
             return None
-        for move in rules.transformations[failure.move.transformation].candidates(program, rules.dialect):
+        for move in rules.transformations[played.transformation].candidates(program, rules.dialect):
             step = rules.attempt(program, move)
             if isinstance(step, Step) and (problem := refuted(step)):
                 return _failed(step, failure.leg, problem)

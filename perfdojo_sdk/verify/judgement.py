@@ -105,9 +105,14 @@ class Outcome:
 
 
 def judge(
-    name: str, threads: int, run: Measurement | Failure, expected: Outcome, nan_may_differ: bool
+    name: str,
+    threads: int,
+    run: Measurement | Failure,
+    expected: Outcome,
+    nan_may_differ: bool,
+    other_terms: bool = False,
 ) -> ClassResult:
-    """One run of the kernel against the references."""
+    """One run of the kernel against the references; the last two as for ``verify_numeric``."""
     result = ClassResult(name, threads)
     if isinstance(run, Failure):
         return replace(result, problem=f"{run.reason}: {run.detail}")
@@ -117,11 +122,18 @@ def judge(
     result = replace(result, executions=run.executions)
     for piece in expected.pieces:
         got = piece.of(run.outputs[piece.output])
-        worst, wrong = _in_blocks(_equal if name == INTEGERS else _near, got, piece.expected, nan_may_differ)
+        known = replace(piece.expected, far=_with_own(piece.expected)) if other_terms else piece.expected
+        worst, wrong = _in_blocks(_equal if name == INTEGERS else _near, got, known, nan_may_differ)
         result = replace(result, worst=max(result.worst, worst), elements=result.elements + got.size)
         if wrong.any():
             return replace(result, problem=_describe(piece, got, wrong))
     return result
+
+
+def _with_own(expected: Expected) -> Array | None:
+    """``far``, and the infinity or NaN that the transformed program has: where results are made of other
+    terms, those that are computed together share what is not finite in the data of any of them."""
+    return None if expected.far is None else expected.far | _class_bits(expected.own)
 
 
 #: Elements compared at a time, so that what is worked out on the way stays in cache.

@@ -193,7 +193,7 @@ def verify_numeric(
             expected = references.expect(stacks, len(group), pool, whole)
             for plan, outcome in zip(group, expected, strict=True):
                 for t in plan.threads:
-                    results.append(judge(plan.name, t, next(done), outcome, nan_may_differ))
+                    results.append(judge(plan.name, t, next(done), outcome, nan_may_differ, other_terms))
             if problem := _problem(results):
                 return NumericReport(False, (*results, *skipped), problem)
     return NumericReport(True, (*results, *skipped))

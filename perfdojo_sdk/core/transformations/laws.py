@@ -371,7 +371,8 @@ def _guarded(maximum: Read) -> Operation:
 def _element(value: Expression) -> Read | None:
     """The element x of an ``exp(x - m)``, which may be the guarded maximum of another block."""
     if isinstance(value, Operation) and isinstance(value.arguments[0], Read):
-        return value.arguments[0] if value == _guarded(value.arguments[0]) else None
+        first = value.arguments[0]
+        return first if holds(EXPONENT, first.dtype) and value == _guarded(first) else None
     return value if isinstance(value, Read) else None
 
 
