@@ -148,7 +148,7 @@ def as_line(job: Job, report: FuzzReport) -> dict[str, Any]:
 
 
 def as_case(target: str, failure: FuzzFailure) -> dict[str, Any]:
-    """A saved game of one move, with the leg that refuses it; of a wrong kernel, with the game that led to it."""
+    """A saved game of one move, with the leg that refuses it; of a wrong kernel, also its game."""
     walk = failure.walk
     return {
         "target": target,

@@ -29,7 +29,7 @@ class Objective:
     combined: Callable[[Tensor, Tensor], Tensor]
     """From ``reward`` and ``following``, both plain values, to the value of a move that ends no game."""
     reward_is_bound: bool
-    """Whether a reward that some game reached bounds, discounted, the value of every move on its way from below.
+    """Whether a reward that some game reached bounds from below, discounted, the values of all moves before.
     True where only the best reward of a game counts: a game can be repeated."""
 
 
