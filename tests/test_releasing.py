@@ -62,6 +62,8 @@ def test_hosted_files_are_what_they_say() -> None:
     assert {"run": ".ci/run"} in workflow["jobs"]["test"]["steps"]
     for form in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml"):
         assert yaml.safe_load(form.read_text(encoding="utf-8"))["body"]
-    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"][0]["hooks"]
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"][0][
+        "hooks"
+    ]
     for word in (word for hook in hooks for word in hook["entry"].split() if word.startswith("tools/")):
         assert (ROOT / word).is_file()

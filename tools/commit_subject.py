@@ -2,8 +2,8 @@
 
     python tools/commit_subject.py MESSAGE_FILE
 
-A hook of pre-commit calls it. The scope is a room or a target (``core``, ``verify``, ``x86_avx512``), or ``docs``,
-``tests``, ``tools``.
+A hook of pre-commit calls it. The scope is a room or a target (``core``, ``verify``, ``x86_avx512``), or
+``docs``, ``tests``, ``tools``.
 """
 
 from __future__ import annotations

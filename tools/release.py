@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-#: Asks setuptools, as pip does, for both files of the project in the current folder.
-BUILD = "import sys; from setuptools import build_meta as b; b.build_sdist(sys.argv[1]); b.build_wheel(sys.argv[1])"
+#: Asks setuptools, as pip does, for both files of the project in the current folder. It changes sys.argv.
+BUILD = "import sys; from setuptools.build_meta import *; to = sys.argv[1]; build_sdist(to); build_wheel(to)"
 
 
 def projects(root: Path) -> list[Path]:
