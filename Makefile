@@ -17,7 +17,11 @@ PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
 PROJECTS := pyproject.toml $(PLUGINS:%=%/pyproject.toml)
 EDITABLE := $(PLUGINS:%=-e %)
 
-.PHONY: library test docs clean
+# What a change of the language, its moves and their proofs needs: a minute, no compiler.
+CORE := dependence filters fuzz_cases history import_arrows integer_moves interpreter law_limits laws magnitudes \
+	ranges residues sharing sliding text transformations verify_exact
+
+.PHONY: library test test-core docs clean
 .DELETE_ON_ERROR:
 
 # For example: make library ARGS="--kernels 'softmax matmul' --threads 2"
@@ -29,6 +33,10 @@ test: .venv/ready-dev
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup
 	$(BIN)/mkdocs build --strict --quiet --site-dir build/site
+
+test-core: .venv/ready-dev
+	$(BIN)/ruff check .
+	$(BIN)/python -m pytest -q -n 2 $(CORE:%=tests/test_%.py)
 
 docs: .venv/ready-dev
 	$(BIN)/mkdocs build --strict --site-dir build/site

@@ -1,6 +1,6 @@
 """PerfLLM's learning in one file: deep Q-learning with the max-Bellman objective (paper, section 3).
 
-    python -m perfdojo_sdk.perfllm.maxq "dsum[16,16]" --target riscv_snitch --evaluations 60
+    python -m perfdojo_sdk.perfllm.maxq "softmax[8,16]" --target TARGET --evaluations 60
 
 Read it from top to bottom: the environment, the network, the replay, the targets, the agent that plays. It is
 complete, and learns exactly as the full player does with the settings ``MAX_Q`` (``tests/test_maxq.py``
@@ -308,7 +308,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from perfdojo_sdk.plugins import load_plugins
 
     parser = argparse.ArgumentParser(prog="maxq", description="Max-Q on one kernel, in one file.")
-    parser.add_argument("kernel", help="dsum[16,16], or the path of a .dojo file")
+    parser.add_argument("kernel", help="softmax[8,16], or the path of a .dojo file")
     parser.add_argument("--target", default="best")
     parser.add_argument("--evaluations", type=int, default=60, help="programs that are timed")
     parser.add_argument("--most-moves", type=int, default=12, help="moves of an episode")
