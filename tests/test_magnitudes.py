@@ -134,3 +134,10 @@ s[0] = 0
 16 y[{0}] = e[{0}] / s[0]
 """
     assert not proved(program(diagonal)), "none of these has to be the largest of its row"
+
+
+def test_a_sum_of_an_input_may_be_anything() -> None:
+    """Nobody has written what is summed up, so nothing is known of it; and dividing by it is an ordinary thing."""
+    start = program("s[0] = 0\n8 s[0] += x[{0}]\n8 y[{0}] = x[{0}] / s[0]")
+    assert not proved(start)
+    assert "select(abs(s[0]) < " in RULES.step(start, move("stage_reciprocal(s1, array=s)")).after.text

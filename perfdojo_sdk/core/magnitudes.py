@@ -223,10 +223,12 @@ def _written_by(program: Program, access: Access, reader: Spot) -> tuple[Spot, t
     """The only statement that writes the array, and its instance that wrote what ``reader`` reads."""
     buffer = program.buffer_of[access.array]
     writes = [o.statement for o in program.occurrences[buffer.name] if o.writes]
+    if len(writes) != 1:  # none: an input
+        return None
     writer, target = spot(program, writes[0].id), writes[0].target
     instance = matching_instance(target.subscripts, writer, access.subscripts, reader)
     levels = range(shared(writer, reader), writer.depth)
-    if len(writes) > 1 or instance is None:
+    if instance is None:
         return None
     return (writer, instance) if one_instance_each(buffer, target, writer, levels) else None
 
