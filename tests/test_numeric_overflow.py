@@ -204,6 +204,19 @@ def test_a_product_of_any_order_may_overflow_or_vanish() -> None:
     assert outcomes(text, any_order=True, x=[1e-30, 1e-30, 1e30, 1])["y_e"] > 1e-16, "1e-60 is zero"
 
 
+@pytest.mark.parametrize("any_order", [False, True])
+def test_a_product_beyond_double_may_have_vanished_on_the_way(any_order: bool) -> None:
+    """1e-60 is zero in f32, and stays it; in double it is 1e320 in the end, which is infinite."""
+    text = (
+        "kernel k(x) -> y\nx f32 [1,12] heap\ny f32 [1] heap\n\n1\n| y[{0}] = 1\n| 12 y[{0}] *= x[{0},{1}]\n"
+    )
+    found = outcomes(text, any_order=any_order, x=[1e-30, 1e-30, *[1e38] * 10])
+    assert found["y_v"] == np.inf and found["y_far"].item() & (PLUS | BETWEEN) == PLUS | BETWEEN
+    assert found["y_lo"] <= 0
+    certain = outcomes(text, any_order=any_order, x=[1e30] * 12)
+    assert certain["y_v"] == np.inf and not certain["y_far"].item() & BETWEEN, "nothing vanishes here"
+
+
 EXPECTED = {
     "near": (Expected(*map(np.array, ([1.0], [1.0], [0.1], [0], [0.0], [0.0]))), [1.05], True),
     "too far": (Expected(*map(np.array, ([1.0], [1.0], [0.1], [0], [0.0], [0.0]))), [1.2], False),

@@ -156,7 +156,10 @@ static inline NUM N(num_product)(NUM a, NUM b, W factors)
     x.up = a.up * N(max_d)(WIDE_(fabs)(b.v) + b.e, 1);
     x.down = a.down * N(min_d)(N(max_d)(WIDE_(fabs)(b.v) - b.e, 0), 1);
     if (x.up * (1 + 1.01 * U * factors) > F_MAX) x.far |= PLUS | MINUS | NO_NUMBER;
-    if (x.down < ETA / U) x.e += factors * ETA * x.up;
+    if (x.down >= ETA / U) return x;
+    /* Some factors alone may come to nothing, whatever the others come to. */
+    if (!N(finite_)(x.v)) return N(partial)(N(anything)(x.v), x.up, x.down);
+    x.e += factors * ETA * x.up;
     return x;
 }
 

@@ -137,6 +137,14 @@ RARE NUM N(unusual)(W v, W e, int certain, int operation, NUM a, NUM b)
     if (certain && !N(finite_)(v)) x.e = 0;
     else if (!N(finite_)(v) && !(N(finite_)(a.v) && N(finite_)(b.v))) return N(anything)(v);
     else x = N(overflowing)(x);
+    if (!certain && !N(finite_)(v)) {
+        /* Beyond W: what it is from where its operands' errors leave it within F. */
+        N(others) found = {0, 0, x.far};
+        N(interval) left[5], right[5];
+        N(intervals)(a, left), N(intervals)(b, right);
+        N(combine)(&found, operation, left[0], right[0]);
+        x.lo = found.lo, x.hi = found.hi, x.far = found.far;
+    }
     return N(with_others)(x, operation, a, b);
 }
 
