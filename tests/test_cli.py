@@ -90,14 +90,14 @@ WRONG_USAGE = [
 ]
 
 
-@pytest.mark.parametrize(("words", "said"), WRONG_USAGE, ids=lambda v: " ".join(v) if isinstance(v, tuple) else "")
+@pytest.mark.parametrize(("words", "said"), WRONG_USAGE, ids=[" ".join(w) for w, _ in WRONG_USAGE])
 def test_wrong_usage(cli: Cli, words: tuple[str, ...], said: str) -> None:
     outcome = cli(*words)
     assert (outcome.code, outcome.out) == (2, "")
     assert said in outcome.err and "Traceback" not in outcome.err
 
 
-@pytest.mark.parametrize(("words", "said"), WRONG_USAGE, ids=lambda v: " ".join(v) if isinstance(v, tuple) else "")
+@pytest.mark.parametrize(("words", "said"), WRONG_USAGE, ids=[" ".join(w) for w, _ in WRONG_USAGE])
 def test_wrong_usage_as_json(cli: Cli, words: tuple[str, ...], said: str) -> None:
     """A program that asked for JSON gets it, whatever is wrong."""
     first = 2 if words[0] == "db" else 1
