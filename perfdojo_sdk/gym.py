@@ -10,7 +10,12 @@ imported before one of its environments is made.
 
 from __future__ import annotations
 
-import gymnasium
+try:
+    import gymnasium
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "perfdojo_sdk.gym needs Gymnasium; try: pip install 'perfdojo-sdk[gym]'", name=error.name
+    ) from None
 
 from perfdojo_sdk.kernels.operators import OPERATORS
 from perfdojo_sdk.plugins import installed

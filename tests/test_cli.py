@@ -78,13 +78,55 @@ def test_unknown_command_suggests_the_nearest(cli: Cli) -> None:
     assert "did you mean show?" in outcome.err
 
 
-@pytest.mark.parametrize(
-    "words", [("--frob",), ("show",), ("show", SMALL, "--frob"), ("undo", "g.json", "one")]
-)
-def test_wrong_usage(cli: Cli, words: tuple[str, ...]) -> None:
+WRONG_USAGE = [
+    (("--frob",), "unknown option --frob"),
+    (("shwo", SMALL), "unknown command 'shwo'"),
+    (("show",), "Missing argument"),
+    (("show", SMALL, "--frob"), "No such option: --frob"),
+    (("show", SMALL, "--as", "graph", "--format", "latex"), "--as graph has the formats svg, dot, not latex"),
+    (("undo", "g.json", "one"), "'NUMBER'"),
+    (("db", "prune", "--keep", "x"), "'--keep'"),
+    (("kernels", "--no-plugin"), "--no-plugin needs the name of a plugin"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), WRONG_USAGE, ids=[" ".join(w) for w, _ in WRONG_USAGE])
+def test_wrong_usage(cli: Cli, words: tuple[str, ...], said: str) -> None:
     outcome = cli(*words)
     assert (outcome.code, outcome.out) == (2, "")
-    assert "Traceback" not in outcome.err
+    assert said in outcome.err and "Traceback" not in outcome.err
+
+
+@pytest.mark.parametrize(("words", "said"), WRONG_USAGE, ids=[" ".join(w) for w, _ in WRONG_USAGE])
+def test_wrong_usage_as_json(cli: Cli, words: tuple[str, ...], said: str) -> None:
+    """A program that asked for JSON gets it, whatever is wrong."""
+    first = 2 if words[0] == "db" else 1
+    outcome = cli(*words[:first], "--json", *words[first:])
+    error = outcome.data["error"]
+    assert outcome.code == 2 and error["code"] == "PD-C010" and said in error["what"]
+    assert said in outcome.err and "Traceback" not in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("db", "import", "no_such.jsonl", "--db", "new.sqlite"), "check how the path is spelt"),
+        (("plugins", "new", "abacus", "--directory", "file/abacus"), "a part of the path is a file"),
+    ],
+)
+def test_a_path_that_will_not_do_has_a_hint_that_fits(
+    cli: Cli, tmp_path: Path, words: tuple[str, ...], hint: str
+) -> None:
+    (tmp_path / "file").touch()
+    outcome = cli(*words)
+    assert outcome.code == 1 and outcome.err.startswith("error[PD-E001]"), outcome
+    assert f"try: {hint}" in outcome.err
+
+
+def test_a_folder_for_results_that_cannot_be_made_is_an_error_of_the_user(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    outcome = cli("reproduce", "fig13", "--output", "file/results", "--json")
+    assert (outcome.code, outcome.data["error"]["code"]) == (1, "PD-C011")
 
 
 # -- errors of a user: rendered, no traceback, their own exit codes --------------------------------

@@ -9,17 +9,26 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from command_line import ROOT
 from pages import CONSOLE, Reader, agrees, changes
+from paper_target import QUICK
+from toy_target import perfdojo_toy
 
 from perfdojo_sdk.cli import COMMANDS
 from perfdojo_sdk.hookspecs import specs
 from perfdojo_sdk.hookspecs.types import Capabilities
+from perfdojo_sdk.kernels.selection import select
+from perfdojo_sdk.library import verification
+from perfdojo_sdk.library.build import build_library
+from perfdojo_sdk.measure.toolchain import find_toolchain
 from perfdojo_sdk.plugins import load_plugins
+from perfdojo_sdk.store.records import LegResult, Verification
 from perfdojo_sdk.testing.conformance import CHECKS
 
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -50,6 +59,34 @@ def test_commands_print_what_the_page_shows(
         if name not in load_plugins().targets:
             pytest.skip(f"the plugin for {name} is not installed")
     holds(page, Reader(tmp_path, monkeypatch))
+
+
+def test_the_kernel_of_the_documentation_is_called_from_c_and_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page's own kernel and its C, with plain C as the target; verification is other tests' matter."""
+    leg = LegResult(passed=True, detail="not here")
+    verified = Verification(exact=leg, numeric=leg, dependence=leg)
+    monkeypatch.setattr(verification, "verify", lambda *_: verified)
+    text = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
+    [kernel] = re.findall(r"New file `linear_relu.dojo`:\n\n```text\n(.*?)```", text, re.DOTALL)
+    [code] = re.findall(r"```c\n(.*?)```", text, re.DOTALL)
+    [python, _] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    [line] = re.findall(r"^gcc (.*?) && ./main +# (.*)$", text, re.MULTILINE)
+    (tmp_path / "linear_relu.dojo").write_text(kernel)
+    (tmp_path / "main.c").write_text(code.replace("x86_avx512", "toy"))
+    plugins = load_plugins(extra=[perfdojo_toy])
+    kernels = select(str(tmp_path / "linear_relu.dojo"), plugins.operators)
+    build_library(plugins, plugins.target("toy"), kernels, tmp_path / "mine", QUICK)
+
+    words = line[0].replace("x86_avx512", "toy").replace('"$PWD/mine/lib"', f"{tmp_path}/mine/lib")
+    subprocess.run([*find_toolchain().command, *words.split()], cwd=tmp_path, check=True)
+    said = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=True).stdout
+    assert said.strip() == line[1]
+
+    names: dict[str, Any] = {}
+    exec(compile(python.replace('"mine"', repr(str(tmp_path / "mine"))), "library.md", "exec"), names)
+    assert (names["y"] == 128).all()
 
 
 def test_the_vendor_guide_leads_from_nothing_to_a_library(

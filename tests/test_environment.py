@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from perfdojo_sdk.core.errors import MoveError
+from perfdojo_sdk.core.errors import DojoError, MoveError
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Kind, Move
 from perfdojo_sdk.environment import Environment, ModelClock, Policy, RunnerClock, Time, open_environment
@@ -157,6 +157,15 @@ def test_a_generator_that_fails_is_a_problem_not_an_error() -> None:
 
     clock = RunnerClock(Broken(), None)  # type: ignore[arg-type]
     assert "no code today" in clock(opened(load_plugins()).program).problem
+
+
+def test_a_clock_that_runs_on_another_target_is_refused(plugins: Plugins) -> None:
+    """Its times would be rewards for code that this target never runs."""
+    clock = open_environment(plugins, "dsum[4,4]", "riscv_snitch").clock
+    assert open_environment(plugins, "drelu[4,4]", "riscv_snitch", clock).clock is clock
+    with pytest.raises(DojoError, match="runs programs on riscv_snitch") as refused:
+        open_environment(plugins, SMALL, "x86_avx2", clock)
+    assert refused.value.code == "PD-A006"
 
 
 def test_a_learned_clock_ranks_programs_like_those_it_saw(plugins: Plugins) -> None:

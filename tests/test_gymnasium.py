@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import pickle
 import subprocess
 import sys
@@ -40,6 +41,13 @@ def test_a_fresh_process_finds_the_ids() -> None:
     code = "import gymnasium, perfdojo_sdk.gym; print([i for i in gymnasium.registry if 'Dojo' in i])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "'PerfDojo/softmax-riscv_snitch-v0'" in done.stdout and "PerfDojo/Kernel-v0" in done.stdout
+
+
+def test_without_gymnasium_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gymnasium", None)
+    monkeypatch.delitem(sys.modules, "perfdojo_sdk.gym")
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'perfdojo-sdk\[gym\]'"):
+        importlib.import_module("perfdojo_sdk.gym")
 
 
 def test_an_id_that_brings_its_module_needs_no_import() -> None:

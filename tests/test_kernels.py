@@ -190,6 +190,7 @@ def test_a_kernel_has_symbol_and_interface() -> None:
         ("softmax[1]", "takes 2 sizes, 1 are given"),
         ("softmax[1,2,3]", "takes 2 sizes, 3 are given"),
         ("softmax[]", "is not a size"),
+        ("softmax[8,12345678901]", "a number of at most 10 digits for each"),
         ("softmax[a,b]", "is not a size"),
         ("softmax[-1,2]", "is not a size"),
         ("softmax[0,2]", "rows is 0"),

@@ -161,8 +161,12 @@ def test_torch_tensors(library: Library) -> None:
     x, y = torch.from_numpy(random(8, 12)), torch.empty(8, 12)
     assert library.softmax(x, out=y) is y
     assert torch.allclose(y, torch.softmax(x, 1))
-    with pytest.raises(ArgumentTypeError, match="cannot be read"):
+    with pytest.raises(ArgumentTypeError, match="cannot be read") as refused:
         library.softmax(x.clone().requires_grad_())
+    assert "detach it" in refused.value.hint
+    with pytest.raises(ArgumentTypeError, match="cannot be read") as refused:
+        library.softmax(x.bfloat16())
+    assert "of a dtype that NumPy has" in refused.value.hint
 
 
 READ_ONLY = random(8, 12)
@@ -179,6 +183,7 @@ BASE = random(16, 12)
         ((None,), {}, TypeError, "x is NoneType"),
         ((random(8, 13),), {}, ValueError, "no kernel for f32 [8,13]"),
         ((random(12),), {}, ValueError, "f32 [8,12]; f32 [3,5]"),
+        ((random(12),), {}, ValueError, "build-library --kernels 'softmax[SIZES]', or with the FILE.dojo"),
         ((random(8, 12).astype(np.float64),), {}, TypeError, "no kernel for f64 [8,12]"),
         ((random(8, 12).astype(">f4"),), {}, ValueError, "byte order"),
         ((random(12, 8).T,), {}, ValueError, "without gaps"),

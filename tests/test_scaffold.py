@@ -71,7 +71,7 @@ def test_the_command_says_what_it_wrote_and_what_comes_next(cli: Cli, tmp_path: 
     assert all((tmp_path / "here" / file).is_file() for file in outcome.data["files"])
     text = cli("plugins", "new", "abacus")
     assert text.code == 0 and (tmp_path / "abacus" / "pyproject.toml").is_file()
-    assert "pip install -e abacus" in text.out and "--target abacus" in text.out
+    assert 'pip install -e "abacus[test]"' in text.out and "--target abacus" in text.out
 
 
 @pytest.mark.parametrize("name", ["paper", "toy", "torn", "sdk"])

@@ -235,5 +235,8 @@ def test_what_a_user_can_get_wrong(cli: Cli) -> None:
     clear(cli("tune", "layernorm", "--target", "toy", plugins="toy"), 1, "PD-C008")
     assert cli("tune", "softmax[4,4]", "--time", "soon", plugins="toy").code == 2
     assert cli("tune", "softmax[4,4]", "--budget", "0", plugins="toy").code == 2
+    for search in ("auto", "evolution", "heuristic"):  # they would not look at it
+        ignored = cli("tune", "softmax[4,4]", "--search", search, "--option", "hiden=3", plugins="toy")
+        assert ignored.code == 2 and f"--search {search} takes no --option hiden=3" in ignored.err
     missing = cli("tune", "softmax[4,4]", "--agent", "no.safetensors", plugins="toy")
     assert missing.code == 2 and "no.safetensors" in missing.err and "does not exist" in missing.err

@@ -91,8 +91,9 @@ def _command(arguments: Sequence[str] | None) -> NoReturn:
         print(f"perfdojo-sdk {__version__}")
         sys.exit(OK)
     if words[0] not in COMMANDS:
-        print(unknown(words[0]), file=sys.stderr)
-        sys.exit(USAGE)
+        what = unknown(words[0])
+        print(f"perfdojo-sdk: {what}", file=sys.stderr)
+        _wrong_usage(what, "--json" in words)
     _guarded(words, options)
 
 
@@ -119,8 +120,9 @@ def _split(words: Sequence[str]) -> tuple[list[str], Options]:
         elif word == "--no-plugin":
             name = next(rest, None)
             if name is None:
-                print("perfdojo-sdk: --no-plugin needs the name of a plugin", file=sys.stderr)
-                sys.exit(USAGE)
+                what = "--no-plugin needs the name of a plugin"
+                print(f"perfdojo-sdk: {what}", file=sys.stderr)
+                _wrong_usage(what, "--json" in words)
             options.without.append(name)
         else:
             kept.append(word)
@@ -149,7 +151,17 @@ def unknown(word: str) -> str:
     from perfdojo_sdk.core.errors import closest
 
     what = f"unknown option {word}" if word.startswith("-") else f"unknown command {word!r}"
-    return f"perfdojo-sdk: {what}; {closest(word, list(COMMANDS))}"
+    return f"{what}; {closest(word, list(COMMANDS))}"
+
+
+def _wrong_usage(what: str, as_json: bool) -> NoReturn:
+    """Leave with the exit code of wrong usage; a person has been told, a program is now."""
+    if as_json:
+        from perfdojo_sdk.cli.console import report_as_json
+        from perfdojo_sdk.core.errors import DojoError
+
+        report_as_json(DojoError("PD-C010", what, hint="`perfdojo-sdk COMMAND --help` describes a command"))
+    sys.exit(USAGE)
 
 
 def _guarded(words: list[str], options: Options) -> NoReturn:
@@ -175,6 +187,8 @@ def _guarded(words: list[str], options: Options) -> NoReturn:
         if leaving.code in (INTERRUPTED, TERMINATED):
             how = "interrupted" if leaving.code == INTERRUPTED else "terminated"
             print(f"\n{how}; {_continuation(words)} continues where it stopped", file=sys.stderr)
+        if leaving.code == USAGE and hasattr(wrong := leaving.__context__, "format_message"):
+            _wrong_usage(wrong.format_message(), "--json" in words)  # what the parser has just refused
         raise
     finally:
         choice.reset(chosen)
@@ -195,7 +209,19 @@ def _system_error(error: OSError) -> DojoError:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     where = f": {error.filename}" if error.filename is not None else ""
     what = f"the operating system refused: {error.strerror or error}{where}"
-    return DojoError("PD-E001", what, hint="check free space, permissions and limits; --debug shows where")
+    hint = "check free space, permissions and limits"
+    if error.filename is not None:
+        hint = _HINTS.get(error.errno or 0, hint)
+    return DojoError("PD-E001", what, hint=f"{hint}; --debug shows where")
+
+
+#: What to try when the operating system refuses a path that somebody named.
+_HINTS = {
+    errno.ENOENT: "check how the path is spelt, and that the folder for a new file is there",
+    errno.ENOTDIR: "a part of the path is a file, not a folder: name another place",
+    errno.EACCES: "name a place that you may read and write, or change its permissions",
+    errno.EROFS: "nothing can be written there: name another place",
+}
 
 
 def _run(name: str, words: list[str]) -> NoReturn:

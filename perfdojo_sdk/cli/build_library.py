@@ -42,7 +42,9 @@ def command(
     ] = "best",
     kernels: Annotated[
         list[str] | None,
-        typer.Option(help="For example: 'softmax matmul[8,8,8]'. Default: the target's choice, or all."),
+        typer.Option(
+            help="For example: 'softmax matmul[8,8,8] FILE.dojo'. Default: the target's choice, or all."
+        ),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Default: build/library/TARGET.")

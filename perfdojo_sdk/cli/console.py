@@ -55,7 +55,11 @@ def report(error: DojoError, as_json: bool) -> None:
     """Show an error to a person on stderr and, where JSON was asked for, to a program on stdout."""
     print(error.render(), file=sys.stderr)
     if as_json:
-        print(json.dumps({"error": error.as_json()}, indent=2))
+        report_as_json(error)
+
+
+def report_as_json(error: DojoError) -> None:
+    print(json.dumps({"error": error.as_json()}, indent=2))
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = "") -> str:

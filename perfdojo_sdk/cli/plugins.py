@@ -356,7 +356,7 @@ def new(
     declared = {each for found in installed() for each in (found.name, *found.targets)}
     files = [str(path) for path in scaffold(name, folder, declared | load_plugins().targets.keys())]
     steps = [
-        f"pip install -e {folder}",
+        f'pip install -e "{folder}[test]"',
         f"perfdojo-sdk plugins check {name}",
         f'perfdojo-sdk build-library --target {name} --kernels "softmax[64,128]"',
         f"pytest {folder}",

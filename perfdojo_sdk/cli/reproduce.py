@@ -70,7 +70,8 @@ def command(
         folder.mkdir(parents=True, exist_ok=True)
         refuse_links(folder, os.listdir(folder))
     except OSError as error:
-        raise typer.BadParameter(f"cannot write to {folder}: {error.strerror}") from None
+        what = f"cannot write to {folder}: {error.strerror}"
+        raise DojoError("PD-C011", what, hint="choose another folder with --output") from None
     seconds = duration(limit) if limit else None
     some = tuple(players or ())
     request = ExperimentRequest(folder, quick, target, kernels, budget, progress, agent, seconds, some)

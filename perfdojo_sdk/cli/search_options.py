@@ -20,7 +20,9 @@ AgentOption = Annotated[
 ]
 SearchOption = Annotated[
     list[str] | None,
-    typer.Option("--option", metavar="NAME=VALUE", help="What else the search is told.", show_default=False),
+    typer.Option(
+        "--option", metavar="NAME=VALUE", help="A setting of a search that learns.", show_default=False
+    ),
 ]
 
 
@@ -31,7 +33,12 @@ WITH_SHIPPED = ("perfllm",)
 def search_options(
     agent: Path | None, words: list[str] | None, search: str = "", target: str = ""
 ) -> tuple[tuple[str, str], ...]:
-    """What a search is told, as names and values; an agent with its digest, since its file may change."""
+    """What a search is told, as names and values; an agent with its digest, since its file may change.
+
+    Errors: typer.BadParameter for words that are no setting, and for a search that takes none.
+    """
+    if agent is not None or words:
+        _refuse_options(search, "--agent" if agent is not None else f"--option {(words or [''])[0]}")
     options = dict[str, str]()
     for word in words or ():
         name, equals, value = word.partition("=")
@@ -47,3 +54,11 @@ def search_options(
 
         options |= shipped_options(target)
     return tuple(sorted(options.items()))
+
+
+def _refuse_options(search: str, option: str) -> None:
+    """The SDK's own searches that do not learn would not look at it."""
+    from perfdojo_sdk.search.strategies import STRATEGIES
+
+    if search in {strategy.name for strategy in STRATEGIES}:
+        raise typer.BadParameter(f"--search {search} takes no {option}; --search perfllm and hybrid do")

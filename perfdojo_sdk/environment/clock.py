@@ -45,8 +45,10 @@ class Clock(Protocol):
 class RunnerClock:
     """Generates, compiles and runs through the target; each program once. The moves prove the result."""
 
-    def __init__(self, generator: CodeGenerator, runner: Runner, request: RunRequest = BRIEFLY) -> None:
-        self.generator, self.runner, self.request = generator, runner, request
+    def __init__(
+        self, generator: CodeGenerator, runner: Runner, request: RunRequest = BRIEFLY, target: str = ""
+    ) -> None:
+        self.generator, self.runner, self.request, self.target = generator, runner, request, target
         self.known: dict[str, Time] = {}
 
     @staticmethod
@@ -55,7 +57,7 @@ class RunnerClock:
         threads that no kernel takes."""
         plugins.require(target.name)
         runner, request = plugins.observed_runner(target), replace(BRIEFLY, threads=thread_count(threads))
-        return RunnerClock(plugins.guarded_generator(target), runner, request)
+        return RunnerClock(plugins.guarded_generator(target), runner, request, target.name)
 
     def __call__(self, program: Program) -> Time:
         text = program.text

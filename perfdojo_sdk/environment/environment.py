@@ -173,9 +173,13 @@ def open_environment(
     """The environment of one kernel: a name, a name with sizes (``matmul[64,64,64]``) or a file's path.
 
     ``clock``: by default the target's own runner, which is there only if this machine can run its code.
-    :class:`PolicyError` when ``policy`` names a transformation that the target does not have.
+    :class:`PolicyError` when ``policy`` names a transformation that the target does not have;
+    PD-A006 when ``clock`` is the runner of another target.
     """
     found = plugins.target(target)
+    if isinstance(clock, RunnerClock) and clock.target not in ("", found.name):
+        what = f"the clock runs programs on {clock.target}, the environment is for {found.name}"
+        raise DojoError("PD-A006", what, hint="leave the clock out: each environment makes its own")
     game = Game.new(plugins, found.name, kernel_of(plugins, found, kernel).program)
     policy.check(game.rules)
     return Environment(

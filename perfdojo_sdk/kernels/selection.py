@@ -37,7 +37,8 @@ _ITEM = re.compile(
     r"""\s*,?\s*(?:(?P<quote>["'])(?P<path>.+?)(?P=quote)"""
     r"""|(?P<name>[^\s,\[\]]+)(?:\[(?P<sizes>[^\[\]]*)\])?)"""
 )
-_SIZE = re.compile(r"\s*(?:(?P<name>[A-Za-z_]\w*)\s*=\s*)?(?P<size>\d{1,10})\s*", re.ASCII)
+_MOST_DIGITS = 10
+_SIZE = re.compile(rf"\s*(?:(?P<name>[A-Za-z_]\w*)\s*=\s*)?(?P<size>\d{{1,{_MOST_DIGITS}}})\s*", re.ASCII)
 
 
 class SelectionError(DojoError):
@@ -280,7 +281,7 @@ def _quoted(path: str) -> str:
 def _sizes(operator: Operator, text: str) -> tuple[int, ...]:
     """The sizes in brackets, by position or by name, in the order of the parameters."""
     names = [p.name for p in operator.parameters]
-    hint = f"write {usage(operator)} with a number for each"
+    hint = f"write {usage(operator)} with a number of at most {_MOST_DIGITS} digits for each"
     given: dict[str, int] = {}
     positional: list[int] = []
     for part in text.split(","):

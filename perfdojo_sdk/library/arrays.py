@@ -55,7 +55,8 @@ def view(value: Any, name: str) -> Array:
     except Exception as error:
         why = " ".join(str(error).split())[:200]
         what = f"{name} cannot be read through DLPack"
-        raise ArgumentTypeError("PD-L010", what, why=why, hint="move it to the CPU and detach it") from error
+        hint = "pass one on the CPU, of a dtype that NumPy has, and without a gradient (detach it)"
+        raise ArgumentTypeError("PD-L010", what, why=why, hint=hint) from error
 
 
 def writable_view(value: Any, name: str) -> Array:

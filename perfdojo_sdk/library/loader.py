@@ -228,7 +228,8 @@ class Operator:
         return self._function(inputs).workspace_bytes(thread_count(threads))
 
     def _function(self, inputs: Sequence[Any]) -> _Function:
-        names = next(iter(self._functions.values())).entry.inputs
+        entry = next(iter(self._functions.values())).entry
+        names = entry.inputs
         if len(inputs) != len(names):
             expected = ", ".join(i.name for i in names)
             what = f"{self.name} takes {len(names)} inputs ({expected}), {len(inputs)} are given"
@@ -241,7 +242,8 @@ class Operator:
         given = ", ".join(_shown(shape, dtype) for shape, dtype in key)
         what = f"{self.name} has no kernel for {given}"
         why = "the library has: " + "; ".join(f.signature for f in self._functions.values())
-        hint = "build it, for example: perfdojo-sdk build-library --kernels NAME[SIZES]"
+        build = f"perfdojo-sdk build-library --kernels '{entry.operator}[SIZES]'"
+        hint = f"pass such arrays, or build a kernel for yours: {build}, or with the FILE.dojo that has it"
         known_dtypes = {dtype for each in self._functions for _, dtype in each}
         wrong_type = any(dtype not in known_dtypes for _, dtype in key)
         kind = ArgumentTypeError if wrong_type else ArgumentValueError
