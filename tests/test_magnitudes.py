@@ -137,7 +137,7 @@ s[0] = 0
 
 
 def test_a_sum_of_an_input_may_be_anything() -> None:
-    """Nobody has written what is summed up, so nothing is known of it; and dividing by it is an ordinary thing."""
+    """Nobody has written what is summed up, so nothing is known of it."""
     start = program("s[0] = 0\n8 s[0] += x[{0}]\n8 y[{0}] = x[{0}] / s[0]")
     assert not proved(start)
     assert "select(abs(s[0]) < " in RULES.step(start, move("stage_reciprocal(s1, array=s)")).after.text

@@ -132,6 +132,21 @@ def test_a_larger_budget_goes_on_and_an_equal_one_is_done(
     assert len(programs(store)) > count
 
 
+def test_a_weaker_search_keeps_what_an_earlier_one_has_found(kernel: Kernel, tmp_path: Path) -> None:
+    session = Session(game=tmp_path / "game.json")
+    best = tune(forge("evolution", evaluations=60), kernel, session=session).champion
+    kept = (tmp_path / "game.json").read_text(encoding="utf-8")
+    weaker = tune(forge("sampling", evaluations=8, seed=3), kernel).champion
+    assert best and weaker and weaker.seconds > best.seconds
+    again = tune(forge("sampling", evaluations=8, seed=3), kernel, session=session)
+    assert again.champion and again.champion.seconds == best.seconds and again.evaluations == 8
+    assert (tmp_path / "game.json").read_text(encoding="utf-8") == kept
+    for broken in ("{", kept.replace('"sheet"', '"other"'), kept.replace("max=", "+=")):
+        (tmp_path / "game.json").write_text(broken, encoding="utf-8")
+        again = tune(forge("sampling", evaluations=8, seed=3), kernel, session=session)
+        assert again.champion and again.champion.seconds == weaker.seconds
+
+
 def test_a_second_search_measures_nothing_again(kernel: Kernel, store: CandidateStore) -> None:
     first = tune(forge(), kernel, store)
     again = tune(forge(), kernel, store)

@@ -19,7 +19,7 @@ from pydantic import ConfigDict, Field, ValidationError
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.files import read_bounded
 from perfdojo_sdk.core.transformation import Trace
-from perfdojo_sdk.game import Game, write_atomically
+from perfdojo_sdk.game import Game, read_saved, write_atomically
 from perfdojo_sdk.hookspecs.types import Artifact, Runner, RunRequest
 from perfdojo_sdk.kernels.selection import Kernel
 from perfdojo_sdk.library import verification
@@ -149,7 +149,7 @@ def tune(
     saved = _load(session, _search_key(forge, kernel)) if session.resume else None
     begin = time.monotonic() - (saved.elapsed_s if saved else 0.0)
     try:
-        _begin(search, forge, kernel, saved)
+        _begin(search, forge, kernel, saved, session)
         _play(search, forge, kernel, saved, session, watch, begin)
     except PlayerFailed as error:
         search.notes.append(forge.failed_search(error))
@@ -161,20 +161,38 @@ def tune(
     return search
 
 
-def _begin(search: Search, forge: Forge, kernel: Kernel, saved: SavedSearch | None) -> None:
-    """Evaluate the initial program and, of a search that goes on, its champion."""
+def _begin(
+    search: Search, forge: Forge, kernel: Kernel, saved: SavedSearch | None, session: Session
+) -> None:
+    """Evaluate the initial program, and the champions of this search and of whichever wrote the game's file.
+
+    So what is kept there is never slower than what was found before, whoever searches.
+    """
     evaluator = search.evaluator
     [initial] = evaluator.evaluate([Trace(kernel.program)])
     search.initial_s = initial.seconds
+    earlier = [_kept(session.game, forge, kernel), saved.best if saved else None]
     if saved is not None:
         search.resumed = True
         search.evaluations = saved.evaluations
-        if saved.best is not None and saved.best.moves:
-            evaluator.evaluate([saved.best.replay(forge.rules)])
+    for best in earlier:
+        if best is not None and best.moves:
+            evaluator.evaluate([best.replay(forge.rules)])
     # Neither was proposed by the player; both took time.
     spent, evaluator.tally = evaluator.tally.seconds, _tally(saved) if saved else Tally()
     for stage, seconds in spent.items():
         evaluator.tally.seconds[stage] += seconds
+
+
+def _kept(file: Path | None, forge: Forge, kernel: Kernel) -> SavedTrace | None:
+    """The game in the file of an earlier search, if it is one of this kernel that can still be played."""
+    try:
+        found = read_saved(file) if file is not None and file.exists() else None
+        if found is None or found.target != forge.target.name:
+            return None
+        return found.trace if found.trace.replay(forge.rules).root == kernel.program else None
+    except DojoError:
+        return None
 
 
 def _play(
