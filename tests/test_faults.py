@@ -23,6 +23,7 @@ from perfdojo_sdk.core.transformation import Move, Rejection, Trace
 from perfdojo_sdk.hookspecs import hookimpl
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measurement, RunRequest
 from perfdojo_sdk.library import verification
+from perfdojo_sdk.library.attempts import generated
 from perfdojo_sdk.plugins.faults import VARIABLE, PluginFault, TookTooLong, guarded, heard, within
 from perfdojo_sdk.plugins.guards import GuardedGenerator, GuardedPass, GuardedRunner, why_no_measurement
 from perfdojo_sdk.store.records import LegResult, Verification
@@ -163,6 +164,19 @@ def test_a_refusal_of_a_generator_is_no_fault() -> None:
     with heard() as faults, pytest.raises(DojoError, match="too large"):
         GuardedGenerator("paper", Refusing()).generate(COPY, "s")
     assert faults == []
+
+
+def test_a_refusal_of_a_generator_says_why() -> None:
+    """What is refused alone, "x is i32", tells nobody what would do."""
+
+    def refuses(*_: object) -> Any:
+        raise DojoError("PD-C001", "x is i32", why="kernels hold f32")
+
+    class Refusing:
+        generate = staticmethod(refuses)
+
+    failure = generated(Refusing(), Trace(COPY), "s")  # type: ignore[arg-type]
+    assert isinstance(failure, Failure) and failure.detail.endswith("x is i32: kernels hold f32")
 
 
 # -- a runner --------------------------------------------------------------------------------------

@@ -43,6 +43,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     "other caches": {"caches": {"near": SMALL, "far": LARGE}},
     "one cache": {"caches": {"L1": SMALL}},
     "no caches": {"caches": {}},
+    "a cache of one number": {"caches": {"L1": CacheLevel(bytes=4, read_gbs=1)}},
     "other words": {
         "suffixes": (),
         "extra_suffixes": {
@@ -55,6 +56,20 @@ OTHERS: dict[str, dict[str, Any]] = {
 }
 
 
+#: A filter that is worth its sums, and a kernel without loops.
+FILTER = """
+kernel filter(x, f) -> y
+x f32 [1,10,10,64] heap
+f f32 [3,3,64,64] heap
+y f32 [1,8,8,64] heap
+
+1 8 8 64
+| y[{0},{1},{2},{3}] = 0
+| 3 3 64 y[{0},{1},{2},{3}] += x[{0},{1}+{4},{2}+{5},{6}] * f[{4},{5},{6},{3}]
+"""
+ONE_NUMBER = "kernel one(x) -> y\nx f32 [] heap\ny f32 [] heap\n\ny[] = x[] * 2"
+
+
 def target(**changes: Any) -> Target:
     capabilities = Capabilities.model_validate({**USUAL, **changes})
     return Target("made", capabilities, capabilities.dialect(), "made")
@@ -64,7 +79,7 @@ def programs() -> list[Program]:
     operators = {operator.name: operator for operator in perfdojo_operators()}
     sizes = {"softmax": (4, 600), "layernorm": (3, 1000), "matmul": (8, 24, 16), "reducemean": (2, 2048)}
     built = [parse(operators[name].build(*size)) for name, size in sizes.items()]
-    return [*built, *(random_program(Random(seed)) for seed in range(4))]
+    return [*built, parse(ONE_NUMBER), *(random_program(Random(seed)) for seed in range(4))]
 
 
 def suffixes(traces: tuple[Trace, ...]) -> set[str]:
@@ -97,7 +112,13 @@ def test_what_is_called_otherwise_is_used_all_the_same() -> None:
         assert {words[word] for word in found[True][k]} == found[False][k]  # type: ignore[attr-defined, index]
 
 
+def test_copies_of_the_sums_of_a_filter_are_none_of_its_outputs() -> None:
+    """Where no cache is known, accumulators may start as copies; the expert took these for outputs."""
+    made, root = target(**OTHERS["no caches"]), parse(FILTER)
+    games = heuristic(root, Rules(made.dialect, GENERIC), made)
+    assert any(step.move.transformation == "minimal_filter" for game in games for step in game.steps)
+
+
 def test_a_target_without_the_memory_of_callers_is_told_so() -> None:
     with pytest.raises(ValidationError, match="locations lack heap"):
         target(locations=("stack",))
-

@@ -472,6 +472,42 @@ def test_nests_over_one_array_that_are_cut_alike_shrink_together() -> None:
     assert verify_exact_trace(reduced, DIALECT, models=1).ok
 
 
+SLIDING = (
+    "kernel f(x) -> y\nx f32 [405] heap\ny f32 [400] heap\n\n"
+    "400\n| y[{0}] = 0\n| 6 y[{0}] += exp(x[{0}+{1}]) * x[{1}]"
+)
+
+
+def test_a_range_and_the_window_that_slides_over_it_are_cut_and_shrink_together() -> None:
+    """Seen in convolutions: a copy of the window has a size of its own, and was cut at a place of its own."""
+    staged = Trace(program(SLIDING)).play(RULES, Move.of("stage_sliding", "c1", before="s0", term=1))
+    copy = staged.program.body[0].id
+    lanes = [Move.of("split_range", copy, at=392), Move.of("annotate_scope", f"{copy}.b", suffix="v")]
+    tiles = [Move.of("split_range", "s0", at=396), Move.of("split_scope", "s0.a", factor=6)]
+    trace = staged.play_all(RULES, [*lanes, *tiles])
+    reduced = reduce_trace(trace, RULES, 1)
+    assert reduced.root.buffer_of["y"].shape == (4 + 2,)
+    assert [move[name] for move, name in zip(reduced.moves[3:], ("at", "factor"), strict=True)] == [4, 2]
+    assert verify_exact_trace(reduced, DIALECT, models=1).ok
+
+
+def test_a_cut_follows_its_range_and_is_never_tried_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cuts alone were most of what was tried, in vain: the filters of a convolution took half a minute."""
+    cuts, place = list[Move](), "s0"
+    for at in (4000, 600, 80):
+        cuts.append(Move.of("split_range", place, at=at))
+        place += ".b"
+    trace = Trace(large(programs.RELU, _48=4800)).play_all(RULES, cuts)
+    tries, replayed = list[object](), reduced_games._Game.replayed
+    monkeypatch.setattr(
+        reduced_games._Game, "replayed", lambda *given: (tries.append(given), replayed(*given))[1]
+    )
+    reduced = reduce_trace(trace, RULES, 1)
+    assert reduced.root.buffer_of["x"].shape == (2 + 2 + 2 + 2,)
+    assert [move["at"] for move in reduced.moves] == [2, 2, 2]
+    assert len(tries) < 20
+
+
 def test_a_cut_inside_a_tile_comes_to_an_end() -> None:
     """Found by a search that never came back: the tile's size stands nowhere in the root, and a cut that
     left everything as it was counted as shorter."""

@@ -92,8 +92,10 @@ def _slower_beyond_doubt(one: Measurement, other: Measurement) -> bool:
 
 
 def said(error: Exception) -> str:
-    """What an error says, one of a plugin's code included."""
-    return error.what if isinstance(error, DojoError) else f"{type(error).__name__}: {error}"
+    """What an error says, one of a plugin's code included, and why where it knows."""
+    if not isinstance(error, DojoError):
+        return f"{type(error).__name__}: {error}"
+    return f"{error.what}: {error.why}" if error.why else error.what
 
 
 def in_a_line(failure: Failure) -> str:

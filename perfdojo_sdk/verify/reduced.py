@@ -22,7 +22,7 @@ from perfdojo_sdk.core.expression import Index
 from perfdojo_sdk.core.frozen import seldom_collected
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
-from perfdojo_sdk.core.transformation import Move, Rejection, Rules, Trace
+from perfdojo_sdk.core.transformation import Move, Rejection, Rules, Step, Trace
 from perfdojo_sdk.core.validate import index_values, violations
 
 Place: TypeAlias = Path | tuple[str, int]
@@ -69,8 +69,7 @@ def reduce_trace(trace: Trace, rules: Rules, most_instances: int, like: Reductio
             return alike
     reduced = _smaller_root(trace, game, most_instances)
     while _instances(reduced) > most_instances:
-        tiles = _smaller_parts(_smaller_tiles(reduced, game), game)
-        smaller = _smaller_root(tiles, game, most_instances)
+        smaller = _smaller_root(_smaller_tiles(reduced, game), game, most_instances)
         if smaller.moves == reduced.moves and smaller.root == reduced.root:
             break
         reduced = smaller
@@ -81,89 +80,72 @@ def _smaller_root(reduced: Trace, game: _Game, most_instances: int) -> Trace:
     for extent in extents(reduced.root):
         if _instances(reduced) <= most_instances:
             break
-        roots = (resized(reduced.root, extent, size) for size in extent.smaller())
-        smaller = (game.replayed(reduced, root, reduced.moves) for root in roots)
+        cuts = game.cuts(reduced)
+        smaller = (
+            game.replayed(reduced, resized(reduced.root, extent, size), reduced.moves, longer)
+            for longer in ((True, False) if cuts else (True,))
+            for size in _shorter(extent.size, cuts)
+        )
         reduced = next((t for t in smaller if t is not None), reduced)
     return reduced
 
 
 def _smaller_tiles(reduced: Trace, game: _Game) -> Trace:
     """Smaller counts in the moves, inner tiles before those that they were cut from."""
+    cuts = game.cuts(reduced)
     for k in reversed(range(len(reduced.moves))):
         for name in game.counts(k):
+            if k in cuts:
+                continue  # a cut follows its range
             tries = (_with(reduced.moves, k, name, v) for v in _smaller(reduced.moves[k][name]))
             smaller = (game.replayed(reduced, reduced.root, moves) for moves in tries)
             reduced = next((t for t in smaller if t is not None), reduced)
     return reduced
 
 
-def _smaller_parts(reduced: Trace, game: _Game) -> Trace:
-    """Fewer iterations in the parts that ranges were cut into, small parts first."""
-    while True:
-        replayed = (game.replayed(reduced, root, moves) for root, moves in _shorter(reduced))
-        shorter = next((trace for trace in replayed if trace is not None), None)
-        if shorter is None:
-            return reduced
-        reduced = shorter
-
-
-def _shorter(trace: Trace) -> Iterator[tuple[Program, Sequence[Move]]]:
-    """One part of one cut with fewer iterations, and with it all that this part was cut from.
-
-    Nests over one array are cut alike and shrink only together, so a range is known by its size. Where
-    nothing in the root or in the moves has that size (a tile was cut), there is nothing to try.
-    """
-    cuts = _cuts(trace)
-    for size, at in sorted({(cut.size, cut.at) for cut in cuts}):
-        whole = _whole(size, cuts)
-        for first, part in ((True, at), (False, size - at)):
-            for fewer in (part - count for count in _smaller(part)):
-                root, moves = trace.root, list(trace.moves)
-                for extent in (e for e in extents(root) if e.size in whole):
-                    root = resized(root, extent, extent.size - fewer)
-                for cut in (c for c in cuts if c.size in whole):
-                    if cut.at in whole or (first and (cut.size, cut.at) == (size, at)):
-                        moves = _with(moves, cut.move, cut.parameter, cut.at - fewer)
-                if root is not trace.root or moves != list(trace.moves):
-                    yield root, moves
-
-
 @dataclass(frozen=True)
 class _Cut:
     """A move that cuts a range of ``size`` iterations: ``at`` of them, then the rest."""
 
-    move: int
     parameter: str
     size: int
     at: int
 
+    def shortened(self, size: int, longer: bool) -> int | None:
+        """Where to cut a range of ``size`` instead; None where it is too short for two such parts.
 
-def _cuts(trace: Trace) -> list[_Cut]:
-    found = []
-    for k, step in enumerate(trace.steps):
-        path = step.before.paths.get(step.move.place)
-        if path is None or not isinstance(scope := step.before.node(path), Scope):
-            continue
-        parts = [step.after.paths.get(f"{scope.id}.{part}") for part in "ab"]
-        sizes = [getattr(step.after.node(p), "size", 0) for p in parts if p is not None]
-        if sum(sizes) == scope.size:
-            found += [_Cut(k, name, scope.size, at) for name, at in step.move.parameters if at == sizes[0]]
-    return found
+        The ``longer`` part, or else the other, gives up what is missing; but a part that iterates keeps two
+        iterations.
+        """
+        missing = self.size - size
+        if missing <= 0:
+            return self.at
+        first, second = (part - min(part, 2) for part in (self.at, self.size - self.at))
+        if missing > first + second:
+            return None
+        from_first = (self.at >= self.size - self.at) == longer
+        return self.at - (min(missing, first) if from_first else max(missing - second, 0))
 
 
-def _whole(size: int, cuts: Sequence[_Cut]) -> set[int]:
-    """This size of a range, and those of the ranges that it is a part of."""
-    found, rest = {size}, sorted(cuts, key=lambda cut: cut.size)
-    for cut in rest:
-        if cut.at in found or cut.size - cut.at in found:
-            found.add(cut.size)
-    return found
+def _shorter(size: int, cuts: Mapping[int, _Cut]) -> Iterator[int]:
+    """Sizes to try for a range: smaller ones, and what is left of it when one of its parts is smaller."""
+    parts = {part for cut in cuts.values() if cut.size == size for part in (cut.at, size - cut.at)}
+    yield from sorted({*_smaller(size), *(size - part + less for part in parts for less in _smaller(part))})
 
 
 def _with(moves: Sequence[Move], k: int, name: str, value: int) -> list[Move]:
     """The moves with another value for one parameter of one of them."""
-    changed = tuple((n, value if n == name else v) for n, v in moves[k].parameters)
-    return [*moves[:k], replace(moves[k], parameters=changed), *moves[k + 1 :]]
+    return [*moves[:k], _changed(moves[k], name, value), *moves[k + 1 :]]
+
+
+def _changed(move: Move, name: str, value: int) -> Move:
+    return replace(move, parameters=tuple((n, value if n == name else v) for n, v in move.parameters))
+
+
+def _size(program: Program, scope: str) -> int:
+    """Iterations of a scope; 0 where it is none."""
+    path = program.paths.get(scope)
+    return getattr(program.node(path), "size", 0) if path is not None else 0
 
 
 def _smaller(size: int) -> Iterator[int]:
@@ -184,9 +166,6 @@ class Extent:
 
     places: frozenset[Place]
     size: int
-
-    def smaller(self) -> Iterator[int]:
-        return _smaller(self.size)
 
 
 def extents(root: Program) -> list[Extent]:
@@ -272,39 +251,63 @@ class _Game:
 
     def __init__(self, trace: Trace, rules: Rules) -> None:
         self.rules = rules
-        self.expected = [(_skeleton(step.after), step.legal) for step in trace.steps]
+        self.expected = [(_skeleton(step.after.body), step.legal) for step in trace.steps]
         self.transformations = [rules.transformation(move.transformation) for move in trace.moves]
 
     def counts(self, k: int) -> list[str]:
         """Parameters of move ``k`` that count iterations or elements."""
         return [p.name for p in self.transformations[k].parameters if p.counts]
 
-    def replayed(self, known: Trace, root: Program, moves: Sequence[Move]) -> Trace | None:
+    def cuts(self, trace: Trace) -> Mapping[int, _Cut]:
+        """Of a trace of this game, the moves that cut a range in two."""
+        cuts = ((k, self._cut(k, step)) for k, step in enumerate(trace.steps))
+        return {k: cut for k, cut in cuts if cut is not None}
+
+    def _cut(self, k: int, step: Step) -> _Cut | None:
+        for name in self.counts(k):
+            size = _size(step.before, step.move.place)
+            parts = [_size(step.after, f"{step.move.place}.{part}") for part in "ab"]
+            if sum(parts) == size and step.move[name] == parts[0]:
+                return _Cut(name, size, parts[0])
+        return None
+
+    def replayed(
+        self, known: Trace, root: Program, moves: Sequence[Move], longer: bool = True
+    ) -> Trace | None:
         """The game of ``moves`` on ``root``; None where it is another game.
 
-        What ``known`` begins with is taken from there.
+        What ``known``, of as many moves, begins with is taken from there. Where a move that it has as well
+        cuts a range that is shorter now, the cut follows: the ``longer`` part becomes so, or the other.
         """
         if next(violations(root, self.rules.dialect), None) is not None:
             return None
         same = zip(known.moves, moves, strict=True) if known.root == root else ()
         steps = list(known.steps[: sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], same))])
-        for move, expected in list(zip(moves, self.expected, strict=True))[len(steps) :]:
+        given = known.moves
+        for k in range(len(steps), len(moves)):
+            before, move, expected = steps[-1].after if steps else root, moves[k], self.expected[k]
+            cut = self._cut(k, known.steps[k]) if move == given[k] else None
+            if cut is not None:
+                at = cut.shortened(_size(before, move.place), longer)
+                if at is None:
+                    return None
+                move = _changed(move, cut.parameter, at)
             try:
-                step = self.rules.attempt(steps[-1].after if steps else root, move)
+                step = self.rules.attempt(before, move)
             except MoveError:
                 return None
-            if isinstance(step, Rejection) or (_skeleton(step.after), step.legal) != expected:
+            if isinstance(step, Rejection) or (_skeleton(step.after.body), step.legal) != expected:
                 return None
             steps.append(step)
         return Trace(root, tuple(steps))
 
 
-def _skeleton(program: Program) -> list[tuple[object, ...]]:
+def _skeleton(nodes: Sequence[Node]) -> tuple[object, ...]:
     """Ids, suffixes and shape of the tree, and which scopes iterate at all."""
-    return [
-        (path, node.id, node.suffix, node.size > 1) if isinstance(node, Scope) else (path, node.id)
-        for path, node in program.walk()
-    ]
+    return tuple(
+        (node.id, node.suffix, node.size > 1, _skeleton(node.body)) if isinstance(node, Scope) else node.id
+        for node in nodes
+    )
 
 
 def resized(root: Program, extent: Extent, size: int) -> Program:

@@ -153,7 +153,9 @@ class _Game:
     def _statements(self, role: str) -> list[Statement]:
         def of(statement: Statement) -> str:
             if statement.target.array != self.sums:
-                return "output" if any(r.array == self.sums for r in statement.reads) else ""
+                # What else reads the sums is a copy of theirs into accumulators.
+                made_of_sums = any(r.array == self.sums for r in statement.reads)
+                return "output" if made_of_sums and statement.target.array == self.array else ""
             return "product" if statement.accumulate else "start"
 
         return [statement for statement in self.moves.statements() if of(statement) == role]

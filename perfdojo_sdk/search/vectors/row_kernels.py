@@ -114,7 +114,7 @@ def stream_rows(play: Play, target: Target, windows: Windows, threads: bool, tog
     compute_again(play)
     while rows_go_on(play):
         pass
-    if row_bytes(play) > second_cache // 2:
+    if play.scopes() and row_bytes(play) > second_cache // 2:
         block = first_cache // 4 // BYTES["f32"]
         few = play.scopes()[0].size < SHARES
         sum_and_squares_together(play, block, capabilities.lanes.get("f32", 1), threads and few)
