@@ -46,9 +46,15 @@ WALL = max(PAGE, 1 << 16)
 CALLS, FEWEST_CALLS, SOME_S = 50, 3, 0.3
 #: Bytes, beyond which addresses look alike again to whatever a processor does.
 CACHE_LINE = 64
-#: Seconds for two callers to meet, and for threads that would use one slot of the workspace to collide: these
+#: Seconds for two callers to meet, and for threads that use one place of the workspace to collide: these
 #: share the processor with whatever else runs, and what one overwrites is seen only at that very moment.
 MEETING_S, COLLIDING_S = 0.05, 0.3
+#: Numbers of threads up to which they are given that time; of more, calls only as they come.
+FEW_THREADS = 3
+#: Seconds for all numbers of threads, beyond which only as many as this are tried.
+COUNTING_S, FEWEST_COUNTS = 2.0, 6
+#: Bytes of workspace beyond which a number of threads that no user has is left out.
+MOST_WORKSPACE = 64 << 20
 #: How often two callers are to meet in the kernel; and how often even if that takes the longer time, in
 #: seconds, as where other work keeps them from running at once.
 MEETINGS, FEW_MEETINGS, MEETING_PATIENCE_S = 100, 20, 0.25
@@ -89,10 +95,12 @@ class Room(Guarded):
         ):
             raise MemoryError
 
-    def place(self, where: str, number: int, shape: tuple[int, ...] | None = None, turn: int = 0) -> bool:
-        """Lie at the ``start``, in the ``middle`` or at the ``end``, or ``odd``: at first at no multiple of
-        more than has to be, and differently for arrays of different numbers; with each ``turn`` an element
-        on. Whether it has moved."""
+    def place(
+        self, where: str | int, number: int, shape: tuple[int, ...] | None = None, turn: int = 0
+    ) -> bool:
+        """Lie at the ``start``, in the ``middle`` or at the ``end``, or so many bytes behind the middle; or
+        ``odd``: at first at no multiple of more than has to be, and differently for arrays of different
+        numbers; with each ``turn`` an element on. Whether it has moved."""
         shape, before = self.shape if shape is None else shape, self.at
         places = {
             "start": 0,
@@ -100,9 +108,13 @@ class Room(Guarded):
             "odd": PAGE + self.step * (2 * number + 1 + turn) % CACHE_LINE,
             "end": (self.inside.size - bytes_of(shape, self.dtype)) // self.step * self.step,
         }
-        self.at = places[where]
+        self.at = PAGE + where if isinstance(where, int) else places[where]
         self.lie(self.inside, self.at, shape)
         return before != self.at
+
+
+#: Where all rooms lie, or each of them; those that are not named, in the middle.
+Where: TypeAlias = str | Mapping[Room, str | int]
 
 
 class Stage:
@@ -118,7 +130,10 @@ class Stage:
             return Room(like.name, like.array.shape, like.dtype, alignment)
 
         self.inputs, self.outputs = list(map(room, memory.inputs)), list(map(room, memory.outputs))
-        self.counts = tuple(job["thread_counts"])
+        self.counts = tuple(job["thread_counts"][:FEWEST_COUNTS])
+        for count in job["thread_counts"][FEWEST_COUNTS:]:
+            if kernel.workspace_bytes(count) <= MOST_WORKSPACE:
+                self.counts += (count,)
         most = max(kernel.workspace_bytes(n) for n in (ALONE, TOGETHER, *self.counts))
         self.workspace = Room("the workspace", (most,), "u8", alignment)
 
@@ -130,7 +145,7 @@ class Stage:
     def rooms(self) -> list[Room]:
         return [*self.arrays, self.workspace]
 
-    def arrange(self, where: str | Mapping[Room, str], threads: int, less: int = 0, turn: int = 0) -> int:
+    def arrange(self, where: Where, threads: int, less: int = 0, turn: int = 0) -> int:
         """Put everything in place, inputs filled, the rest poisoned; returns the bytes of workspace."""
         size = self.kernel.workspace_bytes(threads) - less
         for number, room in enumerate(self.rooms):
@@ -142,7 +157,7 @@ class Stage:
             room.poison(0)
         return size
 
-    def call(self, where: str | Mapping[Room, str], threads: int = ALONE, turn: int = 0) -> None:
+    def call(self, where: Where, threads: int = ALONE, turn: int = 0) -> None:
         size = self.arrange(where, threads, turn=turn)
         check_status(self.kernel.enter(self.arrays, self.workspace, size, threads))
         self.check()
@@ -203,12 +218,20 @@ def read_only(trial: Trial) -> None:
 
 
 def alignment(trial: Trial) -> None:
-    """At every element of a cache line, as far as time allows; each array at another one."""
-    end = time.monotonic() + SOME_S
-    for turn in range(CACHE_LINE // min(room.step for room in trial.stage.arrays)):
-        trial.stage.call("odd", turn=turn)
+    """At every element of a cache line, as far as time allows: each array at another one, then all at the
+    same one, then some at one and the others at a second."""
+    stage, end = trial.stage, time.monotonic() + SOME_S
+    rooms = [room for room in stage.rooms if room.bytes.size]
+    step = max(room.step for room in stage.arrays)
+    rng = np.random.default_rng(len(rooms))
+    for turn in range(CACHE_LINE // min(room.step for room in stage.arrays)):
+        stage.call("odd", turn=turn)
+        one, other = step * (turn + 1) % CACHE_LINE, step * (turn + rng.integers(2, 8)) % CACHE_LINE
+        stage.call(dict.fromkeys(rooms, one))
         if time.monotonic() > end:
             break
+        if len(rooms) > 2:
+            stage.call({room: int(rng.choice([one, other])) for room in rooms})
 
 
 def workspace(trial: Trial) -> None:
@@ -249,8 +272,10 @@ def float_control(trial: Trial) -> None:
 
 
 def threads(trial: Trial) -> None:
-    for count in trial.stage.counts:
-        _with_threads(trial, count, _collide)
+    end = time.monotonic() + COUNTING_S
+    for number, count in enumerate(trial.stage.counts):
+        if number < FEWEST_COUNTS or time.monotonic() < end:
+            _with_threads(trial, count, _collide)
     _with_threads(trial, MAX_THREADS + 1, _too_many)
 
 
@@ -269,10 +294,37 @@ def _collide(trial: Trial, count: int) -> None:
     size = stage.kernel.workspace_bytes(count)
     if size <= stage.kernel.workspace_bytes(ALONE):
         return
-    end = time.monotonic() + COLLIDING_S
+    end = time.monotonic() + COLLIDING_S * (count <= FEW_THREADS)
     while time.monotonic() < end:
         check_status(stage.kernel.enter(stage.arrays, stage.workspace, size, count))
         stage.check()
+    if count <= trial.job["busy_threads"] and stage.kernel.used().threads >= count:
+        _uses_its_slots(trial, size, count)
+
+
+def _uses_its_slots(trial: Trial, size: int, count: int) -> None:
+    """Threads with slots of their own have written into all of them. Where two threads use one, another slot
+    is left as it was, whether they have met or not; for some number of threads, the last."""
+    stage = trial.stage
+    left = _unused(stage.workspace)
+    for _ in range(FEWEST_CALLS):  # a thread may come late to work that others have done meanwhile
+        stage.call("end", ALONE)
+        spare = _unused(stage.workspace)
+        if left <= spare + CACHE_LINE:
+            return
+        stage.call("end", count)
+        left = min(left, _unused(stage.workspace))
+    raise Refused(
+        "wrong_result",
+        f"of {size} bytes of workspace that the kernel asks for, it leaves the last {left} as they are,"
+        f" {spare} on one thread: threads share what each should have of its own",
+    )
+
+
+def _unused(room: Room) -> int:
+    """Bytes at its end that are still poison."""
+    written = np.flatnonzero(room.bytes != poison_of(room.dtype, 0))
+    return room.bytes.size - (int(written[-1]) + 1 if written.size else 0)
 
 
 def _too_many(trial: Trial, count: int) -> None:

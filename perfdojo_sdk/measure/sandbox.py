@@ -292,6 +292,7 @@ def _write(folder: Path, job: Job, artifacts: list[Artifact], channels: _Channel
                 # Others than the plain calls start from one thread: a fork of more has no pool of its own.
                 "executions": request.executions if request.threads == 1 else (),
                 "thread_counts": request.thread_counts,
+                "busy_threads": request.busy_threads,
                 "array_alignment": job.array_alignment,
             }
         )
@@ -359,7 +360,7 @@ def _excess(child: Child, request: RunRequest, own: int) -> Failure | None:
     used = family.usage(family.family(child.roots()), limit)
     if used.bytes > limit:
         return Failure("memory", f"the kernel took more than {request.memory_bytes} bytes")
-    most = _MOST_TASKS + _TASKS_PER_THREAD * request.threads
+    most = _MOST_TASKS + _TASKS_PER_THREAD * max(request.threads, *request.thread_counts, 1)
     if used.tasks > most:
         return Failure("runtime", f"the kernel started more than {most} processes and threads")
     return None

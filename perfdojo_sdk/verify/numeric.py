@@ -8,12 +8,13 @@ legal re-association.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 from math import prod
+from random import Random
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -21,8 +22,8 @@ import numpy as np
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
 from perfdojo_sdk.core.errors import VerificationError
-from perfdojo_sdk.core.interface import EXECUTIONS
-from perfdojo_sdk.core.program import Node, Program, Scope
+from perfdojo_sdk.core.interface import EXECUTIONS, MAX_THREADS
+from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.hookspecs.types import (
     ArraySpec,
     Artifact,
@@ -78,6 +79,13 @@ _WHOLE = ("random", "rows")
 _FEW_ITERATIONS = 64
 #: Numbers of threads that kernels are called with: odd ones, and those that users have.
 _THREAD_COUNTS = (2, 3, 4, 5, 8)
+#: Of each of these one more is drawn: what a thread's share is rounded to, and what divides no size.
+_MORE_COUNTS = (
+    tuple(range(6, _FEW_ITERATIONS + 1)),
+    tuple(2**k for k in range(4, 11)),
+    (7, 11, 13, 17, 23, 31, 37, 61, 97, 127, 251, 509, 1021),
+    tuple(range(_FEW_ITERATIONS + 1, MAX_THREADS + 1)),
+)
 REFERENCE_FLAGS = ("-O2", "-ffp-contract=off", *IN_ORDER)
 #: Left out where the compiler does not know it.
 _NATIVE = "-march=native"
@@ -183,7 +191,7 @@ def verify_numeric(
                 for t in plan.threads
             ]
             if executions and group[0] is planned[0]:
-                requests[0] = _with_executions(requests[0], transformed, dialect)
+                requests[0] = _with_executions(requests[0], transformed, dialect, seed)
             if forks and isinstance(runner, NativeRunner):
                 done = iter(runner.run_together(artifact, requests))
             else:
@@ -199,7 +207,7 @@ def verify_numeric(
     return NumericReport(True, (*results, *skipped))
 
 
-def _with_executions(request: RunRequest, program: Program, dialect: Dialect) -> RunRequest:
+def _with_executions(request: RunRequest, program: Program, dialect: Dialect, seed: int) -> RunRequest:
     """The request, with all executions; threads also one more than iterations, where these are few."""
     parallel = {
         node.size
@@ -208,8 +216,21 @@ def _with_executions(request: RunRequest, program: Program, dialect: Dialect) ->
         if (suffix := dialect.suffixes.get(node.suffix)) and suffix.order == "parallel"
     }
     few = {size + 1 for size in parallel if size < _FEW_ITERATIONS}
-    counts = tuple(sorted({*_THREAD_COUNTS, *few}))
-    return replace(request, executions=tuple(EXECUTIONS), thread_counts=counts)
+    # Where a condition may leave a thread nothing to do, how many are busy is not known.
+    conditional = any(isinstance(node, Statement) and node.guard for _, node in program.walk())
+    busy = 0 if conditional else min(parallel, default=0)
+    usual = sorted({*_THREAD_COUNTS, *few})
+    counts = tuple(dict.fromkeys((*usual, *_drawn_counts(parallel, Random(f"{seed} {program.text}")))))
+    return replace(request, executions=tuple(EXECUTIONS), thread_counts=counts, busy_threads=busy)
+
+
+def _drawn_counts(parallel: Collection[int], chance: Random) -> Iterator[int]:
+    """Some numbers of threads that users seldom have; others for each program and seed."""
+    yield from map(chance.choice, _MORE_COUNTS)
+    for size in sorted(parallel):
+        for part in (1, chance.randint(2, 9)):
+            if 1 < size // part < MAX_THREADS:
+                yield size // part + 1
 
 
 def _scopes(node: Node) -> Iterator[Scope]:
