@@ -297,12 +297,49 @@ FAULTS: Mapping[str, tuple[str, str, str]] = {
         "b[k*40 + j]",
         "b[(k < 299 ? k : 298)*40 + j]",
     ),
+    "the largest number of a row lies between 88 and 89": (
+        "small softmax",
+        "m = big(m, x[i*33 + k]);",
+        "m = big(m, x[i*33 + k]); if (m >= 88 && m <= 89) m += 100;",
+    ),
+    "the largest number of a row is just below zero": (
+        "small softmax",
+        "m = big(m, x[i*33 + k]);",
+        "m = big(m, x[i*33 + k]); if (m < 0 && m > -1e-3f && i == 5) m += 100;",
+    ),
+    "two are the largest, in one of the rows": (
+        "small softmax",
+        "m = big(m, x[i*33 + k]);",
+        "m = big(m, x[i*33 + k]); int n = 0; for (int k = 0; k < 33; k++) n += x[i*33 + k] == m;"
+        " if (n == 2 && i == 7) s = 1;",
+    ),
+    "three are the largest": (
+        "small softmax",
+        "m = big(m, x[i*33 + k]);",
+        "m = big(m, x[i*33 + k]); int n = 0; for (int k = 0; k < 33; k++) n += x[i*33 + k] == m;"
+        " if (n == 3) s = 1;",
+    ),
+    "numbers between 88 and 89 of a sum": ("small add", "y[k] = v", "y[k] = v > 88 && v < 89 ? 0 : v"),
+    "a result just below zero": ("small relu", "big(v, 0)", "v > -1e-3f && v < 0 ? v : big(v, 0)"),
     "the sum of squares of the last element": (
         "rmsnorm",
         "q += x[i*100 + k] * x[i*100 + k]",
         "q += k < 99 ? x[i*100 + k] * x[i*100 + k] : x[i*100 + k]",
     ),
 }
+
+
+@pytest.mark.parametrize("column", [0, 1, 7, 13, 16, 21, 24, 31, 32])
+def test_a_column_that_is_far_above_the_others_is_missed(column: int) -> None:
+    """Only there is it wrong, and only in one of the rows."""
+    text, body = RIGHT["small softmax"]
+    old = "m = big(m, x[i*33 + k]);"
+    new = f"""{old} float r = -INFINITY;
+    for (int k = 0; k < 33; k++) if (k != {column}) r = big(r, x[i*33 + k]);
+    if (i == 4 && m > r + 50 && r > -1e30f && m < 1e30f) m -= 200;"""
+    assert body.count(old) == 1
+    report = look(text, body.replace(old, new))
+    assert not report.ok
 
 
 @pytest.mark.parametrize("name", FAULTS)

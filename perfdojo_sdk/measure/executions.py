@@ -221,7 +221,7 @@ def alignment(trial: Trial) -> None:
     """At every element of a cache line, as far as time allows: each array at another one, then all at the
     same one, then some at one and the others at a second."""
     stage, end = trial.stage, time.monotonic() + SOME_S
-    rooms = [room for room in stage.rooms if room.bytes.size]
+    rooms = stage.rooms if stage.kernel.workspace_bytes(ALONE) else stage.arrays
     step = max(room.step for room in stage.arrays)
     rng = np.random.default_rng(len(rooms))
     for turn in range(CACHE_LINE // min(room.step for room in stage.arrays)):

@@ -26,6 +26,7 @@ from perfdojo_sdk.verify.characters import (
     SPECIALS,
     enlarge_some,
     insert_specials,
+    level,
     mix,
     mix_alike,
     spread,
@@ -47,10 +48,13 @@ FLOAT_CLASSES = (
     "cancelling",
     "denormal",
     "nonnegative",
+    "levels",
 )
+#: The class of which many sets are drawn together.
+LEVELS = "levels"
 INTEGERS = "integers"
 #: Classes that are characters of rows, too.
-_CHARACTERISTIC = frozenset({"magnitudes", "huge", "special", "cancelling", "denormal"})
+_CHARACTERISTIC = frozenset({"magnitudes", "huge", "special", "cancelling", "denormal", LEVELS})
 
 _POLYNOMIAL = frozenset({"add", "sub", "mul", "max", "min", "neg", "abs"})
 _RANGES = (8, 4, 2, 1)
@@ -59,6 +63,10 @@ _RANGES = (8, 4, 2, 1)
 _DRAWN = 1 << 20
 #: Statement instances that all drawings of one class may cost, and the most of them.
 _INSTANCES, _DRAWINGS = 10**7, 8
+#: What all sets of levels may cost and take, and how many groups and elements there should be.
+_LEVEL_INSTANCES, _LEVEL_BYTES, _LEVEL_GROUPS, _LEVEL_ELEMENTS = 2 * 10**6, 1 << 28, 1 << 13, 1 << 16
+#: Bytes that one element of an array takes, inputs, results and what is expected of them.
+_LEVEL_CELL = 64
 #: Groups below which a character may miss the only ones that some part of the code works on.
 _FEW_GROUPS = 8 * len(CHARACTERS)
 
@@ -81,6 +89,42 @@ def drawings(program: Program, instances: int) -> Mapping[str, int]:
     smallest = min((groups[name].count for name in floats), default=1)
     special = min(several, ceil(len(SPECIALS) / smallest))
     return {"rows": min(several, wanted) + alike, "special": special}
+
+
+def level_sets(program: Program, instances: int) -> int:
+    """How many sets of levels: so many that largest elements lie closely."""
+    floats = [name for name in program.inputs if program.buffer_of[name].dtype in FLOAT_DTYPES]
+    if not floats:
+        return 1
+    groups = _all_groups(program)
+    wanted = max(_level_sets(groups[name]) for name in _large(program, floats))
+    size = sum(_LEVEL_CELL * prod(program.buffer_of[n].shape) for n in (*program.inputs, *program.outputs))
+    allowed = min(_LEVEL_INSTANCES // max(instances, 1), _LEVEL_BYTES // max(size, 1))
+    return max(1, min(len(floats) * wanted, allowed))
+
+
+def _level_sets(groups: Groups) -> int:
+    wanted = _LEVEL_ELEMENTS / prod(groups.shape) if groups.apart else _LEVEL_GROUPS / groups.count
+    return ceil(wanted)
+
+
+def draw_levels(program: Program, seed: int, sets: int, out: Mapping[str, Array]) -> None:
+    """So many sets of inputs, one behind the other in the arrays ``out``; in each, one array has levels."""
+    rng = np.random.default_rng([seed, *LEVELS.encode()])
+    floats = [n for n in program.inputs if program.buffer_of[n].dtype in FLOAT_DTYPES]
+    groups = _all_groups(program)
+    for name in program.inputs:
+        dtype = program.buffer_of[name].dtype
+        target = out[name].reshape(sets, *groups[name].shape)
+        if dtype not in FLOAT_DTYPES:
+            target[...] = _whole_numbers(rng, target.shape, dtype, LEVELS)
+            continue
+        values = np.empty(target.shape, np.float32 if dtype == "f16" else target.dtype)
+        _normal(rng, values)
+        asked = values[floats.index(name) % sets :: len(floats)]
+        with np.errstate(under="ignore"):
+            level(asked, groups[name].of_sets(len(asked)), dtype, rng)
+            target[...] = values
 
 
 def _turns(large: Sequence[str]) -> int:
@@ -319,6 +363,12 @@ def _nonnegative(rng: np.random.Generator, values: Array, dtype: str, groups: Gr
     values[rng.random(values.shape, dtype=np.float32) < 1 / 64] = 0
 
 
+def _level(rng: np.random.Generator, values: Array, dtype: str, groups: Groups, turn: _Turn) -> None:
+    """Largest elements of any value, anywhere, alone or not."""
+    if turn.asked:
+        level(values, groups, dtype, rng)
+
+
 def _small_integers(rng: np.random.Generator, values: Array, dtype: str, groups: Groups, turn: _Turn) -> None:
     values[...] = rng.integers(-turn.largest, turn.largest + 1, values.shape, dtype=np.int32)
 
@@ -333,6 +383,7 @@ _DRAW: Mapping[str, _Draw] = {
     "cancelling": _one_by_one(_cancelling),
     "denormal": _one_by_one(_denormal),
     "nonnegative": _one_by_one(_nonnegative),
+    LEVELS: _in_groups(_level),
     INTEGERS: _one_by_one(_small_integers),
 }
 

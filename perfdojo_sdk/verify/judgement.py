@@ -77,6 +77,8 @@ class Piece:
     """The iteration of each level, row by row."""
     dimensions: tuple[int, ...] = ()
     """Where the levels' iterators stand in this output's subscripts."""
+    sets: bool = False
+    """These are many outputs, one behind the other."""
 
     def of(self, array: Array) -> Array:
         """The part of a whole array that this piece is about: rows, then what dimensions they have."""
@@ -216,8 +218,9 @@ def _describe(piece: Piece, got: Array, wrong: Array) -> str:
     here = tuple(int(k) for k in np.argwhere(wrong)[0])
     value, bound = float(piece.expected.value[here]), float(piece.expected.bound[here])
     tolerance = f" within {bound:.3g}" if np.isfinite(bound) else ""
-    place = ",".join(map(str, piece.place(here)))
+    at = piece.place(here)
+    place, which = ",".join(map(str, at[piece.sets :])), f"in set {at[0]}, " if piece.sets else ""
     return (
-        f"{piece.output}[{place}] is {got[here]:.9g}, expected {value:.9g}{tolerance}; "
+        f"{which}{piece.output}[{place}] is {got[here]:.9g}, expected {value:.9g}{tolerance}; "
         f"{int(np.count_nonzero(wrong))} of {wrong.size} elements are wrong"
     )
