@@ -6,7 +6,7 @@ infinity or NaN that the original gives; of integers, the very value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias
 
@@ -107,9 +107,14 @@ class Outcome:
 
 
 def judge(
-    name: str, threads: int, run: Measurement | Failure, expected: Outcome, nan_may_differ: bool
+    name: str,
+    threads: int,
+    run: Measurement | Failure,
+    expected: Outcome,
+    nan_may_differ: bool,
+    signed: Collection[str] = (),
 ) -> ClassResult:
-    """One run of the kernel against the references."""
+    """One run of the kernel against the references; in the outputs ``signed``, a zero has the right sign."""
     result = ClassResult(name, threads)
     if isinstance(run, Failure):
         return replace(result, problem=f"{run.reason}: {run.detail}")
@@ -120,6 +125,8 @@ def judge(
     for piece in expected.pieces:
         got = piece.of(run.outputs[piece.output])
         worst, wrong = _in_blocks(_equal if name == INTEGERS else _near, got, piece.expected, nan_may_differ)
+        if piece.output in signed:
+            wrong |= _of_wrong_sign(got, piece.expected)
         result = replace(result, worst=max(result.worst, worst), elements=result.elements + got.size)
         if wrong.any():
             return replace(result, problem=_describe(piece, got, wrong))
@@ -145,6 +152,12 @@ def _equal(got: Array, expected: Expected, _: bool) -> tuple[float, Array]:
     """Bit for bit, -0 being 0."""
     wrong = got != expected.value
     return float(wrong.any()), wrong
+
+
+def _of_wrong_sign(got: Array, expected: Expected) -> Array:
+    """Where the result is a zero, as it must be, and the other one."""
+    zero = (got == 0) & (expected.value == 0) & (expected.bound == 0)
+    return np.asarray(zero & (np.signbit(got) != np.signbit(expected.value)))
 
 
 def _near(got: Array, expected: Expected, nan_may_differ: bool) -> tuple[float, Array]:

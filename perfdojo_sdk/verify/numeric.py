@@ -61,6 +61,7 @@ from perfdojo_sdk.verify.reference_c import (
     outermost_rows,
     reference,
 )
+from perfdojo_sdk.verify.zeros import signed_outputs
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -204,9 +205,10 @@ def verify_numeric(
             done = _runs(runner, artifact, requests, pool, forks)
             whole = references.small or not references.rows or (group[0] is planned[0] and not quick)
             expected = references.expect(stacks, places, pool, whole)
-            for plan, outcome in zip(group, expected, strict=True):
+            for plan, given, outcome in zip(group, inputs, expected, strict=True):
+                signed = signed_outputs(original, given) & signed_outputs(transformed, given)
                 for t in plan.threads:
-                    results.append(judge(plan.name, t, next(done), outcome, nan_may_differ))
+                    results.append(judge(plan.name, t, next(done), outcome, nan_may_differ, signed))
             if problem := _problem(results):
                 return NumericReport(False, (*results, *skipped), problem)
     return NumericReport(True, (*results, *skipped))
