@@ -51,8 +51,8 @@ CACHE_LINE = 64
 MEETING_S, COLLIDING_S = 0.05, 0.3
 #: Numbers of threads up to which they are given that time; of more, calls only as they come.
 FEW_THREADS = 3
-#: Seconds for all numbers of threads, beyond which only as many as this are tried.
-COUNTING_S, FEWEST_COUNTS = 2.0, 6
+#: Seconds in which many numbers of threads are tried; so many of them, and those beyond, in any case.
+COUNTING_S, FEWEST_COUNTS, MANY_THREADS = 0.2, 10, 64
 #: Bytes of workspace beyond which a number of threads that no user has is left out.
 MOST_WORKSPACE = 64 << 20
 #: How often two callers are to meet in the kernel; and how often even if that takes the longer time, in
@@ -130,10 +130,11 @@ class Stage:
             return Room(like.name, like.array.shape, like.dtype, alignment)
 
         self.inputs, self.outputs = list(map(room, memory.inputs)), list(map(room, memory.outputs))
-        self.counts = tuple(job["thread_counts"][:FEWEST_COUNTS])
-        for count in job["thread_counts"][FEWEST_COUNTS:]:
-            if kernel.workspace_bytes(count) <= MOST_WORKSPACE:
-                self.counts += (count,)
+        self.counts = tuple(
+            count
+            for number, count in enumerate(job["thread_counts"])
+            if number < FEWEST_COUNTS or kernel.workspace_bytes(count) <= MOST_WORKSPACE
+        )
         most = max(kernel.workspace_bytes(n) for n in (ALONE, TOGETHER, *self.counts))
         self.workspace = Room("the workspace", (most,), "u8", alignment)
 
@@ -272,9 +273,12 @@ def float_control(trial: Trial) -> None:
 
 
 def threads(trial: Trial) -> None:
+    counts = trial.stage.counts
+    for count in counts[:FEWEST_COUNTS]:
+        _with_threads(trial, count, _collide)
     end = time.monotonic() + COUNTING_S
-    for number, count in enumerate(trial.stage.counts):
-        if number < FEWEST_COUNTS or time.monotonic() < end:
+    for count in counts[FEWEST_COUNTS:]:
+        if count > MANY_THREADS or time.monotonic() < end:
             _with_threads(trial, count, _collide)
     _with_threads(trial, MAX_THREADS + 1, _too_many)
 

@@ -85,10 +85,9 @@ _FEW_ITERATIONS = 64
 #: Numbers of threads that kernels are called with: odd ones, and those that users have.
 _THREAD_COUNTS = (2, 3, 4, 5, 8)
 #: Of each of these one more is drawn: what a thread's share is rounded to, and what divides no size.
-_MORE_COUNTS = (
-    tuple(range(6, _FEW_ITERATIONS + 1)),
-    tuple(2**k for k in range(4, 11)),
-    (7, 11, 13, 17, 23, 31, 37, 61, 97, 127, 251, 509, 1021),
+_MANY_COUNTS = (
+    tuple(2**k for k in range(7, 11)),
+    (67, 97, 127, 251, 509, 1021),
     tuple(range(_FEW_ITERATIONS + 1, MAX_THREADS + 1)),
 )
 REFERENCE_FLAGS = ("-O2", "-ffp-contract=off", *IN_ORDER)
@@ -215,29 +214,29 @@ def verify_numeric(
 
 
 def _with_executions(request: RunRequest, program: Program, dialect: Dialect, seed: int) -> RunRequest:
-    """The request, with all executions; threads also one more than iterations, where these are few."""
+    """The request, with all executions."""
     parallel = {
         node.size
         for root in program.body
         for node in _scopes(root)
         if (suffix := dialect.suffixes.get(node.suffix)) and suffix.order == "parallel"
     }
-    few = {size + 1 for size in parallel if size < _FEW_ITERATIONS}
     # Where a condition may leave a thread nothing to do, how many are busy is not known.
     conditional = any(isinstance(node, Statement) and node.guard for _, node in program.walk())
     busy = 0 if conditional else min(parallel, default=0)
-    usual = sorted({*_THREAD_COUNTS, *few})
-    counts = tuple(dict.fromkeys((*usual, *_drawn_counts(parallel, Random(f"{seed} {program.text}")))))
+    counts = _counts(parallel, Random(f"{seed} {program.text}"))
     return replace(request, executions=tuple(EXECUTIONS), thread_counts=counts, busy_threads=busy)
 
 
-def _drawn_counts(parallel: Collection[int], chance: Random) -> Iterator[int]:
-    """Some numbers of threads that users seldom have; others for each program and seed."""
-    yield from map(chance.choice, _MORE_COUNTS)
-    for size in sorted(parallel):
-        for part in (1, chance.randint(2, 9)):
-            if 1 < size // part < MAX_THREADS:
-                yield size // part + 1
+def _counts(parallel: Collection[int], chance: Random) -> tuple[int, ...]:
+    """Numbers of threads: usual ones; around sizes of loops and of their parts; all smaller ones, as far as
+    there is time; and a few large ones. Others for each program and seed."""
+    above = [size // part + 1 for size in sorted(parallel) for part in (1, chance.randint(2, 9))]
+    above.sort(key=lambda count: count > _FEW_ITERATIONS)
+    smaller = list(range(2, _FEW_ITERATIONS + 1))
+    chance.shuffle(smaller)
+    wanted = (*_THREAD_COUNTS, *above, *smaller, *map(chance.choice, _MANY_COUNTS))
+    return tuple(dict.fromkeys(count for count in wanted if 1 < count <= MAX_THREADS))
 
 
 def _scopes(node: Node) -> Iterator[Scope]:
