@@ -382,17 +382,17 @@ def level(values: Array, groups: Groups, dtype: str, rng: Generator) -> None:
 
 def _levels(count: int, dtype: str, rng: Generator) -> Array:
     """Numbers of both signs, evenly over the whole range of the dtype, more closely where limits of functions
-    lie: over its powers of two around 1, and over the numbers up to 160."""
+    lie: over its powers of two around 1, and over the numbers up to 130."""
     reach = RANGES[dtype]
     share = (rng.permutation(count) + rng.random(count)) / max(count, 1)
 
     def powers(low: float, high: float, share: Array) -> Array:
         return np.asarray(np.exp2(low + np.abs(share) * (high - low)) * np.sign(share))
 
-    parts = [share < 0.4, share < 0.75]
-    within = np.select(parts, [share / 0.4, (share - 0.4) / 0.35], (share - 0.75) / 0.25) * 2 - 1
+    parts = [share < 0.5, share < 0.8]
+    within = np.select(parts, [share / 0.5, (share - 0.5) / 0.3], (share - 0.8) / 0.2) * 2 - 1
     around, whole = powers(-14, 10, within), powers(reach.smallest, reach.largest + 0.99, within)
-    return np.select(parts, [within * 160, around], whole)
+    return np.select(parts, [within * 130, around], whole)
 
 
 def spread(values: Array, dtype: str, rng: Generator) -> None:

@@ -65,7 +65,7 @@ _DRAWN = 1 << 20
 #: Statement instances that all drawings of one class may cost, and the most of them.
 _INSTANCES, _DRAWINGS = 10**7, 8
 #: What all sets of levels may cost and take, and how many groups and elements there should be.
-_LEVEL_INSTANCES, _LEVEL_BYTES, _LEVEL_GROUPS, _LEVEL_ELEMENTS = 2 * 10**6, 1 << 28, 1 << 13, 1 << 16
+_LEVEL_INSTANCES, _LEVEL_BYTES, _LEVEL_GROUPS, _LEVEL_ELEMENTS = 3 * 10**6, 1 << 28, 1 << 13, 1 << 16
 #: Bytes that one element of an array takes, inputs, results and what is expected of them.
 _LEVEL_CELL = 64
 #: How many integers are zero where that is no divisor.
