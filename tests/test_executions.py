@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -140,6 +141,15 @@ FAULTS: Mapping[str, Fault] = {
         "if (bytes < 96) return 1; memset(workspace, 1, 96);"
         f" {RIGHT} size_t o = (size_t)x % 64, p = (size_t)y % 64, q = (size_t)workspace % 64;"
         " if (o == 12 && o == p && o == q) y[0] += 1;",
+        workspace="96",
+    ),
+    "is wrong where two of three are equally misaligned": Fault(
+        "alignment",
+        "wrong_result",
+        "differ",
+        "if (bytes < 96) return 1; memset(workspace, 1, 96);"
+        f" {RIGHT} size_t o = (size_t)x % 64, p = (size_t)y % 64, q = (size_t)workspace % 64;"
+        " if (o == 12 && o == p && o != q) y[0] += 1;",
         workspace="96",
     ),
     "needs an aligned workspace": Fault(
@@ -397,6 +407,25 @@ def test_threads_that_share_a_slot_of_the_workspace_are_certainly_seen(
     )
     report = judged(replace(source, support={**source.support, "pd_runtime.h": text}))
     assert not report.ok and "threads share what each should have" in report.problem, report.problem
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the plant sets this processor's control word")
+def test_denormal_numbers_are_computed_by_several_threads() -> None:
+    program = parse(
+        "kernel k(a, b) -> y\na f32 [7,40] heap\nb f32 [7,40] heap\ny f32 [7,40] heap\n\n"
+        "7:p\n| 40 y[{0},{1}] = a[{0},{1}] + b[{0},{1}]\n"
+    )
+    source = CEmitter(program, "pd_k", CORE_DIALECT).source()
+    old = "pd_run_block(pd_pool.body, pd_pool.context, pd_pool.size, self, pd_pool.threads);"
+    text = source.support["pd_runtime.h"]
+    assert text.count(old) == 1
+    new = "__builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040); " + old
+    for planted in (text, text.replace(old, new)):
+        artifact = RUNNER.compile(replace(source, support={**source.support, "pd_runtime.h": planted}))
+        assert isinstance(artifact, Artifact), artifact
+        report = verify_numeric(program, program, artifact, RUNNER, {}, CORE_DIALECT, threads=(1, 2))
+        assert report.ok == (planted == text), report.problem
+    assert "2 threads" in report.problem
 
 
 def test_drawn_numbers_of_threads_are_others_for_other_seeds() -> None:

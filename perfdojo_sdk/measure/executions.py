@@ -213,19 +213,19 @@ def read_only(trial: Trial) -> None:
 
 def alignment(trial: Trial) -> None:
     """At every element of a cache line, as far as time allows: each array at another one, then all at the
-    same one, then some at one and the others at a second."""
+    same one, then all but one."""
     stage, end = trial.stage, time.monotonic() + SOME_S
     rooms = stage.rooms if stage.kernel.workspace_bytes(ALONE) else stage.arrays
     step = max(room.step for room in stage.arrays)
-    rng = np.random.default_rng(len(rooms))
     for turn in range(CACHE_LINE // min(room.step for room in stage.arrays)):
         stage.call("odd", turn=turn)
-        one, other = step * (turn + 1) % CACHE_LINE, step * (turn + rng.integers(2, 8)) % CACHE_LINE
+        one, other = step * (turn + 1) % CACHE_LINE, step * (turn + 3) % CACHE_LINE
         stage.call(dict.fromkeys(rooms, one))
+        for chosen in rooms if len(rooms) > 2 else ():
+            if time.monotonic() < end:
+                stage.call({room: other if room is chosen else one for room in rooms})
         if time.monotonic() > end:
             break
-        if len(rooms) > 2:
-            stage.call({room: int(rng.choice([one, other])) for room in rooms})
 
 
 def workspace(trial: Trial) -> None:
