@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -33,12 +34,12 @@ from perfdojo_sdk.library.verification import numeric
 from perfdojo_sdk.measure import executions
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.measure.process_state import changed, float_state
-from perfdojo_sdk.verify.numeric import NumericReport, verify_numeric
+from perfdojo_sdk.verify.numeric import NumericReport, _with_executions, verify_numeric
 
 RUNNER = NativeRunner(("-O2",))
 PLAIN = RunRequest(timeout_s=20)
 #: Threads that are more than there are, beside the usual ones.
-ALL = replace(PLAIN, executions=tuple(EXECUTIONS), thread_counts=(2, 3, 5, N + 1))
+ALL = replace(PLAIN, executions=tuple(EXECUTIONS), thread_counts=(2, 3, 5, 600, N + 1), busy_threads=2)
 
 #: One worker that waits for its orders, and knows nothing of forks.
 POOL = """
@@ -70,6 +71,9 @@ static void on_the_pool(void)
     pthread_mutex_unlock(&lock);
 }
 """
+
+#: Counts calls in a row on the same arrays.
+THIRTIETH = "static int n; static float *seen; n = seen == y ? n + 1 : 1; seen = y;"
 
 
 @dataclass(frozen=True)
@@ -130,6 +134,24 @@ FAULTS: Mapping[str, Fault] = {
     "is wrong where its input is half aligned": Fault(
         "alignment", "wrong_result", "differ", f"{RIGHT} if ((size_t)x % 64 == 24) y[0] += 1;"
     ),
+    "is wrong where all is equally misaligned": Fault(
+        "alignment",
+        "wrong_result",
+        "differ",
+        "if (bytes < 96) return 1; memset(workspace, 1, 96);"
+        f" {RIGHT} size_t o = (size_t)x % 64, p = (size_t)y % 64, q = (size_t)workspace % 64;"
+        " if (o == 12 && o == p && o == q) y[0] += 1;",
+        workspace="96",
+    ),
+    "is wrong where two of three are equally misaligned": Fault(
+        "alignment",
+        "wrong_result",
+        "differ",
+        "if (bytes < 96) return 1; memset(workspace, 1, 96);"
+        f" {RIGHT} size_t o = (size_t)x % 64, p = (size_t)y % 64, q = (size_t)workspace % 64;"
+        " if (o == 12 && o == p && o != q) y[0] += 1;",
+        workspace="96",
+    ),
     "needs an aligned workspace": Fault(
         "alignment",
         "runtime",
@@ -170,17 +192,42 @@ FAULTS: Mapping[str, Fault] = {
         "on 3 threads: 1 of 1000",
         "int n = threads == 3 ? N / 3 * 3 : N; for (int i = 0; i < n; i++) y[i] = 2 * x[i];",
     ),
+    "has no rows for the last of 600 threads": Fault(
+        "threads",
+        "wrong_result",
+        "on 600 threads: 1 of 1000",
+        "for (int i = 0; i < N - (threads == 600); i++) y[i] = 2 * x[i];",
+    ),
+    "starts 300 threads": Fault(
+        "threads",
+        "wrong_result",
+        "on 600 threads: 1 of 1000",
+        "pthread_t t[300]; int n = threads == 600 ? 300 : 0; for (int k = 0; k < n; k++)"
+        " if (pthread_create(t + k, 0, rest, 0)) return 7; usleep(n * 1000);"
+        f" for (int k = 0; k < n; k++) pthread_join(t[k], 0); {RIGHT} if (n) y[0] += 1;",
+        "#include <pthread.h>\nstatic void *rest(void *x) { usleep(200000); return x; }",
+    ),
+    "asks for a place for each thread, and all use one": Fault(
+        "threads",
+        "wrong_result",
+        "on 2 threads: of 192 bytes of workspace that the kernel asks for, it leaves the last 96 as they are",
+        "if (bytes < 96 * threads) return 1; if (threads > 1) on_the_pool(); memset(workspace, 1, 96);"
+        f" {RIGHT}",
+        POOL,
+        "96 * (threads > 1 ? threads : 1)",
+        also=("after_fork",),
+    ),
     "gives each thread a row, also where there is none": Fault(
         "threads",
         "wrong_result",
         f"on {N + 1} threads: the kernel reads or writes outside of its arrays, ",
         "for (int t = 0; t < threads; t++) for (int i = t; i < N || t == N; i += threads) y[i] = 2 * x[i];",
     ),
-    "is another kernel in its thirtieth call": Fault(
-        "repeated", "wrong_result", "1 of 1000", f"static int n; {RIGHT} if (++n == 30) y[7] = 0;"
+    "is another kernel in its thirtieth call on the same arrays": Fault(
+        "repeated", "wrong_result", "1 of 1000", f"{THIRTIETH} {RIGHT} if (n == 30) y[7] = 0;"
     ),
-    "ends the process in its thirtieth call": Fault(
-        "repeated", "runtime", "ended the process", f"static int n; if (++n == 30) _exit(0); {RIGHT}"
+    "ends the process in its thirtieth call on the same arrays": Fault(
+        "repeated", "runtime", "ended the process", f"{THIRTIETH} if (n == 30) _exit(0); {RIGHT}"
     ),
     "keeps memory": Fault(
         "repeated", "memory", "bytes of memory behind", f"char *volatile p = malloc(4096); *p = 1; {RIGHT}"
@@ -329,6 +376,69 @@ def test_a_runner_that_knows_no_executions_is_believed_to_have_run_none() -> Non
     leg = numeric(Trace(program), rules, made, OldRunner(), {}, 1, 0)
     assert leg.passed and leg.figures["executions"] == ""
     assert leg.figures["executions_not_run"] == ", ".join(EXECUTIONS)
+
+
+#: Each leaves a slot of the workspace to nobody; that two threads meet in one is hardly ever seen.
+SHARED_SLOTS = {
+    "all threads use one": "0",
+    "pairs of threads use one": "thread / 2",
+    "odd and even threads use one": "thread & 1",
+    "the fifth uses that of the first": "thread & 3",
+}
+
+
+@pytest.mark.parametrize("slots", SHARED_SLOTS)
+def test_threads_that_share_a_slot_of_the_workspace_are_certainly_seen(
+    slots: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executions, "COLLIDING_S", 0.0)
+    source = emitted()
+    old, text = "size * (thread + 1) / threads, thread)", source.support["pd_runtime.h"]
+    assert text.count(old) == 1
+    # They never meet: one thread after the other.
+    new = f"{old.removesuffix('thread)')}{SHARED_SLOTS[slots]}), pthread_mutex_unlock(&turn)"
+    text = text.replace(
+        f"body(context, size * thread / threads, {old}",
+        f"pthread_mutex_lock(&turn), body(context, size * thread / threads, {new}",
+    )
+    text = text.replace(
+        "PD_INLINE void pd_run_block",
+        "static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;\nPD_INLINE void pd_run_block",
+    )
+    report = judged(replace(source, support={**source.support, "pd_runtime.h": text}))
+    assert not report.ok and "threads share what each should have" in report.problem, report.problem
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the plant sets this processor's control word")
+def test_denormal_numbers_are_computed_by_several_threads() -> None:
+    program = parse(
+        "kernel k(a, b) -> y\na f32 [7,40] heap\nb f32 [7,40] heap\ny f32 [7,40] heap\n\n"
+        "7:p\n| 40 y[{0},{1}] = a[{0},{1}] + b[{0},{1}]\n"
+    )
+    source = CEmitter(program, "pd_k", CORE_DIALECT).source()
+    old = "pd_run_block(pd_pool.body, pd_pool.context, pd_pool.size, self, pd_pool.threads);"
+    text = source.support["pd_runtime.h"]
+    assert text.count(old) == 1
+    new = "__builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040); " + old
+    for planted in (text, text.replace(old, new)):
+        artifact = RUNNER.compile(replace(source, support={**source.support, "pd_runtime.h": planted}))
+        assert isinstance(artifact, Artifact), artifact
+        report = verify_numeric(program, program, artifact, RUNNER, {}, CORE_DIALECT, threads=(1, 2))
+        assert report.ok == (planted == text), report.problem
+    assert "2 threads" in report.problem
+
+
+def test_drawn_numbers_of_threads_are_others_for_other_seeds() -> None:
+    program = parse(ROWS)
+    counts = [_with_executions(PLAIN, program, CORE_DIALECT, seed).thread_counts for seed in range(40)]
+    assert all(count[:5] == (2, 3, 4, 5, 8) for count in counts), "those that users have come first"
+    assert len(set(counts)) > 30 and all(1 < n <= MAX_THREADS for count in counts for n in count)
+    assert all(max(count) > 64 and set(range(2, 65)) < set(count) for count in counts)
+    assert _with_executions(PLAIN, program, CORE_DIALECT, 3).busy_threads == 7
+    guarded = parse(
+        ROWS.replace("| 24 y[{0},{1}] = t[{0},{1}] * 2", "| 24 y[{0},{1}] = t[{0},{1}] * 2 if {0} >= 1")
+    )
+    assert _with_executions(PLAIN, guarded, CORE_DIALECT, 3).busy_threads == 0
 
 
 PLANTS = {

@@ -17,6 +17,7 @@ from perfdojo_sdk.verify.characters import ALIKE, CHARACTERS
 from perfdojo_sdk.verify.groups import Groups, kept_dimensions
 from perfdojo_sdk.verify.inputs import FLOAT_CLASSES, classes, draw, drawings
 from perfdojo_sdk.verify.numeric import NumericReport, verify_numeric
+from perfdojo_sdk.verify.zeros import signed_outputs, undivided
 
 RUNNER = NativeRunner(("-O2",), forks=True)
 HELPERS = """
@@ -184,6 +185,14 @@ for (int i = 0; i < 5; i++) {
     for (int k = 0; k < 64; k++) if (x[i*64 + k] > m) m = x[i*64 + k];
     y[i] = m;
 }"""
+WHOLE = "kernel k(x) -> y\nx i32 [5,64] heap\ny i32 [5,64] heap\n\n5 64 y[{0},{1}] = x[{0},{1}] * 3 - 7\n"
+WHOLE_C = "for (int k = 0; k < 320; k++) { int v = x[k]; y[k] = (int)(3u * v - 7u); }"
+COPY = _matrix(9, 33, "9 33 y[{1},{0}] = x[{0},{1}]").replace("y f32 [9,33]", "y f32 [33,9]")
+COPY_C = "for (int i = 0; i < 9; i++) for (int k = 0; k < 33; k++) { float v = x[i*33 + k]; y[k*9 + i] = v; }"
+NEGATIVE, NEGATIVE_C = (
+    SMALL_RELU.replace("max(x[{0},{1}], 0)", "-x[{0},{1}]"),
+    ("for (int k = 0; k < 420; k++) { float v = x[k]; y[k] = -v; }"),
+)
 RIGHT: Mapping[str, tuple[str, str]] = {
     "relu": (RELU, RELU_C),
     "add": (ADD, ADD_C),
@@ -192,6 +201,13 @@ RIGHT: Mapping[str, tuple[str, str]] = {
     "small softmax": tuple(t.replace("40", "9").replace("100", "33") for t in (SOFTMAX, SOFTMAX_C)),
     "channels": (SCALED, SCALED_C),
     "integers": (INTEGERS, INTEGERS_C),
+    "whole": (WHOLE, WHOLE_C),
+    "copy": (COPY, COPY_C),
+    "negative": (NEGATIVE, NEGATIVE_C),
+    "relu of another zero": (
+        SMALL_RELU,
+        "for (int k = 0; k < 420; k++) y[k] = x[k] == 0 ? x[k] : big(x[k], 0);",
+    ),
     "mul": (MUL, MUL_C),
     "root": (ROOT, ROOT_C),
     "log": (LOG, LOG_C),
@@ -297,12 +313,99 @@ FAULTS: Mapping[str, tuple[str, str, str]] = {
         "b[k*40 + j]",
         "b[(k < 299 ? k : 298)*40 + j]",
     ),
+    "the largest number of a row lies between 88 and 89": (
+        "small softmax",
+        "m = big(m, x[i*33 + k]);",
+        "m = big(m, x[i*33 + k]); if (m >= 88 && m <= 89) m += 100;",
+    ),
+    "the largest number of a row is just below zero": (
+        "small softmax",
+        "m = big(m, x[i*33 + k]);",
+        "m = big(m, x[i*33 + k]); if (m < 0 && m > -1e-3f && i == 5) m += 100;",
+    ),
+    "two are the largest, in one of the rows": (
+        "small softmax",
+        "m = big(m, x[i*33 + k]);",
+        "m = big(m, x[i*33 + k]); int n = 0; for (int k = 0; k < 33; k++) n += x[i*33 + k] == m;"
+        " if (n == 2 && i == 7) s = 1;",
+    ),
+    "three are the largest": (
+        "small softmax",
+        "m = big(m, x[i*33 + k]);",
+        "m = big(m, x[i*33 + k]); int n = 0; for (int k = 0; k < 33; k++) n += x[i*33 + k] == m;"
+        " if (n == 3) s = 1;",
+    ),
+    "zero is no integer": ("whole", "3u * v", "3u * (v ? v : 1)"),
+    "the largest integer is zero": ("integers", "y[i] = m", "y[i] = m ? m : 1"),
+    "a copy is a sum": ("copy", "= v;", "= v + 0.0f;"),
+    "a negative is a difference": ("negative", "-v", "0 - v"),
+    "what is below zero is a negative zero": ("small relu", "big(v, 0)", "v < 0 ? -0.0f : big(v, 0)"),
+    "numbers between 88 and 89 of a sum": ("small add", "y[k] = v", "y[k] = v > 88 && v < 89 ? 0 : v"),
+    "a result just below zero": ("small relu", "big(v, 0)", "v > -1e-3f && v < 0 ? v : big(v, 0)"),
     "the sum of squares of the last element": (
         "rmsnorm",
         "q += x[i*100 + k] * x[i*100 + k]",
         "q += k < 99 ? x[i*100 + k] * x[i*100 + k] : x[i*100 + k]",
     ),
 }
+
+
+@pytest.mark.parametrize("column", [0, 1, 7, 13, 16, 21, 24, 31, 32])
+def test_a_column_that_is_far_above_the_others_is_missed(column: int) -> None:
+    """Only there is it wrong, and only in one of the rows."""
+    text, body = RIGHT["small softmax"]
+    old = "m = big(m, x[i*33 + k]);"
+    new = f"""{old} float r = -INFINITY;
+    for (int k = 0; k < 33; k++) if (k != {column}) r = big(r, x[i*33 + k]);
+    if (i == 4 && m > r + 50 && r > -1e30f && m < 1e30f) m -= 200;"""
+    assert body.count(old) == 1
+    report = look(text, body.replace(old, new))
+    assert not report.ok
+
+
+def test_zeros_are_drawn_where_nothing_is_divided_by_them() -> None:
+    text = """kernel k(a, b, c) -> y
+a i32 [9,32] heap
+b i32 [9,32] heap
+c i32 [9,32] heap
+t i32 [9,32] heap
+y i32 [9,32] heap
+
+9 32 t[{0},{1}] = max(b[{0},{1}], 1) * 2
+9 32 y[{0},{1}] = rem(a[{0},{1}] / t[{0},{1}], c[{0},{1}])
+"""
+    root = parse(text)
+    assert undivided(root) == {"a"}
+    drawn = [draw(name, root, 0, number=k) for name in ("random", "rows", "special") for k in range(3)]
+    assert all((given["a"] == 0).sum() > 5 for given in drawn)
+    assert all(given["b"].all() and given["c"].all() for given in drawn)
+
+
+SIGNS = """kernel k(x, w) -> y, s, m, q, r
+x f32 [4] heap
+w f32 [4] heap
+y f32 [4] heap
+s f32 [1] heap
+m f32 [4] heap
+q f32 [4] heap
+r f32 [4] heap
+
+4 y[{0}] = -abs(x[{0}]) * w[{0}] + 1
+1
+| s[{0}] = 0
+| 4 s[{0}] += x[{1}]
+4 m[{0}] = max(x[{0}], w[{0}])
+4 q[{0}] = select(x[{0}] < 1, x[{0}], -x[{0}])
+4 r[{0}] = select(x[{0}] * 2 < 1, x[{0}], -x[{0}])
+"""
+
+
+def test_the_sign_of_a_zero_is_asked_for_where_it_is_determined() -> None:
+    plus, minus = np.array([1, 0, 2, 0], np.float32), np.array([1, -0.0, 2, 3], np.float32)
+    root = parse(SIGNS)
+    assert signed_outputs(root, {"x": plus, "w": plus}) == {"y", "m", "q"}
+    assert signed_outputs(root, {"x": minus, "w": plus}) == {"y", "q"}
+    assert signed_outputs(root, {"x": plus + 1, "w": plus}) == {"y", "m", "q", "r"}
 
 
 @pytest.mark.parametrize("name", FAULTS)

@@ -381,7 +381,9 @@ class RunRequest:
     """Names of ``core.interface.EXECUTIONS``: ways in which to call the kernel beside the plain one, each of
     which must give the plain call's bits. A runner does those that it knows, and says so."""
     thread_counts: tuple[int, ...] = ()
-    """For the execution ``threads``."""
+    """For the execution ``threads``; as far as time allows, in this order."""
+    busy_threads: int = 0
+    """On up to so many threads, each has something to do in every parallel scope; 0: not known."""
 
 
 @dataclass(frozen=True)

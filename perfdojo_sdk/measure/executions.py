@@ -8,24 +8,20 @@ child, which tells what it begins and what it has done, so that a kernel that di
 from __future__ import annotations
 
 import ctypes
-import json
 import mmap
 import os
-import select
-import signal
 import time
-import traceback
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from perfdojo_sdk.core.interface import EXECUTIONS, MAX_THREADS, TOO_MANY_THREADS, WORKSPACE_TOO_SMALL
+from perfdojo_sdk.measure.apart import Ended, Tell, apart
 from perfdojo_sdk.measure.process_state import Used, changed
 from perfdojo_sdk.measure.worker import (
     CARRIER,
@@ -46,9 +42,15 @@ WALL = max(PAGE, 1 << 16)
 CALLS, FEWEST_CALLS, SOME_S = 50, 3, 0.3
 #: Bytes, beyond which addresses look alike again to whatever a processor does.
 CACHE_LINE = 64
-#: Seconds for two callers to meet, and for threads that would use one slot of the workspace to collide: these
+#: Seconds for two callers to meet, and for threads that use one place of the workspace to collide: these
 #: share the processor with whatever else runs, and what one overwrites is seen only at that very moment.
 MEETING_S, COLLIDING_S = 0.05, 0.3
+#: Numbers of threads up to which they are given that time; of more, calls only as they come.
+FEW_THREADS = 3
+#: Seconds in which many numbers of threads are tried; so many of them, and those beyond, in any case.
+COUNTING_S, FEWEST_COUNTS, MANY_THREADS = 0.2, 10, 64
+#: Bytes of workspace beyond which a number of threads that no user has is left out.
+MOST_WORKSPACE = 64 << 20
 #: How often two callers are to meet in the kernel; and how often even if that takes the longer time, in
 #: seconds, as where other work keeps them from running at once.
 MEETINGS, FEW_MEETINGS, MEETING_PATIENCE_S = 100, 20, 0.25
@@ -58,9 +60,6 @@ SETTLED = 10
 PATIENCE_S = 5.0
 #: Numbers of threads that other executions than ``threads`` use.
 ALONE, TOGETHER = 1, 2
-
-#: Says how far a process apart is.
-Tell: TypeAlias = Callable[..., None]
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -89,10 +88,12 @@ class Room(Guarded):
         ):
             raise MemoryError
 
-    def place(self, where: str, number: int, shape: tuple[int, ...] | None = None, turn: int = 0) -> bool:
-        """Lie at the ``start``, in the ``middle`` or at the ``end``, or ``odd``: at first at no multiple of
-        more than has to be, and differently for arrays of different numbers; with each ``turn`` an element
-        on. Whether it has moved."""
+    def place(
+        self, where: str | int, number: int, shape: tuple[int, ...] | None = None, turn: int = 0
+    ) -> bool:
+        """Lie at the ``start``, in the ``middle`` or at the ``end``, or so many bytes behind the middle; or
+        ``odd``: at first at no multiple of more than has to be, and differently for arrays of different
+        numbers; with each ``turn`` an element on. Whether it has moved."""
         shape, before = self.shape if shape is None else shape, self.at
         places = {
             "start": 0,
@@ -100,9 +101,13 @@ class Room(Guarded):
             "odd": PAGE + self.step * (2 * number + 1 + turn) % CACHE_LINE,
             "end": (self.inside.size - bytes_of(shape, self.dtype)) // self.step * self.step,
         }
-        self.at = places[where]
+        self.at = PAGE + where if isinstance(where, int) else places[where]
         self.lie(self.inside, self.at, shape)
         return before != self.at
+
+
+#: Where all rooms lie, or each of them; those that are not named, in the middle.
+Where: TypeAlias = str | Mapping[Room, str | int]
 
 
 class Stage:
@@ -118,7 +123,11 @@ class Stage:
             return Room(like.name, like.array.shape, like.dtype, alignment)
 
         self.inputs, self.outputs = list(map(room, memory.inputs)), list(map(room, memory.outputs))
-        self.counts = tuple(job["thread_counts"])
+        self.counts = tuple(
+            count
+            for number, count in enumerate(job["thread_counts"])
+            if number < FEWEST_COUNTS or kernel.workspace_bytes(count) <= MOST_WORKSPACE
+        )
         most = max(kernel.workspace_bytes(n) for n in (ALONE, TOGETHER, *self.counts))
         self.workspace = Room("the workspace", (most,), "u8", alignment)
 
@@ -130,7 +139,7 @@ class Stage:
     def rooms(self) -> list[Room]:
         return [*self.arrays, self.workspace]
 
-    def arrange(self, where: str | Mapping[Room, str], threads: int, less: int = 0, turn: int = 0) -> int:
+    def arrange(self, where: Where, threads: int, less: int = 0, turn: int = 0) -> int:
         """Put everything in place, inputs filled, the rest poisoned; returns the bytes of workspace."""
         size = self.kernel.workspace_bytes(threads) - less
         for number, room in enumerate(self.rooms):
@@ -142,7 +151,7 @@ class Stage:
             room.poison(0)
         return size
 
-    def call(self, where: str | Mapping[Room, str], threads: int = ALONE, turn: int = 0) -> None:
+    def call(self, where: Where, threads: int = ALONE, turn: int = 0) -> None:
         size = self.arrange(where, threads, turn=turn)
         check_status(self.kernel.enter(self.arrays, self.workspace, size, threads))
         self.check()
@@ -203,10 +212,18 @@ def read_only(trial: Trial) -> None:
 
 
 def alignment(trial: Trial) -> None:
-    """At every element of a cache line, as far as time allows; each array at another one."""
-    end = time.monotonic() + SOME_S
-    for turn in range(CACHE_LINE // min(room.step for room in trial.stage.arrays)):
-        trial.stage.call("odd", turn=turn)
+    """At every element of a cache line, as far as time allows: each array at another one, then all at the
+    same one, then all but one."""
+    stage, end = trial.stage, time.monotonic() + SOME_S
+    rooms = stage.rooms if stage.kernel.workspace_bytes(ALONE) else stage.arrays
+    step = max(room.step for room in stage.arrays)
+    for turn in range(CACHE_LINE // min(room.step for room in stage.arrays)):
+        stage.call("odd", turn=turn)
+        one, other = step * (turn + 1) % CACHE_LINE, step * (turn + 3) % CACHE_LINE
+        stage.call(dict.fromkeys(rooms, one))
+        for chosen in rooms if len(rooms) > 2 else ():
+            if time.monotonic() < end:
+                stage.call({room: other if room is chosen else one for room in rooms})
         if time.monotonic() > end:
             break
 
@@ -249,8 +266,13 @@ def float_control(trial: Trial) -> None:
 
 
 def threads(trial: Trial) -> None:
-    for count in trial.stage.counts:
+    counts = trial.stage.counts
+    for count in counts[:FEWEST_COUNTS]:
         _with_threads(trial, count, _collide)
+    end = time.monotonic() + COUNTING_S
+    for count in counts[FEWEST_COUNTS:]:
+        if count > MANY_THREADS or time.monotonic() < end:
+            _with_threads(trial, count, _collide)
     _with_threads(trial, MAX_THREADS + 1, _too_many)
 
 
@@ -269,10 +291,37 @@ def _collide(trial: Trial, count: int) -> None:
     size = stage.kernel.workspace_bytes(count)
     if size <= stage.kernel.workspace_bytes(ALONE):
         return
-    end = time.monotonic() + COLLIDING_S
+    end = time.monotonic() + COLLIDING_S * (count <= FEW_THREADS)
     while time.monotonic() < end:
         check_status(stage.kernel.enter(stage.arrays, stage.workspace, size, count))
         stage.check()
+    if count <= trial.job["busy_threads"] and stage.kernel.used().threads >= count:
+        _uses_its_slots(trial, size, count)
+
+
+def _uses_its_slots(trial: Trial, size: int, count: int) -> None:
+    """Threads with slots of their own have written into all of them. Where two threads use one, another slot
+    is left as it was, whether they have met or not; for some number of threads, the last."""
+    stage = trial.stage
+    left = _unused(stage.workspace)
+    for _ in range(FEWEST_CALLS):  # a thread may come late to work that others have done meanwhile
+        stage.call("end", ALONE)
+        spare = _unused(stage.workspace)
+        if left <= spare + CACHE_LINE:
+            return
+        stage.call("end", count)
+        left = min(left, _unused(stage.workspace))
+    raise Refused(
+        "wrong_result",
+        f"of {size} bytes of workspace that the kernel asks for, it leaves the last {left} as they are,"
+        f" {spare} on one thread: threads share what each should have of its own",
+    )
+
+
+def _unused(room: Room) -> int:
+    """Bytes at its end that are still poison."""
+    written = np.flatnonzero(room.bytes != poison_of(room.dtype, 0))
+    return room.bytes.size - (int(written[-1]) + 1 if written.size else 0)
 
 
 def _too_many(trial: Trial, count: int) -> None:
@@ -492,106 +541,3 @@ def _where_it_leaves(stage: Stage, threads: int) -> str:
             if ended.out_of_bounds:
                 return f", {side} {room.name}"
     return ""
-
-
-# -- a process apart -----------------------------------------------------------------------------------
-
-
-@dataclass
-class Ended:
-    """How a fork of this process ended, and what it told."""
-
-    begun: str = ""
-    threads: int = 1
-    done: list[str] = field(default_factory=list)
-    refused: tuple[str, str] | None = None
-    signal: int = 0
-    late: bool = False
-    finished: bool = False
-    """It came to its own end."""
-
-    @property
-    def out_of_bounds(self) -> bool:
-        return self.signal in (signal.SIGSEGV, signal.SIGBUS)
-
-    def raise_what_it_met(self) -> None:
-        if self.refused:
-            raise Refused(*self.refused)
-        if self.late:
-            raise Refused("timeout", "no result")
-        if self.signal:
-            raise Refused("crash", f"killed by {signal.Signals(self.signal).name}")
-
-
-def apart(action: Callable[[Tell], None], limit_s: float) -> Ended:
-    """Do it in a fork of this process, for so many seconds at most; it may tell how far it is."""
-    read_end, write_end = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that there are threads is what is looked at
-        child = os.fork()
-    if not child:
-        os.close(read_end)
-        _do(action, write_end)
-    os.close(write_end)
-    ended = Ended()
-    try:
-        _listen(read_end, time.monotonic() + limit_s, ended)
-    finally:
-        os.close(read_end)
-        if ended.late:
-            os.kill(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)
-    code = os.waitstatus_to_exitcode(status)
-    if code < 0 and not ended.late:
-        ended.signal = -code
-    elif not (ended.finished or ended.late or ended.refused):
-        ended.refused = ("runtime", "the kernel ended the process in the middle of a call")
-    return ended
-
-
-def _do(action: Callable[[Tell], None], pipe: int) -> None:
-    """In the fork; does not return."""
-
-    def tell(*words: str) -> None:
-        os.write(pipe, (json.dumps(words) + "\n").encode())
-
-    _libc.prctl(1, signal.SIGKILL)  # with its parent
-    status = 1
-    try:
-        action(tell)
-        tell("end")
-        status = 0
-    except Refused as refused:
-        tell("refused", refused.reason, refused.detail)
-    except MemoryError:
-        tell("refused", "memory", "the arrays do not fit into the memory allowed")
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        os._exit(status)
-
-
-def _listen(pipe: int, deadline: float, ended: Ended) -> None:
-    """Take in what the fork tells until it has ended."""
-    received = b""
-    while True:
-        ready, _, _ = select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))
-        if not ready:
-            ended.late = True
-            return
-        part = os.read(pipe, 1 << 16)
-        if not part:
-            break
-        received += part
-        *lines, received = received.split(b"\n")
-        for kind, *words in map(json.loads, lines):
-            if kind == "begun":
-                ended.begun, ended.threads = words[0], 1
-            elif kind == "threads":
-                ended.threads = int(words[0])
-            elif kind == "done":
-                ended.done.append(words[0])
-            elif kind == "refused":
-                ended.refused = (words[0], words[1])
-            elif kind == "end":
-                ended.finished = True

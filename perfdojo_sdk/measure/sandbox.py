@@ -17,7 +17,7 @@ import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -82,6 +82,8 @@ class Job:
     )
     """Folders where it finds modules. ``site`` is not asked: what that reads at each start takes longer than
     many a kernel."""
+    sets: int = 0
+    """Inputs and outputs stand in sets, one behind the other; the kernel is called for each. 0: one call."""
     forks: bool = False
     """The child is a fork of this process, not a new interpreter: the same limits and checks, some fifty
     times as quick to start. Not beside other threads."""
@@ -156,6 +158,7 @@ def _check_interfaces(job: Job) -> None:
             raise ValueError("kernels that are run together must have the same interface")
     for spec in first.inputs:
         given = None if job.request.inputs is None else job.request.inputs[spec.name]
+        spec = _stacked(spec, job)
         if given is not None and (given.shape != spec.shape or given.dtype != CARRIER[spec.dtype]):
             raise ValueError(f"input {spec.name} is {given.dtype}{given.shape}, the kernel takes {spec}")
 
@@ -212,9 +215,13 @@ def _room(job: Job, artifacts: Sequence[Artifact]) -> Iterator[tuple[int, ...]]:
     specs = [spec for artifact in artifacts for spec in artifact.outputs] if job.request.want_outputs else []
     with _shared_memory(len(specs)) as files:
         for file, spec in zip(files, specs, strict=True):
-            os.ftruncate(file, _bytes_of(spec))
+            os.ftruncate(file, _bytes_of(_stacked(spec, job)))
             fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
         yield files
+
+
+def _stacked(spec: ArraySpec, job: Job) -> ArraySpec:
+    return replace(spec, shape=(job.sets, *spec.shape)) if job.sets else spec
 
 
 def _bytes_of(spec: ArraySpec) -> int:
@@ -277,6 +284,7 @@ def _write(folder: Path, job: Job, artifacts: list[Artifact], channels: _Channel
                 "pipe": channels.pipe,
                 "cpu": job.cpu,
                 "trusted": job.trusted,
+                "sets": job.sets,
                 "last_cache_bytes": job.last_cache_bytes,
                 "seed": request.seed,
                 "threads": request.threads,
@@ -292,6 +300,7 @@ def _write(folder: Path, job: Job, artifacts: list[Artifact], channels: _Channel
                 # Others than the plain calls start from one thread: a fork of more has no pool of its own.
                 "executions": request.executions if request.threads == 1 else (),
                 "thread_counts": request.thread_counts,
+                "busy_threads": request.busy_threads,
                 "array_alignment": job.array_alignment,
             }
         )
@@ -359,7 +368,7 @@ def _excess(child: Child, request: RunRequest, own: int) -> Failure | None:
     used = family.usage(family.family(child.roots()), limit)
     if used.bytes > limit:
         return Failure("memory", f"the kernel took more than {request.memory_bytes} bytes")
-    most = _MOST_TASKS + _TASKS_PER_THREAD * request.threads
+    most = _MOST_TASKS + _TASKS_PER_THREAD * max(request.threads, *request.thread_counts, 1)
     if used.tasks > most:
         return Failure("runtime", f"the kernel started more than {most} processes and threads")
     return None
@@ -447,7 +456,8 @@ def _measurement(
         return own.failure
     outputs: Mapping[str, np.ndarray[Any, Any]] | None = None
     if job.request.want_outputs:
-        outputs = {spec.name: _taken(file, spec) for file, spec in zip(files, artifact.outputs, strict=True)}
+        specs = [_stacked(spec, job) for spec in artifact.outputs]
+        outputs = {spec.name: _taken(file, spec) for file, spec in zip(files, specs, strict=True)}
     return Measurement(
         outputs,
         own.seconds,

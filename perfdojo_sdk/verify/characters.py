@@ -349,6 +349,52 @@ def _finish(mixture: _Mixture, values: Array) -> None:
         change(first)
 
 
+#: Of eight groups, those whose largest element is far above all others, or as large as one or two others.
+_FAR, _TWO, _THREE = (0, 1, 2), (3, 4), (5,)
+
+
+def level(values: Array, groups: Groups, dtype: str, rng: Generator) -> None:
+    """Make of normally distributed numbers groups whose largest element is anywhere: of any value, at any
+    position, alone, far above the others, or as large as one or two others. In some of the groups it is the
+    smallest one. Where nothing is reduced, each element has any value.
+    """
+    if groups.apart:
+        values[...] = _levels(values.size, dtype, rng).reshape(values.shape)
+        return
+    first, order = groups.first(values), rng.permutation(groups.count)
+    at = groups.numbered(order)
+    flat = first[at].reshape(groups.count, groups.size).astype(np.float64)
+    number = np.arange(groups.count)
+    position = rng.permutation(groups.size)[number % groups.size]
+    turn = number // groups.size + position
+    top = _levels(groups.count, dtype, rng)[:, None]
+    apart, near, close = (np.exp2(rng.uniform(*span, top.shape)) for span in ((5, 9), (-6, 7), (-12, 0)))
+    distance = np.abs(flat) * np.where(rng.random(top.shape) < 0.5, near, np.abs(top) * close)
+    far = np.isin(turn % 8, _FAR)[:, None]
+    flat = np.where(far, np.minimum(flat, top - apart), top - distance)
+    for chosen in (number, *(number[np.isin(turn % 8, turns)] for turns in (_TWO, _THREE, _THREE))):
+        flat[chosen, position[chosen]] = top[chosen, 0]
+        position = rng.integers(0, groups.size, groups.count)
+    flat[turn // 8 % 8 == 7] *= -1
+    largest = float(np.finfo(np.dtype("f2" if dtype == "f16" else values.dtype)).max)
+    first[at] = np.clip(flat, -largest, largest).reshape(first[at].shape)
+
+
+def _levels(count: int, dtype: str, rng: Generator) -> Array:
+    """Numbers of both signs, evenly over the whole range of the dtype, more closely where limits of functions
+    lie: over its powers of two around 1, and over the numbers up to 130."""
+    reach = RANGES[dtype]
+    share = (rng.permutation(count) + rng.random(count)) / max(count, 1)
+
+    def powers(low: float, high: float, share: Array) -> Array:
+        return np.asarray(np.exp2(low + np.abs(share) * (high - low)) * np.sign(share))
+
+    parts = [share < 0.5, share < 0.8]
+    within = np.select(parts, [share / 0.5, (share - 0.5) / 0.3], (share - 0.8) / 0.2) * 2 - 1
+    around, whole = powers(-14, 10, within), powers(reach.smallest, reach.largest + 0.99, within)
+    return np.select(parts, [within * 130, around], whole)
+
+
 def spread(values: Array, dtype: str, rng: Generator) -> None:
     """Give each element a magnitude of its own, evenly over the whole range of the dtype, and either sign."""
     reach = RANGES[dtype]

@@ -65,6 +65,10 @@ class Groups:
         """Elements of one group."""
         return prod(self.shape) // max(self.count, 1)
 
+    def of_sets(self, sets: int) -> Groups:
+        """Those of so many arrays one behind the other, along a first dimension."""
+        return Groups((sets, *self.shape), (0, *(k + 1 for k in self.kept)), self.apart)
+
     def each(self, values: Array) -> Array:
         """One value for each group, in a shape that goes with the array's."""
         return values.reshape([n if k in self.kept else 1 for k, n in enumerate(self.shape)])

@@ -26,11 +26,13 @@ from perfdojo_sdk.verify.characters import (
     SPECIALS,
     enlarge_some,
     insert_specials,
+    level,
     mix,
     mix_alike,
     spread,
 )
 from perfdojo_sdk.verify.groups import Groups, kept_dimensions
+from perfdojo_sdk.verify.zeros import undivided
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
@@ -47,10 +49,13 @@ FLOAT_CLASSES = (
     "cancelling",
     "denormal",
     "nonnegative",
+    "levels",
 )
+#: The class of which many sets are drawn together.
+LEVELS = "levels"
 INTEGERS = "integers"
 #: Classes that are characters of rows, too.
-_CHARACTERISTIC = frozenset({"magnitudes", "huge", "special", "cancelling", "denormal"})
+_CHARACTERISTIC = frozenset({"magnitudes", "huge", "special", "cancelling", "denormal", LEVELS})
 
 _POLYNOMIAL = frozenset({"add", "sub", "mul", "max", "min", "neg", "abs"})
 _RANGES = (8, 4, 2, 1)
@@ -59,6 +64,12 @@ _RANGES = (8, 4, 2, 1)
 _DRAWN = 1 << 20
 #: Statement instances that all drawings of one class may cost, and the most of them.
 _INSTANCES, _DRAWINGS = 10**7, 8
+#: What all sets of levels may cost and take, and how many groups and elements there should be.
+_LEVEL_INSTANCES, _LEVEL_BYTES, _LEVEL_GROUPS, _LEVEL_ELEMENTS = 3 * 10**6, 1 << 28, 1 << 13, 1 << 16
+#: Bytes that one element of an array takes, inputs, results and what is expected of them.
+_LEVEL_CELL = 64
+#: How many integers are zero where that is no divisor.
+_ZERO_SHARE = 1 / 16
 #: Groups below which a character may miss the only ones that some part of the code works on.
 _FEW_GROUPS = 8 * len(CHARACTERS)
 
@@ -81,6 +92,42 @@ def drawings(program: Program, instances: int) -> Mapping[str, int]:
     smallest = min((groups[name].count for name in floats), default=1)
     special = min(several, ceil(len(SPECIALS) / smallest))
     return {"rows": min(several, wanted) + alike, "special": special}
+
+
+def level_sets(program: Program, instances: int) -> int:
+    """How many sets of levels: so many that largest elements lie closely."""
+    floats = [name for name in program.inputs if program.buffer_of[name].dtype in FLOAT_DTYPES]
+    if not floats:
+        return 1
+    groups = _all_groups(program)
+    wanted = max(_level_sets(groups[name]) for name in _large(program, floats))
+    size = sum(_LEVEL_CELL * prod(program.buffer_of[n].shape) for n in (*program.inputs, *program.outputs))
+    allowed = min(_LEVEL_INSTANCES // max(instances, 1), _LEVEL_BYTES // max(size, 1))
+    return max(1, min(len(floats) * wanted, allowed))
+
+
+def _level_sets(groups: Groups) -> int:
+    wanted = _LEVEL_ELEMENTS / prod(groups.shape) if groups.apart else _LEVEL_GROUPS / groups.count
+    return ceil(wanted)
+
+
+def draw_levels(program: Program, seed: int, sets: int, out: Mapping[str, Array]) -> None:
+    """So many sets of inputs, one behind the other in the arrays ``out``; in each, one array has levels."""
+    rng = np.random.default_rng([seed, *LEVELS.encode()])
+    floats = [n for n in program.inputs if program.buffer_of[n].dtype in FLOAT_DTYPES]
+    groups, zeros = _all_groups(program), undivided(program)
+    for name in program.inputs:
+        dtype = program.buffer_of[name].dtype
+        target = out[name].reshape(sets, *groups[name].shape)
+        if dtype not in FLOAT_DTYPES:
+            target[...] = _whole_numbers(rng, target.shape, dtype, LEVELS, name in zeros)
+            continue
+        values = np.empty(target.shape, np.float32 if dtype == "f16" else target.dtype)
+        _normal(rng, values)
+        asked = values[floats.index(name) % sets :: len(floats)]
+        with np.errstate(under="ignore"):
+            level(asked, groups[name].of_sets(len(asked)), dtype, rng)
+            target[...] = values
 
 
 def _turns(large: Sequence[str]) -> int:
@@ -115,15 +162,15 @@ def draw(
     rng = np.random.default_rng([seed, number, *name.encode()])
     drawn = out if out is not None else {n: _empty(program, n) for n in program.inputs}
     floats = [n for n in program.inputs if program.buffer_of[n].dtype in FLOAT_DTYPES]
-    groups, large = _all_groups(program), _large(program, floats)
+    groups, large, zeros = _all_groups(program), _large(program, floats), undivided(program)
     turns = _turns(large)
     for array in program.inputs:
         # An array without dimensions is drawn as one of a single element, in the same memory.
         dtype, target = program.buffer_of[array].dtype, drawn[array].reshape(drawn[array].shape or (1,))
         if dtype not in FLOAT_DTYPES:
-            target[...] = _whole_numbers(rng, target.shape, dtype, name)
+            target[...] = _whole_numbers(rng, target.shape, dtype, name, array in zeros)
             if name == "rows" and dtype != "bool":
-                _whole_rows(rng, target, dtype, groups[array], number)
+                _whole_rows(rng, target, dtype, groups[array], number, array in zeros)
             continue
         asked = array in large and large.index(array) % turns == number % turns
         target = target.reshape(target.shape or 1)  # without dimensions it is a row of one
@@ -186,8 +233,10 @@ def _repeat(block: Array, target: Array) -> None:
 _WHOLE_TYPES = {"i": "int", "u": "uint"}
 
 
-def _whole_numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: str, name: str) -> Array:
-    """No zeros, since a program may divide by them; of bool, both values."""
+def _whole_numbers(
+    rng: np.random.Generator, shape: tuple[int, ...], dtype: str, name: str, zeros: bool
+) -> Array:
+    """Zeros only where the program divides by none of them; of bool, both values."""
     low, high = integer_bounds(dtype)
     if dtype == "bool":
         return rng.integers(0, 2, shape, dtype=np.uint8)
@@ -195,17 +244,22 @@ def _whole_numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: str,
         low, high = max(low, -100), min(high, 100)
     kind = np.dtype(f"{_WHOLE_TYPES[dtype[0]]}{bits(dtype)}")
     values = rng.integers(low, high, shape, dtype=kind, endpoint=True)
+    if zeros:
+        return np.where(rng.random(shape, dtype=np.float32) < _ZERO_SHARE, kind.type(0), values)
     return np.where(values == 0, kind.type(1), values)
 
 
-def _whole_rows(rng: np.random.Generator, values: Array, dtype: str, groups: Groups, number: int) -> None:
+def _whole_rows(
+    rng: np.random.Generator, values: Array, dtype: str, groups: Groups, number: int, zeros: bool
+) -> None:
     """Give each group of integers a character: as drawn, far below zero, the least or the largest number at
-    the end or everywhere, all of one sign. No zeros."""
+    the end or everywhere, all of one sign; with ``zeros`` also nothing but these, and one beside numbers of
+    one sign."""
     low, high = integer_bounds(dtype)
     first, at = groups.first(values), groups.numbered(np.arange(groups.count))
     flat = first[at].reshape(groups.count, groups.size)
     sizes = np.abs(flat)
-    turn = (np.arange(groups.count) + number) % 7
+    turn = (np.arange(groups.count) + number) % (10 if zeros else 7)
     flat[turn == 1] = low if low else 1
     flat[turn == 4] = high
     flat[turn == 5] = sizes[turn == 5]
@@ -214,6 +268,11 @@ def _whole_rows(rng: np.random.Generator, values: Array, dtype: str, groups: Gro
         flat[turn == 3] = low + sizes[turn == 3]
     flat[turn == 2, -1] = high
     flat[turn == 6, -1] = low or 1
+    flat[turn == 7] = 0
+    for one, sign in ((8, 1), (9, -1 if low else 1)):
+        chosen = np.flatnonzero(turn == one)
+        flat[chosen] = sign * np.where(sizes[chosen] == 0, 1, sizes[chosen])
+        flat[chosen, rng.integers(0, groups.size, len(chosen))] = 0
     first[at] = flat.reshape(first[at].shape)
 
 
@@ -319,6 +378,12 @@ def _nonnegative(rng: np.random.Generator, values: Array, dtype: str, groups: Gr
     values[rng.random(values.shape, dtype=np.float32) < 1 / 64] = 0
 
 
+def _level(rng: np.random.Generator, values: Array, dtype: str, groups: Groups, turn: _Turn) -> None:
+    """Largest elements of any value, anywhere, alone or not."""
+    if turn.asked:
+        level(values, groups, dtype, rng)
+
+
 def _small_integers(rng: np.random.Generator, values: Array, dtype: str, groups: Groups, turn: _Turn) -> None:
     values[...] = rng.integers(-turn.largest, turn.largest + 1, values.shape, dtype=np.int32)
 
@@ -333,6 +398,7 @@ _DRAW: Mapping[str, _Draw] = {
     "cancelling": _one_by_one(_cancelling),
     "denormal": _one_by_one(_denormal),
     "nonnegative": _one_by_one(_nonnegative),
+    LEVELS: _in_groups(_level),
     INTEGERS: _one_by_one(_small_integers),
 }
 

@@ -6,7 +6,7 @@ infinity or NaN that the original gives; of integers, the very value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias
 
@@ -77,6 +77,8 @@ class Piece:
     """The iteration of each level, row by row."""
     dimensions: tuple[int, ...] = ()
     """Where the levels' iterators stand in this output's subscripts."""
+    sets: bool = False
+    """These are many outputs, one behind the other."""
 
     def of(self, array: Array) -> Array:
         """The part of a whole array that this piece is about: rows, then what dimensions they have."""
@@ -111,8 +113,12 @@ def judge(
     expected: Outcome,
     nan_may_differ: bool,
     other_terms: bool = False,
+    signed: Collection[str] = (),
 ) -> ClassResult:
-    """One run of the kernel against the references; the last two as for ``verify_numeric``."""
+    """One run of the kernel against the references; in the outputs ``signed``, a zero has the right sign.
+
+    ``nan_may_differ`` and ``other_terms`` as for ``verify_numeric``.
+    """
     result = ClassResult(name, threads)
     if isinstance(run, Failure):
         return replace(result, problem=f"{run.reason}: {run.detail}")
@@ -124,6 +130,8 @@ def judge(
         got = piece.of(run.outputs[piece.output])
         known = replace(piece.expected, far=_with_own(piece.expected)) if other_terms else piece.expected
         worst, wrong = _in_blocks(_equal if name == INTEGERS else _near, got, known, nan_may_differ)
+        if piece.output in signed:
+            wrong |= _of_wrong_sign(got, piece.expected)
         result = replace(result, worst=max(result.worst, worst), elements=result.elements + got.size)
         if wrong.any():
             return replace(result, problem=_describe(piece, got, wrong))
@@ -155,6 +163,12 @@ def _equal(got: Array, expected: Expected, _: bool) -> tuple[float, Array]:
     """Bit for bit, -0 being 0."""
     wrong = got != expected.value
     return float(wrong.any()), wrong
+
+
+def _of_wrong_sign(got: Array, expected: Expected) -> Array:
+    """Where the result is a zero, as it must be, and the other one."""
+    zero = (got == 0) & (expected.value == 0) & (expected.bound == 0)
+    return np.asarray(zero & (np.signbit(got) != np.signbit(expected.value)))
 
 
 def _near(got: Array, expected: Expected, nan_may_differ: bool) -> tuple[float, Array]:
@@ -228,8 +242,9 @@ def _describe(piece: Piece, got: Array, wrong: Array) -> str:
     here = tuple(int(k) for k in np.argwhere(wrong)[0])
     value, bound = float(piece.expected.value[here]), float(piece.expected.bound[here])
     tolerance = f" within {bound:.3g}" if np.isfinite(bound) else ""
-    place = ",".join(map(str, piece.place(here)))
+    at = piece.place(here)
+    place, which = ",".join(map(str, at[piece.sets :])), f"in set {at[0]}, " if piece.sets else ""
     return (
-        f"{piece.output}[{place}] is {got[here]:.9g}, expected {value:.9g}{tolerance}; "
+        f"{which}{piece.output}[{place}] is {got[here]:.9g}, expected {value:.9g}{tolerance}; "
         f"{int(np.count_nonzero(wrong))} of {wrong.size} elements are wrong"
     )

@@ -8,12 +8,13 @@ legal re-association.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import product
+from itertools import accumulate, product
 from math import prod
+from random import Random
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -21,13 +22,14 @@ import numpy as np
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
 from perfdojo_sdk.core.errors import VerificationError
-from perfdojo_sdk.core.interface import EXECUTIONS
-from perfdojo_sdk.core.program import Node, Program, Scope
+from perfdojo_sdk.core.interface import EXECUTIONS, MAX_THREADS
+from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.hookspecs.types import (
     ArraySpec,
     Artifact,
     Failure,
     KernelSource,
+    Measurement,
     Runner,
     RunRequest,
 )
@@ -38,11 +40,14 @@ from perfdojo_sdk.measure.toolchain import IN_ORDER
 from perfdojo_sdk.measure.worker import CARRIER
 from perfdojo_sdk.verify.inputs import (
     INTEGERS,
+    LEVELS,
     Array,
     classes,
     draw,
+    draw_levels,
     drawings,
     integer_range,
+    level_sets,
 )
 from perfdojo_sdk.verify.judgement import ClassResult, Expected, Outcome, Piece, judge, rows_of
 from perfdojo_sdk.verify.reference_c import (
@@ -56,6 +61,7 @@ from perfdojo_sdk.verify.reference_c import (
     outermost_rows,
     reference,
 )
+from perfdojo_sdk.verify.zeros import signed_outputs
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -74,10 +80,18 @@ _MOST_BYTES = 1 << 30
 _OUTCOME_BYTES = 48
 #: Classes that a large program runs as a whole if its rows depend on each other.
 _WHOLE = ("random", "rows")
+#: Classes that run on as many threads as any: each thread has a way of its own to compute with floats.
+_ON_MANY = frozenset({"denormal", "magnitudes"})
 #: Parallel iterations below which the kernel is also called with more threads than there are.
 _FEW_ITERATIONS = 64
 #: Numbers of threads that kernels are called with: odd ones, and those that users have.
 _THREAD_COUNTS = (2, 3, 4, 5, 8)
+#: Of each of these one more is drawn: what a thread's share is rounded to, and what divides no size.
+_MANY_COUNTS = (
+    tuple(2**k for k in range(7, 11)),
+    (67, 97, 127, 251, 509, 1021),
+    tuple(range(_FEW_ITERATIONS + 1, MAX_THREADS + 1)),
+)
 REFERENCE_FLAGS = ("-O2", "-ffp-contract=off", *IN_ORDER)
 #: Left out where the compiler does not know it.
 _NATIVE = "-march=native"
@@ -159,13 +173,15 @@ def verify_numeric(
     results: list[ClassResult] = []
     planned: list[_Plan] = []
     skipped: list[ClassResult] = []
-    for drawing, why in _drawings(original, transformed, references.instances):
+    sets = level_sets(original, references.instances) if hasattr(runner, "run_sets") else 1
+    for drawing, why in _drawings(original, transformed, references.instances, sets):
         if drawing.name not in _WHOLE and not references.small and references.rows is None:
             why = why or f"the program is large and {references.no_rows}"
         if why:
             skipped.append(ClassResult(drawing.name, skipped=why))
             continue
-        counts = first if not planned else (threads[len(planned) % len(threads)],)
+        turn = len(planned) % len(threads) if drawing.name not in _ON_MANY else -1
+        counts = first if not planned else (threads[turn],)
         planned.append(replace(drawing, threads=counts))
         if quick:
             break
@@ -173,43 +189,59 @@ def verify_numeric(
     alone = forks or getattr(runner, "forks", False)
     with _AtOnce() if alone else ThreadPoolExecutor(3) as pool:
         for group in _groups(planned, original, references.small):
-            stacks = _stacks(original, len(group))
-            inputs = [{name: stack[k, ...] for name, stack in stacks.items()} for k in range(len(group))]
+            places = _places(group)
+            stacks = _stacks(original, sum(plan.sets for plan in group))
+            inputs = [{name: stack[at, ...] for name, stack in stacks.items()} for at in places]
             for plan, given in zip(group, inputs, strict=True):
-                draw(plan.name, original, seed, plan.largest, given, plan.number)
+                if plan.sets > 1:
+                    draw_levels(original, seed, plan.sets, given)
+                else:
+                    draw(plan.name, original, seed, plan.largest, given, plan.number)
             requests = [
-                RunRequest(inputs=given, threads=t, timeout_s=120.0)
+                (plan.sets, RunRequest(inputs=given, threads=t, timeout_s=120.0))
                 for plan, given in zip(group, inputs, strict=True)
                 for t in plan.threads
             ]
             if executions and group[0] is planned[0]:
-                requests[0] = _with_executions(requests[0], transformed, dialect)
-            if forks and isinstance(runner, NativeRunner):
-                done = iter(runner.run_together(artifact, requests))
-            else:
-                futures = [pool.submit(runner.run, artifact, request) for request in requests]
-                done = (future.result() for future in futures)
+                requests[0] = (1, _with_executions(requests[0][1], transformed, dialect, seed))
+            done = _runs(runner, artifact, requests, pool, forks)
             whole = references.small or not references.rows or (group[0] is planned[0] and not quick)
-            expected = references.expect(stacks, len(group), pool, whole)
-            for plan, outcome in zip(group, expected, strict=True):
+            expected = references.expect(stacks, places, pool, whole)
+            for plan, given, outcome in zip(group, inputs, expected, strict=True):
+                signed = signed_outputs(original, given) & signed_outputs(transformed, given)
                 for t in plan.threads:
-                    results.append(judge(plan.name, t, next(done), outcome, nan_may_differ, other_terms))
+                    results.append(
+                        judge(plan.name, t, next(done), outcome, nan_may_differ, other_terms, signed)
+                    )
             if problem := _problem(results):
                 return NumericReport(False, (*results, *skipped), problem)
     return NumericReport(True, (*results, *skipped))
 
 
-def _with_executions(request: RunRequest, program: Program, dialect: Dialect) -> RunRequest:
-    """The request, with all executions; threads also one more than iterations, where these are few."""
+def _with_executions(request: RunRequest, program: Program, dialect: Dialect, seed: int) -> RunRequest:
+    """The request, with all executions."""
     parallel = {
         node.size
         for root in program.body
         for node in _scopes(root)
         if (suffix := dialect.suffixes.get(node.suffix)) and suffix.order == "parallel"
     }
-    few = {size + 1 for size in parallel if size < _FEW_ITERATIONS}
-    counts = tuple(sorted({*_THREAD_COUNTS, *few}))
-    return replace(request, executions=tuple(EXECUTIONS), thread_counts=counts)
+    # Where a condition may leave a thread nothing to do, how many are busy is not known.
+    conditional = any(isinstance(node, Statement) and node.guard for _, node in program.walk())
+    busy = 0 if conditional else min(parallel, default=0)
+    counts = _counts(parallel, Random(f"{seed} {program.text}"))
+    return replace(request, executions=tuple(EXECUTIONS), thread_counts=counts, busy_threads=busy)
+
+
+def _counts(parallel: Collection[int], chance: Random) -> tuple[int, ...]:
+    """Numbers of threads: usual ones; around sizes of loops and of their parts; all smaller ones, as far as
+    there is time; and a few large ones. Others for each program and seed."""
+    above = [size // part + 1 for size in sorted(parallel) for part in (1, chance.randint(2, 9))]
+    above.sort(key=lambda count: count > _FEW_ITERATIONS)
+    smaller = list(range(2, _FEW_ITERATIONS + 1))
+    chance.shuffle(smaller)
+    wanted = (*_THREAD_COUNTS, *above, *smaller, *map(chance.choice, _MANY_COUNTS))
+    return tuple(dict.fromkeys(count for count in wanted if 1 < count <= MAX_THREADS))
 
 
 def _scopes(node: Node) -> Iterator[Scope]:
@@ -217,6 +249,30 @@ def _scopes(node: Node) -> Iterator[Scope]:
         yield node
         for child in node.body:
             yield from _scopes(child)
+
+
+def _runs(
+    runner: Runner,
+    artifact: Artifact,
+    requests: Sequence[tuple[int, RunRequest]],
+    pool: Executor,
+    forks: bool,
+) -> Iterator[Measurement | Failure]:
+    """What comes of each request, which is for so many sets of inputs."""
+    several = getattr(runner, "run_sets", None)
+    if forks and isinstance(runner, NativeRunner):
+        together = iter(runner.run_together(artifact, [request for sets, request in requests if sets == 1]))
+        for sets, request in requests:
+            yield next(together) if sets == 1 else runner.run_sets(artifact, request, sets)
+        return
+    futures = [
+        pool.submit(runner.run, artifact, request)
+        if sets == 1
+        else pool.submit(several, artifact, request, sets)
+        for sets, request in requests
+    ]
+    for future in futures:
+        yield future.result()
 
 
 class _AtOnce(Executor):
@@ -236,6 +292,8 @@ class _Plan:
     number: int = 0
     largest: int = 1
     threads: tuple[int, ...] = ()
+    sets: int = 1
+    """So many sets of inputs at once."""
 
 
 def _groups(planned: Sequence[_Plan], original: Program, small: bool) -> list[Sequence[_Plan]]:
@@ -251,13 +309,24 @@ def _groups(planned: Sequence[_Plan], original: Program, small: bool) -> list[Se
     return [group for group in groups if group]
 
 
+def _places(group: Sequence[_Plan]) -> list[int | slice]:
+    """Where in the stacks the drawings stand."""
+    ends = list(accumulate(plan.sets for plan in group))
+    return [
+        end - 1 if plan.sets == 1 else slice(end - plan.sets, end)
+        for plan, end in zip(group, ends, strict=True)
+    ]
+
+
 def _problem(results: Sequence[ClassResult]) -> str:
     """The first one in words, if any."""
     bad = next((r for r in results if r.problem), None)
     return f"{bad.name} inputs, {bad.threads} threads: {bad.problem}" if bad else ""
 
 
-def _drawings(original: Program, transformed: Program, instances: int) -> Iterator[tuple[_Plan, str]]:
+def _drawings(
+    original: Program, transformed: Program, instances: int, sets: int
+) -> Iterator[tuple[_Plan, str]]:
     """All drawings, the plain one first, and why one is skipped."""
     ranges = [integer_range(program) for program in (original, transformed)]
     largest = min(r for r, _ in ranges)
@@ -265,7 +334,7 @@ def _drawings(original: Program, transformed: Program, instances: int) -> Iterat
     counts = drawings(original, instances)
     for name in classes(original, instances, _FULL_INSTANCES):
         for number in range(counts.get(name, 1)):
-            yield _Plan(name, number), ""
+            yield _Plan(name, number, sets=sets if name == LEVELS else 1), ""
     yield _Plan(INTEGERS, 0, largest), f"not a polynomial on small integers: {why}" if why else ""
 
 
@@ -291,8 +360,10 @@ class _References:
         self.rows, self.no_rows = _independent_rows(original, transformed, other_terms)
         self.compiled: dict[tuple[str, int, int], Artifact] = {}
 
-    def expect(self, stacks: Mapping[str, Array], batch: int, pool: Executor, whole: bool) -> list[Outcome]:
-        """Run both references on each of ``batch`` sets of inputs.
+    def expect(
+        self, stacks: Mapping[str, Array], places: Sequence[int | slice], pool: Executor, whole: bool
+    ) -> list[Outcome]:
+        """Run both references on each set of inputs; what they say about those at each of ``places``.
 
         Small programs run as a whole. Of large ones with independent rows, the original runs on
         some rows; so does the bound unless ``whole``.
@@ -302,6 +373,7 @@ class _References:
         bound_rows = None if whole else value_rows
         # What may come out where something overflows costs twice as much memory and time.
         bound_kind = BOUNDED if whole and not self.small else OUTCOMES
+        batch = len(next(iter(stacks.values()))) if stacks else len(places)
         jobs = [
             pool.submit(self.run, kind, stacks, batch, rows)
             for kind, rows in ((bound_kind, bound_rows), (WIDE, value_rows))
@@ -309,16 +381,22 @@ class _References:
         bounded, wide = (job.result() for job in jobs)
         return [
             self.outcome(
-                {n: a[k, ...] for n, a in bounded.items()},
-                {n: a[k, ...] for n, a in wide.items()},
+                {n: a[at, ...] for n, a in bounded.items()},
+                {n: a[at, ...] for n, a in wide.items()},
                 value_rows,
                 whole,
+                isinstance(at, slice),
             )
-            for k in range(batch)
+            for at in places
         ]
 
     def outcome(
-        self, bounded: Mapping[str, Array], wide: Mapping[str, Array], rows: Array | None, whole: bool
+        self,
+        bounded: Mapping[str, Array],
+        wide: Mapping[str, Array],
+        rows: Array | None,
+        whole: bool,
+        sets: bool = False,
     ) -> Outcome:
         """Put the answers of the two references together; with ``rows``, ``wide`` has only these."""
         pieces: list[Piece] = []
@@ -329,8 +407,8 @@ class _References:
             if rows is not None and whole:
                 pieces.append(Piece(name, Expected(own[0], *own)))
                 own = [None if part is None else rows_of(part, rows, dimensions) for part in own]
-            pieces.append(Piece(name, Expected(wide[f"{name}_v"], *own), rows, dimensions))
-        return Outcome(tuple(pieces), max(float(wide[PEAK]), float(bounded[PEAK])))
+            pieces.append(Piece(name, Expected(wide[f"{name}_v"], *own), rows, dimensions, sets))
+        return Outcome(tuple(pieces), float(max(np.max(wide[PEAK]), np.max(bounded[PEAK]))))
 
     def choose_rows(self, instances: int) -> Array:
         """Rows by levels, ascending: those of all first and last iterations, and as many others as so

@@ -1,0 +1,141 @@
+"""Which zeros there are: inputs that may hold one, and outputs in which a zero has a sign that is promised.
+
+The sign of a zero is determined wherever IEEE 754 does it: in copies, negations, products, single sums. It is
+not where the order of operations decides, in accumulated sums, nor where a maximum or a minimum has zeros of
+either sign to choose from, nor after functions of vector math.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
+from perfdojo_sdk.core.expression import Cast, Expression, IndexValue, Literal, Operation, Read
+from perfdojo_sdk.core.program import Program, Statement
+from perfdojo_sdk.verify.groups import Array
+
+#: Which zeros a float may be: a bit for each sign; and whether it may be one whose sign is open.
+_PLUS, _MINUS, _OPEN = 1, 2, 4
+_COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne", "and", "or", "xor", "not"})
+
+
+def undivided(program: Program) -> frozenset[str]:
+    """Inputs of integers that nothing is divided by, neither by them nor by what is computed from them."""
+    statements = [node for _, node in program.walk() if isinstance(node, Statement)]
+    divisors = {
+        program.buffer_of[read.access.array].name
+        for statement in statements
+        for part in _parts(statement.value)
+        if isinstance(part, Operation) and part.name in ("div", "rem") and part.dtype not in FLOAT_DTYPES
+        for read in _parts(part.arguments[1])
+        if isinstance(read, Read)
+    }
+    for _ in statements:
+        known = len(divisors)
+        for statement in statements:
+            if program.buffer_of[statement.target.array].name in divisors:
+                divisors |= {program.buffer_of[read.array].name for read in statement.reads}
+        if len(divisors) == known:
+            break
+    return frozenset(n for n in program.inputs if program.buffer_of[n].name not in divisors)
+
+
+def _parts(value: Expression) -> Iterator[Expression]:
+    yield value
+    if isinstance(value, Operation):
+        for argument in value.arguments:
+            yield from _parts(argument)
+    elif isinstance(value, Cast):
+        yield from _parts(value.argument)
+
+
+def signed_outputs(program: Program, inputs: Mapping[str, Array]) -> frozenset[str]:
+    """Outputs in which each zero has the sign that the program's operations say, for these very inputs."""
+    if not _signed(program, dict.fromkeys(program.inputs, _PLUS)):
+        return frozenset()
+    return _signed(program, {name: _zeros_of(inputs[name]) for name in program.inputs})
+
+
+def _zeros_of(array: Array) -> int:
+    if not np.issubdtype(array.dtype, np.floating):
+        return 0
+    minus = np.signbit(array[array == 0])
+    return _PLUS * bool((~minus).any()) | _MINUS * bool(minus.any())
+
+
+def _signed(program: Program, inputs: Mapping[str, int]) -> frozenset[str]:
+    zeros = {buffer.name: 0 for buffer in program.buffers}
+    zeros |= {program.buffer_of[name].name: found for name, found in inputs.items()}
+    statements = [node for _, node in program.walk() if isinstance(node, Statement)]
+    while True:
+        before = dict(zeros)
+        for statement in statements:
+            name = program.buffer_of[statement.target.array].name
+            zeros[name] |= _accumulated(
+                statement.accumulate, zeros[name], _zeros(statement.value, program, zeros)
+            )
+        if zeros == before:
+            break
+    floats = (n for n in program.outputs if program.buffer_of[n].dtype in FLOAT_DTYPES)
+    return frozenset(n for n in floats if not zeros[program.buffer_of[n].name] & _OPEN)
+
+
+def _accumulated(operation: str | None, old: int, new: int) -> int:
+    if operation in ("max", "min"):
+        return _extreme(old | new, new)
+    if operation == "mul":
+        return _computed(old, new)
+    return _OPEN if operation else new
+
+
+def _extreme(one: int, other: int) -> int:
+    """A maximum or minimum: of two zeros either may be the result."""
+    differ = (one & _PLUS and other & _MINUS) or (one & _MINUS and other & _PLUS)
+    return one | other | (_OPEN if differ else 0)
+
+
+def _computed(one: int, other: int) -> int:
+    return (one | other) & _OPEN | _PLUS | _MINUS
+
+
+def _zeros(value: Expression, program: Program, zeros: Mapping[str, int]) -> int:
+    """Which zeros ``value`` may be."""
+    if value.dtype not in FLOAT_DTYPES:
+        return 0
+    if isinstance(value, Literal):
+        return 0 if value.value else _MINUS if np.signbit(float(value.value)) else _PLUS
+    if isinstance(value, IndexValue):
+        return _PLUS
+    if isinstance(value, Read):
+        return zeros[program.buffer_of[value.access.array].name]
+    if isinstance(value, Cast):
+        floats = value.argument.dtype in FLOAT_DTYPES
+        return _zeros(value.argument, program, zeros) if floats else _PLUS
+    assert isinstance(value, Operation)
+    parts = [_zeros(argument, program, zeros) for argument in value.arguments]
+    if value.name in ("mul", "div", "add", "sub"):
+        return _computed(*parts)
+    if value.name in ("max", "min"):
+        return _extreme(*parts)
+    if value.name == "select":
+        _, one, other = parts
+        certain = _certain(value.arguments[0], program) or (one | other) in (0, _PLUS, _MINUS)
+        return one | other | (0 if certain else _OPEN)
+    if value.name == "neg":
+        [part] = parts
+        return part & _OPEN | (_MINUS if part & _PLUS else 0) | (_PLUS if part & _MINUS else 0)
+    if value.name == "abs":
+        return _PLUS
+    return parts[0] if value.name == "sqrt" else _OPEN
+
+
+def _certain(condition: Expression, program: Program) -> bool:
+    """Whether it compares what no rounding has touched."""
+    if isinstance(condition, Read):
+        return condition.access.array in program.inputs
+    if isinstance(condition, Operation):
+        known = condition.name in _COMPARISONS
+        return known and all(_certain(argument, program) for argument in condition.arguments)
+    return isinstance(condition, Literal | IndexValue)
