@@ -87,8 +87,10 @@ class Fault:
 #: What meets the faults of an execution on its own way.
 MET_BY = {
     "guard_pages": ("workspace", "threads"),
-    "alignment": ("two_callers",),  # the second caller's inputs are one element further on
-    "repeated": ("two_callers",),
+    "alignment": ("two_callers", "own_memory"),  # other inputs are one element further on
+    "repeated": ("two_callers", "after_fork", "handed_over", "own_memory"),
+    "two_callers": ("own_memory",),
+    "kept_registers": ("two_callers", "handed_over"),
 }
 
 FAULTS: Mapping[str, Fault] = {
@@ -211,6 +213,21 @@ FAULTS: Mapping[str, Fault] = {
     ),
     "waits for a worker that a fork has lost": Fault(
         "after_fork", "timeout", "does not return", f"if (threads > 1) on_the_pool(); {RIGHT}", POOL
+    ),
+    "stores past the caches, and does not wait for it": Fault(
+        "handed_over",
+        "wrong_result",
+        "what a thread sees of y",
+        "for (int i = 0; i < N; i++) __builtin_ia32_movnti((int *)y + i, ((union { float f; int i; }){2 * x[i]}).i);",
+    ),
+    "changes a register that is its caller's": Fault(
+        "kept_registers",
+        "wrong_result",
+        "a register that is its caller's",
+        f'{RIGHT} __asm__ volatile("movl $5, %r15d");',
+    ),
+    "changes a static variable, with nobody there who could meet it": Fault(
+        "own_memory", "wrong_result", "other values in", f"{RIGHT} last = x[5];", "static volatile float last;"
     ),
 }
 

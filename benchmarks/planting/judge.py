@@ -127,6 +127,8 @@ class Judge:
         if made.content == sound.content:
             return HARMLESS, "the compiled file is the same, byte for byte"
         if problem := self.refused(ground, made):
+            if "Traceback" in problem and (own := self.refused(ground, sound)):
+                raise SystemExit(f"{ground.name} is refused without any fault: {own}")
             return CAUGHT, problem
         if plant.shows == "execution" or (plant.shows == "reads" and WALLS not in self.put_through):
             return SURVIVED, "the code differs, and only how it is called can show it"

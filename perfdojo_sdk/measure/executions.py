@@ -8,24 +8,27 @@ child, which tells what it begins and what it has done, so that a kernel that di
 from __future__ import annotations
 
 import ctypes
-import json
 import mmap
 import os
-import select
-import signal
 import time
-import traceback
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
-from perfdojo_sdk.core.interface import EXECUTIONS, MAX_THREADS, TOO_MANY_THREADS, WORKSPACE_TOO_SMALL
+from perfdojo_sdk.core.interface import (
+    EXECUTIONS,
+    HARNESSED,
+    MAX_THREADS,
+    TOO_MANY_THREADS,
+    WORKSPACE_TOO_SMALL,
+)
+from perfdojo_sdk.measure.apart import Ended, Tell, apart
+from perfdojo_sdk.measure.own_memory import Segment, writable_segments
 from perfdojo_sdk.measure.process_state import Used, changed
 from perfdojo_sdk.measure.worker import (
     CARRIER,
@@ -58,9 +61,6 @@ SETTLED = 10
 PATIENCE_S = 5.0
 #: Numbers of threads that other executions than ``threads`` use.
 ALONE, TOGETHER = 1, 2
-
-#: Says how far a process apart is.
-Tell: TypeAlias = Callable[..., None]
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -331,14 +331,56 @@ def two_callers(trial: Trial) -> None:
             for room in workspaces:
                 room.place("middle", 0, (size,))
             callers = (Caller * 2)(*map(partial(_caller, count, size), arrays, workspaces, expected))
-            ctypes.CDLL("./callers.so").pd_two_callers(kernel.entry, callers)
+            _harness().pd_two_callers(kernel.entry, callers)
             for caller in callers:
-                check_status(caller.status)
-                if caller.wrong:
-                    name = first.outputs[caller.wrong - 1].name
-                    raise Refused("wrong_result", f"{name} is not what the caller gets who calls alone")
+                _check_caller(caller, first, "{} is not what the caller gets who calls alone")
             for room in (*first.outputs, *outputs, *workspaces):
                 room.check_guards()
+
+
+def handed_over(trial: Trial) -> None:
+    """Another thread waits until the caller says that the call is over, and looks at the results: it does not
+    see what has not left the caller's processor by then."""
+    stage = trial.stage
+    size = stage.arrange("middle", ALONE)
+    caller = _caller(ALONE, size, stage.arrays, stage.workspace, stage.expected)
+    _harness().pd_hand_over(trial.kernel.entry, ctypes.byref(caller))
+    _check_caller(caller, stage, "what a thread sees of {} that waited for the call is not its result")
+
+
+def kept_registers(trial: Trial) -> None:
+    stage = trial.stage
+    for count in (ALONE, TOGETHER):
+        size = stage.arrange("middle", count)
+        caller = _caller(count, size, stage.arrays, stage.workspace, stage.expected)
+        _harness().pd_keep(trial.kernel.entry, ctypes.byref(caller))
+        check_status(caller.status)
+        if caller.wrong:
+            raise Refused("wrong_result", "the kernel changes a register that is its caller's")
+        stage.check()
+
+
+def own_memory(trial: Trial) -> None:
+    """Two callers must not meet in memory that is the kernel's, so no call on one thread changes any."""
+    stage, segments = trial.stage, writable_segments(ctypes.cast(trial.kernel.entry, ctypes.c_void_p))
+    stage.call("middle")
+    before = [segment.content() for segment in segments]
+    with _other_inputs(stage) as inputs:
+        outputs, size = [_like(room) for room in stage.outputs], stage.arrange("middle", ALONE)
+        check_status(trial.kernel.enter([*inputs, *outputs], stage.workspace, size, ALONE))
+    written = sum(map(Segment.differences, segments, before))
+    if written:
+        raise Refused("wrong_result", f"a call on other inputs leaves other values in {written} bytes")
+
+
+def _harness() -> ctypes.CDLL:
+    return ctypes.CDLL("./callers.so")
+
+
+def _check_caller(caller: Caller, stage: Stage, says: str) -> None:
+    check_status(caller.status)
+    if caller.wrong:
+        raise Refused("wrong_result", says.format(stage.outputs[caller.wrong - 1].name))
 
 
 def _like(room: Room) -> Room:
@@ -422,9 +464,12 @@ RUN: Mapping[str, Callable[[Trial], None]] = {
     "threads": threads,
     "alignment": alignment,
     "float_control": float_control,
+    "kept_registers": kept_registers,
     "repeated": repeated,
     "two_callers": two_callers,
     "after_fork": after_fork,
+    "handed_over": handed_over,
+    "own_memory": own_memory,
 }
 
 
@@ -451,7 +496,7 @@ def put_through(
 
 
 def _possible(name: str, kernel: Kernel, job: Mapping[str, Any]) -> bool:
-    if name == "two_callers" and (
+    if name in HARNESSED and (
         not os.path.exists("callers.so") or len(job["inputs"]) + len(job["outputs"]) > MOST_ARRAYS
     ):
         return False
@@ -492,106 +537,3 @@ def _where_it_leaves(stage: Stage, threads: int) -> str:
             if ended.out_of_bounds:
                 return f", {side} {room.name}"
     return ""
-
-
-# -- a process apart -----------------------------------------------------------------------------------
-
-
-@dataclass
-class Ended:
-    """How a fork of this process ended, and what it told."""
-
-    begun: str = ""
-    threads: int = 1
-    done: list[str] = field(default_factory=list)
-    refused: tuple[str, str] | None = None
-    signal: int = 0
-    late: bool = False
-    finished: bool = False
-    """It came to its own end."""
-
-    @property
-    def out_of_bounds(self) -> bool:
-        return self.signal in (signal.SIGSEGV, signal.SIGBUS)
-
-    def raise_what_it_met(self) -> None:
-        if self.refused:
-            raise Refused(*self.refused)
-        if self.late:
-            raise Refused("timeout", "no result")
-        if self.signal:
-            raise Refused("crash", f"killed by {signal.Signals(self.signal).name}")
-
-
-def apart(action: Callable[[Tell], None], limit_s: float) -> Ended:
-    """Do it in a fork of this process, for so many seconds at most; it may tell how far it is."""
-    read_end, write_end = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that there are threads is what is looked at
-        child = os.fork()
-    if not child:
-        os.close(read_end)
-        _do(action, write_end)
-    os.close(write_end)
-    ended = Ended()
-    try:
-        _listen(read_end, time.monotonic() + limit_s, ended)
-    finally:
-        os.close(read_end)
-        if ended.late:
-            os.kill(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)
-    code = os.waitstatus_to_exitcode(status)
-    if code < 0 and not ended.late:
-        ended.signal = -code
-    elif not (ended.finished or ended.late or ended.refused):
-        ended.refused = ("runtime", "the kernel ended the process in the middle of a call")
-    return ended
-
-
-def _do(action: Callable[[Tell], None], pipe: int) -> None:
-    """In the fork; does not return."""
-
-    def tell(*words: str) -> None:
-        os.write(pipe, (json.dumps(words) + "\n").encode())
-
-    _libc.prctl(1, signal.SIGKILL)  # with its parent
-    status = 1
-    try:
-        action(tell)
-        tell("end")
-        status = 0
-    except Refused as refused:
-        tell("refused", refused.reason, refused.detail)
-    except MemoryError:
-        tell("refused", "memory", "the arrays do not fit into the memory allowed")
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        os._exit(status)
-
-
-def _listen(pipe: int, deadline: float, ended: Ended) -> None:
-    """Take in what the fork tells until it has ended."""
-    received = b""
-    while True:
-        ready, _, _ = select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))
-        if not ready:
-            ended.late = True
-            return
-        part = os.read(pipe, 1 << 16)
-        if not part:
-            break
-        received += part
-        *lines, received = received.split(b"\n")
-        for kind, *words in map(json.loads, lines):
-            if kind == "begun":
-                ended.begun, ended.threads = words[0], 1
-            elif kind == "threads":
-                ended.threads = int(words[0])
-            elif kind == "done":
-                ended.done.append(words[0])
-            elif kind == "refused":
-                ended.refused = (words[0], words[1])
-            elif kind == "end":
-                ended.finished = True

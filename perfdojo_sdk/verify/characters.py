@@ -310,6 +310,15 @@ CHARACTERS: tuple[_Character, ...] = (
 #: Those that show what a reduction starts from, and an epsilon: also given to all groups at once.
 ALIKE: tuple[_Character, ...] = (_around(-200), _zeros, _lowest)
 
+#: Exponents that whole arrays are scaled by: denormal, far below and far above one, nearly the largest.
+SCALES: tuple[Callable[[Range], int], ...] = (
+    lambda r: (r.smallest + r.normal) // 2,
+    lambda r: round(0.87 * r.normal),
+    lambda r: round(0.4 * r.normal),
+    lambda r: round(0.16 * r.largest),
+    lambda r: r.largest - 4,
+)
+
 
 def mix(values: Array, groups: Groups, dtype: str, rng: Generator, start: int = 0) -> None:
     """Give each group of normally distributed numbers a character; the first group the one at ``start``."""

@@ -1,7 +1,7 @@
 """Inputs that make a kernel show its faults: one drawing per class.
 
 Plain numbers, sums that cancel, rows (or whatever is reduced together) each with a character of its own,
-magnitudes over the whole range, huge numbers in some rows, denormals, infinities and NaN one at a time,
+magnitudes over the whole range, each of a few magnitudes for all elements at once, huge numbers in some rows, denormals, infinities and NaN one at a time,
 numbers that are not negative, and small integers on which additions and multiplications are exact in any
 order. Arrays of integers hold small numbers, or in the classes of extremes their dtype's whole range.
 """
@@ -23,6 +23,7 @@ from perfdojo_sdk.verify.characters import (
     ALIKE,
     CHARACTERS,
     RANGES,
+    SCALES,
     SPECIALS,
     enlarge_some,
     insert_specials,
@@ -42,6 +43,7 @@ FLOAT_CLASSES = (
     "rows",
     "columns",
     "magnitudes",
+    "scaled",
     "huge",
     "special",
     "cancelling",
@@ -50,7 +52,7 @@ FLOAT_CLASSES = (
 )
 INTEGERS = "integers"
 #: Classes that are characters of rows, too.
-_CHARACTERISTIC = frozenset({"magnitudes", "huge", "special", "cancelling", "denormal"})
+_CHARACTERISTIC = frozenset({"magnitudes", "scaled", "huge", "special", "cancelling", "denormal"})
 
 _POLYNOMIAL = frozenset({"add", "sub", "mul", "max", "min", "neg", "abs"})
 _RANGES = (8, 4, 2, 1)
@@ -80,7 +82,13 @@ def drawings(program: Program, instances: int) -> Mapping[str, int]:
     # A weight of a channel that is zero or infinite shows what no image does.
     smallest = min((groups[name].count for name in floats), default=1)
     special = min(several, ceil(len(SPECIALS) / smallest))
-    return {"rows": min(several, wanted) + alike, "special": special}
+    scaled = min(_parts(floats) * len(SCALES), max(1, _INSTANCES // max(instances, 1)))
+    return {"rows": min(several, wanted) + alike, "special": special, "scaled": scaled}
+
+
+def _parts(floats: Sequence[str]) -> int:
+    """What is scaled apart: the first array, and all others as one, as the weights and shifts of channels."""
+    return max(1, min(2, len(floats)))
 
 
 def _turns(large: Sequence[str]) -> int:
@@ -125,9 +133,14 @@ def draw(
             if name == "rows" and dtype != "bool":
                 _whole_rows(rng, target, dtype, groups[array], number)
             continue
-        asked = array in large and large.index(array) % turns == number % turns
+        if name == "scaled":
+            part, parts = min(floats.index(array), 1), _parts(floats)
+            turn = _Turn(number, number // parts, part == number % parts, largest)
+        else:
+            asked = array in large and large.index(array) % turns == number % turns
+            turn = _Turn(number, number // turns, asked, largest)
         target = target.reshape(target.shape or 1)  # without dimensions it is a row of one
-        _DRAW[name](rng, target, dtype, groups[array], _Turn(number, number // turns, asked, largest))
+        _DRAW[name](rng, target, dtype, groups[array], turn)
     return drawn
 
 
@@ -283,6 +296,13 @@ def _magnitudes(rng: np.random.Generator, values: Array, dtype: str, groups: Gro
     spread(values, dtype, rng)
 
 
+def _scaled(rng: np.random.Generator, values: Array, dtype: str, groups: Groups, turn: _Turn) -> None:
+    """All elements of about one size, and with them the results: a sum, too, has each size once."""
+    if turn.asked:
+        exponent = SCALES[turn.round % len(SCALES)](RANGES[dtype])
+        values[...] = np.ldexp(values, np.int32(exponent))
+
+
 def _huge(rng: np.random.Generator, values: Array, dtype: str, groups: Groups, turn: _Turn) -> None:
     """Numbers up to the largest in some groups only: the others are compared."""
     enlarge_some(values, groups, dtype, rng)
@@ -328,6 +348,7 @@ _DRAW: Mapping[str, _Draw] = {
     "rows": _in_groups(_rows),
     "columns": _in_groups(_columns),
     "magnitudes": _one_by_one(_magnitudes),
+    "scaled": _one_by_one(_scaled),
     "huge": _in_groups(_huge),
     "special": _in_groups(_special),
     "cancelling": _one_by_one(_cancelling),

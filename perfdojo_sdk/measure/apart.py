@@ -1,0 +1,122 @@
+"""A fork of the child process in which a kernel may die or hang, and which tells how far it is."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import signal
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from perfdojo_sdk.measure.worker import Refused
+
+#: Says how far a process apart is.
+Tell: TypeAlias = Callable[..., None]
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass
+class Ended:
+    """How a fork of this process ended, and what it told."""
+
+    begun: str = ""
+    threads: int = 1
+    done: list[str] = field(default_factory=list)
+    refused: tuple[str, str] | None = None
+    signal: int = 0
+    late: bool = False
+    finished: bool = False
+    """It came to its own end."""
+
+    @property
+    def out_of_bounds(self) -> bool:
+        return self.signal in (signal.SIGSEGV, signal.SIGBUS)
+
+    def raise_what_it_met(self) -> None:
+        if self.refused:
+            raise Refused(*self.refused)
+        if self.late:
+            raise Refused("timeout", "no result")
+        if self.signal:
+            raise Refused("crash", f"killed by {signal.Signals(self.signal).name}")
+
+
+def apart(action: Callable[[Tell], None], limit_s: float) -> Ended:
+    """Do it in a fork of this process, for so many seconds at most; it may tell how far it is."""
+    read_end, write_end = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that there are threads is what is looked at
+        child = os.fork()
+    if not child:
+        os.close(read_end)
+        _do(action, write_end)
+    os.close(write_end)
+    ended = Ended()
+    try:
+        _listen(read_end, time.monotonic() + limit_s, ended)
+    finally:
+        os.close(read_end)
+        if ended.late:
+            os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0 and not ended.late:
+        ended.signal = -code
+    elif not (ended.finished or ended.late or ended.refused):
+        ended.refused = ("runtime", "the kernel ended the process in the middle of a call")
+    return ended
+
+
+def _do(action: Callable[[Tell], None], pipe: int) -> None:
+    """In the fork; does not return."""
+
+    def tell(*words: str) -> None:
+        os.write(pipe, (json.dumps(words) + "\n").encode())
+
+    _libc.prctl(1, signal.SIGKILL)  # with its parent
+    status = 1
+    try:
+        action(tell)
+        tell("end")
+        status = 0
+    except Refused as refused:
+        tell("refused", refused.reason, refused.detail)
+    except MemoryError:
+        tell("refused", "memory", "the arrays do not fit into the memory allowed")
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+def _listen(pipe: int, deadline: float, ended: Ended) -> None:
+    """Take in what the fork tells until it has ended."""
+    received = b""
+    while True:
+        ready, _, _ = select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            ended.late = True
+            return
+        part = os.read(pipe, 1 << 16)
+        if not part:
+            break
+        received += part
+        *lines, received = received.split(b"\n")
+        for kind, *words in map(json.loads, lines):
+            if kind == "begun":
+                ended.begun, ended.threads = words[0], 1
+            elif kind == "threads":
+                ended.threads = int(words[0])
+            elif kind == "done":
+                ended.done.append(words[0])
+            elif kind == "refused":
+                ended.refused = (words[0], words[1])
+            elif kind == "end":
+                ended.finished = True
