@@ -90,7 +90,7 @@ MET_BY = {
     "alignment": ("two_callers", "own_memory"),  # other inputs are one element further on
     "repeated": ("two_callers", "after_fork", "handed_over", "own_memory"),
     "two_callers": ("own_memory",),
-    "kept_registers": ("two_callers", "handed_over"),
+    "kept_for_caller": ("two_callers", "handed_over"),
 }
 
 FAULTS: Mapping[str, Fault] = {
@@ -218,16 +218,24 @@ FAULTS: Mapping[str, Fault] = {
         "handed_over",
         "wrong_result",
         "what a thread sees of y",
-        "for (int i = 0; i < N; i++) __builtin_ia32_movnti((int *)y + i, ((union { float f; int i; }){2 * x[i]}).i);",
+        "for (int i = 0; i < N; i++) { union { float f; int i; } u = {2 * x[i]};"
+        " __builtin_ia32_movnti((int *)y + i, u.i); }",
     ),
     "changes a register that is its caller's": Fault(
-        "kept_registers",
+        "kept_for_caller",
         "wrong_result",
         "a register that is its caller's",
         f'{RIGHT} __asm__ volatile("movl $5, %r15d");',
     ),
+    "leaves signals blocked": Fault(
+        "kept_for_caller",
+        "wrong_result",
+        "other signals blocked",
+        f"{RIGHT} sigset_t all; sigfillset(&all); sigprocmask(SIG_BLOCK, &all, 0);",
+        "#include <signal.h>",
+    ),
     "changes a static variable, with nobody there who could meet it": Fault(
-        "own_memory", "wrong_result", "other values in", f"{RIGHT} last = x[5];", "static volatile float last;"
+        "own_memory", "wrong_result", "other values", f"{RIGHT} last = x[5];", "static volatile float last;"
     ),
 }
 

@@ -52,8 +52,14 @@ CALLER = (
 )
 
 
-def _pool(kind: str, name: str, pattern: str, change: str, helper: str = "") -> Plant:
-    return Plant(kind, name, C, pattern, change, "pd_runtime.h", _PARALLEL, helper=helper, shows="execution")
+#: Kernels with loops of different sizes.
+_SIZES_DIFFER = (
+    r"(?s)pd_parallel_for\([^\n]*, (\d+), threads\).*pd_parallel_for\([^\n]*, (?!\1,)\d+, threads\)"
+)
+
+
+def _pool(kind: str, name: str, pattern: str, change: str, needs: str = _PARALLEL) -> Plant:
+    return Plant(kind, name, C, pattern, change, "pd_runtime.h", needs, shows="execution")
 
 
 _WORKER = r"    struct pd_worker \*const me = &pd_pool\.worker\[self\];\n"
@@ -91,13 +97,14 @@ POOL = (
         "context of another loop",
         "context-of-the-loop-before",
         r"pd_pool\.body = body, pd_pool\.context = context,",
-        "pd_pool.context = pd_pool.body == body && pd_pool.context ? pd_pool.context : context, pd_pool.body = body,",
+        "pd_pool.context = pd_pool.body == body ? pd_pool.context : context, pd_pool.body = body,",
     ),
     _pool(
         "size of another loop",
         "size-of-the-loop-before",
         r"pd_pool\.size = size,",
         "pd_pool.size = pd_pool.size && pd_pool.size < size ? pd_pool.size : size,",
+        _SIZES_DIFFER,
     ),
     _pool(
         "workers live on",

@@ -1,4 +1,4 @@
-"""Faults in C with vectors such as a generator's author makes: another loop's bound, another array, half a store."""
+"""Faults in C with vectors that a generator's author may make: another loop's bound, array or width."""
 
 from __future__ import annotations
 

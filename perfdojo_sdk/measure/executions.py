@@ -29,7 +29,7 @@ from perfdojo_sdk.core.interface import (
 )
 from perfdojo_sdk.measure.apart import Ended, Tell, apart
 from perfdojo_sdk.measure.own_memory import Segment, writable_segments
-from perfdojo_sdk.measure.process_state import Used, changed
+from perfdojo_sdk.measure.process_state import Used, blocked_signals, changed
 from perfdojo_sdk.measure.worker import (
     CARRIER,
     Guarded,
@@ -348,7 +348,7 @@ def handed_over(trial: Trial) -> None:
     _check_caller(caller, stage, "what a thread sees of {} that waited for the call is not its result")
 
 
-def kept_registers(trial: Trial) -> None:
+def kept_for_caller(trial: Trial) -> None:
     stage = trial.stage
     for count in (ALONE, TOGETHER):
         size = stage.arrange("middle", count)
@@ -357,6 +357,8 @@ def kept_registers(trial: Trial) -> None:
         check_status(caller.status)
         if caller.wrong:
             raise Refused("wrong_result", "the kernel changes a register that is its caller's")
+        if blocked_signals() != trial.kernel.blocked:
+            raise Refused("wrong_result", "the kernel leaves other signals blocked than before")
         stage.check()
 
 
@@ -464,7 +466,7 @@ RUN: Mapping[str, Callable[[Trial], None]] = {
     "threads": threads,
     "alignment": alignment,
     "float_control": float_control,
-    "kept_registers": kept_registers,
+    "kept_for_caller": kept_for_caller,
     "repeated": repeated,
     "two_callers": two_callers,
     "after_fork": after_fork,

@@ -27,7 +27,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from perfdojo_sdk.core.interface import OTHER_PROCESSOR, TOO_MANY_THREADS, WORKSPACE_TOO_SMALL
-from perfdojo_sdk.measure.process_state import Used, float_state
+from perfdojo_sdk.measure.process_state import Used, blocked_signals, float_state
 
 # Bound before any kernel is loaded, so that nothing a kernel brings can take its place. The
 # parent compares it with its own clock all the same.
@@ -215,7 +215,7 @@ class Kernel:
     executions: ClassVar[frozenset[str] | None] = None
 
     def __init__(self, library: str, symbol: str, threads: int, memory_bytes: int) -> None:
-        self.floats = self.float_state()  # loading runs code already
+        self.floats, self.blocked = self.float_state(), blocked_signals()  # loading runs code already
         try:
             loaded = ctypes.CDLL(library)
             self.entry = getattr(loaded, symbol)

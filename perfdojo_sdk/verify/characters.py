@@ -316,7 +316,7 @@ SCALES: tuple[Callable[[Range], int], ...] = (
     lambda r: round(0.87 * r.normal),
     lambda r: round(0.4 * r.normal),
     lambda r: round(0.16 * r.largest),
-    lambda r: r.largest - 4,
+    lambda r: r.largest - 2,
 )
 
 

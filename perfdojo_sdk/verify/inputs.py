@@ -1,9 +1,10 @@
 """Inputs that make a kernel show its faults: one drawing per class.
 
 Plain numbers, sums that cancel, rows (or whatever is reduced together) each with a character of its own,
-magnitudes over the whole range, each of a few magnitudes for all elements at once, huge numbers in some rows, denormals, infinities and NaN one at a time,
-numbers that are not negative, and small integers on which additions and multiplications are exact in any
-order. Arrays of integers hold small numbers, or in the classes of extremes their dtype's whole range.
+magnitudes over the whole range, each of a few magnitudes for all elements at once, huge numbers in some rows,
+denormals, infinities and NaN one at a time, numbers that are not negative, and small integers on which
+additions and multiplications are exact in any order. Arrays of integers hold small numbers, or in the classes
+of extremes their dtype's whole range.
 """
 
 from __future__ import annotations
