@@ -1,8 +1,8 @@
 """What becomes of one planted fault: caught by the numeric leg, survived, or harmless with evidence.
 
 A survivor is harmless only with evidence: the compiled file is the same byte for byte, or is so without its
-prefetches; or, for a fault that outputs would show, there is a reason why they cannot (``reasons.py``), and many
-runs beside the unplanted kernel, on inputs that the leg never draws, do not contradict it: they agree in every
+prefetches; or, for a fault that outputs would show, ``reasons.py`` says why they cannot, and many runs
+beside the unplanted kernel, on inputs that the leg never draws, do not contradict it: they agree in every
 element, or stay within the error bound that the kernel promises.
 
 Where a target's kernels cannot be put through an execution (an emulated core has one caller, and does not
