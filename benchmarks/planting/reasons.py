@@ -79,6 +79,18 @@ REASONS: Sequence[Reason] = (
         "what is computed beyond the tail goes nowhere: stores and selections take the first lanes alone",
     ),
     Reason(
+        r"rows-done-twice",
+        r"swiglu",
+        r"",
+        "an iteration computes from inputs alone, in its thread's own memory: it gives the same twice",
+    ),
+    Reason(
+        r"sum-from-1e-30",
+        rf"rmsnorm|{_NORMS}",
+        r"^q\w* = ",
+        "an epsilon of 1e-5 is added to the mean of squares, beside which 1e-30 is nothing",
+    ),
+    Reason(
         r"as-many-threads-as-wanted",
         r".*",
         r"",

@@ -24,12 +24,13 @@ from perfdojo_sdk.verify.characters import (
     ALIKE,
     CHARACTERS,
     RANGES,
-    SCALES,
+    SCALINGS,
     SPECIALS,
     enlarge_some,
     insert_specials,
     mix,
     mix_alike,
+    scale,
     spread,
 )
 from perfdojo_sdk.verify.groups import Groups, kept_dimensions
@@ -83,7 +84,7 @@ def drawings(program: Program, instances: int) -> Mapping[str, int]:
     # A weight of a channel that is zero or infinite shows what no image does.
     smallest = min((groups[name].count for name in floats), default=1)
     special = min(several, ceil(len(SPECIALS) / smallest))
-    scaled = min(_parts(floats) * len(SCALES), max(1, _INSTANCES // max(instances, 1)))
+    scaled = min(_parts(floats) * SCALINGS, max(1, _INSTANCES // max(instances, 1)))
     return {"rows": min(several, wanted) + alike, "special": special, "scaled": scaled}
 
 
@@ -300,8 +301,7 @@ def _magnitudes(rng: np.random.Generator, values: Array, dtype: str, groups: Gro
 def _scaled(rng: np.random.Generator, values: Array, dtype: str, groups: Groups, turn: _Turn) -> None:
     """All elements of about one size, and with them the results: a sum, too, has each size once."""
     if turn.asked:
-        exponent = SCALES[turn.round % len(SCALES)](RANGES[dtype])
-        values[...] = np.ldexp(values, np.int32(exponent))
+        scale(values, groups, dtype, rng, turn.round)
 
 
 def _huge(rng: np.random.Generator, values: Array, dtype: str, groups: Groups, turn: _Turn) -> None:
@@ -349,7 +349,7 @@ _DRAW: Mapping[str, _Draw] = {
     "rows": _in_groups(_rows),
     "columns": _in_groups(_columns),
     "magnitudes": _one_by_one(_magnitudes),
-    "scaled": _one_by_one(_scaled),
+    "scaled": _in_groups(_scaled),
     "huge": _in_groups(_huge),
     "special": _in_groups(_special),
     "cancelling": _one_by_one(_cancelling),
