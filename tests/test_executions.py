@@ -234,6 +234,14 @@ FAULTS: Mapping[str, Fault] = {
         f"{RIGHT} sigset_t all; sigfillset(&all); sigprocmask(SIG_BLOCK, &all, 0);",
         "#include <signal.h>",
     ),
+    "leaves a thread in code that is gone": Fault(
+        "unloaded",
+        "runtime",
+        "1 threads stay",
+        f"pthread_t t; if (threads > 1 && !started++) pthread_create(&t, 0, wait, 0); {RIGHT}",
+        "#include <pthread.h>\nstatic int started;\n"
+        "static void *wait(void *x) { for (;;) sleep(9); return x; }",
+    ),
     "changes a static variable, with nobody there who could meet it": Fault(
         "own_memory", "wrong_result", "other values", f"{RIGHT} last = x[5];", "static volatile float last;"
     ),

@@ -375,6 +375,24 @@ def own_memory(trial: Trial) -> None:
         raise Refused("wrong_result", f"a call on other inputs leaves other values in {written} bytes")
 
 
+def unloaded(trial: Trial) -> None:
+    """Whoever rebuilds a library unloads the one before: no thread may be left in its code."""
+    ended = apart(lambda _: _unload(trial), PATIENCE_S + 20 * trial.call_s)
+    ended.raise_what_it_met()
+
+
+def _unload(trial: Trial) -> None:
+    kernel, stage = trial.kernel, trial.stage
+    kernel.unload()  # a fork has its pool, and none of its threads
+    before = Used.now()
+    kernel.load(kernel.library._name, kernel.symbol)
+    size = stage.arrange("middle", TOGETHER)
+    check_status(kernel.enter(stage.arrays, stage.workspace, size, TOGETHER))
+    kernel.unload()
+    if left := Used.now().threads - before.threads:
+        raise Refused("runtime", f"{left} threads stay in code that is gone")
+
+
 def _harness() -> ctypes.CDLL:
     return ctypes.CDLL("./callers.so")
 
@@ -472,6 +490,7 @@ RUN: Mapping[str, Callable[[Trial], None]] = {
     "after_fork": after_fork,
     "handed_over": handed_over,
     "own_memory": own_memory,
+    "unloaded": unloaded,
 }
 
 
