@@ -110,13 +110,15 @@ static void *look_at_results(void *argument)
         }}
         if (done != call)
             return NULL;
-        /* From the end: what was written last. */
-        for (long k = c->outputs - 1; k >= 0 && !p->wrong; k--)
-            for (size_t end = c->size[k]; end && !p->wrong; end -= end % 64 ? end % 64 : 64) {{
-                const size_t at = end - (end % 64 ? end % 64 : 64);
-                if (memcmp((const char *)c->result[k] + at, (const char *)c->expected[k] + at, end - at))
-                    p->wrong = (int)k + 1;
-            }}
+        /* First at the end or, in every other call, anywhere: the rest may have arrived meanwhile. */
+        const long first = call / 2 % c->outputs;
+        const size_t size = c->size[first], last = size ? (size - 1) / 64 : 0;
+        const size_t at = 64 * (call % 2 ? last : call / 2 * 2654435761u % (last + 1));
+        if (memcmp((const char *)c->result[first] + at, (const char *)c->expected[first] + at,
+                   size - at < 64 ? size - at : 64))
+            p->wrong = (int)first + 1;
+        if (!p->wrong)
+            p->wrong = first_wrong(c);
         for (long k = 0; k < c->outputs; k++)
             memset((void *)c->result[k], 0xA5, c->size[k]);
         p->met += waited;

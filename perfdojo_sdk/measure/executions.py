@@ -55,6 +55,9 @@ MEETING_S, COLLIDING_S = 0.05, 0.3
 #: How often two callers are to meet in the kernel; and how often even if that takes the longer time, in
 #: seconds, as where other work keeps them from running at once.
 MEETINGS, FEW_MEETINGS, MEETING_PATIENCE_S = 100, 20, 0.25
+#: How often another thread waits for results, at most: some times for each cache line of theirs. And seconds;
+#: so many where other work keeps the two from running at once.
+MOST_HANDED, HANDING_S, HANDING_PATIENCE_S = 2000, 0.2, 0.6
 #: After how many calls there is nothing left to set up: from then on neither threads nor memory may grow.
 SETTLED = 10
 #: Seconds until a call after a fork, and one of many slow calls, is taken to hang.
@@ -344,6 +347,9 @@ def handed_over(trial: Trial) -> None:
     stage = trial.stage
     size = stage.arrange("middle", ALONE)
     caller = _caller(ALONE, size, stage.arrays, stage.workspace, stage.expected)
+    lines = sum(output.bits.nbytes for output in stage.outputs) // CACHE_LINE
+    caller.meetings = min(MOST_HANDED, max(MEETINGS, 8 * lines))
+    caller.few, caller.seconds, caller.patience = caller.meetings // 4, HANDING_S, HANDING_PATIENCE_S
     _harness().pd_hand_over(trial.kernel.entry, ctypes.byref(caller))
     _check_caller(caller, stage, "what a thread sees of {} that waited for the call is not its result")
 
