@@ -49,6 +49,12 @@ REASONS: Sequence[Reason] = (
         "mean, variance and result each read the element: it gets to the whole row through the others",
     ),
     Reason(
+        r"(negative-)?infinity-to-largest-loaded",
+        _NORMS,
+        r"^q\w* \+?= |^pd_store_(first_)?f32v\(&y",
+        "the mean is infinite, so that all of the row is NaN: infinite distances times 0, or times NaN",
+    ),
+    Reason(
         r"nan-to-zero-loaded",
         r"softmax",
         r"pd_max_f32v",
