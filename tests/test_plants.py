@@ -110,9 +110,10 @@ def test_a_header_that_targets_share_is_judged_where_every_execution_runs(
 
 def test_each_fault_of_calls_has_a_place() -> None:
     """A pattern that emitted code has left behind would be planted nowhere, and nobody would notice."""
-    names = ("relu:odd", "softmax:odd-last", "bmm:shrunk-1", "swiglu:shrunk-1", "conv2:shrunk-1")
+    names = ("relu:shrunk-3", "softmax:odd-last", "bmm:shrunk-1", "swiglu:shrunk-1", "conv2:shrunk-1")
     _, grounds = looked_at(VECTORS[:2], *names)
     calls = [p for p in PLANTS if p.shows == "execution" and p.families == ("c",)]
+    calls = [p for p in calls if p.file in ("", "pd_runtime.h")]  # what others have, not each target has
     nowhere = [p.name for p in calls if not any(places(p, g.source) for g in grounds)]
     assert len(calls) > 20 and not nowhere
 
