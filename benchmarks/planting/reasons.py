@@ -79,6 +79,12 @@ REASONS: Sequence[Reason] = (
         "exp of that is added to one, where less than 2^-25 is nothing",
     ),
     Reason(
+        r"exp-not-clamped-above",
+        r"swiglu",
+        r"^x = pd_max_number_f32v\(",
+        "each float above 89 was tried: exp of it is infinite, of either sign, and the quotient by that a zero",
+    ),
+    Reason(
         r"tail-loads-whole-vector|tail-load-one-more",
         r".*",
         r"",
