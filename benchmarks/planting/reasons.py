@@ -82,7 +82,7 @@ REASONS: Sequence[Reason] = (
         r"exp-not-clamped-above",
         r"swiglu",
         r"^x = pd_max_number_f32v\(",
-        "each float above 89 was tried: exp of it is infinite, of either sign, and the quotient by that a zero",
+        "each float above 89 was tried: exp of it is infinite, of either sign; a quotient by that is zero",
     ),
     Reason(
         r"tail-loads-whole-vector|tail-load-one-more",
