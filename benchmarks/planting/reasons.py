@@ -31,6 +31,12 @@ REASONS: Sequence[Reason] = (
         "beyond the tail a load gives zeros, which is what the selection puts there",
     ),
     Reason(
+        r"tail-selects-one-more",
+        r"softmax",
+        r"^(e_\d+) = pd_select_first_f32v\(.*, \1\);",
+        "a lane of the register that is neither summed up nor stored: both take the first lanes alone",
+    ),
+    Reason(
         r"(vector|scalar)-maximum-\S+",
         r"softmax",
         r"",
