@@ -91,8 +91,10 @@ class Fault:
 #: What meets the faults of an execution on its own way.
 MET_BY = {
     "guard_pages": ("workspace", "threads"),
-    "alignment": ("two_callers",),  # the second caller's inputs are one element further on
-    "repeated": ("two_callers",),
+    "alignment": ("two_callers", "own_memory"),  # other inputs are one element further on
+    "repeated": ("two_callers", "after_fork", "handed_over", "own_memory"),
+    "two_callers": ("own_memory",),
+    "kept_for_caller": ("two_callers", "handed_over"),
 }
 
 FAULTS: Mapping[str, Fault] = {
@@ -258,6 +260,37 @@ FAULTS: Mapping[str, Fault] = {
     ),
     "waits for a worker that a fork has lost": Fault(
         "after_fork", "timeout", "does not return", f"if (threads > 1) on_the_pool(); {RIGHT}", POOL
+    ),
+    "stores past the caches, and does not wait for it": Fault(
+        "handed_over",
+        "wrong_result",
+        "what a thread sees of y",
+        "for (int i = 0; i < N; i++) { union { float f; int i; } u = {2 * x[i]};"
+        " __builtin_ia32_movnti((int *)y + i, u.i); }",
+    ),
+    "changes a register that is its caller's": Fault(
+        "kept_for_caller",
+        "wrong_result",
+        "a register that is its caller's",
+        f'{RIGHT} __asm__ volatile("movl $5, %r15d");',
+    ),
+    "leaves signals blocked": Fault(
+        "kept_for_caller",
+        "wrong_result",
+        "other signals blocked",
+        f"{RIGHT} sigset_t all; sigfillset(&all); sigprocmask(SIG_BLOCK, &all, 0);",
+        "#include <signal.h>",
+    ),
+    "leaves a thread in code that is gone": Fault(
+        "unloaded",
+        "runtime",
+        "1 threads stay",
+        f"pthread_t t; if (threads > 1 && !started++) pthread_create(&t, 0, wait, 0); {RIGHT}",
+        "#include <pthread.h>\nstatic int started;\n"
+        "static void *wait(void *x) { for (;;) sleep(9); return x; }",
+    ),
+    "changes a static variable, with nobody there who could meet it": Fault(
+        "own_memory", "wrong_result", "other values", f"{RIGHT} last = x[5];", "static volatile float last;"
     ),
 }
 

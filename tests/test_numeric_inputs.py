@@ -13,7 +13,7 @@ from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, KernelSource
 from perfdojo_sdk.measure.native_runner import NativeRunner
-from perfdojo_sdk.verify.characters import ALIKE, CHARACTERS
+from perfdojo_sdk.verify.characters import ALIKE, CHARACTERS, SCALINGS
 from perfdojo_sdk.verify.groups import Groups, kept_dimensions
 from perfdojo_sdk.verify.inputs import FLOAT_CLASSES, classes, draw, drawings
 from perfdojo_sdk.verify.numeric import NumericReport, verify_numeric
@@ -171,6 +171,42 @@ y f32 [2,3,7,9] heap
 2 3 7 9 y[{0},{1},{2},{3}] = x[{0},{1},{2},{3}] * w[{1}]
 """
 SCALED_C = "for (int k = 0; k < 378; k++) { float v = x[k] * w[k / 63 % 3]; y[k] = v; }"
+SHIFTED = """kernel k(x, w, b) -> y
+x f32 [2,2,3,40] heap
+w f32 [2] heap
+b f32 [2] heap
+y f32 [2,2,3,40] heap
+
+2 2 3 40 y[{0},{1},{2},{3}] = x[{0},{1},{2},{3}] * w[{1}] + b[{1}]
+"""
+SHIFTED_C = """
+for (int k = 0; k < 480; k++) { int c = k / 120 % 2; float v = x[k] * w[c] + b[c]; y[k] = v; }"""
+#: Two taps of a filter.
+TAPS = """kernel k(x, f) -> y
+x f32 [1,41] heap
+f f32 [2] heap
+y f32 [1,40] heap
+
+1 40 y[{0},{1}] = x[{0},{1}] * f[0] + x[{0},{1}+1] * f[1]
+"""
+TAPS_C = "for (int k = 0; k < 40; k++) { float v = x[k+1]; y[k] = x[k] * f[0] + v * f[1]; }"
+GATE = """kernel k(x, w) -> y
+x f32 [6,8] heap
+w f32 [8,16] heap
+p f32 [6,16] heap
+y f32 [6,16] heap
+
+6 16
+| p[{0},{1}] = 0
+| 8 p[{0},{1}] += x[{0},{2}] * w[{2},{1}]
+6 16 y[{0},{1}] = p[{0},{1}] / (1 + exp(-p[{0},{1}]))
+"""
+GATE_C = """
+for (int i = 0; i < 6; i++) for (int j = 0; j < 16; j++) {
+    float p = 0;
+    for (int k = 0; k < 8; k++) p += x[i*8 + k] * w[k*16 + j];
+    y[i*16 + j] = p / (1 + expf(-p));
+}"""
 INTEGERS = """kernel k(x) -> y
 x i32 [5,64] heap
 y i32 [5] heap
@@ -200,6 +236,9 @@ RIGHT: Mapping[str, tuple[str, str]] = {
     "small add": (SMALL_ADD, ADD_C.replace("4000", "420")),
     "small softmax": tuple(t.replace("40", "9").replace("100", "33") for t in (SOFTMAX, SOFTMAX_C)),
     "channels": (SCALED, SCALED_C),
+    "shifted channels": (SHIFTED, SHIFTED_C),
+    "taps": (TAPS, TAPS_C),
+    "gate": (GATE, GATE_C),
     "integers": (INTEGERS, INTEGERS_C),
     "whole": (WHOLE, WHOLE_C),
     "copy": (COPY, COPY_C),
@@ -417,6 +456,44 @@ def test_planted_faults_are_refused(name: str) -> None:
     assert not report.ok and report.problem
 
 
+#: What chance may find, too: in some drawing of magnitudes, but not in each seed's.
+SCALE_FAULTS: Mapping[str, tuple[str, str, str]] = {
+    "signs of small results of one row flip": (
+        "shifted channels",
+        "y[k] = v",
+        "y[k] = k < 40 && fabsf(v) > 1e-20f && fabsf(v) < 1e-10f ? -v : v",
+    ),
+    "results below 1e-30 of one row are zero": (
+        "shifted channels",
+        "y[k] = v",
+        "y[k] = k >= 440 && fabsf(v) < 1e-30f ? 0 : v",
+    ),
+    "results beyond 1e37 of one row are infinite": (
+        "shifted channels",
+        "y[k] = v",
+        "y[k] = k >= 240 && k < 280 && fabsf(v) > 1e37f ? copysignf(INFINITY, v) : v",
+    ),
+    "denormal operands of one tap are flushed": (
+        "taps",
+        "v * f[1]",
+        "(k > 37 && fabsf(v) < 0x1p-126f ? 0 : v) * f[1]",
+    ),
+    "exp of nearly the largest number is NaN": (
+        "gate",
+        "expf(-p)",
+        "(p < -2.4e38f && i == 5 ? NAN : expf(-p))",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCALE_FAULTS)
+def test_faults_of_one_scale_and_place_are_refused_whatever_the_seed(name: str) -> None:
+    kernel, old, new = SCALE_FAULTS[name]
+    text, body = RIGHT[kernel]
+    assert old in body
+    assert not any(look(text, body.replace(old, new, 1), seed).ok for seed in range(3))
+
+
 #: Sums down the columns of what is then divided row by row: no row may be looked at alone.
 NORMALISED = """kernel k(x) -> y
 x f32 [9,70] heap
@@ -520,13 +597,27 @@ def test_one_of_two_arrays_is_extreme_at_a_time() -> None:
 
 def test_few_groups_take_turns_and_many_need_one_drawing() -> None:
     assert drawings(program(ALL), 5000)["rows"] == 8
-    assert drawings(program(rmsnorm(300, 10)), 5000) == {"rows": 1, "special": 1}
+    assert drawings(program(rmsnorm(300, 10)), 5000) == {"rows": 1, "special": 1, "scaled": SCALINGS}
     assert drawings(program(rmsnorm(100, 10)), 5000)["rows"] == 1 + len(ALIKE)
     per_array = 2 + len(ALIKE)
     assert drawings(program(MATMUL), 5000)["rows"] == 2 * per_array, "each of two arrays, 24 and 40 groups"
-    assert drawings(program(ALL), 10**9)["rows"] == 1
+    assert drawings(program(ALL), 10**9)["rows"] == drawings(program(ALL), 10**9)["scaled"] == 1
     first = [draw("rows", program(ALL), 0, number=k)["x"] for k in range(2)]
     assert first[0].any() and not first[1].any(), "the second is all zeros"
+
+
+def test_results_get_each_scale() -> None:
+    """First array and all others in turns: what is scaled as one, weights and shifts, scales the results."""
+    root = program(SHIFTED)
+    count = drawings(root, 5000)["scaled"]
+    assert count == 2 * SCALINGS
+    sizes = []
+    for number in range(count):
+        x, w, b = draw("scaled", root, 0, number=number).values()
+        sizes.append(np.median(np.abs(x.astype(float) * w[:, None, None] + b[:, None, None])))
+    assert all(
+        any(low < size < high for size in sizes) for low, high in ((0, 1e-38), (1e-20, 1e-10), (1e37, 1e39))
+    )
 
 
 def test_a_large_program_asks_in_fewer_drawings() -> None:

@@ -22,14 +22,19 @@ _FLUSH = {
 }
 
 
-def _control(x86: str, arm: str) -> str:
+def control(x86: str, arm: str) -> str:
+    """Statements that set bits of the control word for floats."""
     return (
-        "PD_INLINE void pd_planted(void)\n{\n#ifdef __x86_64__\n    unsigned w;\n    "
+        "#ifdef __x86_64__\n    unsigned w;\n    "
         + _FLUSH["x86"].format(bits=x86)
         + "\n#else\n    unsigned long w;\n    "
         + _FLUSH["arm"].format(bits=arm)
-        + "\n#endif\n}"
+        + "\n#endif\n"
     )
+
+
+def _control(x86: str, arm: str) -> str:
+    return f"PD_INLINE void pd_planted(void)\n{{\n{control(x86, arm)}}}"
 
 
 STATE = (
@@ -116,7 +121,7 @@ _MANY_ROWS = r"pd_parallel_for\(.*, (?:[5-9]|\d\d+), threads\)"
 #: Kernels of which each thread has memory of its own.
 _SLOTS = r"pd_workspace_bytes\(\d+, [1-9]"
 #: Of which different iterations of a parallel loop, moreover, use the same cells of it.
-_SLOTS_MEET = (
+SLOTS_MEET = (
     r"(?s)restrict const (\w+) = \(\w+ \*\)\(pd_slot (?:(?!\n\}).)*?for \(int64_t (i\d+) = begin"
     r"(?:(?!\n\}).)*?\b\1\[(?![^\]]*\b\2\b)"
 )
@@ -184,7 +189,7 @@ THREADS = (
         "all-threads-one-slot",
         rf"{_END}, thread\)",
         "size * (thread + 1) / threads, 0)",
-        _SLOTS_MEET,
+        SLOTS_MEET,
     ),
 )
 
@@ -228,7 +233,14 @@ WORKSPACE = (
         shows="execution",
     ),
     Plant("workspace wrong", "areas-overlap", C, r"\(pd_base \+ (\d+)\)", lambda m: instead(m, 1, "0")),
-    Plant("streaming store without fence", "fence-dropped", C, r"^ +pd_stream_fence\(\);\n", ""),
+    Plant(
+        "streaming store without fence",
+        "fence-dropped",
+        C,
+        r"^ +pd_stream_fence\(\);\n",
+        "",
+        shows="execution",
+    ),
 )
 
 C_CALLS = (*STATE, *ROWS, *THREADS, *WORKSPACE)

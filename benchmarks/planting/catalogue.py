@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from planting.assembly import STREAMING
 from planting.c_calls import C_CALLS
+from planting.c_process import PROCESS
+from planting.c_slips import SLIPS
 from planting.c_vectors import C_VECTORS
 from planting.gpu import GRIDS
 from planting.plant import unique
@@ -12,6 +14,10 @@ from planting.shared import SHARED
 #: By family: a name may stand for the same fault in another family.
 PLANTS = tuple(
     plant
-    for plants in (unique((*SHARED, *C_VECTORS, *C_CALLS)), unique(GRIDS), unique(STREAMING))
+    for plants in (
+        unique((*SHARED, *C_VECTORS, *SLIPS, *C_CALLS, *PROCESS)),
+        unique(GRIDS),
+        unique(STREAMING),
+    )
     for plant in plants
 )

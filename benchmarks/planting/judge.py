@@ -1,8 +1,9 @@
 """What becomes of one planted fault: caught by the numeric leg, survived, or harmless with evidence.
 
-A survivor is harmless only if something that was computed says so: the compiled file is the same byte for
-byte; or, for a fault that outputs would show, many runs beside the unplanted kernel, on inputs that the leg
-never draws, agree in every element, or stay within the error bound that the kernel promises.
+A survivor is harmless only with evidence: the compiled file is the same byte for byte, or is so without its
+prefetches; or, for a fault that outputs would show, ``reasons.py`` says why they cannot, and many runs
+beside the unplanted kernel, on inputs that the leg never draws, do not contradict it: they agree in every
+element, or stay within the error bound that the kernel promises.
 
 Where a target's kernels cannot be put through an execution (an emulated core has one caller, and does not
 fork), a fault in a header that only executions show is judged once more on a target whose kernels run on this
@@ -11,6 +12,7 @@ processor, if that target's header is the very same text: it ships one header, v
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -22,6 +24,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from planting.kernels import Field, Ground, nan_may_differ
 from planting.plant import Place, Plant, places, planted
+from planting.reasons import reason
 
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
 from perfdojo_sdk.core.interface import EXECUTIONS
@@ -115,25 +118,36 @@ class Judge:
     def judge(self, ground: Ground, plant: Plant, place: Place) -> Verdict:
         """``ground`` must have passed :meth:`unplanted`."""
         begin = perf_counter()
-        verdict, by = self._judged(ground, plant, planted(plant, ground.source, place))
+        source = planted(plant, ground.source, place)
+        line = place.line(ground.source.support[place.file] if place.file else ground.source.code)
+        verdict, by = self._judged(ground, plant, source, line)
         if verdict == SURVIVED and place.file and plant.shows == "execution" and not self.all_put_through:
             verdict, by = self._natively(ground, plant, place) or (verdict, by)
         return Verdict(verdict, by, round(perf_counter() - begin, 2))
 
-    def _judged(self, ground: Ground, plant: Plant, source: KernelSource) -> tuple[str, str]:
+    def _judged(self, ground: Ground, plant: Plant, source: KernelSource, line: str) -> tuple[str, str]:
         made, sound = self.runner.compile(source), self.sound[ground.name]
         if isinstance(made, Failure):
             return UNUSABLE, f"does not compile: {made.detail.strip()[:400]}"
         if made.content == sound.content:
             return HARMLESS, "the compiled file is the same, byte for byte"
         if problem := self.refused(ground, made):
+            if "Traceback" in problem and (own := self.refused(ground, sound)):
+                raise SystemExit(f"{ground.name} is refused without any fault: {own}")
             return CAUGHT, problem
+        if "pd_prefetch" in line and self._same_without_prefetches(ground.source, source):
+            return HARMLESS, "without the prefetches, which change no result, the compiled file is the same"
         if plant.shows == "execution" or (plant.shows == "reads" and WALLS not in self.put_through):
             return SURVIVED, "the code differs, and only how it is called can show it"
         verdict, why = self._beside(ground, sound, made)
-        if plant.shows == "reads" and verdict == HARMLESS:
-            why += "; what it reads is the same for all inputs, and stays between inaccessible pages"
+        if verdict == HARMLESS:
+            known = reason(plant.name, ground.operator, line)
+            return (HARMLESS, f"{known}; {why}") if known else (SURVIVED, f"for no known reason: {why}")
         return verdict, why
+
+    def _same_without_prefetches(self, *sources: KernelSource) -> bool:
+        made = [self.runner.compile(without_prefetches(source)) for source in sources]
+        return not any(isinstance(m, Failure) for m in made) and len({m.content for m in made}) == 1
 
     @property
     def all_put_through(self) -> bool:
@@ -211,6 +225,13 @@ class Judge:
             if result.problem:
                 return result.problem
         return ""
+
+
+def without_prefetches(source: KernelSource) -> KernelSource:
+    """The same kernel, with headers that take no notice of a prefetch."""
+    pattern = r"(?m)^(#define pd_prefetch\w*\(p\)).*$"
+    support = {name: re.sub(pattern, r"\1 ((void)(p))", text) for name, text in source.support.items()}
+    return replace(source, support=support)
 
 
 def first_difference(one: Measurement, other: Measurement) -> str:

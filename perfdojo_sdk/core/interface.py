@@ -26,4 +26,13 @@ EXECUTIONS = {
     "repeated": "fifty calls in a row",
     "two_callers": "two callers at once",
     "after_fork": "a call in a process that was forked after a call",
+    "handed_over": "results that another thread looks at as soon as the call is over",
+    "kept_for_caller": "registers, and signals that are blocked, which a function keeps for its caller",
+    "own_memory": "memory of its own, which no call on one thread changes",
+    "unloaded": "unloaded right after a call",
 }
+
+#: Those in which C calls it, not Python.
+HARNESSED = frozenset({"two_callers", "handed_over", "kept_for_caller"})
+#: Those for which the kernel has to be code of the process that calls it.
+IN_PROCESS = HARNESSED | {"after_fork", "own_memory", "unloaded"}

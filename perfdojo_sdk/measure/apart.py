@@ -1,4 +1,4 @@
-"""Work in a fork of this process, which tells how far it is: a kernel may die, hang or leave there."""
+"""A fork of the child process in which a kernel may die or hang, and which tells how far it is."""
 
 from __future__ import annotations
 

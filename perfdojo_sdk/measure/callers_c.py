@@ -1,4 +1,7 @@
-"""Two callers of one kernel at once, in C: entering it from Python would keep them apart."""
+"""What happens right at a call of a kernel, in C: Python would come in between.
+
+Two callers at once; a thread that waits for a call's results; what a function must leave to its caller.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from perfdojo_sdk.measure.toolchain import Compiled, Toolchain
 
 #: ``struct caller`` is :class:`perfdojo_sdk.measure.executions.Caller`.
 _CODE = """
+#define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
 #include <stddef.h>
@@ -87,12 +91,105 @@ void pd_two_callers(kernel *run, struct caller *callers)
         pthread_join(other, NULL);
     }}
 }}
+
+/* The calls of `caller`, each with a number: the last one that is begun, that is done, whose results another
+ * thread has looked at. A call was met if that thread waited all along. */
+struct post {{ struct caller *caller; unsigned begun, done, seen; int wrong; long met; }};
+
+static void *look_at_results(void *argument)
+{{
+    struct post *const p = argument;
+    struct caller *const c = p->caller;
+    for (unsigned call = 1;; call++) {{
+        int waited = 0;
+        unsigned done;
+        for (unsigned looks = 1; (done = __atomic_load_n(&p->done, __ATOMIC_ACQUIRE)) == call - 1; looks++) {{
+            waited |= __atomic_load_n(&p->begun, __ATOMIC_RELAXED) == call;
+            if (looks % 1024 == 0)
+                sched_yield();
+        }}
+        if (done != call)
+            return NULL;
+        /* First at the end or, in every other call, anywhere: the rest may have arrived meanwhile. */
+        const long first = call / 2 % c->outputs;
+        const size_t size = c->size[first], last = size ? (size - 1) / 64 : 0;
+        const size_t at = 64 * (call % 2 ? last : call / 2 * 2654435761u % (last + 1));
+        if (memcmp((const char *)c->result[first] + at, (const char *)c->expected[first] + at,
+                   size - at < 64 ? size - at : 64))
+            p->wrong = (int)first + 1;
+        if (!p->wrong)
+            p->wrong = first_wrong(c);
+        for (long k = 0; k < c->outputs; k++)
+            memset((void *)c->result[k], 0xA5, c->size[k]);
+        p->met += waited;
+        __atomic_store_n(&p->seen, call, __ATOMIC_RELEASE);
+    }}
+}}
+
+/* This thread stays on its processor, and the other one goes to others: on the same one they take turns. */
+static void keep_apart(pthread_t other, const cpu_set_t *all)
+{{
+    cpu_set_t mine, others;
+    CPU_ZERO(&mine);
+    CPU_SET(sched_getcpu(), &mine);
+    CPU_XOR(&others, all, &mine);
+    if (CPU_COUNT(&others)) {{
+        pthread_setaffinity_np(pthread_self(), sizeof mine, &mine);
+        pthread_setaffinity_np(other, sizeof others, &others);
+    }}
+}}
+
+/* Until the other thread has waited often enough, or there was no time for it. */
+void pd_hand_over(kernel *run, struct caller *c)
+{{
+    struct post post = {{.caller = c}};
+    pthread_t other;
+    cpu_set_t all;
+    pthread_getaffinity_np(pthread_self(), sizeof all, &all);
+    if (pthread_create(&other, NULL, look_at_results, &post)) {{
+        c->status = NO_THREAD;
+        return;
+    }}
+    keep_apart(other, &all);
+    const double begin = now();
+    unsigned call = 0;
+    while (!c->status && !c->wrong && post.met < c->meetings
+            && (call < c->calls || now() - begin < (post.met < c->few ? c->patience : c->seconds))) {{
+        __atomic_store_n(&post.begun, ++call, __ATOMIC_SEQ_CST);
+        c->status = run({arguments}, c->workspace, c->bytes, c->threads);
+        __atomic_store_n(&post.done, call, __ATOMIC_RELEASE);
+        for (unsigned looks = 1; __atomic_load_n(&post.seen, __ATOMIC_ACQUIRE) != call; looks++)
+            if (looks % 1024 == 0)
+                sched_yield();
+        c->wrong = post.wrong;
+    }}
+    __atomic_store_n(&post.done, call + 2, __ATOMIC_RELEASE);
+    pthread_join(other, NULL);
+    pthread_setaffinity_np(pthread_self(), sizeof all, &all);
+}}
+
+/* More numbers than fit into registers, so that some are in each that a function has to keep for its caller;
+ * they are wrong if one is not kept. */
+#define KEPT(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13)
+#define TAKE(k) unsigned long kept##k = numbers[k]; __asm__ volatile("" : "+r"(kept##k));
+#define COMPARE(k) __asm__ volatile("" : "+r"(kept##k)); c->wrong |= kept##k != numbers[k];
+
+__attribute__((noinline)) void pd_keep(kernel *run, struct caller *c)
+{{
+    static volatile unsigned long numbers[] = {{
+        0x5a5a1, 0x5a5a2, 0x5a5a3, 0x5a5a4, 0x5a5a5, 0x5a5a6, 0x5a5a7,
+        0x5a5a8, 0x5a5a9, 0x5a5aa, 0x5a5ab, 0x5a5ac, 0x5a5ad, 0x5a5ae,
+    }};
+    KEPT(TAKE)
+    c->status = run({arguments}, c->workspace, c->bytes, c->threads);
+    KEPT(COMPARE)
+}}
 """
 
 
 @lru_cache
-def two_callers(toolchain: Toolchain, arrays: int) -> bytes:
-    """A shared object whose ``pd_two_callers`` calls a kernel of ``arrays`` arrays from two threads."""
+def callers(toolchain: Toolchain, arrays: int) -> bytes:
+    """A shared object that calls kernels of so many arrays, by one function for each execution."""
     arguments = ", ".join(f"c->arrays[{k}]" for k in range(arrays))
     code = _CODE.format(parameters=", ".join(["void *"] * arrays), arguments=arguments)
     result = toolchain.compile({"callers.c": code}, ("-O2",))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from perfdojo_sdk.codegen.c import support_text
-from perfdojo_sdk.core.interface import EXECUTIONS
+from perfdojo_sdk.core.interface import EXECUTIONS, IN_PROCESS
 from perfdojo_sdk.hookspecs.services import Probe
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measurement, RunRequest
 from perfdojo_sdk.measure.native_runner import NativeRunner
@@ -28,7 +28,7 @@ FLAGS = (
 #: Callers hand over arrays that start at multiples of so many bytes: a wide access moves them.
 ARRAY_ALIGNMENT = 16
 #: Threads, callers and forks of the host are not the kernel's.
-EXECUTED = frozenset(EXECUTIONS) - {"threads", "two_callers", "after_fork"}
+EXECUTED = frozenset(EXECUTIONS) - {"threads"} - IN_PROCESS
 
 #: Status of a call -> what it did wrong. The numbers are those of pd_emulated.h.
 FAULTS = {

@@ -20,9 +20,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from perfdojo_sdk.core.interface import EXECUTIONS, MAX_THREADS, TOO_MANY_THREADS, WORKSPACE_TOO_SMALL
+from perfdojo_sdk.core.interface import (
+    EXECUTIONS,
+    HARNESSED,
+    MAX_THREADS,
+    TOO_MANY_THREADS,
+    WORKSPACE_TOO_SMALL,
+)
 from perfdojo_sdk.measure.apart import Ended, Tell, apart
-from perfdojo_sdk.measure.process_state import Used, changed
+from perfdojo_sdk.measure.own_memory import Segment, writable_segments
+from perfdojo_sdk.measure.process_state import Used, blocked_signals, changed
 from perfdojo_sdk.measure.worker import (
     CARRIER,
     Guarded,
@@ -54,6 +61,9 @@ MOST_WORKSPACE = 64 << 20
 #: How often two callers are to meet in the kernel; and how often even if that takes the longer time, in
 #: seconds, as where other work keeps them from running at once.
 MEETINGS, FEW_MEETINGS, MEETING_PATIENCE_S = 100, 20, 0.25
+#: How often another thread waits for results, at most: some times for each cache line of theirs. And seconds;
+#: so many where other work keeps the two from running at once.
+MOST_HANDED, HANDING_S, HANDING_PATIENCE_S = 2000, 0.2, 0.6
 #: After how many calls there is nothing left to set up: from then on neither threads nor memory may grow.
 SETTLED = 10
 #: Seconds until a call after a fork, and one of many slow calls, is taken to hang.
@@ -380,14 +390,79 @@ def two_callers(trial: Trial) -> None:
             for room in workspaces:
                 room.place("middle", 0, (size,))
             callers = (Caller * 2)(*map(partial(_caller, count, size), arrays, workspaces, expected))
-            ctypes.CDLL("./callers.so").pd_two_callers(kernel.entry, callers)
+            _harness().pd_two_callers(kernel.entry, callers)
             for caller in callers:
-                check_status(caller.status)
-                if caller.wrong:
-                    name = first.outputs[caller.wrong - 1].name
-                    raise Refused("wrong_result", f"{name} is not what the caller gets who calls alone")
+                _check_caller(caller, first, "{} is not what the caller gets who calls alone")
             for room in (*first.outputs, *outputs, *workspaces):
                 room.check_guards()
+
+
+def handed_over(trial: Trial) -> None:
+    """Another thread waits until the caller says that the call is over, and looks at the results: it does not
+    see what has not left the caller's processor by then."""
+    stage = trial.stage
+    size = stage.arrange("middle", ALONE)
+    caller = _caller(ALONE, size, stage.arrays, stage.workspace, stage.expected)
+    lines = sum(output.bits.nbytes for output in stage.outputs) // CACHE_LINE
+    caller.meetings = min(MOST_HANDED, max(MEETINGS, 8 * lines))
+    caller.few, caller.seconds, caller.patience = caller.meetings // 4, HANDING_S, HANDING_PATIENCE_S
+    _harness().pd_hand_over(trial.kernel.entry, ctypes.byref(caller))
+    _check_caller(caller, stage, "what a thread sees of {} that waited for the call is not its result")
+
+
+def kept_for_caller(trial: Trial) -> None:
+    stage = trial.stage
+    for count in (ALONE, TOGETHER):
+        size = stage.arrange("middle", count)
+        caller = _caller(count, size, stage.arrays, stage.workspace, stage.expected)
+        _harness().pd_keep(trial.kernel.entry, ctypes.byref(caller))
+        check_status(caller.status)
+        if caller.wrong:
+            raise Refused("wrong_result", "the kernel changes a register that is its caller's")
+        if blocked_signals() != trial.kernel.blocked:
+            raise Refused("wrong_result", "the kernel leaves other signals blocked than before")
+        stage.check()
+
+
+def own_memory(trial: Trial) -> None:
+    """Two callers must not meet in memory that is the kernel's, so no call on one thread changes any."""
+    stage, segments = trial.stage, writable_segments(ctypes.cast(trial.kernel.entry, ctypes.c_void_p))
+    stage.call("middle")
+    before = [segment.content() for segment in segments]
+    with _other_inputs(stage) as inputs:
+        outputs, size = [_like(room) for room in stage.outputs], stage.arrange("middle", ALONE)
+        check_status(trial.kernel.enter([*inputs, *outputs], stage.workspace, size, ALONE))
+    written = sum(map(Segment.differences, segments, before))
+    if written:
+        raise Refused("wrong_result", f"a call on other inputs leaves other values in {written} bytes")
+
+
+def unloaded(trial: Trial) -> None:
+    """Whoever rebuilds a library unloads the one before: no thread may be left in its code."""
+    ended = apart(lambda _: _unload(trial), PATIENCE_S + 20 * trial.call_s)
+    ended.raise_what_it_met()
+
+
+def _unload(trial: Trial) -> None:
+    kernel, stage = trial.kernel, trial.stage
+    kernel.unload()  # a fork has its pool, and none of its threads
+    before = Used.now()
+    kernel.load(kernel.library._name, kernel.symbol)
+    size = stage.arrange("middle", TOGETHER)
+    check_status(kernel.enter(stage.arrays, stage.workspace, size, TOGETHER))
+    kernel.unload()
+    if left := Used.now().threads - before.threads:
+        raise Refused("runtime", f"{left} threads stay in code that is gone")
+
+
+def _harness() -> ctypes.CDLL:
+    return ctypes.CDLL("./callers.so")
+
+
+def _check_caller(caller: Caller, stage: Stage, says: str) -> None:
+    check_status(caller.status)
+    if caller.wrong:
+        raise Refused("wrong_result", says.format(stage.outputs[caller.wrong - 1].name))
 
 
 def _like(room: Room) -> Room:
@@ -471,9 +546,13 @@ RUN: Mapping[str, Callable[[Trial], None]] = {
     "threads": threads,
     "alignment": alignment,
     "float_control": float_control,
+    "kept_for_caller": kept_for_caller,
     "repeated": repeated,
     "two_callers": two_callers,
     "after_fork": after_fork,
+    "handed_over": handed_over,
+    "own_memory": own_memory,
+    "unloaded": unloaded,
 }
 
 
@@ -500,7 +579,7 @@ def put_through(
 
 
 def _possible(name: str, kernel: Kernel, job: Mapping[str, Any]) -> bool:
-    if name == "two_callers" and (
+    if name in HARNESSED and (
         not os.path.exists("callers.so") or len(job["inputs"]) + len(job["outputs"]) > MOST_ARRAYS
     ):
         return False

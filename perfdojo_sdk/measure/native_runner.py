@@ -17,8 +17,9 @@ from pathlib import Path
 
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.core.files import holder, try_lock
+from perfdojo_sdk.core.interface import HARNESSED
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measurement, RunRequest
-from perfdojo_sdk.measure.callers_c import two_callers
+from perfdojo_sdk.measure.callers_c import callers
 from perfdojo_sdk.measure.kept_files import own_lock
 from perfdojo_sdk.measure.machine import cache_folder, machine
 from perfdojo_sdk.measure.sandbox import Job, execute, execute_together
@@ -131,11 +132,11 @@ def _arrays(artifact: Artifact) -> int:
 
 
 def _callers(artifact: Artifact, request: RunRequest) -> bytes:
-    """What two callers at once need; nothing where nobody asks for them, or there is no compiler."""
-    if "two_callers" not in request.executions:
+    """What the executions need that C calls; nothing where nobody asks for one, or there is no compiler."""
+    if not HARNESSED & {*request.executions}:
         return b""
     try:
-        return two_callers(find_toolchain(), _arrays(artifact))
+        return callers(find_toolchain(), _arrays(artifact))
     except UnavailableError:
         return b""
 

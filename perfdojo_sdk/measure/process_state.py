@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import resource
+import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -77,6 +78,11 @@ def _mathematics() -> ctypes.CDLL | None:
 
 
 _M = _mathematics()
+
+
+def blocked_signals() -> set[int]:
+    """Those that this thread does not take now."""
+    return set(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ class Job:
     array_alignment: int = 1
     """Callers give arrays and a workspace that start at multiples of this, and of their elements."""
     callers: bytes = b""
-    """Shared object with ``pd_two_callers``; without it the execution of this name is left out."""
+    """Shared object of ``callers_c.py``; without it the executions that C calls are left out."""
     modules: tuple[str, ...] = tuple(
         dict.fromkeys(str(Path(module.__file__ or "").parents[1]) for module in (np, perfdojo_sdk))
     )

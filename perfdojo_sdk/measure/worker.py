@@ -27,7 +27,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from perfdojo_sdk.core.interface import OTHER_PROCESSOR, TOO_MANY_THREADS, WORKSPACE_TOO_SMALL
-from perfdojo_sdk.measure.process_state import Used, float_state
+from perfdojo_sdk.measure.process_state import Used, blocked_signals, float_state
 
 # Bound before any kernel is loaded, so that nothing a kernel brings can take its place. The
 # parent compares it with its own clock all the same.
@@ -215,21 +215,26 @@ class Kernel:
     executions: ClassVar[frozenset[str] | None] = None
 
     def __init__(self, library: str, symbol: str, threads: int, memory_bytes: int) -> None:
-        self.floats = self.float_state()  # loading runs code already
+        self.floats, self.blocked = self.float_state(), blocked_signals()  # loading runs code already
         try:
-            loaded = ctypes.CDLL(library)
-            self.entry = getattr(loaded, symbol)
-            size_of = getattr(loaded, f"{symbol}_workspace_bytes")
+            self.load(library, symbol)
         except (OSError, AttributeError) as error:
             raise Refused("runtime", f"cannot load {symbol}: {error}") from None
-        size_of.restype, size_of.argtypes = ctypes.c_size_t, [ctypes.c_int]
-        self.size_of = size_of
         size = self.workspace_bytes(threads)
         if size > memory_bytes:
             raise Refused("memory", f"the kernel wants {size} bytes of workspace, {memory_bytes} are allowed")
-        self.entry.restype = ctypes.c_int
         self.workspace = Guarded("the workspace", (size,), "u8")
         self.tail = (ctypes.c_void_p(self.workspace.address), ctypes.c_size_t(size), ctypes.c_int(threads))
+
+    def load(self, library: str, symbol: str) -> None:
+        self.library, self.symbol = ctypes.CDLL(library), symbol
+        self.entry, self.size_of = self.library[symbol], self.library[f"{symbol}_workspace_bytes"]
+        self.entry.restype = ctypes.c_int
+        self.size_of.restype, self.size_of.argtypes = ctypes.c_size_t, [ctypes.c_int]
+
+    def unload(self) -> None:
+        """Its functions must not be called any more."""
+        ctypes.CDLL(None).dlclose(ctypes.c_void_p(self.library._handle))
 
     def float_state(self) -> Mapping[str, object]:
         """How the thread computes that calls the kernel."""

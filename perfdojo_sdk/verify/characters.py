@@ -310,6 +310,31 @@ CHARACTERS: tuple[_Character, ...] = (
 #: Those that show what a reduction starts from, and an epsilon: also given to all groups at once.
 ALIKE: tuple[_Character, ...] = (_around(-200), _zeros, _lowest)
 
+#: Exponents that whole arrays are scaled by: denormal, far below and far above one, nearly the largest.
+SCALES: tuple[Callable[[Range], int], ...] = (
+    lambda r: (r.smallest + r.normal) // 2,
+    lambda r: round(0.87 * r.normal),
+    lambda r: round(0.4 * r.normal),
+    lambda r: round(0.16 * r.largest),
+    lambda r: r.largest - 2,
+)
+#: Drawings of one array in which results get each scale: ``SCALES``, and one that leaves single elements.
+SCALINGS = len(SCALES) + 1
+
+
+def scale(values: Array, groups: Groups, dtype: str, rng: Generator, number: int) -> None:
+    """Scale all elements by the same; or leave one in each group, so large that results come near the end of
+    the range without any sum that could overflow."""
+    if number % SCALINGS < len(SCALES):
+        values[...] = np.ldexp(values, np.int32(SCALES[number % SCALINGS](RANGES[dtype])))
+        return
+    mixture = _mixture(values, groups, dtype, rng)
+    chosen = np.arange(groups.count)
+    values[...] = 0
+    largest = mixture.powers(len(chosen), mixture.range.largest, mixture.range.largest + 0.5)
+    mixture.set(chosen, _anywhere(mixture, chosen), largest * mixture.signs(len(chosen)))
+    _finish(mixture, values)
+
 
 def mix(values: Array, groups: Groups, dtype: str, rng: Generator, start: int = 0) -> None:
     """Give each group of normally distributed numbers a character; the first group the one at ``start``."""

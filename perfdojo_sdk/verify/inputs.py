@@ -1,9 +1,10 @@
 """Inputs that make a kernel show its faults: one drawing per class.
 
 Plain numbers, sums that cancel, rows (or whatever is reduced together) each with a character of its own,
-magnitudes over the whole range, huge numbers in some rows, denormals, infinities and NaN one at a time,
-numbers that are not negative, and small integers on which additions and multiplications are exact in any
-order. Arrays of integers hold small numbers, or in the classes of extremes their dtype's whole range.
+magnitudes over the whole range, each of a few magnitudes for all elements at once, huge numbers in some rows,
+denormals, infinities and NaN one at a time, numbers that are not negative, and small integers on which
+additions and multiplications are exact in any order. Arrays of integers hold small numbers, or in the classes
+of extremes their dtype's whole range.
 """
 
 from __future__ import annotations
@@ -23,12 +24,14 @@ from perfdojo_sdk.verify.characters import (
     ALIKE,
     CHARACTERS,
     RANGES,
+    SCALINGS,
     SPECIALS,
     enlarge_some,
     insert_specials,
     level,
     mix,
     mix_alike,
+    scale,
     spread,
 )
 from perfdojo_sdk.verify.groups import Groups, kept_dimensions
@@ -44,6 +47,7 @@ FLOAT_CLASSES = (
     "rows",
     "columns",
     "magnitudes",
+    "scaled",
     "huge",
     "special",
     "cancelling",
@@ -55,7 +59,7 @@ FLOAT_CLASSES = (
 LEVELS = "levels"
 INTEGERS = "integers"
 #: Classes that are characters of rows, too.
-_CHARACTERISTIC = frozenset({"magnitudes", "huge", "special", "cancelling", "denormal", LEVELS})
+_CHARACTERISTIC = frozenset({"magnitudes", "scaled", "huge", "special", "cancelling", "denormal", LEVELS})
 
 _POLYNOMIAL = frozenset({"add", "sub", "mul", "max", "min", "neg", "abs"})
 _RANGES = (8, 4, 2, 1)
@@ -91,7 +95,13 @@ def drawings(program: Program, instances: int) -> Mapping[str, int]:
     # A weight of a channel that is zero or infinite shows what no image does.
     smallest = min((groups[name].count for name in floats), default=1)
     special = min(several, ceil(len(SPECIALS) / smallest))
-    return {"rows": min(several, wanted) + alike, "special": special}
+    scaled = min(_parts(floats) * SCALINGS, max(1, _INSTANCES // max(instances, 1)))
+    return {"rows": min(several, wanted) + alike, "special": special, "scaled": scaled}
+
+
+def _parts(floats: Sequence[str]) -> int:
+    """What is scaled apart: the first array, and all others as one, as the weights and shifts of channels."""
+    return max(1, min(2, len(floats)))
 
 
 def level_sets(program: Program, instances: int) -> int:
@@ -172,9 +182,14 @@ def draw(
             if name == "rows" and dtype != "bool":
                 _whole_rows(rng, target, dtype, groups[array], number, array in zeros)
             continue
-        asked = array in large and large.index(array) % turns == number % turns
+        if name == "scaled":
+            part, parts = min(floats.index(array), 1), _parts(floats)
+            turn = _Turn(number, number // parts, part == number % parts, largest)
+        else:
+            asked = array in large and large.index(array) % turns == number % turns
+            turn = _Turn(number, number // turns, asked, largest)
         target = target.reshape(target.shape or 1)  # without dimensions it is a row of one
-        _DRAW[name](rng, target, dtype, groups[array], _Turn(number, number // turns, asked, largest))
+        _DRAW[name](rng, target, dtype, groups[array], turn)
     return drawn
 
 
@@ -342,6 +357,12 @@ def _magnitudes(rng: np.random.Generator, values: Array, dtype: str, groups: Gro
     spread(values, dtype, rng)
 
 
+def _scaled(rng: np.random.Generator, values: Array, dtype: str, groups: Groups, turn: _Turn) -> None:
+    """All elements of about one size, and with them the results: a sum, too, has each size once."""
+    if turn.asked:
+        scale(values, groups, dtype, rng, turn.round)
+
+
 def _huge(rng: np.random.Generator, values: Array, dtype: str, groups: Groups, turn: _Turn) -> None:
     """Numbers up to the largest in some groups only: the others are compared."""
     enlarge_some(values, groups, dtype, rng)
@@ -393,6 +414,7 @@ _DRAW: Mapping[str, _Draw] = {
     "rows": _in_groups(_rows),
     "columns": _in_groups(_columns),
     "magnitudes": _one_by_one(_magnitudes),
+    "scaled": _in_groups(_scaled),
     "huge": _in_groups(_huge),
     "special": _in_groups(_special),
     "cancelling": _one_by_one(_cancelling),

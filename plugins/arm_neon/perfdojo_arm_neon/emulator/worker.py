@@ -17,7 +17,7 @@ import numpy as np
 
 from perfdojo_arm_neon.emulator.elf import ElfError, read
 from perfdojo_arm_neon.emulator.machine import Crashed, Ended, Machine
-from perfdojo_sdk.core.interface import EXECUTIONS
+from perfdojo_sdk.core.interface import EXECUTIONS, IN_PROCESS
 from perfdojo_sdk.measure.process_state import Used
 from perfdojo_sdk.measure.worker import Guarded, Kernel, Memory, Refused, main
 
@@ -26,7 +26,7 @@ class EmulatedKernel(Kernel):
     """A kernel in a machine of its own, with the arrays of this process."""
 
     #: One core has no second caller, and the machine is no process that could be forked.
-    executions = frozenset(EXECUTIONS) - {"two_callers", "after_fork"}
+    executions = frozenset(EXECUTIONS) - IN_PROCESS
 
     def __init__(self, library: str, symbol: str, threads: int, memory_bytes: int) -> None:
         try:

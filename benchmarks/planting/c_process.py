@@ -1,0 +1,117 @@
+"""Faults in C in what a kernel leaves to its caller and to the process, and in its pool of threads."""
+
+from __future__ import annotations
+
+from planting.c_calls import HEAD, control
+from planting.plant import Plant
+
+C = ("c",)
+_BEFORE_RETURN = rf"(?s)({HEAD}[^;{{]*\)\n\{{\n.*?)(    return 0;\n\}})"
+_PARALLEL = r"pd_parallel_for\("
+
+
+def _left(name: str, code: str, kind: str = "calling convention broken") -> Plant:
+    """A call that ends with so much code."""
+    return Plant(kind, name, C, _BEFORE_RETURN, r"\1    pd_planted();\n\2", helper=code, shows="execution")
+
+
+def _register(x86: str, arm: str) -> str:
+    """Changes a register that is the caller's, and tells no compiler so."""
+    return (
+        "PD_INLINE void pd_planted(void)\n{\n#ifdef __x86_64__\n"
+        f'    __asm__ volatile("{x86}");\n#else\n    __asm__ volatile("{arm}");\n#endif\n}}'
+    )
+
+
+CALLER = (
+    _left("first-saved-register-changed", _register("movl $5, %ebx", "mov x19, #5")),
+    _left("last-saved-register-changed", _register("movl $5, %r15d", "mov x28, #5")),
+    _left(
+        "x87-in-single-precision",
+        "#include <stdint.h>\nPD_INLINE void pd_planted(void)\n{\n#ifdef __x86_64__\n"
+        '    const uint16_t single = 0x007f;\n    __asm__ volatile("fldcw %0" :: "m"(single));\n#endif\n}',
+        "floating-point state left changed",
+    ),
+    _left(
+        "signals-left-blocked",
+        "#include <signal.h>\nPD_INLINE void pd_planted(void)\n{\n    sigset_t all;\n    sigfillset(&all);\n"
+        "    pthread_sigmask(SIG_BLOCK, &all, NULL);\n}",
+        "process left changed",
+    ),
+    _left(
+        "file-left-open",
+        "#include <unistd.h>\n__attribute__((unused)) static void pd_planted(void)\n{\n    (void)!dup(1);\n}",
+        "process left changed",
+    ),
+    _left(
+        "memory-left-allocated",
+        "#include <stdlib.h>\nstatic void *volatile pd_kept;\nPD_INLINE void pd_planted(void)\n{\n"
+        "    pd_kept = malloc(4096);\n}",
+        "process left changed",
+    ),
+)
+
+
+#: Kernels with loops of different sizes.
+_SIZES_DIFFER = (
+    r"(?s)pd_parallel_for\([^\n]*, (\d+), threads\).*pd_parallel_for\([^\n]*, (?!\1,)\d+, threads\)"
+)
+
+
+def _pool(kind: str, name: str, pattern: str, change: str, needs: str = _PARALLEL) -> Plant:
+    return Plant(kind, name, C, pattern, change, "pd_runtime.h", needs, shows="execution")
+
+
+_WORKER = r"    struct pd_worker \*const me = &pd_pool\.worker\[self\];\n"
+
+POOL = (
+    _pool(
+        "floats of workers differ",
+        "workers-flush-denormals",
+        _WORKER,
+        rf"\g<0>{control('0x8040u', '1ul << 24')}",
+    ),
+    _pool(
+        "floats of workers differ", "workers-round-down", _WORKER, rf"\g<0>{control('0x2000u', '2ul << 22')}"
+    ),
+    _pool("sleepers not woken", "sleeping-workers-not-woken", r"        asleep \|= .*;\n", ";\n"),
+    _pool(
+        "sleepers not woken",
+        "sleeping-caller-not-woken",
+        r"            pthread_cond_signal\(&pd_pool\.done\);\n",
+        "",
+    ),
+    _pool(
+        "threads not waited for",
+        "one-worker-not-waited-for",
+        r"\(unsigned\)threads - 1, __ATOMIC_RELAXED",
+        "(unsigned)threads - 1 - (threads > 2), __ATOMIC_RELAXED",
+    ),
+    _pool(
+        "pool left taken",
+        "pool-left-taken",
+        r"    pd_wait_for_workers\(\);\n    pthread_mutex_unlock.*\n",
+        "    pd_wait_for_workers();\n",
+    ),
+    _pool(
+        "context of another loop",
+        "context-of-the-loop-before",
+        r"pd_pool\.body = body, pd_pool\.context = context,",
+        "pd_pool.context = pd_pool.body == body ? pd_pool.context : context, pd_pool.body = body,",
+    ),
+    _pool(
+        "size of another loop",
+        "size-of-the-loop-before",
+        r"pd_pool\.size = size,",
+        "pd_pool.size = pd_pool.size && pd_pool.size < size ? pd_pool.size : size,",
+        _SIZES_DIFFER,
+    ),
+    _pool(
+        "workers live on",
+        "workers-of-each-call",
+        r"pd_pool\.workers = next;",
+        "pd_pool.workers = next < 2 ? next : 0;",
+    ),
+)
+
+PROCESS = (*CALLER, *POOL)

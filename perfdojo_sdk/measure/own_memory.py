@@ -1,0 +1,58 @@
+"""The memory of a loaded shared object that calls can write: what its static variables lie in."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+
+_libc = ctypes.CDLL(None)
+_libc.dladdr.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+
+#: Of an ELF file of 64 bits: what it begins with; where its program headers are, how long and how many.
+_MAGIC = b"\x7fELF\x02"
+_OFFSET, _SIZES, _HEADER = struct.Struct("32x Q"), struct.Struct("54x 2H"), struct.Struct("2I 6Q")
+_LOADED, _WRITABLE = 1, 2
+
+
+@dataclass(frozen=True)
+class Segment:
+    address: int
+    size: int
+
+    def content(self) -> bytes:
+        return ctypes.string_at(self.address, self.size)
+
+    def differences(self, before: bytes) -> int:
+        """How many bytes are others than they were."""
+        now, then = (np.frombuffer(content, np.uint8) for content in (self.content(), before))
+        return int(np.count_nonzero(now != then))
+
+
+class _Found(ctypes.Structure):
+    """``Dl_info``."""
+
+    _fields_ = (
+        ("file", ctypes.c_char_p), ("base", ctypes.c_void_p),
+        ("symbol", ctypes.c_char_p), ("address", ctypes.c_void_p),
+    )  # fmt: skip
+
+
+def writable_segments(function: ctypes.c_void_p) -> list[Segment]:
+    """Those of the shared object that a function is in; none where that cannot be told."""
+    found = _Found()
+    if not _libc.dladdr(function, ctypes.byref(found)) or not found.base:
+        return []
+    start = ctypes.string_at(found.base, 64)
+    if not start.startswith(_MAGIC):
+        return []
+    [offset], [length, count] = _OFFSET.unpack_from(start), _SIZES.unpack_from(start)
+    headers = ctypes.string_at(found.base + offset, length * count)
+    segments = []
+    for number in range(count):
+        kind, flags, _, address, _, _, size, _ = _HEADER.unpack_from(headers, number * length)
+        if kind == _LOADED and flags & _WRITABLE:
+            segments.append(Segment(found.base + address, size))
+    return segments
