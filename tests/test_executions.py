@@ -92,7 +92,8 @@ class Fault:
 MET_BY = {
     "guard_pages": ("workspace", "threads"),
     "alignment": ("two_callers", "own_memory"),  # other inputs are one element further on
-    "repeated": ("two_callers", "after_fork", "handed_over", "own_memory"),
+    "repeated": ("two_callers", "after_fork", "handed_over", "own_memory", "unloaded"),
+    "after_fork": ("unloaded",),
     "two_callers": ("own_memory",),
     "kept_for_caller": ("two_callers", "handed_over"),
 }
@@ -217,7 +218,7 @@ FAULTS: Mapping[str, Fault] = {
         f" {RIGHT}",
         POOL,
         "96 * (threads > 1 ? threads : 1)",
-        also=("after_fork",),
+        also=("after_fork", "unloaded"),
     ),
     "gives each thread a row, also where there is none": Fault(
         "threads",
