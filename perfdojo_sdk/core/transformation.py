@@ -415,7 +415,8 @@ class Transformation(ABC):
         if [(name, type(value)) for name, value in move.parameters] != self.signature:
             needs = ", ".join(f"{n}: {t.__name__}" for n, t in self.signature) or "no parameters"
             what = f"{move.text}: {self.name} takes {needs}"
-            raise MoveError("PD-T002", what, hint=f"see: perfdojo-sdk transformations {self.name}")
+            hint = f"see: perfdojo-sdk transformations {self.name}"
+            raise MoveError("PD-T002", what, why=self._misfit(move), hint=hint)
         if self.place == "buffer":
             buffer = program.buffer(move.place)
             if buffer is None:
@@ -430,6 +431,18 @@ class Transformation(ABC):
     def signature(self) -> list[tuple[str, type]]:
         """Names and types of the parameters, as a move holds them: sorted by name."""
         return sorted((p.name, p.type) for p in self.parameters)
+
+    def _misfit(self, move: Move) -> str:
+        """What is wrong with the move's parameters, which do not have the signature."""
+        given, wanted = dict(move.parameters), dict(self.signature)
+        missing = [name for name in wanted if name not in given]
+        unknown = [name for name in given if name not in wanted]
+        if missing or unknown:
+            said = [f"{name} is missing" for name in missing]
+            return ", ".join(said + [f"there is no {name}" for name in unknown])
+        wrong = (n for n, kind in wanted.items() if type(given[n]) is not kind)
+        name = next(wrong, "")
+        return f"{name} is {given[name]!r}" if name else "parameters are sorted by name"
 
     def _no_place(self, move: Move, known: list[str]) -> MoveError:
         what = f"{move.text}: the program has no {self.place} {move.place!r}"

@@ -207,9 +207,7 @@ def state_file(directory: Path, kernel: Kernel, settings: Settings) -> Path:
     return directory / TUNED / f"{kernel.name}.{search}.{settings.seed}.state.json"
 
 
-def _one(
-    forge: Forge, records: Records, kernel: Kernel, directory: Path, observer: Observer
-) -> KernelResult:
+def _one(forge: Forge, records: Records, kernel: Kernel, directory: Path, observer: Observer) -> KernelResult:
     """One kernel: from the records, or built now and recorded. A search goes on where it stopped."""
     key = forge.key(kernel)
     record = records.find(key)

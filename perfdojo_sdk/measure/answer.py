@@ -13,6 +13,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, get_args
 
+from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.hookspecs.types import Failure, FailureReason, RunRequest
 from perfdojo_sdk.measure.guarded_files import read_regular
 from perfdojo_sdk.measure.worker import MOST_CALLS
@@ -71,7 +72,7 @@ def read_answer(path: Path, request: RunRequest, kernels: int) -> Answer:
         raw = json.loads(read_regular(path, most))
         told = [_kernel(each, request) for each in _sequence(raw["kernels"], kernels)]
         if len(told) != kernels:
-            raise Malformed(f"it tells of {len(told)} kernels instead of {kernels}")
+            raise Malformed(f"it tells of {number_of(len(told), 'kernels')} instead of {kernels}")
         cold = raw["cold"]
         if not isinstance(cold, bool):
             raise Malformed("whether caches were cold is neither true nor false")

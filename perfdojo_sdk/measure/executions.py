@@ -26,6 +26,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from perfdojo_sdk.core.interface import EXECUTIONS, MAX_THREADS, TOO_MANY_THREADS, WORKSPACE_TOO_SMALL
+from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.measure.process_state import Used, changed
 from perfdojo_sdk.measure.worker import (
     CARRIER,
@@ -259,7 +260,7 @@ def _with_threads(trial: Trial, count: int, action: Callable[[Trial, int], None]
     try:
         action(trial, count)
     except Refused as refused:
-        raise Refused(refused.reason, f"on {count} threads: {refused.detail}") from None
+        raise Refused(refused.reason, f"on {number_of(count, 'threads')}: {refused.detail}") from None
 
 
 def _collide(trial: Trial, count: int) -> None:

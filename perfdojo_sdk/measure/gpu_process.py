@@ -79,9 +79,7 @@ def _write_job(file: Path, artifact: Artifact, request: RunRequest, cache_bytes:
     np.savez(file, about=np.array(json.dumps(about)), bundle=bundle, **arrays)
 
 
-def _measurement(
-    artifact: Artifact, request: RunRequest, device: str, answer: Path
-) -> Measurement | Failure:
+def _measurement(artifact: Artifact, request: RunRequest, device: str, answer: Path) -> Measurement | Failure:
     with np.load(answer, allow_pickle=False) as result:
         if "failure" in result:
             reason, detail = result["failure"].tolist()

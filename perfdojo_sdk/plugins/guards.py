@@ -20,6 +20,7 @@ from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import DojoError, UnavailableError
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import LegalityCheck, Move, Objection, Requirement, Rules, Trace
+from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.hookspecs.types import (
     Artifact,
     CodeGenerator,
@@ -125,7 +126,7 @@ class GuardedRunner:
         except DojoError as error:
             return [Failure("runtime", self._line("runner", error))] * len(artifacts)
         if not isinstance(found, list | tuple) or len(found) != len(artifacts):
-            what = f"its runner returned {shown(found)} for {len(artifacts)} kernels"
+            what = f"its runner returned {shown(found)} for {number_of(len(artifacts), 'kernels')}"
             return [Failure("runtime", note(self.plugin, what))] * len(artifacts)
         return [self._checked(each) for each in found]
 

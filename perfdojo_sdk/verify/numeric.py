@@ -23,6 +23,7 @@ from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
 from perfdojo_sdk.core.errors import VerificationError
 from perfdojo_sdk.core.interface import EXECUTIONS
 from perfdojo_sdk.core.program import Node, Program, Scope
+from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.hookspecs.types import (
     ArraySpec,
     Artifact,
@@ -254,7 +255,7 @@ def _groups(planned: Sequence[_Plan], original: Program, small: bool) -> list[Se
 def _problem(results: Sequence[ClassResult]) -> str:
     """The first one in words, if any."""
     bad = next((r for r in results if r.problem), None)
-    return f"{bad.name} inputs, {bad.threads} threads: {bad.problem}" if bad else ""
+    return f"{bad.name} inputs, {number_of(bad.threads, 'threads')}: {bad.problem}" if bad else ""
 
 
 def _drawings(original: Program, transformed: Program, instances: int) -> Iterator[tuple[_Plan, str]]:

@@ -123,5 +123,6 @@ def test_a_processor_without_sve_gets_a_status_and_no_signal(
     ):
         subprocess.run(command, cwd=tmp_path, check=True, timeout=120)
     for cpu, status in (("cortex-a72", 12), ("max,sve-max-vq=1", 0)):
-        ended = subprocess.run([str(QEMU), "-cpu", cpu, "-L", str(SYSTEM), "./main"], cwd=tmp_path, timeout=60)
+        emulator = [str(QEMU), "-cpu", cpu, "-L", str(SYSTEM)]
+        ended = subprocess.run([*emulator, "./main"], cwd=tmp_path, timeout=60)
         assert ended.returncode == status, cpu
