@@ -195,11 +195,16 @@ def side_by_side() -> Any:
     return Lines()
 
 
+def none_built(kernels: int) -> str:
+    """What there is to say where no kernel of so many passed."""
+    return "the kernel could not be built" if kernels == 1 else f"none of {kernels} kernels could be built"
+
+
 def nothing_built(result: BuildResult) -> NothingFoundError:
     """No kernel could enter a library: the reasons, the commonest first."""
     return NothingFoundError(
         "PD-C004",
-        f"none of {number_of(len(result.results), 'kernels')} could be built",
+        none_built(len(result.results)),
         why="; ".join(reasons(result.failed)),
         hint="`targets` shows whether the target's tools work; `verify KERNEL` shows the legs one by one",
     )

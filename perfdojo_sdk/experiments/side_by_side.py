@@ -148,7 +148,7 @@ def _figure(request: ExperimentRequest, plan: Plan) -> ExperimentResult:
     if not manifests:
         why = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
         raise NothingFoundError(
-            "PD-C004", f"none of {number_of(len(kernels), 'kernels')} could be built", why=why
+            "PD-C004", f"none could be built of {number_of(len(kernels), 'kernels')}", why=why
         )
     found = _Found(plan, titles, _provenance(manifests), failed)
     if found.provenance == "measured":

@@ -191,7 +191,7 @@ def tune_kernel(
             return KernelResult(kernel, None, str(reason))
         records.add(forge.key(kernel), found.record)
         Game(target, forge.rules, found.record.trace.replay(forge.rules)).save(game_file(directory, kernel))
-        if found.measured:
+        if found.measured and found.measured.seconds:
             plugins.measurement_recorded(target, kernel.name, found.measured)
         return KernelResult(kernel, found)
 
@@ -220,7 +220,7 @@ def _one(forge: Forge, records: Records, kernel: Kernel, directory: Path, observ
         except Rejected as reason:
             return KernelResult(kernel, None, str(reason))
         records.add(key, found.record)
-        if found.measured:
+        if found.measured and found.measured.seconds:
             forge.plugins.measurement_recorded(forge.target, kernel.name, found.measured)
     return KernelResult(kernel, found)
 

@@ -65,6 +65,11 @@ def runner_fault(what: str) -> Failure:
     return Failure("runtime", f"{RUNNER_FAULT}: {what}")
 
 
+def at_fault(result: object) -> bool:
+    """Whether it is such a failure."""
+    return isinstance(result, Failure) and result.detail.startswith(RUNNER_FAULT)
+
+
 def read_answer(path: Path, request: RunRequest, kernels: int) -> Answer:
     """The answer in a file; :class:`Malformed` when it is none."""
     most = (64 << 10) + kernels * (4 * MOST_SAID + 32 * request.repeats)

@@ -29,10 +29,10 @@ from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, Failure, Measureme
 from perfdojo_sdk.measure import family, worker
 from perfdojo_sdk.measure.answer import (
     MOST_SAID,
-    RUNNER_FAULT,
     Answer,
     KernelAnswer,
     Malformed,
+    at_fault,
     doubt,
     read_answer,
     runner_fault,
@@ -111,7 +111,7 @@ def execute(job: Job) -> list[Measurement | Failure]:
     while waiting := [k for k, result in enumerate(results) if result is None]:
         artifacts = [job.artifacts[k] for k in waiting]
         found, guilty = _attempt(job, artifacts)
-        if guilty is None and all(map(_at_fault, found)):
+        if guilty is None and all(map(at_fault, found)):
             # On a busy machine the parent may hear late of the child's marks; a cheat cheats again.
             found, guilty = _attempt(job, artifacts)
         if guilty is not None:
@@ -421,10 +421,6 @@ def _death(folder: Path, ending: _Ending) -> Failure | None:
 
 
 _TAMPERS = "the kernel tampers with time, or this machine was too busy to watch it"
-
-
-def _at_fault(result: Measurement | Failure) -> bool:
-    return isinstance(result, Failure) and result.detail.startswith(RUNNER_FAULT)
 
 
 def time_problem(answer: Answer, request: RunRequest, ending: _Ending) -> Failure | None:

@@ -34,6 +34,7 @@ from perfdojo_sdk.hookspecs.types import (
     RunRequest,
     Target,
 )
+from perfdojo_sdk.measure.answer import runner_fault
 from perfdojo_sdk.plugins.calls import shown
 from perfdojo_sdk.plugins.faults import Bell, PluginFault, guarded, limit_s, note, said, within
 
@@ -160,7 +161,8 @@ class GuardedRunner:
             what = f"its runner returned {shown(found)}, expected a measurement"
             return Failure("runtime", note(self.plugin, what))
         wrong = why_no_measurement(found)
-        return Failure("runtime", note(self.plugin, f"its runner gave {wrong}")) if wrong else found
+        # It says nothing of the kernel: whoever has another reason to believe in that may keep it.
+        return runner_fault(note(self.plugin, f"its runner gave {wrong}")) if wrong else found
 
 
 @dataclass(frozen=True, eq=False)
