@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from inspect import getdoc
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from perfdojo_sdk.core.dialect import Dialect
@@ -249,11 +250,11 @@ class Rejection:
 
     @property
     def why(self) -> str:
-        return self.requirement.why.format(**dict(self.refusal.words))
+        return _filled(self.requirement.why, self.refusal)
 
     @property
     def hint(self) -> str:
-        return self.requirement.hint.format(**dict(self.refusal.words))
+        return _filled(self.requirement.hint, self.refusal)
 
     def error(self) -> MoveError:
         """The rejection as the error that a user sees, with the line of the program underlined."""
@@ -263,6 +264,14 @@ class Rejection:
 
     def __str__(self) -> str:
         return self.error().render()
+
+
+def _filled(sentence: str, refusal: Refusal) -> str:
+    """The sentence with the words in it; as it stands where a plugin's words do not fit."""
+    try:
+        return sentence.format(**dict(refusal.words))
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return sentence
 
 
 def line_numbers(program: Program) -> Mapping[str, int]:
@@ -387,6 +396,11 @@ class Transformation(ABC):
     parameters: ClassVar[tuple[Parameter, ...]] = ()
     requirements: tuple[Requirement, ...] = ()
     undo: ClassVar[str] = "drop the move from the trace"
+
+    @property
+    def doc(self) -> str:
+        """The documentation page."""
+        return getdoc(type(self)) or ""
 
     @abstractmethod
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:

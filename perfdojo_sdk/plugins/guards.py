@@ -7,9 +7,7 @@ as :class:`.faults.PluginFault`; that of a runner is a :class:`Failure`, that of
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, get_args
@@ -19,7 +17,15 @@ import numpy as np
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import DojoError, UnavailableError
 from perfdojo_sdk.core.program import Program
-from perfdojo_sdk.core.transformation import LegalityCheck, Move, Objection, Requirement, Rules, Trace
+from perfdojo_sdk.core.transformation import (
+    LegalityCheck,
+    Move,
+    Objection,
+    Refusal,
+    Requirement,
+    Rules,
+    Trace,
+)
 from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.hookspecs.types import (
     Artifact,
@@ -36,7 +42,7 @@ from perfdojo_sdk.hookspecs.types import (
 )
 from perfdojo_sdk.measure.answer import runner_fault
 from perfdojo_sdk.plugins.calls import shown
-from perfdojo_sdk.plugins.faults import Bell, PluginFault, guarded, limit_s, note, said, within
+from perfdojo_sdk.plugins.faults import PluginFault, guarded, limit_s, note, said
 
 #: More games than that no pass may play of one kernel.
 MOST_GAMES = 1000
@@ -180,17 +186,19 @@ class GuardedVeto:
     def __call__(
         self, before: Program, move: Move, after: Program, dialect: Dialect
     ) -> str | Objection | None:
-        # Elsewhere than in the main thread a limit costs more than most vetoes.
-        limit = limit_s() if threading.current_thread() is threading.main_thread() else None
         try:
-            with nullcontext() if limit is None else within(limit):
-                answer: object = self.veto(before, move, after, dialect)
-        except (KeyboardInterrupt, Bell):
-            raise
-        except BaseException as error:
+            answer: object = guarded(
+                self.plugin, "veto", lambda: self.veto(before, move, after, dialect), everywhere=False
+            )
+        except PluginFault as fault:
+            return fault.what
+        except DojoError as error:
             return note(self.plugin, said("veto", error), error)
-        if answer is None or isinstance(answer, str | Objection):
+        if answer is None or isinstance(answer, str):
             return answer
+        if isinstance(answer, Objection) and isinstance(answer.requirement, Requirement):
+            if isinstance(answer.refusal, Refusal):
+                return answer
         return note(self.plugin, f"its veto returned {shown(answer)}, expected a reason or None")
 
 
