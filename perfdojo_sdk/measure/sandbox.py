@@ -383,6 +383,14 @@ def _tail(file: int) -> str:
     return os.pread(file, MOST_SAID, max(size - MOST_SAID, 0)).decode("utf-8", "replace").strip()
 
 
+def without_traceback(said: str) -> str:
+    """What a child said, without the places in its code if Python told of its end."""
+    lines = said.splitlines()
+    if not any(line.lstrip().startswith('File "') for line in lines):
+        return said
+    return "\n".join(line for line in lines if line[:1] not in ("", " ") and "(most recent call" not in line)
+
+
 def _results(
     folder: Path, job: Job, artifacts: list[Artifact], ending: _Ending, outputs: tuple[int, ...]
 ) -> list[Measurement | Failure] | Failure:
@@ -407,7 +415,8 @@ def _results(
 def _death(folder: Path, ending: _Ending) -> Failure | None:
     if ending.killed_for:
         return ending.killed_for
-    said = f": {ending.said}" if ending.said else ""
+    words = without_traceback(ending.said)
+    said = f": {words}" if words else ""
     if ending.status == -signal.SIGXCPU:
         return Failure("timeout", "the kernel used up its processor time")
     if ending.status < 0:
