@@ -70,8 +70,8 @@ def _stats_text(found: dict[str, Any]) -> str:
     journal = f", journal {found['journal']}" if found["journal"] else ""
     lines = [
         f"{found['place']}: {found['kind']}, schema {found['schema']}{journal}, health {found['health']}",
-        f"{found['finished_kernels']} finished kernels",
-        f"{found['candidates']} candidates: {found['timed']} timed"
+        number_of(found["finished_kernels"], "finished kernels"),
+        f"{number_of(found['candidates'], 'candidates')}: {found['timed']} timed"
         f" ({found['cut']} of them cut short), {found['failed']} failed",
     ]
     if not found["candidates"]:
