@@ -26,7 +26,7 @@ def verdict(results: Sequence[Result]) -> str:
     """The result as a few words: never "passed" when something could not be run."""
     found = counts(results)
     if not found["failed"] and not found["skipped"] and not found["expected"]:
-        return f"all {len(results)} checks passed"
+        return f"all {number_of(len(results), 'checks')} passed"
     words = [f"{found[outcome]} {outcome}" for outcome in ("failed", "passed", "skipped") if found[outcome]]
     if found["expected"]:
         words.append(f"{found['expected']} failed as expected")
