@@ -168,7 +168,7 @@ def test_a_badge_promises_no_more_than_was_seen(results: list[Result], message: 
 def test_the_text_says_what_must_hold_and_what_to_try() -> None:
     assert "must hold: " + FAILED.check.doc in reports.text(FAILED) and "twice" in reports.text(FAILED)
     assert "try: buy one" in reports.text(UNAVAILABLE) and "slow" in reports.text(EXPECTED)
-    assert reports.verdict([PASSED]) == "all 1 checks passed"
+    assert reports.verdict([PASSED]) == "all 1 check passed"
     some = reports.verdict([PASSED, FAILED, EXPECTED, UNAVAILABLE])
     assert "1 failed, 1 passed, 1 skipped, 1 failed as expected; 1 need what" in some
 

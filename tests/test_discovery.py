@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -291,3 +292,30 @@ def test_packages_whose_metadata_is_no_text_hide_no_plugin(
     assert found["first"] == ("first", "1.0") and found["second"] == ("second_module", "0")
     (tmp_path / "torn-1.0.dist-info" / "entry_points.txt").write_bytes(b"[x]\nj\xfcrgen = j\n")
     assert [i.name for i in installed()] == ["first", "second"]
+
+
+# -- metadata that nobody can read -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("group", ["perfdojo_sdk.plugins", "console_scripts"])
+def test_a_plugin_whose_declaration_is_no_text_is_said_to_be_broken(tmp_path: Path, group: str) -> None:
+    info = tmp_path / "latin_chip-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: latin-chip\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_bytes(f"[{group}]\nchip = puc\u00e9\n".encode("latin-1"))
+    ours = group.startswith("perfdojo_sdk")
+
+    def targets(*words: str) -> Outcome:
+        command = [sys.executable, "-m", "perfdojo_sdk.cli", "targets", *words]
+        environment = {**os.environ, "PERFDOJO_PLUGINS": "latin-chip" if ours else ""}
+        done = subprocess.run(
+            command, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=60
+        )
+        assert "Traceback" not in done.stderr
+        return Outcome(done.returncode, done.stdout, done.stderr)
+
+    outcome = targets()
+    assert outcome.code == 0, outcome.err
+    said = "plugin latin-chip is broken (import)" in outcome.out + outcome.err
+    assert said == ours, "of what is no plugin of ours, nothing is said"
+    assert targets("--strict-plugins").code == (3 if ours else 0)

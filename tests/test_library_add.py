@@ -19,6 +19,7 @@ from perfdojo_sdk.kernels.selection import SelectionError, select
 from perfdojo_sdk.library import verification
 from perfdojo_sdk.library.build import BuildResult
 from perfdojo_sdk.library.manifest import LibraryError, read_manifest
+from perfdojo_sdk.measure.answer import runner_fault
 from perfdojo_sdk.search.play import Play
 from perfdojo_sdk.store.records import LegResult, Verification
 
@@ -51,9 +52,23 @@ class Timed(Paper):
         return replace(found, seconds=(self.times[suffix],) if request.repeats else ())
 
 
+@dataclass
+class Clockless(Timed):
+    """No time of a program whose first loop has one of these suffixes."""
+
+    without: tuple[str, ...] = ()
+
+    def run(self, artifact: Artifact, request: RunRequest) -> Any:
+        first = artifact.content.decode().partition("\n\n")[2].split(" ")[0]
+        found = super().run(artifact, request)
+        if request.repeats and first.partition(":")[2] in self.without and isinstance(found, Measurement):
+            return runner_fault("the clock stood still")
+        return found
+
+
 @pytest.fixture
-def paper(monkeypatch: pytest.MonkeyPatch) -> Timed:
-    made = Timed()
+def paper(monkeypatch: pytest.MonkeyPatch) -> Clockless:
+    made = Clockless()
 
     def verify(trace: Trace, *_: object) -> Verification:
         made.verified += 1
@@ -80,7 +95,7 @@ OTHER = replace(QUICK, repeats=6)
 """Other settings, under which nothing is taken from the records."""
 
 
-def test_a_kernel_that_was_not_asked_about_stays_as_it_is(paper: Timed, tmp_path: Path) -> None:
+def test_a_kernel_that_was_not_asked_about_stays_as_it_is(paper: Clockless, tmp_path: Path) -> None:
     before = build(paper, tmp_path, "relu[4,8]")
     assert before.manifest and before.fates == {}
     once = paper.verified
@@ -92,14 +107,14 @@ def test_a_kernel_that_was_not_asked_about_stays_as_it_is(paper: Timed, tmp_path
     assert (tmp_path / "src/relu_4x8_f32.paper").exists() and read_manifest(tmp_path) == after.manifest
 
 
-def test_a_kernel_that_could_not_be_built_again_stays_too(paper: Timed, tmp_path: Path) -> None:
+def test_a_kernel_that_could_not_be_built_again_stays_too(paper: Clockless, tmp_path: Path) -> None:
     build(paper, tmp_path, "relu[4,8]")
     paper.verifies = lambda trace: trace.root.name != "relu"
     result = build(paper, tmp_path, "relu[4,8] add[2,3]", OTHER)
     assert names(result) == ["relu_4x8_f32", "add_2x3_f32"] and len(result.failed) == 1
 
 
-def test_a_slower_kernel_does_not_replace_a_faster_one(paper: Timed, tmp_path: Path) -> None:
+def test_a_slower_kernel_does_not_replace_a_faster_one(paper: Clockless, tmp_path: Path) -> None:
     build(paper, tmp_path)
     paper.times["u"] = 1.5e-3
     paper.suffix = "u"
@@ -109,7 +124,7 @@ def test_a_slower_kernel_does_not_replace_a_faster_one(paper: Timed, tmp_path: P
     assert played(forced) == ["u"] and forced.fates["relu_4x8_f32"] == "replaced: forced"
 
 
-def test_a_faster_or_equal_kernel_replaces_its_elder(paper: Timed, tmp_path: Path) -> None:
+def test_a_faster_or_equal_kernel_replaces_its_elder(paper: Clockless, tmp_path: Path) -> None:
     build(paper, tmp_path)
     paper.suffix = "u"
     result = build(paper, tmp_path, settings=OTHER)
@@ -136,7 +151,7 @@ class InTurns(Timed):
         return [super(InTurns, self).run(each, request) for each in artifacts]
 
 
-def test_the_two_are_timed_in_turns_not_by_what_is_on_record(paper: Timed, tmp_path: Path) -> None:
+def test_the_two_are_timed_in_turns_not_by_what_is_on_record(paper: Clockless, tmp_path: Path) -> None:
     stormy = InTurns()
     build(stormy, tmp_path)
     stormy.suffix = "u"  # half the time, by a clock that runs slower and slower
@@ -147,21 +162,21 @@ def test_the_two_are_timed_in_turns_not_by_what_is_on_record(paper: Timed, tmp_p
     assert result.fates["relu_4x8_f32"] == "replaced: 0.50 of the old time"
 
 
-def test_a_suspect_time_replaces_nothing(paper: Timed, tmp_path: Path) -> None:
+def test_a_suspect_time_replaces_nothing(paper: Clockless, tmp_path: Path) -> None:
     build(paper, tmp_path)
     paper.suffix, paper.bound = "u", Bound(0.9e-3, "paper speed", "measured", calibrated=True)
     result = build(paper, tmp_path, settings=OTHER)
     assert played(result) == ["p"] and "suspect" in result.fates["relu_4x8_f32"]
 
 
-def test_an_elder_that_does_not_run_any_more_is_replaced(paper: Timed, tmp_path: Path) -> None:
+def test_an_elder_that_does_not_run_any_more_is_replaced(paper: Clockless, tmp_path: Path) -> None:
     build(paper, tmp_path)
     paper.suffix, paper.fails, paper.times["u"] = "u", "p", 1.9e-3
     result = build(paper, tmp_path, settings=OTHER)
     assert played(result) == ["u"] and "does not run any more" in result.fates["relu_4x8_f32"]
 
 
-def test_what_is_kept_under_other_conditions_is_verified_again(paper: Timed, tmp_path: Path) -> None:
+def test_what_is_kept_under_other_conditions_is_verified_again(paper: Clockless, tmp_path: Path) -> None:
     build(paper, tmp_path)
     once = paper.verified
     paper.mark = "# another generator\n"
@@ -177,7 +192,7 @@ def test_what_is_kept_under_other_conditions_is_verified_again(paper: Timed, tmp
     assert names(build(paper, tmp_path, "mul[2,3]", start_over=True)) == ["mul_2x3_f32"]
 
 
-def test_a_library_of_another_target_is_left_alone(paper: Timed, tmp_path: Path) -> None:
+def test_a_library_of_another_target_is_left_alone(paper: Clockless, tmp_path: Path) -> None:
     build(paper, tmp_path)
     file = tmp_path / "manifest.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "target": "stone"}))
@@ -222,7 +237,7 @@ def test_two_that_take_the_same_are_still_told_apart_by_nothing(files: tuple[str
 
 
 def test_a_library_gives_a_name_to_what_takes_other_inputs(
-    paper: Timed, tmp_path: Path, files: tuple[str, str]
+    paper: Clockless, tmp_path: Path, files: tuple[str, str]
 ) -> None:
     """Built one after the other, in either order, or together: the same two kernels."""
     one, other = files
@@ -235,7 +250,7 @@ def test_a_library_gives_a_name_to_what_takes_other_inputs(
 
 
 def test_another_program_of_the_same_inputs_takes_its_place(
-    paper: Timed, tmp_path: Path, files: tuple[str, str]
+    paper: Clockless, tmp_path: Path, files: tuple[str, str]
 ) -> None:
     lib = tmp_path / "lib"
     build(paper, lib, files[0])
@@ -259,3 +274,61 @@ def test_the_table_says_what_was_kept(cli: Callable[..., Outcome], tmp_path: Pat
     ]
     over = cli(*words, "add[2,3]", "--replace", plugins="toy")
     assert over.code == 0 and "relu" not in over.out
+
+
+# -- no time at all ----------------------------------------------------------------------------------
+
+
+def test_a_verified_kernel_that_nobody_could_time_is_kept_and_marked(
+    paper: Clockless, tmp_path: Path
+) -> None:
+    paper.without = ("p", "")
+    result = build(paper, tmp_path)
+    assert played(result) == ["p"] and not result.failed and result.manifest
+    [kernel] = result.manifest.kernels
+    assert kernel.timing.final is None and kernel.output_sha256
+    assert kernel.timing.suspect == "no time (runtime: runner fault: the clock stood still)"
+    assert any("the kernel is verified, it ranks nothing" in note for note in kernel.notes)
+    paper.without = ()
+    again = build(paper, tmp_path)
+    assert again.manifest and again.manifest.kernels[0].timing.final, (
+        "it is timed as soon as that is possible"
+    )
+
+
+def test_what_has_no_time_ranks_behind_what_has_one(paper: Clockless, tmp_path: Path) -> None:
+    paper.without = ("p",)
+    result = build(paper, tmp_path)
+    assert played(result) == [] and result.manifest
+    [kernel] = result.manifest.kernels
+    assert kernel.timing.final and not kernel.timing.suspect
+    assert "what the search found is left out: it has no figure" in kernel.notes[0]
+
+
+def test_what_has_no_time_and_is_wrong_is_left_out(paper: Clockless, tmp_path: Path) -> None:
+    paper.without, paper.verifies = ("p", ""), lambda trace: False
+    assert build(paper, tmp_path).manifest is None
+
+
+def test_what_has_no_time_replaces_nothing(paper: Clockless, tmp_path: Path) -> None:
+    build(paper, tmp_path)
+    paper.suffix, paper.without = "u", ("u", "")
+    result = build(paper, tmp_path, settings=OTHER)
+    assert played(result) == ["p"]
+    assert "the clock stood still" in result.fates["relu_4x8_f32"]
+
+
+# -- a library that cannot be read -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content", ["{", json.dumps({"schema_version": 99})], ids=["cut", "newer"])
+def test_a_library_that_cannot_be_read_is_not_built_over(
+    paper: Clockless, tmp_path: Path, content: str
+) -> None:
+    build(paper, tmp_path)
+    (tmp_path / "manifest.json").write_text(content)
+    with pytest.raises(LibraryError) as raised:
+        build(paper, tmp_path, "add[2,3]", OTHER)
+    assert raised.value.code == "PD-L002" and "--replace" in raised.value.hint
+    assert (tmp_path / "manifest.json").read_text() == content
+    assert names(build(paper, tmp_path, "add[2,3]", OTHER, start_over=True)) == ["add_2x3_f32"]

@@ -301,7 +301,7 @@ def test_the_commands_from_end_to_end(cli: Cli, tmp_path: Path) -> None:
         assert content(a) == content(b) == content(c)
 
     dry = cli("db", "prune", "--keep", "1", "--dry-run", "--db", "a.sqlite")
-    assert "3 candidates would be deleted (1 failed ones), 1 left" in dry.out and "dry run" in dry.err
+    assert "3 candidates would be deleted (1 failed), 1 left" in dry.out and "dry run" in dry.err
     assert cli("db", "prune", "--keep", "1", "--db", "a.sqlite", "--json").data["left"] == 1
     assert cli("db", "stats", "--db", "a.sqlite", "--json").data["candidates"] == 1
 

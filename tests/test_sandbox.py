@@ -388,3 +388,25 @@ def test_inputs_that_were_copied_cannot_be_changed() -> None:
     result = run(RIGHT + body, request=replace(TIMED, inputs={"x": x}))
     assert isinstance(result, Measurement) and result.outputs
     assert np.array_equal(result.outputs["y"], 2 * x)
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("a kernel's words\n  and more", "a kernel's words\n  and more"),
+        (
+            'Traceback (most recent call last):\n  File "worker.py", line 3, in <module>\n    import numpy\n'
+            "ModuleNotFoundError: No module named 'numpy'",
+            "ModuleNotFoundError: No module named 'numpy'",
+        ),
+        (
+            'ing>", line 9\n  File "x.py", line 3, in y\n\nOSError: gone\nCurrent thread 0x0 '
+            "(most recent call first):\n  <no Python frame>",
+            'ing>", line 9\nOSError: gone',
+        ),
+    ],
+)
+def test_what_a_child_says_is_shown_without_its_traceback(said: str, shown: str) -> None:
+    from perfdojo_sdk.measure.sandbox import without_traceback
+
+    assert without_traceback(said) == shown

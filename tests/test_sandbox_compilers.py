@@ -45,6 +45,16 @@ def test_endless_words_end_with_the_time(tmp_path: Path) -> None:
     assert isinstance(found, Failure) and found.reason == "compile_timeout"
 
 
+def test_what_a_compiler_that_is_killed_had_for_a_moment_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    found = shell('echo > "$TMPDIR/cc1.s"; sleep 60').compile({"k.c": CODE}, timeout_s=0.5)
+    assert isinstance(found, Failure) and found.reason == "compile_timeout"
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_helper_that_stays_is_not_waited_for(tmp_path: Path) -> None:
     """A compiler cache's server inherits the output of the first compiler that starts it."""
     place = tmp_path / "pid"

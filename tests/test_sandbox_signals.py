@@ -138,3 +138,13 @@ def test_an_ignored_ctrl_c_stays_ignored(tmp_path: Path) -> None:
     process = start(tmp_path, sys.executable, "-c", hook)
     _, said = process.communicate(timeout=30)
     assert process.returncode == 0, said
+
+
+@pytest.mark.parametrize(("name", "quiet"), [("/usr/bin/perfdojo-sdk", True), ("their_program.py", False)])
+def test_an_interruption_while_the_command_is_imported_shows_nothing(name: str, quiet: bool) -> None:
+    """In another program that imports the command's package, Ctrl-C does what it did."""
+    code = f"import os, signal, sys; sys.argv[0] = {name!r}; import perfdojo_sdk.cli; "
+    code += "os.kill(os.getpid(), signal.SIGINT)"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == -signal.SIGINT
+    assert ("KeyboardInterrupt" in ended.stderr) != quiet

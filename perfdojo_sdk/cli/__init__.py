@@ -56,6 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command and exit with its code."""
     with leaving_at_once():
         _open_streams()
+        # Pydantic would read what every installed package declares, and fail where one is no UTF-8 text.
+        os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
         try:
             try:
                 _command(arguments)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfdojo_sdk.cli.console import Json, emit
+from perfdojo_sdk.core.words import number_of
 
 if TYPE_CHECKING:
     from perfdojo_sdk.perfllm.strategies import ShippedAgent
@@ -38,7 +39,8 @@ def command(
         f"network: {count} parameters; " + ", ".join(f"{k}={v}" for k, v in _pieces(record.settings)),
         f"trained for {', '.join(card.targets) or 'nothing'} by perfdojo-sdk {record.sdk}:",
         *(f"  {kernel}" for kernel in card.kernels),
-        f"{card.evaluations} evaluations, {card.remembered} transitions, {card.steps} steps of learning",
+        f"{number_of(card.evaluations, 'evaluations')}, {number_of(card.remembered, 'transitions')}, "
+        f"{number_of(card.steps, 'steps')} of learning",
     ]
     emit("\n".join([*lines, *([card.notes] if card.notes else [])]), summary(record), as_json)
 

@@ -11,6 +11,7 @@ import typer
 from perfdojo_sdk.cli.console import Json, emit, progress, seconds, table
 from perfdojo_sdk.cli.sources import TargetOption, compile_game, open_game, plugins_for
 from perfdojo_sdk.core.interface import MAX_THREADS
+from perfdojo_sdk.core.words import number_of
 
 if TYPE_CHECKING:
     from perfdojo_sdk.game import Game
@@ -62,7 +63,7 @@ def _bench_game(plugins: Plugins, source: str, target: str, threads: int, as_jso
         "details": dict(measured.details),
     }
     text = (
-        f"{seconds(measured.median)} (median of {len(measured.seconds)} calls, best "
+        f"{seconds(measured.median)} (median of {number_of(len(measured.seconds), 'calls')}, best "
         f"{seconds(min(measured.seconds))}), {circumstances(measured)}"
     )
     # Observers' figures have their name and a dot in front; how the runner went about it is for --json.

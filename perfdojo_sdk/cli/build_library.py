@@ -16,6 +16,7 @@ from perfdojo_sdk.cli.workplace import ClusterOption, DeviceOption, workplace
 from perfdojo_sdk.core.errors import NothingFoundError, VerificationError
 from perfdojo_sdk.core.interface import MAX_THREADS
 from perfdojo_sdk.core.transformation import Kind
+from perfdojo_sdk.core.words import number_of
 
 if TYPE_CHECKING:
     from perfdojo_sdk.kernels.selection import Kernel
@@ -114,7 +115,10 @@ def command(
         options = search_options(agent, option, search, found.name)
         settings = Settings(most=allow.kind, search=search, evaluations=count, options=options)
         settings = replace(settings, threads=threads or where.threads or settings.threads)
-        progress(f"building {len(selected)} kernels for {found.name} with {settings.threads} threads")
+        progress(
+            f"building {number_of(len(selected), 'kernels')} for {found.name}"
+            f" with {number_of(settings.threads, 'threads')}"
+        )
         watch = side_by_side() if cluster else observer()
         make = where.make_forge
         result = build_library(
@@ -158,7 +162,7 @@ def observer() -> Any:
             progress(f"{' taken from the records' if result.found.reused else ''} -{time}")
 
         def packaging(self, count: int) -> None:
-            progress(f"linking {count} kernels and checking each again")
+            progress(f"linking {number_of(count, 'kernels')} and checking each again")
 
         @staticmethod
         def _say(text: str) -> None:
@@ -188,16 +192,21 @@ def side_by_side() -> Any:
             progress(f"{name}: {'taken from the records' if found.reused else 'finished'}{time}")
 
         def packaging(self, count: int) -> None:
-            progress(f"linking {count} kernels and checking each again")
+            progress(f"linking {number_of(count, 'kernels')} and checking each again")
 
     return Lines()
+
+
+def none_built(kernels: int) -> str:
+    """What there is to say where no kernel of so many passed."""
+    return "the kernel could not be built" if kernels == 1 else f"none of {kernels} kernels could be built"
 
 
 def nothing_built(result: BuildResult) -> NothingFoundError:
     """No kernel could enter a library: the reasons, the commonest first."""
     return NothingFoundError(
         "PD-C004",
-        f"none of {len(result.results)} kernels could be built",
+        none_built(len(result.results)),
         why="; ".join(reasons(result.failed)),
         hint="`targets` shows whether the target's tools work; `verify KERNEL` shows the legs one by one",
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfdojo_sdk.cli.console import Json, emit, progress, table
+from perfdojo_sdk.core.words import number_of
 
 if TYPE_CHECKING:
     from perfdojo_sdk.cluster.connection import Node
@@ -93,7 +94,9 @@ def _begin(
         emit(wanted.text, data, as_json)
         return
     runs = [f"runs {target} on {kind}" for target, kind in sorted(offer.runs)]
-    compiles = [f"{count} compilers for {target}" for target, count in sorted(offer.compiles.items())]
+    compiles = [
+        f"{number_of(count, 'compilers')} for {target}" for target, count in sorted(offer.compiles.items())
+    ]
     progress(f"this node offers: {', '.join(runs + compiles) or 'nothing'}")
     start(wanted)
     where = address or f"{host or own_address()}:{port}"

@@ -9,6 +9,7 @@ import typer
 from perfdojo_sdk.cli.console import Json, emit, seconds, table
 from perfdojo_sdk.cli.db import Db, Target, existing
 from perfdojo_sdk.core.errors import NothingFoundError
+from perfdojo_sdk.core.words import number_of
 
 if TYPE_CHECKING:
     from perfdojo_sdk.store.cost import Cost
@@ -61,8 +62,9 @@ def _text(found: list[Cost], operators: int, budget: int) -> str:
     total = sum(cost.evaluations for cost in found)
     lines = [
         table(columns, rows),
-        f"Node-hours are extrapolated (estimated) from the measured wall times of {total} recorded"
-        f" evaluations to {operators} operators with {budget} evaluations each.",
+        f"Node-hours are extrapolated (estimated) from the measured wall times of "
+        f"{number_of(total, 'recorded evaluations')} to {number_of(operators, 'operators')} with "
+        f"{number_of(budget, 'evaluations')} each.",
         "propose to verify: mean of an evaluation; finish: to time and verify a finished kernel;"
         " -: not recorded.",
         f"The paper extrapolates {PAPER_NODE_HOURS} node-hours for {PAPER_OPERATORS} operators,"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfdojo_sdk.cli.console import Json, emit, place_option, progress, seconds, table, without_controls
+from perfdojo_sdk.core.words import number_of
 
 if TYPE_CHECKING:
     from perfdojo_sdk.store.database import Records
@@ -69,8 +70,8 @@ def _stats_text(found: dict[str, Any]) -> str:
     journal = f", journal {found['journal']}" if found["journal"] else ""
     lines = [
         f"{found['place']}: {found['kind']}, schema {found['schema']}{journal}, health {found['health']}",
-        f"{found['finished_kernels']} finished kernels",
-        f"{found['candidates']} candidates: {found['timed']} timed"
+        number_of(found["finished_kernels"], "finished kernels"),
+        f"{number_of(found['candidates'], 'candidates')}: {found['timed']} timed"
         f" ({found['cut']} of them cut short), {found['failed']} failed",
     ]
     if not found["candidates"]:
@@ -132,7 +133,7 @@ def export(
                 print(without_controls(line))
             return
         written = _write(file, lines) - (1 if form is Format.jsonl else 2)
-    emit(f"{written} records are in {file}", {"file": str(file), "records": written}, as_json)
+    emit(f"{number_of(written, 'records')} in {file}", {"file": str(file), "records": written}, as_json)
 
 
 def _write(file: Path, lines: Iterable[str]) -> int:
@@ -225,9 +226,8 @@ def prune(
     with existing(db) as records:
         pruned = prune_records(records, rule, dry_run)
     would = "would be deleted" if dry_run else "deleted"
-    text = (
-        f"{pruned.timed + pruned.failed} candidates {would} ({pruned.failed} failed ones), {pruned.left} left"
-    )
+    gone = number_of(pruned.timed + pruned.failed, "candidates")
+    text = f"{gone} {would} ({pruned.failed} failed), {pruned.left} left"
     data = {"timed": pruned.timed, "failed": pruned.failed, "left": pruned.left, "dry_run": dry_run}
     if dry_run:
         progress("dry run: nothing was changed")

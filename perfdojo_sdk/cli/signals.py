@@ -7,11 +7,18 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 INTERRUPTED, TERMINATED = 130, 143
+COMMAND = "perfdojo-sdk"
+
+if os.path.basename(sys.argv[0]) == COMMAND and signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+    # Python's own handler would show where in an import it met Ctrl-C. Where this is imported in another
+    # program, signals are that program's affair.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class Terminated(KeyboardInterrupt):

@@ -15,6 +15,7 @@ from perfdojo_sdk.cli.tune import duration
 from perfdojo_sdk.cli.workplace import ClusterOption, DeviceOption, refuse_device_without, tell_of
 from perfdojo_sdk.core.files import refuse_links
 from perfdojo_sdk.core.interface import MAX_THREADS
+from perfdojo_sdk.core.words import number_of
 
 if TYPE_CHECKING:
     from perfdojo_sdk.perfllm.actors import Actors
@@ -159,16 +160,20 @@ class Lines:
         self.writer = _writer(events) if events is not None else None
 
     def recalled(self, name: str, games: int, beyond: tuple[str, ...]) -> None:
-        progress(f"{name}: {games} recorded games")
+        progress(f"{name}: {number_of(games, 'recorded games')}")
         if beyond:
             kinds = ", ".join(beyond)
             progress(f"warning: better games of {name} play moves outside the repertoire: {kinds}")
 
     def corrected(self, name: str, states: int, slips: int) -> None:
-        self._now_and_then(f"{name}: a game of {states} states with {slips} slips")
+        self._now_and_then(
+            f"{name}: a game of {number_of(states, 'states')} with {number_of(slips, 'slips')}"
+        )
 
     def studied(self, steps: int, count: int, loss: float | None) -> None:
-        self._now_and_then(f"learning from records: {steps} of {count} steps, loss {loss or 0:.3f}")
+        self._now_and_then(
+            f"learning from records: {steps} of {number_of(count, 'steps')}, loss {loss or 0:.3f}"
+        )
 
     def round(self, report: Report) -> None:
         if self.writer is not None:
@@ -221,8 +226,8 @@ def _text(pupils: list[Pupil], evaluations: int, output: Path) -> str:
     for pupil in pupils:
         best = seconds(pupil.best_s) if pupil.best_s else "nothing ran"
         gained = f", {pupil.speed_up:.2f}x the initial program's speed" if pupil.speed_up else ""
-        lines.append(f"{pupil.name}: {best}{gained} after {pupil.evaluations} evaluations")
-    return "\n".join([*lines, f"{evaluations} evaluations in all", f"agent: {output}"])
+        lines.append(f"{pupil.name}: {best}{gained} after {number_of(pupil.evaluations, 'evaluations')}")
+    return "\n".join([*lines, f"{number_of(evaluations, 'evaluations')} in all", f"agent: {output}"])
 
 
 def _data(training: Training, output: Path) -> dict[str, Any]:

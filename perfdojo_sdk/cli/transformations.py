@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -38,7 +37,7 @@ def usage(transformation: Transformation) -> str:
 
 def summary(transformation: Transformation) -> str:
     """The first sentence of the docstring."""
-    return " ".join((inspect.getdoc(type(transformation)) or "").split("\n\n")[0].split())
+    return " ".join(transformation.doc.split("\n\n")[0].split())
 
 
 def describe(transformation: Transformation) -> dict[str, Any]:
@@ -50,7 +49,7 @@ def describe(transformation: Transformation) -> dict[str, Any]:
         "parameters": [
             {"name": p.name, "type": p.type.__name__, "doc": p.doc} for p in transformation.parameters
         ],
-        "doc": inspect.getdoc(type(transformation)) or "",
+        "doc": transformation.doc,
         "requirements": [
             {
                 **{"code": r.code, "title": r.title, "why": words(r.why), "try": words(r.hint)},
@@ -64,7 +63,7 @@ def describe(transformation: Transformation) -> dict[str, Any]:
 
 def page(transformation: Transformation) -> str:
     """A transformation as a page of text."""
-    lines = [usage(transformation), "", inspect.getdoc(type(transformation)) or ""]
+    lines = [usage(transformation), "", transformation.doc]
     if transformation.parameters:
         lines += ["", "Parameters:"]
         lines += [f"  {p.name} ({p.type.__name__}): {p.doc}" for p in transformation.parameters]

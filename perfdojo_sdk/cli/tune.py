@@ -17,6 +17,7 @@ from perfdojo_sdk.cli.sources import one_kernel
 from perfdojo_sdk.cli.workplace import ClusterOption, DeviceOption, workplace
 from perfdojo_sdk.core.errors import NothingFoundError
 from perfdojo_sdk.core.interface import MAX_THREADS
+from perfdojo_sdk.core.words import number_of
 
 if TYPE_CHECKING:
     from perfdojo_sdk.kernels.selection import Kernel
@@ -83,13 +84,12 @@ def command(
         found = where.target
         chosen = one_kernel(plugins, kernel, found)
         options = search_options(agent, option, search, found.name)
-        settings = Settings(
-            most=allow.kind, search=search, evaluations=budget, seed=seed, options=options
-        )
+        settings = Settings(most=allow.kind, search=search, evaluations=budget, seed=seed, options=options)
         settings = replace(settings, threads=threads or where.threads or settings.threads)
         directory = output or default_directory(found.name)
         game = game_file(directory, chosen)
-        progress(f"tuning {chosen.name} for {found.name} with {settings.threads} threads: {search}, {budget}")
+        how = f"with {number_of(settings.threads, 'threads')}: {search}, {budget}"
+        progress(f"tuning {chosen.name} for {found.name} {how}")
         watch, make = observer(budget), where.make_forge
         try:
             result = tune_kernel(plugins, found, chosen, settings, directory, resume, most_s, watch, db, make)
@@ -106,7 +106,7 @@ def command(
 
 def nothing_passed(result: KernelResult, standing: Standing | None) -> NothingFoundError:
     """Not even the initial program: the reasons, and the commonest thing that was said."""
-    said = [f"{words} ({often} times)" for _, words, often in _commonest(standing)]
+    said = [f"{words} ({number_of(often, 'times')})" for _, words, often in _commonest(standing)]
     return NothingFoundError(
         "PD-C009",
         f"no program of {result.kernel.name} passes verification, not even the initial one",
@@ -176,9 +176,12 @@ def _text(result: KernelResult, standing: Standing | None, game: Path) -> str:
         tally, elapsed_s = standing.tally, standing.elapsed_s
         rate = f", {60 * standing.evaluations / elapsed_s:.0f} a minute" if elapsed_s else ""
         known = f", {tally.reused} of them from the records" if tally.reused else ""
-        lines.append(f"{standing.evaluations} evaluations in {elapsed_s:.0f} s{rate}{known}")
+        lines.append(f"{number_of(standing.evaluations, 'evaluations')} in {elapsed_s:.0f} s{rate}{known}")
         lines.append(f"failed: {sum(tally.failures.values())}{_reasons(standing)}")
-        lines += [f"  {reason}: {said} ({often} times)" for reason, said, often in _commonest(standing)]
+        lines += [
+            f"  {reason}: {said} ({number_of(often, 'times')})"
+            for reason, said, often in _commonest(standing)
+        ]
         lines.append(f"time: {_split(standing)}")
     lines += [f"note: {note}" for note in record.notes]
     lines += [f"fault: {fault}" for fault in record.faults]
@@ -191,14 +194,14 @@ def _result(record: KernelRecord) -> str:
     legs = record.verification
     verified = "verified (exact, numeric, dependence)" if legs.passed else "NOT verified"
     if final is None:
-        return f"{len(record.trace.moves)} moves, {verified}"
+        return f"{number_of(len(record.trace.moves), 'moves')}, {verified}"
     speed_up = ""
     if record.suspect:
         speed_up = ", suspect"
     elif initial is not None and initial.provenance == final.provenance:
         speed_up = f", {initial.median_s / final.median_s:.1f}x the initial program's speed"
     time = f"{seconds(final.median_s)} ({final.provenance}){speed_up}"
-    return f"{time}, {len(record.trace.moves)} moves, {verified}"
+    return f"{time}, {number_of(len(record.trace.moves), 'moves')}, {verified}"
 
 
 def _data(result: KernelResult, standing: Standing | None, game: Path) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from perfdojo_sdk.cli.console import Json, emit, progress
 from perfdojo_sdk.cli.sources import SourceArgument, TargetOption, compile_game, open_game, plugins_for
 from perfdojo_sdk.core.errors import VerificationError
 from perfdojo_sdk.core.interface import MAX_THREADS
+from perfdojo_sdk.core.words import number_of
 
 if TYPE_CHECKING:
     from perfdojo_sdk.game import Game
@@ -37,7 +38,7 @@ def command(
     result = three_legs(plugins, game, threads, seed)
     legs = {"exact": result.exact, "numeric": result.numeric, "dependence": result.dependence}
     lines = [f"{name:10}  {'passed' if leg.passed else 'FAILED'}  {leg.detail}" for name, leg in legs.items()]
-    kind = f"{len(game.trace.steps)} moves, {game.trace.kind.label}"
+    kind = f"{number_of(len(game.trace.steps), 'moves')}, {game.trace.kind.label}"
     laws = f" ({', '.join(sorted(game.trace.laws))})" if game.trace.laws else ""
     data: dict[str, Any] = {
         "name": game.program.name,

@@ -38,6 +38,7 @@ from perfdojo_sdk.core.expression import (
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.validate import common_depth, violations
+from perfdojo_sdk.core.words import number_of
 
 
 class MalformedProgram(ProgramError):
@@ -460,8 +461,8 @@ class Interpreter:
             return [None] * buffer.cells
         given = inputs.get(buffer.arrays[0])
         if given is None or len(given) != buffer.cells:
-            found = "nothing" if given is None else f"{len(given)} values"
-            what = f"input {buffer.arrays[0]} takes {buffer.cells} values, {found} given"
+            found = "nothing" if given is None else number_of(len(given), "values")
+            what = f"input {buffer.arrays[0]} takes {number_of(buffer.cells, 'values')}, {found} given"
             raise ProgramError("PD-V004", what, hint="inputs are flat sequences, row-major")
         return list(given)
 

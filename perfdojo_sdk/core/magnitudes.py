@@ -177,9 +177,7 @@ def _has_every_element(program: Program, step: Spot, found: Reduction) -> bool:
         program, taken_from, most.step, element, writer
     ):
         return False
-    taken = {
-        instance[level].substitute(at.__getitem__): most.step.sizes[level] for level in most.reduced
-    }
+    taken = {instance[level].substitute(at.__getitem__): most.step.sizes[level] for level in most.reduced}
     summed = {Index.level(level): step.sizes[level] for level in found.reduced}
     fixed = summed.keys().isdisjoint(map(Index.level, maximum.substitute(at.__getitem__).levels))
     return fixed and taken == summed and len(taken) == len(most.reduced)

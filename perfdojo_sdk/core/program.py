@@ -487,9 +487,7 @@ class Program:
             if isinstance(node, Statement):
                 for read in node.reads:
                     found[read.array].append(new_occurrence((read, node, False, path, above, sizes)))
-                found[node.target.array].append(
-                    new_occurrence((node.target, node, True, path, above, sizes))
-                )
+                found[node.target.array].append(new_occurrence((node.target, node, True, path, above, sizes)))
         return {name: tuple(occurrences) for name, occurrences in of_buffer.items()}
 
     @lazy

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from inspect import getdoc
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from perfdojo_sdk.core.dialect import Dialect
@@ -249,11 +250,11 @@ class Rejection:
 
     @property
     def why(self) -> str:
-        return self.requirement.why.format(**dict(self.refusal.words))
+        return _filled(self.requirement.why, self.refusal)
 
     @property
     def hint(self) -> str:
-        return self.requirement.hint.format(**dict(self.refusal.words))
+        return _filled(self.requirement.hint, self.refusal)
 
     def error(self) -> MoveError:
         """The rejection as the error that a user sees, with the line of the program underlined."""
@@ -263,6 +264,14 @@ class Rejection:
 
     def __str__(self) -> str:
         return self.error().render()
+
+
+def _filled(sentence: str, refusal: Refusal) -> str:
+    """The sentence with the words in it; as it stands where a plugin's words do not fit."""
+    try:
+        return sentence.format(**dict(refusal.words))
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return sentence
 
 
 def line_numbers(program: Program) -> Mapping[str, int]:
@@ -388,6 +397,11 @@ class Transformation(ABC):
     requirements: tuple[Requirement, ...] = ()
     undo: ClassVar[str] = "drop the move from the trace"
 
+    @property
+    def doc(self) -> str:
+        """The documentation page."""
+        return getdoc(type(self)) or ""
+
     @abstractmethod
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
         """Moves worth checking on this program; the check decides."""
@@ -415,7 +429,8 @@ class Transformation(ABC):
         if [(name, type(value)) for name, value in move.parameters] != self.signature:
             needs = ", ".join(f"{n}: {t.__name__}" for n, t in self.signature) or "no parameters"
             what = f"{move.text}: {self.name} takes {needs}"
-            raise MoveError("PD-T002", what, hint=f"see: perfdojo-sdk transformations {self.name}")
+            hint = f"see: perfdojo-sdk transformations {self.name}"
+            raise MoveError("PD-T002", what, why=self._misfit(move), hint=hint)
         if self.place == "buffer":
             buffer = program.buffer(move.place)
             if buffer is None:
@@ -430,6 +445,18 @@ class Transformation(ABC):
     def signature(self) -> list[tuple[str, type]]:
         """Names and types of the parameters, as a move holds them: sorted by name."""
         return sorted((p.name, p.type) for p in self.parameters)
+
+    def _misfit(self, move: Move) -> str:
+        """What is wrong with the move's parameters, which do not have the signature."""
+        given, wanted = dict(move.parameters), dict(self.signature)
+        missing = [name for name in wanted if name not in given]
+        unknown = [name for name in given if name not in wanted]
+        if missing or unknown:
+            said = [f"{name} is missing" for name in missing]
+            return ", ".join(said + [f"there is no {name}" for name in unknown])
+        wrong = (n for n, kind in wanted.items() if type(given[n]) is not kind)
+        name = next(wrong, "")
+        return f"{name} is {given[name]!r}" if name else "parameters are sorted by name"
 
     def _no_place(self, move: Move, known: list[str]) -> MoveError:
         what = f"{move.text}: the program has no {self.place} {move.place!r}"

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from perfdojo_sdk.core.words import number_of
+
 Data = Mapping[str, Any]
 
 
@@ -64,7 +66,7 @@ def seeds(data: Data, panel: Data, names: Sequence[str]) -> str:
     """Over how many seeds a median is; players without chance have one run and do not count."""
     played = sorted({len(panel["best_s"][name]) for name in names})
     least, most = min(played[0], data["seeds"]), min(played[-1], data["seeds"])
-    return f"{most} seed{'s' * (most != 1)}" if least == most else f"{least} to {most} seeds"
+    return number_of(most, "seeds") if least == most else f"{least} to {most} seeds"
 
 
 def footing(data: Data) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 import yaml
 
 from perfdojo_sdk.core.errors import NothingFoundError
+from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.experiments.figures import bars, written
 from perfdojo_sdk.experiments.learning import require_fitting, trained_options
 from perfdojo_sdk.experiments.rows import Rows
@@ -127,7 +128,7 @@ def _figure(request: ExperimentRequest, plan: Plan) -> ExperimentResult:
         options = plan.options.get(column, ())
         settings = Settings(threads=plan.threads, search=search, evaluations=evaluations, options=options)
         folder = request.folder / f"library-{search}"
-        request.progress(f"{column}: {len(kernels)} kernels in {folder}")
+        request.progress(f"{column}: {number_of(len(kernels), 'kernels')} in {folder}")
         records = request.folder / "records.sqlite"
         lines = _Lines(request, until)
         wanted = list(kernels.values())
@@ -146,7 +147,9 @@ def _figure(request: ExperimentRequest, plan: Plan) -> ExperimentResult:
             manifests[column] = (folder, built.manifest)
     if not manifests:
         why = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
-        raise NothingFoundError("PD-C004", f"none of {len(kernels)} kernels could be built", why=why)
+        raise NothingFoundError(
+            "PD-C004", f"none could be built of {number_of(len(kernels), 'kernels')}", why=why
+        )
     found = _Found(plan, titles, _provenance(manifests), failed)
     if found.provenance == "measured":
         _race(request, plan, kernels, manifests, found)
@@ -335,7 +338,8 @@ class _Found:
         ours = list(self.plan.searches)[-1]
         for column, mean in data["speedup_of_ours"].items():
             lines.append(
-                f"{ours} over {column}: {mean['mean']:.2f}x ({mean['kernels']} kernels, geometric mean)"
+                f"{ours} over {column}: {mean['mean']:.2f}x "
+                f"({number_of(mean['kernels'], 'kernels')}, geometric mean)"
             )
         lines += [f"missing: {why}" for why in self.absent.values()]
         lines += [f"left out: {what}: {why.partition(chr(10))[0]}" for what, why in self.failed.items()]

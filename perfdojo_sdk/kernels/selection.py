@@ -242,10 +242,7 @@ def _kernels(
             continue
         operator = operators.get(name) or by_size.get(name)
         if operator is None:
-            hint = closest(name, [*operators, *by_size, *lists])
-            if _is_path(text):
-                hint = "a path that holds blanks, commas or brackets stands in quotes"
-            raise SelectionError("PD-K008", f"unknown kernel {_shown(name)}", hint=hint)
+            raise _unknown(name, text, [*operators, *by_size, *lists])
         if sizes is not None:
             wanted: Sequence[tuple[int, ...]] = (_sizes(operator, sizes),)
         else:
@@ -255,6 +252,19 @@ def _kernels(
             raise SelectionError("PD-K002", what, hint=f"write {usage(operator)}")
         for each in wanted:
             yield instantiate(operator, each, dialect)
+
+
+def _unknown(name: str, text: str, known: list[str]) -> SelectionError:
+    """Nothing that can be selected has this name, which may have been meant as a path."""
+    if _is_path(text):
+        hint = "a path that holds blanks, commas or brackets stands in quotes"
+    elif "/" in name or Path(name).exists():
+        why = "it is there, and no program" if Path(name).exists() else "nothing has this path"
+        hint = "a program ends in .dojo, a saved game in .json; `bench` takes the folder of a library, too"
+        return SelectionError("PD-K009", f"{_shown(name)} is no program and no kernel", why=why, hint=hint)
+    else:
+        hint = closest(name, known)
+    return SelectionError("PD-K008", f"unknown kernel {_shown(name)}", hint=hint)
 
 
 def _items(text: str) -> Iterator[tuple[str, str | None]]:

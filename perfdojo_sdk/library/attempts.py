@@ -9,6 +9,7 @@ from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.hookspecs.search import Evaluation
 from perfdojo_sdk.hookspecs.types import Artifact, CodeGenerator, Failure, KernelSource, Measurement
+from perfdojo_sdk.measure.answer import at_fault, runner_fault
 from perfdojo_sdk.measure.timing import ratio_by_rounds
 
 
@@ -33,12 +34,17 @@ class Attempt:
         return in_a_line(self.reason) if self.reason else ""
 
     @property
+    def untimed(self) -> bool:
+        """Whether it compiled, and all that is wrong is that the runner gave no figure."""
+        return self.artifact is not None and self.measured is None and at_fault(self.reason)
+
+    @property
     def label(self) -> str:
         return "what the search found" if self.trace.steps else "the initial program"
 
     def timed(self, measured: Measurement | Failure) -> Attempt:
         if isinstance(measured, Failure):
-            return replace(self, reason=measured)
+            return replace(self, measured=None, reason=measured)
         return replace(self, measured=measured)
 
     @property
@@ -59,13 +65,18 @@ def generated(generator: CodeGenerator, game: Trace, symbol: str) -> KernelSourc
 def counted(measured: Measurement | Failure) -> Measurement | Failure:
     """The run, unless it holds no time."""
     if isinstance(measured, Measurement) and not measured.seconds:
-        return Failure("runtime", "the runner timed no call")
+        return runner_fault("the runner timed no call")
     return measured
 
 
 def of_one_provenance(attempts: Sequence[Attempt]) -> bool:
     """Whether all who ran may be compared: what is estimated is no match for what is measured."""
     return len({attempt.measured.provenance for attempt in attempts if attempt.measured}) == 1
+
+
+def untimed_last(attempts: Sequence[Attempt]) -> list[Attempt]:
+    """In their order, but for those without a figure, which rank nothing."""
+    return sorted(attempts, key=lambda attempt: attempt.untimed)
 
 
 def median(attempt: Attempt) -> float:

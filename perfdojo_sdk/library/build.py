@@ -191,7 +191,7 @@ def tune_kernel(
             return KernelResult(kernel, None, str(reason))
         records.add(forge.key(kernel), found.record)
         Game(target, forge.rules, found.record.trace.replay(forge.rules)).save(game_file(directory, kernel))
-        if found.measured:
+        if found.measured and found.measured.seconds:
             plugins.measurement_recorded(target, kernel.name, found.measured)
         return KernelResult(kernel, found)
 
@@ -207,9 +207,7 @@ def state_file(directory: Path, kernel: Kernel, settings: Settings) -> Path:
     return directory / TUNED / f"{kernel.name}.{search}.{settings.seed}.state.json"
 
 
-def _one(
-    forge: Forge, records: Records, kernel: Kernel, directory: Path, observer: Observer
-) -> KernelResult:
+def _one(forge: Forge, records: Records, kernel: Kernel, directory: Path, observer: Observer) -> KernelResult:
     """One kernel: from the records, or built now and recorded. A search goes on where it stopped."""
     key = forge.key(kernel)
     record = records.find(key)
@@ -222,7 +220,7 @@ def _one(
         except Rejected as reason:
             return KernelResult(kernel, None, str(reason))
         records.add(key, found.record)
-        if found.measured:
+        if found.measured and found.measured.seconds:
             forge.plugins.measurement_recorded(forge.target, kernel.name, found.measured)
     return KernelResult(kernel, found)
 

@@ -42,6 +42,7 @@ from perfdojo_sdk.library.attempts import (
     generated,
     median,
     of_one_provenance,
+    untimed_last,
 )
 from perfdojo_sdk.library.evaluation import Helpers
 from perfdojo_sdk.library.manifest import LibraryError
@@ -187,7 +188,9 @@ class Forge:
     # -- reuse -------------------------------------------------------------------------------
 
     def restore(self, kernel: Kernel, record: KernelRecord) -> Found | None:
-        """The kernel from its record; None when the record does not lead to the same source again."""
+        """The kernel from its record; None without a time, or when that does not lead to the same source."""
+        if record.final is None:
+            return None
         try:
             trace = record.trace.replay(self.rules)
             source = self.generator.generate(trace.program, kernel.symbol)
@@ -238,6 +241,12 @@ class Forge:
             order = believable_first(self, kernel, order)
             if not order[0].trace.steps:
                 notes.append("the initial program is kept: what the search found is slower")
+        order = untimed_last(order)
+        if not order[0].untimed:
+            late = [attempt for attempt in order if attempt.untimed and attempt is not initial]
+            notes += [
+                f"{attempt.label} is left out: it has no figure ({attempt.failure})" for attempt in late
+            ]
         reasons = []
         for attempt in order:
             try:
@@ -404,18 +413,11 @@ class Forge:
         self, kernel: Kernel, attempt: Attempt, initial: Attempt, notes: list[str], watch: Watch
     ) -> Found:
         """Verify an attempt that ran; :class:`Rejected` with the first thing that is wrong."""
-        if attempt.source is None or attempt.artifact is None or attempt.measured is None:
-            raise Rejected(attempt.failure)
-        measured = attempt.measured
-        if measured.outputs is None or measured.details.get("stopped"):  # of a first look, or of a race
-            alone = self._timed_again(attempt)
-            if alone.measured is None:
-                raise Rejected(f"it ran once and not twice: {alone.failure}")
-            measured = alone.measured
-        attempt, bound = plausible(self, kernel, replace(attempt, measured=measured))
+        attempt, bound = plausible(self, kernel, self._with_outputs(attempt))
         assert attempt.artifact is not None and attempt.source is not None and attempt.measured is not None
         measured = attempt.measured
-        if bound and not bound.calibrated and measured.median < SUSPECT * bound.seconds:
+        timed = bool(measured.seconds)
+        if timed and bound and not bound.calibrated and measured.median < SUSPECT * bound.seconds:
             notes.append("faster than the roofline, whose figures are not measured on this device")
         watch.stage(kernel, "verifying")
         with self.spent.on("verify"):
@@ -423,7 +425,8 @@ class Forge:
         if not verified.passed:
             raise Rejected(f"verification failed ({verified.failure})")
         if attempt.suspect:
-            notes.append(f"suspect: {attempt.suspect}; the kernel is verified, its time ranks nothing")
+            ranks = "its time ranks nothing" if timed else "it ranks nothing"
+            notes.append(f"suspect: {attempt.suspect}; the kernel is verified, {ranks}")
         if attempt.trace.kind >= Kind.CHANGES_PRECISION:
             notes.append(f"changes precision: {', '.join(sorted(attempt.trace.laws))}")
         if initial.measured is None:
@@ -436,7 +439,7 @@ class Forge:
             laws=tuple(sorted(attempt.trace.laws)),
             verification=verified,
             initial=Timing.of(initial.measured) if initial.measured else None,
-            final=Timing.of(measured),
+            final=Timing.of(measured) if timed else None,
             bound=RooflineBound.of(bound) if bound else None,
             suspect=attempt.suspect,
             output_sha256=self.output_sha256(measured),
@@ -444,6 +447,23 @@ class Forge:
             build_seconds=self.spent.rounded,
         )
         return Found(kernel, attempt.source, record, measured=replace(measured, outputs=None))
+
+    def _with_outputs(self, attempt: Attempt) -> Attempt:
+        """The attempt with the figures and results that ship; :class:`Rejected` when it does not run.
+
+        Where only the runner is at fault that there is no time, it is run once for its results.
+        """
+        first = attempt.measured
+        if first is not None and (first.outputs is None or first.details.get("stopped")):
+            attempt = self._timed_again(attempt)  # that was a first look, or a race
+        if attempt.measured is not None:
+            return attempt
+        if not attempt.untimed or attempt.artifact is None:
+            raise Rejected(f"it ran once and not twice: {attempt.failure}" if first else attempt.failure)
+        found = self.runner.run(attempt.artifact, replace(self.request(), repeats=0))
+        if isinstance(found, Failure) or found.outputs is None:
+            raise Rejected(attempt.failure)
+        return replace(attempt, measured=replace(found, seconds=()), suspect=f"no time ({attempt.failure})")
 
     def _verify(self, trace: Trace, artifact: Artifact) -> Verification:
         settings = self.settings

@@ -9,6 +9,7 @@ from typing import Any
 
 from perfdojo_sdk.codegen.gpu.figures import calls, launches_in
 from perfdojo_sdk.core.errors import DojoError, UnavailableError
+from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.hookspecs.types import ArraySpec
 from perfdojo_sdk.library.manifest import LibraryError, read_artefact, read_manifest
 from perfdojo_sdk.measure.bundle import unpack
@@ -84,7 +85,7 @@ class GpuKernel:
         if len(arrays) != len(self.specs):
             names = ", ".join(spec.name for spec in self.specs)
             raise ArgumentError(
-                "PD-L041", f"{len(arrays)} arrays for {len(self.specs)}", hint=f"give {names}"
+                "PD-L041", f"{number_of(len(arrays), 'arrays')} for {len(self.specs)}", hint=f"give {names}"
             )
         address = {s.name: _address(a, s) for s, a in zip(self.specs, arrays, strict=True)}
         for function, launch, values in self.sequence:

@@ -6,6 +6,7 @@ slower, both timed in turns; or when the elder computes something else, or does 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,8 +17,9 @@ from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.game import read_saved
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, Measurement
 from perfdojo_sdk.kernels.selection import Kernel, input_key, named_in_full
-from perfdojo_sdk.library.attempts import Rejected, generated
-from perfdojo_sdk.library.manifest import KernelEntry, LibraryError, Manifest, read_manifest
+from perfdojo_sdk.library.attempts import Rejected, generated, in_a_line
+from perfdojo_sdk.library.manifest import FILE, KernelEntry, LibraryError, Manifest, read_manifest
+from perfdojo_sdk.measure.answer import at_fault
 from perfdojo_sdk.measure.timing import Ratio, ratio_by_rounds
 from perfdojo_sdk.store.records import KernelRecord
 
@@ -37,7 +39,7 @@ class Elder:
 
     directory: Path
     manifest: Manifest | None
-    """None: there is none, or none that can be read."""
+    """None: there is none."""
 
     @property
     def entries(self) -> Mapping[str, KernelEntry]:
@@ -61,14 +63,16 @@ class Elder:
 
 
 def elder_of(directory: Path, target: str) -> Elder:
-    """The library in ``directory``; :class:`LibraryError` when it is for another target.
+    """The library in ``directory``, if any; :class:`LibraryError` when it is for another target.
 
-    One whose manifest cannot be read counts as none: no reader could use it either.
+    So it is where its manifest cannot be read: a newer SDK, or another moment, may know what its kernels are.
     """
+    if not os.path.lexists(directory / FILE):
+        return Elder(directory, None)
     try:
         manifest = read_manifest(directory)
-    except LibraryError:
-        return Elder(directory, None)
+    except LibraryError as error:
+        raise LibraryError(error.code, error.what, why=error.why, hint=START_OVER) from None
     if manifest.target != target:
         what = f"{directory} holds a library for {manifest.target}, not for {target}"
         raise LibraryError("PD-L026", what, hint=START_OVER)
@@ -181,13 +185,14 @@ def _better(
     ratio = _ratio(forge, generated_artifact(forge, trace, kernel), forge.runner.compile(found.source))
     if ratio is None:
         return found, "replaced: the old one does not run any more"
-    slower = f"{ratio.value:.2f} of the old time"
-    if found.record.suspect and not entry.timing.suspect:
+    if isinstance(ratio, Failure):
+        why = f"kept: nothing says that the new one is not slower ({in_a_line(ratio)}; --force takes it)"
+    elif found.record.suspect and not entry.timing.suspect:
         why = "kept: the new time is suspect (--force takes the new kernel)"
     elif ratio.low > 1:
-        why = f"kept: the new one takes {slower} (--force takes it)"
+        why = f"kept: the new one takes {ratio.value:.2f} of the old time (--force takes it)"
     else:
-        return found, f"replaced: {slower}"
+        return found, f"replaced: {ratio.value:.2f} of the old time"
     try:
         old = _as_it_is(forge, elder, entry, kernel, trace) or forge.again(kernel, trace, watch)
     except (DojoError, Rejected) as error:
@@ -201,13 +206,18 @@ def generated_artifact(forge: Forge, trace: Trace, kernel: Kernel) -> Artifact |
     return source if isinstance(source, Failure) else forge.runner.compile(source)
 
 
-def _ratio(forge: Forge, old: Artifact | Failure, new: Artifact | Failure) -> Ratio | None:
-    """The new one's time over the old one's, timed in turns; None where the old one has none."""
-    if isinstance(old, Failure) or isinstance(new, Failure):
+def _ratio(forge: Forge, old: Artifact | Failure, new: Artifact | Failure) -> Ratio | Failure | None:
+    """The new one's time over the old one's, timed in turns; why there is none, or None where that is because
+    the old one does not run."""
+    if isinstance(old, Failure):
         return None
+    if isinstance(new, Failure):
+        return new
     turns = forge.in_turns([old, new], TURNS)
-    if not all(isinstance(each, Measurement) for pair in turns for each in pair):
-        return None
+    failed = [each for pair in turns for each in pair if isinstance(each, Failure)]
+    if failed:
+        broken = any(isinstance(pair[0], Failure) and not at_fault(pair[0]) for pair in turns)
+        return None if broken else failed[0]
     times = [[each.seconds for each in pair if isinstance(each, Measurement)] for pair in turns]
     olds, news = [pair[0] for pair in times], [pair[1] for pair in times]
     if len(times) == 1:  # the runner itself took turns, call by call

@@ -14,6 +14,7 @@ from perfdojo_sdk.core.errors import VerificationError
 from perfdojo_sdk.core.interface import EXECUTIONS
 from perfdojo_sdk.core.laws import FILTER
 from perfdojo_sdk.core.transformation import Kind, Rules, Trace
+from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.hookspecs.types import Artifact, CodeGenerator, Failure, Runner
 from perfdojo_sdk.library.beside import beside
 from perfdojo_sdk.store.records import Figure, LegResult, Verification
@@ -124,7 +125,9 @@ def exact(trace: Trace, rules: Rules, seed: int) -> LegResult:
     report = verify_exact_trace(small, rules.dialect, seed)
     instances = statement_instances(small.program)
     detail = (
-        f"equal in {report.end.models} random models, every move and the end" if report.ok else report.problem
+        f"equal in {number_of(report.end.models, 'random models')}, every move and the end"
+        if report.ok
+        else report.problem
     )
     figures: dict[str, Figure] = {
         "models": report.end.models,
@@ -170,7 +173,11 @@ def dependence(trace: Trace, rules: Rules, memory: Memory) -> LegResult:
     from perfdojo_sdk.verify.dependence import verify_dependence_trace
 
     report = verify_dependence_trace(trace, rules, memory.proved)
-    detail = f"proved for {len(trace.steps)} moves and free of races" if report.ok else report.problem
+    detail = (
+        f"proved for {number_of(len(trace.steps), 'moves')} and free of races"
+        if report.ok
+        else report.problem
+    )
     return LegResult(passed=report.ok, detail=detail, figures={"seconds": round(report.seconds, 3)})
 
 

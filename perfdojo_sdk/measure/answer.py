@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from perfdojo_sdk.core.files import read_bounded
+from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.hookspecs.types import Failure, FailureReason, RunRequest
 from perfdojo_sdk.measure.worker import MOST_CALLS
 
@@ -64,6 +65,11 @@ def runner_fault(what: str) -> Failure:
     return Failure("runtime", f"{RUNNER_FAULT}: {what}")
 
 
+def at_fault(result: object) -> bool:
+    """Whether it is such a failure."""
+    return isinstance(result, Failure) and result.detail.startswith(RUNNER_FAULT)
+
+
 def read_answer(path: Path, request: RunRequest, kernels: int) -> Answer:
     """The answer in a file; :class:`Malformed` when it is none."""
     most = (64 << 10) + kernels * (4 * MOST_SAID + 32 * request.repeats)
@@ -71,7 +77,7 @@ def read_answer(path: Path, request: RunRequest, kernels: int) -> Answer:
         raw = json.loads(read_bounded(path, most, inside=path.parent))
         told = [_kernel(each, request) for each in _sequence(raw["kernels"], kernels)]
         if len(told) != kernels:
-            raise Malformed(f"it tells of {len(told)} kernels instead of {kernels}")
+            raise Malformed(f"it tells of {number_of(len(told), 'kernels')} instead of {kernels}")
         cold = raw["cold"]
         if not isinstance(cold, bool):
             raise Malformed("whether caches were cold is neither true nor false")

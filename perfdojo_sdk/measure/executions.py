@@ -27,6 +27,7 @@ from perfdojo_sdk.core.interface import (
     TOO_MANY_THREADS,
     WORKSPACE_TOO_SMALL,
 )
+from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.measure.apart import Ended, Tell, apart
 from perfdojo_sdk.measure.own_memory import Segment, writable_segments
 from perfdojo_sdk.measure.process_state import Used, blocked_signals, changed
@@ -291,7 +292,7 @@ def _with_threads(trial: Trial, count: int, action: Callable[[Trial, int], None]
     try:
         action(trial, count)
     except Refused as refused:
-        raise Refused(refused.reason, f"on {count} threads: {refused.detail}") from None
+        raise Refused(refused.reason, f"on {number_of(count, 'threads')}: {refused.detail}") from None
 
 
 def _collide(trial: Trial, count: int) -> None:

@@ -16,6 +16,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from perfdojo_sdk.core.words import number_of
+
 Numbers: TypeAlias = np.ndarray[Any, Any]
 
 _C = ctypes.CDLL(None)
@@ -105,7 +107,7 @@ class Used:
         threads, resident = self.threads - before.threads, self.resident - before.resident
         allocated = self.allocated - before.allocated
         if threads > 0:
-            return f"{threads} threads"
+            return number_of(threads, "threads")
         if resident > 1 << 20 or allocated > 1 << 14:
             return f"{max(resident, allocated)} bytes of memory"
         return ""

@@ -29,10 +29,10 @@ from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, Failure, Measureme
 from perfdojo_sdk.measure import family, worker
 from perfdojo_sdk.measure.answer import (
     MOST_SAID,
-    RUNNER_FAULT,
     Answer,
     KernelAnswer,
     Malformed,
+    at_fault,
     doubt,
     read_answer,
     runner_fault,
@@ -113,7 +113,7 @@ def execute(job: Job) -> list[Measurement | Failure]:
     while waiting := [k for k, result in enumerate(results) if result is None]:
         artifacts = [job.artifacts[k] for k in waiting]
         found, guilty = _attempt(job, artifacts)
-        if guilty is None and all(map(_at_fault, found)):
+        if guilty is None and all(map(at_fault, found)):
             # On a busy machine the parent may hear late of the child's marks; a cheat cheats again.
             found, guilty = _attempt(job, artifacts)
         if guilty is not None:
@@ -392,6 +392,14 @@ def _tail(file: int) -> str:
     return os.pread(file, MOST_SAID, max(size - MOST_SAID, 0)).decode("utf-8", "replace").strip()
 
 
+def without_traceback(said: str) -> str:
+    """What a child said, without the places in its code if Python told of its end."""
+    lines = said.splitlines()
+    if not any(line.lstrip().startswith('File "') for line in lines):
+        return said
+    return "\n".join(line for line in lines if line[:1] not in ("", " ") and "(most recent call" not in line)
+
+
 def _results(
     folder: Path, job: Job, artifacts: list[Artifact], ending: _Ending, outputs: tuple[int, ...]
 ) -> list[Measurement | Failure] | Failure:
@@ -416,7 +424,8 @@ def _results(
 def _death(folder: Path, ending: _Ending) -> Failure | None:
     if ending.killed_for:
         return ending.killed_for
-    said = f": {ending.said}" if ending.said else ""
+    words = without_traceback(ending.said)
+    said = f": {words}" if words else ""
     if ending.status == -signal.SIGXCPU:
         return Failure("timeout", "the kernel used up its processor time")
     if ending.status < 0:
@@ -430,10 +439,6 @@ def _death(folder: Path, ending: _Ending) -> Failure | None:
 
 
 _TAMPERS = "the kernel tampers with time, or this machine was too busy to watch it"
-
-
-def _at_fault(result: Measurement | Failure) -> bool:
-    return isinstance(result, Failure) and result.detail.startswith(RUNNER_FAULT)
 
 
 def time_problem(answer: Answer, request: RunRequest, ending: _Ending) -> Failure | None:

@@ -132,7 +132,7 @@ class Toolchain:
                 made = read_bounded(Path(folder, "out.so"), _MOST_CODE, inside=Path(folder))
             except OSError as error:
                 why = f"the compiler reported success, but left no code: {error.strerror or error}"
-                return Failure("compile", f"{why}\n{ended.said.strip()}"[:_MOST_NOTES])
+                return Failure("compile", f"{why}\n{ended.said}".strip()[:_MOST_NOTES])
             return Compiled(made, ended.said[:_MOST_NOTES])
 
     def _known_headers(self, sources: Mapping[str, str], options: tuple[str, ...]) -> tuple[str, ...]:

@@ -41,6 +41,8 @@ def run_tool(
 
     ``errors``: where they go, by default among the rest. OSError when it does not start.
     """
+    # What it keeps for a moment goes with its folder, also when it is killed and cannot clean up.
+    place = {} if folder is None else {"TMPDIR": os.path.abspath(folder)}
     # Messages in English whatever the user's language; a session of its own, so that it can be ended as one.
     process = subprocess.Popen(
         command,
@@ -48,7 +50,7 @@ def run_tool(
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=errors,
-        env={**os.environ, "LC_ALL": "C"},
+        env={**os.environ, "LC_ALL": "C", **place},
         start_new_session=True,
     )
     assert process.stdout

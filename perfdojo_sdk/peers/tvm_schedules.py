@@ -16,6 +16,7 @@ import tvm
 from tvm import te, topi
 from tvm.target.codegen import llvm_get_system_cpu
 
+from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.peers.operators import EPSILON, Array, Operator
 from perfdojo_sdk.peers.systems import Bind, Call
 
@@ -26,7 +27,7 @@ def start(threads: int, library: str) -> Tvm:
 
 class Tvm:
     def __init__(self, threads: int, trials: int) -> None:
-        self.version = f"{tvm.__version__} ({f'{trials} trials' if trials else 'default schedule'})"
+        self.version = f"{tvm.__version__} ({number_of(trials, 'trials') if trials else 'default schedule'})"
         os.environ["TVM_NUM_THREADS"] = str(threads)
         self._trials = trials
         cpu = llvm_get_system_cpu()

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.perfllm.network import QNetwork
 from perfdojo_sdk.perfllm.objective import bellman, plain, scaled
 from perfdojo_sdk.perfllm.replay import Batch, Replay, Vector
@@ -86,7 +87,7 @@ class Learner:
             if not isfinite(loss):
                 raise LearnError(
                     "PD-L302",
-                    f"the loss is {loss} after {self.steps} steps of learning",
+                    f"the loss is {loss} after {number_of(self.steps, 'steps')} of learning",
                     why="the network has run away from its targets",
                     hint="use a smaller learning_rate, or the logarithmic scale",
                 )

@@ -12,6 +12,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import redirect_stdout
+from itertools import islice
 from typing import Any
 
 import pluggy
@@ -19,7 +20,11 @@ import pluggy
 from perfdojo_sdk.hookspecs import deprecated, specs
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.plugins.discovery import Installed
+from perfdojo_sdk.plugins.faults import TookTooLong, limit_s, within
 from perfdojo_sdk.plugins.plugin import HOOKS, Plugin, Problem, cause_of, misfit_hooks, misfit_version
+
+#: So many things no plugin brings through one hook.
+MOST_ITEMS = 10_000
 
 LOGGER = logging.getLogger("perfdojo_sdk.plugins")
 
@@ -63,13 +68,14 @@ class HookCalls:
     def load(self, found: Installed) -> None:
         """Import a plugin."""
         try:
-            with redirect_stdout(sys.stderr):  # results are the command's own
+            with within(limit_s()), redirect_stdout(sys.stderr):  # results are the command's own
                 module = found.entry.load()
         except KeyboardInterrupt:
             raise
         except BaseException as error:
             remedy = f"repair or upgrade {found.distribution}, or leave it out with --no-plugin {found.name}"
-            self.report(Problem(found.name, "import", cause_of(error), remedy))
+            cause = f"it {error}" if isinstance(error, TookTooLong) else cause_of(error)
+            self.report(Problem(found.name, "import", cause, remedy))
             return
         self.add(Plugin(found.name, found.distribution, found.version, module, declared=found.targets))
 
@@ -124,14 +130,14 @@ class HookCalls:
         """The answer of one plugin to one hook; None when it does not implement the hook."""
         for each in getattr(self._manager.hook, hook).get_hookimpls():
             if each.plugin_name == plugin.name:
-                with redirect_stdout(sys.stderr):
+                with within(limit_s()), redirect_stdout(sys.stderr):
                     return each.function(*(arguments[name] for name in each.argnames))
         return None
 
     def collect(self, plugin: Plugin, hook: str, kind: Any, **arguments: Any) -> list[Any]:
         """What a plugin contributes; a plugin that raises, or yields the wrong thing, has a problem."""
         try:
-            items = list(self.call(plugin, hook, arguments) or ())
+            items = list(islice(self.call(plugin, hook, arguments) or (), MOST_ITEMS))
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -206,7 +212,7 @@ class HookCalls:
     def raised(plugin: Plugin, hook: str, error: BaseException) -> str:
         """What a hook raised, on one line; where it did, for who asks."""
         LOGGER.debug(f"plugin {plugin.name}: {hook} raised", exc_info=error)
-        return f"it raised {cause_of(error)}"
+        return f"it {error}" if isinstance(error, TookTooLong) else f"it raised {cause_of(error)}"
 
     def blame(self, plugin: Plugin, hook: str, cause: str) -> Problem:
         """Report that a plugin's hook failed."""

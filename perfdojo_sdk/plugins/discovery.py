@@ -52,7 +52,7 @@ choice: ContextVar[Choice] = ContextVar("choice", default=Choice())  # noqa: B03
 
 def installed() -> tuple[Installed, ...]:
     """The plugins that are installed, by name."""
-    everything = _entries()
+    everything, unreadable = _entries()
     declared: dict[tuple[str, str], list[str]] = {}
     for entry in everything.select(group=TARGETS):
         declared.setdefault((_distribution(entry), entry.value), []).append(entry.name)
@@ -66,22 +66,46 @@ def installed() -> tuple[Installed, ...]:
         )
         for entry in everything.select(group=GROUP)
     ]
-    return tuple(sorted(found, key=lambda i: (i.name, i.distribution)))
+    return tuple(sorted([*found, *unreadable], key=lambda i: (i.name, i.distribution)))
 
 
-def _entries() -> Any:
-    """What all packages declare; without those whose declarations are no UTF-8 text."""
+def _entries() -> tuple[Any, list[Installed]]:
+    """What all packages declare; and who seems to bring a plugin, in declarations that are no UTF-8 text."""
     try:
-        return entry_points()
+        return entry_points(), []
     except UnicodeDecodeError:
         readable: dict[str, tuple[EntryPoint, ...]] = {}
+        unreadable: dict[str, Installed] = {}
         for package in distributions():
             try:
                 entries = tuple(package.entry_points)
-            except UnicodeDecodeError:
+            except UnicodeDecodeError as error:
+                if GROUP.encode() in error.object:
+                    unreadable.setdefault(_name(package), _unreadable(package))
                 continue
             readable.setdefault(_name(package), entries)
-        return EntryPoints(entry for entries in readable.values() for entry in entries)
+        return EntryPoints(entry for entries in readable.values() for entry in entries), [
+            *unreadable.values()
+        ]
+
+
+class _Unreadable:
+    """Stands for the entry point that nobody can read: loading it says so."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def load(self) -> object:
+        raise ImportError(f"what its package declares is no UTF-8 text (entry_points.txt, in {self.folder})")
+
+
+def _unreadable(package: Distribution) -> Installed:
+    try:
+        name, version = package.name, package.version
+    except UnicodeDecodeError:
+        name, version = "of an unknown name", "0"
+    entry: Any = _Unreadable(str(package.locate_file("")))
+    return Installed(name, name, version, (), entry)
 
 
 def _name(package: Distribution) -> str:

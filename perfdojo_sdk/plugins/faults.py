@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from typing import TypeVar
 
 from perfdojo_sdk.core.errors import DojoError
@@ -69,16 +69,20 @@ def note(plugin: str, what: str, error: BaseException | None = None) -> str:
     return line
 
 
-def guarded(plugin: str, part: str, work: Callable[[], T], seconds: float | None = None) -> T:
+def guarded(
+    plugin: str, part: str, work: Callable[[], T], seconds: float | None = None, everywhere: bool = True
+) -> T:
     """What ``work``, the ``part`` of ``plugin``, gives, in at most ``seconds`` (default: the user's limit).
 
     What it prints goes to stderr: results are the command's own. :class:`DojoError` and KeyboardInterrupt
     pass through; whatever else it raises, SystemExit included, is a :class:`PluginFault`, and so is taking
-    too long.
+    too long. ``everywhere``: also where a limit costs more than most vetoes and moves: in all threads but
+    the main one.
     """
+    limited = everywhere or threading.current_thread() is threading.main_thread()
     limit = limit_s() if seconds is None else seconds
     try:
-        with within(limit), _quiet():
+        with within(limit) if limited else nullcontext(), _quiet():
             return work()
     except (DojoError, KeyboardInterrupt, Bell):
         raise

@@ -7,9 +7,7 @@ as :class:`.faults.PluginFault`; that of a runner is a :class:`Failure`, that of
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, get_args
@@ -19,7 +17,16 @@ import numpy as np
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import DojoError, UnavailableError
 from perfdojo_sdk.core.program import Program
-from perfdojo_sdk.core.transformation import LegalityCheck, Move, Objection, Requirement, Rules, Trace
+from perfdojo_sdk.core.transformation import (
+    LegalityCheck,
+    Move,
+    Objection,
+    Refusal,
+    Requirement,
+    Rules,
+    Trace,
+)
+from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.hookspecs.types import (
     Artifact,
     CodeGenerator,
@@ -33,8 +40,9 @@ from perfdojo_sdk.hookspecs.types import (
     RunRequest,
     Target,
 )
+from perfdojo_sdk.measure.answer import runner_fault
 from perfdojo_sdk.plugins.calls import shown
-from perfdojo_sdk.plugins.faults import Bell, PluginFault, guarded, limit_s, note, said, within
+from perfdojo_sdk.plugins.faults import PluginFault, guarded, limit_s, note, said
 
 #: More games than that no pass may play of one kernel.
 MOST_GAMES = 1000
@@ -125,7 +133,7 @@ class GuardedRunner:
         except DojoError as error:
             return [Failure("runtime", self._line("runner", error))] * len(artifacts)
         if not isinstance(found, list | tuple) or len(found) != len(artifacts):
-            what = f"its runner returned {shown(found)} for {len(artifacts)} kernels"
+            what = f"its runner returned {shown(found)} for {number_of(len(artifacts), 'kernels')}"
             return [Failure("runtime", note(self.plugin, what))] * len(artifacts)
         return [self._checked(each) for each in found]
 
@@ -159,7 +167,8 @@ class GuardedRunner:
             what = f"its runner returned {shown(found)}, expected a measurement"
             return Failure("runtime", note(self.plugin, what))
         wrong = why_no_measurement(found)
-        return Failure("runtime", note(self.plugin, f"its runner gave {wrong}")) if wrong else found
+        # It says nothing of the kernel: whoever has another reason to believe in that may keep it.
+        return runner_fault(note(self.plugin, f"its runner gave {wrong}")) if wrong else found
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,17 +186,19 @@ class GuardedVeto:
     def __call__(
         self, before: Program, move: Move, after: Program, dialect: Dialect
     ) -> str | Objection | None:
-        # Elsewhere than in the main thread a limit costs more than most vetoes.
-        limit = limit_s() if threading.current_thread() is threading.main_thread() else None
         try:
-            with nullcontext() if limit is None else within(limit):
-                answer: object = self.veto(before, move, after, dialect)
-        except (KeyboardInterrupt, Bell):
-            raise
-        except BaseException as error:
+            answer: object = guarded(
+                self.plugin, "veto", lambda: self.veto(before, move, after, dialect), everywhere=False
+            )
+        except PluginFault as fault:
+            return fault.what
+        except DojoError as error:
             return note(self.plugin, said("veto", error), error)
-        if answer is None or isinstance(answer, str | Objection):
+        if answer is None or isinstance(answer, str):
             return answer
+        if isinstance(answer, Objection) and isinstance(answer.requirement, Requirement):
+            if isinstance(answer.refusal, Refusal):
+                return answer
         return note(self.plugin, f"its veto returned {shown(answer)}, expected a reason or None")
 
 

@@ -31,6 +31,7 @@ from perfdojo_sdk.hookspecs.types import (
 )
 from perfdojo_sdk.plugins import discovery
 from perfdojo_sdk.plugins.calls import HookCalls
+from perfdojo_sdk.plugins.guarded_moves import GuardedTransformation
 from perfdojo_sdk.plugins.guards import GuardedGenerator, GuardedPass, GuardedRunner, GuardedVeto
 from perfdojo_sdk.plugins.plugin import BUILTIN, Plugin, Problem, sdk_fingerprint
 
@@ -226,7 +227,8 @@ class Plugins(HookCalls):
                     owner = owners.get(move.name, BUILTIN)
                     self.duplicate(plugin, hook, "transformation", move.name, owner)
                 else:
-                    moves[move.name], owners[move.name] = move, plugin.name
+                    own = move if plugin.name == BUILTIN else GuardedTransformation(plugin.name, move)
+                    moves[move.name], owners[move.name] = own, plugin.name
                     packages[move.name] = plugin.distribution
             found = self.collect(plugin, "perfdojo_legality_checks", Callable, target=target)
             vetoes += [GuardedVeto(plugin.name, veto) for veto in found]

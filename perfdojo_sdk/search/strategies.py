@@ -14,6 +14,7 @@ from typing import TypeVar
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.frozen import seldom_collected
 from perfdojo_sdk.core.transformation import Trace
+from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.hookspecs.search import Evaluation, SearchStrategy, SearchTask, State
 from perfdojo_sdk.search.evolution import StartEvolution
 from perfdojo_sdk.search.passes import greedy, naive
@@ -69,7 +70,7 @@ def play_out(
         if not proposals:
             return
         if len(proposals) > count:
-            raise PlayerFailed(f"it proposed {len(proposals)} games, asked for {count}")
+            raise PlayerFailed(f"it proposed {number_of(len(proposals), 'games')}, asked for {count}")
         thought((learning + proposing) / len(proposals))
         results = evaluate(proposals)
         done += len(proposals)

@@ -23,6 +23,7 @@ from perfdojo_sdk.hookspecs.types import CodeGenerator, HeuristicPass, KernelSou
 from perfdojo_sdk.kernels.selection import Kernel, instantiate
 from perfdojo_sdk.measure.toolchain import probe_compiler
 from perfdojo_sdk.plugins import Plugin, Plugins
+from perfdojo_sdk.plugins.guarded_moves import unguarded
 from perfdojo_sdk.testing.programs import random_program
 from perfdojo_sdk.testing.walks import random_walk
 
@@ -159,7 +160,7 @@ class Context:
 
     @cached_property
     def rules(self) -> Rules:
-        return self.plugins.rules(self.target)
+        return unguarded(self.plugins.rules(self.target))  # faults are what is looked for
 
     @cached_property
     def own_moves(self) -> Mapping[str, Transformation]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 from xml.etree import ElementTree
 
+from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.testing.conformance import Result
 
 #: How the text names an outcome.
@@ -25,18 +26,18 @@ def verdict(results: Sequence[Result]) -> str:
     """The result as a few words: never "passed" when something could not be run."""
     found = counts(results)
     if not found["failed"] and not found["skipped"] and not found["expected"]:
-        return f"all {len(results)} checks passed"
+        return f"all {number_of(len(results), 'checks')} passed"
     words = [f"{found[outcome]} {outcome}" for outcome in ("failed", "passed", "skipped") if found[outcome]]
     if found["expected"]:
         words.append(f"{found['expected']} failed as expected")
     missing = f"; {found['unavailable']} need what this machine lacks" if found["unavailable"] else ""
-    return f"{len(results)} checks: {', '.join(words)}{missing}"
+    return f"{number_of(len(results), 'checks')}: {', '.join(words)}{missing}"
 
 
 def line(result: Result) -> str:
     """One check on one line, with how much was looked at."""
     where = f"{result.target}: " if result.target else ""
-    notes = [f"{result.cases} cases"] if result.cases else []
+    notes = [f"{number_of(result.cases, 'cases')}"] if result.cases else []
     notes += [f"{len(result.refused)} refused by the target"] if result.refused else []
     notes += ["ended by the budget"] if result.cut else []
     notes += [result.why] if result.why else []

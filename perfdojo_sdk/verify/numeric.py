@@ -24,6 +24,7 @@ from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
 from perfdojo_sdk.core.errors import VerificationError
 from perfdojo_sdk.core.interface import EXECUTIONS, MAX_THREADS
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
+from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.hookspecs.types import (
     ArraySpec,
     Artifact,
@@ -321,7 +322,7 @@ def _places(group: Sequence[_Plan]) -> list[int | slice]:
 def _problem(results: Sequence[ClassResult]) -> str:
     """The first one in words, if any."""
     bad = next((r for r in results if r.problem), None)
-    return f"{bad.name} inputs, {bad.threads} threads: {bad.problem}" if bad else ""
+    return f"{bad.name} inputs, {number_of(bad.threads, 'threads')}: {bad.problem}" if bad else ""
 
 
 def _drawings(

@@ -26,7 +26,8 @@ def _suffix(site: Site) -> ScopeSuffix:
     found = site.dialect.suffixes.get(name)
     if found is None:
         hint = closest(name, list(site.dialect.suffixes))
-        raise MoveError("PD-T002", f"{site.move.text}: unknown scope suffix {name!r}", hint=hint)
+        what, why = f"{site.move.text}: unknown scope suffix {name!r}", "the target has no such kind of scope"
+        raise MoveError("PD-T002", what, why=why, hint=hint)
     return found
 
 

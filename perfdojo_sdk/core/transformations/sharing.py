@@ -58,7 +58,8 @@ def _other(site: Site) -> Buffer:
     if buffer is None:
         what = f"{site.move.text}: the program has no buffer {site.move['other']!r}"
         known = [b.name for b in temporaries(site.program)]
-        raise MoveError("PD-T002", what, hint=closest(site.move["other"], known))
+        why = "`other` names the buffer whose storage is used, too"
+        raise MoveError("PD-T002", what, why=why, hint=closest(site.move["other"], known))
     return buffer
 
 
@@ -221,7 +222,8 @@ def _array(site: Site) -> str:
     name: str = site.move["array"]
     if name not in site.storage.arrays:
         what = f"{site.move.text}: {site.storage.name} holds no array {name!r}"
-        raise MoveError("PD-T002", what, hint=closest(name, list(site.storage.arrays)))
+        why = "`array` names one of the arrays that share the buffer"
+        raise MoveError("PD-T002", what, why=why, hint=closest(name, list(site.storage.arrays)))
     return name
 
 

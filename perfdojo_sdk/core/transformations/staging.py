@@ -119,7 +119,8 @@ def _buffer(site: Site) -> Buffer:
     buffer = site.program.buffer_of.get(_array(site))
     if buffer is None:
         hint = closest(_array(site), list(site.program.buffer_of))
-        raise MoveError("PD-T002", f"{site.move.text}: no array {_array(site)!r}", hint=hint)
+        what, why = f"{site.move.text}: no array {_array(site)!r}", "the program declares no such array"
+        raise MoveError("PD-T002", what, why=why, hint=hint)
     return buffer
 
 

@@ -21,6 +21,7 @@ from perfdojo_sdk.core.transformation import (
     Transformation,
 )
 from perfdojo_sdk.core.validate import lane_stride, location_violations
+from perfdojo_sdk.core.words import number_of
 
 
 def temporaries(program: Program) -> Iterator[Buffer]:
@@ -58,8 +59,8 @@ def _dimension(site: Site) -> int:
     k: int = site.move["dim"]
     count = len(site.storage.dimensions)
     if not 0 <= k < count:
-        what = f"{site.move.text}: {site.storage.name} has {count} dimensions"
-        raise MoveError("PD-T002", what, hint="dimensions count from 0")
+        what = f"{site.move.text}: {site.storage.name} has {number_of(count, 'dimensions')}"
+        raise MoveError("PD-T002", what, why=f"there is none of number {k}", hint="dimensions count from 0")
     return k
 
 
@@ -367,7 +368,8 @@ def _moved(site: Site) -> Buffer:
     name, old = site.move["location"], site.storage
     if name not in site.dialect.locations:
         hint = closest(name, list(site.dialect.locations))
-        raise MoveError("PD-T002", f"{site.move.text}: unknown location {name!r}", hint=hint)
+        what, why = f"{site.move.text}: unknown location {name!r}", "the target has no such place for buffers"
+        raise MoveError("PD-T002", what, why=why, hint=hint)
     return Buffer(old.name, old.dtype, old.dimensions, name, old.arrays)
 
 

@@ -26,6 +26,7 @@ from random import Random
 from perfdojo_sdk.core.errors import DojoError, MoveError
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Rules, Step
+from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.environment.clock import Clock, RunnerClock
 from perfdojo_sdk.hookspecs.types import HeuristicPass, Operator, Target
 from perfdojo_sdk.kernels.selection import Kernel, instantiate
@@ -180,9 +181,7 @@ def clocks(plugins: Plugins) -> dict[str, tuple[RunnerClock, tuple[int, int]]]:
     return found
 
 
-def collect(
-    plugins: Plugins, seed: int, walks: int, simulated: int, measured: int
-) -> Iterator[Sample]:
+def collect(plugins: Plugins, seed: int, walks: int, simulated: int, measured: int) -> Iterator[Sample]:
     """Samples of ``walks`` untimed walks for each target, then timed walks until there are so many programs
     of each target that simulates, and of each that measures.
     """
@@ -225,7 +224,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--measured", type=int, default=250, help="programs to measure")
     a = parser.parse_args(words)
     samples = collect(load_plugins(), a.seed, a.walks, a.simulated, a.measured)
-    print(f"{write_samples(a.out, samples)} programs in {a.out}", file=sys.stderr)
+    print(f"{number_of(write_samples(a.out, samples), 'programs')} in {a.out}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -36,9 +36,7 @@ class LineEncoder:
 
     name = "line-transformer"
 
-    def __init__(
-        self, model: EncoderModel, vocabulary: Vocabulary, version: str, sums: bool = False
-    ) -> None:
+    def __init__(self, model: EncoderModel, vocabulary: Vocabulary, version: str, sums: bool = False) -> None:
         """``sums``: beside each embedding stands the sum of the vectors of the program's lines, as they are.
 
         A move changes few lines, and in the sum nothing else stands beside them.

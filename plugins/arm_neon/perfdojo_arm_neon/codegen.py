@@ -26,8 +26,10 @@ def _header(name: str) -> str:
 
 
 class SveEmitter(VectorEmitter):
-    """Kernels that say so, and do nothing, where vectors have another length than the code is for."""
+    """Kernels that say so, and do nothing, where there are no such vectors or they have another length than
+    the code is for. The length is asked for at each call: a thread can change its own."""
 
+    requires = ("pd_has_sve()",)
     prologue = ("if (pd_other_vectors())", "    return PD_OTHER_VECTORS;")
 
 

@@ -91,3 +91,38 @@ def test_longer_vectors_are_noticed_and_nothing_is_written(tmp_path: Path) -> No
         ended = subprocess.run([*emulator, "./k"], cwd=tmp_path, timeout=60)
         assert ended.returncode == status
         assert np.frombuffer((tmp_path / "out").read_bytes(), np.float32).tolist() == expected
+
+
+CALLER = """#include <stddef.h>
+size_t pd_test_workspace_bytes(int threads);
+int pd_test(const float *x, float *y, void *workspace, size_t workspace_bytes, int threads);
+int main(void)
+{
+    static float x[40], y[40];
+    const int status = pd_test_workspace_bytes(1) ? 9 : pd_test(x, y, 0, 0, 1);
+    return y[0] == 1 ? status : status + 10;
+}
+"""
+
+
+@pytest.mark.parametrize("compiler", ["gnu", "default"])
+def test_a_processor_without_sve_gets_a_status_and_no_signal(
+    compiler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A C program that any processor runs calls the kernel; y stays as it was where there is no SVE."""
+    if compiler == "gnu":
+        monkeypatch.setenv(crosstools.COMPILER_VARIABLE, crosstools.GNU)
+    text = "kernel k(x) -> y\nx f32 [40] heap\ny f32 [40] heap\n\n10 4:v y[{0}*4+{1}] = x[{0}*4+{1}] + 1\n"
+    made = source(text, target=SVE)
+    for name, content in {"k.c": made.code, "main.c": CALLER, **made.support}.items():
+        (tmp_path / name).write_text(content)
+    found = crosstools.find_cross_compiler()
+    for command in (
+        [*found.command, *found.spelled(SVE.capabilities.compiler_flags), "-c", "k.c", "-o", "k.o"],
+        [crosstools.GNU, "main.c", "k.o", "-o", "main", "-pthread", "-lm"],
+    ):
+        subprocess.run(command, cwd=tmp_path, check=True, timeout=120)
+    for cpu, status in (("cortex-a72", 12), ("max,sve-max-vq=1", 0)):
+        emulator = [str(QEMU), "-cpu", cpu, "-L", str(SYSTEM)]
+        ended = subprocess.run([*emulator, "./main"], cwd=tmp_path, timeout=60)
+        assert ended.returncode == status, cpu

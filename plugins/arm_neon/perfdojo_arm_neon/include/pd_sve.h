@@ -10,6 +10,21 @@
 typedef svfloat32_t pd_f32v __attribute__((arm_sve_vector_bits(128)));
 enum { PD_LANES_F32 = 4, PD_OTHER_VECTORS = 2 };
 
+/* For a function that is compiled for any 64-bit Arm, whatever the flags of the rest are. */
+#define PD_ANYWHERE __attribute__((target("arch=armv8-a"), noinline, unused))
+
+/* Whether processor and system have SVE. Linux answers for this register, which programs cannot read themselves. */
+PD_ANYWHERE static int pd_has_sve(void)
+{
+#ifdef __linux__
+    uint64_t features;
+    __asm__("mrs %0, id_aa64pfr0_el1" : "=r"(features));
+    return (features >> 32 & 15) != 0;
+#else
+    return 0;
+#endif
+}
+
 /* Longer vectors would be loaded and stored beyond their cells. The compiler takes the length that it was told
  * for granted, so the processor is asked. */
 PD_INLINE int pd_other_vectors(void)

@@ -1,0 +1,139 @@
+"""A plugin's transformations as the rules call them: what is wrong refuses a move, and names the plugin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+
+from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.errors import MoveError
+from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.transformation import (
+    Legal,
+    Move,
+    Refusal,
+    Rejection,
+    Relation,
+    Requirement,
+    Rules,
+    Site,
+    Transformation,
+)
+from perfdojo_sdk.plugins.calls import shown
+from perfdojo_sdk.plugins.faults import PluginFault, guarded, note
+
+#: More moves of one kind than that no program is offered.
+MOST_MOVES = 100_000
+
+_FAULT = Requirement(
+    "PD-G030",
+    "a plugin's code failed",
+    "{line}",
+    "report it to the plugin; --debug shows where it happened",
+    lambda site: None,
+)
+#: Under these names a site keeps what is wrong with the plugin, and what the rewrite made.
+_WRONG, _MADE = "fault of the plugin", "the new program"
+
+
+class GuardedTransformation(Transformation):
+    """A transformation of ``plugin``; it is known by everything by which ``inner`` is."""
+
+    def __init__(self, plugin: str, inner: Transformation) -> None:
+        self.plugin, self.inner = plugin, inner
+        self.requirements = inner.requirements
+        for name in ("name", "version", "place", "parameters", "undo"):
+            vars(self)[name] = getattr(inner, name)
+
+    @property
+    def doc(self) -> str:
+        return self.inner.doc
+
+    def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
+        """Its moves; none where it fails."""
+        try:
+            found = guarded(
+                self.plugin,
+                self._part("candidates"),
+                lambda: tuple(islice(self.inner.candidates(program, dialect), MOST_MOVES + 1)),
+                everywhere=False,
+            )
+        except PluginFault:
+            return iter(())
+        strange = next((each for each in found if not _is_move_of(each, self.name)), None)
+        if strange is not None:
+            note(self.plugin, f"its {self._part('candidates')} gave {shown(strange)}, expected its moves")
+            return iter(())
+        if len(found) > MOST_MOVES:
+            note(self.plugin, f"its {self._part('candidates')} gave more than {MOST_MOVES} moves")
+            return iter(())
+        return iter(found)
+
+    def site(self, program: Program, move: Move, dialect: Dialect) -> Site:
+        """:class:`MoveError` as ever; where the plugin fails, a site that :meth:`check_site` refuses."""
+        try:
+            return guarded(
+                self.plugin,
+                self._part("site"),
+                lambda: self.inner.site(program, move, dialect),
+                everywhere=False,
+            )
+        except PluginFault as fault:
+            return Site(program, move, dialect, scratch={_WRONG: fault.what})
+
+    def check_site(self, site: Site) -> Legal | Rejection:
+        """Its answer; a rewrite that fails is one more reason to refuse, so it is done here."""
+        line = site.scratch.get(_WRONG)
+        if line is None:
+            try:
+                return guarded(
+                    self.plugin, self._part("check"), lambda: self._checked(site), everywhere=False
+                )
+            except PluginFault as fault:
+                line = fault.what
+        return Rejection(_FAULT, Refusal.of(line=line), site.program, site.move)
+
+    def _checked(self, site: Site) -> Legal | Rejection:
+        answer = self.inner.check_site(site)
+        if isinstance(answer, Rejection):
+            return answer
+        if not isinstance(answer, Legal):
+            raise TypeError(f"its answer is {shown(answer)}")
+        made: object = self.inner.rewrite(site)
+        if not isinstance(made, Program):
+            raise TypeError(f"its rewrite returned {shown(made)}, expected a program")
+        site.scratch[_MADE] = made
+        return answer
+
+    def rewrite(self, site: Site) -> Program:
+        """What the check has made already."""
+        made = site.scratch.get(_MADE)
+        return made if isinstance(made, Program) else self.inner.rewrite(site)
+
+    def relation(self, site: Site, result: Program) -> Relation:
+        """:class:`PluginFault` where it fails."""
+        return guarded(self.plugin, self._part("relation"), lambda: self.inner.relation(site, result))
+
+    def upgrade(self, move: Move) -> Move | None:
+        """:class:`MoveError` where it fails."""
+        try:
+            return guarded(self.plugin, self._part("upgrade"), lambda: self.inner.upgrade(move))
+        except PluginFault as fault:
+            raise MoveError(fault.code, fault.what, hint=fault.hint) from fault
+
+    def without(self, code: str) -> Transformation:
+        return GuardedTransformation(self.plugin, self.inner.without(code))
+
+    def _part(self, what: str) -> str:
+        return f"transformation {self.name} ({what})"
+
+
+def unguarded(rules: Rules) -> Rules:
+    """The same rules, whose transformations raise what they raise: for who wants to find faults."""
+    bare = {name: getattr(each, "inner", each) for name, each in rules.transformations.items()}
+    return replace(rules, transformations=bare)
+
+
+def _is_move_of(found: object, transformation: str) -> bool:
+    return isinstance(found, Move) and found.transformation == transformation
