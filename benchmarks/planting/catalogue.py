@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from planting.assembly import STREAMING
+from planting.assembly import INSTRUCTIONS
+from planting.assembly_calls import CALLED
+from planting.assembly_streams import PACKED, STREAMS
 from planting.c_calls import C_CALLS
 from planting.c_vectors import C_VECTORS
 from planting.gpu import GRIDS
@@ -12,6 +14,10 @@ from planting.shared import SHARED
 #: By family: a name may stand for the same fault in another family.
 PLANTS = tuple(
     plant
-    for plants in (unique((*SHARED, *C_VECTORS, *C_CALLS)), unique(GRIDS), unique(STREAMING))
+    for plants in (
+        unique((*SHARED, *C_VECTORS, *C_CALLS)),
+        unique(GRIDS),
+        unique((*INSTRUCTIONS, *STREAMS, *PACKED, *CALLED)),
+    )
     for plant in plants
 )

@@ -1,9 +1,10 @@
-"""A call of a kernel on the simulator: where its arrays lie, what is around them, and what it must leave alone.
+"""A call of a kernel on the simulator: where its arrays lie, and what it must leave alone.
 
 Arrays lie one after the other from the start of TCDM, each on a multiple of 64 bytes with 64 bytes
-between them; the stack grows down from 64 bytes before its end. Whoever writes between them, or into what the
-caller has on the stack, is seen, and whoever reads there gives two results. So does whoever reads a register, or
-relies on a setting of a stream, that nobody has set: the first call finds zeros there, the second does not.
+between them; the stack grows down from 64 bytes before its end. Whoever writes between them, or into
+what the caller has on the stack, is seen, and whoever reads there gives two results. So does whoever
+reads a register, or relies on a setting of a stream, that nobody has set: the first call finds zeros
+there, the second does not.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ GUARD = 64
 #: What lies around arrays in the first and in the second call: numbers, and NaN in every type of float.
 #: Whoever reads it and uses it gives two results.
 _FILL = (0xA5, 0xFF)
-#: What registers hold that a caller sets to nothing in particular. As f64 and as two f32 these are numbers, as one
-#: f32 it is none.
+#: What registers hold that a caller sets to nothing in particular: as f64, and as two f32, numbers; as one
+#: f32, none.
 _LEFT_IN_INTEGERS, LEFT_IN_FLOATS = 0x5A5A5A58, 0x46293E59_46293E59
 #: Memory of the simulator itself, beside that of what it simulates.
 _OWN_BYTES = 1 << 28
@@ -103,7 +104,7 @@ class Start:
     used: bool = False
     """Stream registers hold what an earlier kernel left there."""
     late: int = 0
-    """What waits because others keep the memory busy (``simulator.native.LATE_STREAMS``, ``LATE_ACCESSES``)."""
+    """What waits for others that keep the memory busy: ``LATE_STREAMS``, ``LATE_ACCESSES``."""
 
 
 class Outcome(Protocol):
@@ -125,7 +126,7 @@ Execute: TypeAlias = Callable[["Call", Sequence[Start], RunRequest], "list[Resul
 def call_kernel(
     artifact: Artifact, request: RunRequest, execute: Execute[Result]
 ) -> tuple[Call, Result] | Failure:
-    """Call the kernel twice, from starts that have nothing but the inputs in common: both calls must agree."""
+    """Call the kernel twice, from starts that share nothing but the inputs: both calls must agree."""
     try:
         call = prepare_call(artifact)
     except DojoError as error:
@@ -248,7 +249,7 @@ def _disagree(call: Call, first: Outcome, second: Outcome) -> Failure | None:
         start = place.address - TCDM_BASE
         one, other = (r.memory[start : start + place.size] for r in (first, second))
         if one != other:
-            words = "are never written, or read first, or come of memory, a register or a stream that nobody has set"
+            words = "are never written, read first, or come of memory or registers that nobody has set"
             return Failure("wrong_result", f"elements of {place.spec.name} {words}")
     return None
 
@@ -284,7 +285,7 @@ def execute(call: Call, starts: Sequence[Start], request: RunRequest) -> list[Si
 
 
 def on_model(call: Call, starts: Sequence[Start], request: RunRequest) -> list[cluster.Outcome] | Failure:
-    """The same on the model of the hardware that the environment names, whose registers are its own matter."""
+    """The same on the model of the hardware that the environment names, with its own registers."""
     last = call.places[-1]
     used = TCDM_BYTES if call.stack else min(last.address - TCDM_BASE + last.size + GUARD, TCDM_BYTES)
     found = []

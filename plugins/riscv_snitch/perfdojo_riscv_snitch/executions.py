@@ -1,4 +1,4 @@
-"""Calls of other kinds: each shows a fault that no plain call shows (``perfdojo_sdk.core.interface.EXECUTIONS``)."""
+"""The SDK's executions that a simulator of one core has a use for: each shows what no plain call does."""
 
 from __future__ import annotations
 
