@@ -5,6 +5,7 @@ from __future__ import annotations
 from planting.assembly import INSTRUCTIONS
 from planting.assembly_calls import CALLED
 from planting.assembly_streams import PACKED, STREAMS
+from planting.c_arm import ARM
 from planting.c_calls import C_CALLS
 from planting.c_vectors import C_VECTORS
 from planting.gpu import GRIDS
@@ -15,7 +16,7 @@ from planting.shared import SHARED
 PLANTS = tuple(
     plant
     for plants in (
-        unique((*SHARED, *C_VECTORS, *C_CALLS)),
+        unique((*SHARED, *C_VECTORS, *ARM, *C_CALLS)),
         unique(GRIDS),
         unique((*INSTRUCTIONS, *STREAMS, *PACKED, *CALLED)),
     )
