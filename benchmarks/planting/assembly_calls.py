@@ -99,14 +99,6 @@ STATUS = (
         r"\1    sw zero, 0(a0)\n",
         shows="execution",
     ),
-    Plant(
-        "state between calls",
-        "output-read-first",
-        ASSEMBLY,
-        r"(?s)^(pd_\w+(?<!_bytes):\n)",
-        r"\1    lw t0, 0(a1)\n    lw t1, 0(a0)\n    beqz t0, 1f\n    sw t1, 0(a0)\n1:\n",
-        shows="execution",
-    ),
 )
 
 CALLED = (*KEPT, *STATUS)

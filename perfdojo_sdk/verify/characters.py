@@ -136,6 +136,11 @@ def _lowest(mixture: _Mixture, chosen: Array) -> None:
     mixture.terms[chosen], mixture.factors[chosen] = -scale, scale / 16
 
 
+def _least(mixture: _Mixture, chosen: Array) -> None:
+    """The dtype's lowest finite number: no greater one is what a maximum starts from."""
+    mixture.terms[chosen], mixture.factors[chosen] = -mixture.largest, 0.0
+
+
 def _scaled(low: float, high: float) -> _Character:
     """All elements of about one size, for example so small that an epsilon outweighs them."""
 
@@ -308,7 +313,7 @@ CHARACTERS: tuple[_Character, ...] = (
 
 
 #: Those that show what a reduction starts from, and an epsilon: also given to all groups at once.
-ALIKE: tuple[_Character, ...] = (_around(-200), _zeros, _lowest)
+ALIKE: tuple[_Character, ...] = (_around(-200), _zeros, _lowest, _least)
 
 
 def mix(values: Array, groups: Groups, dtype: str, rng: Generator, start: int = 0) -> None:
