@@ -312,8 +312,22 @@ CHARACTERS: tuple[_Character, ...] = (
 )
 
 
-#: Those that show what a reduction starts from, and an epsilon: also given to all groups at once.
-ALIKE: tuple[_Character, ...] = (_around(-200), _zeros, _lowest, _least)
+def _every_other(first: int) -> _Character:
+    """Ordinary numbers, but NaN in every other group: code may leave its quick path for all of several."""
+    nan = _specials(np.nan, position=_anywhere)
+    return lambda mixture, chosen: nan(mixture, chosen[first::2])
+
+
+#: Those that show what a reduction starts from, an epsilon, and what groups do to each other: also given to
+#: all groups at once.
+ALIKE: tuple[_Character, ...] = (
+    _around(-200),
+    _zeros,
+    _lowest,
+    _least,
+    _every_other(0),
+    _every_other(1),
+)
 
 
 def mix(values: Array, groups: Groups, dtype: str, rng: Generator, start: int = 0) -> None:
