@@ -131,7 +131,7 @@ def test_each_fault_of_assembly_has_a_place() -> None:
         ("mul:even", "write-stream-not-drained", "before ft2 had stored all"),
         ("dmatmul:first", "stream-bound-more", "a job or data left"),
         ("relu:even", "zero-never-made", "elements of y differ"),
-        ("reducemean:even", "zero-never-made", "nobody has set"),
+        ("ddense:first", "zero-never-made", "nobody has set"),
         ("softmax:even", "stored-above-the-frame", "outside its arrays"),
     ],
 )
