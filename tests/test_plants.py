@@ -51,7 +51,7 @@ def by_name(name: str) -> Plant:
 def test_many_faults_of_many_kinds() -> None:
     for family in ("c", "gpu", "assembly"):
         mine = [plant for plant in PLANTS if family in plant.families]
-        assert len(mine) >= 50 and len({plant.kind for plant in mine}) >= 20, family
+        assert len(mine) >= 100 and len({plant.kind for plant in mine}) >= 40, family
 
 
 @pytest.mark.parametrize(
@@ -116,6 +116,32 @@ def test_each_fault_of_calls_has_a_place() -> None:
     calls = [p for p in calls if p.file in ("", "pd_runtime.h")]  # what others have, not each target has
     nowhere = [p.name for p in calls if not any(places(p, g.source) for g in grounds)]
     assert len(calls) > 20 and not nowhere
+
+
+def test_each_fault_of_assembly_has_a_place() -> None:
+    names = ("softmax:shrunk-3", "batchnorm2:odd", "matmul:even", "dsum:last", "srelu:first")
+    _, grounds = looked_at(STREAMS, *names)
+    plants = [p for p in PLANTS if p.families == ("assembly",)]
+    nowhere = [p.name for p in plants if not any(places(p, g.source) for g in grounds)]
+    assert len(plants) > 100 and not nowhere
+
+
+@pytest.mark.parametrize(
+    ("name", "plant", "words"),
+    [
+        ("mul:even", "write-stream-not-drained", "before ft2 had stored all"),
+        ("dmatmul:first", "stream-bound-more", "a job or data left"),
+        ("relu:even", "zero-never-made", "elements of y differ"),
+        ("ddense:first", "zero-never-made", "nobody has set"),
+        ("softmax:even", "stored-above-the-frame", "outside its arrays"),
+    ],
+)
+def test_what_an_idle_core_with_registers_of_zero_hides_is_caught(name: str, plant: str, words: str) -> None:
+    judge, [ground] = looked_at(STREAMS, name)
+    assert not judge.unplanted(ground)
+    found = by_name(plant)
+    verdict = judge.judge(ground, found, places(found, ground.source)[0])
+    assert verdict.verdict == CAUGHT and words in verdict.by, verdict
 
 
 def test_the_same_code_is_harmless_and_the_same_results_need_a_reason(

@@ -1,8 +1,9 @@
-"""Faults in assembly for a core with stream registers and hardware loops."""
+"""Faults in the instructions of a core with stream registers: arithmetic, memory, branches."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from planting.plant import Plant, instead, more
 
@@ -11,14 +12,9 @@ ASSEMBLY = ("assembly",)
 _REGISTER = r"[fats]{1,2}\d+"
 _THREE = rf"^    (f(?:add|sub|mul|div|max|min)\.[sd]) ({_REGISTER}), ({_REGISTER}), ({_REGISTER})$"
 _FOUR = rf"^    (fn?m(?:add|sub)\.[sd]) ({_REGISTER}), ({_REGISTER}), ({_REGISTER}), ({_REGISTER})$"
-_STREAM = r"^    \.insn i 0x2b, 2, x0, (\w+), (\d+) # scfgwi .*\n"
-#: The number that the next line writes to a stream's bounds (below 192) or strides.
-_BOUND = r"^    li (\w+), (-?\d+)\n    \.insn i 0x2b, 2, x0, \1, (?:3[2-9]|[4-9]\d|1[0-2]\d) #"
-_STRIDE = r"^    li (\w+), (-?\d+)\n    \.insn i 0x2b, 2, x0, \1, (?:19[2-9]|2\d\d) #"
-_FREP = r"^    \.insn i 0x0b, (\d+), x(\d+), (\w+), (\d+) # frep\.o .*"
 
 
-def _other_register(group: int):  # type: ignore[no-untyped-def]
+def other_register(group: int):  # type: ignore[no-untyped-def]
     def change(match: re.Match[str]) -> str:
         name, number = re.fullmatch(r"([a-z]+)(\d+)", match[group]).groups()  # type: ignore[union-attr]
         return instead(match, group, f"{name}{int(number) ^ 1}")
@@ -47,6 +43,14 @@ def _opposite(match: re.Match[str]) -> str:
     return instead(match, 1, f"{other[word]}{dot}{width}")
 
 
+def _negated(names: Mapping[str, str]):  # type: ignore[no-untyped-def]
+    def change(match: re.Match[str]) -> str:
+        word, dot, width = match[1].partition(".")
+        return instead(match, 1, f"{names[word]}{dot}{width}")
+
+    return change
+
+
 ARITHMETIC = (
     Plant("wrong operation", "sum-for-difference", ASSEMBLY, _THREE, _opposite),
     Plant("wrong sign", "product-of-other-sign", ASSEMBLY, _FOUR, _opposite),
@@ -57,10 +61,10 @@ ARITHMETIC = (
         rf"^    (fsub\.[sd]|fdiv\.[sd]) ({_REGISTER}), ({_REGISTER}), ({_REGISTER})$",
         _swapped,
     ),
-    Plant("wrong register", "first-source", ASSEMBLY, _THREE, _other_register(3)),
-    Plant("wrong register", "product-first-source", ASSEMBLY, _FOUR, _other_register(3)),
-    Plant("wrong register", "product-accumulator", ASSEMBLY, _FOUR, _other_register(5)),
-    Plant("wrong register", "target", ASSEMBLY, _THREE, _other_register(2)),
+    Plant("wrong register", "first-source", ASSEMBLY, _THREE, other_register(3)),
+    Plant("wrong register", "product-first-source", ASSEMBLY, _FOUR, other_register(3)),
+    Plant("wrong register", "product-accumulator", ASSEMBLY, _FOUR, other_register(5)),
+    Plant("wrong register", "target", ASSEMBLY, _THREE, other_register(2)),
     Plant("instruction dropped", "product-dropped", ASSEMBLY, _FOUR + r"\n", ""),
     Plant("instruction dropped", "operation-dropped", ASSEMBLY, _THREE + r"\n", ""),
     Plant("instruction dropped", "packed-dropped", ASSEMBLY, r"^    \.insn r 0x33, .*\n", ""),
@@ -82,6 +86,73 @@ ARITHMETIC = (
         r"\g<0>, rtz",
     ),
     Plant("rounding mode wrong", "tie-as-usual", ASSEMBLY, r", rmm$", ""),
+    Plant(
+        "wrong width",
+        "single-for-double",
+        ASSEMBLY,
+        r"^    f(?:add|sub|mul|n?m(?:add|sub)|max|min)\.(d) ",
+        lambda m: instead(m, 1, "s"),
+    ),
+    Plant(
+        "wrong width",
+        "double-for-single",
+        ASSEMBLY,
+        r"^    f(?:add|sub|mul|n?m(?:add|sub)|max|min)\.(s) ",
+        lambda m: instead(m, 1, "d"),
+    ),
+    Plant(
+        "wrong sign",
+        "product-negated",
+        ASSEMBLY,
+        _FOUR,
+        _negated({"fmadd": "fnmsub", "fnmsub": "fmadd", "fmsub": "fnmadd", "fnmadd": "fmsub"}),
+    ),
+    Plant(
+        "wrong sign",
+        "all-negated",
+        ASSEMBLY,
+        _FOUR,
+        _negated({"fmadd": "fnmadd", "fnmadd": "fmadd", "fmsub": "fnmsub", "fnmsub": "fmsub"}),
+    ),
+    Plant(
+        "wrong sign",
+        "sign-taken-inverted",
+        ASSEMBLY,
+        r"^    fsgnj(x?)\.d ",
+        lambda m: instead(m, 0, "    fsgnjn.d "),
+    ),
+    Plant("wrong sign", "sign-taken-not-multiplied", ASSEMBLY, r"^    fsgnjx\.d ", "    fsgnj.d "),
+    Plant("wrong sign", "absolute-value-dropped", ASSEMBLY, r"^    fabs\.d ", "    fmv.d "),
+    Plant("operands swapped", "term-for-factor", ASSEMBLY, _FOUR, r"    \1 \2, \3, \5, \4"),
+    Plant(
+        "wrong operation",
+        "integer-difference-for-sum",
+        ASSEMBLY,
+        r"^    (sub|add) (?=[at]\d, [at]\d, [at]\d$)",
+        lambda m: f"    {'add' if m[1] == 'sub' else 'sub'} ",
+    ),
+    Plant(
+        "wrong operation",
+        "bits-and-for-or",
+        ASSEMBLY,
+        r"^    (and|or|xor) (?=[at]\d, [at]\d, [at]\d$)",
+        lambda m: f"    {'or' if m[1] == 'and' else 'and'} ",
+    ),
+    Plant("sign extension lost", "shifts-in-zeros", ASSEMBLY, r"^    srai ", "    srli "),
+    Plant("sign extension lost", "shifts-in-signs", ASSEMBLY, r"^    srli ", "    srai "),
+    Plant("sign extension lost", "compared-with-sign", ASSEMBLY, r"^    sltiu ", "    slti "),
+    Plant("sign extension lost", "branch-without-sign", ASSEMBLY, r"^    (blt|bge) ", r"    \1u "),
+    Plant("wrong immediate", "limit-of-a-comparison", ASSEMBLY, r"^    sltiu \w+, \w+, (\d+)$", more(1, -1)),
+    Plant(
+        "wrong immediate",
+        "upper-bits",
+        ASSEMBLY,
+        r"^    lui \w+, 0x([0-9a-f]+)$",
+        lambda m: instead(m, 1, f"{int(m[1], 16) ^ 0x100:x}"),
+    ),
+    Plant(
+        "wrong immediate", "exponent-offset", ASSEMBLY, r"^    addi (t\d), \1, (1\d{3}|-?54|23)$", more(2, 1)
+    ),
 )
 
 MEMORY = (
@@ -137,25 +208,167 @@ MEMORY = (
         lambda m: instead(m, 1, f"{int(m[1], 16) & (int(m[1], 16) - 1):x}"),
     ),
     Plant(
-        "register not kept",
-        "saved-register-not-restored",
+        "wrong width",
+        "pair-loaded-for-one",
         ASSEMBLY,
-        r"^    fld fs\d+, \d+\(sp\)\n(?=(?:    (?:fld fs|lw |addi sp).*\n)*    ret)",
-        "",
-        shows="execution",
+        r"^    (flw) \w+, \d+\([at]\d+\)$",
+        lambda m: instead(m, 1, "fld"),
     ),
     Plant(
-        "register not kept",
-        "stack-pointer-not-restored",
+        "wrong width",
+        "half-of-a-double-loaded",
         ASSEMBLY,
-        r"^    addi sp, sp, \d+\n(?=    ret)",
-        "",
-        shows="execution",
+        r"^    (fld) \w+, \d+\([at]\d+\)$",
+        lambda m: instead(m, 1, "flw"),
     ),
-    Plant("status wrong", "status-not-set", ASSEMBLY, r"^    li a0, 0\n(?!    ret)", "    li a0, 1\n"),
+    Plant(
+        "wrong width",
+        "half-of-a-double-stored",
+        ASSEMBLY,
+        r"^    (fsd) \w+, \d+\([at]\d+\)$",
+        lambda m: instead(m, 1, "fsw"),
+    ),
+    Plant(
+        "spill wrong", "reloaded-from-another-slot", ASSEMBLY, r"^    fld f[at]\d+, (\d+)\(sp\)$", more(1, 8)
+    ),
+    Plant(
+        "spill wrong", "spilled-into-another-slot", ASSEMBLY, r"^    fsd f[at]\d+, (\d+)\(sp\)$", more(1, 8)
+    ),
+    Plant("spill wrong", "spill-dropped", ASSEMBLY, r"^    fsd f[at]\d+, \d+\(sp\)\n", ""),
+    Plant("spill wrong", "reload-dropped", ASSEMBLY, r"^    fld f[at]\d+, \d+\(sp\)\n", ""),
+    Plant(
+        "index off by one",
+        "word-of-a-table-further",
+        ASSEMBLY,
+        r"^    sw (?:t2|zero), (\d+)\(sp\)$",
+        more(1, 4),
+    ),
+    Plant("table entry wrong", "word-of-a-table-dropped", ASSEMBLY, r"^    sw (?:t2|zero), \d+\(sp\)\n", ""),
+    Plant(
+        "index off by one",
+        "other-word-of-a-double",
+        ASSEMBLY,
+        r"^    lw t\d, (\d+)\(sp\)$",
+        lambda m: instead(m, 1, str(int(m[1]) ^ 4)),
+    ),
+    Plant(
+        "row or column mixed up",
+        "another-array",
+        ASSEMBLY,
+        r"^    mv [at]\d+, (a[0-3])$",
+        lambda m: instead(m, 1, f"a{int(m[1][1]) ^ 1}"),
+    ),
+    Plant("stride wrong", "pointer-not-taken-back", ASSEMBLY, r"^    addi ([at]\d+), \1, -(?!1$)\d+\n", ""),
+    Plant(
+        "one iteration more",
+        "bound-of-loop-more",
+        ASSEMBLY,
+        r"^    addi ([at]\d+), (?!\1\b)([at]\d+), (\d+)$",
+        lambda m: instead(m, 3, str(int(m[3]) + (8 if int(m[3]) % 8 == 0 else 4))),
+    ),
+    Plant(
+        "one iteration more",
+        "distant-bound-more",
+        ASSEMBLY,
+        r"^    li ([at]\d+), (\d{4})\n(?=    add ([at]\d+), [at]\d+, \1$)",
+        more(2, 8),
+    ),
+    Plant(
+        "one iteration short",
+        "distant-bound",
+        ASSEMBLY,
+        r"^    li ([at]\d+), (\d{4})\n(?=    add ([at]\d+), [at]\d+, \1$)",
+        more(2, -8),
+    ),
+    Plant(
+        "maximum starts wrong",
+        "maximum-from-zero",
+        ASSEMBLY,
+        r"^    li \w+, (4286578688)$",
+        lambda m: instead(m, 1, "0"),
+    ),
+    Plant(
+        "maximum starts wrong",
+        "maximum-from-1e30",
+        ASSEMBLY,
+        r"^    li \w+, (4286578688)$",
+        lambda m: instead(m, 1, "4048155338"),
+    ),
+    Plant(
+        "maximum starts wrong",
+        "maximum-from-largest",
+        ASSEMBLY,
+        r"^    li \w+, (4286578688)$",
+        lambda m: instead(m, 1, "4286578687"),
+    ),
+    Plant(
+        "epsilon changed",
+        "epsilon-dropped",
+        ASSEMBLY,
+        r"^    li \w+, (925353388)$",
+        lambda m: instead(m, 1, "0"),
+    ),
+    Plant(
+        "epsilon changed",
+        "epsilon-tenth",
+        ASSEMBLY,
+        r"^    li \w+, (925353388)$",
+        lambda m: instead(m, 1, "897988541"),
+    ),
+    Plant(
+        "uninitialised accumulator",
+        "zero-never-made",
+        ASSEMBLY,
+        r"^    (?:fcvt\.d\.w|fmv\.w\.x) \w+, zero\n",
+        "",
+    ),
 )
 
 CONTROL = (
+    Plant(
+        "NaN lost",
+        "nan-not-looked-at",
+        ASSEMBLY,
+        r"^    bnez (\w+), (\.L\w+_\d+)\n(?=(?:    fld .*\n)?    fadd\.[sd])",
+        r"    j \2\n",
+    ),
+    Plant("NaN lost", "only-one-looked-at", ASSEMBLY, r"^    and (\w+), \1, \w+\n(?=    bnez \1, )", ""),
+    Plant(
+        "branch wrong",
+        "loop-once",
+        ASSEMBLY,
+        r"^    (?:bne \w+, \w+|bnez \w+), \.Lpd_planted_kernel_\d+\n(?!    (?:f|\.insn))",
+        "",
+    ),
+    Plant(
+        "branch wrong",
+        "loop-the-other-way",
+        ASSEMBLY,
+        r"^    bne (?=\w+, \w+, \.Lpd_planted_kernel_\d+$)",
+        "    beq ",
+    ),
+    Plant("branch wrong", "rescued-for-nothing", ASSEMBLY, r"^    bnez (t\d), (\.L\w+) # all .*\n", ""),
+    Plant(
+        "branch wrong",
+        "branch-to-another-case",
+        ASSEMBLY,
+        r"^    (b\w+ .*_(?:div|sqrt)_)(infinite|zero|no_dividend|by_zero|nan|negative|as_it_is)$",
+        lambda m: f"    {m[1]}{'done' if '_div_' in m[1] else 'as_it_is'}",
+    ),
+    Plant(
+        "wrong in a range",
+        "rescued-wrong-argument",
+        ASSEMBLY,
+        r"^    fsd (f\w+), \d+\+\d+\(sp\)$",
+        other_register(1),
+    ),
+    Plant(
+        "wrong in a range",
+        "rescued-result-dropped",
+        ASSEMBLY,
+        r"(    jal ra, \.L\w+_rescue_\w+\n)    fld \w+, \d+\(sp\)\n",
+        r"\1",
+    ),
     Plant(
         "wrong in a range",
         "unusual-arguments-not-rescued",
@@ -188,59 +401,4 @@ CONTROL = (
     ),
 )
 
-STREAMS = (
-    Plant("stream one short", "stream-bound", ASSEMBLY, _BOUND, more(2, -1)),
-    Plant("stream one long", "stream-bound-more", ASSEMBLY, _BOUND, more(2, 1), shows="execution"),
-    Plant("stride wrong", "stream-stride", ASSEMBLY, _STRIDE, more(2, 8)),
-    Plant(
-        "stride wrong",
-        "stream-repeats",
-        ASSEMBLY,
-        r"^    \.insn i 0x2b, 2, x0, zero, (\d+) # scfgwi zero, \d+$",
-        lambda m: f"    li t6, 1\n{instead(m, 0, m[0]).replace('zero', 't6', 1)}",
-    ),
-    Plant("instruction dropped", "stream-setting-dropped", ASSEMBLY, _STREAM, ""),
-    Plant(
-        "operands swapped",
-        "streams-swapped",
-        ASSEMBLY,
-        r"(\.insn i 0x2b, 2, x0, )(a\d)(, \d+ #.*\n(?:    #.*\n)*    \.insn i 0x2b, 2, x0, )(a\d)(, \d+ #)",
-        r"\1\4\3\2\5",
-    ),
-    Plant(
-        "one iteration short",
-        "frep-one-less",
-        ASSEMBLY,
-        r"^    li (\w+), (\d+)\n(?=    \.insn i 0x0b, \d+, x\d+, \1, )",
-        more(2, -1),
-    ),
-    Plant(
-        "one iteration more",
-        "frep-one-more",
-        ASSEMBLY,
-        r"^    li (\w+), (\d+)\n(?=    \.insn i 0x0b, \d+, x\d+, \1, )",
-        more(2, 1),
-    ),
-    Plant(
-        "loop body wrong",
-        "frep-body-one-less",
-        ASSEMBLY,
-        r"^    \.insn i 0x0b, \d+, x\d+, \w+, ([1-9]\d*) #",
-        more(1, -1),
-    ),
-    Plant("loop body wrong", "frep-dropped", ASSEMBLY, _FREP + r"\n", ""),
-    Plant("stagger wrong", "stagger", ASSEMBLY, r"^    \.insn i 0x0b, ([1-9]\d*), x\d+, ", more(1, -1)),
-    Plant("streams left on or off", "streams-not-switched-on", ASSEMBLY, r"^    csrsi 0x7c0, 1.*\n", ""),
-    Plant(
-        "streams left on or off",
-        "streams-not-switched-off",
-        ASSEMBLY,
-        r"^    csrci 0x7c0, 1.*\n",
-        "",
-        shows="execution",
-    ),
-    Plant("fence missing", "write-stream-not-drained", ASSEMBLY, r"^    bgez t\d, \.L\w+\n(?=    ret)", ""),
-    Plant("fence missing", "results-not-waited-for", ASSEMBLY, r"^    mv (\w+), \1.*\n|^    fence.*\n", ""),
-)
-
-STREAMING = (*ARITHMETIC, *MEMORY, *CONTROL, *STREAMS)
+INSTRUCTIONS = (*ARITHMETIC, *MEMORY, *CONTROL)

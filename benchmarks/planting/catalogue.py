@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from planting.assembly import STREAMING
+from planting.assembly import INSTRUCTIONS
+from planting.assembly_calls import CALLED
+from planting.assembly_streams import PACKED, STREAMS
+from planting.c_arm import ARM
 from planting.c_calls import C_CALLS
 from planting.c_process import PROCESS
 from planting.c_slips import SLIPS
@@ -15,9 +18,9 @@ from planting.shared import SHARED
 PLANTS = tuple(
     plant
     for plants in (
-        unique((*SHARED, *C_VECTORS, *SLIPS, *C_CALLS, *PROCESS)),
+        unique((*SHARED, *C_VECTORS, *ARM, *SLIPS, *C_CALLS, *PROCESS)),
         unique(GRIDS),
-        unique(STREAMING),
+        unique((*INSTRUCTIONS, *STREAMS, *PACKED, *CALLED)),
     )
     for plant in plants
 )

@@ -244,4 +244,70 @@ VALUES = tuple(
     ),
 )
 
-GRIDS = (*GUARDS, *BARRIERS, *WARPS, *MEMORY, *LAUNCHES, *VALUES)
+_PLANTED = "PD_INLINE float pd_planted(float v)\n{\n"
+FAST = (
+    Plant(
+        "approximate instead of exact",
+        "exp-by-squares",
+        GPU,
+        r"pd_exp_f32\(",
+        "pd_planted(",
+        helper=_PLANTED + "    v = v * (1.0f / 4096) + 1.0f;\n"
+        "    for (int k = 0; k < 12; k++)\n        v = v * v;\n    return v;\n}",
+    ),
+    Plant(
+        "approximate instead of exact",
+        "square-root-by-bits",
+        GPU,
+        r"pd_sqrt_f32\(",
+        "pd_planted(",
+        helper=_PLANTED + "    union { float f; unsigned i; } u = {v};\n"
+        "    u.i = 0x5f3759dfu - (u.i >> 1);\n    return v * u.f * (1.5f - 0.5f * v * u.f * u.f);\n}",
+    ),
+    Plant(
+        "denormals flushed",
+        "exp-without-denormals",
+        GPU,
+        r"pd_exp_f32\(",
+        "pd_planted(",
+        helper=_PLANTED + "    v = pd_exp_f32(v);\n    return v < 1.17549435e-38f ? 0.0f : v;\n}",
+    ),
+)
+
+SHARED_BY_THREADS = (
+    Plant("uninitialised memory", "shared-never-written", GPU, r"^ +pd_store4\((?![cy],).*;\n", ""),
+    Plant(
+        "uninitialised memory",
+        "shared-written-by-one-thread-less",
+        GPU,
+        r"^( +)(pd_store4\((?![cy],).*;)$",
+        r"\1if (pd_thread != 5) \2",
+    ),
+    Plant(
+        "lane of a shuffle wrong",
+        "shuffle-of-eight-lanes",
+        GPU,
+        r"distance = PD_WARP / 2",
+        "distance = 4",
+        "pd_gpu.h",
+        r"pd_warp_\w+\(",
+    ),
+    Plant(
+        "row or column mixed up",
+        "warp-for-lane",
+        GPU,
+        r"(?<== )pd_(warp|lane);",
+        lambda m: f"pd_{'lane' if m[1] == 'warp' else 'warp'};",
+    ),
+    Plant("row or column mixed up", "block-of-neighbour", GPU, r"(?<== )pd_block;", "(pd_block ^ 1);"),
+    Plant("narrow index", "thread-in-five-bits", GPU, r"(?<== )pd_thread;", "(pd_thread & 31);"),
+    Plant(
+        "launch wrong",
+        "launched-in-the-other-order",
+        GPU,
+        r"^(    PD_LAUNCH\(.*\n)(    PD_LAUNCH\(.*\n)",
+        r"\2\1",
+    ),
+)
+
+GRIDS = (*FAST, *SHARED_BY_THREADS, *GUARDS, *BARRIERS, *WARPS, *MEMORY, *LAUNCHES, *VALUES)

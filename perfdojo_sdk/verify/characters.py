@@ -136,6 +136,11 @@ def _lowest(mixture: _Mixture, chosen: Array) -> None:
     mixture.terms[chosen], mixture.factors[chosen] = -scale, scale / 16
 
 
+def _least(mixture: _Mixture, chosen: Array) -> None:
+    """The dtype's lowest finite number: no greater one is what a maximum starts from."""
+    mixture.terms[chosen], mixture.factors[chosen] = -mixture.largest, 0.0
+
+
 def _scaled(low: float, high: float) -> _Character:
     """All elements of about one size, for example so small that an epsilon outweighs them."""
 
@@ -307,8 +312,22 @@ CHARACTERS: tuple[_Character, ...] = (
 )
 
 
-#: Those that show what a reduction starts from, and an epsilon: also given to all groups at once.
-ALIKE: tuple[_Character, ...] = (_around(-200), _zeros, _lowest)
+def _every_other(first: int) -> _Character:
+    """Ordinary numbers, but NaN in every other group: code may leave its quick path for all of several."""
+    nan = _specials(np.nan, position=_anywhere)
+    return lambda mixture, chosen: nan(mixture, chosen[first::2])
+
+
+#: Those that show what a reduction starts from, an epsilon, and what groups do to each other: also given to
+#: all groups at once.
+ALIKE: tuple[_Character, ...] = (
+    _around(-200),
+    _zeros,
+    _lowest,
+    _least,
+    _every_other(0),
+    _every_other(1),
+)
 
 #: Exponents that whole arrays are scaled by: denormal, far below and far above one, nearly the largest.
 SCALES: tuple[Callable[[Range], int], ...] = (

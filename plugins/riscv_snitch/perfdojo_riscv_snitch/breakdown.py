@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfdojo_riscv_snitch.runner import call_kernel, execute
+from perfdojo_riscv_snitch.calls import call_kernel, execute
 from perfdojo_riscv_snitch.simulator import Simulation
 from perfdojo_sdk.hookspecs.services import TimeBreakdown, TimePart
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, RunRequest

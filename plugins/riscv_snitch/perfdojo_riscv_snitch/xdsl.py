@@ -23,7 +23,6 @@ _PASSES = "test-lower-linalg-to-snitch"
 _END = "    fmv.x.w t0, ft3\n    mv zero, t0\n    li a0, 0\n    ret\n"
 
 
-
 @dataclass(frozen=True)
 class _Nest:
     """A kernel as one generic operation of MLIR's dialect linalg, over two loops that remain."""

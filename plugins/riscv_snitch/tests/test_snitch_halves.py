@@ -100,7 +100,7 @@ def test_numbers_beyond_the_range_and_nan() -> None:
     tree = "\n4 2 4:v y[{0},{1}*4+{2}] = x[{0},{1}*4+{2}] * 1e9 + z[{0},{1}*4+{2}]\n"
     program = parse(HEAD + tree, DIALECT)
     x = np.zeros((4, 8), np.float16)
-    x[0, :3], x[1, 0] = (1, -2.0**-24, np.nan), np.inf
+    x[0, :3], x[1, 0] = (1, -(2.0**-24), np.nan), np.inf
     z = np.full((4, 8), -0.0, np.float16)
     with np.errstate(all="ignore"):
         wanted = x * np.float16(np.inf) + z

@@ -84,10 +84,13 @@ def test_a_measurement_says_cycles() -> None:
         ("lw t0, 2(a0)", "crash", "PD-S003"),
         ("sw t0, 0(zero)", "crash", "PD-S004"),
         ("fld ft0, 0(a1)\nfsd ft0, 0(a1)", "wrong_result", "read first"),
+        (f"{COPY}\nfadd.d ft0, ft0, ft9\nfsd ft0, 0(a1)", "wrong_result", "nobody has set"),
+        (f"{COPY}\nadd t0, t0, t5\nsw t0, 0(a1)", "wrong_result", "nobody has set"),
+        (f"{COPY}\nfsd ft0, 0(sp)", "wrong_result", "outside"),
     ],
 )
 def test_what_a_kernel_may_not_do(body: str, reason: str, word: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("perfdojo_riscv_snitch.runner.MAX_CYCLES", 100_000)
+    monkeypatch.setattr("perfdojo_riscv_snitch.calls.MAX_CYCLES", 100_000)
     failed = outcome(body)
     assert isinstance(failed, Failure) and failed.reason == reason and word in failed.detail, failed
 
@@ -112,6 +115,7 @@ def test_executions_on_the_simulator() -> None:
         "alignment",
         "workspace",
         "float_control",
+        "repeated",
     )
     for body, words in (
         (COPY, "returned 0 instead of 1"),
@@ -139,6 +143,55 @@ def test_what_is_the_caller_s_is_kept(body: str, words: str) -> None:
     assert isinstance(outcome(body), Measurement), "a plain call does not show it"
     failed = outcome(body, request=RunRequest(executions=("float_control",)))
     assert isinstance(failed, Failure) and (words in failed.detail or "streams" in words), failed
+
+
+def setting(register: int, value: str, stream: int = 0) -> str:
+    """One of a stream's registers: 1 how often each element, 2 its bound, 6 its stride, 24 read, 28 write."""
+    return f"scfgwi {value}, {32 * register + stream}\n"
+
+
+#: Copies four doubles, by a stream that reads and one that stores, which is waited for.
+THREE, EIGHT, REPEAT = "li t0, 3\n", "li t1, 8\n", setting(1, "zero", 31)
+SET = f"{THREE}{EIGHT}{REPEAT}{setting(2, 't0', 31)}{setting(6, 't1', 31)}"
+MOVED = "csrsi 0x7c0, 1\n" + 4 * "fmv.d ft1, ft0\n" + "csrci 0x7c0, 1\n"
+WAITED = 3 * "scfgri zero, 1\n" + "1: scfgri t0, 1\nbgez t0, 1b\n"
+STREAMED = SET + setting(24, "a0") + setting(28, "a1", 1) + MOVED + WAITED
+
+
+def test_a_kernel_sets_every_register_of_a_stream_that_it_uses() -> None:
+    """An earlier kernel has left others there."""
+    assert isinstance(outcome(STREAMED, request=RunRequest(executions=tuple(EXECUTIONS))), Measurement)
+    for missing in (REPEAT, setting(2, "t0", 31), setting(6, "t1", 31)):
+        failed = outcome(STREAMED.replace(missing, ""))
+        assert isinstance(failed, Failure), missing
+
+
+#: The same from a stack of its own, where the elements are stored one by one before.
+KEPT = "\n".join(f"fld ft3, {8 * k}(a0)\nfsd ft3, {8 * k}(sp)" for k in range(4))
+STACKED = f"addi sp, sp, -32\n{KEPT}\nfence\n{STREAMED.replace('a0', 'sp')}addi sp, sp, 32\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "missing", "words"),
+    [
+        (STREAMED, WAITED, "before ft1 had stored all"),
+        (STACKED, "fence\n", "fifty calls in a row"),
+    ],
+)
+def test_calls_in_a_row_while_others_keep_the_memory_busy(body: str, missing: str, words: str) -> None:
+    request = RunRequest(executions=("repeated",))
+    assert isinstance(outcome(body, request=request), Measurement)
+    late = body.replace(missing, "")
+    assert isinstance(outcome(late), Measurement), "a plain call does not show it"
+    failed = outcome(late, request=request)
+    assert isinstance(failed, Failure) and words in failed.detail, failed
+
+
+def test_a_stream_that_reads_too_much_is_left_to_the_next_kernel() -> None:
+    long = STREAMED.replace(setting(24, "a0"), f"li t2, 4\n{setting(2, 't2')}{setting(24, 'a0')}")
+    assert isinstance(outcome(long), Measurement), "a plain call does not show it"
+    failed = outcome(long, request=RunRequest(executions=("float_control",)))
+    assert isinstance(failed, Failure) and "ft0 has a job or data left" in failed.detail, failed
 
 
 def test_a_kernel_that_runs_too_long_is_stopped() -> None:
@@ -177,10 +230,10 @@ def test_an_answer_with_a_part_missing_is_refused(tmp_path: Path, monkeypatch: p
     script = tmp_path / "child"
     script.write_text("#!/bin/sh\ncat >/dev/null\nhead -c 263216 /dev/zero\n")
     script.chmod(0o700)
-    monkeypatch.setattr("perfdojo_riscv_snitch.runner.child_path", lambda: script)
+    monkeypatch.setattr("perfdojo_riscv_snitch.calls.child_path", lambda: script)
     failed = outcome(COPY)
     assert isinstance(failed, Failure) and failed.reason == "runtime"
-    assert "263216 bytes instead of 264288" in failed.detail
+    assert "263216 bytes instead of" in failed.detail
 
 
 def test_arrays_that_do_not_fit_are_refused() -> None:

@@ -137,9 +137,7 @@ def _read_before_written(lines: Sequence[Line]) -> set[Register]:
     return found
 
 
-def _rows(
-    lines: Sequence[Line], lives: Mapping[Register, Life], kept: Sequence[str]
-) -> dict[Register, str]:
+def _rows(lines: Sequence[Line], lives: Mapping[Register, Life], kept: Sequence[str]) -> dict[Register, str]:
     """Names for registers that have to stand in a row, of those that no slot passes through."""
     usable = {name for name in POOLS["f"] if name not in kept and name not in SPARE["f"]}
     found: dict[Register, str] = {}

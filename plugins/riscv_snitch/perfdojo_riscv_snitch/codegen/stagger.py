@@ -112,4 +112,3 @@ def _head(count: Register, one: Folded) -> Instruction:
     words = f"{len(one.body)}, {one.copies - 1}, {one.mask}"
     bits = f".insn i 0x0b, {one.copies - 1}, x{2 * one.mask + 1}, {{0}}, {len(one.body) - 1}"
     return Instruction(f"{bits} # frep.o {{0}}, {words}", (), (count,))
-

@@ -50,6 +50,9 @@ COUNTERS = (
     "stream_conflict",
 )
 
+#: enum Late of interface.h.
+LATE_STREAMS, LATE_ACCESSES = 1, 2
+
 _Counters = ctypes.c_uint64 * len(COUNTERS)
 
 
@@ -85,6 +88,10 @@ class NativeState(ctypes.Structure):
         ("x", ctypes.c_uint32 * 32),
         ("f", ctypes.c_uint64 * 32),
         ("fcsr", ctypes.c_uint32),
+        ("used", ctypes.c_uint32),
+        ("late", ctypes.c_uint32),
+        ("unstored", ctypes.c_uint32),
+        ("left", ctypes.c_uint32),
         ("error", ctypes.c_uint32),
         ("error_pc", ctypes.c_uint32),
         ("error_detail", ctypes.c_uint32),

@@ -79,6 +79,10 @@ class Simulation:
     fp_registers: Mapping[str, int]
     """FP registers at the end, as 64 bits, by their ABI names."""
     fcsr: int
+    unstored: tuple[str, ...]
+    """Stream registers of which something was still to be stored when the program ended."""
+    left: tuple[str, ...]
+    """Stream registers with a job that has not ended, or data that nobody took, after everything was done."""
     memory: bytes = field(repr=False)
     """TCDM at the end."""
     symbols: Mapping[str, int] = field(default_factory=dict, repr=False)
@@ -178,10 +182,21 @@ class Prepared:
 
 
 def prepare(
-    program: Program, memory: bytes | bytearray, registers: Mapping[str, int], max_cycles: int
+    program: Program,
+    memory: bytes | bytearray,
+    registers: Mapping[str, int],
+    max_cycles: int,
+    *,
+    used: bool = False,
+    late: int = 0,
 ) -> Prepared:
-    """What ``core/child.c`` needs to run ``program`` on ``memory``, the whole content of TCDM."""
+    """What ``core/child.c`` needs to run ``program`` on ``memory``, the whole content of TCDM.
+
+    ``used``: stream registers hold what an earlier program left there, not zero. ``late``: others keep the
+    memory busy, so that streams, or loads and stores, wait (``native.LATE_STREAMS``, ``LATE_ACCESSES``).
+    """
     state, _ = _initial_state(program, {TCDM_BASE: bytes(memory)}, registers)
+    state.used, state.late = used, late
     native = NativeProgram(None, len(program.words), program.base, program.entry, 0, max_cycles)
     code = struct.pack(f"<{len(program.words)}I", *program.words)
     return Prepared(bytes(native), code, bytes(state), bytes(memory))
@@ -259,10 +274,16 @@ def _result(program: Program, state: NativeState, memory: bytes, lines: tuple[Tr
         dict(zip(INTEGER_NAMES, state.x)),
         dict(zip(FLOAT_NAMES, state.f)),
         state.fcsr,
+        _streams(state.unstored),
+        _streams(state.left),
         memory,
         program.symbols,
         lines,
     )
+
+
+def _streams(mask: int) -> tuple[str, ...]:
+    return tuple(name for k, name in enumerate(FLOAT_NAMES) if mask >> k & 1)
 
 
 def _trace(program: Program, state: NativeState) -> Iterator[TraceLine]:

@@ -29,6 +29,8 @@ enum Error {
 /* What the FP side waits for when nothing moves any more. */
 enum Stuck { STUCK_UNKNOWN, STUCK_STREAM_READ, STUCK_STREAM_WRITE, STUCK_FREP_BODY, STUCK_STREAM_CONFIG };
 
+enum Late { LATE_MOVERS = 1, LATE_ACCESSES = 2 };
+
 enum Counter {
     COUNT_CYCLES,
     COUNT_INSTRUCTIONS,   /* issued by the integer core */
@@ -82,6 +84,10 @@ typedef struct SnitchState {
     u32 x[32];
     u64 f[32];
     u32 fcsr;
+    u32 used;     /* stream registers hold what an earlier program left there */
+    u32 late;     /* what waits for others that keep the memory busy: enum Late */
+    u32 unstored; /* movers, as a mask, that had something to store when the program ended */
+    u32 left;     /* movers that still have a job, or data that nobody took, after all was done */
     u32 error, error_pc, error_detail;
     u64 error_cycle;
     u64 instructions;

@@ -66,6 +66,31 @@ static bool streams_drained(const Machine *m) {
     return true;
 }
 
+/* Movers with a job that has not ended, or that waits. */
+static u32 movers_at_work(const Machine *m) {
+    u32 found = 0;
+    for (int k = 0; k < MOVERS; k++)
+        if (!m->mover[k].job.done || !m->mover[k].shadow.done) found |= 1u << k;
+    return found;
+}
+
+static u32 movers_that_store(const Machine *m) {
+    u32 found = 0;
+    for (int k = 0; k < MOVERS; k++) {
+        const Mover *v = &m->mover[k];
+        bool job = !v->job.done && v->job.write, next = !v->shadow.done && v->shadow.write;
+        if (job || next || (mover_is_writing(v) && v->fifo.count)) found |= 1u << k;
+    }
+    return found;
+}
+
+static u32 movers_with_data(const Machine *m) {
+    u32 found = 0;
+    for (int k = 0; k < MOVERS; k++)
+        if (m->mover[k].fifo.count) found |= 1u << k;
+    return found;
+}
+
 static bool drained(const Machine *m) {
     const Muldiv *d = &m->muldiv;
     bool queues_empty = !m->offload.count && m->seq.write == m->seq.oldest && !m->core_access.count &&
@@ -89,6 +114,15 @@ static void check_end(Machine *m) {
     if (m->seq.loops) fail(m, ERROR_DEADLOCK, m->pc, STUCK_FREP_BODY);
 }
 
+/* As a program with jobs of four loops and repeated elements leaves them. */
+static void leave_registers(Mover *v) {
+    v->repeat = v->next_repeat = 2;
+    for (u32 i = 0; i < LOOPS; i++) {
+        v->bound[i] = v->next_bound[i] = 1 + i;
+        v->stride[i] = v->next_stride[i] = 8 * (3 + 2 * i);
+    }
+}
+
 static void set_up(Machine *m, const SnitchProgram *program, SnitchState *state) {
     static const u8 depth[PIPES] = {3, 1, 1, 1, 2, 3};
     m->program = program, m->state = state;
@@ -108,6 +142,7 @@ static void set_up(Machine *m, const SnitchProgram *program, SnitchState *state)
         v->job.done = v->shadow.done = 1;
         v->credits = STREAM_FIFO;
         v->cut = k < 2;
+        if (state->used) leave_registers(v);
     }
 }
 
@@ -124,11 +159,13 @@ static void run(Machine *m) {
         clock_cycle(m);
         check_progress(m);
     }
+    m->state->unstored = movers_that_store(m);
     while (!m->failed && !drained(m)) {
         clock_cycle(m);
         check_progress(m);
     }
     if (!m->failed) check_end(m);
+    m->state->left = movers_at_work(m) | movers_with_data(m);
 }
 
 int snitch_run(const SnitchProgram *program, SnitchState *state) {

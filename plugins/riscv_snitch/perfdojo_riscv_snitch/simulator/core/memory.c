@@ -122,7 +122,9 @@ static void serve_mover(Machine *m, int k) {
 
 /* The access that core and FP subsystem present to the memory port; one of them has one. */
 static Access *chosen_access(Machine *m, u32 *requests, int *who) {
-    *requests = arbiter_requests(&m->lsu_arbiter, (u32)(m->core_access.count > 0) | (u32)(m->fp_access.count > 0) << 1);
+    u32 now = (u32)(m->core_access.count > 0) | (u32)(m->fp_access.count > 0) << 1;
+    /* However busy the memory is, an FP load finds what the core stored before. */
+    *requests = m->state->late && now & 1 ? 1 : arbiter_requests(&m->lsu_arbiter, now);
     *who = arbiter_pick(*requests, m->lsu_arbiter.pointer, 1);
     return *who ? &QUEUE_HEAD(m->fp_access) : &QUEUE_HEAD(m->core_access);
 }
@@ -177,11 +179,20 @@ static void serve_all(Machine *m, u32 movers) {
     }
 }
 
+/* Others keep the memory busy, and leave what is late but a few cycles of each period. */
+static bool late(const Machine *m, u32 what) {
+    enum { PERIOD = 128, LEFT = 8 };
+    return m->state->late & what && m->cycle % PERIOD >= LEFT;
+}
+
 void memory_step(Machine *m) {
     u32 movers = m->movers_busy ? mover_requests(m) : 0;
     bool accesses = m->core_access.count || m->fp_access.count;
     if (!movers && !accesses) return;
     m->progress = m->cycle;
+    if (late(m, LATE_MOVERS)) movers = 0;
+    if (late(m, LATE_ACCESSES)) accesses = false;
+    if (!movers && !accesses) return;
     if (accesses)
         serve_all(m, movers);
     else

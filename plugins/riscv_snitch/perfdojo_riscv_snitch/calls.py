@@ -1,0 +1,298 @@
+"""A call of a kernel on the simulator: where its arrays lie, and what it must leave alone.
+
+Arrays lie one after the other from the start of TCDM, each on a multiple of 64 bytes with 64 bytes
+between them; the stack grows down from 64 bytes before its end. Whoever writes between them, or into
+what the caller has on the stack, is seen, and whoever reads there gives two results. So does whoever
+reads a register, or relies on a setting of a stream, that nobody has set: the first call finds zeros
+there, the second does not.
+"""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+
+from perfdojo_riscv_snitch import cluster
+from perfdojo_riscv_snitch.assembly import assemble
+from perfdojo_riscv_snitch.assembly.registers import FLOAT_NAMES, INTEGER_NAMES
+from perfdojo_riscv_snitch.elf import load_elf
+from perfdojo_riscv_snitch.program import TCDM_BASE, TCDM_BYTES, Program
+from perfdojo_riscv_snitch.simulator import Simulation, simulate
+from perfdojo_riscv_snitch.simulator.native import child_path
+from perfdojo_riscv_snitch.simulator.run import answer_bytes, finish, job, prepare
+from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, Failure, RunRequest
+from perfdojo_sdk.measure.worker import CARRIER, poison_of
+
+GUARD = 64
+#: What lies around arrays in the first and in the second call: numbers, and NaN in every type of float.
+#: Whoever reads it and uses it gives two results.
+_FILL = (0xA5, 0xFF)
+#: What registers hold that a caller sets to nothing in particular: as f64, and as two f32, numbers; as one
+#: f32, none.
+_LEFT_IN_INTEGERS, LEFT_IN_FLOATS = 0x5A5A5A58, 0x46293E59_46293E59
+#: Memory of the simulator itself, beside that of what it simulates.
+_OWN_BYTES = 1 << 28
+#: Beyond this a kernel is taken to run for ever: two minutes of simulated time.
+MAX_CYCLES = 500_000_000
+
+#: Calls the kernel whose address is in t3 and measures it; arguments are in place.
+_CALL = "csrr t4, mcycle; jalr ra, 0(t3); fence; csrr t5, mcycle; mv t6, a0; ecall"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an array of a call lies."""
+
+    spec: ArraySpec
+    address: int
+    size: int
+
+    @property
+    def dtype(self) -> Any:
+        return np.dtype(CARRIER[self.spec.dtype])
+
+    def of(self, memory: bytes) -> np.ndarray[Any, Any]:
+        """The array in TCDM's content."""
+        start = self.address - TCDM_BASE
+        return np.frombuffer(memory[start : start + self.size], self.dtype).reshape(self.spec.shape)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A kernel with places for its arrays, the workspace being the last of them."""
+
+    program: Program
+    """With the instructions that call the kernel."""
+    kernel: Program
+    places: tuple[Place, ...]
+    inputs: int
+    """So many of the places are inputs."""
+    registers: Mapping[str, int]
+    stack: Mapping[int, bytes]
+    """Arguments that find no register."""
+
+    @property
+    def outputs(self) -> tuple[Place, ...]:
+        return self.places[self.inputs : -1]
+
+    def gaps(self) -> list[tuple[int, int]]:
+        """(offset in TCDM, bytes) of what is not the kernel's: between arrays, and above its stack."""
+        ends = [(p.address - TCDM_BASE, p.size) for p in self.places]
+        found, at = [], 0
+        for start, count in ends:
+            found.append((at, start - at))
+            at = start + count
+        found.append((at, min(GUARD, TCDM_BYTES - at)))
+        found.append((TCDM_BYTES - GUARD, GUARD))
+        return [gap for gap in found if gap[1]]
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a call finds."""
+
+    memory: bytearray
+    """TCDM."""
+    registers: Mapping[str, int]
+    used: bool = False
+    """Stream registers hold what an earlier kernel left there."""
+    late: int = 0
+    """What waits for others that keep the memory busy: ``LATE_STREAMS``, ``LATE_ACCESSES``."""
+
+
+class Outcome(Protocol):
+    """What is looked at after a call."""
+
+    @property
+    def cycles(self) -> int: ...
+    @property
+    def memory(self) -> bytes: ...
+    @property
+    def registers(self) -> Mapping[str, int]: ...
+
+
+Result = TypeVar("Result", bound=Outcome)
+#: Runs a call from each of several starts.
+Execute: TypeAlias = Callable[["Call", Sequence[Start], RunRequest], "list[Result] | Failure"]
+
+
+def call_kernel(
+    artifact: Artifact, request: RunRequest, execute: Execute[Result]
+) -> tuple[Call, Result] | Failure:
+    """Call the kernel twice, from starts that share nothing but the inputs: both calls must agree."""
+    try:
+        call = prepare_call(artifact)
+    except DojoError as error:
+        return Failure("runtime", error.render())
+    if isinstance(call, Failure):
+        return call
+    starts = [start_of(call, request, 0), replaced(start_of(call, request, 1))]
+    finished = execute(call, starts, request)
+    if isinstance(finished, Failure):
+        return finished
+    first, second = finished
+    wrong = wrong_in(call, starts[0], first) or wrong_in(call, starts[1], second)
+    return wrong or _disagree(call, first, second) or (call, first)
+
+
+def prepare_call(artifact: Artifact, shift: int = 0, less: int = 0, code: str = _CALL) -> Call | Failure:
+    """A call of the kernel by ``code``, with its arrays laid out, ``shift`` bytes further on, and told of so
+    many bytes of workspace ``less`` than there are; DojoError when the object is none."""
+    program = load_elf(artifact.content, artifact.symbol)
+    size = workspace_bytes(program, artifact.symbol)
+    if isinstance(size, Failure):
+        return size
+    places, at = [], TCDM_BASE + GUARD + shift
+    for spec in (*artifact.inputs, *artifact.outputs, ArraySpec("workspace", (size,), "u8")):
+        count = int(np.prod(spec.shape, dtype=np.int64)) * np.dtype(CARRIER[spec.dtype]).itemsize
+        places.append(Place(spec, at, count))
+        at += -(-count // GUARD) * GUARD + GUARD
+    if at > TCDM_BASE + TCDM_BYTES - 1024:
+        needed = at - TCDM_BASE
+        return Failure("memory", f"arrays and workspace take {needed} bytes, TCDM holds {TCDM_BYTES}")
+    arguments = [*[p.address for p in places], size - less, 1]
+    registers = {f"a{k}": value for k, value in enumerate(arguments[:8])}
+    rest = arguments[8:]
+    # The stack starts at a multiple of 16 bytes, below the arguments that find no register.
+    top = TCDM_BASE + TCDM_BYTES - GUARD - -(-4 * len(rest) // 16) * 16
+    stack = {top + 4 * k: struct.pack("<I", value) for k, value in enumerate(rest)}
+    kernel, program = program, _with_code(program, code)
+    registers |= {"sp": top, "t3": program.symbols[artifact.symbol]}
+    return Call(program, kernel, tuple(places), len(artifact.inputs), registers, stack)
+
+
+def workspace_bytes(program: Program, symbol: str) -> int | Failure:
+    """What the kernel asks for; the function that tells is simulated too."""
+    for name in (symbol, f"{symbol}_workspace_bytes"):
+        if name not in program.symbols:
+            return Failure("runtime", f"the object has no function {name}")
+    asking = _with_code(program, "li a0, 1; jalr ra, 0(t3); ecall")
+    at = program.symbols[f"{symbol}_workspace_bytes"]
+    try:
+        return simulate(asking, registers={"t3": at}, max_cycles=10_000).registers["a0"]
+    except DojoError as error:
+        return Failure("runtime", error.render())
+
+
+def _with_code(program: Program, text: str) -> Program:
+    """The program with a few more instructions at its end, where it then starts."""
+    more = assemble(text)
+    entry = program.base + 4 * len(program.words)
+    return Program(
+        (*program.words, *more.words), program.base, entry, program.data, program.symbols, {}, program.file
+    )
+
+
+# -- what a call finds, and leaves -------------------------------------------------------------------
+
+
+def start_of(call: Call, request: RunRequest, variant: int = 0) -> Start:
+    """TCDM before the call: inputs, poisoned outputs and workspace, a pattern everywhere else. Registers are
+    zero but for the arguments."""
+    image = bytearray([_FILL[variant]]) * TCDM_BYTES
+    for place, array in zip(call.places, _given(call, request), strict=False):
+        start = place.address - TCDM_BASE
+        image[start : start + place.size] = array.tobytes()
+    for place in call.places[call.inputs :]:
+        start, width = place.address - TCDM_BASE, place.dtype.itemsize
+        poison = poison_of(place.spec.dtype, variant).to_bytes(width, "little")
+        image[start : start + place.size] = poison * (place.size // width)
+    for address, content in (*call.program.data, *call.stack.items()):
+        image[address - TCDM_BASE : address - TCDM_BASE + len(content)] = content
+    return Start(image, call.registers)
+
+
+def replaced(start: Start, floats: int = LEFT_IN_FLOATS) -> Start:
+    """The start with something in every register that carries no argument, and in those of streams."""
+    integers = dict.fromkeys((name for name in INTEGER_NAMES if name != "zero"), _LEFT_IN_INTEGERS)
+    return Start(
+        start.memory, {**integers, **dict.fromkeys(FLOAT_NAMES, floats), **start.registers}, used=True
+    )
+
+
+def _given(call: Call, request: RunRequest) -> list[np.ndarray[Any, Any]]:
+    rng = np.random.default_rng([request.seed, 0])
+    found = []
+    for place in call.places[: call.inputs]:
+        if request.inputs is not None:
+            found.append(np.ascontiguousarray(request.inputs[place.spec.name], place.dtype))
+        else:
+            found.append((rng.random(place.spec.shape) * 2 - 1).astype(place.dtype))
+    return found
+
+
+def wrong_in(call: Call, start: Start, result: Outcome) -> Failure | None:
+    """What a call must not do: fail, touch memory that is not its own, change an input."""
+    before = start.memory
+    if result.registers["t6"]:
+        return Failure("runtime", f"the kernel returned {result.registers['t6']}, 0 means success")
+    for place in call.places[: call.inputs]:
+        at = place.address - TCDM_BASE
+        if result.memory[at : at + place.size] != before[at : at + place.size]:
+            return Failure("input_modified", f"the kernel changed its input {place.spec.name}")
+    for at, count in call.gaps():
+        if result.memory[at : at + count] != before[at : at + count]:
+            return Failure("wrong_result", f"the kernel wrote near 0x{TCDM_BASE + at:x}, outside its arrays")
+    return None
+
+
+def _disagree(call: Call, first: Outcome, second: Outcome) -> Failure | None:
+    """Two calls that started with different bits in the outputs end with the same."""
+    for place in call.outputs:
+        start = place.address - TCDM_BASE
+        one, other = (r.memory[start : start + place.size] for r in (first, second))
+        if one != other:
+            words = "are never written, read first, or come of memory or registers that nobody has set"
+            return Failure("wrong_result", f"elements of {place.spec.name} {words}")
+    return None
+
+
+# -- the child process -------------------------------------------------------------------------------
+
+
+def execute(call: Call, starts: Sequence[Start], request: RunRequest) -> list[Simulation] | Failure:
+    """Simulate the call from each of the starts."""
+    prepared = [
+        prepare(call.program, s.memory, s.registers, MAX_CYCLES, used=s.used, late=s.late) for s in starts
+    ]
+    try:
+        child = subprocess.run(
+            [child_path()],
+            input=job(prepared, ceil(request.timeout_s) + 1, request.memory_bytes + _OWN_BYTES),
+            capture_output=True,
+            timeout=request.timeout_s,
+            start_new_session=True,
+        )
+    except subprocess.TimeoutExpired:
+        return Failure("timeout", f"no result after {request.timeout_s:g} s")
+    if child.returncode:
+        said = child.stderr.decode("utf-8", "replace").strip()[-2000:]
+        return Failure("runtime", f"the simulator ended with status {child.returncode}: {said}")
+    if len(child.stdout) != (whole := answer_bytes(prepared)):
+        return Failure("runtime", f"the simulator's answer has {len(child.stdout)} bytes instead of {whole}")
+    try:
+        return list(finish(call.program, prepared, child.stdout))
+    except DojoError as error:
+        reason = "timeout" if error.code == "PD-S005" else "crash"
+        return Failure(reason, error.render())  # type: ignore[arg-type]
+
+
+def on_model(call: Call, starts: Sequence[Start], request: RunRequest) -> list[cluster.Outcome] | Failure:
+    """The same on the model of the hardware that the environment names, with its own registers."""
+    last = call.places[-1]
+    used = TCDM_BYTES if call.stack else min(last.address - TCDM_BASE + last.size + GUARD, TCDM_BYTES)
+    found = []
+    for start in starts:
+        memory = bytes(start.memory)
+        one = cluster.execute(call.kernel, call.registers, memory, used, request.timeout_s)
+        if isinstance(one, Failure):
+            return one
+        found.append(one)
+    return found
