@@ -27,7 +27,6 @@ from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, STORED_DTYPES
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.core.expression import (
-    INFIX,
     Access,
     Cast,
     Expression,
@@ -38,6 +37,7 @@ from perfdojo_sdk.core.expression import (
     Read,
 )
 from perfdojo_sdk.core.interface import MAX_THREADS, OTHER_PROCESSOR, TOO_MANY_THREADS, WORKSPACE_TOO_SMALL
+from perfdojo_sdk.core.operations import INFIX
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.validate import beyond_storage, lane_stride

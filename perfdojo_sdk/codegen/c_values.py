@@ -13,8 +13,6 @@ from perfdojo_sdk.core.domains import rounded
 from perfdojo_sdk.core.dtypes import BYTES, FLOAT_DTYPES, STORED_DTYPES
 from perfdojo_sdk.core.expression import (
     COMPARISON,
-    INFIX,
-    OPERATIONS,
     Cast,
     Condition,
     Expression,
@@ -22,6 +20,7 @@ from perfdojo_sdk.core.expression import (
     Literal,
     Operation,
 )
+from perfdojo_sdk.core.operations import INFIX, OPERATIONS
 
 C_TYPES: Mapping[str, str] = {
     "f32": "float",
@@ -44,11 +43,11 @@ converted from f32 and to it, and neither computed with nor given to the caller.
 def c_operation(value: Operation, arguments: Sequence[str], kind: str = "") -> str:
     """``value`` in C on emitted arguments; ``kind`` ends the names of functions (the operands' dtype)."""
     kind = kind or value.operand_dtype
-    signature = OPERATIONS[value.name]
-    if signature.chooses:
+    meaning = OPERATIONS[value.name]
+    if meaning.chooses:
         condition, one, other = arguments
         return f"({condition} ? {one} : {other})"
-    if value.name in INFIX and (signature.compares or value.operand_dtype in FLOAT_DTYPES):
+    if value.name in INFIX and (meaning.compares or value.operand_dtype in FLOAT_DTYPES):
         sign, level = INFIX[value.name]
         left, right = value.arguments
         before = _wrap(left, arguments[0], level + (level == COMPARISON))

@@ -17,7 +17,6 @@ from perfdojo_sdk.codegen.registers import Registers, assign, variable
 from perfdojo_sdk.core.dialect import Dialect, Location
 from perfdojo_sdk.core.dtypes import BYTES, STORED_DTYPES
 from perfdojo_sdk.core.expression import (
-    ACCUMULATIONS,
     Access,
     Cast,
     Expression,
@@ -27,6 +26,7 @@ from perfdojo_sdk.core.expression import (
     Operation,
     Read,
 )
+from perfdojo_sdk.core.operations import ACCUMULATIONS
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.validate import is_copy, lane_stride, transposed_copy

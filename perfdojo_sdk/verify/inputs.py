@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import ceil, inf, log2, prod
 from typing import Any, TypeAlias
 
@@ -17,6 +18,7 @@ import numpy as np
 
 from perfdojo_sdk.core.dtypes import DIGITS, FLOAT_DTYPES, STORED_DTYPES, bits, integer_bounds
 from perfdojo_sdk.core.expression import Expression, IndexValue, Literal, Operation, Read
+from perfdojo_sdk.core.operations import OPERATIONS
 from perfdojo_sdk.core.program import Program, Statement
 from perfdojo_sdk.measure.worker import CARRIER
 from perfdojo_sdk.verify.characters import (
@@ -52,7 +54,6 @@ INTEGERS = "integers"
 #: Classes that are characters of rows, too.
 _CHARACTERISTIC = frozenset({"magnitudes", "huge", "special", "cancelling", "denormal"})
 
-_POLYNOMIAL = frozenset({"add", "sub", "mul", "max", "min", "neg", "abs"})
 _RANGES = (8, 4, 2, 1)
 
 #: Elements of one array that are drawn one by one; a larger one repeats them.
@@ -356,7 +357,7 @@ def _not_polynomial(value: Expression) -> str:
         exact = float(value.value).is_integer() or abs(value.value) == inf
         return "" if exact else f"it uses the constant {value.text}"
     if isinstance(value, Operation):
-        if value.name not in _POLYNOMIAL:
+        if not OPERATIONS[value.name].exact_on_integers:
             return f"it uses {value.name}"
         return next((why for a in value.arguments if (why := _not_polynomial(a))), "")
     return ""
@@ -410,8 +411,7 @@ def _expression_magnitude(
         exact = value.dtype not in DIGITS or here <= 2 ** DIGITS[value.dtype]
         return here, inner if exact else inf
     parts = [_expression_magnitude(a, program, size, sizes) for a in value.arguments]
-    bounds = [bound for bound, _ in parts]
-    here = (
-        prod(bounds) if value.name == "mul" else sum(bounds) if value.name in ("add", "sub") else max(bounds)
-    )
+    ends = product(*((-bound, bound) for bound, _ in parts))
+    values = [abs(OPERATIONS[value.name].floats(*corner)) for corner in ends]
+    here = max((v for v in values if v == v), default=0.0)  # of infinities that cancel, the others tell
     return here, max(here, *(inner for _, inner in parts))

@@ -33,7 +33,6 @@ from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, STORED_DTYPES, integer_bounds
 from perfdojo_sdk.core.errors import VerificationError
 from perfdojo_sdk.core.expression import (
-    OPERATIONS,
     Access,
     Cast,
     Expression,
@@ -43,11 +42,13 @@ from perfdojo_sdk.core.expression import (
     Operation,
     Read,
 )
+from perfdojo_sdk.core.operations import OPERATIONS
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.validate import beyond_storage
 from perfdojo_sdk.hookspecs.types import ArraySpec, KernelSource
-from perfdojo_sdk.verify.reference_types import BOUNDS, C_TYPES, FLOATS, FUNCTIONS, defined
+from perfdojo_sdk.verify.reference_operations import rows_in_c
+from perfdojo_sdk.verify.reference_types import BOUNDS, C_TYPES, FLOATS, defined
 
 SYMBOL = "pd_reference"
 #: What a reference is given and gives beside the program's own arrays, under names that no program has.
@@ -254,6 +255,7 @@ class _Emitter:
 
     def prelude(self) -> Iterator[str]:
         """The number types of the dtypes that the program uses."""
+        yield from defined(rows_in_c(self.accuracy))
         yield '#include "reference_whole.h"'
         yield f"#define NAN_MAY_DIFFER {int(self.nan_may_differ)}"
         yield f"#define OUTCOMES {int(self.kind == OUTCOMES)}"
@@ -261,9 +263,8 @@ class _Emitter:
         used |= set() if used.isdisjoint(STORED_DTYPES) else {"f32"}
         floats = [dtype for dtype in FLOATS if dtype in used]
         header = WIDE if self.kind == WIDE else BOUNDED
-        functions = {f"{f.upper()}_ULP": repr(float(self.accuracy.get(f, 0.5))) for f in FUNCTIONS}
         for dtype in floats:
-            yield from defined({"DTYPE": dtype, **FLOATS[dtype], **functions})
+            yield from defined({"DTYPE": dtype, **FLOATS[dtype]})
             yield f'#include "reference_{header}.h"'
         for dtype, wider in combinations(floats, 2):
             yield from defined({"DTYPE": dtype, **FLOATS[dtype], "WIDER": wider})

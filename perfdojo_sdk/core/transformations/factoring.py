@@ -6,16 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.expression import (
-    Access,
-    Expression,
-    Index,
-    Literal,
-    Operation,
-    Read,
-    identity,
-)
+from perfdojo_sdk.core.expression import Access, Expression, Index, Literal, Operation, Read
 from perfdojo_sdk.core.laws import FACTOR
+from perfdojo_sdk.core.operations import identity
 from perfdojo_sdk.core.program import Program, Statement, fresh
 from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.transformation import (

@@ -14,8 +14,9 @@ from functools import lru_cache
 from math import prod
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.expression import Access, Expression, Index, Literal, Operation, Read, identity
+from perfdojo_sdk.core.expression import Access, Expression, Index, Literal, Operation, Read
 from perfdojo_sdk.core.laws import FILTER, holds
+from perfdojo_sdk.core.operations import identity
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement, fresh
 from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.transformation import (

@@ -20,7 +20,6 @@ from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import largest
 from perfdojo_sdk.core.expression import (
     Access,
-    Cast,
     Expression,
     Index,
     Literal,
@@ -377,15 +376,12 @@ def _element(value: Expression) -> Read | None:
 
 def _exponentials(value: Expression) -> Iterator[Operation]:
     """Every ``exp(x - m)`` of an element x in a value."""
-    if isinstance(value, Operation):
-        for argument in value.arguments:
-            yield from _exponentials(argument)
-            inner = argument
-            if value.name == "exp" and isinstance(inner, Operation) and inner.name == "sub":
-                if _element(inner.arguments[0]):
-                    yield value
-    elif isinstance(value, Cast):
-        yield from _exponentials(value.argument)
+    for child in value.children:
+        yield from _exponentials(child)
+    if isinstance(value, Operation) and value.name == "exp":
+        inner = value.arguments[0]
+        if isinstance(inner, Operation) and inner.name == "sub" and _element(inner.arguments[0]):
+            yield value
 
 
 def _has_maximum(site: Site) -> Refusal | Kind:

@@ -11,15 +11,14 @@ from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import (
     LEVELS,
     Access,
-    Cast,
     Condition,
     Expression,
     Form,
     Index,
     IndexValue,
-    Operation,
     Read,
     Renumbering,
+    map_children,
     renumbered,
 )
 from perfdojo_sdk.core.program import Node, Place, Program, Statement, enclosed, fresh, innermost
@@ -42,11 +41,7 @@ def substitute(value: Expression, old: Expression, new: Expression) -> Expressio
     """The value with every ``old`` in it replaced."""
     if value == old:
         return new
-    if isinstance(value, Operation):
-        return Operation(value.name, tuple([substitute(a, old, new) for a in value.arguments]), value.dtype)
-    if isinstance(value, Cast):
-        return Cast(substitute(value.argument, old, new), value.dtype)
-    return value
+    return map_children(value, lambda child: substitute(child, old, new))
 
 
 def _around(site: Site) -> Refusal | None:
