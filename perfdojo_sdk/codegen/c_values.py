@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 
+from perfdojo_sdk.codegen.operations import NUMBERS, SPELLINGS
 from perfdojo_sdk.core.domains import rounded
 from perfdojo_sdk.core.dtypes import BYTES, FLOAT_DTYPES, STORED_DTYPES
 from perfdojo_sdk.core.expression import (
@@ -22,20 +23,7 @@ from perfdojo_sdk.core.expression import (
 )
 from perfdojo_sdk.core.operations import INFIX, OPERATIONS
 
-C_TYPES: Mapping[str, str] = {
-    "f32": "float",
-    "f64": "double",
-    "i64": "int64_t",
-    "i32": "int32_t",
-    "i16": "int16_t",
-    "i8": "int8_t",
-    "u32": "uint32_t",
-    "u16": "uint16_t",
-    "u8": "uint8_t",
-    "bool": "uint8_t",
-    "bf16": "pd_bf16",
-    "tf32": "pd_tf32",
-}
+C_TYPES: Mapping[str, str] = {**NUMBERS, "bf16": "pd_bf16", "tf32": "pd_tf32"}
 """dtype -> C type, for the dtypes that compile; those of STORED_DTYPES only in temporaries: they are
 converted from f32 and to it, and neither computed with nor given to the caller."""
 
@@ -54,7 +42,7 @@ def c_operation(value: Operation, arguments: Sequence[str], kind: str = "") -> s
         return f"{before} {sign} {_wrap(right, arguments[1], level + 1)}"
     if value.name == "neg" and value.dtype in FLOAT_DTYPES:
         return f"-({arguments[0]})"
-    if value.name in ("max", "min") and value.dtype in FLOAT_DTYPES:
+    if SPELLINGS[value.name].of_number and value.dtype in FLOAT_DTYPES:
         number = [isinstance(a, Literal) for a in value.arguments]
         if any(number):
             # A literal is never NaN; as the first operand it needs one instruction.

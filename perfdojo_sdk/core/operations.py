@@ -134,7 +134,7 @@ def _chosen(condition: Any, one: Any, other: Any) -> Any:
 # -- integers --------------------------------------------------------------------------------------
 
 
-def _wrapped(function: Callable[..., int]) -> Callable[[str], Callable[..., int]]:
+def wrapped(function: Callable[..., int]) -> Callable[[str], Callable[..., int]]:
     """The exact result, wrapped."""
     return lambda dtype: lambda *arguments: wrap(function(*arguments), dtype)
 
@@ -207,7 +207,7 @@ def _rounding(function: Callable[[float], int], wide: str) -> Meaning:
 
 
 def _bitwise(function: Callable[[int, int], int], whole: str) -> Meaning:
-    return Meaning(2, _BITS, integers=_wrapped(function), whole=whole)
+    return Meaning(2, _BITS, integers=wrapped(function), whole=whole)
 
 
 def _comparison(compare: Callable[[Any, Any], bool], sign: str) -> Meaning:
@@ -229,7 +229,7 @@ def _extremum(
         2,
         _ALL,
         lambda a, b: a if better(a, b) or a != a else b,  # NaN wins on either side
-        _wrapped(best),
+        wrapped(best),
         lambda a, b: (best(a[0], b[0]), best(a[1], b[1])),
         Algebra.EXTREMUM,
         whole=whole,
@@ -245,34 +245,34 @@ def _extremum(
 #: The operations of expressions.
 OPERATIONS: Mapping[str, Meaning] = {
     "add": Meaning(
-        2, _NUMBERS, operator.add, _wrapped(operator.add), _sum_of, Algebra.RING,
+        2, _NUMBERS, operator.add, wrapped(operator.add), _sum_of, Algebra.RING,
         whole="(int64_t)((uint64_t)a.v + (uint64_t)b.v)", monotone=True, exact_on_integers=True,
         infix=("+", 1), accumulation="+=",
     ),
     "sub": Meaning(
-        2, _NUMBERS, operator.sub, _wrapped(operator.sub), lambda a, b: _sum_of(a, _turned(b)), Algebra.RING,
+        2, _NUMBERS, operator.sub, wrapped(operator.sub), lambda a, b: _sum_of(a, _turned(b)), Algebra.RING,
         whole="(int64_t)((uint64_t)a.v - (uint64_t)b.v)", exact_on_integers=True, infix=("-", 1),
     ),
     "mul": Meaning(
-        2, _NUMBERS, operator.mul, _wrapped(operator.mul), _product_of, Algebra.RING,
+        2, _NUMBERS, operator.mul, wrapped(operator.mul), _product_of, Algebra.RING,
         whole="(int64_t)((uint64_t)a.v * (uint64_t)b.v)", exact_on_integers=True,
         infix=("*", 2), accumulation="*=", neutral=1.0,
     ),
     "div": Meaning(
-        2, _NUMBERS, _quotient, _wrapped(_truncated_division), _quotient_of, Algebra.QUOTIENT,
+        2, _NUMBERS, _quotient, wrapped(_truncated_division), _quotient_of, Algebra.QUOTIENT,
         total=False, infix=("/", 2),
     ),
     "rem": Meaning(
-        2, INTEGER_DTYPES, integers=_wrapped(lambda a, b: a - b * _truncated_division(a, b)), total=False,
+        2, INTEGER_DTYPES, integers=wrapped(lambda a, b: a - b * _truncated_division(a, b)), total=False,
     ),
     "max": _extremum(operator.ge, max, "a.v > b.v ? a.v : b.v", "max=", -inf),
     "min": _extremum(operator.le, min, "a.v < b.v ? a.v : b.v", "min=", inf),
     "neg": Meaning(
-        1, _NUMBERS, operator.neg, _wrapped(operator.neg), _turned, Algebra.RING,
+        1, _NUMBERS, operator.neg, wrapped(operator.neg), _turned, Algebra.RING,
         error=0, largest_error=0, exact_on_integers=True,
     ),
     "abs": Meaning(
-        1, _NUMBERS, abs, _wrapped(abs), lambda a: (max(a[0], -a[1], 0.0), max(a[1], -a[0])),
+        1, _NUMBERS, abs, wrapped(abs), lambda a: (max(a[0], -a[1], 0.0), max(a[1], -a[0])),
         wide="WIDE_(fabs)(a)", error=0, largest_error=0, exact_on_integers=True,
     ),
     "sqrt": Meaning(

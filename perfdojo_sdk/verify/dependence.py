@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from itertools import count
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import rounding_law
@@ -191,14 +191,18 @@ def _term(name: str, value: Expression, leaf: Callable[[str, Read | IndexValue],
 def _numbered(
     node: Expression, leaf: Callable[[str, Read | IndexValue], _Term], readers: Iterator[str]
 ) -> _Term:
-    if isinstance(node, (Read, IndexValue)):
-        return leaf(next(readers), node)
-    if isinstance(node, Literal):
-        return _Term(("literal", node.text, node.dtype))
-    if isinstance(node, Cast):
-        return _Term(("cast", node.dtype), (_numbered(node.argument, leaf, readers),))
-    arguments = tuple([_numbered(a, leaf, readers) for a in node.arguments])
-    return _Term(("operation", node.name, node.dtype), arguments)
+    match node:
+        case Read() | IndexValue():
+            return leaf(next(readers), node)
+        case Literal():
+            return _Term(("literal", node.text, node.dtype))
+        case Cast():
+            return _Term(("cast", node.dtype), (_numbered(node.argument, leaf, readers),))
+        case Operation():
+            arguments = tuple([_numbered(a, leaf, readers) for a in node.arguments])
+            return _Term(("operation", node.name, node.dtype), arguments)
+        case _:
+            assert_never(node)
 
 
 def _leaf(reader: str, node: Read | IndexValue) -> _Term:

@@ -28,6 +28,7 @@ from functools import cached_property
 from importlib import resources
 from itertools import combinations
 from math import prod
+from typing import assert_never
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, STORED_DTYPES, integer_bounds
@@ -41,6 +42,7 @@ from perfdojo_sdk.core.expression import (
     Literal,
     Operation,
     Read,
+    walk,
 )
 from perfdojo_sdk.core.operations import OPERATIONS
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
@@ -457,18 +459,21 @@ class _Emitter:
         return f" if (i{len(scopes) - 1} == 0) a = num_anchor_{statement.dtype}(a, {terms + 1});"
 
     def expression(self, value: Expression) -> str:
-        if isinstance(value, Literal):
-            return _literal(value)
-        if isinstance(value, IndexValue):
-            form = _form(value.index)
-            if value.dtype in FLOAT_DTYPES:
-                return f"integer_{value.dtype}({form})"
-            return f"wrap_{value.dtype}(whole_of({form}))"
-        if isinstance(value, Read):
-            return self.read(value.access)
-        if isinstance(value, Cast):
-            return _cast(value, self.expression(value.argument))
-        return self.operation(value)
+        match value:
+            case Literal():
+                return _literal(value)
+            case IndexValue():
+                form = _form(value.index)
+                floats = value.dtype in FLOAT_DTYPES
+                return f"integer_{value.dtype}({form})" if floats else f"wrap_{value.dtype}(whole_of({form}))"
+            case Read():
+                return self.read(value.access)
+            case Cast():
+                return _cast(value, self.expression(value.argument))
+            case Operation():
+                return self.operation(value)
+            case _:
+                assert_never(value)
 
     def operation(self, value: Operation) -> str:
         dtype, arguments = value.operand_dtype, [self.expression(a) for a in value.arguments]
@@ -515,15 +520,8 @@ def _reduced_buffers(program: Program, accumulate: str) -> dict[str, int]:
 
 def cast_dtypes(program: Program) -> set[str]:
     """Dtypes of all values, those that stand in no buffer among them."""
-
-    def visit(value: Expression) -> Iterator[str]:
-        yield value.dtype
-        inside = value.arguments if isinstance(value, Operation) else ()
-        for argument in (value.argument,) if isinstance(value, Cast) else inside:
-            yield from visit(argument)
-
     statements = [node for _, node in program.walk() if isinstance(node, Statement)]
-    return {dtype for statement in statements for dtype in visit(statement.value)}
+    return {part.dtype for statement in statements for part in walk(statement.value)}
 
 
 def _headers() -> Mapping[str, str]:

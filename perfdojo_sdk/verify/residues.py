@@ -26,7 +26,7 @@ from typing import NamedTuple, assert_never
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, bits, shorter, wrap
 from perfdojo_sdk.core.errors import UnavailableError
-from perfdojo_sdk.core.expression import Access, Cast, Expression, Index, IndexValue, Literal, Read
+from perfdojo_sdk.core.expression import Access, Cast, Expression, Index, IndexValue, Literal, Operation, Read
 from perfdojo_sdk.core.interpreter import LOOPS, Schedule, owner
 from perfdojo_sdk.core.operations import OPERATIONS, Algebra
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
@@ -351,28 +351,30 @@ class _Writer:
 
     def value(self, value: Expression) -> None:
         words = self.words
-        if isinstance(value, Read):
-            self.load(value.access)
-        elif isinstance(value, Literal):
-            self.push()
-            words += _literal(value.value, value.dtype)
-        elif isinstance(value, IndexValue):
-            self.push()
-            floats = value.dtype in FLOAT_DTYPES
-            words += (_INDEX_FLOAT,) if floats else (_INDEX_WHOLE, _width(value.dtype))
-            _form(words, ((value.index, 1),))
-        elif isinstance(value, Cast):
-            self.value(value.argument)
-            words += _cast(value.argument.dtype, value.dtype)
-        elif OPERATIONS[value.name].chooses:
-            for argument in value.arguments:
-                self.value(argument)
-            words.append(_SELECT)
-            self.pop(2)
-        else:
-            for argument in value.arguments:
-                self.value(argument)
-            self.operation(value.name, value.operand_dtype, len(value.arguments))
+        match value:
+            case Read():
+                self.load(value.access)
+            case Literal():
+                self.push()
+                words += _literal(value.value, value.dtype)
+            case IndexValue():
+                self.push()
+                floats = value.dtype in FLOAT_DTYPES
+                words += (_INDEX_FLOAT,) if floats else (_INDEX_WHOLE, _width(value.dtype))
+                _form(words, ((value.index, 1),))
+            case Cast():
+                self.value(value.argument)
+                words += _cast(value.argument.dtype, value.dtype)
+            case Operation():
+                for argument in value.arguments:
+                    self.value(argument)
+                if OPERATIONS[value.name].chooses:
+                    words.append(_SELECT)
+                    self.pop(2)
+                else:
+                    self.operation(value.name, value.operand_dtype, len(value.arguments))
+            case _:
+                assert_never(value)
 
     def operation(self, name: str, dtype: str, operands: int) -> None:
         self.words += _operation(name, dtype, operands)
