@@ -205,12 +205,18 @@ class Lanes:
         """Whether the value, or the mask of a comparison, can be computed for all lanes at once."""
         if self._uniform(value):
             return True
-        if isinstance(value, Operation):
-            spelling = SPELLINGS[value.name]
-            known = value.operand_dtype == VECTOR_DTYPE and spelling.vector is not Vector.NONE
-            mask = value.dtype == "bool" and spelling.mask
-            return bool(known or mask) and all(map(self._is_vector, value.arguments))
-        return value.dtype == VECTOR_DTYPE and not isinstance(value, Cast)
+        match value:
+            case Operation():
+                spelling = SPELLINGS[value.name]
+                known = value.operand_dtype == VECTOR_DTYPE and spelling.vector is not Vector.NONE
+                mask = value.dtype == "bool" and spelling.mask
+                return bool(known or mask) and all(map(self._is_vector, value.arguments))
+            case Cast():
+                return False
+            case Literal() | IndexValue() | Read():
+                return value.dtype == VECTOR_DTYPE
+            case _:
+                assert_never(value)
 
     def _lane_by_lane(self, statement: Statement) -> None:
         """Each lane by itself: all of them load before any stores."""
@@ -315,16 +321,21 @@ class Lanes:
             return self._mask(value)
         if self._uniform(value):
             return f"pd_splat_{value.dtype}v({self.emitter.expression(value, self.base)})"
-        if isinstance(value, Read):
-            return self._load(value)
-        if isinstance(value, IndexValue):
-            start = c_index(self.base.fold(value.index))
-            return f"pd_iota_{value.dtype}v({start}, {value.index.coefficients[self.level]})"
-        assert isinstance(value, Operation)
-        arguments = [self._argument(value, a) for a in value.arguments]
-        if OPERATIONS[value.name].chooses:
-            return f"pd_select_{value.dtype}v({', '.join(arguments)})"
-        return c_operation(value, arguments, f"{value.dtype}v")
+        match value:
+            case Read():
+                return self._load(value)
+            case IndexValue():
+                start = c_index(self.base.fold(value.index))
+                return f"pd_iota_{value.dtype}v({start}, {value.index.coefficients[self.level]})"
+            case Operation():
+                arguments = [self._argument(value, a) for a in value.arguments]
+                if OPERATIONS[value.name].chooses:
+                    return f"pd_select_{value.dtype}v({', '.join(arguments)})"
+                return c_operation(value, arguments, f"{value.dtype}v")
+            case Literal() | Cast():
+                raise AssertionError("a literal is uniform, and what holds a conversion fits no vectors")
+            case _:
+                assert_never(value)
 
     def _mask(self, value: Expression) -> str:
         """A bool in each lane: all bits set where it holds."""

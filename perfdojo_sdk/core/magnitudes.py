@@ -9,9 +9,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import inf
+from typing import assert_never
 
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, largest, smallest_normal
-from perfdojo_sdk.core.expression import Access, Expression, Index, Literal, Operation, Read
+from perfdojo_sdk.core.expression import (
+    Access,
+    Cast,
+    Expression,
+    Index,
+    IndexValue,
+    Literal,
+    Operation,
+    Read,
+)
 from perfdojo_sdk.core.operations import ANY, OPERATIONS, Interval
 from perfdojo_sdk.core.program import Program, Statement
 from perfdojo_sdk.core.reaching import (
@@ -74,12 +84,19 @@ class _Bounds:
 
     def value(self, value: Expression) -> Interval:
         """Bounds of a value of a float dtype; what may vanish by rounding counts as zero."""
-        if isinstance(value, Literal):
-            return float(value.value), float(value.value)
-        if isinstance(value, Read):
-            return self.array(value.access.array)
-        if not isinstance(value, Operation) or value.dtype not in FLOAT_DTYPES:
-            return ANY
+        match value:
+            case Literal():
+                return float(value.value), float(value.value)
+            case Read():
+                return self.array(value.access.array)
+            case Operation():
+                return self._operation(value) if value.dtype in FLOAT_DTYPES else ANY
+            case IndexValue() | Cast():
+                return ANY
+            case _:
+                assert_never(value)
+
+    def _operation(self, value: Operation) -> Interval:
         if value.name == "mul" and value.arguments[0] == value.arguments[1]:
             return 0.0, inf
         meaning = OPERATIONS[value.name]
