@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from math import inf
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, INTEGER_DTYPES, bits, integer_bounds, wrap
 from perfdojo_sdk.core.errors import ProgramError
@@ -48,6 +48,11 @@ class Algebra(Enum):
     COMPARISON = "infinities are beyond every number, of two numbers nothing is known"
 
 
+def _meaningless(*_: Any) -> NoReturn:
+    what = "an operation has no meaning for the dtype of its operands"
+    raise ProgramError("PD-V003", what, hint="convert to another one first")
+
+
 @dataclass(frozen=True)
 class Meaning:
     """An operation: what it takes, its value in each domain, and what holds of it."""
@@ -55,9 +60,9 @@ class Meaning:
     arity: int
     dtypes: tuple[str, ...]
     """Dtypes that its operands may have; all operands have the same one, and the result has it too."""
-    floats: Callable[..., float] = lambda *_: math.nan
-    """On Python floats, which are IEEE doubles; never an exception. Nothing where ``dtypes`` has no float."""
-    integers: Callable[[str], Callable[..., int]] = lambda dtype: lambda *_: 0
+    floats: Callable[..., float] = _meaningless
+    """On Python floats, which are IEEE doubles: never an exception where ``dtypes`` has a float."""
+    integers: Callable[[str], Callable[..., int]] = _meaningless
     """Of a dtype of integers, or bool: the function on Python integers, its result wrapped."""
     interval: Callable[..., Interval] | None = None
     """On intervals of floats, whatever is rounded; None: any value may come out."""
