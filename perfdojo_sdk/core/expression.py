@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import attrgetter, itemgetter
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeGuard, TypeVar
 
 from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.operations import ACCUMULATIONS as ACCUMULATIONS
@@ -638,6 +638,11 @@ def walk(value: Expression) -> Iterator[Expression]:
 def operations(value: Expression) -> Iterator[Operation]:
     """The operations of a value, also those inside conversions, each before those of its arguments."""
     return (node for node in walk(value) if isinstance(node, Operation))
+
+
+def performs(value: object, *names: str) -> TypeGuard[Operation]:
+    """Whether a value is an operation of one of these names."""
+    return isinstance(value, Operation) and value.name in names
 
 
 def fold(value: Expression, combine: Callable[[Expression, tuple[T, ...]], T]) -> T:

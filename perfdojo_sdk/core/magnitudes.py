@@ -21,6 +21,7 @@ from perfdojo_sdk.core.expression import (
     Literal,
     Operation,
     Read,
+    performs,
 )
 from perfdojo_sdk.core.operations import ANY, OPERATIONS, Interval
 from perfdojo_sdk.core.program import Program, Statement
@@ -194,10 +195,10 @@ def _maximum(program: Program, array: str, element: str, reader: Spot) -> tuple[
 def _larger(statement: Statement) -> Access | None:
     """x of ``m = select(x > m, x, m)``."""
     value = statement.value
-    if statement.accumulate or not isinstance(value, Operation) or value.name != "select":
+    if statement.accumulate or not performs(value, "select"):
         return None
     greater, x, m = value.arguments
-    if not isinstance(greater, Operation) or greater.name != "gt" or greater.arguments != (x, m):
+    if not performs(greater, "gt") or greater.arguments != (x, m):
         return None
     own = isinstance(m, Read) and m.access == statement.target
     return x.access if own and isinstance(x, Read) else None
@@ -218,10 +219,10 @@ def _written_by(program: Program, access: Access, reader: Spot) -> tuple[Spot, t
 def _exponential(statement: Statement) -> tuple[Access, Access] | None:
     """x and m of a plain ``e = exp(x - m)`` without a condition."""
     value = statement.value
-    if statement.accumulate or statement.guard or not isinstance(value, Operation) or value.name != "exp":
+    if statement.accumulate or statement.guard or not performs(value, "exp"):
         return None
     inner = value.arguments[0]
-    if not isinstance(inner, Operation) or inner.name != "sub":
+    if not performs(inner, "sub"):
         return None
     element, maximum = inner.arguments
     if isinstance(element, Read) and isinstance(maximum, Read):

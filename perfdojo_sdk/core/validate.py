@@ -552,11 +552,16 @@ def takes_no_dtype(value: Expression) -> bool:
 
 def has_dtype(value: Expression) -> bool:
     """Whether the text of a value alone says its dtype; a literal or iterator takes its neighbour's."""
-    if isinstance(value, Operation):
-        meaning = OPERATIONS[value.name]
-        operands = meaning.operands(value.arguments)
-        return meaning.compares or any(has_dtype(a) for a in operands)
-    return isinstance(value, Read | Cast)
+    match value:
+        case Operation():
+            meaning = OPERATIONS[value.name]
+            return meaning.compares or any(map(has_dtype, meaning.operands(value.arguments)))
+        case Read() | Cast():
+            return True
+        case Literal() | IndexValue():
+            return False
+        case _:
+            assert_never(value)
 
 
 def _in_range(value: Literal) -> bool:

@@ -27,7 +27,7 @@ from typing import NamedTuple, assert_never
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import rounding_law
 from perfdojo_sdk.core.errors import VerificationError
-from perfdojo_sdk.core.expression import Cast, Expression, IndexValue, Literal, Operation, Read
+from perfdojo_sdk.core.expression import Cast, Expression, IndexValue, Literal, Operation, Read, performs
 from perfdojo_sdk.core.laws import EXPONENT, FACTOR, FILTER, RECIPROCAL, SQUARES, holds
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import (
@@ -301,7 +301,7 @@ def _one_value(new: ProgramSets, left: _Term, right: _Term) -> bool:
 
 def _scales(value: Expression) -> bool:
     """Whether the value is an element times something."""
-    return isinstance(value, Operation) and value.name == "mul" and isinstance(value.arguments[0], Read)
+    return performs(value, "mul") and isinstance(value.arguments[0], Read)
 
 
 # -- one step --------------------------------------------------------------------------------------

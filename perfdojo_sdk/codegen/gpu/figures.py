@@ -19,7 +19,7 @@ from perfdojo_sdk.codegen.gpu.tile_code import unit_factors
 from perfdojo_sdk.codegen.gpu.tiles import product_dtype
 from perfdojo_sdk.codegen.operations import SPELLINGS
 from perfdojo_sdk.core.dtypes import BYTES, FLOAT_DTYPES
-from perfdojo_sdk.core.expression import Access, Expression, Operation, operations
+from perfdojo_sdk.core.expression import Access, Expression, operations, performs
 from perfdojo_sdk.core.program import Occurrence, Statement
 from perfdojo_sdk.core.validate import lane_stride
 
@@ -172,7 +172,7 @@ def _fused(value: Expression) -> int:
 
 
 def _is_product(value: Expression) -> bool:
-    return isinstance(value, Operation) and value.name == "mul" and value.dtype in FLOAT_DTYPES
+    return performs(value, "mul") and value.dtype in FLOAT_DTYPES
 
 
 def _runners(mapped: ProgramMap, path: tuple[int, ...], launch: Launch) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.expression import Access, Expression, Index, Literal, Operation, Read
+from perfdojo_sdk.core.expression import Access, Expression, Index, Literal, Operation, Read, performs
 from perfdojo_sdk.core.laws import FACTOR
 from perfdojo_sdk.core.operations import identity
 from perfdojo_sdk.core.program import Program, Statement, fresh
@@ -32,7 +32,7 @@ from perfdojo_sdk.core.transformations.scopes import scopes
 
 def factors(value: Expression) -> tuple[Expression, ...]:
     """The factors of a product, from the left; a single one where the value is no product."""
-    if isinstance(value, Operation) and value.name == "mul":
+    if performs(value, "mul"):
         return tuple([f for a in value.arguments for f in factors(a)])
     return (value,)
 

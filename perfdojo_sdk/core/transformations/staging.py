@@ -27,6 +27,7 @@ from perfdojo_sdk.core.expression import (
     map_children,
     map_expression,
     operations,
+    performs,
 )
 from perfdojo_sdk.core.frozen import frozen
 from perfdojo_sdk.core.laws import RECIPROCAL, holds
@@ -669,7 +670,7 @@ class StageReciprocal(Transformation):
 
         def value(e: Expression) -> Expression:
             made = map_children(e, value)
-            divisor = e.arguments[-1] if isinstance(e, Operation) and e.name == "div" else None
+            divisor = e.arguments[-1] if performs(e, "div") else None
             if isinstance(divisor, Read) and _is_divisor(divisor, array):
                 inverse = Read(Form.staged(buffer.name, divisor.access), e.dtype)
                 product = Operation("mul", (made.children[0], inverse), e.dtype)

@@ -8,7 +8,7 @@ sample variances", 1979; here each step is a move.)
 
 from __future__ import annotations
 
-from perfdojo_sdk.core.expression import Operation, Read, operations
+from perfdojo_sdk.core.expression import Read, operations, performs
 from perfdojo_sdk.core.program import Scope, Statement
 from perfdojo_sdk.core.transformations.scopes import divisors
 from perfdojo_sdk.core.transformations.storage import temporaries
@@ -67,11 +67,9 @@ def _sum_and_squares(play: Play, row: str) -> tuple[str, str] | None:
         value = statement.value
         if isinstance(value, Read):
             sums[value] = child.id
-        elif (
-            isinstance(value, Operation) and value.name == "mul" and value.arguments[0] == value.arguments[1]
-        ):
+        elif performs(value, "mul") and value.arguments[0] == value.arguments[1]:
             difference = value.arguments[0]
-            if isinstance(difference, Operation) and difference.name == "sub":
+            if performs(difference, "sub"):
                 element = difference.arguments[0]
                 if isinstance(element, Read) and element in sums:
                     return sums[element], child.id
