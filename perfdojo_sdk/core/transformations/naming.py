@@ -18,7 +18,6 @@ from perfdojo_sdk.core.expression import (
     IndexValue,
     Read,
     Renumbering,
-    map_children,
     renumbered,
 )
 from perfdojo_sdk.core.program import Node, Place, Program, Statement, enclosed, fresh, innermost
@@ -41,7 +40,10 @@ def substitute(value: Expression, old: Expression, new: Expression) -> Expressio
     """The value with every ``old`` in it replaced."""
     if value == old:
         return new
-    return map_children(value, lambda child: substitute(child, old, new))
+    children = value.children
+    if not children:
+        return value
+    return value.with_children(tuple([substitute(child, old, new) for child in children]))
 
 
 def _around(site: Site) -> Refusal | None:
