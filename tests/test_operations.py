@@ -30,8 +30,9 @@ from perfdojo_sdk.core.expression import (
 from perfdojo_sdk.core.operations import ENDS, OPERATIONS, Algebra, Meaning
 from perfdojo_sdk.core.program import Program, Statement
 from perfdojo_sdk.core.text import parse
-from perfdojo_sdk.hookspecs.types import Artifact, Capabilities, Target
+from perfdojo_sdk.hookspecs.types import Artifact, Capabilities, MachineFigures, MemoryFigures, Target
 from perfdojo_sdk.measure.native_runner import NativeRunner
+from perfdojo_sdk.measure.roofline import roofline
 from perfdojo_sdk.search.features import named_features
 from perfdojo_sdk.testing.estimate import PaperMachine
 from perfdojo_sdk.verify.exact import verify_exact
@@ -232,6 +233,15 @@ def test_the_machine_on_paper_pays_for_what_stands_inside_a_conversion() -> None
     machine = PaperMachine(CORE_DIALECT)
     hidden, shown = (machine.seconds(statement(v)) for v in (HIDDEN, SHOWN))
     assert hidden - shown == pytest.approx(2 * 4 / machine.hertz)
+
+
+def test_the_roofline_counts_what_stands_inside_a_conversion_back_to_the_same_dtype() -> None:
+    figures = MachineFigures(
+        memory=MemoryFigures(read_gbs=1e6, write_gbs=1e6, copy_gbs=1e6), peak_gflops={"f32": 1e-6}
+    )
+    products = ("x[{0}] * 2", "f32(bf16(x[{0}] * 2))", "f32(f64(x[{0}]) * 2)")
+    bounds = [roofline(statement(value), 1, figures) for value in products]
+    assert [b and b.limit.endswith("GFLOP/s") for b in bounds] == [True, True, False]
 
 
 def test_a_function_inside_a_conversion_is_no_polynomial() -> None:

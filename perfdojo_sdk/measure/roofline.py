@@ -67,11 +67,17 @@ def _cache_speed(cache: CacheLevel, threads: int) -> float:
 
 
 def _operations(program: Program) -> int:
-    """Additions and multiplications of all statement instances, accumulations among them."""
+    """Additions and multiplications of all statement instances, accumulations among them.
+
+    Those in the statement's own dtype: what is converted from another one may have run at a higher peak.
+    """
     total = 0
     for node in program.body:
         for statement, sizes in node.leaves:
-            inside = sum(o.name in ("add", "sub", "mul") for o in operations(statement.value))
+            inside = sum(
+                o.dtype == statement.dtype and o.name in ("add", "sub", "mul")
+                for o in operations(statement.value)
+            )
             total += prod(sizes) * (inside + (statement.accumulate in ("add", "mul")))
     return total
 
