@@ -31,7 +31,7 @@ ANY: Interval = (-inf, inf)
 ROUNDED = 0.5
 
 #: Error in ulp that a target may state for a function that it approximates.
-APPROXIMATED = 4.0
+APPROXIMATED = 2.0
 
 #: ``Meaning.moved`` of a function of one operand that never falls: its values at the ends of a range say all.
 ENDS = "ends"
