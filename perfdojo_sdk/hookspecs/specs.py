@@ -102,8 +102,7 @@ def perfdojo_heuristic_pass(target: Target) -> HeuristicPass | None:
 
 @hookspec(firstresult=True)
 def perfdojo_math_accuracy(target: Target) -> Mapping[str, float] | None:
-    """Largest error in ulp of each function (``exp`` ...) as emitted for ``target``; the table of operations
-    says how large it may be, and what is promised of a function that is left out."""
+    """Largest error in ulp of each function (``exp`` ...) as emitted for ``target``."""
 
 
 @hookspec(firstresult=True)

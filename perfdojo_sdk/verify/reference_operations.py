@@ -11,11 +11,11 @@ def rows_in_c(accuracy: Mapping[str, float]) -> Mapping[str, str]:
     """What the headers of ``include/`` want defined, whatever the dtype.
 
     Each macro applies its argument to every row of a kind. ``accuracy``: operation -> the error in ulp that a
-    target states for it; of one that it leaves out, the row's own.
+    target states for it, which cannot exceed what the row allows; of one that it leaves out, the row's own.
     """
 
     def error(name: str, meaning: Meaning) -> str:
-        return repr(float(accuracy.get(name, meaning.error)))
+        return repr(float(min(accuracy.get(name, meaning.error), meaning.largest_error)))
 
     def value(name: str, meaning: Meaning) -> str:
         return f"{name}, {meaning.wide}"
