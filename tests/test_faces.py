@@ -27,9 +27,9 @@ from perfdojo_sdk.core.expression import (
     Literal,
     Operation,
     Read,
-    identity,
 )
 from perfdojo_sdk.core.interpreter import interpret
+from perfdojo_sdk.core.operations import identity
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.text import parse

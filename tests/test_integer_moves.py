@@ -8,8 +8,8 @@ import pytest
 from snippets import DIALECT, RULES, like, move, program
 
 from perfdojo_sdk.core.dtypes import INTEGER_DTYPES, integer_bounds
-from perfdojo_sdk.core.expression import ACCUMULATIONS, identity
 from perfdojo_sdk.core.laws import DTYPES_OF, SQUARES, holds
+from perfdojo_sdk.core.operations import ACCUMULATIONS, identity
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Kind, Rejection, Trace

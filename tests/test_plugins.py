@@ -282,7 +282,9 @@ def test_a_failing_owner_is_an_error_that_names_it() -> None:
     assert reason and "boom" in reason.why
 
 
-@pytest.mark.parametrize("answer", [{"exp": -1.0}, {"exp": float("nan")}, {1: 1.0}, 7])
+@pytest.mark.parametrize(
+    "answer", [{"exp": -1.0}, {"exp": float("nan")}, {"exp": 2.5}, {"sqrt": 1.0}, {1: 1.0}, 7]
+)
 def test_an_accuracy_that_makes_no_sense_is_refused(answer: object) -> None:
     owner = plugin("owner", targets=lambda: [target("a")], math_accuracy=lambda target: answer)
     plugins = load_plugins(extra=[owner])

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import resources
+from typing import assert_never
 
 from perfdojo_sdk.codegen.c_values import (
     C_TYPES,
@@ -23,11 +24,11 @@ from perfdojo_sdk.codegen.c_values import (
 from perfdojo_sdk.codegen.layout import plan, runs_parallel
 from perfdojo_sdk.codegen.loops import has_scalar_loop, nothing_to_prove
 from perfdojo_sdk.codegen.names import c_name
+from perfdojo_sdk.codegen.operations import HEADER, SPELLINGS, header
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, STORED_DTYPES
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.core.expression import (
-    INFIX,
     Access,
     Cast,
     Expression,
@@ -38,17 +39,20 @@ from perfdojo_sdk.core.expression import (
     Read,
 )
 from perfdojo_sdk.core.interface import MAX_THREADS, OTHER_PROCESSOR, TOO_MANY_THREADS, WORKSPACE_TOO_SMALL
+from perfdojo_sdk.core.operations import INFIX
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
-from perfdojo_sdk.core.validate import beyond_storage, lane_stride
+from perfdojo_sdk.core.validate import beyond_storage, index_values, lane_stride
 from perfdojo_sdk.hookspecs.types import ArraySpec, KernelSource
 
-SUPPORT = ("pd_runtime.h", "pd_scalar.h", "pd_exp.h", "pd_types.h", "pd_stored.h")
+SUPPORT = ("pd_runtime.h", "pd_scalar.h", "pd_exp.h", "pd_types.h", "pd_stored.h", HEADER)
 """Headers of this package that every emitted kernel includes, directly or through another one."""
 
 
 def support_text(name: str) -> str:
     """The text of a header of this package."""
+    if name == HEADER:
+        return header()
     return resources.files("perfdojo_sdk.codegen").joinpath("include", name).read_text(encoding="utf-8")
 
 
@@ -376,7 +380,7 @@ class CEmitter:
             return statement.value
         old = Read(statement.target, statement.dtype)
         arguments: tuple[Expression, ...] = (old, statement.value)
-        if statement.accumulate in ("max", "min"):
+        if SPELLINGS[statement.accumulate].of_number:
             # Looking for NaN in the new value keeps the chain from step to step short.
             arguments = (statement.value, old)
         return Operation(statement.accumulate, arguments, statement.dtype)
@@ -384,8 +388,8 @@ class CEmitter:
     def visit_statement(self, statement: Statement, point: Point) -> None:
         """Emit a scalar statement."""
         target = self.cell(statement.target, point)
-        if statement.accumulate in ("add", "mul") and statement.dtype in FLOAT_DTYPES:
-            sign = INFIX[statement.accumulate][0]
+        if (infix := INFIX.get(str(statement.accumulate))) and statement.dtype in FLOAT_DTYPES:
+            sign = infix[0]
             self.function.line(f"{target} {sign}= {self.expression(statement.value, point)};")
         else:
             self.function.line(f"{target} = {self.expression(self._combined(statement), point)};")
@@ -445,33 +449,26 @@ class CEmitter:
 
     def expression(self, value: Expression, point: Point) -> str:
         """A scalar expression in C."""
-        if isinstance(value, Literal):
-            return c_literal(value)
-        if isinstance(value, IndexValue):
-            return f"({C_TYPES[value.dtype]})({c_index(point.fold(value.index))})"
-        if isinstance(value, Read):
-            return self.cell(value.access, point)
-        if isinstance(value, Cast):
-            return c_cast(value, self.expression(value.argument, point))
-        return c_operation(value, [self.expression(a, point) for a in value.arguments])
+        match value:
+            case Literal():
+                return c_literal(value)
+            case IndexValue():
+                return f"({C_TYPES[value.dtype]})({c_index(point.fold(value.index))})"
+            case Read():
+                return self.cell(value.access, point)
+            case Cast():
+                return c_cast(value, self.expression(value.argument, point))
+            case Operation():
+                return c_operation(value, [self.expression(a, point) for a in value.arguments])
+            case _:
+                assert_never(value)
 
 
 def levels_of(scope: Scope, program: Program) -> frozenset[int]:
     """The levels whose iterators appear in the C of a statement of the scope."""
     found: set[int] = set()
-
-    def visit(value: Expression) -> None:
-        if isinstance(value, IndexValue):
-            found.update(value.index.levels)
-        elif isinstance(value, Operation):
-            for argument in value.arguments:
-                visit(argument)
-        elif isinstance(value, Cast):
-            visit(value.argument)
-
     for leaf in scope.leaves:
-        visit(leaf.statement.value)
-        for form in leaf.statement.guard:
+        for form in (*leaf.statement.guard, *[value.index for value in index_values(leaf.statement.value)]):
             found.update(form.levels)
         for access in (leaf.statement.target, *leaf.statement.reads):
             buffer = program.buffer_of[access.array]

@@ -9,12 +9,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 
+from perfdojo_sdk.codegen.operations import NUMBERS, SPELLINGS
 from perfdojo_sdk.core.domains import rounded
 from perfdojo_sdk.core.dtypes import BYTES, FLOAT_DTYPES, STORED_DTYPES
 from perfdojo_sdk.core.expression import (
     COMPARISON,
-    INFIX,
-    OPERATIONS,
     Cast,
     Condition,
     Expression,
@@ -22,21 +21,9 @@ from perfdojo_sdk.core.expression import (
     Literal,
     Operation,
 )
+from perfdojo_sdk.core.operations import INFIX, OPERATIONS
 
-C_TYPES: Mapping[str, str] = {
-    "f32": "float",
-    "f64": "double",
-    "i64": "int64_t",
-    "i32": "int32_t",
-    "i16": "int16_t",
-    "i8": "int8_t",
-    "u32": "uint32_t",
-    "u16": "uint16_t",
-    "u8": "uint8_t",
-    "bool": "uint8_t",
-    "bf16": "pd_bf16",
-    "tf32": "pd_tf32",
-}
+C_TYPES: Mapping[str, str] = {**NUMBERS, "bf16": "pd_bf16", "tf32": "pd_tf32"}
 """dtype -> C type, for the dtypes that compile; those of STORED_DTYPES only in temporaries: they are
 converted from f32 and to it, and neither computed with nor given to the caller."""
 
@@ -44,18 +31,18 @@ converted from f32 and to it, and neither computed with nor given to the caller.
 def c_operation(value: Operation, arguments: Sequence[str], kind: str = "") -> str:
     """``value`` in C on emitted arguments; ``kind`` ends the names of functions (the operands' dtype)."""
     kind = kind or value.operand_dtype
-    signature = OPERATIONS[value.name]
-    if signature.chooses:
+    meaning = OPERATIONS[value.name]
+    if meaning.chooses:
         condition, one, other = arguments
         return f"({condition} ? {one} : {other})"
-    if value.name in INFIX and (signature.compares or value.operand_dtype in FLOAT_DTYPES):
+    if value.name in INFIX and (meaning.compares or value.operand_dtype in FLOAT_DTYPES):
         sign, level = INFIX[value.name]
         left, right = value.arguments
         before = _wrap(left, arguments[0], level + (level == COMPARISON))
         return f"{before} {sign} {_wrap(right, arguments[1], level + 1)}"
     if value.name == "neg" and value.dtype in FLOAT_DTYPES:
         return f"-({arguments[0]})"
-    if value.name in ("max", "min") and value.dtype in FLOAT_DTYPES:
+    if SPELLINGS[value.name].of_number and value.dtype in FLOAT_DTYPES:
         number = [isinstance(a, Literal) for a in value.arguments]
         if any(number):
             # A literal is never NaN; as the first operand it needs one instruction.

@@ -8,16 +8,17 @@ header defines (``pd_vector.h`` says which). So a new instruction set is one hea
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import assert_never
 
 from perfdojo_sdk.codegen.c import SUPPORT, CEmitter, Point, support_text
-from perfdojo_sdk.codegen.c_values import C_TYPES, c_index, c_operation
+from perfdojo_sdk.codegen.c_values import C_TYPES, c_index, c_literal, c_operation
 from perfdojo_sdk.codegen.layout import ALIGNMENT
 from perfdojo_sdk.codegen.names import c_name
+from perfdojo_sdk.codegen.operations import SPELLINGS, Vector
 from perfdojo_sdk.codegen.registers import Registers, assign, variable
 from perfdojo_sdk.core.dialect import Dialect, Location
 from perfdojo_sdk.core.dtypes import BYTES, STORED_DTYPES
 from perfdojo_sdk.core.expression import (
-    ACCUMULATIONS,
     Access,
     Cast,
     Expression,
@@ -27,6 +28,7 @@ from perfdojo_sdk.core.expression import (
     Operation,
     Read,
 )
+from perfdojo_sdk.core.operations import INFIX, OPERATIONS, identity
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.validate import is_copy, lane_stride, transposed_copy
@@ -37,20 +39,8 @@ VECTOR_SUPPORT = (*SUPPORT, "pd_vector.h")
 #: The dtype whose vectors the headers define.
 VECTOR_DTYPE = "f32"
 
-#: Operations on it that have a vector form.
-VECTOR_OPERATIONS = frozenset(
-    ("add", "sub", "mul", "div", "max", "min", "neg", "abs", "sqrt", "exp", "select",
-     "log", "tanh", "erf", "floor", "ceil", "round", "trunc", "lt", "le", "gt", "ge", "eq", "ne")
-)  # fmt: skip
-
 #: From so many named vectors on that a loop adds to, a second copy of its body does not fit the registers.
 MANY_SUMS = 8
-
-_MASK_SIGNS = {"and": "&", "or": "|", "xor": "^"}
-
-_HORIZONTAL = {"add": "sum", "mul": "product", "max": "highest", "min": "lowest"}
-_IDENTITY_TEXT = {"add": "0.0f", "mul": "1.0f", "max": "-PD_INF", "min": "PD_INF"}
-assert _IDENTITY_TEXT.keys() == ACCUMULATIONS.keys()
 
 
 class VectorEmitter(CEmitter):
@@ -215,11 +205,18 @@ class Lanes:
         """Whether the value, or the mask of a comparison, can be computed for all lanes at once."""
         if self._uniform(value):
             return True
-        if isinstance(value, Operation):
-            known = value.operand_dtype == VECTOR_DTYPE and value.name in VECTOR_OPERATIONS
-            mask = value.dtype == "bool" and value.name in ("and", "or", "xor", "not")
-            return (known or mask) and all(map(self._is_vector, value.arguments))
-        return value.dtype == VECTOR_DTYPE and not isinstance(value, Cast)
+        match value:
+            case Operation():
+                spelling = SPELLINGS[value.name]
+                known = value.operand_dtype == VECTOR_DTYPE and spelling.vector is not Vector.NONE
+                mask = value.dtype == "bool" and spelling.mask
+                return bool(known or mask) and all(map(self._is_vector, value.arguments))
+            case Cast():
+                return False
+            case Literal() | IndexValue() | Read():
+                return value.dtype == VECTOR_DTYPE
+            case _:
+                assert_never(value)
 
     def _lane_by_lane(self, statement: Statement) -> None:
         """Each lane by itself: all of them load before any stores."""
@@ -306,12 +303,13 @@ class Lanes:
         kind = f"{statement.dtype}v"
         value = self.vector(statement.value)
         if self._partial(statement.dtype):
-            neutral = f"pd_splat_{kind}({_IDENTITY_TEXT[operation]})"
+            nothing = Literal(identity(operation, statement.dtype), statement.dtype)
+            neutral = f"pd_splat_{kind}({c_literal(nothing)})"
             value = f"pd_select_first_{kind}({self.count}, {value}, {neutral})"
-        reduced = f"pd_{_HORIZONTAL[operation]}_{kind}({value})"
+        reduced = f"pd_{SPELLINGS[operation].horizontal}_{kind}({value})"
         target = self.emitter.cell(statement.target, self.base)
-        if operation in ("add", "mul"):
-            self.emitter.function.line(f"{target} {'+' if operation == 'add' else '*'}= {reduced};")
+        if operation in INFIX:
+            self.emitter.function.line(f"{target} {INFIX[operation][0]}= {reduced};")
         else:
             self.emitter.function.line(f"{target} = pd_{operation}_{statement.dtype}({target}, {reduced});")
 
@@ -323,16 +321,21 @@ class Lanes:
             return self._mask(value)
         if self._uniform(value):
             return f"pd_splat_{value.dtype}v({self.emitter.expression(value, self.base)})"
-        if isinstance(value, Read):
-            return self._load(value)
-        if isinstance(value, IndexValue):
-            start = c_index(self.base.fold(value.index))
-            return f"pd_iota_{value.dtype}v({start}, {value.index.coefficients[self.level]})"
-        assert isinstance(value, Operation)
-        arguments = [self._argument(value, a) for a in value.arguments]
-        if value.name == "select":
-            return f"pd_select_{value.dtype}v({', '.join(arguments)})"
-        return c_operation(value, arguments, f"{value.dtype}v")
+        match value:
+            case Read():
+                return self._load(value)
+            case IndexValue():
+                start = c_index(self.base.fold(value.index))
+                return f"pd_iota_{value.dtype}v({start}, {value.index.coefficients[self.level]})"
+            case Operation():
+                arguments = [self._argument(value, a) for a in value.arguments]
+                if OPERATIONS[value.name].chooses:
+                    return f"pd_select_{value.dtype}v({', '.join(arguments)})"
+                return c_operation(value, arguments, f"{value.dtype}v")
+            case Literal() | Cast():
+                raise AssertionError("a literal is uniform, and what holds a conversion fits no vectors")
+            case _:
+                assert_never(value)
 
     def _mask(self, value: Expression) -> str:
         """A bool in each lane: all bits set where it holds."""
@@ -340,25 +343,26 @@ class Lanes:
             return f"pd_mask_{VECTOR_DTYPE}v({self.emitter.expression(value, self.base)})"
         assert isinstance(value, Operation)
         arguments = [self.vector(a) for a in value.arguments]
-        if value.name in _MASK_SIGNS:
-            return f"({f' {_MASK_SIGNS[value.name]} '.join(arguments)})"
-        return f"(~{arguments[0]})" if value.name == "not" else f"({c_operation(value, arguments)})"
+        if sign := SPELLINGS[value.name].mask:
+            return f"({sign}{arguments[0]})" if len(arguments) == 1 else f"({f' {sign} '.join(arguments)})"
+        return f"({c_operation(value, arguments)})"
 
     def _argument(self, operation: Operation, argument: Expression) -> str:
-        number = isinstance(argument, Literal)
-        if number and operation.name in ("max", "min"):
+        if isinstance(argument, Literal) and SPELLINGS[operation.name].of_number:
             # The functions for a number take it as a scalar.
             return self.emitter.expression(argument, self.base)
         return self.vector(argument)
 
     def _uniform(self, value: Expression) -> bool:
-        if isinstance(value, Read):
-            return not self._moves(value.access)
-        if isinstance(value, IndexValue):
-            return self.level not in value.index.levels
-        if isinstance(value, Operation):
-            return all(self._uniform(a) for a in value.arguments)
-        return not isinstance(value, Cast) or self._uniform(value.argument)
+        match value:
+            case Read():
+                return not self._moves(value.access)
+            case IndexValue():
+                return self.level not in value.index.levels
+            case Literal() | Operation() | Cast():
+                return all(map(self._uniform, value.children))
+            case _:
+                assert_never(value)
 
     def _load(self, value: Read) -> str:
         registers = self.emitter.registers.get(self.emitter.program.buffer_of[value.access.array].name)

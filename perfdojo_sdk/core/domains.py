@@ -1,20 +1,18 @@
 """What a value is while a program runs: a domain gives constants and operations their meaning.
 
-The interpreter knows nothing of numbers. Here are the protocol that it asks, double precision,
-and the integers, which are exact and the same in every domain.
+The interpreter knows nothing of numbers. Here are the protocol that it asks, and IEEE arithmetic; what each
+operation gives stands in ``operations.py``.
 """
 
 from __future__ import annotations
 
 import math
-import operator
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from perfdojo_sdk.core.dtypes import DIGITS, FLOAT_DTYPES, STORED_DTYPES, bits, integer_bounds, wrap
-from perfdojo_sdk.core.errors import ProgramError
-from perfdojo_sdk.core.expression import OPERATIONS
+from perfdojo_sdk.core.dtypes import DIGITS, FLOAT_DTYPES, STORED_DTYPES, integer_bounds, wrap
+from perfdojo_sdk.core.operations import OPERATIONS, integer_operation
 
 Value = TypeVar("Value")
 
@@ -32,7 +30,7 @@ class Domain(Protocol[Value]):
         ...
 
     def operation(self, name: str, dtype: str) -> Callable[..., Value]:
-        """The function behind a name of :data:`~perfdojo_sdk.core.expression.OPERATIONS`.
+        """The function behind a name of :data:`~perfdojo_sdk.core.operations.OPERATIONS`.
 
         ``dtype`` is that of the operands. A comparison gives 1 or 0 in every domain; ``select`` is
         never asked for.
@@ -40,63 +38,6 @@ class Domain(Protocol[Value]):
         ...
 
     def cast(self, source: str, target: str) -> Callable[[Value], Value]: ...
-
-
-def _truncated_division(a: int, b: int) -> int:
-    if b == 0:
-        raise ProgramError("PD-V003", "an integer is divided by zero")
-    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-
-
-_INTEGER: Mapping[str, Callable[..., int]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "div": _truncated_division,
-    "rem": lambda a, b: a - b * _truncated_division(a, b),
-    "max": max,
-    "min": min,
-    "neg": operator.neg,
-    "abs": abs,
-    "and": operator.and_,
-    "or": operator.or_,
-    "xor": operator.xor,
-}
-
-COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
-    "lt": operator.lt,
-    "le": operator.le,
-    "gt": operator.gt,
-    "ge": operator.ge,
-    "eq": operator.eq,
-    "ne": operator.ne,
-}
-
-
-def integer_operation(name: str, dtype: str) -> Callable[..., int]:
-    """Integers behave alike in every domain: exact, wrapping, division truncates."""
-    if dtype not in OPERATIONS[name].dtypes:
-        raise ProgramError("PD-V003", f"{name} has no meaning for {dtype}", hint="convert to a float first")
-    if name in COMPARISONS:
-        compare = COMPARISONS[name]
-        return lambda a, b: int(compare(a, b))
-    if name == "not":
-        return (lambda a: 1 - a) if dtype == "bool" else (lambda a: wrap(~a, dtype))
-    if name in ("shl", "shr"):
-        return _shift(name, dtype)
-    function = _INTEGER[name]
-    return lambda *arguments: wrap(function(*arguments), dtype)
-
-
-def _shift(name: str, dtype: str) -> Callable[[int, int], int]:
-    """``shr`` of a signed number keeps its sign."""
-
-    def shifted(a: int, count: int) -> int:
-        if not 0 <= count < bits(dtype):
-            raise ProgramError("PD-V003", f"{dtype} is shifted by {count}, it has {bits(dtype)} bits")
-        return wrap(a << count, dtype) if name == "shl" else a >> count
-
-    return shifted
 
 
 def rounded(value: float, dtype: str) -> float:
@@ -112,51 +53,6 @@ def rounded(value: float, dtype: str) -> float:
         return float(struct.unpack(form, struct.pack(form, value))[0])
     except OverflowError:
         return math.copysign(math.inf, value)
-
-
-def _float_div(a: float, b: float) -> float:
-    if b:
-        return a / b
-    if a == 0.0 or a != a:
-        return math.nan
-    return math.copysign(math.inf, a) * math.copysign(1.0, b)
-
-
-def _float_exp(a: float) -> float:
-    try:
-        return math.exp(a)
-    except OverflowError:
-        return math.inf
-
-
-def _float_log(a: float) -> float:
-    return math.log(a) if a > 0.0 else -math.inf if a == 0.0 else math.nan
-
-
-def _integral(function: Callable[[float], int]) -> Callable[[float], float]:
-    """A rounding function that hands infinities and NaN on and keeps the sign of zero."""
-    return lambda a: math.copysign(float(function(a)), a) if math.isfinite(a) else a
-
-
-_FLOAT: Mapping[str, Callable[..., float]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "div": _float_div,
-    "max": lambda a, b: a if a >= b or a != a else b,  # NaN wins on either side
-    "min": lambda a, b: a if a <= b or a != a else b,
-    "neg": operator.neg,
-    "abs": abs,
-    "sqrt": lambda a: math.sqrt(a) if a >= 0.0 else math.nan,
-    "exp": _float_exp,
-    "log": _float_log,
-    "tanh": math.tanh,
-    "erf": math.erf,
-    "floor": _integral(math.floor),
-    "ceil": _integral(math.ceil),
-    "round": _integral(round),  # to the nearest, ties to even
-    "trunc": _integral(math.trunc),
-}
 
 
 def _saturated(value: float, dtype: str) -> int:
@@ -182,12 +78,7 @@ class Float64:
         return float if dtype in FLOAT_DTYPES else lambda value: wrap(value, dtype)
 
     def operation(self, name: str, dtype: str) -> Callable[..., float]:
-        if dtype not in FLOAT_DTYPES:
-            return integer_operation(name, dtype)
-        if name in COMPARISONS:
-            compare = COMPARISONS[name]
-            return lambda a, b: int(compare(a, b))
-        return _FLOAT[name]
+        return OPERATIONS[name].floats if dtype in FLOAT_DTYPES else integer_operation(name, dtype)
 
     def cast(self, source: str, target: str) -> Callable[[Any], float]:
         if target in FLOAT_DTYPES:
@@ -211,7 +102,7 @@ class Rounding(Float64):
 
     def operation(self, name: str, dtype: str) -> Callable[..., float]:
         function = super().operation(name, dtype)
-        if dtype not in FLOAT_DTYPES or name in COMPARISONS:
+        if dtype not in FLOAT_DTYPES or OPERATIONS[name].compares:
             return function
         return lambda *arguments: rounded(function(*arguments), dtype)
 

@@ -2,20 +2,29 @@
 
 Iterators are named by *level*: ``{0}`` is the outermost scope around a statement, ``{1}`` the next.
 Every node carries its dtype, and conversions are explicit.
+
+A value is a literal, an iterator, a read, an operation or a cast: a closed union. Every kind has ``children``
+and ``with_children``, so what treats all kinds alike (:func:`walk`, :func:`fold`, :func:`map_children`) asks
+for none of them. What does not matches on all five and ends in ``assert_never``: the type checker then names
+the places which a new kind concerns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from operator import attrgetter, itemgetter
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeGuard, TypeVar
 
-from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, INTEGER_DTYPES, integer_bounds
 from perfdojo_sdk.core.frozen import frozen, lazy
+from perfdojo_sdk.core.operations import ACCUMULATIONS as ACCUMULATIONS
+from perfdojo_sdk.core.operations import INFIX
+from perfdojo_sdk.core.operations import OPERATIONS as OPERATIONS
+from perfdojo_sdk.core.operations import identity as identity
 
 _TEXT = attrgetter("text")
+
+# ACCUMULATIONS, OPERATIONS and identity stay importable from here, for plugins of contract 0.2.
 
 #: What iterators and literals are compared as when nothing else says so.
 INDEX_DTYPE = "i64"
@@ -24,63 +33,7 @@ INDEX_DTYPE = "i64"
 MAX_DEPTH = 64
 
 
-@dataclass(frozen=True)
-class Signature:
-    """What an operation takes and gives."""
-
-    arguments: int
-    dtypes: tuple[str, ...]
-    """Dtypes that its operands may have; all operands have the same one."""
-    compares: bool = False
-    """The result is bool, whatever the operands are."""
-    chooses: bool = False
-    """The first argument is a bool that chooses between the operands."""
-
-
-_NUMBERS = (*FLOAT_DTYPES, *INTEGER_DTYPES)
-_BITS = (*INTEGER_DTYPES, "bool")
-_ALL = (*_NUMBERS, "bool")
-
-#: Operations of expressions.
-OPERATIONS: Mapping[str, Signature] = {
-    **dict.fromkeys(("add", "sub", "mul", "div"), Signature(2, _NUMBERS)),
-    "rem": Signature(2, INTEGER_DTYPES),
-    **dict.fromkeys(("max", "min"), Signature(2, _ALL)),
-    **dict.fromkeys(("neg", "abs"), Signature(1, _NUMBERS)),
-    **dict.fromkeys(("sqrt", "exp", "log", "tanh", "erf"), Signature(1, FLOAT_DTYPES)),
-    **dict.fromkeys(("floor", "ceil", "round", "trunc"), Signature(1, FLOAT_DTYPES)),
-    **dict.fromkeys(("and", "or", "xor"), Signature(2, _BITS)),
-    "not": Signature(1, _BITS),
-    **dict.fromkeys(("shl", "shr"), Signature(2, INTEGER_DTYPES)),
-    **dict.fromkeys(("lt", "le", "gt", "ge", "eq", "ne"), Signature(2, _ALL, compares=True)),
-    "select": Signature(3, _ALL, chooses=True),
-}
-
-#: Binary operations written between their arguments: name -> (sign, precedence).
-INFIX: Mapping[str, tuple[str, int]] = {
-    "lt": ("<", 0),
-    "le": ("<=", 0),
-    "gt": (">", 0),
-    "ge": (">=", 0),
-    "eq": ("==", 0),
-    "ne": ("!=", 0),
-    "add": ("+", 1),
-    "sub": ("-", 1),
-    "mul": ("*", 2),
-    "div": ("/", 2),
-}
 COMPARISON, _UNARY, _ATOM = 0, 3, 4
-
-#: How a statement may combine its value with the cell it writes: operation -> the sign in text.
-ACCUMULATIONS: Mapping[str, str] = {"add": "+=", "mul": "*=", "max": "max=", "min": "min="}
-
-
-def identity(operation: str, dtype: str) -> float | int:
-    """The value of ``dtype`` that leaves the other operand of an accumulation as it is."""
-    if dtype in FLOAT_DTYPES:
-        return {"add": 0.0, "mul": 1.0, "max": float("-inf"), "min": float("inf")}[operation]
-    low, high = integer_bounds(dtype)
-    return {"add": 0, "mul": 1, "max": low, "min": high}[operation]
 
 
 # -- subscripts ------------------------------------------------------------------------------------
@@ -428,10 +381,14 @@ class Literal:
     def pattern(self) -> str:
         return self.text
 
+    def with_children(self, children: tuple[Expression, ...]) -> Literal:
+        return self
+
     def filled(self, forms: Iterator[Form]) -> Literal:
         return self
 
     forms: ClassVar[tuple[Form, ...]] = ()
+    children: ClassVar[tuple[Expression, ...]] = ()
     terms: ClassVar[tuple[Expression, ...]] = ()
     reads: ClassVar[tuple[Access, ...]] = ()
     levels: ClassVar[frozenset[int]] = frozenset()
@@ -459,6 +416,9 @@ class IndexValue:
     def shifted(self, level: int, by: int) -> IndexValue:
         return IndexValue(self.index.shifted(level, by), self.dtype)
 
+    def with_children(self, children: tuple[Expression, ...]) -> IndexValue:
+        return self
+
     def filled(self, forms: Iterator[Form]) -> IndexValue:
         value = next(forms)
         assert isinstance(value, IndexValue)
@@ -470,6 +430,7 @@ class IndexValue:
     def forms(self) -> tuple[Form, ...]:
         return (self,)
 
+    children: ClassVar[tuple[Expression, ...]] = ()
     terms: ClassVar[tuple[Expression, ...]] = ()
     reads: ClassVar[tuple[Access, ...]] = ()
 
@@ -503,11 +464,15 @@ class Read:
     def forms(self) -> tuple[Form, ...]:
         return self.access.subscripts
 
+    def with_children(self, children: tuple[Expression, ...]) -> Read:
+        return self
+
     def filled(self, forms: Iterator[Form]) -> Read:
         old = self.access
         subscripts = tuple(islice(forms, len(old.subscripts)))
         return Read(Access(old.array, subscripts), self.dtype)  # type: ignore[arg-type]
 
+    children: ClassVar[tuple[Expression, ...]] = ()
     terms: ClassVar[tuple[Expression, ...]] = ()
 
     @lazy
@@ -530,6 +495,13 @@ class Operation:
     name: str
     arguments: tuple[Expression, ...]
     dtype: str
+
+    @property
+    def children(self) -> tuple[Expression, ...]:
+        return self.arguments
+
+    def with_children(self, children: tuple[Expression, ...]) -> Operation:
+        return Operation(self.name, children, self.dtype)
 
     @property
     def precedence(self) -> int:
@@ -604,6 +576,13 @@ class Cast:
     precedence: ClassVar[int] = _ATOM
 
     @property
+    def children(self) -> tuple[Expression, ...]:
+        return (self.argument,)
+
+    def with_children(self, children: tuple[Expression, ...]) -> Cast:
+        return Cast(children[0], self.dtype)
+
+    @property
     def text(self) -> str:
         return f"{self.dtype}({self.argument.text})"
 
@@ -644,13 +623,44 @@ Change: TypeAlias = Callable[[Form], Form]
 Expression: TypeAlias = Literal | IndexValue | Read | Operation | Cast
 
 
+T = TypeVar("T")
+
+
+def walk(value: Expression) -> Iterator[Expression]:
+    """The value and all that it is made of: each node before its children, in the order of the text."""
+    ahead = [value]
+    while ahead:
+        node = ahead.pop()
+        yield node
+        ahead += reversed(node.children)
+
+
+def operations(value: Expression) -> Iterator[Operation]:
+    """The operations of a value, also those inside conversions, each before those of its arguments."""
+    return (node for node in walk(value) if isinstance(node, Operation))
+
+
+def performs(value: object, *names: str) -> TypeGuard[Operation]:
+    """Whether a value is an operation of one of these names."""
+    return isinstance(value, Operation) and value.name in names
+
+
+def fold(value: Expression, combine: Callable[[Expression, tuple[T, ...]], T]) -> T:
+    """What ``combine`` makes of the value and of what it made of its children."""
+    return combine(value, tuple([fold(child, combine) for child in value.children]))
+
+
+def map_children(value: Expression, change: Callable[[Expression], Expression]) -> Expression:
+    """The value with every child replaced by ``change`` of it."""
+    return value.with_children(tuple([change(child) for child in value.children]))
+
+
 def map_expression(value: Expression, leaf: Callable[[Expression], Expression]) -> Expression:
     """Rebuild an expression with every literal, index value and read replaced by ``leaf`` of it."""
-    if isinstance(value, Operation):
-        return Operation(value.name, tuple([map_expression(a, leaf) for a in value.arguments]), value.dtype)
-    if isinstance(value, Cast):
-        return Cast(map_expression(value.argument, leaf), value.dtype)
-    return leaf(value)
+    children = value.children
+    if not children:
+        return leaf(value)
+    return value.with_children(tuple([map_expression(child, leaf) for child in children]))
 
 
 F = TypeVar("F", bound=Form)

@@ -18,14 +18,13 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import count
 from types import CodeType
-from typing import Any, NamedTuple, NoReturn, TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias, assert_never
 from typing import Literal as OneOf
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT, Dialect
 from perfdojo_sdk.core.domains import Domain, Value
 from perfdojo_sdk.core.errors import ProgramError
 from perfdojo_sdk.core.expression import (
-    OPERATIONS,
     Access,
     Cast,
     Expression,
@@ -35,6 +34,7 @@ from perfdojo_sdk.core.expression import (
     Operation,
     Read,
 )
+from perfdojo_sdk.core.operations import OPERATIONS
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.validate import common_depth, violations
@@ -360,25 +360,30 @@ class _Emitter:
 
     def value(self, value: Expression, statement: Statement) -> str:
         """Emit what computes ``value``; the name that holds it."""
-        if isinstance(value, Read):
-            return self.load(value.access, statement)
-        if isinstance(value, Literal):
-            constant, dtype = value.value, value.dtype
-            return self.bind(f"literal{len(self.bindings)}", lambda domain: domain.literal(constant, dtype))
-        if isinstance(value, IndexValue):
-            kind = value.dtype
-            convert = self.bind(f"index_{kind}", lambda domain: domain.index_value(kind))
-            return self.temporary(f"{convert}({_python(value.index)})")
-        if isinstance(value, Cast):
-            source, target = value.argument.dtype, value.dtype
-            convert = self.bind(f"cast_{source}_{target}", lambda domain: domain.cast(source, target))
-            return self.temporary(f"{convert}({self.value(value.argument, statement)})")
-        assert isinstance(value, Operation)
-        if OPERATIONS[value.name].chooses:
-            condition, one, other = [self.value(a, statement) for a in value.arguments]
-            return self.temporary(f"{one} if {condition} else {other}")
-        arguments = ", ".join([self.value(a, statement) for a in value.arguments])
-        return self.temporary(f"{self.operation(value.name, value.operand_dtype)}({arguments})")
+        match value:
+            case Read():
+                return self.load(value.access, statement)
+            case Literal():
+                constant, dtype = value.value, value.dtype
+                name = f"literal{len(self.bindings)}"
+                return self.bind(name, lambda domain: domain.literal(constant, dtype))
+            case IndexValue():
+                kind = value.dtype
+                convert = self.bind(f"index_{kind}", lambda domain: domain.index_value(kind))
+                return self.temporary(f"{convert}({_python(value.index)})")
+            case Cast():
+                source, target = value.argument.dtype, value.dtype
+                convert = self.bind(f"cast_{source}_{target}", lambda domain: domain.cast(source, target))
+                return self.temporary(f"{convert}({self.value(value.argument, statement)})")
+            case Operation():
+                arguments = [self.value(a, statement) for a in value.arguments]
+                if OPERATIONS[value.name].chooses:
+                    condition, one, other = arguments
+                    return self.temporary(f"{one} if {condition} else {other}")
+                function = self.operation(value.name, value.operand_dtype)
+                return self.temporary(f"{function}({', '.join(arguments)})")
+            case _:
+                assert_never(value)
 
 
 def _condition(statement: Statement) -> str:

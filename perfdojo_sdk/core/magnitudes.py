@@ -7,13 +7,23 @@ exp(x - m) over all x of which m is the maximum has the term exp(0). NaN lies wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from math import inf, sqrt
-from typing import TypeAlias
+from math import inf
+from typing import assert_never
 
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, largest, smallest_normal
-from perfdojo_sdk.core.expression import Access, Expression, Index, Literal, Operation, Read
+from perfdojo_sdk.core.expression import (
+    Access,
+    Cast,
+    Expression,
+    Index,
+    IndexValue,
+    Literal,
+    Operation,
+    Read,
+    performs,
+)
+from perfdojo_sdk.core.operations import ANY, OPERATIONS, Interval
 from perfdojo_sdk.core.program import Program, Statement
 from perfdojo_sdk.core.reaching import (
     Reduction,
@@ -26,11 +36,6 @@ from perfdojo_sdk.core.reaching import (
     shared,
     spot,
 )
-
-Range: TypeAlias = tuple[float, float]
-"""Least and largest value, either of which may be infinite."""
-
-_ANY: Range = (-inf, inf)
 
 
 def invertible(program: Program, reader: Statement, divisor: Access) -> bool:
@@ -51,23 +56,23 @@ class _Bounds:
     """Bounds of arrays, from all that is ever written into them; an array is asked about once."""
 
     program: Program
-    known: dict[str, Range] = field(default_factory=dict)
+    known: dict[str, Interval] = field(default_factory=dict)
 
-    def array(self, name: str) -> Range:
+    def array(self, name: str) -> Interval:
         buffer = self.program.buffer_of[name]
         if buffer.dtype not in FLOAT_DTYPES or any(a in self.program.inputs for a in buffer.arrays):
-            return _ANY
+            return ANY
         if buffer.name not in self.known:
-            self.known[buffer.name] = _ANY  # what depends on itself has no bounds
+            self.known[buffer.name] = ANY  # what depends on itself has no bounds
             self.known[buffer.name] = self._written(buffer.name)
         return self.known[buffer.name]
 
-    def _written(self, buffer: str) -> Range:
+    def _written(self, buffer: str) -> Interval:
         writes = [o.statement for o in self.program.occurrences[buffer] if o.writes]
         starts = [self.value(s.value) for s in writes if not s.accumulate]
         low, high = min((a for a, _ in starts), default=-inf), max((b for _, b in starts), default=inf)
         for statement in writes:
-            least, most = self.value(statement.value) if statement.accumulate else _ANY
+            least, most = self.value(statement.value) if statement.accumulate else ANY
             if statement.accumulate == "add":
                 low, high = (low if least >= 0 else -inf), (high if most <= 0 else inf)
             elif statement.accumulate == "max":
@@ -75,52 +80,32 @@ class _Bounds:
             elif statement.accumulate == "min":
                 low = min(low, least)
             elif statement.accumulate:
-                return _ANY
+                return ANY
         return low, high
 
-    def value(self, value: Expression) -> Range:
+    def value(self, value: Expression) -> Interval:
         """Bounds of a value of a float dtype; what may vanish by rounding counts as zero."""
-        if isinstance(value, Literal):
-            return float(value.value), float(value.value)
-        if isinstance(value, Read):
-            return self.array(value.access.array)
-        if not isinstance(value, Operation) or value.dtype not in FLOAT_DTYPES:
-            return _ANY
+        match value:
+            case Literal():
+                return float(value.value), float(value.value)
+            case Read():
+                return self.array(value.access.array)
+            case Operation():
+                return self._operation(value) if value.dtype in FLOAT_DTYPES else ANY
+            case IndexValue() | Cast():
+                return ANY
+            case _:
+                assert_never(value)
+
+    def _operation(self, value: Operation) -> Interval:
         if value.name == "mul" and value.arguments[0] == value.arguments[1]:
             return 0.0, inf
-        if value.name not in _RANGES:
-            return _ANY
-        low, high = _RANGES[value.name](*map(self.value, value.arguments[-2:]))
+        meaning = OPERATIONS[value.name]
+        if meaning.interval is None:
+            return ANY
+        low, high = meaning.interval(*map(self.value, meaning.operands(value.arguments)))
         tiny = smallest_normal(value.dtype)
         return (0.0 if 0 < low < 2 * tiny else low), (0.0 if -2 * tiny < high < 0 else high)
-
-
-def _sum(a: Range, b: Range) -> Range:
-    """Rounding, by whatever dtype and order, takes less than a 64th of the operands."""
-    low = a[0] + b[0] - (abs(a[0]) + abs(b[0])) / 64
-    high = a[1] + b[1] + (abs(a[1]) + abs(b[1])) / 64
-    return (low if low == low else -inf), (high if high == high else inf)  # inf - inf is no bound
-
-
-def _quotient(a: Range, b: Range) -> Range:
-    if a[0] < 0 or b[0] <= 0:
-        return _ANY
-    return a[0] / b[1], (a[1] / b[0] if a[1] < inf else inf)
-
-
-_RANGES: Mapping[str, Callable[..., Range]] = {
-    "add": _sum,
-    "sub": lambda a, b: _sum(a, (-b[1], -b[0])),
-    "mul": lambda a, b: (a[0] * b[0] if a[0] > 0 < b[0] else 0.0, inf) if a[0] >= 0 <= b[0] else _ANY,
-    "div": _quotient,
-    "max": lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
-    "min": lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
-    "select": lambda a, b: (min(a[0], b[0]), max(a[1], b[1])),
-    "neg": lambda a: (-a[1], -a[0]),
-    "abs": lambda a: (max(a[0], -a[1], 0.0), max(a[1], -a[0])),
-    "sqrt": lambda a: (sqrt(max(a[0], 0.0)), inf),
-    "exp": lambda a: (1.0 if a[0] >= 0 else 0.0, inf),
-}
 
 
 # -- sums of exponentials --------------------------------------------------------------------------
@@ -208,10 +193,10 @@ def _maximum(program: Program, array: str, element: str, reader: Spot) -> tuple[
 def _larger(statement: Statement) -> Access | None:
     """x of ``m = select(x > m, x, m)``."""
     value = statement.value
-    if statement.accumulate or not isinstance(value, Operation) or value.name != "select":
+    if statement.accumulate or not performs(value, "select"):
         return None
     greater, x, m = value.arguments
-    if not isinstance(greater, Operation) or greater.name != "gt" or greater.arguments != (x, m):
+    if not performs(greater, "gt") or greater.arguments != (x, m):
         return None
     own = isinstance(m, Read) and m.access == statement.target
     return x.access if own and isinstance(x, Read) else None
@@ -234,10 +219,10 @@ def _written_by(program: Program, access: Access, reader: Spot) -> tuple[Spot, t
 def _exponential(statement: Statement) -> tuple[Access, Access] | None:
     """x and m of a plain ``e = exp(x - m)`` without a condition."""
     value = statement.value
-    if statement.accumulate or statement.guard or not isinstance(value, Operation) or value.name != "exp":
+    if statement.accumulate or statement.guard or not performs(value, "exp"):
         return None
     inner = value.arguments[0]
-    if not isinstance(inner, Operation) or inner.name != "sub":
+    if not performs(inner, "sub"):
         return None
     element, maximum = inner.arguments
     if isinstance(element, Read) and isinstance(maximum, Read):

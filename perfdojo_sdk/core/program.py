@@ -19,7 +19,6 @@ from operator import attrgetter, is_
 from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 from perfdojo_sdk.core.expression import (
-    ACCUMULATIONS,
     Access,
     Change,
     Condition,
@@ -29,6 +28,7 @@ from perfdojo_sdk.core.expression import (
     IndexValue,
 )
 from perfdojo_sdk.core.frozen import frozen, later, lazy, maker
+from perfdojo_sdk.core.operations import ACCUMULATIONS
 from perfdojo_sdk.core.storage import Buffer
 
 T = TypeVar("T")

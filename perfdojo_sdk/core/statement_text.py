@@ -14,11 +14,8 @@ from typing import TypeVar
 from perfdojo_sdk.core.dtypes import DTYPES, FLOAT_DTYPES, integer_bounds
 from perfdojo_sdk.core.errors import closest
 from perfdojo_sdk.core.expression import (
-    ACCUMULATIONS,
     INDEX_DTYPE,
-    INFIX,
     MAX_DEPTH,
-    OPERATIONS,
     Access,
     Cast,
     Expression,
@@ -29,6 +26,7 @@ from perfdojo_sdk.core.expression import (
     Quotient,
     Read,
 )
+from perfdojo_sdk.core.operations import ACCUMULATIONS, INFIX, OPERATIONS
 from perfdojo_sdk.core.program import Statement
 from perfdojo_sdk.core.tokens import Line, Token
 
@@ -264,7 +262,7 @@ class StatementParser:
         while line.accept(","):
             arguments.append(self.infix(_LOOSEST))
         line.expect(")")
-        wanted = 1 if token.text in DTYPES else OPERATIONS[token.text].arguments
+        wanted = 1 if token.text in DTYPES else OPERATIONS[token.text].arity
         if len(arguments) != wanted:
             what = f"{token.text} takes {wanted} arguments, {len(arguments)} are given"
             line.fail("PD-P002", what, token.column, len(token.text))
@@ -280,10 +278,10 @@ class StatementParser:
             return value.name
         if not value.name:
             return None
-        signature = OPERATIONS[value.name]
-        if signature.compares:
+        meaning = OPERATIONS[value.name]
+        if meaning.compares:
             return "bool"
-        operands = value.arguments[1:] if signature.chooses else value.arguments
+        operands = meaning.operands(value.arguments)
         return next((found for a in operands if (found := self.dtype(a))), None)
 
     def typed(self, value: _Value, dtype: str) -> Expression:
@@ -302,15 +300,15 @@ class StatementParser:
         return self._operation(value, dtype)
 
     def _operation(self, value: _Value, dtype: str) -> Operation:
-        signature = OPERATIONS[value.name]
+        meaning = OPERATIONS[value.name]
         first: tuple[Expression, ...] = ()
         operands, kind = value.arguments, dtype
-        if signature.compares:
+        if meaning.compares:
             self._agree(value, dtype, f"a comparison {value.token.text}")
             kind = next((found for a in operands if (found := self.dtype(a))), None) or INDEX_DTYPE
-        if signature.chooses:
+        if meaning.chooses:
             first, operands = (self.typed(operands[0], "bool"),), operands[1:]
-        if kind not in signature.dtypes:
+        if kind not in meaning.dtypes:
             what = f"{value.name} has no meaning for {kind}"
             self.line.fail("PD-P010", what, value.token.column, len(value.token.text))
         typed = tuple([self.typed(a, kind) for a in operands])

@@ -8,7 +8,8 @@ from typing import NamedTuple, NoReturn
 
 from perfdojo_sdk.core.dtypes import DTYPES
 from perfdojo_sdk.core.errors import Place, ProgramError
-from perfdojo_sdk.core.expression import MAX_DEPTH, OPERATIONS
+from perfdojo_sdk.core.expression import MAX_DEPTH
+from perfdojo_sdk.core.operations import OPERATIONS
 
 MAX_NAME = 64
 MAX_NUMBER = 2**31 - 1

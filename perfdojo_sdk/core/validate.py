@@ -7,13 +7,12 @@ move, so a transformation that leaves the language is caught even where no resul
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import INTEGER_DTYPES, integer_bounds
 from perfdojo_sdk.core.expression import (
     INDEX_DTYPE,
-    OPERATIONS,
     Cast,
     Expression,
     Index,
@@ -21,7 +20,9 @@ from perfdojo_sdk.core.expression import (
     Literal,
     Operation,
     Read,
+    walk,
 )
+from perfdojo_sdk.core.operations import OPERATIONS
 from perfdojo_sdk.core.program import (
     Node,
     Occurrence,
@@ -458,13 +459,7 @@ def _negative_dividend(form: Index, sizes: tuple[int, ...]) -> Index | None:
 
 def index_values(value: Expression) -> Iterator[IndexValue]:
     """The iterators used as values in an expression."""
-    if isinstance(value, IndexValue):
-        yield value
-    elif isinstance(value, Operation):
-        for argument in value.arguments:
-            yield from index_values(argument)
-    elif isinstance(value, Cast):
-        yield from index_values(value.argument)
+    return (form for form in value.forms if isinstance(form, IndexValue))
 
 
 def beyond_storage(program: Program, dtype: str, full: str = "f32") -> Iterator[str]:
@@ -487,47 +482,58 @@ def _mentions(program: Program, dtype: str) -> bool:
 
 
 def _computed_in(value: Expression, dtype: str, full: str) -> Iterator[str]:
-    if isinstance(value, IndexValue) and value.dtype == dtype:
-        yield f"{value.text} is an iterator in it"
-    elif isinstance(value, Cast):
-        pair = {value.dtype, value.argument.dtype}
-        if dtype in pair and not pair <= {dtype, full}:
-            yield f"{value.text} converts between it and {(pair - {dtype}).pop()}"
-        yield from _computed_in(value.argument, dtype, full)
-    elif isinstance(value, Operation):
-        if dtype in (value.dtype, value.operand_dtype):
-            yield f"{value.text} is computed in it"
-        for argument in value.arguments:
-            yield from _computed_in(argument, dtype, full)
+    for node in walk(value):
+        match node:
+            case IndexValue():
+                if node.dtype == dtype:
+                    yield f"{node.text} is an iterator in it"
+            case Cast():
+                pair = {node.dtype, node.argument.dtype}
+                if dtype in pair and not pair <= {dtype, full}:
+                    yield f"{node.text} converts between it and {(pair - {dtype}).pop()}"
+            case Operation():
+                if dtype in (node.dtype, node.operand_dtype):
+                    yield f"{node.text} is computed in it"
+            case Literal() | Read():
+                pass
+            case _:
+                assert_never(node)
 
 
 def _ill_typed(program: Program, value: Expression) -> Iterator[str]:
-    if isinstance(value, Read):
-        found = program.buffer_of[value.access.array].dtype
-        if found != value.dtype:
-            yield f"{value.text} is {found}, not {value.dtype}"
-    elif isinstance(value, Literal):
-        if value.dtype in INTEGER_RANGES and not _in_range(value):
-            yield f"{value.text} is no value of {value.dtype}"
-    elif isinstance(value, Cast):
-        if takes_no_dtype(value):
-            yield f"{value.text} converts numbers that take no dtype from an array or a conversion"
-        yield from _ill_typed(program, value.argument)
-    elif isinstance(value, Operation):
-        signature = OPERATIONS[value.name]
-        operands = value.arguments[1:] if signature.chooses else value.arguments
-        kinds = {a.dtype for a in operands}
-        if signature.chooses and value.arguments[0].dtype != "bool":
-            yield f"{value.text}: the condition is {value.arguments[0].dtype}, not bool"
-        if len(kinds) > 1 or not kinds.issubset(signature.dtypes):
-            yield f"{value.text}: {value.name} does not take {' and '.join(sorted(kinds))}"
-        if takes_no_dtype(value):
-            yield f"{value.text} compares numbers that take no dtype from an array or a conversion"
-        result = "bool" if signature.compares else operands[0].dtype
-        if result != value.dtype:
-            yield f"{value.text} is {result}, not {value.dtype}"
-        for argument in value.arguments:
-            yield from _ill_typed(program, argument)
+    for node in walk(value):
+        match node:
+            case Read():
+                found = program.buffer_of[node.access.array].dtype
+                if found != node.dtype:
+                    yield f"{node.text} is {found}, not {node.dtype}"
+            case Literal():
+                if node.dtype in INTEGER_RANGES and not _in_range(node):
+                    yield f"{node.text} is no value of {node.dtype}"
+            case Cast():
+                if takes_no_dtype(node):
+                    yield f"{node.text} converts numbers that take no dtype from an array or a conversion"
+            case Operation():
+                yield from _ill_typed_operation(node)
+            case IndexValue():
+                pass
+            case _:
+                assert_never(node)
+
+
+def _ill_typed_operation(value: Operation) -> Iterator[str]:
+    meaning = OPERATIONS[value.name]
+    operands = meaning.operands(value.arguments)
+    kinds = {a.dtype for a in operands}
+    if meaning.chooses and value.arguments[0].dtype != "bool":
+        yield f"{value.text}: the condition is {value.arguments[0].dtype}, not bool"
+    if len(kinds) > 1 or not kinds.issubset(meaning.dtypes):
+        yield f"{value.text}: {value.name} does not take {' and '.join(sorted(kinds))}"
+    if takes_no_dtype(value):
+        yield f"{value.text} compares numbers that take no dtype from an array or a conversion"
+    result = "bool" if meaning.compares else operands[0].dtype
+    if result != value.dtype:
+        yield f"{value.text} is {result}, not {value.dtype}"
 
 
 def takes_no_dtype(value: Expression) -> bool:
@@ -546,11 +552,16 @@ def takes_no_dtype(value: Expression) -> bool:
 
 def has_dtype(value: Expression) -> bool:
     """Whether the text of a value alone says its dtype; a literal or iterator takes its neighbour's."""
-    if isinstance(value, Operation):
-        signature = OPERATIONS[value.name]
-        operands = value.arguments[1:] if signature.chooses else value.arguments
-        return signature.compares or any(has_dtype(a) for a in operands)
-    return isinstance(value, Read | Cast)
+    match value:
+        case Operation():
+            meaning = OPERATIONS[value.name]
+            return meaning.compares or any(map(has_dtype, meaning.operands(value.arguments)))
+        case Read() | Cast():
+            return True
+        case Literal() | IndexValue():
+            return False
+        case _:
+            assert_never(value)
 
 
 def _in_range(value: Literal) -> bool:

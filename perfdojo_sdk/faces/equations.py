@@ -21,9 +21,9 @@ from perfdojo_sdk.core.expression import (
     Literal,
     Read,
     Renumbering,
-    identity,
     renumbered,
 )
+from perfdojo_sdk.core.operations import identity
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 
 

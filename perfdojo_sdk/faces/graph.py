@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from perfdojo_sdk.core.expression import ACCUMULATIONS, Access
+from perfdojo_sdk.core.expression import Access
+from perfdojo_sdk.core.operations import ACCUMULATIONS
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 
 

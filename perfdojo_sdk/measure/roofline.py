@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import prod
 
 from perfdojo_sdk.core.dtypes import BYTES
-from perfdojo_sdk.core.expression import Expression, Operation
+from perfdojo_sdk.core.expression import operations
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.hookspecs.types import Bound, CacheLevel, Capabilities, MachineFigures, MemoryFigures
 from perfdojo_sdk.measure.machine import Calibration, machine
@@ -67,19 +67,19 @@ def _cache_speed(cache: CacheLevel, threads: int) -> float:
 
 
 def _operations(program: Program) -> int:
-    """Additions and multiplications of all statement instances, accumulations among them."""
+    """Additions and multiplications of all statement instances, accumulations among them.
+
+    Those in the statement's own dtype: what is converted from another one may have run at a higher peak.
+    """
     total = 0
     for node in program.body:
         for statement, sizes in node.leaves:
-            count = _count(statement.value) + (statement.accumulate in ("add", "mul"))
-            total += prod(sizes) * count
+            inside = sum(
+                o.dtype == statement.dtype and o.name in ("add", "sub", "mul")
+                for o in operations(statement.value)
+            )
+            total += prod(sizes) * (inside + (statement.accumulate in ("add", "mul")))
     return total
-
-
-def _count(value: Expression) -> int:
-    if not isinstance(value, Operation):
-        return 0
-    return (value.name in ("add", "sub", "mul")) + sum(_count(a) for a in value.arguments)
 
 
 def calibrated_figures(capabilities: Capabilities, found: Calibration) -> MachineFigures:

@@ -12,6 +12,7 @@ from typing import Any
 
 import perfdojo_sdk
 from perfdojo_sdk.core.errors import UnavailableError, closest
+from perfdojo_sdk.core.operations import OPERATIONS
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import LegalityCheck, Rules, Transformation
 from perfdojo_sdk.hookspecs.search import SearchStrategy
@@ -289,7 +290,8 @@ class Plugins(HookCalls):
         return play
 
     def math_accuracy(self, target: Target) -> Mapping[str, float]:
-        """Function -> largest error in ulp; empty when the target has no function of its own."""
+        """Operation -> its error in ulp on the target, at most :attr:`Meaning.largest_error`; of one that is
+        left out, :attr:`Meaning.error`."""
         return self._first("perfdojo_math_accuracy", target, _is_accuracy) or {}
 
     def machine_figures(self, target: Target, refresh: bool = False) -> MachineFigures:
@@ -367,6 +369,12 @@ def _instance(kind: type) -> Callable[[Any], bool]:
 
 
 def _is_accuracy(answer: Any) -> bool:
+    """Errors in ulp that the language allows; what it does not know is nobody's error."""
     return isinstance(answer, Mapping) and all(
-        isinstance(k, str) and isinstance(v, (int, float)) and 0 < v < 1e6 for k, v in answer.items()
+        isinstance(name, str) and isinstance(error, (int, float)) and 0 < error <= _largest_error(name)
+        for name, error in answer.items()
     )
+
+
+def _largest_error(name: str) -> float:
+    return OPERATIONS[name].largest_error if name in OPERATIONS else 1e6

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from perfdojo_sdk.codegen.operations import SPELLINGS
 from perfdojo_sdk.core.dtypes import BYTES
-from perfdojo_sdk.core.expression import Access, Cast, Expression, Operation
+from perfdojo_sdk.core.expression import Access, Operation
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.hookspecs.types import Target
 
@@ -22,7 +23,6 @@ Row = np.ndarray[Any, np.dtype[np.float64]]
 
 #: Cache sizes to look at where the target states none, in bytes.
 CACHES = (32 << 10, 1 << 20)
-_SLOW = frozenset({"div", "exp", "log", "sqrt", "tanh", "erf"})
 
 
 def features(program: Program, target: Target) -> Row:
@@ -97,8 +97,9 @@ class _Counts:
         self.sums["vectors"] += runs if lanes >= 0 else 0
         self.sums["unrolled"] += runs if copies > 1 else 0
         self.sums["guarded"] += runs if node.guard else 0
-        for name in _operations(node.value):
-            self.sums["slow" if name in _SLOW else "operations"] += runs
+        for term in node.value.terms:
+            slow = isinstance(term, Operation) and SPELLINGS[term.name].cost > 1
+            self.sums["slow" if slow else "operations"] += runs
             self.sums["vector operations"] += runs if lanes >= 0 else 0
         inner = lanes if lanes >= 0 else len(above) - 1
         for access in (*node.reads, node.target):
@@ -110,15 +111,6 @@ class _Counts:
             self.sums["carried in lanes"] += (
                 runs * width if lanes >= 0 and lanes not in node.target.levels else 0
             )
-
-
-def _operations(value: Expression) -> Iterator[str]:
-    if isinstance(value, Operation):
-        yield value.name
-        for argument in value.arguments:
-            yield from _operations(argument)
-    elif isinstance(value, Cast):
-        yield "cast"
 
 
 def stride_of(program: Program, access: Access, level: int) -> int:

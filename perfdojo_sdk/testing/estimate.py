@@ -7,11 +7,11 @@ and most single moves change nothing until another one follows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
+from perfdojo_sdk.codegen.operations import SPELLINGS
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.expression import Cast, Expression, Operation
+from perfdojo_sdk.core.expression import Expression, Operation
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measurement, RunRequest
@@ -37,9 +37,6 @@ class PaperMachine:
     code_lines: int = 512
     """Copies of statements beyond which the code itself is slow to fetch."""
 
-    #: Cycles of an operation; all others take one.
-    SLOW = {"div": 8.0, "sqrt": 10.0, "exp": 20.0, "log": 20.0, "tanh": 30.0}
-
     def seconds(self, program: Program) -> float:
         cycles = sum(self._node(program, node, ()) for node in program.body)
         cycles += sum(
@@ -64,7 +61,7 @@ class PaperMachine:
 
     def _statement(self, program: Program, statement: Statement, above: tuple[Scope, ...]) -> float:
         """Cycles of one instance, or of all lanes of a vector."""
-        cycles = sum(self._operations(statement.value))
+        cycles = sum(map(_cost, statement.value.terms))
         lanes = next((k for k, s in enumerate(above) if self.dialect.is_lockstep(s.suffix)), None)
         for access in (*statement.reads, statement.target):
             stride = 0 if lanes is None else stride_of(program, access, lanes)
@@ -77,14 +74,6 @@ class PaperMachine:
                 cycles += above[lanes].size  # lanes of one cell go one by one
         return cycles
 
-    def _operations(self, value: Expression) -> Iterator[float]:
-        if isinstance(value, Operation):
-            yield self.SLOW.get(value.name, 1.0)
-            for argument in value.arguments:
-                yield from self._operations(argument)
-        elif isinstance(value, Cast):
-            yield 1.0
-
     def _copies(self, nodes: tuple[Node, ...]) -> int:
         count = 0
         for node in nodes:
@@ -94,6 +83,11 @@ class PaperMachine:
                 unrolled = bool(node.suffix) and self.dialect.suffixes[node.suffix].unrolled
                 count += (node.size if unrolled else 1) * self._copies(node.body)
         return count
+
+
+def _cost(term: Expression) -> float:
+    """Cycles of an operation; of a conversion, one."""
+    return SPELLINGS[term.name].cost if isinstance(term, Operation) else 1.0
 
 
 @dataclass(frozen=True)

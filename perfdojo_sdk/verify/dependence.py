@@ -22,12 +22,12 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from itertools import count
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import rounding_law
 from perfdojo_sdk.core.errors import VerificationError
-from perfdojo_sdk.core.expression import Cast, Expression, IndexValue, Literal, Operation, Read
+from perfdojo_sdk.core.expression import Cast, Expression, IndexValue, Literal, Operation, Read, performs
 from perfdojo_sdk.core.laws import EXPONENT, FACTOR, FILTER, RECIPROCAL, SQUARES, holds
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import (
@@ -191,14 +191,18 @@ def _term(name: str, value: Expression, leaf: Callable[[str, Read | IndexValue],
 def _numbered(
     node: Expression, leaf: Callable[[str, Read | IndexValue], _Term], readers: Iterator[str]
 ) -> _Term:
-    if isinstance(node, (Read, IndexValue)):
-        return leaf(next(readers), node)
-    if isinstance(node, Literal):
-        return _Term(("literal", node.text, node.dtype))
-    if isinstance(node, Cast):
-        return _Term(("cast", node.dtype), (_numbered(node.argument, leaf, readers),))
-    arguments = tuple([_numbered(a, leaf, readers) for a in node.arguments])
-    return _Term(("operation", node.name, node.dtype), arguments)
+    match node:
+        case Read() | IndexValue():
+            return leaf(next(readers), node)
+        case Literal():
+            return _Term(("literal", node.text, node.dtype))
+        case Cast():
+            return _Term(("cast", node.dtype), (_numbered(node.argument, leaf, readers),))
+        case Operation():
+            arguments = tuple([_numbered(a, leaf, readers) for a in node.arguments])
+            return _Term(("operation", node.name, node.dtype), arguments)
+        case _:
+            assert_never(node)
 
 
 def _leaf(reader: str, node: Read | IndexValue) -> _Term:
@@ -297,7 +301,7 @@ def _one_value(new: ProgramSets, left: _Term, right: _Term) -> bool:
 
 def _scales(value: Expression) -> bool:
     """Whether the value is an element times something."""
-    return isinstance(value, Operation) and value.name == "mul" and isinstance(value.arguments[0], Read)
+    return performs(value, "mul") and isinstance(value.arguments[0], Read)
 
 
 # -- one step --------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from perfdojo_sdk.core.dialect import CORE_DIALECT, Dialect
 from perfdojo_sdk.core.errors import ProgramError
 from perfdojo_sdk.core.interpreter import FORWARD, Interpreter, Schedule, schedules, unravel
 from perfdojo_sdk.core.laws import EXPONENT
+from perfdojo_sdk.core.operations import OPERATIONS, Algebra
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Step, Trace
 from perfdojo_sdk.verify import residues
@@ -159,7 +160,8 @@ class _Nesting:
         return lambda value: 0
 
     def operation(self, name: str, dtype: str) -> Callable[..., int]:
-        return lambda *arguments: max(arguments) + (name == "exp")
+        exponential = OPERATIONS[name].algebra is Algebra.EXPONENTIAL
+        return lambda *arguments: max(arguments) + exponential
 
     def cast(self, source: str, target: str) -> Callable[[int], int]:
         return lambda value: value

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import TypeAlias
 
-from perfdojo_sdk.core.expression import Expression, Index, Literal, Operation, Read
+from perfdojo_sdk.core.expression import Expression, Index, Literal, Operation, Read, performs
 from perfdojo_sdk.core.laws import FILTER, holds
 from perfdojo_sdk.core.transformation import PointProduct
 from perfdojo_sdk.verify.instances import Place
@@ -84,7 +84,7 @@ class _Filter:
     def _operands(self, side: int) -> dict[tuple[int, int], isl.UnionMap]:
         """Output and tap -> what the old statement sees there, by the levels of a product."""
         value = self.old.statement.value
-        factors = value.arguments if isinstance(value, Operation) and value.name == "mul" else ()
+        factors = value.arguments if performs(value, "mul") else ()
         if not factors or not all(isinstance(factor, Read) for factor in factors):
             raise Refuted(f"{self.tracer.old.describe(self.old.statement.id)} is no product of two elements")
         reader, found = f"{self.old.name}_{side}", {}
@@ -112,7 +112,7 @@ class _Filter:
         """The value of a new product, multiplied out."""
         sizes = tuple([self.old.sizes[k] for k in self._inside])
         value = place.statement.value
-        if place.sizes != sizes or not isinstance(value, Operation) or value.name != "mul":
+        if place.sizes != sizes or not performs(value, "mul"):
             raise Refuted(f"{self._tell(place.name)} is no product for each of the old terms")
         sums, first = [], 0
         for side, factor in enumerate(value.arguments):
@@ -212,10 +212,10 @@ def _coefficients(value: Expression, factor: Fraction) -> Iterator[Fraction]:
         yield factor
         return
     arguments = value.arguments if isinstance(value, Operation) else ()
-    if isinstance(value, Operation) and value.name in ("add", "sub"):
+    if performs(value, "add", "sub"):
         yield from _coefficients(arguments[0], factor)
         yield from _coefficients(arguments[1], factor if value.name == "add" else -factor)
-    elif isinstance(value, Operation) and value.name in ("mul", "div") and isinstance(arguments[1], Literal):
+    elif performs(value, "mul", "div") and isinstance(arguments[1], Literal):
         number = Fraction(arguments[1].value)
         if value.name == "div" and not number:
             raise Refuted(f"{value.text} divides by zero")

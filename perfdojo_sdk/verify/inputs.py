@@ -11,13 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import ceil, inf, log2, prod
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, assert_never
 
 import numpy as np
 
 from perfdojo_sdk.core.dtypes import DIGITS, FLOAT_DTYPES, STORED_DTYPES, bits, integer_bounds
-from perfdojo_sdk.core.expression import Expression, IndexValue, Literal, Operation, Read
+from perfdojo_sdk.core.expression import Cast, Expression, IndexValue, Literal, Operation, Read, walk
+from perfdojo_sdk.core.operations import OPERATIONS
 from perfdojo_sdk.core.program import Program, Statement
 from perfdojo_sdk.measure.worker import CARRIER
 from perfdojo_sdk.verify.characters import (
@@ -61,7 +63,6 @@ INTEGERS = "integers"
 #: Classes that are characters of rows, too.
 _CHARACTERISTIC = frozenset({"magnitudes", "scaled", "huge", "special", "cancelling", "denormal", LEVELS})
 
-_POLYNOMIAL = frozenset({"add", "sub", "mul", "max", "min", "neg", "abs"})
 _RANGES = (8, 4, 2, 1)
 
 #: Elements of one array that are drawn one by one; a larger one repeats them.
@@ -440,13 +441,11 @@ def integer_range(program: Program) -> tuple[int, str]:
 
 def _not_polynomial(value: Expression) -> str:
     """Why integers do not stay integers, or nothing."""
-    if isinstance(value, Literal):
-        exact = float(value.value).is_integer() or abs(value.value) == inf
-        return "" if exact else f"it uses the constant {value.text}"
-    if isinstance(value, Operation):
-        if value.name not in _POLYNOMIAL:
-            return f"it uses {value.name}"
-        return next((why for a in value.arguments if (why := _not_polynomial(a))), "")
+    for node in walk(value):
+        if isinstance(node, Operation) and not OPERATIONS[node.name].exact_on_integers:
+            return f"it uses {node.name}"
+        if isinstance(node, Literal) and not (float(node.value).is_integer() or abs(node.value) == inf):
+            return f"it uses the constant {node.text}"
     return ""
 
 
@@ -484,22 +483,26 @@ def _expression_magnitude(
     value: Expression, program: Program, size: Mapping[str, float], sizes: tuple[int, ...]
 ) -> tuple[float, float]:
     """Bounds on the value and on everything computed on the way to it."""
-    if isinstance(value, Literal):
-        here = 0.0 if abs(value.value) == inf else abs(float(value.value))
-        return here, here
-    if isinstance(value, IndexValue):
-        here = float(max(map(abs, value.index.bounds(sizes))))
-        return here, here
-    if isinstance(value, Read):
-        here = size[program.buffer_of[value.access.array].name]
-        return here, here
-    if not isinstance(value, Operation):
-        here, inner = _expression_magnitude(value.argument, program, size, sizes)
-        exact = value.dtype not in DIGITS or here <= 2 ** DIGITS[value.dtype]
-        return here, inner if exact else inf
-    parts = [_expression_magnitude(a, program, size, sizes) for a in value.arguments]
-    bounds = [bound for bound, _ in parts]
-    here = (
-        prod(bounds) if value.name == "mul" else sum(bounds) if value.name in ("add", "sub") else max(bounds)
-    )
-    return here, max(here, *(inner for _, inner in parts))
+    match value:
+        case Literal():
+            here = 0.0 if abs(value.value) == inf else abs(float(value.value))
+            return here, here
+        case IndexValue():
+            here = float(max(map(abs, value.index.bounds(sizes))))
+            return here, here
+        case Read():
+            here = size[program.buffer_of[value.access.array].name]
+            return here, here
+        case Cast():
+            here, inner = _expression_magnitude(value.argument, program, size, sizes)
+            exact = value.dtype not in DIGITS or here <= 2 ** DIGITS[value.dtype]
+            return here, inner if exact else inf
+        case Operation():
+            parts = [_expression_magnitude(a, program, size, sizes) for a in value.arguments]
+            ends = product(*((-bound, bound) for bound, _ in parts))
+            values = [abs(OPERATIONS[value.name].floats(*corner)) for corner in ends]
+            # Of infinities that cancel, the other corners or the operands tell.
+            here = max((v for v in values if v == v), default=0.0)
+            return here, max(here, *(inner for _, inner in parts))
+        case _:
+            assert_never(value)

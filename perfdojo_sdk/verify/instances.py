@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.expression import Access, Cast, Expression, IndexValue, Operation, Read
+from perfdojo_sdk.core.expression import Access, Expression, IndexValue, Read, walk
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.verify.flow import Final, Flow, Leaf, Loop, Mode, Nest, Role, Touch, flow
@@ -40,13 +40,7 @@ class Direct(NamedTuple):
 
 def expression_leaves(value: Expression) -> Iterator[Read | IndexValue]:
     """Reads and index values, in the order of the text; their numbers are those of the readers."""
-    if isinstance(value, (Read, IndexValue)):
-        yield value
-    elif isinstance(value, Operation):
-        for argument in value.arguments:
-            yield from expression_leaves(argument)
-    elif isinstance(value, Cast):
-        yield from expression_leaves(value.argument)
+    return (node for node in walk(value) if isinstance(node, Read | IndexValue))
 
 
 @dataclass(eq=False)

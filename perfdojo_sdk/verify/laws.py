@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import prod
 from typing import TypeAlias
 
-from perfdojo_sdk.core.expression import Expression, Literal, Operation, Read
+from perfdojo_sdk.core.expression import Expression, Literal, Read, performs
 from perfdojo_sdk.verify.instances import Place
 from perfdojo_sdk.verify.sets import Refuted, isl, iterators, with_writers, writers
 from perfdojo_sdk.verify.tracing import Tracer, other_operations
@@ -116,14 +116,10 @@ def check_squares(tracer: Tracer, old: Place, term: Place, fix: Place) -> Pairs:
 
 def _is_square(value: Expression) -> bool:
     """Whether the value is ``(a - b) * (a - b)`` for two reads; its leaves are a, b, a, b."""
-    if not isinstance(value, Operation) or value.name != "mul" or value.arguments[0] != value.arguments[1]:
+    if not performs(value, "mul") or value.arguments[0] != value.arguments[1]:
         return False
     inner = value.arguments[0]
-    return (
-        isinstance(inner, Operation)
-        and inner.name == "sub"
-        and all(isinstance(a, Read) for a in inner.arguments)
-    )
+    return performs(inner, "sub") and all(isinstance(a, Read) for a in inner.arguments)
 
 
 def _check_shapes(group: Group, old: Place) -> None:
@@ -132,8 +128,7 @@ def _check_shapes(group: Group, old: Place) -> None:
     shaped = (
         _is_square(old.statement.value)
         and _is_square(group.term.statement.value)
-        and isinstance(value, Operation)
-        and value.name == "mul"
+        and performs(value, "mul")
         and _is_square(value.arguments[0])
         and _is_number(value.arguments[1], group.size)
         and {old.statement.accumulate, group.term.statement.accumulate, fix.accumulate} == {"add"}
@@ -169,8 +164,7 @@ def _check_sum(group: Group) -> None:
     mean = new.by_name[name]
     value = mean.statement.value
     if not (
-        isinstance(value, Operation)
-        and value.name == "div"
+        performs(value, "div")
         and isinstance(value.arguments[0], Read)
         and _is_number(value.arguments[1], group.size)
         and mean.statement.accumulate is None

@@ -20,12 +20,12 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
 from math import prod
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias, assert_never
 
-from perfdojo_sdk.core.domains import COMPARISONS, integer_operation
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, integer_bounds, rounding_law, shorter, wrap
 from perfdojo_sdk.core.errors import ProgramError, VerificationError, closest
 from perfdojo_sdk.core.laws import EXPONENT, FACTOR, FILTER, RECIPROCAL, SQUARES
+from perfdojo_sdk.core.operations import OPERATIONS, Algebra, identity, integer_operation
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.verify import residues
 from perfdojo_sdk.verify.mixing import EXPONENTS, FIELDS, GOLDEN, PRIME, WORD, mix, name_key
@@ -174,15 +174,21 @@ class RandomModel:
     def operation(self, name: str, dtype: str) -> Callable[..., Element]:
         if dtype not in FLOAT_DTYPES:
             return integer_operation(name, dtype)
-        if name in COMPARISONS:
-            return self._comparison(name, dtype)
-        if name in self.ring:
-            return self.ring[name]
-        if name == "div":
-            return self._division(dtype)
-        if name in ("max", "min"):
-            return self._extremum(name)
-        return self._exp(dtype) if name == "exp" else self.opaque(f"{name} {dtype}")
+        match OPERATIONS[name].algebra:
+            case Algebra.COMPARISON:
+                return self._comparison(name, dtype)
+            case Algebra.RING:
+                return self.ring[name]
+            case Algebra.QUOTIENT:
+                return self._division(dtype)
+            case Algebra.EXTREMUM:
+                return self._extremum(name)
+            case Algebra.EXPONENTIAL:
+                return self._exp(dtype)
+            case Algebra.OPAQUE:
+                return self.opaque(f"{name} {dtype}")
+            case other:
+                assert_never(other)
 
     def cast(self, source: str, target: str) -> Callable[[Any], Element]:
         """Between floats, or from float to integer, rounding is an opaque function, unless it is declared."""
@@ -231,7 +237,7 @@ class RandomModel:
 
     def _comparison(self, name: str, dtype: str) -> Callable[[Element, Element], int]:
         """An infinity is beyond every number; of two numbers nothing is known."""
-        compared, compare = self.opaque(f"{name} {dtype}"), COMPARISONS[name]
+        compared, compare = self.opaque(f"{name} {dtype}"), OPERATIONS[name].floats
 
         def ranked(a: Element, b: Element) -> int:
             if isinstance(a, Infinity) or isinstance(b, Infinity):
@@ -273,13 +279,13 @@ class RandomModel:
 
     def _extremum(self, name: str) -> Callable[[Element, Element], Element]:
         """``e + u + v + k*u*v`` with u = a - e, v = b - e: multiplication in disguise."""
-        identity = Infinity.NEGATIVE if name == "max" else Infinity.POSITIVE
+        neutral = Infinity.NEGATIVE if identity(name, "f64") < 0 else Infinity.POSITIVE
         opaque, modulus, significant = self.opaque(name), self.modulus, self.significant
-        extreme = max if name == "max" else min
+        extreme = max if neutral is Infinity.NEGATIVE else min
         e, k = opaque(Constant(0)), opaque(Constant(1)) or Constant(1)
 
         def other(a: Element, b: Element) -> Element:
-            return b if a is identity else a if b is identity else _outside(name, a, b)
+            return b if a is neutral else a if b is neutral else _outside(name, a, b)
 
         def combine(a: Any, b: Any) -> Element:
             try:

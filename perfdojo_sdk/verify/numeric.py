@@ -153,11 +153,11 @@ def verify_numeric(
 ) -> NumericReport:
     """Compare the compiled ``transformed`` with ``original``.
 
-    ``accuracy`` is the error in ulp that the target states for a function (``{"exp": 2}``), 0.5
-    where it says nothing. ``nan_may_differ``: a move of the trace may change which inputs give NaN;
-    where the original gives no finite number, what the transformed order gives is right as well. The first
-    drawing runs with every number of ``threads``, the others with one of them in turn. ``quick``: the
-    first drawing only and, of a large program with independent rows, some of these only. ``forks``, for
+    ``accuracy`` is the error in ulp that the target states for a function (``{"exp": 2}``); where it says
+    nothing, the table of operations does. ``nan_may_differ``: a move of the trace may change which inputs
+    give NaN; where the original gives no finite number, what the transformed order gives is right as well.
+    The first drawing runs with every number of ``threads``, the others with one of them in turn. ``quick``:
+    the first drawing only and, of a large program with independent rows, some of these only. ``forks``, for
     many small programs: the references are compiled without optimising and run in forks of this process,
     nothing runs at the same time. ``other_terms``: a move of the trace declared that sums are made of other
     terms, so that the bound which holds for every order of the original's terms, that of rows, does not hold.

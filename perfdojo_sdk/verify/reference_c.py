@@ -28,12 +28,12 @@ from functools import cached_property
 from importlib import resources
 from itertools import combinations
 from math import prod
+from typing import assert_never
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, STORED_DTYPES, integer_bounds
 from perfdojo_sdk.core.errors import VerificationError
 from perfdojo_sdk.core.expression import (
-    OPERATIONS,
     Access,
     Cast,
     Expression,
@@ -42,12 +42,15 @@ from perfdojo_sdk.core.expression import (
     Literal,
     Operation,
     Read,
+    walk,
 )
+from perfdojo_sdk.core.operations import OPERATIONS
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.validate import beyond_storage
 from perfdojo_sdk.hookspecs.types import ArraySpec, KernelSource
-from perfdojo_sdk.verify.reference_types import BOUNDS, C_TYPES, FLOATS, FUNCTIONS, defined
+from perfdojo_sdk.verify.reference_operations import rows_in_c
+from perfdojo_sdk.verify.reference_types import BOUNDS, C_TYPES, FLOATS, defined
 
 SYMBOL = "pd_reference"
 #: What a reference is given and gives beside the program's own arrays, under names that no program has.
@@ -254,6 +257,7 @@ class _Emitter:
 
     def prelude(self) -> Iterator[str]:
         """The number types of the dtypes that the program uses."""
+        yield from defined(rows_in_c(self.accuracy))
         yield '#include "reference_whole.h"'
         yield f"#define NAN_MAY_DIFFER {int(self.nan_may_differ)}"
         yield f"#define OUTCOMES {int(self.kind == OUTCOMES)}"
@@ -261,9 +265,8 @@ class _Emitter:
         used |= set() if used.isdisjoint(STORED_DTYPES) else {"f32"}
         floats = [dtype for dtype in FLOATS if dtype in used]
         header = WIDE if self.kind == WIDE else BOUNDED
-        functions = {f"{f.upper()}_ULP": repr(float(self.accuracy.get(f, 0.5))) for f in FUNCTIONS}
         for dtype in floats:
-            yield from defined({"DTYPE": dtype, **FLOATS[dtype], **functions})
+            yield from defined({"DTYPE": dtype, **FLOATS[dtype]})
             yield f'#include "reference_{header}.h"'
         for dtype, wider in combinations(floats, 2):
             yield from defined({"DTYPE": dtype, **FLOATS[dtype], "WIDER": wider})
@@ -456,18 +459,21 @@ class _Emitter:
         return f" if (i{len(scopes) - 1} == 0) a = num_anchor_{statement.dtype}(a, {terms + 1});"
 
     def expression(self, value: Expression) -> str:
-        if isinstance(value, Literal):
-            return _literal(value)
-        if isinstance(value, IndexValue):
-            form = _form(value.index)
-            if value.dtype in FLOAT_DTYPES:
-                return f"integer_{value.dtype}({form})"
-            return f"wrap_{value.dtype}(whole_of({form}))"
-        if isinstance(value, Read):
-            return self.read(value.access)
-        if isinstance(value, Cast):
-            return _cast(value, self.expression(value.argument))
-        return self.operation(value)
+        match value:
+            case Literal():
+                return _literal(value)
+            case IndexValue():
+                form = _form(value.index)
+                floats = value.dtype in FLOAT_DTYPES
+                return f"integer_{value.dtype}({form})" if floats else f"wrap_{value.dtype}(whole_of({form}))"
+            case Read():
+                return self.read(value.access)
+            case Cast():
+                return _cast(value, self.expression(value.argument))
+            case Operation():
+                return self.operation(value)
+            case _:
+                assert_never(value)
 
     def operation(self, value: Operation) -> str:
         dtype, arguments = value.operand_dtype, [self.expression(a) for a in value.arguments]
@@ -514,15 +520,8 @@ def _reduced_buffers(program: Program, accumulate: str) -> dict[str, int]:
 
 def cast_dtypes(program: Program) -> set[str]:
     """Dtypes of all values, those that stand in no buffer among them."""
-
-    def visit(value: Expression) -> Iterator[str]:
-        yield value.dtype
-        inside = value.arguments if isinstance(value, Operation) else ()
-        for argument in (value.argument,) if isinstance(value, Cast) else inside:
-            yield from visit(argument)
-
     statements = [node for _, node in program.walk() if isinstance(node, Statement)]
-    return {dtype for statement in statements for dtype in visit(statement.value)}
+    return {part.dtype for statement in statements for part in walk(statement.value)}
 
 
 def _headers() -> Mapping[str, str]:

@@ -32,7 +32,6 @@ FLOATS: Mapping[str, Mapping[str, str]] = {
 }  # fmt: skip
 #: dtype of a float -> dtype of the bound on its error: a half has none so small as that of its denormals.
 BOUNDS: Mapping[str, str] = {"bf16": "f32", "tf32": "f32", "f16": "f32", "f32": "f32", "f64": "f64"}
-FUNCTIONS = ("exp", "log", "tanh", "erf")
 
 C_TYPES: Mapping[str, str] = {
     "f64": "double", "f32": "float", "f16": "_Float16", "bf16": "float", "tf32": "float",

@@ -21,23 +21,14 @@ from functools import lru_cache
 from importlib import resources
 from math import isinf
 from pathlib import Path as FilePath
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.domains import COMPARISONS
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, bits, shorter, wrap
 from perfdojo_sdk.core.errors import UnavailableError
-from perfdojo_sdk.core.expression import (
-    OPERATIONS,
-    Access,
-    Cast,
-    Expression,
-    Index,
-    IndexValue,
-    Literal,
-    Read,
-)
+from perfdojo_sdk.core.expression import Access, Cast, Expression, Index, IndexValue, Literal, Operation, Read
 from perfdojo_sdk.core.interpreter import LOOPS, Schedule, owner
+from perfdojo_sdk.core.operations import OPERATIONS, Algebra
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.measure.toolchain import Compiled, find_toolchain
@@ -55,6 +46,7 @@ _CONSTANT, NEGATIVE, POSITIVE = 2, 3, 4
     _SWAP, _LANE_PUT, _LANE_GET, _REDUCE, _SELECT, _ADD, _SUB, _MUL, _NEG, _DIV, _EXTREMUM, _EXP, _OPAQUE,
     _COMPARE, _ROUND, _TO_FLOAT, _WRAP, _BINARY, _UNARY, _CONVERT,
 ) = range(32)  # fmt: skip
+#: Operations on integers that the machine knows; the interpreter does any other.
 _WHOLE = {
     name: number
     for number, name in enumerate(
@@ -359,28 +351,30 @@ class _Writer:
 
     def value(self, value: Expression) -> None:
         words = self.words
-        if isinstance(value, Read):
-            self.load(value.access)
-        elif isinstance(value, Literal):
-            self.push()
-            words += _literal(value.value, value.dtype)
-        elif isinstance(value, IndexValue):
-            self.push()
-            floats = value.dtype in FLOAT_DTYPES
-            words += (_INDEX_FLOAT,) if floats else (_INDEX_WHOLE, _width(value.dtype))
-            _form(words, ((value.index, 1),))
-        elif isinstance(value, Cast):
-            self.value(value.argument)
-            words += _cast(value.argument.dtype, value.dtype)
-        elif OPERATIONS[value.name].chooses:
-            for argument in value.arguments:
-                self.value(argument)
-            words.append(_SELECT)
-            self.pop(2)
-        else:
-            for argument in value.arguments:
-                self.value(argument)
-            self.operation(value.name, value.operand_dtype, len(value.arguments))
+        match value:
+            case Read():
+                self.load(value.access)
+            case Literal():
+                self.push()
+                words += _literal(value.value, value.dtype)
+            case IndexValue():
+                self.push()
+                floats = value.dtype in FLOAT_DTYPES
+                words += (_INDEX_FLOAT,) if floats else (_INDEX_WHOLE, _width(value.dtype))
+                _form(words, ((value.index, 1),))
+            case Cast():
+                self.value(value.argument)
+                words += _cast(value.argument.dtype, value.dtype)
+            case Operation():
+                for argument in value.arguments:
+                    self.value(argument)
+                if OPERATIONS[value.name].chooses:
+                    words.append(_SELECT)
+                    self.pop(2)
+                else:
+                    self.operation(value.name, value.operand_dtype, len(value.arguments))
+            case _:
+                assert_never(value)
 
     def operation(self, name: str, dtype: str, operands: int) -> None:
         self.words += _operation(name, dtype, operands)
@@ -458,20 +452,25 @@ def _cast(source: str, target: str) -> tuple[int, ...]:
 @lru_cache
 def _operation(name: str, dtype: str, operands: int) -> tuple[int, ...]:
     if dtype not in FLOAT_DTYPES:
-        if dtype not in OPERATIONS[name].dtypes:
+        if dtype not in OPERATIONS[name].dtypes or name not in _WHOLE:
             raise Unsupported
         return (_BINARY if operands == 2 else _UNARY, _WHOLE[name], _width(dtype))
-    if name in COMPARISONS:
-        return (_COMPARE, _key(f"{name} {dtype}"), operands, _WHOLE[name])
-    if name in _RING:
-        return (_RING[name],)
-    if name == "div":
-        return (_DIV, _key(f"div {dtype}"), _key(f"reciprocal {dtype}"))
-    if name in _EXTREMA:
-        return (_EXTREMUM, _EXTREMA[name])
-    if name == "exp":
-        return (_EXP, _key(f"exp {dtype}"))
-    return (_OPAQUE, _key(f"{name} {dtype}"), operands)
+    key = _key(f"{name} {dtype}")
+    match OPERATIONS[name].algebra:
+        case Algebra.COMPARISON:
+            return (_COMPARE, key, operands, _WHOLE[name])
+        case Algebra.RING:
+            return (_RING[name],)
+        case Algebra.QUOTIENT:
+            return (_DIV, key, _key(f"reciprocal {dtype}"))
+        case Algebra.EXTREMUM:
+            return (_EXTREMUM, _EXTREMA[name])
+        case Algebra.EXPONENTIAL:
+            return (_EXP, key)
+        case Algebra.OPAQUE:
+            return (_OPAQUE, key, operands)
+        case other:
+            assert_never(other)
 
 
 # -- running ---------------------------------------------------------------------------------------

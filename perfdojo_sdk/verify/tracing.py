@@ -9,7 +9,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import NamedTuple
 
-from perfdojo_sdk.core.expression import Index, Literal, Read, identity
+from perfdojo_sdk.core.expression import Index, Literal, Read
+from perfdojo_sdk.core.operations import identity
 from perfdojo_sdk.core.transformation import (
     Bundle,
     Correction,

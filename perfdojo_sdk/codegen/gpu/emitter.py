@@ -25,6 +25,7 @@ from perfdojo_sdk.codegen.gpu.tile_code import TileCode
 from perfdojo_sdk.codegen.gpu.tiles import TileNest, tile_number
 from perfdojo_sdk.codegen.gpu.widths import check_blocks, fit_32_bits
 from perfdojo_sdk.codegen.names import c_name
+from perfdojo_sdk.codegen.operations import HEADER
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import STORED_DTYPES
 from perfdojo_sdk.core.expression import Access, Expression, Index, Read
@@ -33,7 +34,7 @@ from perfdojo_sdk.core.validate import lane_stride
 from perfdojo_sdk.hookspecs.types import KernelSource
 
 #: Headers of the SDK that every kernel includes; the first of all, ``pd_runtime.h``, is the dialect's.
-GPU_SUPPORT = ("pd_gpu.h", "pd_scalar.h", "pd_exp.h", "pd_types.h", "pd_stored.h")
+GPU_SUPPORT = ("pd_gpu.h", "pd_scalar.h", "pd_exp.h", "pd_types.h", "pd_stored.h", HEADER)
 
 #: Most turns of a loop over a thread's own cells that the compiler is asked to write out.
 MOST_UNROLLED = 64

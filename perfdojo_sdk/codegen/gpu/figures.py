@@ -17,8 +17,9 @@ from perfdojo_sdk.codegen.gpu.mapping import Launch, ProgramMap
 from perfdojo_sdk.codegen.gpu.placement import Placed
 from perfdojo_sdk.codegen.gpu.tile_code import unit_factors
 from perfdojo_sdk.codegen.gpu.tiles import product_dtype
+from perfdojo_sdk.codegen.operations import SPELLINGS
 from perfdojo_sdk.core.dtypes import BYTES, FLOAT_DTYPES
-from perfdojo_sdk.core.expression import Access, Cast, Expression, Operation
+from perfdojo_sdk.core.expression import Access, Expression, operations, performs
 from perfdojo_sdk.core.program import Occurrence, Statement
 from perfdojo_sdk.core.validate import lane_stride
 
@@ -27,9 +28,6 @@ SECTOR = 32
 
 #: Turns of a loop that a compiler writes out.
 SHORT = 16
-
-#: Operations that take a handful of instructions or a unit of their own.
-SLOW = frozenset({"div", "sqrt", "exp", "log", "tanh", "erf", "rem"})
 
 
 @dataclass(frozen=True)
@@ -161,33 +159,20 @@ def _kept(mapped: ProgramMap, access: Access, path: tuple[int, ...]) -> int:
 
 
 def _operations(statement: Statement) -> tuple[int, int]:
-    def of(value: Expression) -> Iterator[str]:
-        if isinstance(value, Operation):
-            yield value.name
-            for argument in value.arguments:
-                yield from of(argument)
-        elif isinstance(value, Cast):
-            yield "cast"
-            yield from of(value.argument)
-
-    names = [*of(statement.value), *([statement.accumulate] if statement.accumulate else [])]
-    heavy = sum(name in SLOW for name in names)
+    """Instructions of one instance: plain ones, and those that take several or a unit of their own."""
+    count = len(statement.value.terms) + (statement.accumulate is not None)
+    heavy = sum(SPELLINGS[operation.name].cost > 1 for operation in operations(statement.value))
     fused = _fused(statement.value) + (statement.accumulate == "add" and _is_product(statement.value))
-    return len(names) - heavy - fused, heavy
+    return count - heavy - fused, heavy
 
 
 def _fused(value: Expression) -> int:
     """Sums and differences that are one instruction with a product in them."""
-    if isinstance(value, Cast):
-        return _fused(value.argument)
-    if not isinstance(value, Operation):
-        return 0
-    own = value.name in ("add", "sub") and any(map(_is_product, value.arguments))
-    return own + sum(map(_fused, value.arguments))
+    return sum(o.name in ("add", "sub") and any(map(_is_product, o.arguments)) for o in operations(value))
 
 
 def _is_product(value: Expression) -> bool:
-    return isinstance(value, Operation) and value.name == "mul" and value.dtype in FLOAT_DTYPES
+    return performs(value, "mul") and value.dtype in FLOAT_DTYPES
 
 
 def _runners(mapped: ProgramMap, path: tuple[int, ...], launch: Launch) -> int:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from perfdojo_sdk.codegen.c import Point
 from perfdojo_sdk.codegen.c_values import C_TYPES, c_index
 from perfdojo_sdk.codegen.names import c_name
 from perfdojo_sdk.core.dtypes import BYTES
-from perfdojo_sdk.core.expression import Access, Cast, Expression, Operation, Read
+from perfdojo_sdk.core.expression import Access, Expression
 from perfdojo_sdk.core.program import Statement
 from perfdojo_sdk.core.validate import lane_stride
 
@@ -50,7 +50,7 @@ class Lanes:
                 e.copy_later(s, point, 4 if wide else 1)
             return
         with e._block(""):
-            for access in dict.fromkeys(reads_of(value)):
+            for access in dict.fromkeys(value.reads):
                 if self._wide(access) and self.emitter._place(access).buffer.dtype == "f32":
                     self._load(access)
             if one_cell:
@@ -97,14 +97,3 @@ class Lanes:
     def _lane(self, lane: int) -> Mapping[Access, str]:
         """What was loaded, as one lane reads it."""
         return {access: f"{name}.{'xyzw'[lane]}" for access, name in self.loaded.items()}
-
-
-def reads_of(value: Expression) -> Iterator[Access]:
-    """The accesses of an expression that are loaded."""
-    if isinstance(value, Read):
-        yield value.access
-    elif isinstance(value, Operation):
-        for argument in value.arguments:
-            yield from reads_of(argument)
-    elif isinstance(value, Cast):
-        yield from reads_of(value.argument)

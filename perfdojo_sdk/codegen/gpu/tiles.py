@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from perfdojo_sdk.core.expression import Access, Cast, Expression, Index, Operation, Read
+from perfdojo_sdk.core.expression import Access, Cast, Expression, Index, Read, performs
 from perfdojo_sdk.core.program import Path, Program, Scope, Statement
 
 #: Most tiles of one warp; each takes some registers of every lane.
@@ -92,7 +92,7 @@ class Factor:
 def product_dtype(nest: TileNest) -> str:
     """The dtype of the factors that the nest adds up products of; empty where it adds up something else."""
     value = nest.statement.value
-    if nest.statement.accumulate != "add" or not isinstance(value, Operation) or value.name != "mul":
+    if nest.statement.accumulate != "add" or not performs(value, "mul"):
         return ""
     dtypes = set(map(_read_dtype, value.arguments))
     return dtypes.pop() if len(dtypes) == 1 else ""

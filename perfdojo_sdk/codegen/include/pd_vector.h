@@ -111,13 +111,16 @@ PD_INLINE void pd_transpose_f32v(const float *from, int64_t from_step, float *to
         return v; \
     }
 
-PD_LANE_BY_LANE(log)
-PD_LANE_BY_LANE(tanh)
-PD_LANE_BY_LANE(erf)
-PD_LANE_BY_LANE(floor)
-PD_LANE_BY_LANE(ceil)
-PD_LANE_BY_LANE(round)
-PD_LANE_BY_LANE(trunc)
+#define PD_LANE_BY_LANE_2(name) \
+    PD_INLINE pd_f32v pd_##name##_f32v(pd_f32v v, pd_f32v w) \
+    { \
+        for (int lane = 0; lane < PD_LANES_F32; lane++) \
+            v[lane] = pd_##name##_f32(v[lane], w[lane]); \
+        return v; \
+    }
+
+PD_FUNCTIONS_BY_LANE_1(PD_LANE_BY_LANE)
+PD_FUNCTIONS_BY_LANE_2(PD_LANE_BY_LANE_2)
 
 /* start, start + step, ... each rounded to the nearest float */
 PD_INLINE pd_f32v pd_iota_f32v(int64_t start, int64_t step)

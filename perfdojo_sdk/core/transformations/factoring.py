@@ -6,16 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.expression import (
-    Access,
-    Expression,
-    Index,
-    Literal,
-    Operation,
-    Read,
-    identity,
-)
+from perfdojo_sdk.core.expression import Access, Expression, Index, Literal, Operation, Read, performs
 from perfdojo_sdk.core.laws import FACTOR
+from perfdojo_sdk.core.operations import identity
 from perfdojo_sdk.core.program import Program, Statement, fresh
 from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.transformation import (
@@ -39,7 +32,7 @@ from perfdojo_sdk.core.transformations.scopes import scopes
 
 def factors(value: Expression) -> tuple[Expression, ...]:
     """The factors of a product, from the left; a single one where the value is no product."""
-    if isinstance(value, Operation) and value.name == "mul":
+    if performs(value, "mul"):
         return tuple([f for a in value.arguments for f in factors(a)])
     return (value,)
 

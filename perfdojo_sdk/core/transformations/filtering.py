@@ -14,8 +14,9 @@ from functools import lru_cache
 from math import prod
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.expression import Access, Expression, Index, Literal, Operation, Read, identity
+from perfdojo_sdk.core.expression import Access, Expression, Index, Literal, Operation, Read, performs
 from perfdojo_sdk.core.laws import FILTER, holds
+from perfdojo_sdk.core.operations import identity
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement, fresh
 from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.transformation import (
@@ -131,7 +132,7 @@ def _sums_products(site: Site) -> Refusal | Kind:
     if statement is None or statement.guard or statement.accumulate != "add":
         return refusal
     value = statement.value
-    if not isinstance(value, Operation) or value.name != "mul":
+    if not performs(value, "mul"):
         return refusal
     inner = range(site.level + 1, site.level + len(chain))
     used = statement.target.levels

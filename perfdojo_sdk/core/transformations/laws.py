@@ -20,12 +20,12 @@ from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import largest
 from perfdojo_sdk.core.expression import (
     Access,
-    Cast,
     Expression,
     Index,
     Literal,
     Operation,
     Read,
+    performs,
 )
 from perfdojo_sdk.core.laws import EXPONENT, SQUARES, holds
 from perfdojo_sdk.core.program import Place, Program, Statement, fresh, innermost
@@ -120,10 +120,10 @@ class _Squares(NamedTuple):
 def _difference(statement: Statement) -> Operation | None:
     """The difference that the statement adds the square of."""
     value = statement.value
-    if statement.accumulate != "add" or not isinstance(value, Operation) or value.name != "mul":
+    if statement.accumulate != "add" or not performs(value, "mul"):
         return None
     first, second = value.arguments
-    if first != second or not isinstance(first, Operation) or first.name != "sub":
+    if first != second or not performs(first, "sub"):
         return None
     return first if all(isinstance(a, Read) for a in first.arguments) else None
 
@@ -378,15 +378,12 @@ def _element(value: Expression) -> Read | None:
 
 def _exponentials(value: Expression) -> Iterator[Operation]:
     """Every ``exp(x - m)`` of an element x in a value."""
-    if isinstance(value, Operation):
-        for argument in value.arguments:
-            yield from _exponentials(argument)
-            inner = argument
-            if value.name == "exp" and isinstance(inner, Operation) and inner.name == "sub":
-                if _element(inner.arguments[0]):
-                    yield value
-    elif isinstance(value, Cast):
-        yield from _exponentials(value.argument)
+    for child in value.children:
+        yield from _exponentials(child)
+    if performs(value, "exp"):
+        inner = value.arguments[0]
+        if performs(inner, "sub") and _element(inner.arguments[0]):
+            yield value
 
 
 def _has_maximum(site: Site) -> Refusal | Kind:

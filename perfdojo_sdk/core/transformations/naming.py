@@ -11,13 +11,11 @@ from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import (
     LEVELS,
     Access,
-    Cast,
     Condition,
     Expression,
     Form,
     Index,
     IndexValue,
-    Operation,
     Read,
     Renumbering,
     renumbered,
@@ -42,11 +40,10 @@ def substitute(value: Expression, old: Expression, new: Expression) -> Expressio
     """The value with every ``old`` in it replaced."""
     if value == old:
         return new
-    if isinstance(value, Operation):
-        return Operation(value.name, tuple([substitute(a, old, new) for a in value.arguments]), value.dtype)
-    if isinstance(value, Cast):
-        return Cast(substitute(value.argument, old, new), value.dtype)
-    return value
+    children = value.children
+    if not children:
+        return value
+    return value.with_children(tuple([substitute(child, old, new) for child in children]))
 
 
 def _around(site: Site) -> Refusal | None:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.expression import Access, Index, Literal, Read, identity
+from perfdojo_sdk.core.expression import Access, Index, Literal, Read
+from perfdojo_sdk.core.operations import identity
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement, fresh
 from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.transformation import (

@@ -19,13 +19,15 @@ from perfdojo_sdk.core.errors import MoveError, closest
 from perfdojo_sdk.core.expression import (
     LEVELS,
     Access,
-    Cast,
     Expression,
     Index,
     Literal,
     Operation,
     Read,
+    map_children,
     map_expression,
+    operations,
+    performs,
 )
 from perfdojo_sdk.core.frozen import frozen
 from perfdojo_sdk.core.laws import RECIPROCAL, holds
@@ -573,15 +575,10 @@ def _is_divisor(value: Read, array: str) -> bool:
 
 
 def _divisors(value: Expression, array: str) -> Iterator[Access]:
-    if isinstance(value, Operation):
-        if value.name == "div":
-            divisor = value.arguments[1]
-            if isinstance(divisor, Read) and _is_divisor(divisor, array):
-                yield divisor.access
-        for argument in value.arguments:
-            yield from _divisors(argument, array)
-    elif isinstance(value, Cast):
-        yield from _divisors(value.argument, array)
+    for quotient in operations(value):
+        divisor = quotient.arguments[-1]
+        if quotient.name == "div" and isinstance(divisor, Read) and _is_divisor(divisor, array):
+            yield divisor.access
 
 
 def _divided_in_one_form(site: Site) -> Refusal | Kind:
@@ -673,17 +670,13 @@ class StageReciprocal(Transformation):
         )
 
         def value(e: Expression) -> Expression:
-            if isinstance(e, Cast):
-                return replace(e, argument=value(e.argument))
-            if not isinstance(e, Operation):
-                return e
-            arguments = tuple(value(a) for a in e.arguments)
-            divisor = e.arguments[-1]
-            if e.name == "div" and isinstance(divisor, Read) and _is_divisor(divisor, array):
+            made = map_children(e, value)
+            divisor = e.arguments[-1] if performs(e, "div") else None
+            if isinstance(divisor, Read) and _is_divisor(divisor, array):
                 inverse = Read(Form.staged(buffer.name, divisor.access), e.dtype)
-                product = Operation("mul", (arguments[0], inverse), e.dtype)
-                return product if safe else _unless_tiny(divisor, replace(e, arguments=arguments), product)
-            return replace(e, arguments=arguments)
+                product = Operation("mul", (made.children[0], inverse), e.dtype)
+                return product if safe else _unless_tiny(divisor, made, product)
+            return made
 
         one = Literal(1.0, buffer.dtype)
         inverse = Operation("div", (one, Read(Access(array, form.subscripts), buffer.dtype)), buffer.dtype)

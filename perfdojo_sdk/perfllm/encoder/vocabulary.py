@@ -16,7 +16,7 @@ from zlib import crc32
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import DTYPES
-from perfdojo_sdk.core.expression import OPERATIONS
+from perfdojo_sdk.core.operations import OPERATIONS
 from perfdojo_sdk.store.reading import json_of
 
 PAD, MASK, LINE, OTHER, NUMBER, BUFFER = "<pad>", "<mask>", "<line>", "<other>", "<number>", "<buffer>"

@@ -17,7 +17,7 @@ from math import gcd, prod
 
 from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.errors import MoveError
-from perfdojo_sdk.core.expression import Access, Operation, Read
+from perfdojo_sdk.core.expression import Access, Read, performs
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Rules
 from perfdojo_sdk.core.transformations.storage import temporaries
@@ -150,7 +150,7 @@ def _products(scope: Scope) -> list[Product] | None:
     found = []
     for statement, sizes in scope.leaves:
         value = statement.value
-        factors = value.arguments if isinstance(value, Operation) and value.name == "mul" else ()
+        factors = value.arguments if performs(value, "mul") else ()
         accesses = [f.access for f in factors if isinstance(f, Read)]
         if statement.accumulate != "add" or len(accesses) != 2:
             return None

@@ -21,7 +21,7 @@ from itertools import product
 from math import prod
 
 from perfdojo_sdk.core.dtypes import BYTES
-from perfdojo_sdk.core.expression import Operation, Read
+from perfdojo_sdk.core.expression import Read, operations
 from perfdojo_sdk.core.magnitudes import invertible
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Rules
@@ -191,17 +191,11 @@ def reciprocals(play: Play) -> None:
         level = len(play.around(scope.id))
         for statement in scope.body:
             assert isinstance(statement, Statement)
-            for operation in _operations(statement.value):
+            for operation in operations(statement.value):
                 if operation.name == "div" and isinstance(operation.arguments[1], Read):
                     divisor = operation.arguments[1].access
                     if level not in divisor.levels and invertible(play.program, statement, divisor):
                         play.may("stage_reciprocal", outermost(play, scope.id, divisor), array=divisor.array)
-
-
-def _operations(value: object) -> list[Operation]:
-    if not isinstance(value, Operation):
-        return []
-    return [value, *(inner for a in value.arguments for inner in _operations(a))]
 
 
 def row_bytes(play: Play) -> int:

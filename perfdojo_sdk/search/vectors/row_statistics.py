@@ -8,7 +8,7 @@ sample variances", 1979; here each step is a move.)
 
 from __future__ import annotations
 
-from perfdojo_sdk.core.expression import Operation, Read
+from perfdojo_sdk.core.expression import Read, operations, performs
 from perfdojo_sdk.core.program import Scope, Statement
 from perfdojo_sdk.core.transformations.scopes import divisors
 from perfdojo_sdk.core.transformations.storage import temporaries
@@ -38,13 +38,7 @@ def _cheap(play: Play, definition: Statement) -> bool:
     """An input element and little arithmetic."""
     elements = [r for r in definition.reads if r.array in play.program.inputs]
     whole = any(r.levels == definition.target.levels for r in elements)
-    return whole and _operations(definition.value) <= _CHEAP
-
-
-def _operations(value: object) -> frozenset[str]:
-    if not isinstance(value, Operation):
-        return frozenset()
-    return frozenset({value.name}).union(*(_operations(a) for a in value.arguments))
+    return whole and _CHEAP.issuperset(o.name for o in operations(definition.value))
 
 
 def sum_and_squares_together(play: Play, block_cells: int, lanes: int, threads: bool) -> None:
@@ -73,11 +67,9 @@ def _sum_and_squares(play: Play, row: str) -> tuple[str, str] | None:
         value = statement.value
         if isinstance(value, Read):
             sums[value] = child.id
-        elif (
-            isinstance(value, Operation) and value.name == "mul" and value.arguments[0] == value.arguments[1]
-        ):
+        elif performs(value, "mul") and value.arguments[0] == value.arguments[1]:
             difference = value.arguments[0]
-            if isinstance(difference, Operation) and difference.name == "sub":
+            if performs(difference, "sub"):
                 element = difference.arguments[0]
                 if isinstance(element, Read) and element in sums:
                     return sums[element], child.id

@@ -6,8 +6,10 @@
  * infinite bound.
  * Before inclusion: OUTCOMES, NAN_MAY_DIFFER, DTYPE, F (its C type), W (the wider type), WIDE_(f) (the name of
  * a function of math.h for it), F_MAX, W_MAX, U (half a unit in the last place, relative), ETA (half the
- * smallest denormal), EXACT_INTEGERS, E (the type that holds a bound), BITS (an unsigned type of its size), and
- * the error in ulp of each function (EXP_ULP ...).
+ * smallest denormal), EXACT_INTEGERS, E (the type that holds a bound), BITS (an unsigned type of its size), the
+ * error in ulp of the functions below (EXP_ULP, LOG_ULP), and the rows of the table of operations that are written
+ * in C, with their error in ulp: MONOTONE_FUNCTIONS(X); and with how far they move, in C: MOVING_OF_ONE(X),
+ * MOVING_OF_TWO(X).
  */
 #define N(name) PASTE(name, DTYPE)
 #define NUM N(num)
@@ -272,16 +274,43 @@ static inline NUM N(monotone)(NUM a, W v, W low, W high, W ulps)
     return (NUM){.v = v, .e = N(rounding)(v, above > below ? above : below, 2 * ulps, ulps > 0 ? ETA : 0)};
 }
 
-#define MONOTONE(name, function, ulps) \
+#define MONOTONE(name, value, ulps) \
+    static inline W N(value_##name)(W a) { return value; } \
     static inline NUM N(num_##name)(NUM a) \
     { \
-        W low = WIDE_(function)(a.v - a.e), high = WIDE_(function)(a.v + a.e); \
-        NUM x = N(monotone)(a, WIDE_(function)(a.v), low, high, ulps); \
-        return N(with_others_of)(x, a, WIDE_(function), -INFINITY, 2 * (ulps)); \
+        W low = N(value_##name)(a.v - a.e), high = N(value_##name)(a.v + a.e); \
+        NUM x = N(monotone)(a, N(value_##name)(a.v), low, high, ulps); \
+        return N(with_others_of)(x, a, N(value_##name), -INFINITY, 2 * (ulps)); \
     }
-MONOTONE(tanh, tanh, TANH_ULP) MONOTONE(erf, erf, ERF_ULP)
-MONOTONE(floor, floor, 0) MONOTONE(ceil, ceil, 0) MONOTONE(round, rint, 0) MONOTONE(trunc, trunc, 0)
+MONOTONE_FUNCTIONS(MONOTONE)
 #undef MONOTONE
+
+/* Functions of which is known how far they move. */
+static inline NUM N(moving)(W v, W moved, W ulps, int ordinary, int certain)
+{
+    if (!ordinary || !N(finite_)(v)) return N(special)(v, certain);
+    NUM x = {.v = v, .e = N(rounding)(v, moved, 2 * ulps, ulps > 0 ? ETA : 0)};
+    return IN_RANGE(v, x.e) ? x : N(overflowing)(x);
+}
+
+#define MOVING(name, value, moved, ulps) \
+    static inline NUM N(num_##name)(NUM x) \
+    { \
+        W a = x.v, ea = x.e; \
+        (void)ea; \
+        return N(moving)(value, moved, ulps, N(finite_)(a) && N(plain)(x), ea == 0 && N(plain)(x)); \
+    }
+MOVING_OF_ONE(MOVING)
+#undef MOVING
+#define MOVING(name, value, moved, ulps) \
+    static inline NUM N(num_##name)(NUM x, NUM y) \
+    { \
+        W a = x.v, b = y.v, ea = x.e, eb = y.e; \
+        int told = N(plain)(x) && N(plain)(y); \
+        return N(moving)(value, moved, ulps, told && N(finite_)(a) && N(finite_)(b), told && ea == 0 && eb == 0); \
+    }
+MOVING_OF_TWO(MOVING)
+#undef MOVING
 
 static inline NUM N(num_log)(NUM a)
 {

@@ -1,4 +1,7 @@
-/* Integers of the language: computed in 64 bits, then wrapped to their width. */
+/* Integers of the language: computed in 64 bits, then wrapped to their width.
+ *
+ * Before inclusion: the rows of the table of operations that are written in C, WHOLE_OF_ONE(X) and WHOLE_OF_TWO(X).
+ */
 #ifndef REFERENCE_WHOLE_H
 #define REFERENCE_WHOLE_H
 
@@ -10,24 +13,12 @@ WRAP(i64, int64_t) WRAP(i32, int32_t) WRAP(i16, int16_t) WRAP(i8, int8_t)
 WRAP(u32, uint32_t) WRAP(u16, uint16_t) WRAP(u8, uint8_t)
 static inline whole wrap_bool(whole a) { return (whole){a.v != 0, a.unsure}; }
 
+#define UNARY(name, value) \
+    static inline whole whole_##name(whole a) { return (whole){(value), a.unsure}; }
+WHOLE_OF_ONE(UNARY)
 #define BINARY(name, value) \
     static inline whole whole_##name(whole a, whole b) { return (whole){(value), a.unsure | b.unsure}; }
-BINARY(add, (int64_t)((uint64_t)a.v + (uint64_t)b.v))
-BINARY(sub, (int64_t)((uint64_t)a.v - (uint64_t)b.v))
-BINARY(mul, (int64_t)((uint64_t)a.v * (uint64_t)b.v))
-BINARY(max, a.v > b.v ? a.v : b.v)
-BINARY(min, a.v < b.v ? a.v : b.v)
-BINARY(and, a.v & b.v)
-BINARY(or, a.v | b.v)
-BINARY(xor, a.v ^ b.v)
-BINARY(shl, (int64_t)((uint64_t)a.v << (b.v & 63)))
-BINARY(shr, a.v >> (b.v & 63))
-BINARY(lt, a.v < b.v)
-BINARY(le, a.v <= b.v)
-BINARY(gt, a.v > b.v)
-BINARY(ge, a.v >= b.v)
-BINARY(eq, a.v == b.v)
-BINARY(ne, a.v != b.v)
+WHOLE_OF_TWO(BINARY)
 
 /* A division by zero is an error of the program; an unsure divisor may be another one. */
 static inline whole whole_div(whole a, whole b)

@@ -1,7 +1,8 @@
 /* One float dtype of a reference program; included once for each.
  *
  * A number is the value in a wider type.
- * Before inclusion: DTYPE, F (its C type), W (the wider type), WIDE_(f) (the name of a function of math.h for it).
+ * Before inclusion: DTYPE, F (its C type), W (the wider type), WIDE_(f) (the name of a function of math.h for it),
+ * and the rows of the table of operations that are written in C: FUNCTIONS_OF_ONE(X), FUNCTIONS_OF_TWO(X).
  */
 #define N(name) PASTE(name, DTYPE)
 #define NUM N(num)
@@ -30,11 +31,15 @@ COMPARE(lt, <) COMPARE(le, <=) COMPARE(gt, >) COMPARE(ge, >=) COMPARE(eq, ==) CO
 static inline NUM N(num_select)(whole where, NUM a, NUM b) { return where.v ? a : b; }
 static inline NUM N(from_whole)(whole a) { return (NUM){a.v}; }
 
-#define FUNCTION(name, function) \
-    static inline NUM N(num_##name)(NUM a) { return (NUM){WIDE_(function)(a.v)}; }
-FUNCTION(abs, fabs) FUNCTION(sqrt, sqrt) FUNCTION(exp, exp)
-FUNCTION(log, log) FUNCTION(tanh, tanh) FUNCTION(erf, erf)
-FUNCTION(floor, floor) FUNCTION(ceil, ceil) FUNCTION(round, rint) FUNCTION(trunc, trunc)
+#define FUNCTION(name, value) \
+    static inline W N(value_##name)(W a) { return value; } \
+    static inline NUM N(num_##name)(NUM x) { return (NUM){N(value_##name)(x.v)}; }
+FUNCTIONS_OF_ONE(FUNCTION)
+#undef FUNCTION
+#define FUNCTION(name, value) \
+    static inline W N(value_##name)(W a, W b) { return value; } \
+    static inline NUM N(num_##name)(NUM x, NUM y) { return (NUM){N(value_##name)(x.v, y.v)}; }
+FUNCTIONS_OF_TWO(FUNCTION)
 #undef FUNCTION
 
 /* Saturating; NaN gives 0. `most` may be rounded up, to the power of two after it. */

@@ -19,7 +19,7 @@ from perfdojo_riscv_snitch.program import CODE_BASE, TCDM_BASE
 from perfdojo_riscv_snitch.runner import OBJECT
 from perfdojo_sdk.codegen.c import CEmitter, Point
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.expression import Cast, Expression, Operation
+from perfdojo_sdk.core.expression import Expression, Operation, operations
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.hookspecs.types import Artifact
 from perfdojo_sdk.measure.tools import run_tool, write_sources
@@ -108,7 +108,8 @@ def compiled_c(program: Program, dialect: Dialect, symbol: str) -> Artifact | st
     command = find_compiler()
     if command is None:
         return f"no C compiler for RISC-V: neither {GCC} nor the package ziglang is installed"
-    missing = sorted({f for node in program.body for l in node.leaves for f in _functions(l.statement.value)})
+    values = [leaf.statement.value for node in program.body for leaf in node.leaves]
+    missing = sorted({o.name for value in values for o in operations(value)} & MISSING)
     if missing:
         return f"there is no C of {', '.join(missing)} for a core without divider and C library"
     size = sum(8 * b.cells for b in program.buffers)
@@ -130,11 +131,3 @@ def compiled_c(program: Program, dialect: Dialect, symbol: str) -> Artifact | st
             return f"the C compiler says: {done.said.strip()[:400]}"
         content = Path(folder, "kernel.elf").read_bytes()
     return Artifact(symbol, source.inputs, source.outputs, OBJECT, content, "C, -O3")
-
-
-def _functions(value: Expression) -> set[str]:
-    if isinstance(value, Cast):
-        return _functions(value.argument)
-    if not isinstance(value, Operation):
-        return set()
-    return ({value.name} & MISSING).union(*map(_functions, value.arguments))

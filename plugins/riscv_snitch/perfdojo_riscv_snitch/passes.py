@@ -36,7 +36,7 @@ from perfdojo_riscv_snitch.steps import (
 )
 from perfdojo_riscv_snitch.windows import windows
 from perfdojo_sdk.core.errors import MoveError
-from perfdojo_sdk.core.expression import Expression, Operation
+from perfdojo_sdk.core.expression import Operation
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Rules, Trace
 from perfdojo_sdk.core.transformations.storage import temporaries
@@ -227,7 +227,7 @@ def _repeat_several(play: Play, place: str) -> None:
     """Repeat a body without sums; where one instruction waits for another, four iterations of it at once."""
     kept = play.trace
     leaves = play.scope(place).leaves
-    if any(isinstance(a, Operation) for leaf in leaves for a in _arguments(leaf.statement.value)):
+    if any(isinstance(a, Operation) for leaf in leaves for a in leaf.statement.value.children):
         with suppress(MoveError):
             play.must("split_scope", place, factor=LATENCY)
             play.must("annotate_scope", f"{place}.i", suffix="u")
@@ -235,10 +235,6 @@ def _repeat_several(play: Play, place: str) -> None:
             return
     play.trace = kept
     play.must("annotate_scope", place, suffix=REPEATED)
-
-
-def _arguments(value: Expression) -> tuple[Expression, ...]:
-    return value.arguments if isinstance(value, Operation) else ()
 
 
 def _as_it_is(play: Play, loops: Sequence[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from perfdojo_sdk.core.expression import Cast, Expression, Operation
+from perfdojo_sdk.core.expression import Cast, Expression, Operation, performs
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.hookspecs.types import Bound, Capabilities
 
@@ -41,4 +41,4 @@ def instructions(value: Expression) -> int:
 
 
 def _is_product(value: Expression) -> bool:
-    return isinstance(value, Operation) and value.name == "mul"
+    return performs(value, "mul")

@@ -16,7 +16,7 @@ from perfdojo_riscv_snitch.codegen.streams import MOVERS
 from perfdojo_riscv_snitch.packed import packed
 from perfdojo_riscv_snitch.steps import arrays, free_mover, of_singles, several, staged_in_pairs
 from perfdojo_sdk.core.errors import MoveError
-from perfdojo_sdk.core.expression import Access, Expression, Operation, Read
+from perfdojo_sdk.core.expression import Access, Expression, Read, operations
 from perfdojo_sdk.core.magnitudes import invertible
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.search.play import Play
@@ -43,12 +43,8 @@ def invert_divisors(play: Play) -> None:
 
 
 def _divisors(value: Expression) -> set[Access]:
-    if not isinstance(value, Operation):
-        return set()
-    found = set().union(*map(_divisors, value.arguments))
-    if value.name == "div" and isinstance(value.arguments[1], Read):
-        found.add(value.arguments[1].access)
-    return found
+    divisors = [o.arguments[1] for o in operations(value) if o.name == "div"]
+    return {divisor.access for divisor in divisors if isinstance(divisor, Read)}
 
 
 def apart(play: Play, other: Callable[[Play, str], None]) -> None:

@@ -21,9 +21,10 @@ from perfdojo_sdk.codegen.gpu.expert.steps import (
 from perfdojo_sdk.codegen.gpu.expert.tiles import MOST_PARTS, play_tiles
 from perfdojo_sdk.codegen.gpu.mapping import BLOCK, GRID, Machine
 from perfdojo_sdk.codegen.gpu.tiles import MATRIX
+from perfdojo_sdk.codegen.operations import FUNCTION_COST, SPELLINGS
 from perfdojo_sdk.core.dtypes import DIGITS
 from perfdojo_sdk.core.errors import MoveError
-from perfdojo_sdk.core.expression import Operation, Read
+from perfdojo_sdk.core.expression import Read, operations
 from perfdojo_sdk.core.magnitudes import invertible
 from perfdojo_sdk.core.program import Program, Scope
 from perfdojo_sdk.core.transformation import Kind, Rules, Trace
@@ -212,18 +213,12 @@ def _reciprocals(play: Play) -> None:
     for scope in play.innermost():
         level = len(play.around(scope.id))
         statement = only_statement(play, scope.id)
-        for operation in _operations(statement.value) if statement else ():
+        for operation in operations(statement.value) if statement else ():
             if operation.name == "div" and isinstance(operation.arguments[1], Read):
                 divisor = operation.arguments[1].access
                 outside = level not in divisor.levels and play.around(scope.id)
                 if outside and statement and invertible(play.program, statement, divisor):
                     play.may("stage_reciprocal", scope.id, array=divisor.array)
-
-
-def _operations(value: object) -> list[Operation]:
-    if not isinstance(value, Operation):
-        return []
-    return [value, *(inner for a in value.arguments for inner in _operations(a))]
 
 
 def _compute_again(play: Play) -> None:
@@ -233,7 +228,7 @@ def _compute_again(play: Play) -> None:
         definitions = [s for s in play.statements() if s.target.array == buffer.name]
         if len(users) < 2 or len(definitions) != 1 or definitions[0].accumulate:
             continue
-        if any(o.name in ("exp", "log", "tanh", "erf") for o in _operations(definitions[0].value)):
+        if any(SPELLINGS[o.name].cost >= FUNCTION_COST for o in operations(definitions[0].value)):
             continue
         if not any(r.array in play.program.inputs for r in definitions[0].reads):
             continue

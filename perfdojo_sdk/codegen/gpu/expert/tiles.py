@@ -25,7 +25,7 @@ from perfdojo_sdk.codegen.gpu.expert.steps import (
 )
 from perfdojo_sdk.codegen.gpu.mapping import BLOCK, GRID, Machine
 from perfdojo_sdk.core.errors import MoveError
-from perfdojo_sdk.core.expression import Access, Operation, Read
+from perfdojo_sdk.core.expression import Access, Read, performs
 from perfdojo_sdk.core.program import Path, Scope, Statement
 from perfdojo_sdk.core.transformation import Kind
 from perfdojo_sdk.search.play import Play
@@ -110,7 +110,7 @@ def find_product(play: Play, place: str) -> Product | None:
 def factors_of(statement: Statement) -> tuple[Form, Form] | None:
     """The two factors of the value, where it is a product of two elements."""
     value = statement.value
-    if not isinstance(value, Operation) or value.name != "mul":
+    if not performs(value, "mul"):
         return None
     one, other = value.arguments
     if not isinstance(one, Read) or not isinstance(other, Read):

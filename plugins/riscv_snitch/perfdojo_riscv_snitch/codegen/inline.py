@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from perfdojo_riscv_snitch.codegen.assembly import Listing, Mark, Register
-from perfdojo_sdk.core.expression import Cast, Expression, Literal, Operation
+from perfdojo_sdk.core.expression import Expression, Literal, Operation, operations
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,9 +77,7 @@ _CONVERGES = 2.0**-22
 
 def written_out(value: Expression) -> bool:
     """Whether a value holds a function that has a straight line."""
-    if isinstance(value, Cast):
-        return written_out(value.argument)
-    return isinstance(value, Operation) and (has_line(value) or any(map(written_out, value.arguments)))
+    return any(map(has_line, operations(value)))
 
 
 def has_line(value: Operation) -> bool:

@@ -28,7 +28,7 @@ from perfdojo_riscv_snitch.codegen.pointers import REACH
 from perfdojo_riscv_snitch.codegen.setup import SetUp
 from perfdojo_riscv_snitch.codegen.streams import MOVERS
 from perfdojo_riscv_snitch.codegen.values import BYTES, exact_reciprocal
-from perfdojo_sdk.core.expression import Cast, Expression, Literal, Operation, Read
+from perfdojo_sdk.core.expression import Expression, Literal, Operation, Read, walk
 from perfdojo_sdk.core.program import Path, Statement
 
 #: More registers than there are.
@@ -91,7 +91,7 @@ def fits(plan: Plan, repeated: Sequence[Repeated], kept: dict[object, Lives]) ->
         for statement in each.statements:
             for array in statement.arrays:
                 critical.update(where.get(program.buffer_of[array].name, ()))
-            if any(isinstance(part, Literal) for part in _parts(statement.value)):
+            if any(isinstance(part, Literal) for part in walk(statement.value)):
                 critical.update(range(each.nest + 1))
     calls = any(nest.calls for nest in nests)
     if any(each.nested and (calls or not _counts_fit(plan, len(each.path) - 1)) for each in repeated):
@@ -211,7 +211,7 @@ class _Nest:
                 continue
             if statement.dtype == "f16":  # in all lanes, for numbers that become words and back
                 found.constants |= {("ones", "pair"), ("zeros", "pair")}
-            for part in _parts(statement.value):
+            for part in walk(statement.value):
                 if isinstance(part, Literal):
                     # In pairs, a number is kept once for both lanes as well.
                     found.constants.add((part.text, part.dtype))
@@ -233,7 +233,7 @@ def _width(plan: Plan, statement: Statement) -> int:
     value = statement.value
     if has_functions(value):
         return _MANY
-    parts = _parts(value)
+    parts = list(walk(value))
     loads = any(map(plan.in_memory, statement.reads))
     old = statement.accumulate is not None and plan.in_memory(statement.target)
     halves = plan.pairs.adds_halves(plan.pairs.in_place(statement))
@@ -257,14 +257,3 @@ def _results(part: Expression) -> int:
         return 2 if part.name in ("select", "max", "min") else 1
     # A number may have to be brought into all lanes.
     return 0 if isinstance(part, Literal) else 1 + (part.dtype in LANES_OF)
-
-
-def _parts(value: Expression) -> list[Expression]:
-    """A value and all that it is made of."""
-    found = [value]
-    if isinstance(value, Operation):
-        for argument in value.arguments:
-            found += _parts(argument)
-    elif isinstance(value, Cast):
-        found += _parts(value.argument)
-    return found

@@ -26,6 +26,7 @@ from perfdojo_sdk.core.expression import (
     Literal,
     Operation,
     Read,
+    performs,
 )
 from perfdojo_sdk.core.program import Program, Statement
 
@@ -220,7 +221,7 @@ class Values:
         if isinstance(value, Operation) and value.name in _LOGIC:
             one, other = (self.truth(a, work) for a in value.arguments)
             return self._x(f"{_LOGIC[value.name]} {{0}}, {{1}}, {{2}}", one, other)
-        if isinstance(value, Operation) and value.name == "not":
+        if performs(value, "not"):
             return self._x("xori {0}, {1}, 1", self.truth(value.arguments[0], work))
         if isinstance(value, Operation) and value.operand_dtype in FORMATS:
             fmt = _format(value.operand_dtype)
@@ -275,7 +276,7 @@ class Values:
 
 def product(value: Expression) -> tuple[Expression, ...] | None:
     """The two factors, when the value is a product."""
-    return value.arguments if isinstance(value, Operation) and value.name == "mul" else None
+    return value.arguments if performs(value, "mul") else None
 
 
 def exact_reciprocal(value: Expression) -> Literal | None:
@@ -295,7 +296,7 @@ def machine_extreme(
     ``select(a > b, a, b)`` gives b when a is NaN, and so does ``fmax`` as long as b is none.
     """
     condition, one, other = value.arguments
-    if not isinstance(condition, Operation) or condition.name not in ("gt", "ge", "lt", "le"):
+    if not performs(condition, "gt", "ge", "lt", "le"):
         return None
     if not is_number(other, never_nan):
         return None
@@ -311,7 +312,7 @@ def is_number(value: Expression, never_nan: Container[str]) -> bool:
     """Whether the value is never NaN."""
     if isinstance(value, Read):
         return value.access.array in never_nan
-    if isinstance(value, Operation) and value.name == "select":
+    if performs(value, "select"):
         return machine_extreme(value, never_nan) is not None
     return isinstance(value, Literal | IndexValue)
 

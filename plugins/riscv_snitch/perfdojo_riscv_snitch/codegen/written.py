@@ -18,7 +18,7 @@ from perfdojo_riscv_snitch.codegen.inline import StraightLines, written_out
 from perfdojo_riscv_snitch.codegen.streams import MOST_BOUND, MOVERS, Dimension
 from perfdojo_riscv_snitch.codegen.tree import Loop, Part, Work
 from perfdojo_riscv_snitch.codegen.values import machine_extreme
-from perfdojo_sdk.core.expression import Expression, Operation, Read
+from perfdojo_sdk.core.expression import Expression, Operation, Read, performs
 from perfdojo_sdk.core.program import Statement
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def side_by_side(body: Body, parts: Sequence[Part]) -> list[Work]:
 def _in_place(body: Body, statement: Statement) -> bool:
     """Whether all that reads what the statement writes is one instruction, a maximum into its operand."""
     value, target = statement.value, statement.target
-    if body.in_memory(target) or not isinstance(value, Operation) or value.name != "select":
+    if body.in_memory(target) or not performs(value, "select"):
         return False
     (_, one, other) = machine_extreme(value, body.plan.never_nan) or (None, None, None)
     for mine, new in ((one, other), (other, one)):

@@ -1,0 +1,192 @@
+"""How each operation is spelled in C, and what it costs: one row for each row of ``core/operations.py``.
+
+A row that holds C becomes a function ``pd_NAME_DTYPE`` of ``a`` and ``b`` in the generated header
+``pd_operations.h``, which all generators of C share. What needs more than an expression stands in a header of
+``include/``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from perfdojo_sdk.core.dtypes import INTEGER_DTYPES, bits
+from perfdojo_sdk.core.operations import OPERATIONS
+
+#: The header that the rows make.
+HEADER = "pd_operations.h"
+
+#: C types of the dtypes that compiled code computes in.
+NUMBERS: Mapping[str, str] = {
+    "f32": "float",
+    "f64": "double",
+    "i64": "int64_t",
+    "i32": "int32_t",
+    "i16": "int16_t",
+    "i8": "int8_t",
+    "u32": "uint32_t",
+    "u16": "uint16_t",
+    "u8": "uint8_t",
+    "bool": "uint8_t",
+}
+
+#: A function that a header of ``include/`` defines.
+WRITTEN = "written"
+
+
+class Vector(Enum):
+    """What becomes of an operation on vectors of f32."""
+
+    OPERATOR = "the compiler's operator, or a selection by masks"
+    FUNCTION = "a function pd_NAME_f32v of the instruction set's header or of pd_vector.h"
+    LANES = "the scalar function, lane by lane"
+    NONE = "no vector of numbers has it"
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """An operation in C. What has an infix sign is written so on floats; comparisons on all dtypes."""
+
+    vector: Vector
+    cost: float = 1.0
+    """In additions: how much longer than one it takes, wherever nothing better is known."""
+    f64: str = ""
+    """Of doubles; :data:`WRITTEN` where a header defines it, empty where no function is called."""
+    f32: str = ""
+    """Of floats, as ``f64``; empty: that function, rounded once, which is off by a hair over half an ulp."""
+    whole: str = ""
+    """Of integers: ``C`` is their type, ``U`` an unsigned one at least as wide as ``int``; its sums wrap."""
+    unsigned: str = ""
+    """Of unsigned integers, where that is something else."""
+    truth: str = ""
+    """Of bool, where that is something else: 0 or 1."""
+    mask: str = ""
+    """The sign on masks, which have all bits of a lane set where something holds."""
+    of_number: bool = False
+    """There is a cheaper function for a first operand that is a literal: ``pd_NAME_number_DTYPE``."""
+    horizontal: str = ""
+    """Of an accumulation: the name of the function that combines the lanes of a vector."""
+
+
+#: From this cost on an operation is a function that is worth keeping the result of.
+FUNCTION_COST = 20.0
+
+
+def _function(cost: float, f64: str, f32: str = "", vector: Vector = Vector.LANES) -> Spelling:
+    return Spelling(vector, cost, f64, f32)
+
+
+def _rounding(name: str) -> Spelling:
+    return Spelling(Vector.LANES, f64=f"__builtin_{name}(a)", f32=f"__builtin_{name}f(a)")
+
+
+def _shift(sign: str, type: str) -> Spelling:
+    return Spelling(Vector.NONE, whole=f"(C)(({type})a {sign} b)")
+
+
+_COMPARISON = Spelling(Vector.OPERATOR)
+
+SPELLINGS: Mapping[str, Spelling] = {
+    "add": Spelling(Vector.OPERATOR, whole="(C)((U)a + (U)b)", horizontal="sum"),
+    "sub": Spelling(Vector.OPERATOR, whole="(C)((U)a - (U)b)"),
+    "mul": Spelling(Vector.OPERATOR, whole="(C)((U)a * (U)b)", horizontal="product"),
+    "div": Spelling(
+        Vector.OPERATOR, 8.0, whole="b == -1 ? (C)(0 - (U)a) : (C)(a / b)", unsigned="(C)(a / b)"
+    ),
+    "rem": Spelling(Vector.NONE, 8.0, whole="b == -1 ? 0 : (C)(a % b)", unsigned="(C)(a % b)"),
+    # If a is NaN, so is a + b.
+    "max": Spelling(
+        Vector.FUNCTION, f64="a == a ? (a > b ? a : b) : a + b", f32=WRITTEN, whole="a > b ? a : b",
+        truth="a | b", of_number=True, horizontal="highest",
+    ),
+    "min": Spelling(
+        Vector.FUNCTION, f64="a == a ? (a < b ? a : b) : a + b", f32=WRITTEN, whole="a < b ? a : b",
+        truth="a & b", of_number=True, horizontal="lowest",
+    ),
+    "neg": Spelling(Vector.OPERATOR, whole="(C)(0 - (U)a)"),
+    "abs": Spelling(
+        Vector.FUNCTION, f64="__builtin_fabs(a)", f32=WRITTEN, whole="a < 0 ? (C)(0 - (U)a) : a", unsigned="a"
+    ),
+    "sqrt": _function(10.0, "__builtin_sqrt(a)", WRITTEN, Vector.FUNCTION),
+    "exp": _function(20.0, "exp(a)", WRITTEN, Vector.FUNCTION),
+    "log": _function(20.0, "log(a)"),
+    "tanh": _function(30.0, "tanh(a)"),
+    "erf": _function(30.0, "erf(a)"),
+    "floor": _rounding("floor"),
+    "ceil": _rounding("ceil"),
+    "round": _rounding("rint"),
+    "trunc": _rounding("trunc"),
+    "and": Spelling(Vector.NONE, whole="(C)(a & b)", mask="&"),
+    "or": Spelling(Vector.NONE, whole="(C)(a | b)", mask="|"),
+    "xor": Spelling(Vector.NONE, whole="(C)(a ^ b)", mask="^"),
+    "not": Spelling(Vector.NONE, whole="(C)~a", truth="!a", mask="~"),
+    "shl": _shift("<<", "U"),
+    "shr": _shift(">>", "C"),
+    "lt": _COMPARISON,
+    "le": _COMPARISON,
+    "gt": _COMPARISON,
+    "ge": _COMPARISON,
+    "eq": _COMPARISON,
+    "ne": _COMPARISON,
+    "select": Spelling(Vector.OPERATOR),
+}  # fmt: skip
+
+
+# -- the header ------------------------------------------------------------------------------------
+
+
+def header() -> str:
+    """The text of :data:`HEADER`."""
+    return "\n".join(
+        [
+            "/* What operations mean in C where an expression says it: made of the table of operations.",
+            " *",
+            " * Integers wrap: sums and products are made of unsigned numbers. Division truncates; by -1 it",
+            " * wraps like a negation. A shift count is within the width (the language says so).",
+            " */",
+            "#ifndef PD_OPERATIONS_H",
+            "#define PD_OPERATIONS_H",
+            "",
+            *(line for name, row in SPELLINGS.items() for line in _functions(name, row)),
+            "",
+            "/* Functions of one operand, and of two, that have no vector form of their own. */",
+            *map(_by_lane, (1, 2)),
+            "",
+            "#endif",
+            "",
+        ]
+    )
+
+
+def _by_lane(arity: int) -> str:
+    lanes = [n for n, row in SPELLINGS.items() if row.vector is Vector.LANES and OPERATIONS[n].arity == arity]
+    return f"#define PD_FUNCTIONS_BY_LANE_{arity}(X) {' '.join(f'X({name})' for name in lanes)}".rstrip()
+
+
+def _functions(name: str, row: Spelling) -> Iterator[str]:
+    meaning = OPERATIONS[name]
+    for dtype in ("f64", *[dtype for dtype in NUMBERS if dtype != "f64"]):  # f32 may call it
+        if dtype in meaning.dtypes and (body := _body(name, row, dtype)):
+            kind = NUMBERS[dtype]
+            parameters = ", ".join(f"{kind} {operand}" for operand in "ab"[: meaning.arity])
+            yield f"PD_INLINE {kind} pd_{name}_{dtype}({parameters}) {{ return {body}; }}"
+
+
+def _body(name: str, row: Spelling, dtype: str) -> str:
+    """The value in C; nothing where no function is called, or where a header has it."""
+    if dtype == "f64":
+        return "" if row.f64 == WRITTEN else row.f64
+    if dtype == "f32":
+        if row.f32 or not row.f64:
+            return "" if row.f32 == WRITTEN else row.f32
+        operands = ", ".join(f"(double){operand}" for operand in "ab"[: OPERATIONS[name].arity])
+        return f"(float)pd_{name}_f64({operands})"
+    text = row.whole
+    if dtype == "bool":
+        text = row.truth or row.whole
+    elif dtype in INTEGER_DTYPES and dtype.startswith("u"):
+        text = row.unsigned or row.whole
+    types = {"C": NUMBERS[dtype], "U": "uint64_t" if dtype != "bool" and bits(dtype) > 32 else "uint32_t"}
+    return re.sub(r"\b[CU]\b", lambda found: types[found[0]], text)
