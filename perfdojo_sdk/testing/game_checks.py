@@ -30,6 +30,7 @@ from perfdojo_sdk.plugins import load_plugins
 from perfdojo_sdk.store.traces import SavedTrace
 from perfdojo_sdk.testing import fresh
 from perfdojo_sdk.testing.context import Budget, Context
+from perfdojo_sdk.testing.declared_names import wrong_names
 from perfdojo_sdk.testing.fuzzing import fuzz, proved, shrunk
 from perfdojo_sdk.verify.exact import verify_exact
 
@@ -105,6 +106,8 @@ def _verdict(rules: Rules, program: Program, move: Move) -> Step | Rejection | s
         return f"gets {bool(checked)} from its check, and {not bool(checked)} when it is played\n{program}"
     if isinstance(answer, Step) and broken is not None:
         return f"leaves the language ({broken.code}: {broken.what})\n{answer.after}"
+    if isinstance(answer, Step) and (wrong := next(wrong_names(answer), None)):
+        return f"{wrong}\n{program}"
     return answer
 
 
