@@ -163,7 +163,7 @@ def draw(array: np.ndarray[Any, Any], dtype: str, rng: np.random.Generator) -> N
 
 def read(file: int, target: np.ndarray[Any, Any], at: int) -> None:
     """Fill ``target`` with the bytes of ``file`` from ``at``."""
-    rest = memoryview(target)
+    rest = target.data
     while rest:
         count = os.preadv(file, [rest], at)
         if not count:

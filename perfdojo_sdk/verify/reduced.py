@@ -20,6 +20,7 @@ from typing import TypeAlias
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import Index
 from perfdojo_sdk.core.frozen import seldom_collected
+from perfdojo_sdk.core.made import Copied
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.transformation import Move, Rejection, Rules, Trace
@@ -141,14 +142,18 @@ class _Cut:
 def _cuts(trace: Trace) -> list[_Cut]:
     found = []
     for k, step in enumerate(trace.steps):
-        path = step.before.paths.get(step.move.place)
-        if path is None or not isinstance(scope := step.before.node(path), Scope):
+        if not isinstance(step.made, Copied) or len(step.made.parts) != 2:
             continue
-        parts = [step.after.paths.get(f"{scope.id}.{part}") for part in "ab"]
-        sizes = [getattr(step.after.node(p), "size", 0) for p in parts if p is not None]
-        if sum(sizes) == scope.size:
-            found += [_Cut(k, name, scope.size, at) for name, at in step.move.parameters if at == sizes[0]]
+        sizes = [_iterations(step.after, part) for part in step.made.parts]
+        for name, at in step.move.parameters:
+            if at == sizes[0]:
+                found.append(_Cut(k, name, sum(sizes), sizes[0]))
     return found
+
+
+def _iterations(program: Program, place: str) -> int:
+    scope = program.place_of[place].node
+    return scope.size if isinstance(scope, Scope) else 1
 
 
 def _whole(size: int, cuts: Sequence[_Cut]) -> set[int]:
@@ -317,10 +322,11 @@ def resized(root: Program, extent: Extent, size: int) -> Program:
         return Scope(size if path in extent.places else node.size, body, node.suffix, node.id)
 
     body = tuple(tree(node, (k,)) for k, node in enumerate(root.body))
-    buffers = [
-        _sized(b, lambda k, _, b=b: size if (b.name, k) in extent.places else None) for b in root.buffers
-    ]
-    changed = Program(root.name, root.inputs, root.outputs, tuple(buffers), body)
+
+    def place(buffer: Buffer) -> Buffer:
+        return _sized(buffer, lambda k, _: size if (buffer.name, k) in extent.places else None)
+
+    changed = Program(root.name, root.inputs, root.outputs, tuple(map(place, root.buffers)), body)
     before, after = _reach(root), _reach(changed)
 
     def window(buffer: Buffer) -> Buffer:

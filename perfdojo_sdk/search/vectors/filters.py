@@ -206,9 +206,9 @@ class _Game:
         Taps that stand alone are copied, to lie like the others.
         """
         play, plan = self.moves, self.found.plan
-        for product in [p.id for p in self._products]:
-            top = play.around(product)[0].id
-            for read in self._statement(product).reads:
+        for identifier in [p.id for p in self._products]:
+            top = play.around(identifier)[0].id
+            for read in self._statement(identifier).reads:
                 if read.array in play.program.inputs and plan.lane in read.levels:
                     play.must("stage_read", top, array=read.array)
         self._bring_last(self._products[0].target, plan.lane)

@@ -228,9 +228,10 @@ def cut_row(play: Play, place: str, lanes: Mapping[str, int]) -> list[str]:
     A loop that a good vector divides stays whole. The parts of a reduction become nests of their own.
     """
     scope = play.scope(place)
-    if len(scope.body) != 1 or scope.suffix:
+    statement = scope.body[0]
+    if len(scope.body) != 1 or scope.suffix or not isinstance(statement, Statement):
         return []
-    width = lanes.get(scope.body[0].dtype, 1)
+    width = lanes.get(statement.dtype, 1)
     parts, size = [place], scope.size
     if size <= width or _fits(size, width):
         return parts

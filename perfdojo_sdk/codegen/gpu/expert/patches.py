@@ -104,7 +104,7 @@ def _best_patch(
         blocks = prod(sizes) // (threads * patch.outputs * patch.rows)
         products = patch.outputs * patch.rows * height * width
         # For one outer step: rows that overlap, and what is shared, four at a time.
-        loads = (patch.rows + height - 1) * width
+        loads: float = (patch.rows + height - 1) * width
         loads += patch.outputs * height * width / (WIDE if patch.shared else 1)
         # More blocks than two on a multiprocessor are rarely there: the sums take many registers.
         together = min(-(-blocks // machine.multiprocessors), 2) * threads

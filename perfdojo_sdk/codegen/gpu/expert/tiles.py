@@ -99,9 +99,9 @@ def find_product(play: Play, place: str) -> Product | None:
             and {k, j} <= right.levels
             and i not in right.levels
         ):
-            sizes = [play.scope(s).size for s in (*loops[-2:], body[1].id)]
+            rows, columns, steps = [play.scope(s).size for s in (*loops[-2:], body[1].id)]
             return Product(
-                tuple(loops[:-2]), loops[-2], loops[-1], body[1].id, *sizes,
+                tuple(loops[:-2]), loops[-2], loops[-1], body[1].id, rows, columns, steps,
                 left.array, right.array, statement.target.array,
             )  # fmt: skip
     return None
@@ -162,7 +162,7 @@ def _cost(product: Product, tile: Tile, around: int, machine: Machine) -> float:
     reuse = tile.rows * tile.columns / (tile.rows + tile.columns)
     lanes = tile.threads / (-(-tile.threads // machine.warp) * machine.warp)
     together = -(-blocks // machine.multiprocessors) * tile.threads
-    awake = min(1.0, together / ENOUGH_THREADS) ** 0.7
+    awake: float = min(1.0, together / ENOUGH_THREADS) ** 0.7
     speed = own / (2.5 + own) * reuse / (4 + reuse) * lanes * awake * machine.share_at_work(blocks)
     return around * product.rows * product.columns * product.steps / speed
 
