@@ -11,7 +11,7 @@ import pickle
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from random import Random
 
@@ -19,9 +19,11 @@ import pytest
 from snippets import RULES, play, program, tree
 
 from perfdojo_sdk.core.made import NOTHING, Copied, Gone, Halves, Made, Merged, Staged
-from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.program import Program, Scope
 from perfdojo_sdk.core.transformation import Kind, Move, Step
 from perfdojo_sdk.core.transformations import GENERIC
+from perfdojo_sdk.kernels.selection import instantiate
+from perfdojo_sdk.plugins import load_plugins
 from perfdojo_sdk.search.neighbours import random_step
 from perfdojo_sdk.search.passes import vectorise
 from perfdojo_sdk.search.play import Play
@@ -159,6 +161,34 @@ def test_a_vector_pass_maps_the_loop_that_it_was_given() -> None:
     game = Play(named(program("17 t[{0}] = x[{0}]\n17 y[{0}] = t[{0}]"), s0="s1.a"), RULES)
     assert vectorise(game, "s1") == "s1.a_2"
     assert tree(game.program).splitlines()[0] == "17 t[{0}] = x[{0}]"
+
+
+PLUGINS = load_plugins()
+
+
+def takes_names(start: Program, place: str) -> Program:
+    """The program in which all other scopes have names that parts of ``place`` usually get."""
+    others = [node.id for _, node in start.walk() if isinstance(node, Scope) and node.id != place]
+    usual = [f"{place}.{'.'.join(ends)}" for count in (1, 2) for ends in product("oiab", repeat=count)]
+    return named(start, **dict(zip(others, usual, strict=False)))
+
+
+@pytest.mark.parametrize("target", sorted(PLUGINS.targets))
+def test_no_expert_depends_on_how_ids_are_spelled(target: str) -> None:
+    """A guess would map another loop, and give another program."""
+    chip, looked = PLUGINS.target(target), 0
+    rules, expert = PLUGINS.rules(chip), PLUGINS.heuristic_pass(chip)
+    operators = PLUGINS.operators_for(chip)
+    assert expert is not None
+    for name, sizes in (("add", (16, 32)), ("softmax", (16, 32)), ("matmul", (8, 64, 64))):
+        if name in operators:
+            start = instantiate(operators[name], sizes, chip.dialect).program
+            wanted = [game.program.text for game in expert(start, rules, chip)]
+            for scope in [node.id for _, node in start.walk() if isinstance(node, Scope)]:
+                games = expert(takes_names(start, scope), rules, chip)
+                assert [game.program.text for game in games] == wanted, (name, scope)
+                looked += 1
+    assert looked > 5
 
 
 # -- nobody guesses ---------------------------------------------------------------------------------
