@@ -67,7 +67,8 @@ def _code(context: Context, program: Program) -> str:
 
 
 def find_and_check_agree(context: Context) -> Iterator[str]:
-    """Every move that is found gets a verdict, the same one each time, and every legal one applies."""
+    """Every move that is found gets a verdict, the same one each time, and every legal one applies and says
+    what it makes."""
     rules = context.rules
     for program in context.cases(_ends(context), least=len(context.operators)):
         legal: list[Step] = []
