@@ -20,7 +20,7 @@ def test_the_whole_sdk_and_every_plugin_are_checked() -> None:
         folder.relative_to(ROOT) for folder in ROOT.glob("plugins/*/perfdojo_*/") if _is_package(folder)
     ]
     assert len(plugins) == len([*ROOT.glob("plugins/*/pyproject.toml")])
-    assert sorted(MYPY["files"]) == sorted(["perfdojo_sdk", *map(str, plugins)])
+    assert sorted(MYPY["files"]) == sorted(["perfdojo_sdk", "tools", *map(str, plugins)])
 
 
 def _is_package(folder: Path) -> bool:
