@@ -22,14 +22,14 @@ from dataclasses import replace
 from math import exp, log
 
 from perfdojo_sdk.core.transformation import Trace
-from perfdojo_sdk.experiments.convergence import best_so_far
-from perfdojo_sdk.hookspecs.search import Evaluation, SearchTask
+from perfdojo_sdk.hookspecs.search import Evaluation, SearchStrategy, SearchTask
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.kernels.selection import Kernel, select
 from perfdojo_sdk.library.evaluation import Evaluator
 from perfdojo_sdk.library.forge import Forge, Settings
 from perfdojo_sdk.library.tuning import conditions
 from perfdojo_sdk.plugins import Plugins, load_plugins
+from perfdojo_sdk.search.strategies import play_out
 from perfdojo_sdk.testing.estimate import PaperMachine
 
 Evaluate = Callable[[Sequence[Trace]], Sequence[Evaluation]]
@@ -62,6 +62,21 @@ def shared(evaluate: Evaluate, known: dict[str, Evaluation]) -> Evaluate:
         return [replace(known[game.program.text], trace=game) for game in games]
 
     return look_up
+
+
+def best_so_far(strategy: SearchStrategy, task: SearchTask, evaluate: Evaluate) -> list[float]:
+    """The best time after each evaluation; infinity as long as nothing ran."""
+    best: list[float] = []
+
+    def watched(games: Sequence[Trace]) -> Sequence[Evaluation]:
+        results = evaluate(games)
+        for each in results:
+            before = best[-1] if best else float("inf")
+            best.append(before if each.seconds is None else min(before, each.seconds))
+        return results
+
+    play_out(strategy, task, watched, task.evaluations)
+    return best
 
 
 def after(best: list[float], count: int) -> float:

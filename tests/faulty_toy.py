@@ -197,6 +197,12 @@ FAULTS = (
         **scope('suffix="u", size=site.scope.size + 1'),
     ),
     Fault(
+        "rewrite that does not say what it made",
+        "find and check agree",
+        "makes the scopes s0.u and says none",
+        **scope('suffix="u", id=site.scope.id + ".u"'),
+    ),
+    Fault(
         "moody check",
         "find and check agree",
         "from its check",

@@ -37,11 +37,7 @@ def test_a_game_without_a_choice_of_order_stays() -> None:
 
 
 def test_moves_that_rest_on_each_other_do_not_change_places() -> None:
-    dependent = [
-        k
-        for k, step in enumerate(GAME.steps[1:])
-        if not ROOT.has(step.move.place) and step.move.place in GAME.steps[k].made
-    ]
+    dependent = [k for k, step in enumerate(GAME.steps[1:]) if not GAME.steps[k].before.has(step.move.place)]
     for k in dependent:
         assert exchanged(GAME.steps[k], GAME.steps[k + 1], RULES) is None
 

@@ -291,6 +291,7 @@ def meanings(model: type) -> dict[str, str]:
         for field, below in pairwise(definition.body)
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
         if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
+        if isinstance(below.value.value, str)
     }
 
 

@@ -31,7 +31,7 @@ _HEADER = "# Made by tools/lock.py; do not edit.\n"
 
 def projects() -> dict[str | None, dict[str, object]]:
     """The tables `project` of the SDK (None) and of each plugin."""
-    files = {None: ROOT / "pyproject.toml"}
+    files: dict[str | None, Path] = {None: ROOT / "pyproject.toml"}
     files |= {each.parent.name: each for each in sorted(ROOT.glob("plugins/*/pyproject.toml"))}
     return {name: tomllib.loads(file.read_text(encoding="utf-8"))["project"] for name, file in files.items()}
 

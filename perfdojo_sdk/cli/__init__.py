@@ -12,7 +12,7 @@ import errno
 import io
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -189,8 +189,9 @@ def _guarded(words: list[str], options: Options) -> NoReturn:
         if leaving.code in (INTERRUPTED, TERMINATED):
             how = "interrupted" if leaving.code == INTERRUPTED else "terminated"
             print(f"\n{how}; {_continuation(words)} continues where it stopped", file=sys.stderr)
-        if leaving.code == USAGE and hasattr(wrong := leaving.__context__, "format_message"):
-            _wrong_usage(wrong.format_message(), "--json" in words)  # what the parser has just refused
+        say: Callable[[], str] | None = getattr(leaving.__context__, "format_message", None)
+        if leaving.code == USAGE and say is not None:
+            _wrong_usage(say(), "--json" in words)  # what the parser has just refused
         raise
     finally:
         choice.reset(chosen)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -27,7 +27,7 @@ def command(
 
     plugins = load_plugins(targets=[target] if target else ())
     operators = plugins.operators_for(plugins.target(target)) if target else plugins.operators
-    data = [
+    data: list[dict[str, Any]] = [
         {
             "name": o.name,
             "usage": usage(o),

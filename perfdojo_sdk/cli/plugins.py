@@ -44,7 +44,7 @@ def list_plugins(
 
     if no_import:
         rows = [_from_metadata(each) for each in installed()]
-        columns = ("name", "package", "version", "targets")
+        columns: tuple[str, ...] = ("name", "package", "version", "targets")
     else:
         rows = _all_rows()
         columns = ("name", "version", "api", "targets", "hooks", "status")

@@ -198,7 +198,7 @@ def _writer(folder: Path) -> Any:
     except ImportError as error:
         progress(f"nothing is written for TensorBoard: {error}; pip install 'perfdojo-sdk[learn]'")
         return None
-    return SummaryWriter(str(folder))  # type: ignore[no-untyped-call]
+    return SummaryWriter(str(folder))
 
 
 def _figures(report: Report) -> dict[str, float]:

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from perfdojo_sdk.cluster.connection import TOKEN, load_ray, use_token
 from perfdojo_sdk.cluster.offers import Offer
@@ -93,7 +94,8 @@ def own_address() -> str:
     """By which Ray believes that others reach this machine."""
     import ray
 
-    return str(ray.util.get_node_ip_address())
+    util: Any = ray.util
+    return str(util.get_node_ip_address())
 
 
 def make_token() -> None:

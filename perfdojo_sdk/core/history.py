@@ -138,6 +138,6 @@ class _Replay:
 def _origin(name: str, steps: Sequence[Step], labels: Sequence[int]) -> int:
     """The label of the step that made ``name``, which is there at their end."""
     for step, label in zip(reversed(steps), reversed(labels), strict=True):
-        if name in step.made:
+        if not step.before.has(name):
             return label
     return _ROOT

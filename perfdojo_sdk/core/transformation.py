@@ -18,6 +18,7 @@ from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import MoveError, Place, closest
 from perfdojo_sdk.core.expression import Index
 from perfdojo_sdk.core.frozen import frozen, lazy
+from perfdojo_sdk.core.made import NOTHING, Made, Rewritten
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 
@@ -407,8 +408,11 @@ class Transformation(ABC):
         """Moves worth checking on this program; the check decides."""
 
     @abstractmethod
-    def rewrite(self, site: Site) -> Program:
-        """The new program. Only called when every requirement holds."""
+    def rewrite(self, site: Site) -> Program | Rewritten:
+        """The new program; with what the move made, where it makes or changes an id or a buffer's name.
+
+        Only called when every requirement holds.
+        """
 
     def relation(self, site: Site, result: Program) -> Relation:
         """Where each statement instance of ``result`` comes from; made only when verifying.
@@ -519,12 +523,8 @@ class Step:
     after: Program
     package: str = ""
     """Python package that brings the transformation; empty: the SDK."""
-
-    @lazy
-    def made(self) -> frozenset[str]:
-        """What a later move can name and no earlier one could: scopes, statements, buffers and arrays."""
-        before, after = self.before, self.after
-        return frozenset((after.paths.keys() | after.names) - before.paths.keys() - before.names)
+    made: Made = field(default=NOTHING, compare=False)
+    """The new ids by role, and what became of old ones: what the rewrite says of itself."""
 
     def as_json(self) -> dict[str, object]:
         move = self.move.as_json()
@@ -557,7 +557,8 @@ class Rules:
         legal = transformation.check_site(site)
         if isinstance(legal, Rejection):
             return legal
-        after = transformation.rewrite(site)
+        rewritten = transformation.rewrite(site)
+        after, made = rewritten if isinstance(rewritten, Rewritten) else (rewritten, NOTHING)
         for veto in self.vetoes:
             reason = veto(program, move, after, self.dialect)
             if isinstance(reason, Objection):
@@ -568,7 +569,7 @@ class Rules:
                 return Rejection(_VETO, Refusal.of(reason=reason), program, move)
         if move.version != transformation.version:
             move = replace(move, version=transformation.version)
-        return Step(program, move, legal, after, self.packages.get(move.transformation, ""))
+        return Step(program, move, legal, after, self.packages.get(move.transformation, ""), made)
 
     def step(self, program: Program, move: Move) -> Step:
         """Like :meth:`attempt`; a rejection is raised as :class:`MoveError`."""

@@ -68,9 +68,11 @@ class KernelEnv(gymnasium.Env[Observation, np.int64]):
         """
         if most not in MOST:
             raise ValueError(f"most is {most!r}; choose one of {', '.join(MOST)}")
-        self.made_with = {"kernel": kernel, "target": target, "clock": clock, "most": most, "only": only,
-                          "most_moves": most_moves, "actions": actions, "characters": characters,
-                          "threads": threads, "render_mode": render_mode}  # fmt: skip
+        self.made_with: dict[str, Any] = {
+            "kernel": kernel, "target": target, "clock": clock, "most": most, "only": only,
+            "most_moves": most_moves, "actions": actions, "characters": characters, "threads": threads,
+            "render_mode": render_mode,
+        }  # fmt: skip
         policy = Policy(MOST[most], None if only is None else frozenset(only))
         self.game: Environment = open_environment(
             _plugins(target), kernel, target, clock, policy, most_moves, threads

@@ -69,15 +69,7 @@ class Repeat:
     body: tuple[Item, ...]
 
 
-@dataclass(frozen=True)
-class Verbatim:
-    """A node that has no mathematical form: its own text."""
-
-    node: Node
-    level: int
-
-
-Item: TypeAlias = Equation | Repeat | Verbatim
+Item: TypeAlias = Equation | Repeat
 
 
 def equations(program: Program, dialect: Dialect = CORE_DIALECT) -> tuple[Item, ...]:
@@ -142,9 +134,7 @@ class _Reader:
                     return replace(body[0], loops=(*loops, *body[0].loops))
                 return Repeat(tuple(loops), tuple(body))
             node = node.body[0]
-        if isinstance(node, Statement):
-            return self._equation(node, tuple(loops), sizes, lockstep)
-        return Verbatim(node, len(sizes))
+        return self._equation(node, tuple(loops), sizes, lockstep)
 
     def _equation(
         self, statement: Statement, loops: tuple[Loop, ...], sizes: _Sizes, lockstep: bool
@@ -232,8 +222,6 @@ class _Reader:
         """Arrays that an item reads or writes, with all that lie in the same buffers."""
         if isinstance(item, Repeat):
             return set().union(*map(self._touched, item.body))
-        if isinstance(item, Verbatim):
-            return {a for name in item.node.touches for a in self._aliases(name)}
         accesses = [item.target, *item.value.reads, *(item.start.reads if item.start else ())]
         return {a for access in accesses for a in self._aliases(access.array)}
 
@@ -241,8 +229,6 @@ class _Reader:
         """Arrays that an item writes, with all that lie in the same buffers."""
         if isinstance(item, Repeat):
             return set().union(*map(self._written, item.body))
-        if isinstance(item, Verbatim):
-            return self._touched(item)
         return set(self._aliases(item.target.array))
 
     # -- definitions and updates -----------------------------------------------------------------
@@ -255,7 +241,7 @@ class _Reader:
             if isinstance(item, Repeat):
                 body = tuple(self._marked(item.body, (*around, *item.loops), written))
                 yield replace(item, body=body)
-            elif isinstance(item, Equation):
+            else:
                 buffer = self.program.buffer_of[item.target.array]
                 box = self._box(item.target, (*around, *item.loops, *item.over))
                 values = (item.value, item.start) if item.start else (item.value,)
@@ -263,8 +249,6 @@ class _Reader:
                 again = any(name == buffer.name and _meet(box, other) for name, other in written)
                 written.append((buffer.name, box))
                 yield replace(item, defines=not (reads or again))
-            else:
-                yield item
 
     def _box(self, target: Access, loops: tuple[Loop, ...]) -> _Box:
         sizes = tuple(loop.size for loop in sorted(loops))

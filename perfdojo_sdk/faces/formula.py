@@ -9,7 +9,7 @@ from perfdojo_sdk.core.dialect import CORE_DIALECT, Dialect
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
 from perfdojo_sdk.core.expression import Index
 from perfdojo_sdk.core.program import Program
-from perfdojo_sdk.faces.equations import Equation, Item, Loop, Repeat, equations, shared_dimensions
+from perfdojo_sdk.faces.equations import Equation, Item, Loop, equations, shared_dimensions
 from perfdojo_sdk.faces.notation import LATEX, PRODUCT, SUM, UNICODE, Writer
 
 _NEEDS = {"add": (SUM, PRODUCT), "mul": (PRODUCT, PRODUCT), "max": (0, PRODUCT), "min": (0, PRODUCT)}
@@ -97,11 +97,8 @@ def _unicode_block(writer: Writer, items: Sequence[Item], indent: str) -> Iterat
             continue
         yield from _unicode_equations(writer, group, indent)
         group = []
-        if isinstance(item, Repeat):
-            yield f"{indent}for {_ranges(writer, item.loops)}:"
-            yield from _unicode_block(writer, item.body, indent + "    ")
-        else:
-            yield from (indent + line for line in item.node.lines)
+        yield f"{indent}for {_ranges(writer, item.loops)}:"
+        yield from _unicode_block(writer, item.body, indent + "    ")
     yield from _unicode_equations(writer, group, indent)
 
 
@@ -148,12 +145,10 @@ def _latex_rows(writer: Writer, item: Item, depth: int) -> Iterator[str]:
         where += r"\text{, at once}" if item.together else ""
         value = f"{right.before}{operator}{right.after}{right.closing}"
         yield f"{indent}{writer.access(item.target)} &{sign} {value}{where}"
-    elif isinstance(item, Repeat):
+    else:
         yield rf"{indent}&\text{{for }} {_latex_ranges(writer, item.loops)}\text{{:}}"
         for inner in item.body:
             yield from _latex_rows(writer, inner, depth + 1)
-    else:
-        yield from (rf"{indent}&\text{{{writer.notation.word(line)}}}" for line in item.node.lines)
 
 
 def _latex_ranges(writer: Writer, loops: Sequence[Loop], guard: Sequence[Index] = ()) -> str:

@@ -74,7 +74,7 @@ def _write_job(file: Path, artifact: Artifact, request: RunRequest, cache_bytes:
             "cache_bytes": cache_bytes,
         },
     }
-    arrays = {f"in_{name}": array for name, array in (request.inputs or {}).items()}
+    arrays: dict[str, Any] = {f"in_{name}": array for name, array in (request.inputs or {}).items()}
     bundle = np.frombuffer(artifact.content, np.uint8)
     np.savez(file, about=np.array(json.dumps(about)), bundle=bundle, **arrays)
 

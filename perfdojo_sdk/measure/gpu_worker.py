@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +32,7 @@ def serve(gpu: Callable[[], Gpu], image: str) -> None:
             raise Refused("memory", f"the kernel wants {space} bytes of workspace")
         work = Work(about, given, files[image], tuple(launches_in(files)), space, **timing)
         result = measure(gpu(), work)
-        arrays = {f"out_{name}": array for name, array in result.outputs.items()}
+        arrays: dict[str, Any] = {f"out_{name}": array for name, array in result.outputs.items()}
         arrays |= {"seconds": np.array(result.seconds), "graph": np.array(result.graph)}
     except Refused as refused:
         arrays = {"failure": np.array([refused.reason, refused.detail])}

@@ -247,7 +247,7 @@ def _given(job: Job) -> Iterator[tuple[Source, ...]]:
 
 
 def _fill(file: int, array: np.ndarray[Any, Any]) -> None:
-    rest = memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    rest = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
     while rest:
         rest = rest[os.write(file, rest) :]
 

@@ -21,7 +21,7 @@ import signal
 import sys
 import time
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -163,7 +163,7 @@ def draw(array: np.ndarray[Any, Any], dtype: str, rng: np.random.Generator) -> N
 
 def read(file: int, target: np.ndarray[Any, Any], at: int) -> None:
     """Fill ``target`` with the bytes of ``file`` from ``at``."""
-    rest = memoryview(target)
+    rest = target.data
     while rest:
         count = os.preadv(file, [rest], at)
         if not count:
@@ -213,6 +213,7 @@ class Kernel:
 
     #: Those of EXECUTIONS that such a kernel can be put through; None: all of them.
     executions: ClassVar[frozenset[str] | None] = None
+    entry: Callable[..., int]
 
     def __init__(self, library: str, symbol: str, threads: int, memory_bytes: int) -> None:
         self.floats, self.blocked = self.float_state(), blocked_signals()  # loading runs code already
@@ -228,8 +229,9 @@ class Kernel:
 
     def load(self, library: str, symbol: str) -> None:
         self.library, self.symbol = ctypes.CDLL(library), symbol
-        self.entry, self.size_of = self.library[symbol], self.library[f"{symbol}_workspace_bytes"]
-        self.entry.restype = ctypes.c_int
+        entry, self.size_of = self.library[symbol], self.library[f"{symbol}_workspace_bytes"]
+        entry.restype = ctypes.c_int
+        self.entry = entry
         self.size_of.restype, self.size_of.argtypes = ctypes.c_size_t, [ctypes.c_int]
 
     def unload(self) -> None:

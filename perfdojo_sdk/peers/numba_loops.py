@@ -103,7 +103,8 @@ def _batchnorm(y, x, w, b):  # type: ignore[no-untyped-def]
     squares = np.empty((channels, images))
     for plane in prange(images * channels):
         n, c = plane // channels, plane % channels
-        mean, square = 0.0, 0.0
+        mean: Any = 0.0
+        square: Any = 0.0
         for h in range(height):
             total = _ZERO
             for k in range(width):

@@ -121,7 +121,7 @@ _Where: TypeAlias = tuple[Array, ...]
 
 
 def _wide(values: Array) -> Array:
-    return values.astype(np.float64)
+    return np.asarray(values, np.float64)
 
 
 def _rows(x: Array, where: _Where) -> tuple[Array, Array]:
@@ -133,20 +133,21 @@ def _rows(x: Array, where: _Where) -> tuple[Array, Array]:
 def _softmax(inputs: list[Array], where: _Where) -> Array:
     rows, which = _rows(inputs[0], where)
     powers = np.exp(rows - rows.max(1, keepdims=True))
-    return powers[which, where[1]] / powers.sum(1)[which]
+    return np.asarray(powers[which, where[1]] / powers.sum(1)[which])
 
 
 def _layernorm(inputs: list[Array], where: _Where) -> Array:
     x, w, b = inputs
     rows, which = _rows(x, where)
     scaled = (rows[which, where[1]] - rows.mean(1)[which]) / np.sqrt(rows.var(1)[which] + EPSILON)
-    return scaled * w[where[1]] + b[where[1]]
+    return np.asarray(scaled * w[where[1]] + b[where[1]])
 
 
 def _rmsnorm(inputs: list[Array], where: _Where) -> Array:
     x, w = inputs
     rows, which = _rows(x, where)
-    return rows[which, where[1]] / np.sqrt((rows * rows).mean(1)[which] + EPSILON) * w[where[1]]
+    scaled = rows[which, where[1]] / np.sqrt((rows * rows).mean(1)[which] + EPSILON)
+    return np.asarray(scaled * w[where[1]])
 
 
 def _reducemean(inputs: list[Array], where: _Where) -> Array:
@@ -162,12 +163,13 @@ def _batchnorm(inputs: list[Array], where: _Where) -> Array:
     ]
     channel = where[1]
     deviation = np.sqrt(np.asarray(squares) / count + EPSILON)
-    return (_wide(x[where]) - mean[channel]) / deviation[channel] * w[channel] + b[channel]
+    scaled = (_wide(x[where]) - mean[channel]) / deviation[channel]
+    return np.asarray(scaled * w[channel] + b[channel])
 
 
 def _relu_ffn(inputs: list[Array], where: _Where) -> Array:
     x, scale, shift = inputs
-    return np.maximum(_wide(x[where]) * scale[where[1]] + shift[where[1]], 0)
+    return np.asarray(np.maximum(_wide(x[where]) * scale[where[1]] + shift[where[1]], 0))
 
 
 def _products(a: Array, b: Array, where: _Where) -> Array:
@@ -185,14 +187,15 @@ def _products(a: Array, b: Array, where: _Where) -> Array:
 def _swiglu(inputs: list[Array], where: _Where) -> Array:
     x, a, b = inputs
     gate = _products(x, a, where)
-    return gate / (1 + np.exp(-gate)) * _products(x, b, where)
+    return np.asarray(gate / (1 + np.exp(-gate)) * _products(x, b, where))
 
 
 def _conv(inputs: list[Array], where: _Where) -> Array:
     x, w = inputs
     image, feature, row, column = (index[:, None, None, None] for index in where)
     c, i, j = np.ogrid[: w.shape[1], : w.shape[2], : w.shape[3]]
-    return (_wide(x[image, c, row + i, column + j]) * w[feature, c, i, j]).sum((1, 2, 3))
+    products = _wide(x[image, c, row + i, column + j]) * w[feature, c, i, j]
+    return np.asarray(products.sum((1, 2, 3)))
 
 
 _REFERENCES: dict[str, Callable[[list[Array], _Where], Array]] = {
@@ -205,8 +208,8 @@ _REFERENCES: dict[str, Callable[[list[Array], _Where], Array]] = {
     "rmsnorm": _rmsnorm,
     "softmax": _softmax,
     "reducemean": _reducemean,
-    "matmul": lambda inputs, where: _products(*inputs, where),
-    "bmm": lambda inputs, where: _products(*inputs, where),
+    "matmul": lambda inputs, where: _products(inputs[0], inputs[1], where),
+    "bmm": lambda inputs, where: _products(inputs[0], inputs[1], where),
     "swiglu": _swiglu,
     "conv2d": _conv,
 }

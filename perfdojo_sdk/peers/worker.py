@@ -13,7 +13,7 @@ import importlib
 import math
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import cycle
 from multiprocessing.connection import Connection
@@ -52,6 +52,7 @@ class Worker:
         self._seconds = 0.0
 
     def answer(self, verb: str, *arguments: Any) -> dict[str, Any]:
+        verbs: Mapping[str, Callable[..., dict[str, Any]]]
         verbs = {"prepare": self.prepare, "time": self.time, "release": self.release}
         try:
             return verbs[verb](*arguments)
@@ -75,7 +76,7 @@ class Worker:
         self._turns = cycle(range(sets))
         return {"variant": self._choice, "tried": tried, "error": worst}
 
-    def _try_all(self, operator: Operator, inputs: list[Array]) -> dict[str, Any]:
+    def _try_all(self, operator: Operator, inputs: list[list[Array]]) -> dict[str, Any]:
         """Each variant's time, or why it is out; the choice is the fastest."""
         tried: dict[str, Any] = {}
         for variant in self._variants:
@@ -92,7 +93,7 @@ class Worker:
         self._seconds = times[self._choice]
         return tried
 
-    def _bind(self, operator: Operator, variant: str, inputs: list[Array]) -> float:
+    def _bind(self, operator: Operator, variant: str, inputs: list[list[Array]]) -> float:
         """Calls for every set, each made once and found right; returns the largest error."""
         worst = 0.0
         for number, (given, expected) in enumerate(zip(inputs, self._expected)):

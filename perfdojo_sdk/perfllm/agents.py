@@ -37,8 +37,8 @@ Line = Annotated[str, StringConstraints(max_length=4096)]
 class Card(Strict):
     """How an agent came about; for people."""
 
-    targets: tuple[Line, ...] = Field((), max_length=1000)
-    kernels: tuple[Line, ...] = Field((), max_length=10_000)
+    targets: tuple[Line, ...] = Field(default=(), max_length=1000)
+    kernels: tuple[Line, ...] = Field(default=(), max_length=10_000)
     """What it was trained on."""
     evaluations: Annotated[int, Field(ge=0)] = 0
     """Programs that were evaluated for it, in its own episodes."""

@@ -112,7 +112,7 @@ class Learner:
         if self.settings.imitation and batch.shown.any():
             loss = loss + self.settings.imitation * imitation(values, torch.from_numpy(batch.shown))
         self.optimiser.zero_grad()
-        loss.backward()
+        torch.autograd.backward(loss)
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), 10.0)
         self.optimiser.step()
         self.steps += 1

@@ -8,6 +8,7 @@ from itertools import islice
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import MoveError
+from perfdojo_sdk.core.made import Rewritten
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import (
     Legal,
@@ -101,15 +102,15 @@ class GuardedTransformation(Transformation):
         if not isinstance(answer, Legal):
             raise TypeError(f"its answer is {shown(answer)}")
         made: object = self.inner.rewrite(site)
-        if not isinstance(made, Program):
+        if not isinstance(made, Program | Rewritten):
             raise TypeError(f"its rewrite returned {shown(made)}, expected a program")
         site.scratch[_MADE] = made
         return answer
 
-    def rewrite(self, site: Site) -> Program:
+    def rewrite(self, site: Site) -> Program | Rewritten:
         """What the check has made already."""
         made = site.scratch.get(_MADE)
-        return made if isinstance(made, Program) else self.inner.rewrite(site)
+        return made if isinstance(made, Program | Rewritten) else self.inner.rewrite(site)
 
     def relation(self, site: Site, result: Program) -> Relation:
         """:class:`PluginFault` where it fails."""

@@ -94,21 +94,17 @@ def vectorise(play: Play, place: str) -> str | None:
     scope = play.scope(place)
     if suffix is None or scope.suffix or len(scope.body) != 1 or not isinstance(scope.body[0], Statement):
         return None
-    lanes, size, tail = play.rules.dialect.lanes.get(scope.body[0].dtype, 1), scope.size, None
+    lanes, size, tail = play.rules.dialect.lanes.get(scope.body[0].dtype, 1), scope.size, ""
     if lanes == 1:
         return None
-    kept, path = play.trace, play.program.paths[place]
+    kept = play.trace
     width = max(d for d in (1, *divisors(size), size) if d <= lanes)
     if -(-size // lanes) < size // width:
-        play.must("split_range", place, at=size // lanes * lanes)
-        main, tail = play.program.siblings(path)[path[-1] : path[-1] + 2]
-        place, size, width = main.id, size // lanes * lanes, lanes
+        size, width = size // lanes * lanes, lanes
+        place, tail = play.split_range(place, size)
     if width < size:
-        play.must("split_scope", place, factor=width)
-        outer = play.program.node(path)
-        assert isinstance(outer, Scope)
-        place = outer.body[0].id
-    ends = (place,) if tail is None else (place, tail.id)
+        _, place = play.split(place, width)
+    ends = (place, tail) if tail else (place,)
     if width > 1 and all(play.may("annotate_scope", end, suffix=suffix) for end in ends):
         return place
     play.trace = kept

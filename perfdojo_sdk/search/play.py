@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar
 
 from perfdojo_sdk.core.dialect import ScopeSuffix
 from perfdojo_sdk.core.errors import MoveError
+from perfdojo_sdk.core.made import Collapsed, Copied, Cut, Halves, Made, Staged
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Kind, Move, Rejection, Rules, Step, Trace
 
+M = TypeVar("M", bound=Made)
+
 
 class Play:
-    """A trace that grows. ``most`` bounds the kind of move that the pass may use."""
+    """A trace that grows. ``most`` bounds the kind of move that the pass may use.
+
+    Moves answer with the ids that they made: where one of them is spelled otherwise than usual, because the
+    usual name was taken, what a pass does next is still done at the right place.
+    """
 
     def __init__(self, root: Program, rules: Rules, most: Kind = Kind.DECLARED_LAW) -> None:
         self.rules, self.most, self.trace = rules, most, Trace(root)
@@ -21,16 +29,17 @@ class Play:
     def program(self) -> Program:
         return self.trace.program
 
-    def may(self, transformation: str, place: str, **parameters: int | str) -> bool:
-        """Play the move if it is legal; say whether it was."""
-        return isinstance(self._attempt(transformation, place, **parameters), Step)
+    def may(self, transformation: str, place: str, **parameters: int | str) -> Made | None:
+        """Play the move if it is legal: what it made; None when it is not."""
+        result = self._attempt(transformation, place, **parameters)
+        return result.made if isinstance(result, Step) else None
 
-    def must(self, transformation: str, place: str, **parameters: int | str) -> Program:
-        """Play the move; :class:`MoveError` when it is not legal."""
+    def must(self, transformation: str, place: str, **parameters: int | str) -> Made:
+        """Play the move: what it made; :class:`MoveError` when it is not legal."""
         result = self._attempt(transformation, place, **parameters)
         if isinstance(result, Rejection):
             raise result.error()
-        return self.program
+        return result.made
 
     def _attempt(self, transformation: str, place: str, **parameters: int | str) -> Step | Rejection:
         move = Move(transformation, place, tuple(sorted(parameters.items())))
@@ -44,7 +53,40 @@ class Play:
 
     def annotate(self, place: str, suffix: str) -> bool:
         """Map a scope to hardware if that is legal; no where the target has nothing of the kind (``""``)."""
-        return bool(suffix) and self.may("annotate_scope", place, suffix=suffix)
+        return bool(suffix) and self.may("annotate_scope", place, suffix=suffix) is not None
+
+    # -- moves that make something: what they made; MoveError when they are not legal ---------------
+
+    def split(self, place: str, factor: int) -> tuple[str, str]:
+        """The outer scope, and the inner one of ``factor`` iterations."""
+        return self._making(Halves, "split_scope", place, factor=factor).scopes
+
+    def split_range(self, place: str, at: int) -> tuple[str, str]:
+        """The scope of the first ``at`` iterations, and the one of the others."""
+        first, second = self._making(Copied, "split_range", place, at=at).parts
+        return first, second
+
+    def collapse(self, place: str) -> str:
+        """The one scope that this one and the only one inside it become."""
+        return self._making(Collapsed, "collapse_scopes", place).whole
+
+    def fission(self, place: str) -> str:
+        """The new scope, around the node at ``place`` and what follows it; what stands before it stays."""
+        return self._making(Cut, "fission_scope", place).second
+
+    def stage(self, transformation: str, place: str, array: str) -> Staged:
+        """The new buffer of one of the moves that stage an array, and the nests that copy."""
+        return self._making(Staged, transformation, place, array=array)
+
+    def split_reduction(self, place: str, lane: str) -> tuple[str, str]:
+        """The nests that start and that combine the partial results."""
+        start, combine = self._making(Staged, "split_reduction", place, lane=lane).nests
+        return start.top, combine.top
+
+    def _making(self, kind: type[M], transformation: str, place: str, **parameters: int | str) -> M:
+        made = self.must(transformation, place, **parameters)
+        assert isinstance(made, kind), f"{transformation} makes no {kind.__name__}"
+        return made
 
     # -- what the target has, by what it means and not by its name: "" for nothing ------------------
 

@@ -8,7 +8,7 @@ machine lacks, is skipped with that reason and never passes by having nothing to
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -136,15 +136,15 @@ class Context:
             return None
         if part is Part.RUNNER and (missing := self.plugins.unavailable(self._target)):
             return Lacking(f"{self._target.name} cannot run on this machine: {missing.why}", missing.remedy)
-        present = {
+        parts: Mapping[Part, Callable[[], bool]] = {
             Part.MOVES: lambda: bool(self.own_moves),
             Part.VETOES: lambda: bool(self.own_vetoes),
             Part.EXPERT: lambda: self.plugins.heuristic_pass(self.target) is not None,
             Part.GENERATOR: lambda: self.generator is not None,
             Part.RUNNER: lambda: self.runner is not None,
-        }[part]
+        }
         try:
-            there = present()
+            there = parts[part]()
         except UnavailableError as error:
             there = error.code != "PD-G005"  # any other error is for the check to meet
         return None if there else Lacking(f"the plugin does not bring {part.value}")

@@ -30,6 +30,7 @@ from perfdojo_sdk.plugins import load_plugins
 from perfdojo_sdk.store.traces import SavedTrace
 from perfdojo_sdk.testing import fresh
 from perfdojo_sdk.testing.context import Budget, Context
+from perfdojo_sdk.testing.declared_names import wrong_names
 from perfdojo_sdk.testing.fuzzing import fuzz, proved, shrunk
 from perfdojo_sdk.verify.exact import verify_exact
 
@@ -66,7 +67,8 @@ def _code(context: Context, program: Program) -> str:
 
 
 def find_and_check_agree(context: Context) -> Iterator[str]:
-    """Every move that is found gets a verdict, the same one each time, and every legal one applies."""
+    """Every move that is found gets a verdict, the same one each time, and every legal one applies and says
+    what it makes."""
     rules = context.rules
     for program in context.cases(_ends(context), least=len(context.operators)):
         legal: list[Step] = []
@@ -105,6 +107,8 @@ def _verdict(rules: Rules, program: Program, move: Move) -> Step | Rejection | s
         return f"gets {bool(checked)} from its check, and {not bool(checked)} when it is played\n{program}"
     if isinstance(answer, Step) and broken is not None:
         return f"leaves the language ({broken.code}: {broken.what})\n{answer.after}"
+    if isinstance(answer, Step) and (wrong := next(wrong_names(answer), None)):
+        return f"{wrong}\n{program}"
     return answer
 
 
@@ -237,7 +241,8 @@ def walks_keep_the_meaning(context: Context) -> Iterator[str]:
         report = fuzz(seed, context.rules, context.budget.moves)
         if report.failure:
             failure = shrunk(report.failure, context.rules)
-            yield f"{failure.leg}: {failure.move.text}: {failure.problem}\n{failure.before}"
+            played = failure.move.text if failure.move else "listing the moves"
+            yield f"{failure.leg}: {played}: {failure.problem}\n{failure.before}"
 
 
 def own_moves_are_proved(context: Context) -> Iterator[str]:

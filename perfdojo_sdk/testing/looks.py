@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from perfdojo_sdk.core.laws import FILTER
 from perfdojo_sdk.core.transformation import Kind, Trace
-from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Target
+from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Runner, Target
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.plugins import Plugins
 from perfdojo_sdk.verify.numeric import verify_numeric
@@ -58,7 +58,7 @@ class NumericLooks:
         return found
 
 
-def compiled_together(runner: NativeRunner, sources: Sequence[KernelSource]) -> list[Artifact | Failure]:
+def compiled_together(runner: Runner, sources: Sequence[KernelSource]) -> list[Artifact | Failure]:
     """One shared object for all sources, which differ in their symbols; alone where that fails."""
     support = {name: text for source in sources for name, text in source.support.items()}
     together = KernelSource(

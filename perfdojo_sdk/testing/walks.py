@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -63,7 +63,7 @@ def mutants(rules: Rules) -> tuple[Mutant, ...]:
     found = []
     for name, requirement in semantic_requirements(rules):
         without = rules.transformations[name].without(requirement.code)
-        mutated: Mapping[str, object] = {**rules.transformations, name: without}
+        mutated = {**rules.transformations, name: without}
         found.append(Mutant(name, requirement, replace(rules, transformations=mutated)))
     return tuple(found)
 

@@ -65,7 +65,7 @@ class _Mixture:
         return np.asarray(np.exp2(self.rng.uniform(min(low, high), high, count)))
 
     def signs(self, count: int) -> Array:
-        return np.resize([1.0, -1.0], count) * self.rng.choice([-1.0, 1.0])
+        return np.asarray(np.resize([1.0, -1.0], count) * self.rng.choice([-1.0, 1.0]))
 
     def set(self, chosen: Array, positions: Array, values: Array) -> None:
         """One element of each of the groups ``chosen``, which may name a group more than once."""
@@ -182,7 +182,7 @@ def _at_border(mixture: _Mixture, chosen: Array) -> Array:
     size, count = mixture.groups.size, len(chosen)
     blocks = mixture.rng.choice(_BLOCKS, count)
     borders = blocks * mixture.rng.integers(1, np.maximum(size // blocks, 1) + 1)
-    return np.clip(borders - mixture.rng.integers(0, 2, count), 0, size - 1)
+    return np.asarray(np.clip(borders - mixture.rng.integers(0, 2, count), 0, size - 1))
 
 
 def _mixed(low: Callable[[Range], float], high: Callable[[Range], float]) -> _Character:

@@ -470,8 +470,8 @@ class _Step:
         for statement in {bundle.statement for bundle in self.origins.bundles.values()}:
             self._need(FILTER, self.old.describe(statement), self.old.places[statement].statement.dtype)
             check_filter(tracer, self.old.places[statement])
-        for statement, (fix, _) in fixes.items():
-            raise Refuted(f"{self.new.describe(fix.statement.id)} corrects {statement}, which is not there")
+        for statement, (place, _) in fixes.items():
+            raise Refuted(f"{self.new.describe(place.statement.id)} corrects {statement}, which is not there")
 
     def _leaf_pairs(
         self,

@@ -84,6 +84,11 @@ _RANK: Mapping[object, int] = {Infinity.NEGATIVE: -1, Infinity.POSITIVE: 1}
 """Where the infinities stand among numbers, which are at 0."""
 
 
+def _significant(value: int) -> int:
+    """What two equal results of floats agree in, of a number that stands for one."""
+    return value if value < PRIME else value % PRIME
+
+
 def _outside(name: str, *operands: Element) -> NoReturn:
     shown = ", ".join(o.value if isinstance(o, Infinity) else "x" for o in operands)
     what = f"{name}({shown}) has no value in the random models"
@@ -154,7 +159,7 @@ class RandomModel:
 
     def significant(self, value: Element) -> Element:
         """The part of a float that two equal results agree in."""
-        return value if isinstance(value, Infinity) or value < PRIME else value % PRIME
+        return value if isinstance(value, Infinity) else _significant(value)
 
     # -- the domain
 
@@ -280,7 +285,7 @@ class RandomModel:
     def _extremum(self, name: str) -> Callable[[Element, Element], Element]:
         """``e + u + v + k*u*v`` with u = a - e, v = b - e: multiplication in disguise."""
         neutral = Infinity.NEGATIVE if identity(name, "f64") < 0 else Infinity.POSITIVE
-        opaque, modulus, significant = self.opaque(name), self.modulus, self.significant
+        opaque, modulus = self.opaque(name), self.modulus
         extreme = max if neutral is Infinity.NEGATIVE else min
         e, k = opaque(Constant(0)), opaque(Constant(1)) or Constant(1)
 
@@ -297,7 +302,7 @@ class RandomModel:
         def choose(a: Element, b: Element) -> Element:
             if isinstance(a, Infinity) or isinstance(b, Infinity):
                 return other(a, b)
-            chosen = extreme(a, b, key=significant)
+            chosen = extreme(a, b, key=_significant)
             return Constant(chosen) if type(a) is type(b) is Constant else int(chosen)
 
         return choose if f"{name}(x,x) = x" in self.laws else combine

@@ -260,7 +260,6 @@ def _runs(
     forks: bool,
 ) -> Iterator[Measurement | Failure]:
     """What comes of each request, which is for so many sets of inputs."""
-    several = getattr(runner, "run_sets", None)
     if forks and isinstance(runner, NativeRunner):
         together = iter(runner.run_together(artifact, [request for sets, request in requests if sets == 1]))
         for sets, request in requests:
@@ -269,11 +268,16 @@ def _runs(
     futures = [
         pool.submit(runner.run, artifact, request)
         if sets == 1
-        else pool.submit(several, artifact, request, sets)
+        else pool.submit(_sets_of(runner), artifact, request, sets)
         for sets, request in requests
     ]
     for future in futures:
         yield future.result()
+
+
+def _sets_of(runner: Runner) -> Callable[[Artifact, RunRequest, int], Measurement | Failure]:
+    """How a runner runs many sets at once; asked only of those that do."""
+    return runner.run_sets  # type: ignore[attr-defined, no-any-return]
 
 
 class _AtOnce(Executor):

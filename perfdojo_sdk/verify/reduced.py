@@ -20,6 +20,7 @@ from typing import TypeAlias
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import Index
 from perfdojo_sdk.core.frozen import seldom_collected
+from perfdojo_sdk.core.made import Copied
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.transformation import Move, Rejection, Rules, Step, Trace
@@ -264,10 +265,12 @@ class _Game:
         return {k: cut for k, cut in cuts if cut is not None}
 
     def _cut(self, k: int, step: Step) -> _Cut | None:
+        if not isinstance(step.made, Copied):
+            return None
         for name in self.counts(k):
             size = _size(step.before, step.move.place)
-            parts = [_size(step.after, f"{step.move.place}.{part}") for part in "ab"]
-            if sum(parts) == size and step.move[name] == parts[0]:
+            parts = [_size(step.after, part) for part in step.made.parts]
+            if len(parts) == 2 and sum(parts) == size and step.move[name] == parts[0]:
                 return _Cut(name, size, parts[0])
         return None
 
@@ -320,10 +323,11 @@ def resized(root: Program, extent: Extent, size: int) -> Program:
         return Scope(size if path in extent.places else node.size, body, node.suffix, node.id)
 
     body = tuple(tree(node, (k,)) for k, node in enumerate(root.body))
-    buffers = [
-        _sized(b, lambda k, _, b=b: size if (b.name, k) in extent.places else None) for b in root.buffers
-    ]
-    changed = Program(root.name, root.inputs, root.outputs, tuple(buffers), body)
+
+    def place(buffer: Buffer) -> Buffer:
+        return _sized(buffer, lambda k, _: size if (buffer.name, k) in extent.places else None)
+
+    changed = Program(root.name, root.inputs, root.outputs, tuple(map(place, root.buffers)), body)
     before, after = _reach(root), _reach(changed)
 
     def window(buffer: Buffer) -> Buffer:

@@ -125,10 +125,11 @@ class Session:
 
     def affine(self, source: str, depth: int, target: str, forms: Iterable[str]) -> isl.Map:
         """``{ source[i0, ..., i(depth-1)] -> target[forms] }``; an empty target has no name."""
-        key = (depth, *forms)
+        parts = tuple(forms)
+        key: tuple[int | str, ...] = (depth, *parts)
         found = self._affine.get(key)
         if found is None:
-            text = f"{{ [{','.join(iterators(depth))}] -> [{','.join(key[1:])}] }}"
+            text = f"{{ [{','.join(iterators(depth))}] -> [{','.join(parts)}] }}"
             found = self._affine[key] = isl.Map.from_multi_aff(isl.MultiAff.read_from_str(self.context, text))
         found = found.set_tuple_name(isl.dim_type.in_, source)
         return found.set_tuple_name(isl.dim_type.out, target) if target else found

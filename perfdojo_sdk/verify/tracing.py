@@ -276,9 +276,9 @@ class Tracer:
     def _readers(self, old: str, new: str) -> isl.UnionMap:
         """New instances of a reader -> the old ones; several statements may share an old one's."""
         if new.startswith("F_"):
-            domain = Domain(self.new.program.buffer_of[new[2:]].shape)
-            image = self.session.identity(new, old, domain.depth)
-            return self.session.map([image.intersect_domain(self.session.instances(new, domain))])
+            cells = Domain(self.new.program.buffer_of[new[2:]].shape)
+            image = self.session.identity(new, old, cells.depth)
+            return self.session.map([image.intersect_domain(self.session.instances(new, cells))])
         name, owner = new.rpartition("_")[0], old.rpartition("_")[0]
         place = self.new.by_name[name]
         domain = self.session.instances(new, place.domain)

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from math import prod
+from typing import Any
 
 from perfdojo_sdk.codegen.gpu.mapping import Launch, ProgramMap
 from perfdojo_sdk.codegen.gpu.placement import Placed
@@ -83,14 +84,18 @@ def read_workspace(code: str) -> int:
     return int(found[1]) if found else 0
 
 
+def _figures(entry: Mapping[str, Any]) -> LaunchFigures:
+    """One launch, of its fields as JSON has them."""
+    fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()}
+    return LaunchFigures(**fields)
+
+
 def read(code: str) -> list[LaunchFigures]:
     """The launches of a source, in order; ValueError where a comment is not ours."""
     found = []
     for text in _LINE.findall(code):
-        data = json.loads(text)
-        tuples = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
         try:
-            found.append(LaunchFigures(**tuples))
+            found.append(_figures(json.loads(text)))
         except TypeError as error:
             raise ValueError(f"a launch comment is not as generated: {error}") from None
     return found
@@ -225,10 +230,7 @@ def _cells(use: Occurrence) -> int:
 def launches_in(files: Mapping[str, bytes]) -> list[LaunchFigures]:
     """The launches of a bundle, in order; ValueError, KeyError or TypeError where they are none."""
     entries = json.loads(files["launches.json"])
-    return [
-        LaunchFigures(**{k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()})
-        for entry in entries
-    ]
+    return [_figures(entry) for entry in entries]
 
 
 def calls(launches: Sequence[LaunchFigures]) -> Iterator[tuple[LaunchFigures, tuple[int, ...]]]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Index, Quotient, Renumbering
+from perfdojo_sdk.core.made import Collapsed, Rewritten
 from perfdojo_sdk.core.program import Program, Scope, fresh
 from perfdojo_sdk.core.tokens import MAX_NUMBER
 from perfdojo_sdk.core.transformation import (
@@ -96,8 +97,10 @@ class CollapseScopes(Transformation):
             if len(scope.body) == 1 and isinstance(inner, Scope) and not (scope.suffix or inner.suffix):
                 yield Move(self.name, scope.id)
 
-    def rewrite(self, site: Site) -> Program:
-        return site.replaced((site.once(_collapsed),))
+    def rewrite(self, site: Site) -> Rewritten:
+        whole = site.once(_collapsed)
+        made = Collapsed(site.scope.id, inner_scope(site).id, whole.id)
+        return Rewritten(site.replaced((whole,)), made)
 
     def relation(self, site: Site, result: Program) -> Relation:
         level = site.level

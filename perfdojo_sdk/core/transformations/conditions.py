@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Index, Renumbering
-from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement, fresh
+from perfdojo_sdk.core.made import Gone, Rewritten
+from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.transformation import (
     Instance,
     Move,
@@ -19,6 +20,7 @@ from perfdojo_sdk.core.transformation import (
 )
 from perfdojo_sdk.core.transformations.scopes import (
     factor_in_range,
+    halves,
     levels,
     no_suffix,
     reaching_outside,
@@ -55,17 +57,17 @@ def _dividends_stay(site: Site) -> Refusal | None:
 def _split(site: Site) -> Scope:
     """The two scopes with the condition on every statement inside."""
     if "nest" in site.scratch:
-        made: Scope = site.scratch["nest"]
-        return made
+        known: Scope = site.scratch["nest"]
+        return known
     scope, level, factor = site.scope, site.level, site.move["factor"]
     position = Index.of({level: factor, level + 1: 1})
     by = Renumbering((*levels(level), position, *shifted(level + 1, 1)), level)
     condition = Index(scope.size - 1).plus(position, -1)
     guarded = tuple([_with_condition(child.renumbered(by), condition) for child in scope.body])
-    taken = site.program.place_of
-    inner = Scope(factor, guarded, "", fresh(f"{scope.id}.i", taken))
+    made = site.once(halves)
+    inner = Scope(factor, guarded, "", made.inner)
     count = -(-scope.size // factor)
-    found = site.scratch["nest"] = Scope(count, (inner,), "", fresh(f"{scope.id}.o", taken))
+    found = site.scratch["nest"] = Scope(count, (inner,), "", made.outer)
     return found
 
 
@@ -132,8 +134,8 @@ class SplitWithCondition(Transformation):
                 if 1 < factor < scope.size and scope.size % factor:
                     yield Move(self.name, scope.id, (("factor", factor),))
 
-    def rewrite(self, site: Site) -> Program:
-        return site.replaced((_split(site),))
+    def rewrite(self, site: Site) -> Rewritten:
+        return Rewritten(site.replaced((_split(site),)), site.once(halves))
 
     def relation(self, site: Site, result: Program) -> Relation:
         level, factor = site.level, site.move["factor"]
@@ -253,8 +255,10 @@ class DropUnreached(Transformation):
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
         return _guarded(self.name, program)
 
-    def rewrite(self, site: Site) -> Program:
-        return site.program.replaced(_emptied(site.program, site.path), ())
+    def rewrite(self, site: Site) -> Rewritten:
+        emptied = _emptied(site.program, site.path)
+        gone = tuple([p.node.id for p in site.program.places if p.path[: len(emptied)] == emptied])
+        return Rewritten(site.program.replaced(emptied, ()), Gone(gone))
 
 
 def _guarded(name: str, program: Program) -> Iterator[Move]:

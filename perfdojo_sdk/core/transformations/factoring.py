@@ -8,6 +8,7 @@ from dataclasses import replace
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Access, Expression, Index, Literal, Operation, Read, performs
 from perfdojo_sdk.core.laws import FACTOR
+from perfdojo_sdk.core.made import Nest, Rewritten, Staged
 from perfdojo_sdk.core.operations import identity
 from perfdojo_sdk.core.program import Program, Statement, fresh
 from perfdojo_sdk.core.storage import Buffer, Dimension
@@ -58,10 +59,10 @@ def _sums_products(site: Site) -> Refusal | Kind:
     return Kind.DECLARED_LAW
 
 
-def _factored(site: Site) -> Program:
+def _factored(site: Site) -> Rewritten:
     statement: Statement = site.scratch["statement"]
     fixed, taken = site.scratch["fixed"], site.program.place_of
-    name, dtype = _factored_name(site), statement.dtype
+    name, dtype = fresh(f"{statement.target.array}_f", site.program.names), statement.dtype
     used = {*statement.target.levels, *statement.value.levels}
     dims = sorted([level for level in used if level < site.level])
     sizes = tuple([Dimension(site.outer_sizes[level]) for level in dims])
@@ -75,12 +76,8 @@ def _factored(site: Site) -> Program:
     scaled = Operation("mul", (Read(partial, dtype), product([parts[k] for k in fixed])), dtype)
     combine = Statement(statement.target, scaled, "add", dtype, fresh(f"{name}.out", taken))
     nodes = (start, with_statement(site.scope, inner), combine)
-    return site.replaced(nodes, buffer=buffer)
-
-
-def _factored_name(site: Site) -> str:
-    statement: Statement = site.scratch["statement"]
-    return fresh(f"{statement.target.array}_f", site.program.names)
+    made = Staged(name, (Nest.of(start), Nest.of(combine)))
+    return Rewritten(site.replaced(nodes, buffer=buffer), made)
 
 
 class FactorReduction(Transformation):
@@ -132,13 +129,10 @@ class FactorReduction(Transformation):
             if statement and statement.accumulate == "add" and len(factors(statement.value)) > 1:
                 yield Move(self.name, scope.id)
 
-    def rewrite(self, site: Site) -> Program:
+    def rewrite(self, site: Site) -> Rewritten:
         return _factored(site)
 
     def relation(self, site: Site, result: Program) -> Relation:
-        name, taken = _factored_name(site), site.program.place_of
         statement: Statement = site.scratch["statement"]
-        return {
-            fresh(f"{name}.in", taken): PartialStart(),
-            fresh(f"{name}.out", taken): ScaledCombine(statement.id, site.scratch["fixed"]),
-        }
+        start, combine = _factored(site).made.statements
+        return {start: PartialStart(), combine: ScaledCombine(statement.id, site.scratch["fixed"])}

@@ -16,6 +16,7 @@ from math import prod
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Access, Expression, Index, Literal, Operation, Read, performs
 from perfdojo_sdk.core.laws import FILTER, holds
+from perfdojo_sdk.core.made import Filtered, Rewritten
 from perfdojo_sdk.core.operations import identity
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement, fresh
 from perfdojo_sdk.core.storage import Buffer, Dimension
@@ -183,22 +184,21 @@ def _is_float(site: Site) -> Refusal | None:
 # -- the new nests ---------------------------------------------------------------------------------
 
 
-def _name(site: Site) -> str:
-    return fresh(f"{_filter(site).statement.target.array}_q", site.program.names)
-
-
-def _ids(site: Site) -> tuple[list[str], list[str]]:
-    """Of the products and of the outputs."""
-    name, taken, found = _name(site), site.program.place_of, _filter(site).scheme
-    assert found is not None
-    products = [fresh(f"{name}.{k}", taken) for k in range(len(found.data))]
-    return products, [fresh(f"{name}.out.{k}", taken) for k in range(len(found.outputs))]
-
-
-def _starts(site: Site) -> list[str]:
-    """Ids of the statements that begin the sums."""
-    count = len(_ids(site)[0])
-    return [fresh(f"{_name(site)}.in.{k}", site.program.place_of) for k in range(count)]
+def _made(site: Site) -> Filtered:
+    """The new names."""
+    found, taken = _filter(site), site.program.place_of
+    plan, statement = found.scheme, found.statement
+    assert plan is not None
+    name = fresh(f"{statement.target.array}_q", site.program.names)
+    products = range(len(plan.data))
+    return Filtered(
+        statement.id,
+        (found.chain[0].id, found.chain[found.tap - found.level].id),
+        name,
+        tuple([fresh(f"{name}.in.{k}", taken) for k in products]),
+        tuple([fresh(f"{name}.{k}", taken) for k in products]),
+        tuple([fresh(f"{name}.out.{k}", taken) for k in range(len(plan.outputs))]),
+    )
 
 
 def _linear(coefficients: Sequence[int], terms: Sequence[Read], divisor: int = 1) -> Expression:
@@ -220,11 +220,11 @@ def _linear(coefficients: Sequence[int], terms: Sequence[Read], divisor: int = 1
     return total if divisor == 1 else Operation("div", (total, Literal(float(divisor), dtype)), dtype)
 
 
-def _filtered(site: Site) -> Program:
-    found = _filter(site)
+def _filtered(site: Site) -> Rewritten:
+    found, made = _filter(site), _made(site)
     plan, statement, dtype = found.scheme, found.statement, found.statement.dtype
     assert plan is not None
-    name, count, size = _name(site), len(plan.data), found.chain[0].size
+    name, count, size = made.buffer, len(plan.data), found.chain[0].size
     dims = [level for level in statement.target.levels if level < found.level]
     shape = (*(Dimension(site.outer_sizes[level]) for level in dims), Dimension(count))
     buffer = Buffer(name, dtype, shape, site.dialect.default_location, (name,))
@@ -236,9 +236,8 @@ def _filtered(site: Site) -> Program:
     data, taps = found.factors if found.data_first else found.factors[::-1]
     elements = [_at(data, found.within(0, k)) for k in range(count)]
     weights = [_at(taps, found.within(0, k)) for k in range(len(plan.taps[0]))]
-    product_ids, output_ids = _ids(site)
     products = []
-    for k, identifier in enumerate(product_ids):
+    for k, identifier in enumerate(made.products):
         pair = _linear(plan.data[k], elements), _linear(plan.taps[k], weights, plan.divisors[k])
         value = Operation("mul", pair if found.data_first else pair[::-1], dtype)
         products.append(Statement(parts[k].access, value, "add", dtype, identifier))
@@ -251,16 +250,16 @@ def _filtered(site: Site) -> Program:
             _linear(plan.outputs[s], parts),
             "add",
             dtype,
-            output_ids[s],
+            made.outputs[s],
         )
         for s in range(size)
     ]
     zero = Literal(identity("add", dtype), dtype)
     starts = [
         Statement(access.access, zero, None, dtype, identifier)
-        for access, identifier in zip(parts, _starts(site), strict=True)
+        for access, identifier in zip(parts, made.starts, strict=True)
     ]
-    return site.replaced((*starts, *body, *outputs), buffer=buffer)
+    return Rewritten(site.replaced((*starts, *body, *outputs), buffer=buffer), made)
 
 
 def _at(read: Read, forms: dict[int, Index]) -> Read:
@@ -361,18 +360,18 @@ class MinimalFilter(Transformation):
                 if scheme(scope.size, tap.size):
                     yield Move(self.name, scope.id, (("taps", tap.id),))
 
-    def rewrite(self, site: Site) -> Program:
+    def rewrite(self, site: Site) -> Rewritten:
         return site.once(_filtered)
 
     def relation(self, site: Site, result: Program) -> Relation:
         found = _filter(site)
-        products, outputs = _ids(site)
+        made = _made(site)
         statement = found.statement.id
         outer = tuple([Index.level(level) for level in range(found.level)])
         bundles = {
             identifier: Bundle(statement, (*outer, Index(s), *[None for _ in found.chain[1:]]))
-            for s, identifier in enumerate(outputs)
+            for s, identifier in enumerate(made.outputs)
         }
         sums = PointProduct(statement, found.level, found.tap)
-        starts = dict.fromkeys(_starts(site), PartialStart())
-        return {**starts, **dict.fromkeys(products, sums), **bundles}
+        starts = dict.fromkeys(made.starts, PartialStart())
+        return {**starts, **dict.fromkeys(made.products, sums), **bundles}

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from perfdojo_sdk.core.dependence import conflicts, leaking_level, private_buffers
 from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.made import Cut, Merged, Rewritten
 from perfdojo_sdk.core.program import Program, Scope, fresh
 from perfdojo_sdk.core.transformation import (
     Kind,
@@ -171,11 +172,11 @@ class JoinScopes(Transformation):
             if isinstance(place.node, Scope) and following and isinstance(following[0], Scope):
                 yield Move(self.name, place.node.id)
 
-    def rewrite(self, site: Site) -> Program:
+    def rewrite(self, site: Site) -> Rewritten:
         after = next_scope(site)
         assert after is not None
         joined = site.scope.with_body(site.scope.body + after.body)
-        return site.replaced((joined,), consumed=2)
+        return Rewritten(site.replaced((joined,), consumed=2), Merged(((after.id, joined.id),)))
 
 
 # -- fission_scope ---------------------------------------------------------------------------------
@@ -285,11 +286,10 @@ class FissionScope(Transformation):
             if len(path) > 1 and path[-1] > 0:
                 yield Move(self.name, node.id)
 
-    def rewrite(self, site: Site) -> Program:
+    def rewrite(self, site: Site) -> Rewritten:
         parent = site.program.node(site.path[:-1])
         assert isinstance(parent, Scope) and site.node is not None
         k = site.path[-1]
-        second = replace(
-            parent, body=parent.body[k:], id=fresh(f"{parent.id}.{site.node.id}", site.program.place_of)
-        )
-        return site.program.replaced(site.path[:-1], (parent.with_body(parent.body[:k]), second))
+        made = Cut(parent.id, fresh(f"{parent.id}.{site.node.id}", site.program.place_of))
+        parts = parent.with_body(parent.body[:k]), replace(parent, body=parent.body[k:], id=made.second)
+        return Rewritten(site.program.replaced(site.path[:-1], parts), made)

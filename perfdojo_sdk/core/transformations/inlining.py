@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import (
@@ -13,6 +13,7 @@ from perfdojo_sdk.core.expression import (
     map_expression,
     renumbered,
 )
+from perfdojo_sdk.core.made import Gone, Rewritten
 from perfdojo_sdk.core.program import Node, Place, Program, Scope, Statement
 from perfdojo_sdk.core.reaching import Spot, change_between, matching_instance, one_instance_each, shared
 from perfdojo_sdk.core.transformation import (
@@ -296,17 +297,25 @@ def _not_read(site: Site) -> Refusal | None:
     return None
 
 
-def _without(nodes: tuple[Node, ...], arrays: frozenset[str]) -> tuple[Node, ...]:
-    """The nodes less the statements that write the arrays and the scopes that this empties."""
+def _without(
+    nodes: tuple[Node, ...], arrays: frozenset[str], drop: Callable[[Node], None]
+) -> tuple[Node, ...]:
+    """The nodes less the statements that write the arrays and the scopes that this empties, which ``drop``
+    gets."""
     kept: list[Node] = []
     for node in nodes:
         if arrays.isdisjoint(node.touches):
             kept.append(node)
         elif isinstance(node, Scope):
-            body = _without(node.body, arrays)
-            kept += [node.with_body(body)] if body else []
+            body = _without(node.body, arrays, drop)
+            if body:
+                kept.append(node.with_body(body))
+            else:
+                drop(node)
         elif node.target.array not in arrays:
             kept.append(node)
+        else:
+            drop(node)
     return tuple(kept)
 
 
@@ -344,17 +353,15 @@ class RemoveDead(Transformation):
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
         return (Move(self.name, buffer.name) for buffer in temporaries(program))
 
-    def rewrite(self, site: Site) -> Program:
-        program, arrays = site.program, frozenset(site.storage.arrays)
-        body = _without(program.body, arrays)
+    def rewrite(self, site: Site) -> Rewritten:
+        program, arrays, gone = site.program, frozenset(site.storage.arrays), list[Node]()
+        body = _without(program.body, arrays, gone.append)
         used = any(not arrays.isdisjoint(node.touches) for node in body)
         kept = tuple([b for b in program.buffers if used or b.name != site.storage.name])
-        return Program(program.name, program.inputs, program.outputs, kept, body)
+        made = Gone(tuple([node.id for node in gone]), "" if used else site.storage.name)
+        return Rewritten(Program(program.name, program.inputs, program.outputs, kept, body), made)
 
     def relation(self, site: Site, result: Program) -> Relation:
-        gone = {i for i in site.program.place_of if i not in result.paths}
-        return {
-            node.id: Removed()
-            for _, node in site.program.walk()
-            if isinstance(node, Statement) and node.id in gone
-        }
+        gone = list[Node]()
+        _without(site.program.body, frozenset(site.storage.arrays), gone.append)
+        return {node.id: Removed() for node in gone if isinstance(node, Statement)}

@@ -28,6 +28,7 @@ from perfdojo_sdk.core.expression import (
     performs,
 )
 from perfdojo_sdk.core.laws import EXPONENT, SQUARES, holds
+from perfdojo_sdk.core.made import Made, Nest, Rewritten, Staged
 from perfdojo_sdk.core.program import Place, Program, Statement, fresh, innermost
 from perfdojo_sdk.core.reaching import (
     Reduction,
@@ -270,7 +271,7 @@ class RebaseSquares(Transformation):
             "the target does not allow the new accesses",
             "{what}",
             "play the move before annotating scopes and setting locations",
-            lambda site: well_formed(site, *site.once(_rebased_squares)),
+            lambda site: well_formed(site, *site.once(_rebased_squares)[:2]),
         ),
     )
 
@@ -283,16 +284,13 @@ class RebaseSquares(Transformation):
             for array in _reduced(program, "add", {r.array for r in difference.reads}):
                 yield Move(self.name, scope.id, (("sum", array),))
 
-    def rewrite(self, site: Site) -> Program:
-        return site.once(_rebased_squares).program
+    def rewrite(self, site: Site) -> Rewritten:
+        rebased = site.once(_rebased_squares)
+        return Rewritten(rebased.program, rebased.made)
 
     def relation(self, site: Site, result: Program) -> Relation:
-        name = _mean_name(site)
-        taken = site.program.place_of
-        return {
-            fresh(f"{name}.c", taken): Definition(),
-            fresh(f"{name}.fix", taken): Correction(_squares(site).statement.id),
-        }
+        mean, correction = site.once(_rebased_squares).made.statements
+        return {mean: Definition(), correction: Correction(_squares(site).statement.id)}
 
 
 def _reduced(program: Program, operation: str, elements: set[str]) -> Iterator[str]:
@@ -308,19 +306,17 @@ def _reduced(program: Program, operation: str, elements: set[str]) -> Iterator[s
     yield from found
 
 
-def _mean_name(site: Site) -> str:
-    return fresh(f"{site.move['sum']}_m", site.program.names)
-
-
 class _Rebased(NamedTuple):
     """The program with the sum of squares from another centre, and its new statements."""
 
     program: Program
     places: list[Place]
+    made: Made
 
 
 def _rebased_squares(site: Site) -> _Rebased:
-    squares, total, name = _squares(site), _result(site), _mean_name(site)
+    squares, total = _squares(site), _result(site)
+    name = fresh(f"{site.move['sum']}_m", site.program.names)
     statement, dtype, taken = squares.statement, squares.statement.dtype, site.program.place_of
     count = 1
     for size in squares.spot.sizes[site.level :]:
@@ -348,6 +344,7 @@ def _rebased_squares(site: Site) -> _Rebased:
             innermost(Place(node, (*above, k + n), site.above, site.outer_sizes))
             for n, node in enumerate(nodes)
         ],
+        Staged(name, (Nest.of(define), Nest.of(correct))),
     )
 
 

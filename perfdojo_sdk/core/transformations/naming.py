@@ -20,6 +20,7 @@ from perfdojo_sdk.core.expression import (
     Renumbering,
     renumbered,
 )
+from perfdojo_sdk.core.made import Made, Nest, Rewritten, Staged
 from perfdojo_sdk.core.program import Node, Place, Program, Statement, enclosed, fresh, innermost
 from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.transformation import (
@@ -151,6 +152,7 @@ class _Named(NamedTuple):
 
     program: Program
     places: tuple[Place, Place]
+    made: Made
 
 
 def _named(site: Site) -> _Named:
@@ -182,6 +184,7 @@ def _named(site: Site) -> _Named:
             innermost(Place(copy, path, site.above[:depth], sizes[:depth])),
             Place(changed, after + inside, site.above, sizes),
         ),
+        Staged(name, (Nest.of(copy),)),
     )
 
 
@@ -254,7 +257,7 @@ class StageExpression(Transformation):
             "the target does not allow the new accesses",
             "{what}",
             "play the move before annotating scopes and setting locations",
-            lambda site: well_formed(site, *site.once(_named)),
+            lambda site: well_formed(site, *site.once(_named)[:2]),
         ),
     )
 
@@ -266,15 +269,12 @@ class StageExpression(Transformation):
                     for before in places:
                         yield Move(self.name, node.id, (("before", before), ("term", term)))
 
-    def rewrite(self, site: Site) -> Program:
-        return site.once(_named).program
+    def rewrite(self, site: Site) -> Rewritten:
+        named = site.once(_named)
+        return Rewritten(named.program, named.made)
 
     def relation(self, site: Site, result: Program) -> Relation:
-        return {
-            node.id: Definition()
-            for _, node in result.walk()
-            if isinstance(node, Statement) and node.id not in site.program.place_of
-        }
+        return dict.fromkeys(site.once(_named).made.statements, Definition())
 
 
 class StageSliding(StageExpression):

@@ -16,6 +16,7 @@ from perfdojo_sdk.core.dependence import conflicts, leaking_level, may_meet, pri
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Index
 from perfdojo_sdk.core.frozen import frozen, lazy
+from perfdojo_sdk.core.made import Copied, Rewritten, merged
 from perfdojo_sdk.core.program import Program, Scope, Statement, fresh
 from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.transformation import (
@@ -207,12 +208,13 @@ class SplitRange(Transformation):
             for at in cuts(scope.size, widths):
                 yield Move(self.name, scope.id, (("at", at),))
 
-    def rewrite(self, site: Site) -> Program:
+    def rewrite(self, site: Site) -> Rewritten:
         scope, at = site.scope, site.move["at"]
         first, second = named(site, "a"), named(site, "b")
         moved = methodcaller("shifted", site.level, at)
         rest = scope.headed(scope.size - at, scope.suffix, second(scope.id), moved, second)
-        return site.replaced((scope.renamed(first, at), rest))
+        parts = scope.renamed(first, at), rest
+        return Rewritten(site.replaced(parts), Copied(scope.id, (parts[0].id, rest.id), ((scope, parts),)))
 
     def relation(self, site: Site, result: Program) -> Relation:
         first, second = named(site, "a"), named(site, "b")
@@ -387,8 +389,10 @@ class JoinRanges(Transformation):
                 if isinstance(scope, Scope) and isinstance(after, Scope) and _alike(scope, after):
                     yield Move(self.name, scope.id)
 
-    def rewrite(self, site: Site) -> Program:
-        return _joined(site)
+    def rewrite(self, site: Site) -> Rewritten:
+        after = next_scope(site)
+        assert after is not None
+        return Rewritten(_joined(site), merged(after, site.scope))
 
     def relation(self, site: Site, result: Program) -> Relation:
         after = next_scope(site)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Access, Index, Literal, Read
+from perfdojo_sdk.core.made import Nest, Rewritten, Staged
 from perfdojo_sdk.core.operations import identity
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement, fresh
 from perfdojo_sdk.core.storage import Buffer, Dimension
@@ -137,7 +138,7 @@ class SplitReduction(Transformation):
                 if len(path) - 1 + k not in used:
                     yield Move(self.name, scope.id, (("lane", lane.id),))
 
-    def rewrite(self, site: Site) -> Program:
+    def rewrite(self, site: Site) -> Rewritten:
         chain: tuple[Scope, ...] = site.scratch["nest"]
         statement: Statement = site.scratch["statement"]
         level, lane = site.level, _lane_level(site)
@@ -161,22 +162,15 @@ class SplitReduction(Transformation):
         combine = Statement(statement.target.substitute(form), Read(here, dtype), statement.accumulate, dtype)
         inner_sizes = [sizes[l] for l in inner]
         taken = site.program.place_of
-        nodes = (
-            nest(start, inner_sizes, f"{name}.in", taken),
-            with_statement(site.scope, replace(statement, target=partial)),
-            nest(combine, inner_sizes, f"{name}.out", taken),
-        )
-        return site.replaced(nodes, buffer=buffer)
+        first = nest(start, inner_sizes, f"{name}.in", taken)
+        partly = with_statement(site.scope, replace(statement, target=partial))
+        last = nest(combine, inner_sizes, f"{name}.out", taken)
+        made = Staged(name, (Nest.of(first), Nest.of(last)))
+        return Rewritten(site.replaced((first, partly, last), buffer=buffer), made)
 
     def relation(self, site: Site, result: Program) -> Relation:
-        statement: Statement = site.scratch["statement"]
-        name = next(b.name for b in result.buffers if site.program.buffer(b.name) is None)
-        del statement
-        taken = site.program.place_of
-        return {
-            fresh(f"{name}.in.c", taken): PartialStart(),
-            fresh(f"{name}.out.c", taken): PartialCombine(),
-        }
+        start, combine = self.rewrite(site).made.statements
+        return {start: PartialStart(), combine: PartialCombine()}
 
 
 def term_that_reads_the_sum(program: Program, statement: Statement) -> Refusal | None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from operator import methodcaller
 
 from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.made import Copied, Rewritten
 from perfdojo_sdk.core.program import Program, Scope
 from perfdojo_sdk.core.transformation import (
     Instance,
@@ -121,15 +122,16 @@ class RotateScope(Transformation):
                 for at in range(1, len(scope.body)):
                     yield Move(self.name, scope.id, (("at", at),))
 
-    def rewrite(self, site: Site) -> Program:
+    def rewrite(self, site: Site) -> Rewritten:
         scope, at, level = site.scope, site.move["at"], site.level
-        start, end = scope.body[:at], scope.body[at:]
-        first = Scope(1, start, "", scope.id).renamed(named(site, "a"))
-        following = Scope(1, start, "", scope.id).renumbered(methodcaller("shifted", level, 1))
-        last = Scope(1, end, "", scope.id).renumbered(methodcaller("shifted", level, scope.size - 1))
-        assert isinstance(following, Scope) and isinstance(last, Scope)
-        between = Scope(scope.size - 1, (*end, *following.body), "", scope.id)
-        return site.replaced((first, between, last.renamed(named(site, "b"))))
+        start, end = Scope(1, scope.body[:at], "", scope.id), Scope(1, scope.body[at:], "", scope.id)
+        first = start.renamed(named(site, "a"))
+        following = start.renumbered(methodcaller("shifted", level, 1))
+        last = end.renumbered(methodcaller("shifted", level, scope.size - 1)).renamed(named(site, "b"))
+        between = Scope(scope.size - 1, (*end.body, *following.body), "", scope.id)
+        nodes = (first, between, last)
+        bodies = (start, (first, following)), (end, (end, last))
+        return Rewritten(site.replaced(nodes), Copied(scope.id, tuple([n.id for n in nodes]), bodies))
 
     def relation(self, site: Site, result: Program) -> Relation:
         scope, at, level = site.scope, site.move["at"], site.level

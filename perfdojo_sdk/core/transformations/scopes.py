@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from perfdojo_sdk.core.dependence import Conflict, conflicts, leaking_level, private_buffers
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import LEVELS, MAX_DEPTH, Index, Renumbering
+from perfdojo_sdk.core.made import Halves, Rewritten
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, fresh
 from perfdojo_sdk.core.transformation import (
     Instance,
@@ -95,6 +96,12 @@ def reaching_outside(site: Site, nest: Scope) -> str:
     return ""
 
 
+def halves(site: Site) -> Halves:
+    """The ids of the two scopes that one becomes."""
+    whole, taken = site.scope.id, site.program.place_of
+    return Halves(whole, fresh(f"{whole}.o", taken), fresh(f"{whole}.i", taken))
+
+
 class SplitScope(Transformation):
     """Split a scope into an outer scope and an inner one of ``factor`` iterations (tile).
 
@@ -138,13 +145,13 @@ class SplitScope(Transformation):
                 for factor in divisors(scope.size):
                     yield Move(self.name, scope.id, (("factor", factor),))
 
-    def rewrite(self, site: Site) -> Program:
+    def rewrite(self, site: Site) -> Rewritten:
         scope, level, factor = site.scope, site.level, site.move["factor"]
         forms = (*levels(level), Index.of({level: factor, level + 1: 1}), *shifted(level + 1, 1))
-        taken = site.program.place_of
-        inner = scope.headed(factor, "", fresh(f"{scope.id}.i", taken), Renumbering(forms, level))
-        outer = Scope(scope.size // factor, (inner,), "", fresh(f"{scope.id}.o", taken))
-        return site.replaced((outer,))
+        made = halves(site)
+        inner = scope.headed(factor, "", made.inner, Renumbering(forms, level))
+        outer = Scope(scope.size // factor, (inner,), "", made.outer)
+        return Rewritten(site.replaced((outer,)), made)
 
     def relation(self, site: Site, result: Program) -> Relation:
         level, factor = site.level, site.move["factor"]

@@ -15,6 +15,7 @@ from operator import attrgetter
 from perfdojo_sdk.core.dependence import home_depth, leaking_level, may_meet, may_run_before
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import MoveError, closest
+from perfdojo_sdk.core.made import Rewritten, Shared, Unshared
 from perfdojo_sdk.core.program import Occurrence, Program
 from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.transformation import (
@@ -209,10 +210,10 @@ class ShareStorage(Transformation):
                 if (one.dtype, one.dimensions) == (other.dtype, other.dimensions):
                     yield Move(self.name, one.name, (("other", other.name),))
 
-    def rewrite(self, site: Site) -> Program:
+    def rewrite(self, site: Site) -> Rewritten:
         one, other, merged = site.storage, _other(site), site.once(_merged)
         buffers = [merged if b is one else b for b in site.program.buffers if b is not other]
-        return _stored(site.program, buffers)
+        return Rewritten(_stored(site.program, buffers), Shared(one.name, other.name))
 
 
 # -- unshare_storage -------------------------------------------------------------------------------
@@ -340,7 +341,7 @@ class UnshareStorage(Transformation):
             for array in buffer.arrays if len(buffer.arrays) > 1 else ():
                 yield Move(self.name, buffer.name, (("array", array),))
 
-    def rewrite(self, site: Site) -> Program:
+    def rewrite(self, site: Site) -> Rewritten:
         old, array = site.storage, _array(site)
         rest = tuple([a for a in old.arrays if a != array])
         # A buffer may be named after one of its own arrays only.
@@ -350,4 +351,4 @@ class UnshareStorage(Transformation):
         buffers: list[Buffer] = []
         for buffer in site.program.buffers:
             buffers += [kept, new] if buffer is old else [buffer]
-        return _stored(site.program, buffers)
+        return Rewritten(_stored(site.program, buffers), Unshared(old.name, kept.name, new.name))

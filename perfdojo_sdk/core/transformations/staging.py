@@ -31,6 +31,7 @@ from perfdojo_sdk.core.expression import (
 )
 from perfdojo_sdk.core.frozen import frozen
 from perfdojo_sdk.core.laws import RECIPROCAL, holds
+from perfdojo_sdk.core.made import Nest, Rewritten, Staged
 from perfdojo_sdk.core.magnitudes import invertible
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement, Touch, fresh
 from perfdojo_sdk.core.storage import Buffer, Dimension
@@ -38,7 +39,6 @@ from perfdojo_sdk.core.transformation import (
     Definition,
     Kind,
     Move,
-    Origin,
     Parameter,
     Refusal,
     Relation,
@@ -172,25 +172,14 @@ def _redirect(node: Node, change: Callable[[Statement], Statement], array: str) 
 
 
 def _stage(site: Site, buffer: Buffer, before: Statement | None, after: Statement | None,
-           change: Callable[[Statement], Statement]) -> Program:  # fmt: skip
+           change: Callable[[Statement], Statement]) -> Rewritten:  # fmt: skip
     """Put the scope with ``change`` on its statements between the two copy nests."""
     form, taken = _the_form(site), site.program.place_of
-    nodes: list[Node] = []
-    if before is not None:
-        nodes.append(nest(before, form.sizes, f"{buffer.name}.in" if after else buffer.name, taken))
-    nodes.append(_redirect(site.scope, change, _array(site)))
-    if after is not None:
-        nodes.append(nest(after, form.sizes, f"{buffer.name}.out" if before else buffer.name, taken))
-    return site.replaced(tuple(nodes), buffer=buffer)
-
-
-def _definitions(site: Site, result: Program) -> Relation:
-    """Statements that the move brought are definitions; all others are what they were."""
-    found: dict[str, Origin] = {}
-    for _, node in result.walk():
-        if isinstance(node, Statement) and node.id not in site.program.place_of:
-            found[node.id] = Definition()
-    return found
+    start = [nest(before, form.sizes, f"{buffer.name}.in" if after else buffer.name, taken)] if before else []
+    end = [nest(after, form.sizes, f"{buffer.name}.out" if before else buffer.name, taken)] if after else []
+    nodes = (*start, _redirect(site.scope, change, _array(site)), *end)
+    made = Staged(buffer.name, tuple([Nest.of(copy) for copy in (*start, *end)]))
+    return Rewritten(site.replaced(nodes, buffer=buffer), made)
 
 
 def _is_written(site: Site) -> Refusal | None:
@@ -309,7 +298,7 @@ class StageRead(Transformation):
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
         return _array_candidates(self.name, program, written=False)
 
-    def rewrite(self, site: Site) -> Program:
+    def rewrite(self, site: Site) -> Rewritten:
         form, array, buffer = _the_form(site), _array(site), _new_buffer(site, "r")
 
         def value(e: Expression) -> Expression:
@@ -329,7 +318,7 @@ class StageRead(Transformation):
         return _stage(site, buffer, copy, None, change)
 
     def relation(self, site: Site, result: Program) -> Relation:
-        return _definitions(site, result)
+        return dict.fromkeys(self.rewrite(site).made.statements, Definition())
 
 
 def _with_reads(statement: Statement, change: Callable[[Expression], Expression]) -> Statement:
@@ -399,7 +388,7 @@ class StageAccumulator(Transformation):
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
         return _array_candidates(self.name, program, written=True)
 
-    def rewrite(self, site: Site) -> Program:
+    def rewrite(self, site: Site) -> Rewritten:
         buffer = _new_buffer(site, "a")
         inside, outside = _two_elements(site, buffer)
         copy_in = Statement(inside, Read(outside, buffer.dtype), None, buffer.dtype)
@@ -407,7 +396,7 @@ class StageAccumulator(Transformation):
         return _stage(site, buffer, copy_in, copy_out, _renaming(site, buffer))
 
     def relation(self, site: Site, result: Program) -> Relation:
-        return _definitions(site, result)
+        return dict.fromkeys(self.rewrite(site).made.statements, Definition())
 
 
 def _two_elements(site: Site, buffer: Buffer) -> tuple[Access, Access]:
@@ -557,14 +546,14 @@ class StageWrite(Transformation):
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
         return _array_candidates(self.name, program, written=True)
 
-    def rewrite(self, site: Site) -> Program:
+    def rewrite(self, site: Site) -> Rewritten:
         buffer = _new_buffer(site, "w")
         inside, outside = _two_elements(site, buffer)
         copy_out = Statement(outside, Read(inside, buffer.dtype), None, buffer.dtype)
         return _stage(site, buffer, None, copy_out, _renaming(site, buffer))
 
     def relation(self, site: Site, result: Program) -> Relation:
-        return _definitions(site, result)
+        return dict.fromkeys(self.rewrite(site).made.statements, Definition())
 
 
 # -- stage_reciprocal ------------------------------------------------------------------------------
@@ -661,7 +650,7 @@ class StageReciprocal(Transformation):
                 if array in divisors and not dividing.isdisjoint([(t.statement.id, array) for t in touches]):
                     yield Move(self.name, scope.id, (("array", array),), self.version)
 
-    def rewrite(self, site: Site) -> Program:
+    def rewrite(self, site: Site) -> Rewritten:
         form, array, buffer = _the_form(site), _array(site), _new_buffer(site, "i")
         safe = all(
             invertible(site.program, touch.statement, touch.access)
@@ -684,7 +673,7 @@ class StageReciprocal(Transformation):
         return _stage(site, buffer, define, None, lambda s: replace(s, value=value(s.value)))
 
     def relation(self, site: Site, result: Program) -> Relation:
-        return _definitions(site, result)
+        return dict.fromkeys(self.rewrite(site).made.statements, Definition())
 
     def upgrade(self, move: Move) -> Move | None:
         """Version 1 multiplied whatever the divisor was: where 1/x is infinite, its result was not x/y."""

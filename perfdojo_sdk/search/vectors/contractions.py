@@ -432,11 +432,10 @@ class _Panel:
         if len(nest) > 1:
             cells *= self.plan.tiling.high
         place = nest[0] if cells * self.cell <= self.first_cache // 2 else nest[-1]
-        for array in set(play.program.outputs).intersection(play.scope(place).touches):
-            play.must("stage_accumulator" if self.blocked else "stage_write", place, array=array)
-            for side in (-1, 1) if self.blocked else (1,):
-                copy = chain(play, neighbour(play, place, side))
-                for loop in reversed(copy[:-vectors]):
+        for array in [name for name in play.program.outputs if name in play.scope(place).touches]:
+            move = "stage_accumulator" if self.blocked else "stage_write"
+            for copy in play.stage(move, place, array).nests:
+                for loop in reversed(copy.scopes[:-vectors]):
                     move_inward(play, loop, vectors)
 
     def _fill_registers(self, tile: str) -> str:
@@ -466,8 +465,8 @@ class _Panel:
                 worth = not self.in_place and self._worth_packing(array, place)
                 if self.plan.must_pack or worth:
                     self.packs = self.packs or not self.plan.must_pack
-                    play.must("stage_read", place, array=array)
-                    self._read_in_order(neighbour(play, place, -1), place, array)
+                    copy = play.stage("stage_read", place, array).copy
+                    self._read_in_order(copy, place, array)
 
     def _read_in_order(self, copy: str, place: str, array: str) -> None:
         """Copy all panels together, a few rows of b at a time: as many as stay in the first cache, so that
@@ -522,11 +521,8 @@ def cut(play: Play, place: str, sizes: Sequence[int]) -> list[str]:
     """Cut the range of a scope into parts of these sizes; their ids."""
     found = []
     for size in sizes[:-1]:
-        path = play.program.paths[place]
-        play.must("split_range", place, at=size)
-        first, second = play.program.siblings(path)[path[-1] : path[-1] + 2]
-        found.append(first.id)
-        place = second.id
+        first, place = play.split_range(place, size)
+        found.append(first)
     return [*found, place]
 
 
@@ -557,8 +553,7 @@ def separate(play: Play, place: str, top: str) -> str:
         raise MoveError("PD-T001", f"{top} does not stand around {place}")
     while True:
         parent = play.around(place)[-1].id
-        play.must("fission_scope", place)
-        place = neighbour(play, parent, 1)
+        place = play.fission(place)
         if parent == top:
             return place
 

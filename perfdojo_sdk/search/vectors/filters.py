@@ -120,9 +120,7 @@ class _Game:
         depth = len(found.nest.loops)
         _, pair = split(play, loops[found.outputs], OUTPUTS)
         move_inward(play, pair, depth - 1 - found.outputs)
-        known = set(play.program.buffer_of)
-        play.must("minimal_filter", pair, taps=loops[found.tap])
-        [self.sums] = set(play.program.buffer_of) - known
+        [self.sums] = play.must("minimal_filter", pair, taps=loops[found.tap]).buffers
         self._name_sums(loops[0])
         # The loop over the taps is gone, whichever of the reduction's loops it was.
         self._separate(loops[0], next(loop for loop in loops[depth:] if loop != loops[found.tap]))
@@ -210,9 +208,9 @@ class _Game:
         Taps that stand alone are copied, to lie like the others.
         """
         play, plan = self.moves, self.found.plan
-        for product in [p.id for p in self._products]:
-            top = play.around(product)[0].id
-            for read in self._statement(product).reads:
+        for identifier in [p.id for p in self._products]:
+            top = play.around(identifier)[0].id
+            for read in self._statement(identifier).reads:
                 if read.array in play.program.inputs and plan.lane in read.levels:
                     play.must("stage_read", top, array=read.array)
         self._bring_last(self._products[0].target, plan.lane)
@@ -254,7 +252,7 @@ class _Game:
         for statement in (*zeros, *self._outputs):
             nest = [scope.id for scope in play.around(statement.id)]
             if not statement.accumulate:
-                play.must("collapse_scopes", nest[found.outputs + 1])
+                play.collapse(nest[found.outputs + 1])
                 nest = [scope.id for scope in play.around(statement.id)]
             play_order = (*found.others, found.plan.row, found.plan.lane)
             arrange(play, [nest[level] for level in play_order])
@@ -293,8 +291,7 @@ class _Game:
         play.must("join_scopes", before)
         row = play.around(output)[-2].id
         if plan.scattered:
-            play.must("stage_write", row, array=self.array)
-            copy = chain(play, neighbour(play, row, 1))
+            copy = chain(play, play.stage("stage_write", row, self.array).copy)
             arrange(play, [copy[1], copy[0]])
 
 

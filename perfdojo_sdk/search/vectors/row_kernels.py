@@ -22,6 +22,7 @@ from math import prod
 
 from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.expression import Read, operations
+from perfdojo_sdk.core.made import Copied, Cut
 from perfdojo_sdk.core.magnitudes import invertible
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Rules
@@ -221,16 +222,19 @@ def cut_row(play: Play, place: str, lanes: Mapping[str, int]) -> list[str]:
     A loop that a good vector divides stays whole. The parts of a reduction become nests of their own.
     """
     scope = play.scope(place)
-    if len(scope.body) != 1 or scope.suffix:
+    statement = scope.body[0]
+    if len(scope.body) != 1 or scope.suffix or not isinstance(statement, Statement):
         return []
-    width = lanes.get(scope.body[0].dtype, 1)
+    width = lanes.get(statement.dtype, 1)
     parts, size = [place], scope.size
     if size <= width or _fits(size, width):
         return parts
     for unit in (CHAINS * width, width):
-        if unit < size and size % unit and play.may("split_range", parts[-1], at=size // unit * unit):
-            parts[-1:] = [f"{parts[-1]}.a", f"{parts[-1]}.b"]
-            size %= unit
+        if unit < size and size % unit:
+            cut = play.may("split_range", parts[-1], at=size // unit * unit)
+            if isinstance(cut, Copied):
+                parts[-1:] = cut.parts
+                size %= unit
     return parts
 
 
@@ -298,12 +302,11 @@ def rows_abreast(play: Play, near: int) -> None:
         shared = {r.array for r in reads if r.array in play.program.inputs and 0 not in r.levels}
         cells = sum(play.program.buffer_of[array].cells for array in shared)
         if shared and cells * BYTES["f32"] + row_bytes(play) > near:
-            kept, few = play.trace, split(play, row.id, ABREAST)[-1]
-            if play.may("fission_scope", last.id):
-                path = play.program.paths[few]
-                few = play.program.siblings(path)[path[-1] + 1].id
-                if play.may("swap_scopes", few):
-                    continue
+            kept = play.trace
+            split(play, row.id, ABREAST)
+            apart = play.may("fission_scope", last.id)
+            if isinstance(apart, Cut) and play.may("swap_scopes", apart.second):
+                continue
             play.trace = kept
 
 

@@ -29,7 +29,7 @@ def compute_again(play: Play) -> None:
             continue
         kept, inlined = play.trace, True
         for reader in [s.id for s in play.statements() if any(r.array == buffer.name for r in s.reads)]:
-            inlined = inlined and play.may("inline_definition", reader, array=buffer.name)
+            inlined = inlined and play.may("inline_definition", reader, array=buffer.name) is not None
         if not inlined or not play.may("remove_dead", buffer.name):
             play.trace = kept
 
@@ -116,7 +116,5 @@ def _block(cells: int, most: int, lanes: int) -> int:
 def _part_with_correction(play: Play, nest: list[str]) -> None:
     """The correction needs the row's mean: it moves to a nest of its own behind the blocks."""
     last = play.scope(nest[-1]).body[-1].id
-    for scope in reversed(nest):
-        play.must("fission_scope", last)
-        path = play.program.paths[scope]
-        last = play.program.siblings(path)[path[-1] + 1].id
+    for _ in nest:
+        last = play.fission(last)

@@ -36,8 +36,7 @@ def split(play: Play, place: str, factor: int) -> list[str]:
     """Ids of the outer and the inner scope; of the scope alone when there is nothing to split."""
     if not 1 < factor < play.scope(place).size:
         return [place]
-    play.must("split_scope", place, factor=factor)
-    return [f"{place}.o", f"{place}.i"]
+    return [*play.split(place, factor)]
 
 
 def largest_divisor(size: int, most: int) -> int:

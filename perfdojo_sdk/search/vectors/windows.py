@@ -167,6 +167,6 @@ def _common_depth(play: Play, one: str, other: str) -> int:
 def _staged(play: Play, move: str, place: str, array: str, location: str) -> Iterator[tuple[str, str]]:
     if not location:
         return
-    known = {b.name for b in play.program.buffers}
-    if play.may(move, place, array=array):
-        yield from ((b.name, location) for b in play.program.buffers if b.name not in known)
+    made = play.may(move, place, array=array)
+    for buffer in made.buffers if made else ():
+        yield buffer, location

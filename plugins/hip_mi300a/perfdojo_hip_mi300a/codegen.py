@@ -24,8 +24,13 @@ def runtime() -> str:
 
 def machine(capabilities: Capabilities) -> Machine:
     options = capabilities.options
-    sizes = (options[name] for name in ("warp", "max_threads", "shared_bytes", "multiprocessors"))
-    return Machine(*sizes, frozenset(options["matrix"]))
+    return Machine(
+        warp=options["warp"],
+        max_threads=options["max_threads"],
+        shared_bytes=options["shared_bytes"],
+        multiprocessors=options["multiprocessors"],
+        matrix=frozenset(options["matrix"]),
+    )
 
 
 @dataclass(frozen=True)

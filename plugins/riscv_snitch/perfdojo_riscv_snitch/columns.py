@@ -64,8 +64,7 @@ def _terms_outside(play: Play, nest: str) -> str:
     play.must("swap_scopes", column)
     play.must("swap_scopes", row)
     _halved(play, column)
-    if play.scope(column if column in play.program.paths else f"{column}.o").size > 1:
-        play.must("swap_scopes", row)
+    play.must("swap_scopes", row)
     return terms
 
 
@@ -75,9 +74,9 @@ def _halved(play: Play, place: str) -> str:
     if play.scope(place).size == lanes:
         play.must("annotate_scope", place, suffix="v")
         return place
-    play.must("split_scope", place, factor=lanes)
-    play.must("annotate_scope", f"{place}.i", suffix="v")
-    return f"{place}.i"
+    _, pair = play.split(place, lanes)
+    play.must("annotate_scope", pair, suffix="v")
+    return pair
 
 
 def _is_low(play: Play, row: str, column: str, terms: str) -> bool:
@@ -95,8 +94,7 @@ def _operands(play: Play, terms: str, early: bool) -> None:
     """
     written = play.scope(terms).size % TERMS == 0 and play.scope(terms).size > TERMS
     if written:
-        play.must("split_scope", terms, factor=TERMS)
-        terms = f"{terms}.i"
+        _, terms = play.split(terms, TERMS)
     loops = perfect(play, terms)
     pair, row, lanes = several(loops[-3:], 3, "loops")
     for array in arrays(play, lanes, written=False):
@@ -125,10 +123,8 @@ def _blocked(play: Play, row: str, column: str, high: int, wide: int) -> tuple[s
     if not width:
         raise MoveError("PD-T001", f"{count} columns are no pairs")
     if height < rows:
-        play.must("split_scope", row, factor=height)
-        row = f"{row}.i"
+        _, row = play.split(row, height)
     if width < count:
-        play.must("split_scope", column, factor=width)
+        _, column = play.split(column, width)
         play.must("swap_scopes", row)
-        column = f"{column}.i"
     return row, column

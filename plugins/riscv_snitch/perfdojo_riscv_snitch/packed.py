@@ -7,7 +7,7 @@ its own adds up their halves, and two results of f32 are packed into a word for 
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Sequence
 
 from perfdojo_riscv_snitch.codegen.plan import REPEATED
 from perfdojo_riscv_snitch.steps import (
@@ -51,25 +51,22 @@ def _several(play: Play, place: str, terms: str) -> None:
     group = next((n for n in range(MOST, 1, -1) if size % n == 0), 0)
     if not group:
         raise MoveError("PD-T001", f"{size} sums are no groups")
-    lanes = place
-    if group < size:
-        play.must("split_scope", place, factor=group)
-        lanes = f"{place}.i"
-    before = play.program.names
+    lanes = play.split(place, group)[1] if group < size else place
+    buffers = list[str]()
     for array in arrays(play, lanes, written=True):
-        play.must("stage_write", lanes, array=array)
+        buffers.append(play.stage("stage_write", lanes, array).buffer)
         play.may("remove_dead", play.program.buffer_of[array].name)
     path = play.program.paths[lanes]
-    play.must("split_scope", terms, factor=width)
-    play.must("split_reduction", f"{terms}.o", lane=f"{terms}.i")
+    outer, inner = play.split(terms, width)
+    buffers += play.must("split_reduction", outer, lane=inner).buffers
     for part in cut(play, lanes):
         if len(perfect(play, part)) > 2:
             play.must("swap_scopes", part)
-    nests = _made(play, path, before)
+    nests = _using(play, path, buffers)
     if len(nests) < 4:
         raise MoveError("PD-T001", "the sums are no nests of their own")
     pair = in_words(play, nests[-1])
-    nests = _made(play, path, before)
+    nests = _using(play, path, buffers)
     _finish(play, nests, [perfect(play, nest)[-1] for nest in nests[-4:-1]], grouped=True)
     if pair:
         for array in arrays(play, pair, written=True):
@@ -80,26 +77,22 @@ def _one(play: Play, loops: Sequence[str]) -> None:
     """One sum over all iterations, as a few sums of pairs."""
     place = collapsed(play, loops)
     [leaf] = several(play.scope(place).leaves, 1, "statements")
-    path, before = play.program.paths[place], play.program.names
-    play.must("stage_accumulator", place, array=leaf.statement.target.array)
+    path = play.program.paths[place]
+    buffers = [play.stage("stage_accumulator", place, leaf.statement.target.array).buffer]
     size, width = play.scope(place).size, lanes_of(play, place)
     count = next((n for n in (4, 3, 2) if size % (n * width) == 0 and size > n * width), 1)
-    play.must("split_scope", place, factor=count * width)
-    play.must("split_reduction", f"{place}.o", lane=f"{place}.i")
-    lanes = [perfect(play, nest)[-1] for nest in _made(play, path, before)]
-    if count > 1:
-        for lane in lanes:
-            play.must("split_scope", lane, factor=width)
-    pairs = [f"{lane}.i" if count > 1 else lane for lane in lanes]
-    _finish(play, _made(play, path, before), pairs, grouped=count > 1)
+    outer, inner = play.split(place, count * width)
+    buffers += play.must("split_reduction", outer, lane=inner).buffers
+    lanes = [perfect(play, nest)[-1] for nest in _using(play, path, buffers)]
+    pairs = [play.split(lane, width)[1] for lane in lanes] if count > 1 else lanes
+    _finish(play, _using(play, path, buffers), pairs, grouped=count > 1)
     settle(play)
 
 
-def _made(play: Play, path: Path, before: Container[str]) -> list[str]:
-    """The scopes beside ``path`` that use buffers which are new since ``before``."""
-    new = {array for b in play.program.buffers if b.name not in before for array in b.arrays}
+def _using(play: Play, path: Path, buffers: Collection[str]) -> list[str]:
+    """The scopes beside ``path`` that use one of these buffers, which hold one array each."""
     beside = [node for node in play.program.siblings(path) if isinstance(node, Scope)]
-    return [node.id for node in beside if not new.isdisjoint(node.arrays)]
+    return [node.id for node in beside if not node.arrays.isdisjoint(buffers)]
 
 
 def _finish(play: Play, nests: Sequence[str], pairs: Sequence[str], grouped: bool) -> None:

@@ -29,7 +29,6 @@ from perfdojo_riscv_snitch.steps import (
     lanes_of,
     perfect,
     settle,
-    several,
     stage,
     streamed_reads,
     streams,
@@ -205,16 +204,11 @@ def _in_words(play: Play, loops: Sequence[str]) -> None:
     if len(loops) > 1 and play.scope(inner).size == lanes:  # rows are words
         collapsed(play, loops[:-1])
     else:
-        place = collapsed(play, loops)
-        play.must("split_scope", place, factor=lanes)
-        inner = f"{place}.i"
+        _, inner = play.split(collapsed(play, loops), lanes)
     outer = play.around(inner)[-1].id
     for move, written in (("stage_read", False), ("stage_write", True)):
         for array in arrays(play, inner, written):
-            before = {b.name for b in play.program.buffers}
-            play.must(move, inner, array=array)
-            [name] = several({b.name for b in play.program.buffers} - before, 1, "new buffers")
-            play.must("reuse_dims", name, dim=0)
+            play.must("reuse_dims", play.stage(move, inner, array).buffer, dim=0)
     for child in play.scope(outer).body:
         play.must("annotate_scope", child.id, suffix="v")
     for buffer in temporaries(play.program):
@@ -229,9 +223,9 @@ def _repeat_several(play: Play, place: str) -> None:
     leaves = play.scope(place).leaves
     if any(isinstance(a, Operation) for leaf in leaves for a in leaf.statement.value.children):
         with suppress(MoveError):
-            play.must("split_scope", place, factor=LATENCY)
-            play.must("annotate_scope", f"{place}.i", suffix="u")
-            play.must("annotate_scope", f"{place}.o", suffix=REPEATED)
+            outer, inner = play.split(place, LATENCY)
+            play.must("annotate_scope", inner, suffix="u")
+            play.must("annotate_scope", outer, suffix=REPEATED)
             return
     play.trace = kept
     play.must("annotate_scope", place, suffix=REPEATED)
@@ -298,9 +292,9 @@ def _sum(play: Play, loops: Sequence[str], most: int) -> None:
     (statement, *_) = [leaf.statement for leaf in play.scope(place).leaves]
     if most and play.scope(place).size % LATENCY == 0:
         play.must("stage_accumulator", place, array=statement.target.array)
-        play.must("split_scope", place, factor=LATENCY)
-        path = play.program.paths[place] if place in play.program.paths else play.program.paths[f"{place}.o"]
-        play.must("split_reduction", f"{place}.o", lane=f"{place}.i")
+        outer, inner = play.split(place, LATENCY)
+        path = play.program.paths[outer]
+        play.must("split_reduction", outer, lane=inner)
         _write_out(play, path[:-1])
         return
     play.must("stage_accumulator", place, array=statement.target.array)
@@ -317,8 +311,7 @@ def _interleave(play: Play, place: str, most: int) -> str:
     factor = next((f for f in (LATENCY, 5, 6, 7, 8, 3, 2) if size % f == 0), 0)
     if not factor:
         raise MoveError("PD-T001", "no factor")
-    play.must("split_scope", place, factor=factor)
-    return f"{place}.i"
+    return play.split(place, factor)[1]
 
 
 def _operands(play: Play, place: str) -> None:

@@ -84,8 +84,7 @@ def _lanes(play: Play, scope: Scope) -> str:
     factor = next((f for f in (TOGETHER, 8, 7, 6, 5) if scope.size % f == 0), 0)
     if not factor:
         raise _not_for("no factor")
-    play.must("split_scope", scope.id, factor=factor)
-    return f"{scope.id}.i"
+    return play.split(scope.id, factor)[1]
 
 
 def _functions(play: Play, place: str) -> None:
@@ -116,17 +115,13 @@ def _sums(play: Play, place: str) -> None:
         raise _not_for("no sums")
     [target] = several({leaf.statement.target.array for leaf in outer.leaves}, 1, "results")
     lanes = _lanes(play, outer)
-    name = _staged(play, "stage_write", lanes, target)
-    path = play.program.paths[lanes]
-    play.must("fission_scope", play.scope(lanes).body[1].id)
-    first, sums, last = several(play.program.siblings(path)[path[-1] : path[-1] + 3], 3, "nests")
-    play.must("swap_scopes", sums.id)
-    inner = play.program.node((*path[:-1], path[-1] + 1))
-    if not isinstance(inner, Scope) or not isinstance(inner.body[0], Scope):
-        raise _not_for("no sums")
-    around, lanes = inner.id, inner.body[0].id
+    staged, first = play.stage("stage_write", lanes, target), lanes
+    name, last = staged.buffer, staged.copy
+    lanes = play.fission(play.scope(first).body[1].id)
+    play.must("swap_scopes", lanes)
+    around = play.around(lanes)[-1].id
     lanes = _streamed(play, lanes, results=False)
-    for each in (first.id, lanes, last.id):
+    for each in (first, lanes, last):
         play.must("annotate_scope", each, suffix="u")
     buffer = play.program.buffer(name)
     assert buffer is not None
@@ -146,22 +141,19 @@ def _across(play: Play, place: str) -> None:
     if not any(read.levels == (1,) for read in reads):
         raise _not_for("no shared operands")
     lanes = _lanes(play, rows)
-    path = play.program.paths[lanes]
     play.must("swap_scopes", lanes)
-    outer = play.program.node(path)
-    assert isinstance(outer, Scope)
-    lanes = outer.body[0].id
+    outer, level = columns.id, len(play.around(lanes))
     _keep_what_stays(play, lanes)
     kept = [
-        _staged(play, "stage_read", outer.id, array)
-        for array, touches in play.scope(outer.id).touches.items()
-        if all(t.access.levels == (len(path),) and not t.writes for t in touches)
+        play.stage("stage_read", outer, array)
+        for array, touches in play.scope(outer).touches.items()
+        if all(t.access.levels == (level,) and not t.writes for t in touches)
     ]
-    lanes = _streamed(play, lanes, kept=kept)
+    lanes = _streamed(play, lanes, kept=[staged.buffer for staged in kept])
     play.must("annotate_scope", lanes, suffix="u")
-    for name in kept:
-        play.must("annotate_scope", f"{name}.0", suffix="u")
-        play.must("set_location", name, location="reg")
+    for staged in kept:
+        play.must("annotate_scope", staged.copy, suffix="u")
+        play.must("set_location", staged.buffer, location="reg")
 
 
 def _across_in_pairs(play: Play, place: str) -> None:
@@ -174,20 +166,18 @@ def _across_in_pairs(play: Play, place: str) -> None:
     if (1,) not in reads.values():
         raise _not_for("no shared operands")
     lanes = _lanes(play, rows)
-    play.must("split_scope", columns.id, factor=LANES)
+    outer, pair = play.split(columns.id, LANES)
     play.must("swap_scopes", lanes)
-    outer, pair = f"{columns.id}.o", f"{columns.id}.i"
     for array, levels in reads.items():
         if levels == (1,):
             play.must("set_location", staged_in_pairs(play, "stage_read", lanes, array), location="reg")
         elif levels == (0,):
-            name = _staged(play, "stage_read", outer, array)
-            copy = play.program.occurrences[name][0].above
-            if not copy:
+            staged = play.stage("stage_read", outer, array)
+            if not staged.scopes:
                 raise _not_for("one number for all rows")
-            play.must("annotate_scope", copy[-1].id, suffix="u")
+            play.must("annotate_scope", staged.scopes[-1], suffix="u")
             play.must("annotate_scope", lanes, suffix="u")
-            play.must("set_location", name, location="reg")
+            play.must("set_location", staged.buffer, location="reg")
         elif levels == (0, 1):
             free_mover(play, staged_in_pairs(play, "stage_read", pair, array))
     for array in arrays(play, pair, written=True):
@@ -211,14 +201,12 @@ def _along(play: Play, place: str) -> None:
 
 def _in_pairs(play: Play, columns: Scope) -> None:
     """Two f32 at once, each array through a mover."""
-    play.must("split_scope", columns.id, factor=LANES)
-    lanes = f"{columns.id}.i"
-    outer = play.around(lanes)[-1].id
+    outer, lanes = play.split(columns.id, LANES)
     [leaf] = several(play.scope(lanes).leaves, 1, "statements")
     reads = [r.array for r in leaf.statement.reads if _in_memory(play.program, r.array)]
     movers = iter(MOVERS)
-    names = [_staged(play, "stage_read", lanes, array) for array in dict.fromkeys(reads)]
-    names.append(_staged(play, "stage_write", lanes, leaf.statement.target.array))
+    names = [play.stage("stage_read", lanes, array).buffer for array in dict.fromkeys(reads)]
+    names.append(play.stage("stage_write", lanes, leaf.statement.target.array).buffer)
     for name in names:
         _contract(play, name, but=1)
     for child in play.scope(outer).body:
@@ -235,7 +223,7 @@ def _keep_what_stays(play: Play, place: str) -> None:
         if not any(t.writes or any(l >= level for l in t.access.levels) for t in touches):
             kept = play.trace
             try:
-                name = _staged(play, "stage_read", place, array)
+                name = play.stage("stage_read", place, array).buffer
                 _contract(play, name)
                 play.must("set_location", name, location="reg")
             except MoveError:
@@ -252,13 +240,13 @@ def _streamed(play: Play, lanes: str, results: bool = True, kept: Sequence[str] 
     moves += [("stage_write", leaf.statement.target.array)] if results else []
     free = ["ssr1", "ssr0"]
     for move, array in moves:
-        before, path = play.trace, play.program.paths[lanes]
+        before = play.trace
         try:
-            name = _staged(play, move, lanes, array)
-            first = play.program.node(path).id
+            staged = play.stage(move, lanes, array)
+            first = lanes if move == "stage_write" else staged.copy
             play.must("join_scopes", first)
-            _contract(play, name)
-            play.must("set_location", name, location=free[-1])
+            _contract(play, staged.buffer)
+            play.must("set_location", staged.buffer, location=free[-1])
             free.pop()
             lanes = first
         except (MoveError, IndexError):
@@ -268,13 +256,6 @@ def _streamed(play: Play, lanes: str, results: bool = True, kept: Sequence[str] 
 
 def _in_memory(program: Program, array: str) -> bool:
     return program.buffer_of[array].location not in ("reg", *MOVERS)
-
-
-def _staged(play: Play, move: str, place: str, array: str) -> str:
-    before = {b.name for b in play.program.buffers}
-    play.must(move, place, array=array)
-    [name] = several({b.name for b in play.program.buffers} - before, 1, "new buffers")
-    return name
 
 
 def _contract(play: Play, name: str, but: int = 0) -> None:

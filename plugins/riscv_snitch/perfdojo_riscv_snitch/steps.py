@@ -56,21 +56,13 @@ def streams(program: Program) -> set[str]:
 def collapsed(play: Play, loops: Sequence[str]) -> str:
     place = loops[0]
     for _ in loops[1:]:
-        path = play.program.paths[place]
-        play.must("collapse_scopes", place)
-        node = play.program.node(path)
-        place = node.id
+        place = play.collapse(place)
     return place
 
 
 def cut(play: Play, place: str) -> list[str]:
     """A scope of its own for each child; their ids."""
-    path = play.program.paths[place]
-    count = len(play.scope(place).body)
-    for child in [c.id for c in play.scope(place).body][1:]:
-        play.must("fission_scope", child)
-    siblings = play.program.siblings(path)
-    return [node.id for node in siblings[path[-1] : path[-1] + count]]
+    return [place, *[play.fission(child.id) for child in play.scope(place).body[1:]]]
 
 
 def bring_inside(play: Play, place: str) -> None:
@@ -83,23 +75,19 @@ def hoist(play: Play, place: str) -> None:
     """Keep in registers what is the same in all iterations."""
     for array, touches in play.scope(place).touches.items():
         if not any(t.writes or t.access.levels for t in touches):
-            before = {b.name for b in play.program.buffers}
-            if play.may("stage_read", place, array=array):
-                [name] = several({b.name for b in play.program.buffers} - before, 1, "new buffers")
+            made = play.may("stage_read", place, array=array)
+            for name in made.buffers if made else ():
                 play.may("set_location", name, location="reg")
 
 
 def stage(play: Play, move: str, place: str, array: str) -> tuple[str, str]:
     """Stage an array and join the copy with the scope: name of the buffer, id of the joined scope."""
-    before = {b.name for b in play.program.buffers}
-    path = play.program.paths[place]
-    play.must(move, place, array=array)
-    [name] = several({b.name for b in play.program.buffers} - before, 1, "new buffers")
-    first = play.program.node(path)
-    if isinstance(first, Statement):  # one element for the whole scope: nothing to join
-        return name, play.program.siblings(path)[path[-1] + 1].id
-    play.must("join_scopes", first.id)
-    return name, first.id
+    made = play.stage(move, place, array)
+    if move == "stage_read" and not made.scopes:  # one element for the whole scope: nothing to join
+        return made.buffer, place
+    first = place if move == "stage_write" else made.copy
+    play.must("join_scopes", first)
+    return made.buffer, first
 
 
 def into_stream(play: Play, name: str) -> None:
@@ -164,9 +152,8 @@ def of_singles(play: Play, place: str) -> bool:
 
 def staged_in_pairs(play: Play, move: str, place: str, array: str) -> str:
     """Stage the pairs of an array, ready for a mover; the name of the buffer."""
-    before = {b.name for b in play.program.buffers}
-    play.must(move, place, array=array)
-    [buffer] = several([b for b in play.program.buffers if b.name not in before], 1, "new buffers")
+    name = play.stage(move, place, array).buffer
+    buffer = play.program.buffer_of[name]
     for k in buffer.materialised[:-1]:
         play.must("reuse_dims", buffer.name, dim=k)
     for occurrence in play.program.occurrences[buffer.name]:
@@ -179,7 +166,9 @@ def staged_in_pairs(play: Play, move: str, place: str, array: str) -> str:
 
 def in_words(play: Play, place: str) -> str:
     """Results of f32 in pairs where there is an even number of them: the scope of the pair, or none."""
-    if not of_singles(play, place) or not play.may("split_scope", place, factor=LANES):
+    halves = play.may("split_scope", place, factor=LANES) if of_singles(play, place) else None
+    if halves is None:
         return ""
-    play.must("annotate_scope", f"{place}.i", suffix="v")
-    return f"{place}.i"
+    _, pair = halves.scopes
+    play.must("annotate_scope", pair, suffix="v")
+    return pair

@@ -74,8 +74,7 @@ def windows(play: Play, place: str) -> None:
 
 def _block(play: Play, row: str, column: str) -> list[str]:
     """Scopes of the pairs that are computed at once, of some rows and columns; last that of their lanes."""
-    play.must("split_scope", column, factor=LANES)
-    pairs, lanes = f"{column}.o", f"{column}.i"
+    pairs, lanes = play.split(column, LANES)
     rows, size = play.scope(row).size, play.scope(pairs).size
     blocks = [(n, _divisor(size, MOST // n)) for n in range(1, ROWS + 1) if rows % n == 0]
     height, width = max(blocks, key=lambda block: (block[0] * block[1], block[0]))
@@ -98,17 +97,15 @@ def _inner(play: Play, scope: str, count: int) -> str:
     """So many iterations of a scope as one of their own; its id."""
     if count == play.scope(scope).size:
         return scope
-    play.must("split_scope", scope, factor=count)
-    return f"{scope}.i"
+    return play.split(scope, count)[1]
 
 
 def _apart(play: Play, column: str) -> list[str]:
     """A scope of one iteration for each of a scope; their ids."""
     found = list[str]()
     while play.scope(column).size > 1:
-        play.must("split_range", column, at=1)
-        found.append(f"{column}.a")
-        column = f"{column}.b"
+        first, column = play.split_range(column, 1)
+        found.append(first)
     return [*found, column]
 
 
@@ -118,12 +115,8 @@ def _keep(play: Play, place: str, block: Sequence[str]) -> None:
     for array in arrays(play, place, written=False):
         touches = play.scope(place).touches[array]
         if not any(l in mine for t in touches for l in t.access.levels):
-            before = {b.name for b in play.program.buffers}
-            play.must("stage_read", place, array=array)
-            [name] = several({b.name for b in play.program.buffers} - before, 1, "new buffers")
-            (copy, *_) = play.program.occurrences[name]
-            for scope in copy.above:
-                play.must("annotate_scope", scope.id, suffix="u")
+            for scope in play.stage("stage_read", place, array).scopes:
+                play.must("annotate_scope", scope, suffix="u")
 
 
 def _words(play: Play, lanes: str) -> None:

@@ -161,8 +161,7 @@ def _reduce_in_parts(play: Play, place: str, machine: Machine) -> None:
         if statement is None or not statement.accumulate or len(nest) < 3:
             continue
         middle = nest[-2]
-        play.must("split_reduction", child, lane=middle)
-        start = next_to(play, child, -1)
+        start, _ = play.split_reduction(child, middle)
         for above in reversed(nest[: nest.index(middle)]):
             play.must("swap_scopes", above)
         play.must("join_scopes", start)
@@ -234,6 +233,6 @@ def _compute_again(play: Play) -> None:
             continue
         kept, inlined = play.trace, True
         for reader in [s.id for s in play.statements() if any(r.array == buffer.name for r in s.reads)]:
-            inlined = inlined and play.may("inline_definition", reader, array=buffer.name)
+            inlined = inlined and play.may("inline_definition", reader, array=buffer.name) is not None
         if not inlined or not play.may("remove_dead", buffer.name):
             play.trace = kept

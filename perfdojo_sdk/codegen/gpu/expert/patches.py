@@ -15,7 +15,6 @@ from perfdojo_sdk.codegen.gpu.expert.steps import (
     arrange,
     chain,
     factors,
-    next_to,
     only_statement,
     separate,
     split,
@@ -79,9 +78,8 @@ def play_patches(play: Play, place: str, machine: Machine) -> None:
         own = [*rows[1:], *own]
     arrange(play, [*grid, *threads, *own])
     top = threads[0]
-    play.must("stage_write", top, array=statement.target.array)
+    end = play.stage("stage_write", top, statement.target.array).copy
     compute = separate(play, total, top)
-    end = next_to(play, compute, 1)
     nest = chain(play, compute)
     mine, steps = nest[len(threads) :][: len(own)], nest[len(threads) + len(own) :]
     arrange(play, [*nest[: len(threads)], *steps, *mine])
@@ -106,7 +104,7 @@ def _best_patch(
         blocks = prod(sizes) // (threads * patch.outputs * patch.rows)
         products = patch.outputs * patch.rows * height * width
         # For one outer step: rows that overlap, and what is shared, four at a time.
-        loads = (patch.rows + height - 1) * width
+        loads: float = (patch.rows + height - 1) * width
         loads += patch.outputs * height * width / (WIDE if patch.shared else 1)
         # More blocks than two on a multiprocessor are rarely there: the sums take many registers.
         together = min(-(-blocks // machine.multiprocessors), 2) * threads
@@ -132,12 +130,9 @@ def _padded(outputs: int) -> int:
 
 def _share(play: Play, compute: str, array: str, patch: Patch, threads: int) -> None:
     """Copy all that a block reads of ``array`` into shared memory, with the outputs side by side."""
-    play.must("stage_read", compute, array=array)
-    copy = next_to(play, compute, -1)
-    statement = only_statement(play, chain(play, copy)[-1])
-    assert statement is not None
-    name = statement.target.array
-    share_copy(play, play.program.paths[copy], threads)
+    staged = play.stage("stage_read", compute, array)
+    name = staged.buffer
+    share_copy(play, play.program.paths[staged.copy], threads)
     # Neighbouring threads copy neighbouring steps: these go to different banks.
     last = len(play.program.buffer_of[name].shape) - 1
     play.may("pad_dim", name, dim=last, size=_padded(patch.outputs))

@@ -15,7 +15,6 @@ from perfdojo_sdk.codegen.gpu.expert.steps import (
     chain,
     collapse,
     factors,
-    next_to,
     only_statement,
     separate,
     share,
@@ -23,6 +22,7 @@ from perfdojo_sdk.codegen.gpu.expert.steps import (
 )
 from perfdojo_sdk.codegen.gpu.mapping import BLOCK, GRID, SHUFFLE, WARP, Machine
 from perfdojo_sdk.core.dtypes import BYTES
+from perfdojo_sdk.core.made import Copied, Staged
 from perfdojo_sdk.core.program import Scope, Statement
 from perfdojo_sdk.search.play import Play
 
@@ -137,10 +137,11 @@ def _spread(play: Play, place: str, threads: int, warp: int) -> None:
         if size % step == 0:
             _spread_evenly(play, place, innermost, threads, step // threads, warp)
             return
-        if size > step and play.may("split_range", innermost, at=size // step * step):
-            first, second = (f"{innermost}.a", f"{innermost}.b") if place == innermost else (
-                place, separate(play, f"{innermost}.b", place)
-            )  # fmt: skip
+        cut = play.may("split_range", innermost, at=size // step * step) if size > step else None
+        if isinstance(cut, Copied):
+            first, second = cut.parts
+            if place != innermost:
+                first, second = place, separate(play, second, place)
             for part in (second, first):
                 _spread(play, part, threads, warp)
             return
@@ -160,14 +161,13 @@ def _spread_evenly(play: Play, place: str, loop: str, threads: int, wide: int, w
     level = len(play.around(loop))
     reduces = statement.accumulate is not None and level not in statement.target.levels
     parts = split(play, loop, threads * wide)
-    turns = parts[0] if len(parts) > 1 else None
     inner = split(play, parts[-1], wide) if wide > 1 else [parts[-1]]
     thread = inner[0]
-    top = _top(play, place, turns or thread)
+    top = place if place != loop else parts[0] if len(parts) > 1 else thread
     if reduces:
-        play.must("split_reduction", top, lane=thread)
-        _combine(play, next_to(play, top, 1), threads, warp)
-        _to_threads(play, next_to(play, top, -1), threads, warp)
+        start, combine = play.split_reduction(top, thread)
+        _combine(play, combine, threads, warp)
+        _to_threads(play, start, threads, warp)
         nest = chain(play, top)
         for above in reversed(nest[: nest.index(thread)]):
             play.must("swap_scopes", above)
@@ -180,11 +180,6 @@ def _spread_evenly(play: Play, place: str, loop: str, threads: int, wide: int, w
     _to_threads(play, thread, threads, warp)
 
 
-def _top(play: Play, place: str, turns: str) -> str:
-    """The outermost scope of the nest that ``turns`` stands in: ``place``, unless it was split."""
-    return place if place in play.program.paths else turns
-
-
 def _to_threads(play: Play, place: str, threads: int, warp: int) -> None:
     play.may("annotate_scope", place, suffix=WARP if threads == warp else BLOCK)
 
@@ -195,10 +190,11 @@ def _combine(play: Play, place: str, threads: int, warp: int) -> None:
         play.may("annotate_scope", place, suffix=SHUFFLE)
         return
     warps, lanes = split(play, place, warp)
-    if not play.may("split_reduction", warps, lane=warps):
+    parts = play.may("split_reduction", warps, lane=warps)
+    if not isinstance(parts, Staged):
         return
-    play.may("annotate_scope", next_to(play, warps, 1), suffix=SHUFFLE)
-    start = next_to(play, warps, -1)
+    start, combine = parts.nests
+    play.may("annotate_scope", combine.top, suffix=SHUFFLE)
     play.may("annotate_scope", lanes, suffix=SHUFFLE)
     play.may("annotate_scope", warps, suffix=BLOCK)
-    play.may("annotate_scope", start, suffix=BLOCK)
+    play.may("annotate_scope", start.top, suffix=BLOCK)

@@ -28,8 +28,7 @@ def split(play: Play, place_: str, factor: int) -> list[str]:
     """Ids of the outer and the inner scope; of the scope alone where there is nothing to split."""
     if not 1 < factor < play.scope(place_).size:
         return [place_]
-    play.must("split_scope", place_, factor=factor)
-    return [f"{place_}.o", f"{place_}.i"]
+    return [*play.split(place_, factor)]
 
 
 def factors(size: int, most: int) -> list[int]:
@@ -42,13 +41,8 @@ def share(play: Play, place_: str, factor: int) -> list[str] | None:
     size = play.scope(place_).size
     if size <= factor:
         return [place_]
-    path = play.program.paths[place_]
-    move = "split_scope" if size % factor == 0 else "split_with_condition"
-    if not play.may(move, place_, factor=factor):
-        return None
-    outer = play.program.node(path)
-    assert isinstance(outer, Scope)
-    return [outer.id, outer.body[0].id]
+    made = play.may("split_scope" if size % factor == 0 else "split_with_condition", place_, factor=factor)
+    return [*made.scopes] if made else None
 
 
 def arrange(play: Play, order: Sequence[str]) -> None:
@@ -63,8 +57,7 @@ def separate(play: Play, place: str, top: str) -> str:
     """Cut every scope from the one around ``place`` up to ``top`` before ``place``; the second part."""
     while True:
         parent = play.around(place)[-1].id
-        play.must("fission_scope", place)
-        place = next_to(play, parent, 1)
+        place = play.fission(place)
         if parent == top:
             return place
 
@@ -79,20 +72,19 @@ def collapse(play: Play, scopes: list[str]) -> list[str]:
     """Make one loop of the innermost scopes of a perfect nest, as long as addresses stay plain."""
     scopes = list(scopes)
     while len(scopes) > 1:
-        kept = play.trace
-        path = play.program.paths[scopes[-2]]
-        if not play.may("collapse_scopes", scopes[-2]):
+        kept, made = play.trace, play.may("collapse_scopes", scopes[-2])
+        if made is None:
             break
-        if not _plain(play, path):
+        if not _plain(play, *made.scopes):
             play.trace = kept
             break
-        scopes[-2:] = [play.program.node(path).id]
+        scopes[-2:] = made.scopes
     return scopes
 
 
-def _plain(play: Play, path: tuple[int, ...]) -> bool:
-    node, program = play.program.node(path), play.program
-    for leaf in node.leaves:
+def _plain(play: Play, place_: str) -> bool:
+    program = play.program
+    for leaf in play.scope(place_).leaves:
         for access in (leaf.statement.target, *leaf.statement.reads):
             if program.buffer_of[access.array].address(access.subscripts).quotients:
                 return False
@@ -110,7 +102,7 @@ def map_rest(play: Play, machine: Machine) -> None:
     for buffer in temporaries(play.program):
         for k in range(len(buffer.dimensions)):
             play.may("reuse_dims", buffer.name, dim=k)
-    wanted = {TILE: ("tile",), "reg": ("local",), OWN: ("local",)}
+    wanted: dict[str, tuple[str, ...]] = {TILE: ("tile",), "reg": ("local",), OWN: ("local",)}
     wanted |= {UNIFORM: ("uniform", "local"), SHARED: ("shared",)}
     for buffer in temporaries(play.program):
         if buffer.location != play.rules.dialect.default_location:

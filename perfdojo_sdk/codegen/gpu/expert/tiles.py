@@ -99,9 +99,9 @@ def find_product(play: Play, place: str) -> Product | None:
             and {k, j} <= right.levels
             and i not in right.levels
         ):
-            sizes = [play.scope(s).size for s in (*loops[-2:], body[1].id)]
+            rows, columns, steps = [play.scope(s).size for s in (*loops[-2:], body[1].id)]
             return Product(
-                tuple(loops[:-2]), loops[-2], loops[-1], body[1].id, *sizes,
+                tuple(loops[:-2]), loops[-2], loops[-1], body[1].id, rows, columns, steps,
                 left.array, right.array, statement.target.array,
             )  # fmt: skip
     return None
@@ -162,7 +162,7 @@ def _cost(product: Product, tile: Tile, around: int, machine: Machine) -> float:
     reuse = tile.rows * tile.columns / (tile.rows + tile.columns)
     lanes = tile.threads / (-(-tile.threads // machine.warp) * machine.warp)
     together = -(-blocks // machine.multiprocessors) * tile.threads
-    awake = min(1.0, together / ENOUGH_THREADS) ** 0.7
+    awake: float = min(1.0, together / ENOUGH_THREADS) ** 0.7
     speed = own / (2.5 + own) * reuse / (4 + reuse) * lanes * awake * machine.share_at_work(blocks)
     return around * product.rows * product.columns * product.steps / speed
 
@@ -186,8 +186,7 @@ def _in_parts(play: Play, product: Product, parts: int) -> Product:
     outer = [*product.outer, product.row, product.column]
     position = play.program.paths[outer[0]][0]
     cut, _ = split(play, product.total, product.steps // parts)
-    play.must("split_reduction", cut, lane=cut)
-    start = next_to(play, cut, -1)
+    start, _ = play.split_reduction(cut, cut)
     play.must("join_scopes", start)
     # What starts the whole sums stands before the parts.
     beginning = next_to(play, start, -1)
@@ -308,9 +307,8 @@ def in_slices(
     that start the sums, add to them, and write them out.
     """
     start = threads[0]
-    play.must("stage_write", start, array=product.target)
+    end = play.stage("stage_write", start, product.target).copy
     total = separate(play, product.total, start)
-    end = next_to(play, total, 1)
     nest = chain(play, total)
     arrange(play, [nest[-1], *nest[:-1]])
     slices = split(play, nest[-1], depth)
@@ -320,13 +318,10 @@ def in_slices(
         play.must("swap_scopes", slices[1])
     compute = chain(play, slices[0])[1]
     for array in (product.left, product.right):
-        play.must("stage_read", compute, array=array)
-        copy = next_to(play, compute, -1)
+        staged = play.stage("stage_read", compute, array)
         if lay_out is not None:
-            statement = only_statement(play, chain(play, copy)[-1])
-            assert statement is not None
-            lay_out(play, compute, statement.target.array)
-        share_copy(play, play.program.paths[copy], runners)
+            lay_out(play, compute, staged.buffer)
+        share_copy(play, play.program.paths[staged.copy], runners)
     return start, compute, end
 
 
@@ -347,7 +342,7 @@ def share_copy(play: Play, path: Path, threads: int) -> None:
     lanes: list[str] = []
     if together and play.scope(together[0]).size % WIDE == 0:
         lanes = split(play, together[0], WIDE)[-1:]
-    shared, turns = [], []
+    shared, turns = list[str](), list[str]()
     for loop in reversed(chain(play, play.program.node(path).id)):
         if loop in lanes:
             continue

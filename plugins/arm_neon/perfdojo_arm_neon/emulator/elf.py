@@ -103,7 +103,7 @@ def _sections(content: bytes) -> Iterator[tuple[int, int]]:
             yield address, address + taken // 4 * 4
 
 
-def _pairs(image: bytes, address: int, size: int) -> Iterator[tuple[int, int]]:
+def _pairs(image: bytes | bytearray, address: int, size: int) -> Iterator[tuple[int, int]]:
     for at in range(address, address + size, 16):
         tag, value = struct.unpack_from("<QQ", image, at)
         if not tag:
@@ -111,7 +111,7 @@ def _pairs(image: bytes, address: int, size: int) -> Iterator[tuple[int, int]]:
         yield tag, value
 
 
-def _symbols(image: bytes, tables: Mapping[int, int]) -> list[tuple[str, int, bool, int]]:
+def _symbols(image: bytes | bytearray, tables: Mapping[int, int]) -> list[tuple[str, int, bool, int]]:
     """(name, value, whether it is defined here, binding) of every dynamic symbol."""
     if _SYMTAB not in tables:
         return []
@@ -124,7 +124,7 @@ def _symbols(image: bytes, tables: Mapping[int, int]) -> list[tuple[str, int, bo
     return found
 
 
-def _count(image: bytes, tables: Mapping[int, int]) -> int:
+def _count(image: bytes | bytearray, tables: Mapping[int, int]) -> int:
     """How many symbols there are: only the tables for looking them up tell."""
     if _HASH in tables:
         return int(struct.unpack_from("<II", image, tables[_HASH])[1])
@@ -137,11 +137,11 @@ def _count(image: bytes, tables: Mapping[int, int]) -> int:
     chain = start + 4 * buckets
     while last >= first and not struct.unpack_from("<I", image, chain + 4 * (last - first))[0] & 1:
         last += 1
-    return max(last + 1, first)
+    return int(max(last + 1, first))
 
 
 def _relocations(
-    image: bytes, tables: Mapping[int, int], names: list[tuple[str, int, bool, int]]
+    image: bytes | bytearray, tables: Mapping[int, int], names: list[tuple[str, int, bool, int]]
 ) -> Iterator[Relocation]:
     for table, length in ((_RELA, _RELASZ), (_JMPREL, _PLTRELSZ)):
         for at in range(tables.get(table, 0), tables.get(table, 0) + tables.get(length, 0), 24):

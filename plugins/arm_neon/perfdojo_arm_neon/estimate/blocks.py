@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfdojo_arm_neon.emulator.elf import SharedObject
 from perfdojo_arm_neon.estimate.costs import PORTS, WIDTH, WITHIN, Instruction
@@ -86,7 +87,7 @@ def blocks(loaded: SharedObject, counts: Counts) -> Iterator[Block]:
         yield _block(words, counts, block)
 
 
-def _block(words: Counts, counts: Counts, where: Sequence[int]) -> Block:
+def _block(words: NDArray[np.uint32], counts: Counts, where: Sequence[int]) -> Block:
     return Block(4 * where[0], tuple(decode(int(words[k])) for k in where), int(counts[where[0]]))
 
 
