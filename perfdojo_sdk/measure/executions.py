@@ -427,7 +427,8 @@ def kept_for_caller(trial: Trial) -> None:
 
 def own_memory(trial: Trial) -> None:
     """Two callers must not meet in memory that is the kernel's, so no call on one thread changes any."""
-    stage, segments = trial.stage, writable_segments(ctypes.cast(trial.kernel.entry, ctypes.c_void_p))
+    stage, entry = trial.stage, trial.kernel.library[trial.kernel.symbol]
+    segments = writable_segments(ctypes.cast(entry, ctypes.c_void_p))
     stage.call("middle")
     before = [segment.content() for segment in segments]
     with _other_inputs(stage) as inputs:
