@@ -31,9 +31,9 @@ if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.table3.library import selection
+from perfdojo_sdk.codegen.gpu.bundle import unpack
 from perfdojo_sdk.hookspecs.types import Artifact, Target
 from perfdojo_sdk.kernels.selection import select
-from perfdojo_sdk.measure.bundle import unpack
 from perfdojo_sdk.measure.gpu_session import FLUSH, WARM_UP
 from perfdojo_sdk.peers.operators import OPERATORS, TOLERANCE, Operator, error
 from perfdojo_sdk.plugins import load_plugins

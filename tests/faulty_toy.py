@@ -67,6 +67,10 @@ from perfdojo_sdk.hookspecs.types import Failure
 KEPT = {{}}
 
 class Odd(NativeRunner):
+    @property
+    def run_sets(self):
+        raise AttributeError("this one has only run")
+
     def run(self, artifact, request):
 {indent(body, "        ")}
 

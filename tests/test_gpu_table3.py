@@ -30,8 +30,8 @@ from benchmarks.gpu_table3 import (
     report,
     row,
 )
+from perfdojo_sdk.codegen.gpu.bundle import pack
 from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact
-from perfdojo_sdk.measure.bundle import pack
 from perfdojo_sdk.peers.operators import OPERATORS, Operator
 
 ADD = Operator("add", "add", ((5, 7), (5, 7)), (5, 7), 35)

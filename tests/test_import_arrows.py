@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -43,30 +43,109 @@ def imported(path: Path) -> Iterator[tuple[str, int]]:
             yield from ((f"{module}.{alias.name}", node.lineno) for alias in node.names)
 
 
+#: The rooms of the SDK from the bottom up. A file imports its own room and rooms that stand before it, inside
+#: functions too. What the SDK itself brings (``builtin``) is found by name, as every plugin is.
+LAYERS = (
+    "core",
+    "hookspecs",
+    "store",
+    "kernels",
+    "codegen",
+    "search",
+    "experts",
+    "measure",
+    "verify",
+    "plugins",
+    "faces",
+    "game",
+    "library",
+    "environment",
+    "testing",
+    "perfllm",
+    "peers",
+    "experiments",
+    "builtin",
+    "gym",
+    "cluster",
+    "cli",
+)
+#: What a plugin may import of the SDK; its tests may import everything.
+OF_PLUGINS = (*LAYERS[: LAYERS.index("library") + 1], "experiments")
+#: Files that hold each other, and are still to be taken apart. The list only becomes shorter.
+CYCLES = (
+    {"library.build", "library.standing"},
+    {"library.forge", "library.suspicion", "library.tuning"},
+    {"measure.apart", "measure.executions", "measure.worker"},
+    {"perfllm.actors", "perfllm.checkpoints", "perfllm.trainer"},
+    {"codegen.gpu.emitter", "codegen.gpu.figures", "codegen.gpu.lanes", "codegen.gpu.tile_code"},
+)
+
+
+def room(module: str) -> str:
+    """The room of a module of the SDK; empty for the package itself and for all other modules."""
+    parts = module.split(".")
+    return parts[1] if parts[0] == "perfdojo_sdk" and len(parts) > 1 and parts[1] in LAYERS else ""
+
+
+def test_every_room_has_its_layer() -> None:
+    there = {p.stem for p in SDK.iterdir() if p.is_dir() or p.suffix == ".py"}
+    assert there - {"__init__", "__pycache__"} == set(LAYERS)
+
+
+@pytest.mark.parametrize("path", modules(SDK), ids=lambda p: str(p.relative_to(SDK)))
+def test_a_file_imports_what_lies_below_it(path: Path) -> None:
+    own = room(".".join(path.relative_to(ROOT).with_suffix("").parts))
+    if not own:
+        return  # the package itself, which opens the library on demand
+    allowed = LAYERS[: LAYERS.index(own) + 1]
+    for module, line in imported(path):
+        assert not room(module) or room(module) in allowed, f"{path.name}:{line} imports {module}"
+        assert module.partition(".")[0] == "perfdojo_sdk" or not module.startswith("perfdojo_"), (
+            f"{path.name}:{line} imports a plugin: {module}"
+        )
+
+
 @pytest.mark.parametrize("path", modules(SDK / "core"), ids=lambda p: p.name)
 def test_core_imports_the_standard_library_and_itself_only(path: Path) -> None:
     for module, line in imported(path):
         root = module.partition(".")[0]
-        inside = module == "perfdojo_sdk.core" or module.startswith("perfdojo_sdk.core.")
-        assert inside or root in sys.stdlib_module_names, f"{path.name}:{line} imports {module}"
+        assert room(module) == "core" or root in sys.stdlib_module_names, f"{path.name}:{line}: {module}"
 
 
-@pytest.mark.parametrize("path", modules(SDK / "hookspecs"), ids=lambda p: p.name)
-def test_the_contract_with_plugins_imports_core_only(path: Path) -> None:
-    for module, line in imported(path):
-        if module.partition(".")[0] == "perfdojo_sdk":
-            allowed = ("perfdojo_sdk.core", "perfdojo_sdk.hookspecs")
-            assert module.startswith(allowed), f"{path.name}:{line} imports {module}"
+@pytest.mark.parametrize("folder", PLUGIN_SOURCES, ids=lambda p: p.name)
+def test_a_plugin_imports_what_plugins_may(folder: Path) -> None:
+    for path in modules(folder):
+        for module, line in imported(path):
+            assert not room(module) or room(module) in OF_PLUGINS, f"{path.name}:{line} imports {module}"
+            other = module.startswith("perfdojo_") and module.partition(".")[0] != "perfdojo_sdk"
+            assert not other or module.partition(".")[0] == folder.name, f"{path.name}:{line}: {module}"
 
 
-@pytest.mark.parametrize("path", modules(SDK), ids=lambda p: str(p.relative_to(SDK)))
-def test_nothing_imports_the_command_line_or_a_plugin(path: Path) -> None:
-    for module, line in imported(path):
-        assert not module.startswith("perfdojo_") or module.partition(".")[0] == "perfdojo_sdk", (
-            f"{path.name}:{line} imports {module}"
-        )
-        if path.parent != SDK / "cli":
-            assert not module.startswith("perfdojo_sdk.cli"), f"{path.name}:{line} imports {module}"
+def held_by(path: Path, names: Collection[str]) -> set[str]:
+    """The modules of the SDK that a file imports, inside functions and for type checkers too."""
+    found = {module for module, _ in imported(path) if module in names}
+    # `from package import module` is an import of the module; the package has been loaded by then.
+    return {module for module in found if not any(other.startswith(f"{module}.") for other in found)}
+
+
+def reached(graph: Mapping[str, set[str]], start: str) -> set[str]:
+    found, waiting = set[str](), [start]
+    while waiting:
+        new = graph[waiting.pop()] - found
+        found |= new
+        waiting += new
+    return found
+
+
+def test_files_do_not_hold_each_other() -> None:
+    """No cycle of imports, those inside functions and for type checkers included."""
+    files = {str(p.relative_to(ROOT).with_suffix("")).replace("/", "."): p for p in modules(SDK)}
+    files = {name.removesuffix(".__init__"): path for name, path in files.items()}
+    graph = {name: held_by(path, files) - {name} for name, path in files.items()}
+    reach = {name: reached(graph, name) for name in graph}
+    cycles = {frozenset(other for other in reach[n] if n in reach[other]) for n in graph if n in reach[n]}
+    names = [{name.removeprefix("perfdojo_sdk.") for name in cycle} for cycle in cycles]
+    assert sorted(map(sorted, names)) == sorted(map(sorted, CYCLES))
 
 
 def test_only_the_cluster_imports_ray() -> None:

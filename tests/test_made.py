@@ -22,12 +22,12 @@ from perfdojo_sdk.core.made import NOTHING, Copied, Gone, Halves, Made, Merged, 
 from perfdojo_sdk.core.program import Program, Scope
 from perfdojo_sdk.core.transformation import Kind, Move, Step
 from perfdojo_sdk.core.transformations import GENERIC
+from perfdojo_sdk.experts.cpu.steps import split
 from perfdojo_sdk.kernels.selection import instantiate
 from perfdojo_sdk.plugins import load_plugins
 from perfdojo_sdk.search.neighbours import random_step
 from perfdojo_sdk.search.passes import vectorise
 from perfdojo_sdk.search.play import Play
-from perfdojo_sdk.search.vectors.steps import split
 from perfdojo_sdk.testing.declared_names import wrong_names
 from perfdojo_sdk.testing.programs import random_program
 from perfdojo_sdk.testing.walks import random_walk

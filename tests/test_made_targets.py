@@ -13,9 +13,9 @@ from perfdojo_sdk.core.program import Program, Scope
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Rules, Trace
 from perfdojo_sdk.core.transformations import GENERIC
+from perfdojo_sdk.experts.cpu import heuristic
 from perfdojo_sdk.hookspecs.types import CacheLevel, Capabilities, Target
 from perfdojo_sdk.search.passes import greedy, naive
-from perfdojo_sdk.search.vectors import heuristic
 from perfdojo_sdk.testing.programs import random_program
 
 REGISTERS = {"doc": "registers", "shared": False, "constant_subscripts": True, "max_bytes": 512}

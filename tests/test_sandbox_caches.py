@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from perfdojo_sdk.codegen.gpu.bundle import pack
 from perfdojo_sdk.core.files import write_whole
 from perfdojo_sdk.game import write_atomically
 from perfdojo_sdk.library import gpu_loader
 from perfdojo_sdk.library.manifest import ArrayEntry, Artefact, KernelEntry, LibraryError, Manifest
 from perfdojo_sdk.measure import kept_files, native_runner
 from perfdojo_sdk.measure import machine as machine_module
-from perfdojo_sdk.measure.bundle import pack
 from perfdojo_sdk.measure.kept_files import is_private, kept_code, own_lock
 from perfdojo_sdk.measure.machine import calibrate
 from perfdojo_sdk.measure.native_runner import one_measurement_at_a_time

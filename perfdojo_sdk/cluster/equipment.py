@@ -17,7 +17,7 @@ from importlib import import_module
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.plugins import BUILTIN, Plugin, Plugins
-from perfdojo_sdk.plugins.plugin import sdk_fingerprint
+from perfdojo_sdk.plugins.plugin import own_plugin, sdk_fingerprint
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def equipped(wanted: Equipment) -> tuple[Plugins, Target]:
     if sdk_fingerprint() != wanted.sdk:
         raise _other("perfdojo-sdk", sdk_fingerprint(), wanted.sdk)
     plugins = Plugins()
-    plugins.add(_builtin())
+    plugins.add(own_plugin())
     for packed in wanted.plugins:
         try:
             module = import_module(packed.module)
@@ -106,13 +106,6 @@ def equipped(wanted: Equipment) -> tuple[Plugins, Target]:
         plugins.add(plugin)
     plugins.gather()
     return plugins, plugins.target(wanted.target)
-
-
-def _builtin() -> Plugin:
-    import perfdojo_sdk
-    import perfdojo_sdk.builtin as builtin
-
-    return Plugin(BUILTIN, "perfdojo-sdk", perfdojo_sdk.__version__, builtin)
 
 
 def _other(what: str, found: str, wanted: str) -> UnavailableError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal, Protocol, runtime_checkable
+from typing import Annotated, Any, Literal, Protocol, cast, runtime_checkable
 
 import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -453,6 +453,22 @@ class Runner(Protocol):
     def device(self) -> str:
         """The device and its figures in words, part of each record's key."""
         ...
+
+
+class RunsSets(Protocol):
+    """A runner that calls a kernel on many sets of inputs in one child; leg 2 then draws thousands."""
+
+    def run_sets(self, artifact: Artifact, request: RunRequest, sets: int) -> Measurement | Failure:
+        """One call without timing for each of ``sets`` sets.
+
+        They stand one behind the other in arrays of one dimension more; so do the outputs.
+        """
+        ...
+
+
+def running_sets(runner: Runner) -> RunsSets | None:
+    """The runner, where it can run many sets."""
+    return cast(RunsSets, runner) if hasattr(runner, "run_sets") else None
 
 
 class HeuristicPass(Protocol):

@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from perfdojo_sdk.codegen.gpu.bundle import BUNDLE, unpack
 from perfdojo_sdk.codegen.gpu.figures import calls, launches_in
 from perfdojo_sdk.core.errors import DojoError, UnavailableError
 from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.hookspecs.types import ArraySpec
 from perfdojo_sdk.library.manifest import LibraryError, read_artefact, read_manifest
-from perfdojo_sdk.measure.bundle import unpack
-from perfdojo_sdk.measure.gpu_runner import BUNDLE
 from perfdojo_sdk.measure.gpu_session import Gpu
 
 #: dtype -> ``typestr`` of the CUDA array interface, which ROCm's tensors have too.

@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
+from perfdojo_sdk.codegen.gpu.bundle import BUNDLE, pack, unpack
 from perfdojo_sdk.codegen.gpu.estimate import estimate
 from perfdojo_sdk.codegen.gpu.figures import LaunchFigures, launches_in, read, read_workspace
 from perfdojo_sdk.hookspecs.types import (
@@ -21,11 +22,8 @@ from perfdojo_sdk.hookspecs.types import (
     Measurement,
     RunRequest,
 )
-from perfdojo_sdk.measure.bundle import pack, unpack
 from perfdojo_sdk.measure.emulated_runner import EmulatedRunner
 from perfdojo_sdk.measure.native_runner import SHARED_OBJECT
-
-BUNDLE = "gpu_bundle"
 
 #: Threads' steps in one call up to which every access is watched; beyond it only results are looked at.
 MOST_WATCHED = 3_000_000

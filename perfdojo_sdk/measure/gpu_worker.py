@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from perfdojo_sdk.codegen.gpu.bundle import unpack
 from perfdojo_sdk.codegen.gpu.figures import launches_in
-from perfdojo_sdk.measure.bundle import unpack
 from perfdojo_sdk.measure.gpu_session import Gpu, Work, measure
 from perfdojo_sdk.measure.worker import Refused
 

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from perfdojo_sdk.perfllm.settings import AgentSettings
 
 #: The least value that the logarithmic scale tells from nothing: a fiftieth of the initial program's speed.
 LEAST = 0.02
@@ -44,7 +42,18 @@ OBJECTIVES: Mapping[str, Objective] = {
 }
 
 
-def bellman(reward: Tensor, following: Tensor, done: Tensor, settings: AgentSettings) -> Tensor:
+class Choice(Protocol):
+    """What an agent's settings choose of it."""
+
+    @property
+    def objective(self) -> str: ...
+    @property
+    def gamma(self) -> float: ...
+    @property
+    def scale(self) -> str: ...
+
+
+def bellman(reward: Tensor, following: Tensor, done: Tensor, settings: Choice) -> Tensor:
     """The values of moves, all plain: ``reward`` alone where the game is ``done``.
 
     ``following``: the value of the best move after each.
@@ -53,11 +62,11 @@ def bellman(reward: Tensor, following: Tensor, done: Tensor, settings: AgentSett
     return reward.where(done, value)
 
 
-def scaled(values: Tensor, settings: AgentSettings) -> Tensor:
+def scaled(values: Tensor, settings: Choice) -> Tensor:
     """Plain values, such as speed-ups, as the network predicts them."""
     return values.clamp_min(LEAST).log() if settings.scale == "log" else values
 
 
-def plain(values: Tensor, settings: AgentSettings) -> Tensor:
+def plain(values: Tensor, settings: Choice) -> Tensor:
     """The inverse of :func:`scaled`, up to :data:`MOST`."""
     return values.exp().clamp_max(MOST) if settings.scale == "log" else values

@@ -137,6 +137,14 @@ class GuardedRunner:
             return [Failure("runtime", note(self.plugin, what))] * len(artifacts)
         return [self._checked(each) for each in found]
 
+    def _sets(self, artifact: Artifact, request: RunRequest, sets: int) -> Measurement | Failure:
+        several: Any = self.runner
+        try:
+            found: object = self._within(request, lambda: several.run_sets(artifact, request, sets))
+        except DojoError as error:
+            return Failure("runtime", self._line("runner", error))
+        return self._checked(found)
+
     def device(self) -> str:
         """The device in words; :class:`PluginFault` for anything else."""
         device: object = guarded(self.plugin, "runner", self.runner.device)
@@ -150,7 +158,7 @@ class GuardedRunner:
 
     def __getattr__(self, name: str) -> Any:
         found = _of(self, "runner", name)
-        return self._interleaved if name == "time_interleaved" else found
+        return {"time_interleaved": self._interleaved, "run_sets": self._sets}.get(name, found)
 
     def _within(self, request: RunRequest, work: Callable[[], object]) -> object:
         return guarded(self.plugin, "runner", work, limit_s() + request.timeout_s)

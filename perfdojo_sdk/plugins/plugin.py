@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from perfdojo_sdk.core.errors import UnavailableError, closest
 from perfdojo_sdk.hookspecs import API_VERSION, deprecated, specs
 
 BUILTIN = "perfdojo_sdk"
+#: The module with what the SDK itself brings. It is found by name, as every plugin is.
+_OWN_MODULE = "perfdojo_sdk.builtin"
 PREFIX = "perfdojo_"
 HOOKS = tuple(name for name in vars(specs) if name.startswith(PREFIX))
 #: Name -> specification of every hook that is served, those of the last version of the contract included.
@@ -48,6 +51,11 @@ class Plugin:
     def fingerprint(self) -> str:
         """Version and a hash of the plugin's files: changes whenever its code or data does."""
         return f"{self.version}+{content_hash(self.module)}"
+
+
+def own_plugin() -> Plugin:
+    """What the SDK itself brings."""
+    return Plugin(BUILTIN, "perfdojo-sdk", perfdojo_sdk.__version__, import_module(_OWN_MODULE))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import perfdojo_sdk
 from perfdojo_sdk.core.errors import UnavailableError, closest
 from perfdojo_sdk.core.operations import OPERATIONS
 from perfdojo_sdk.core.program import Program
@@ -34,7 +33,7 @@ from perfdojo_sdk.plugins import discovery
 from perfdojo_sdk.plugins.calls import HookCalls
 from perfdojo_sdk.plugins.guarded_moves import GuardedTransformation
 from perfdojo_sdk.plugins.guards import GuardedGenerator, GuardedPass, GuardedRunner, GuardedVeto
-from perfdojo_sdk.plugins.plugin import BUILTIN, Plugin, Problem, sdk_fingerprint
+from perfdojo_sdk.plugins.plugin import BUILTIN, Plugin, Problem, own_plugin, sdk_fingerprint
 
 
 def load_plugins(
@@ -52,9 +51,7 @@ def load_plugins(
     """
     wish = discovery.choice.get()
     plugins = Plugins(strict or wish.strict)
-    import perfdojo_sdk.builtin as builtin
-
-    plugins.add(Plugin(BUILTIN, "perfdojo-sdk", perfdojo_sdk.__version__, builtin))
+    plugins.add(own_plugin())
     found, problems = discovery.chosen(discovery.installed(), {*without, *wish.without})
     for problem in problems:
         plugins.report(problem)

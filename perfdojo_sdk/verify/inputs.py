@@ -60,6 +60,8 @@ FLOAT_CLASSES = (
 #: The class of which many sets are drawn together.
 LEVELS = "levels"
 INTEGERS = "integers"
+#: Arrays of all sets of levels together: each of them is put in its place by itself.
+_LEVEL_ARRAYS = 1 << 13
 #: Classes that are characters of rows, too.
 _CHARACTERISTIC = frozenset({"magnitudes", "scaled", "huge", "special", "cancelling", "denormal", LEVELS})
 
@@ -113,7 +115,10 @@ def level_sets(program: Program, instances: int) -> int:
     groups = _all_groups(program)
     wanted = max(_level_sets(groups[name]) for name in _large(program, floats))
     size = sum(_LEVEL_CELL * prod(program.buffer_of[n].shape) for n in (*program.inputs, *program.outputs))
-    allowed = min(_LEVEL_INSTANCES // max(instances, 1), _LEVEL_BYTES // max(size, 1))
+    arrays = len(program.inputs) + len(program.outputs)
+    allowed = min(
+        _LEVEL_INSTANCES // max(instances, 1), _LEVEL_BYTES // max(size, 1), _LEVEL_ARRAYS // arrays
+    )
     return max(1, min(len(floats) * wanted, allowed))
 
 

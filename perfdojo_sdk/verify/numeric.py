@@ -33,6 +33,7 @@ from perfdojo_sdk.hookspecs.types import (
     Measurement,
     Runner,
     RunRequest,
+    running_sets,
 )
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.measure.sandbox import Job, execute
@@ -174,7 +175,7 @@ def verify_numeric(
     results: list[ClassResult] = []
     planned: list[_Plan] = []
     skipped: list[ClassResult] = []
-    sets = level_sets(original, references.instances) if hasattr(runner, "run_sets") else 1
+    sets = level_sets(original, references.instances) if running_sets(runner) else 1
     for drawing, why in _drawings(original, transformed, references.instances, sets):
         if drawing.name not in _WHOLE and not references.small and references.rows is None:
             why = why or f"the program is large and {references.no_rows}"
@@ -260,6 +261,7 @@ def _runs(
     forks: bool,
 ) -> Iterator[Measurement | Failure]:
     """What comes of each request, which is for so many sets of inputs."""
+    several = running_sets(runner)
     if forks and isinstance(runner, NativeRunner):
         together = iter(runner.run_together(artifact, [request for sets, request in requests if sets == 1]))
         for sets, request in requests:
@@ -267,17 +269,12 @@ def _runs(
         return
     futures = [
         pool.submit(runner.run, artifact, request)
-        if sets == 1
-        else pool.submit(_sets_of(runner), artifact, request, sets)
+        if sets == 1 or several is None
+        else pool.submit(several.run_sets, artifact, request, sets)
         for sets, request in requests
     ]
     for future in futures:
         yield future.result()
-
-
-def _sets_of(runner: Runner) -> Callable[[Artifact, RunRequest, int], Measurement | Failure]:
-    """How a runner runs many sets at once; asked only of those that do."""
-    return runner.run_sets  # type: ignore[attr-defined, no-any-return]
 
 
 class _AtOnce(Executor):

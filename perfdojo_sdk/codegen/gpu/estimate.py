@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
+from perfdojo_sdk.codegen.gpu.bundle import unpack
 from perfdojo_sdk.codegen.gpu.figures import LaunchFigures, launches_in
 from perfdojo_sdk.hookspecs.services import TimeBreakdown, TimePart
 from perfdojo_sdk.hookspecs.types import Artifact, Capabilities
-from perfdojo_sdk.measure.bundle import unpack
 
 #: Seconds from one launch to the next in a stream that is kept full.
 LAUNCH_S = 2e-6

@@ -10,13 +10,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from perfdojo_sdk.codegen.gpu.bundle import BUNDLE, unpack
 from perfdojo_sdk.codegen.gpu.estimate import estimate
 from perfdojo_sdk.codegen.gpu.figures import launches_in
 from perfdojo_sdk.codegen.packaging import header
 from perfdojo_sdk.hookspecs.services import Packable, Package, PackagedFile
 from perfdojo_sdk.hookspecs.types import Capabilities, Failure, Runner
-from perfdojo_sdk.measure.bundle import unpack
-from perfdojo_sdk.measure.gpu_runner import BUNDLE
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Protocol
 
 from perfdojo_sdk.core.errors import UnavailableError
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    Embeddings: TypeAlias = np.ndarray[Any, np.dtype[np.float32]]
+from perfdojo_sdk.perfllm.encoder.embeddings import Embeddings
 
 __all__ = ["Encoder", "load_encoder"]
 

@@ -23,7 +23,7 @@ from torch import Tensor
 from perfdojo_sdk.perfllm.encoder.errors import EncoderError
 
 if TYPE_CHECKING:
-    from perfdojo_sdk.perfllm.encoder import Embeddings
+    from perfdojo_sdk.perfllm.encoder.embeddings import Embeddings
 
 POOLS = ("mean", "last")
 SAMPLE = Path(__file__).parent / "shipped" / "sample.json"

@@ -21,7 +21,7 @@ from perfdojo_sdk.perfllm.encoder.tokenizer import Line, Token, lines_of, tokens
 from perfdojo_sdk.perfllm.encoder.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from perfdojo_sdk.perfllm.encoder import Embeddings
+    from perfdojo_sdk.perfllm.encoder.embeddings import Embeddings
 
 #: Vectors of lines that are kept; with so many, all are forgotten before the next programs.
 MOST_LINES = 1 << 16

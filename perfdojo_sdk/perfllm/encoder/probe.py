@@ -38,7 +38,7 @@ from perfdojo_sdk.perfllm.encoder.vocabulary import Vocabulary
 from perfdojo_sdk.plugins import load_plugins
 
 if TYPE_CHECKING:
-    from perfdojo_sdk.perfllm.encoder import Embeddings
+    from perfdojo_sdk.perfllm.encoder.embeddings import Embeddings
 
 PENALTIES = tuple(10.0**k for k in range(-1, 6))
 #: Of the operators learned from; the penalty is chosen on each in turn by what the others say of it.

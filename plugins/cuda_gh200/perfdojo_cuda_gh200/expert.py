@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from perfdojo_cuda_gh200.codegen import machine
-from perfdojo_sdk.codegen.gpu.expert import heuristic as plans
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Rules, Trace
+from perfdojo_sdk.experts.gpu import heuristic as plans
 from perfdojo_sdk.hookspecs.types import Target
 
 

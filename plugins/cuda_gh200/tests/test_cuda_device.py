@@ -16,11 +16,10 @@ from perfdojo_cuda_gh200.driver import CudaGpu
 from perfdojo_cuda_gh200.runner import WORKER
 from stand_in import Kernel, StandIn
 
+from perfdojo_sdk.codegen.gpu.bundle import BUNDLE, pack
 from perfdojo_sdk.codegen.gpu.figures import calls, read, read_workspace
 from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, Failure, Measurement, RunRequest
-from perfdojo_sdk.measure.bundle import pack
 from perfdojo_sdk.measure.gpu_process import run_on_gpu
-from perfdojo_sdk.measure.gpu_runner import BUNDLE
 from perfdojo_sdk.measure.gpu_session import Result, Work, measure
 from perfdojo_sdk.measure.worker import Refused
 

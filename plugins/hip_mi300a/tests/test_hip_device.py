@@ -17,12 +17,11 @@ from perfdojo_hip_mi300a.codegen import HipCodeGenerator
 from perfdojo_hip_mi300a.driver import HipGpu, gpu_name, load
 from perfdojo_hip_mi300a.runner import HipRunner
 
+from perfdojo_sdk.codegen.gpu.bundle import BUNDLE, pack
 from perfdojo_sdk.codegen.gpu.figures import read, read_workspace
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.hookspecs.types import Artifact, KernelSource, Measurement, RunRequest
-from perfdojo_sdk.measure.bundle import pack
 from perfdojo_sdk.measure.gpu_process import run_on_gpu
-from perfdojo_sdk.measure.gpu_runner import BUNDLE
 from perfdojo_sdk.measure.gpu_session import Result, Work, measure
 from perfdojo_sdk.measure.toolchain import Compiled, find_toolchain
 from perfdojo_sdk.measure.worker import Refused

@@ -15,11 +15,11 @@ from perfdojo_hip_mi300a.codegen import HipCodeGenerator, machine, runtime
 from perfdojo_hip_mi300a.compile import compile_for_gpu, compiler
 
 from perfdojo_sdk.codegen.c import support_text
-from perfdojo_sdk.codegen.gpu.expert.heuristic import heuristic
 from perfdojo_sdk.codegen.gpu.figures import read
 from perfdojo_sdk.core.dtypes import rounding_law
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Kind, Trace
+from perfdojo_sdk.experts.gpu.heuristic import heuristic
 from perfdojo_sdk.hookspecs.types import Artifact
 from perfdojo_sdk.kernels.selection import select
 from perfdojo_sdk.measure.emulated_runner import EmulatedRunner

@@ -60,7 +60,7 @@ def perfdojo_runner(target: Target) -> Runner | None:
 def perfdojo_heuristic_pass(target: Target) -> HeuristicPass | None:
     if target.name not in TARGETS:
         return None
-    from perfdojo_sdk.search.vectors import heuristic
+    from perfdojo_sdk.experts.cpu import heuristic
 
     return heuristic
 

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 from x86_support import PLUGINS, TINY, play
 
-from perfdojo_sdk.search.vectors.contractions import near_caches
-from perfdojo_sdk.search.vectors.tiles import MOST_ROWS, Piece, best_tiling, cover
+from perfdojo_sdk.experts.cpu.contractions import near_caches
+from perfdojo_sdk.experts.cpu.tiles import MOST_ROWS, Piece, best_tiling, cover
 from perfdojo_sdk.testing.programs import random_program
 from perfdojo_sdk.verify.dependence import verify_dependence_trace
 from perfdojo_sdk.verify.exact import verify_exact_trace

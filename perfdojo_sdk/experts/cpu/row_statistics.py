@@ -12,8 +12,8 @@ from perfdojo_sdk.core.expression import Read, operations, performs
 from perfdojo_sdk.core.program import Scope, Statement
 from perfdojo_sdk.core.transformations.scopes import divisors
 from perfdojo_sdk.core.transformations.storage import temporaries
+from perfdojo_sdk.experts.cpu.steps import join_distant, largest_divisor, perfect_nest, split
 from perfdojo_sdk.search.play import Play
-from perfdojo_sdk.search.vectors.steps import join_distant, largest_divisor, perfect_nest, split
 
 #: Elements of a block below which its bookkeeping costs more than a second pass.
 LEAST_BLOCK = 32

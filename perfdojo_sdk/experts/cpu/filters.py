@@ -15,10 +15,7 @@ from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import Access, Operation, Read
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Rules
-from perfdojo_sdk.hookspecs.types import Target
-from perfdojo_sdk.search.passes import contract, fuse, vectorise
-from perfdojo_sdk.search.play import Play
-from perfdojo_sdk.search.vectors.contractions import (
+from perfdojo_sdk.experts.cpu.contractions import (
     Nest,
     Plan,
     arrange,
@@ -33,8 +30,11 @@ from perfdojo_sdk.search.vectors.contractions import (
     play_contraction,
     separate,
 )
-from perfdojo_sdk.search.vectors.steps import split
-from perfdojo_sdk.search.vectors.windows import Windows
+from perfdojo_sdk.experts.cpu.steps import split
+from perfdojo_sdk.experts.cpu.windows import Windows
+from perfdojo_sdk.hookspecs.types import Target
+from perfdojo_sdk.search.passes import contract, fuse, vectorise
+from perfdojo_sdk.search.play import Play
 
 #: Outputs and taps of the scheme that is played.
 OUTPUTS, TAPS = 2, 3

@@ -22,11 +22,8 @@ from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Rules
 from perfdojo_sdk.core.transformations.storage import temporaries
 from perfdojo_sdk.core.validate import lane_stride
-from perfdojo_sdk.hookspecs.types import Target
-from perfdojo_sdk.search.passes import contract, fuse
-from perfdojo_sdk.search.play import Play
-from perfdojo_sdk.search.vectors.row_kernels import THREADS_COST
-from perfdojo_sdk.search.vectors.steps import (
+from perfdojo_sdk.experts.cpu.row_kernels import THREADS_COST
+from perfdojo_sdk.experts.cpu.steps import (
     largest_divisor,
     near_caches,
     share_out,
@@ -35,8 +32,11 @@ from perfdojo_sdk.search.vectors.steps import (
     use_lanes,
     write_out,
 )
-from perfdojo_sdk.search.vectors.tiles import Piece, Tiling, best_tiling
-from perfdojo_sdk.search.vectors.windows import Windows, open_panel_windows, panel_ways
+from perfdojo_sdk.experts.cpu.tiles import Piece, Tiling, best_tiling
+from perfdojo_sdk.experts.cpu.windows import Windows, open_panel_windows, panel_ways
+from perfdojo_sdk.hookspecs.types import Target
+from perfdojo_sdk.search.passes import contract, fuse
+from perfdojo_sdk.search.play import Play
 
 #: What moving one number to or from a strided place costs, in multiply-adds of vectors.
 SCATTER = 2.0

@@ -6,6 +6,8 @@ import io
 import zipfile
 from collections.abc import Mapping
 
+#: The kind of an artifact that is one.
+BUNDLE = "gpu_bundle"
 #: Of all files of a bundle together, when it is read.
 MOST_BYTES = 256 << 20
 _MOST_FILES = 64

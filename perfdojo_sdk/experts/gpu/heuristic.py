@@ -6,19 +6,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias
 
-from perfdojo_sdk.codegen.gpu.expert.matrix import play_matrix
-from perfdojo_sdk.codegen.gpu.expert.patches import play_patches
-from perfdojo_sdk.codegen.gpu.expert.rows import enough_blocks, longest_row, play_elements, play_rows
-from perfdojo_sdk.codegen.gpu.expert.steps import (
-    chain,
-    collapse,
-    map_rest,
-    next_to,
-    only_statement,
-    separate,
-    share,
-)
-from perfdojo_sdk.codegen.gpu.expert.tiles import MOST_PARTS, play_tiles
 from perfdojo_sdk.codegen.gpu.mapping import BLOCK, GRID, Machine
 from perfdojo_sdk.codegen.gpu.tiles import MATRIX
 from perfdojo_sdk.codegen.operations import FUNCTION_COST, SPELLINGS
@@ -30,6 +17,19 @@ from perfdojo_sdk.core.program import Program, Scope
 from perfdojo_sdk.core.transformation import Kind, Rules, Trace
 from perfdojo_sdk.core.transformations.precision import FULL
 from perfdojo_sdk.core.transformations.storage import temporaries
+from perfdojo_sdk.experts.gpu.matrix import play_matrix
+from perfdojo_sdk.experts.gpu.patches import play_patches
+from perfdojo_sdk.experts.gpu.rows import enough_blocks, longest_row, play_elements, play_rows
+from perfdojo_sdk.experts.gpu.steps import (
+    chain,
+    collapse,
+    map_rest,
+    next_to,
+    only_statement,
+    separate,
+    share,
+)
+from perfdojo_sdk.experts.gpu.tiles import MOST_PARTS, play_tiles
 from perfdojo_sdk.search.play import Play
 
 #: Plays the nest at a place; MoveError where it cannot.

@@ -15,9 +15,9 @@ from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.expression import Access, Read
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.validate import common_depth
+from perfdojo_sdk.experts.cpu.steps import data_bytes, near_caches, outermost, output_bytes
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.search.play import Play
-from perfdojo_sdk.search.vectors.steps import data_bytes, near_caches, outermost, output_bytes
 
 #: What goes out is next to nothing when it is less than this part of the data.
 LITTLE = 64

@@ -10,7 +10,11 @@ from __future__ import annotations
 
 from math import prod
 
-from perfdojo_sdk.codegen.gpu.expert.steps import (
+from perfdojo_sdk.codegen.gpu.mapping import BLOCK, GRID, SHUFFLE, WARP, Machine
+from perfdojo_sdk.core.dtypes import BYTES
+from perfdojo_sdk.core.made import Copied, Staged
+from perfdojo_sdk.core.program import Scope, Statement
+from perfdojo_sdk.experts.gpu.steps import (
     WIDE,
     chain,
     collapse,
@@ -20,10 +24,6 @@ from perfdojo_sdk.codegen.gpu.expert.steps import (
     share,
     split,
 )
-from perfdojo_sdk.codegen.gpu.mapping import BLOCK, GRID, SHUFFLE, WARP, Machine
-from perfdojo_sdk.core.dtypes import BYTES
-from perfdojo_sdk.core.made import Copied, Staged
-from perfdojo_sdk.core.program import Scope, Statement
 from perfdojo_sdk.search.play import Play
 
 #: Threads of a block that moves data.

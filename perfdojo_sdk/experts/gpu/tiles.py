@@ -13,7 +13,12 @@ from functools import partial
 from math import inf, prod
 from typing import TypeAlias
 
-from perfdojo_sdk.codegen.gpu.expert.steps import (
+from perfdojo_sdk.codegen.gpu.mapping import BLOCK, GRID, Machine
+from perfdojo_sdk.core.errors import MoveError
+from perfdojo_sdk.core.expression import Access, Read, performs
+from perfdojo_sdk.core.program import Path, Scope, Statement
+from perfdojo_sdk.core.transformation import Kind
+from perfdojo_sdk.experts.gpu.steps import (
     WIDE,
     arrange,
     chain,
@@ -23,11 +28,6 @@ from perfdojo_sdk.codegen.gpu.expert.steps import (
     separate,
     split,
 )
-from perfdojo_sdk.codegen.gpu.mapping import BLOCK, GRID, Machine
-from perfdojo_sdk.core.errors import MoveError
-from perfdojo_sdk.core.expression import Access, Read, performs
-from perfdojo_sdk.core.program import Path, Scope, Statement
-from perfdojo_sdk.core.transformation import Kind
 from perfdojo_sdk.search.play import Play
 
 #: Orders the dimensions of a slice: the game, the nest that reads it, its name.

@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from perfdojo_sdk.codegen.gpu.expert.steps import WIDE, arrange, chain, factors, only_statement, split
-from perfdojo_sdk.codegen.gpu.expert.tiles import Product, find_product, in_slices
 from perfdojo_sdk.codegen.gpu.mapping import BLOCK, GRID, Machine
 from perfdojo_sdk.codegen.gpu.tiles import MATRIX, SIDE, STEPS
 from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.transformations.precision import FULL
+from perfdojo_sdk.experts.gpu.steps import WIDE, arrange, chain, factors, only_statement, split
+from perfdojo_sdk.experts.gpu.tiles import Product, find_product, in_slices
 from perfdojo_sdk.search.play import Play
 
 #: Rows or columns of a block's tile: two of these each way are still run in emulation as they are.

@@ -27,11 +27,8 @@ from perfdojo_sdk.core.magnitudes import invertible
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Rules
 from perfdojo_sdk.core.transformations.storage import temporaries
-from perfdojo_sdk.hookspecs.types import Target
-from perfdojo_sdk.search.passes import contract, fuse
-from perfdojo_sdk.search.play import Play
-from perfdojo_sdk.search.vectors.row_statistics import compute_again, sum_and_squares_together
-from perfdojo_sdk.search.vectors.steps import (
+from perfdojo_sdk.experts.cpu.row_statistics import compute_again, sum_and_squares_together
+from perfdojo_sdk.experts.cpu.steps import (
     SHARES,
     data_bytes,
     join_distant,
@@ -45,7 +42,10 @@ from perfdojo_sdk.search.vectors.steps import (
     use_lanes,
     write_out,
 )
-from perfdojo_sdk.search.vectors.windows import Windows, memory_ways, open_windows
+from perfdojo_sdk.experts.cpu.windows import Windows, memory_ways, open_windows
+from perfdojo_sdk.hookspecs.types import Target
+from perfdojo_sdk.search.passes import contract, fuse
+from perfdojo_sdk.search.play import Play
 
 #: Independent vectors that a reduction keeps in flight: latency times throughput of an addition.
 CHAINS = 4

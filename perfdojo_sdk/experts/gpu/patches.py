@@ -10,7 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from perfdojo_sdk.codegen.gpu.expert.steps import (
+from perfdojo_sdk.codegen.gpu.mapping import BLOCK, GRID, Machine
+from perfdojo_sdk.core.errors import MoveError
+from perfdojo_sdk.core.program import Scope
+from perfdojo_sdk.experts.gpu.steps import (
     WIDE,
     arrange,
     chain,
@@ -19,10 +22,7 @@ from perfdojo_sdk.codegen.gpu.expert.steps import (
     separate,
     split,
 )
-from perfdojo_sdk.codegen.gpu.expert.tiles import ENOUGH_THREADS, factors_of, share_copy
-from perfdojo_sdk.codegen.gpu.mapping import BLOCK, GRID, Machine
-from perfdojo_sdk.core.errors import MoveError
-from perfdojo_sdk.core.program import Scope
+from perfdojo_sdk.experts.gpu.tiles import ENOUGH_THREADS, factors_of, share_copy
 from perfdojo_sdk.search.play import Play
 
 #: Outputs that read the same, and rows of them, that one thread adds up.

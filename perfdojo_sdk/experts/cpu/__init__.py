@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Rules, Trace
+from perfdojo_sdk.experts.cpu.contractions import play_contractions
+from perfdojo_sdk.experts.cpu.filters import play_filters
+from perfdojo_sdk.experts.cpu.row_kernels import play_rows
+from perfdojo_sdk.experts.cpu.steps import settle_buffers
 from perfdojo_sdk.hookspecs.types import Target
-from perfdojo_sdk.search.vectors.contractions import play_contractions
-from perfdojo_sdk.search.vectors.filters import play_filters
-from perfdojo_sdk.search.vectors.row_kernels import play_rows
-from perfdojo_sdk.search.vectors.steps import settle_buffers
 
 
 def heuristic(root: Program, rules: Rules, target: Target) -> tuple[Trace, ...]:
