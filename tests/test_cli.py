@@ -15,7 +15,7 @@ from command_line import ROOT, Outcome
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfdojo_sdk.cli import COMMANDS, codes
+from perfdojo_sdk.cli import COMMANDS, codes, main
 from perfdojo_sdk.cli.movetext import MAX_CHARACTERS, parse_move
 from perfdojo_sdk.core.dialect import CORE_DIALECT
 from perfdojo_sdk.core.errors import DojoError, MoveError, ProgramError
@@ -562,3 +562,13 @@ def test_any_text_is_a_move_or_an_error(text: str) -> None:
         json.dumps(error.as_json())
     else:
         assert parse_move(move.text, RULES) == move
+
+
+def test_another_system_is_refused_in_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(SystemExit) as left:
+        main(["targets"])
+    said = capsys.readouterr().err
+    assert left.value.code == 3 and "PD-C012" in said and "win32" in said and "Traceback" not in said

@@ -166,10 +166,29 @@ def _wrong_usage(what: str, as_json: bool) -> NoReturn:
     sys.exit(USAGE)
 
 
+def _require_linux() -> None:
+    """:class:`UnavailableError` on a system whose processes and files work otherwise."""
+    from perfdojo_sdk.core.errors import UnavailableError
+
+    if sys.platform != "linux":
+        raise UnavailableError(
+            "PD-C012",
+            f"PerfDojo SDK runs on Linux, and this system is {sys.platform}",
+            why="kernels are kept apart by means that only Linux has (sealed memory, subreapers, /proc)",
+            hint="use Linux on x86-64 or 64-bit Arm, in a container or a virtual machine",
+        )
+
+
 def _guarded(words: list[str], options: Options) -> NoReturn:
     """Run a command; turn what it raises into a message and an exit code."""
     from perfdojo_sdk.cli.console import report, show_tracebacks
     from perfdojo_sdk.core.errors import DojoError
+
+    try:
+        _require_linux()
+    except DojoError as error:
+        report(error, as_json="--json" in words)
+        sys.exit(error.exit_code)
     from perfdojo_sdk.plugins.discovery import Choice, choice
 
     if isinstance(sys.stdout, io.TextIOWrapper):
