@@ -21,10 +21,12 @@ from perfdojo_sdk.hookspecs.types import (
     Runner,
     RunRequest,
 )
+from perfdojo_sdk.measure import kernel_calls, worker
 from perfdojo_sdk.measure import machine as machine_module
 from perfdojo_sdk.measure import roofline as roofline_module
 from perfdojo_sdk.measure import toolchain as toolchain_module
 from perfdojo_sdk.measure.answer import RUNNER_FAULT, runner_fault
+from perfdojo_sdk.measure.kernel_calls import DRAWN, Guarded, checksum, fill
 from perfdojo_sdk.measure.machine import Cache, Calibration, calibrate, machine
 from perfdojo_sdk.measure.native_runner import NativeRunner, harness
 from perfdojo_sdk.measure.roofline import calibrated_figures
@@ -32,7 +34,7 @@ from perfdojo_sdk.measure.sandbox import Job, clock_problem, execute
 from perfdojo_sdk.measure.shared_arrays import shared_array, source_of
 from perfdojo_sdk.measure.timing import ratio_by_rounds
 from perfdojo_sdk.measure.toolchain import Toolchain, find_toolchain
-from perfdojo_sdk.measure.worker import DRAWN, FEWEST_TIMES, Guarded, checksum, fill, spread_of_median
+from perfdojo_sdk.measure.worker import FEWEST_TIMES, spread_of_median
 from perfdojo_sdk.plugins import load_plugins
 
 N = 1000
@@ -505,3 +507,10 @@ def test_a_cache_is_never_slower_than_what_lies_behind_it(monkeypatch: pytest.Mo
     found = Calibration(here.text, "cc", 1, **figures, cache_read_gbs=(90.0, 100.0, 16.0))  # type: ignore[arg-type]
     caches = calibrated_figures(next(iter(load_plugins().targets.values())).capabilities, found).caches
     assert {name: cache.read_gbs for name, cache in caches.items()} == {"L1": 100.0, "L2": 100.0, "L3": 20.0}
+
+
+def test_plugins_of_the_last_contract_find_what_stood_in_the_worker() -> None:
+    for name in ("CARRIER", "Kernel", "Memory", "Refused", "compare", "fill", "outputs_of", "bytes_of"):
+        assert getattr(worker, name) is getattr(kernel_calls, name)
+    with pytest.raises(AttributeError):
+        worker.nothing  # noqa: B018

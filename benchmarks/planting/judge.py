@@ -30,8 +30,8 @@ from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
 from perfdojo_sdk.core.interface import EXECUTIONS
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measurement, Runner, RunRequest
 from perfdojo_sdk.library.verification import numeric
+from perfdojo_sdk.measure.kernel_calls import CARRIER
 from perfdojo_sdk.measure.native_runner import NativeRunner
-from perfdojo_sdk.measure.worker import CARRIER
 from perfdojo_sdk.verify import numeric as leg
 from perfdojo_sdk.verify.judgement import judge as judge_run
 

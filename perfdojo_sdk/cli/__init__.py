@@ -186,9 +186,9 @@ def _guarded(words: list[str], options: Options) -> NoReturn:
 
     try:
         _require_linux()
-    except DojoError as error:
-        report(error, as_json="--json" in words)
-        sys.exit(error.exit_code)
+    except DojoError as refused:
+        report(refused, as_json="--json" in words)
+        sys.exit(refused.exit_code)
     from perfdojo_sdk.plugins.discovery import Choice, choice
 
     if isinstance(sys.stdout, io.TextIOWrapper):

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from perfdojo_sdk.measure.worker import Refused
+from perfdojo_sdk.measure.kernel_calls import Refused
 
 #: Says how far a process apart is.
 Tell: TypeAlias = Callable[..., None]

@@ -29,9 +29,7 @@ from perfdojo_sdk.core.interface import (
 )
 from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.measure.apart import Ended, Tell, apart
-from perfdojo_sdk.measure.own_memory import Segment, writable_segments
-from perfdojo_sdk.measure.process_state import Used, blocked_signals, changed
-from perfdojo_sdk.measure.worker import (
+from perfdojo_sdk.measure.kernel_calls import (
     CARRIER,
     Guarded,
     Kernel,
@@ -42,6 +40,8 @@ from perfdojo_sdk.measure.worker import (
     compare,
     poison_of,
 )
+from perfdojo_sdk.measure.own_memory import Segment, writable_segments
+from perfdojo_sdk.measure.process_state import Used, blocked_signals, changed
 
 PAGE = mmap.PAGESIZE
 #: Bytes that are inaccessible on either side of a room.

@@ -21,8 +21,8 @@ from perfdojo_sdk.hookspecs.types import (
     Measurement,
     RunRequest,
 )
+from perfdojo_sdk.measure.kernel_calls import CARRIER
 from perfdojo_sdk.measure.tools import run_tool, signal_name
-from perfdojo_sdk.measure.worker import CARRIER
 
 #: Characters kept of what a child has said, from the end.
 _MOST_SAID = 2000

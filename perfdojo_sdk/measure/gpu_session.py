@@ -16,7 +16,8 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from perfdojo_sdk.codegen.gpu.figures import LaunchFigures, calls
-from perfdojo_sdk.measure.worker import Guarded, Memory, Refused, compare, fill, outputs_of, spread_of_median
+from perfdojo_sdk.measure.kernel_calls import Guarded, Memory, Refused, compare, fill, outputs_of
+from perfdojo_sdk.measure.worker import spread_of_median
 
 GUARD_BYTES = 4096
 _GUARD = 0xA5
@@ -90,7 +91,7 @@ class Work:
     """What to run, and how to time it."""
 
     about: dict[str, Any]
-    """Interface and seed, as :class:`perfdojo_sdk.measure.worker.Memory` takes them."""
+    """Interface and seed, as :class:`perfdojo_sdk.measure.kernel_calls.Memory` takes them."""
     given: dict[str, np.ndarray[Any, Any]]
     image: bytes
     """Machine code, as the driver loads it."""

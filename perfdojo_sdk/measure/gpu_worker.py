@@ -12,7 +12,7 @@ import numpy as np
 from perfdojo_sdk.codegen.gpu.bundle import unpack
 from perfdojo_sdk.codegen.gpu.figures import launches_in
 from perfdojo_sdk.measure.gpu_session import Gpu, Work, measure
-from perfdojo_sdk.measure.worker import Refused
+from perfdojo_sdk.measure.kernel_calls import Refused
 
 
 def serve(gpu: Callable[[], Gpu], image: str) -> None:

@@ -39,9 +39,9 @@ from perfdojo_sdk.measure.answer import (
 )
 from perfdojo_sdk.measure.child import Child, Forked, Interpreted
 from perfdojo_sdk.measure.guarded_files import private_folder
+from perfdojo_sdk.measure.kernel_calls import CARRIER
 from perfdojo_sdk.measure.shared_arrays import Source, memory_file, source_of
 from perfdojo_sdk.measure.tools import signal_name
-from perfdojo_sdk.measure.worker import CARRIER
 
 _POLL_S = 0.02
 #: Memory of the child's interpreter itself, beside the kernel's and its arrays'; a fork has ours as well.

@@ -5,9 +5,7 @@ Started by :mod:`perfdojo_sdk.measure.sandbox` as a plain script on a private fo
 that the parent shares, behind open files. Beside a few small modules only ctypes and numpy are imported, so
 that a start costs a tenth of a second.
 
-Every array stands between guard zones. Outputs and workspace are poisoned before a call, with
-different bits in the second call, so that a cell which no statement wrote differs between two
-calls that must agree. Inputs are compared with their checksum afterwards.
+What is asked of each call stands in ``kernel_calls.py``; here is in what order kernels are called, and timed.
 """
 
 from __future__ import annotations
@@ -19,311 +17,33 @@ import os
 import resource
 import signal
 import sys
-import time
-import zlib
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from perfdojo_sdk.core.interface import OTHER_PROCESSOR, TOO_MANY_THREADS, WORKSPACE_TOO_SMALL
-from perfdojo_sdk.measure.process_state import Used, blocked_signals, float_state
+from perfdojo_sdk.measure import kernel_calls
+from perfdojo_sdk.measure.executions import put_through
+from perfdojo_sdk.measure.kernel_calls import (
+    Kernel,
+    Memory,
+    Refused,
+    bytes_of,
+    check_status,
+    clock,
+    compare,
+    outputs_of,
+    poison_of,
+    read,
+    write,
+)
 
-# Bound before any kernel is loaded, so that nothing a kernel brings can take its place. The
-# parent compares it with its own clock all the same.
-_clock = time.perf_counter_ns
-
-GUARD_BYTES = 4096
-ALIGNMENT = 64
 SAMPLES = 1024
 MOST_SETS = 4096
 MOST_CALLS = 10_000
 FEWEST_TIMES = 10
 #: Of each file that the child writes; results go into memory.
 MOST_FILE_BYTES = 64 << 20
-_GUARD = 0xA5
-
-#: dtype of a program -> the numpy type that carries it.
-CARRIER = {
-    "f64": "f8", "f32": "f4", "f16": "f2", "bf16": "u2", "tf32": "u4", "i64": "i8", "i32": "i4", "i16": "i2",
-    "i8": "i1", "u32": "u4", "u16": "u2", "u8": "u1", "bool": "u1",
-}  # fmt: skip
-
-#: Two signalling NaNs per float type: arithmetic never makes one, so no result looks like them.
-_POISON = {
-    "f64": (0x7FF5A5A5A5A5A5A5, 0x7FF25A5A5A5A5A5A),
-    "f32": (0x7FA5A5A5, 0x7F9A5A5A),
-    "f16": (0x7DA5, 0x7D5A),
-    "bf16": (0x7FA5, 0x7F9A),
-    "tf32": (0x7FA5A000, 0x7F9A4000),
-}
-
-
-class Refused(Exception):
-    """The kernel's result must not count: a reason of the closed set, and the detail."""
-
-    def __init__(self, reason: str, detail: str) -> None:
-        super().__init__(detail)
-        self.reason, self.detail = reason, detail
-
-
-def poison_of(dtype: str, variant: int) -> int:
-    """The bits of one poisoned element."""
-    width = np.dtype(CARRIER[dtype]).itemsize
-    return _POISON[dtype][variant] if dtype in _POISON else int.from_bytes(b"\xa5\x5a"[variant:][:1] * width)
-
-
-def bytes_of(shape: Sequence[int], dtype: str) -> int:
-    """How much memory an array takes."""
-    return np.dtype(CARRIER[dtype]).itemsize * int(np.prod(shape, dtype=np.int64))
-
-
-class Guarded:
-    """An aligned array between two guard zones."""
-
-    def __init__(self, name: str, shape: tuple[int, ...], dtype: str) -> None:
-        self.name, self.dtype = name, dtype
-        self.checksum = 0
-        raw = np.empty(bytes_of(shape, dtype) + 2 * GUARD_BYTES + ALIGNMENT, np.uint8)
-        start = GUARD_BYTES + (-(raw.ctypes.data + GUARD_BYTES)) % ALIGNMENT
-        self.lie(raw[start - GUARD_BYTES :], GUARD_BYTES, shape)
-
-    def lie(self, raw: np.ndarray[Any, Any], start: int, shape: tuple[int, ...]) -> None:
-        """Be the array at ``start`` of ``raw``, the rest of which becomes guard zones."""
-        carrier, size = np.dtype(CARRIER[self.dtype]), bytes_of(shape, self.dtype)
-        self.before, self.after = raw[:start], raw[start + size :]
-        self.before[:] = self.after[:] = _GUARD
-        self.bytes = raw[start : start + size]
-        self.array = self.bytes.view(carrier).reshape(shape)
-        self.bits = self.bytes.view(f"u{carrier.itemsize}")
-        # Not that of `bytes`: numpy gives an empty view an address of its own.
-        self.address = raw.ctypes.data + start
-
-    def seal(self) -> None:
-        """Remember the content, which must not change from now on."""
-        self.checksum = checksum(self.bytes)
-
-    def poison(self, variant: int) -> None:
-        self.bits.fill(poison_of(self.dtype, variant))
-
-    def check_guards(self) -> None:
-        for zone, side in ((self.before, "before"), (self.after, "after")):
-            touched = np.flatnonzero(zone != _GUARD)
-            if touched.size:
-                at = zone.size - int(touched[-1]) if side == "before" else int(touched[0]) + 1
-                raise Refused("wrong_result", f"the kernel wrote byte {at} {side} {self.name}")
-
-    def check_seal(self) -> None:
-        if checksum(self.bytes) != self.checksum:
-            raise Refused("input_modified", f"the kernel changed its input {self.name}")
-
-
-#: Secret, odd weights: no change of one word keeps the sum, and none of several but by chance.
-_WEIGHTS = np.random.default_rng().integers(0, 1 << 63, 1 << 13, dtype=np.uint64) * np.uint64(2) + np.uint64(
-    1
-)
-
-
-def checksum(content: np.ndarray[Any, Any]) -> int:
-    """Of bytes at an aligned address: weighted sums of blocks, as fast as memory; then a CRC of these."""
-    whole = content.size - content.size % (8 * _WEIGHTS.size)
-    sums = content[:whole].view(np.uint64).reshape(-1, _WEIGHTS.size) @ _WEIGHTS
-    return zlib.crc32(content[whole:].data, zlib.crc32(sums.tobytes()))
-
-
-#: Of a larger array so many elements are drawn and repeated: drawing all takes longer than most kernels.
-#: A prime, so that rows differ.
-DRAWN = 1_048_573
-
-
-def fill(target: Guarded, rng: np.random.Generator) -> None:
-    """Draw an input: floats in [-1, 1), small integers."""
-    flat = target.array.reshape(-1)
-    draw(flat[:DRAWN], target.dtype, rng)
-    for begin in range(DRAWN, flat.size, DRAWN):
-        part = flat[begin : begin + DRAWN]
-        part[:] = flat[: part.size]
-
-
-def draw(array: np.ndarray[Any, Any], dtype: str, rng: np.random.Generator) -> None:
-    if dtype in ("f32", "f64"):
-        rng.random(dtype=array.dtype, out=array)
-        array *= 2
-        array -= 1
-    elif dtype == "f16":
-        array[...] = rng.random(array.shape, dtype=np.float32) * 2 - 1
-    elif dtype in ("bf16", "tf32"):
-        drawn = (rng.random(array.shape, dtype=np.float32) * 2 - 1).view(np.uint32)
-        array[...] = drawn >> 16 if dtype == "bf16" else drawn >> 13 << 13
-    elif dtype == "bool":
-        array[...] = rng.integers(0, 2, array.shape)
-    else:
-        array[...] = rng.integers(0 if dtype.startswith("u") else -8, 8, array.shape)
-
-
-def read(file: int, target: np.ndarray[Any, Any], at: int) -> None:
-    """Fill ``target`` with the bytes of ``file`` from ``at``."""
-    rest = target.data
-    while rest:
-        count = os.preadv(file, [rest], at)
-        if not count:
-            raise RuntimeError("an input is shorter than its shape")
-        rest, at = rest[count:], at + count
-
-
-def write(file: int, content: np.ndarray[Any, Any]) -> None:
-    """Into memory of that size, which is no file that a limit would count."""
-    np.frombuffer(mmap.mmap(file, content.nbytes), np.uint8)[:] = content.view(np.uint8)
-
-
-class Memory:
-    """One set of inputs and outputs."""
-
-    def __init__(self, job: dict[str, Any]) -> None:
-        def make(spec: list[Any]) -> Guarded:
-            return Guarded(spec[0], tuple(spec[1]), spec[2])
-
-        self.inputs = [make(s) for s in job["inputs"]]
-        self.outputs = [make(s) for s in job["outputs"]]
-        arrays = [*self.inputs, *self.outputs]
-        self.pointers = [ctypes.c_void_p(a.address) for a in arrays]
-        self.addresses = [a.address for a in arrays]
-
-    def set_inputs(self, job: dict[str, Any], number: int) -> None:
-        """Given inputs for set 0, rolled copies of them for the others; else each set its own draw."""
-        rng = np.random.default_rng([job["seed"], number])
-        for k, target in enumerate(self.inputs):
-            if job["given"] is not None:
-                split = number * target.bits.itemsize % max(target.bytes.size, 1)
-                file, at = job["given"][k]
-                read(file, target.bytes[split:], at)
-                read(file, target.bytes[:split], at + target.bytes.size - split)
-            else:
-                fill(target, rng)
-            target.seal()
-
-    def copy_inputs(self, other: Memory) -> None:
-        for mine, theirs in zip(self.inputs, other.inputs, strict=True):
-            mine.bytes[:] = theirs.bytes
-            mine.seal()
-
-
-class Kernel:
-    """A loaded kernel with its own workspace."""
-
-    #: Those of EXECUTIONS that such a kernel can be put through; None: all of them.
-    executions: ClassVar[frozenset[str] | None] = None
-    entry: Callable[..., int]
-
-    def __init__(self, library: str, symbol: str, threads: int, memory_bytes: int) -> None:
-        self.floats, self.blocked = self.float_state(), blocked_signals()  # loading runs code already
-        try:
-            self.load(library, symbol)
-        except (OSError, AttributeError) as error:
-            raise Refused("runtime", f"cannot load {symbol}: {error}") from None
-        size = self.workspace_bytes(threads)
-        if size > memory_bytes:
-            raise Refused("memory", f"the kernel wants {size} bytes of workspace, {memory_bytes} are allowed")
-        self.workspace = Guarded("the workspace", (size,), "u8")
-        self.tail = (ctypes.c_void_p(self.workspace.address), ctypes.c_size_t(size), ctypes.c_int(threads))
-
-    def load(self, library: str, symbol: str) -> None:
-        self.library, self.symbol = ctypes.CDLL(library), symbol
-        entry, self.size_of = self.library[symbol], self.library[f"{symbol}_workspace_bytes"]
-        entry.restype = ctypes.c_int
-        self.entry = entry
-        self.size_of.restype, self.size_of.argtypes = ctypes.c_size_t, [ctypes.c_int]
-
-    def unload(self) -> None:
-        """Its functions must not be called any more."""
-        ctypes.CDLL(None).dlclose(ctypes.c_void_p(self.library._handle))
-
-    def float_state(self) -> Mapping[str, object]:
-        """How the thread computes that calls the kernel."""
-        return float_state()
-
-    def used(self) -> Used:
-        """What the process takes that calls the kernel."""
-        return Used.now()
-
-    def workspace_bytes(self, threads: int) -> int:
-        return int(self.size_of(threads))
-
-    def enter(self, arrays: Sequence[Guarded], workspace: Guarded, size: int, threads: int) -> int:
-        """Call it on these arrays, inputs first, with so much of the workspace (none of it: NULL)."""
-        place = ctypes.c_void_p(workspace.address if size else None)
-        pointers = [ctypes.c_void_p(array.address) for array in arrays]
-        return int(self.entry(*pointers, place, ctypes.c_size_t(size), ctypes.c_int(threads)))
-
-    def call(self, memory: Memory, variant: int) -> float:
-        """One call on poisoned outputs and workspace, all checks after it; seconds."""
-        for output in (*memory.outputs, self.workspace):
-            output.poison(variant)
-        before = _clock()
-        status = self.entry(*memory.pointers, *self.tail)
-        seconds = (_clock() - before) * 1e-9
-        check_status(status)
-        self.check(memory)
-        return seconds
-
-    def check(self, memory: Memory) -> None:
-        for array in (*memory.inputs, *memory.outputs, self.workspace):
-            array.check_guards()
-        for array in memory.inputs:
-            array.check_seal()
-
-
-#: What a status says.
-_STATUS = {
-    WORKSPACE_TOO_SMALL: " (the workspace is too small)",
-    OTHER_PROCESSOR: " (it cannot run on this processor)",
-    TOO_MANY_THREADS: " (too many threads)",
-}
-
-
-def check_status(status: int) -> None:
-    if status:
-        said = f"the kernel returned {status}{_STATUS.get(status, '')}, 0 means success"
-        raise Refused("memory" if near_limit() else "runtime", said)
-
-
-def near_limit() -> bool:
-    """Whether the process ever came close to the address space that it may use."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if limit == resource.RLIM_INFINITY:
-        return False
-    with open("/proc/self/status") as status:
-        peak = next((int(line.split()[1]) << 10 for line in status if line.startswith("VmPeak")), 0)
-    return peak > 0.8 * limit
-
-
-class Results(Protocol):
-    """Where a kernel's results are."""
-
-    @property
-    def outputs(self) -> Sequence[Guarded]: ...
-
-
-def outputs_of(memory: Results) -> list[np.ndarray[Any, Any]]:
-    return [output.bits.copy() for output in memory.outputs]
-
-
-def compare(memory: Results, expected: list[np.ndarray[Any, Any]], what: str) -> None:
-    """Bit for bit: the same kernel on the same inputs has one result."""
-    for output, bits in zip(memory.outputs, expected, strict=True):
-        # Block by block, which stays in cache; the whole only when something is wrong.
-        blocks = range(0, bits.size, 1 << 16)
-        if not any((output.bits[k : k + (1 << 16)] != bits[k : k + (1 << 16)]).any() for k in blocks):
-            continue
-        different = output.bits != bits
-        first, second = poison_of(output.dtype, 0), poison_of(output.dtype, 1)
-        unwritten = int(np.count_nonzero((bits == first) & (output.bits == second)))
-        if unwritten:
-            raise Refused(
-                "wrong_result", f"{unwritten} of {bits.size} elements of {output.name} are never written"
-            )
-        count = int(np.count_nonzero(different))
-        raise Refused("wrong_result", f"{count} of {bits.size} elements of {output.name} {what}")
 
 
 def spread_of_median(times: list[float]) -> float:
@@ -389,8 +109,6 @@ class Contender:
         self.estimate = self.kernel.call(memory, 1)
         compare(memory, self.first, "change from call to call")
         if self.job["executions"]:
-            from perfdojo_sdk.measure.executions import put_through
-
             self.executions = put_through(self.kernel, memory, self.first, self.estimate, self.job)
         if self.job["first_look"] and self.estimate >= self.job["budget_s"] and self.job["repeats"]:
             self.seconds, self.timed_enough = [self.estimate], True
@@ -474,7 +192,7 @@ class Race:
             calls = np.ceil(100 * overhead / max(contender.estimate, 1e-9))
             contender.calls = int(min(max(calls, 1), MOST_CALLS))
         os.write(self.job["pipe"], b"B")
-        begin = _clock()
+        begin = clock()
         self.attempt_all(self.warm_up)
         for _ in range(self.job["repeats"]):
             racing = [c for c in self.contenders if c.alive and c.spent < self.job["budget_s"]]
@@ -482,7 +200,7 @@ class Race:
                 break
             for k in self.rng.permutation(len(racing)):
                 self.attempt(racing[k], self.timed)
-        elapsed = _clock() - begin
+        elapsed = clock() - begin
         os.write(self.job["pipe"], b"E")
         self.attempt_all(lambda c: c.finish(self.sets))
         return elapsed
@@ -498,7 +216,7 @@ class Race:
         """Seconds of ``calls`` calls together, and the last set that they used."""
         assert contender.kernel
         first = self.next_set
-        before = _clock()
+        before = clock()
         status = self.repeat(
             contender.kernel.entry,
             ctypes.c_void_p(self.table.ctypes.data),
@@ -507,7 +225,7 @@ class Race:
             ctypes.c_long(calls),
             *contender.kernel.tail,
         )
-        seconds = (_clock() - before) * 1e-9
+        seconds = (clock() - before) * 1e-9
         check_status(status)
         self.next_set = (first + calls) % self.rotating
         return seconds, (first + calls - 1) % self.rotating
@@ -669,9 +387,12 @@ def main(folder: str, kind: type[Kernel] = Kernel) -> None:
     leave_result({"elapsed_ns": elapsed, "cold": bool(job["cold"]), "kernels": kernels})
 
 
+def __getattr__(name: str) -> object:
+    """What stood here in contract 0.2; plugins of that time import it."""
+    return getattr(kernel_calls, name)
+
+
 if __name__ == "__main__":
-    # Whoever imports this module gets the one that runs: there must be one of each of its classes.
-    sys.modules["perfdojo_sdk.measure.worker"] = sys.modules[__name__]
     main(sys.argv[1])
     # A kernel's threads or exit handlers have no say any more.
     os._exit(0)

@@ -16,9 +16,9 @@ from functools import cache
 import numpy as np
 
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measurement, RunRequest
+from perfdojo_sdk.measure.kernel_calls import CARRIER
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.measure.toolchain import Toolchain, answering
-from perfdojo_sdk.measure.worker import CARRIER
 from perfdojo_sdk.testing.looks import QUICK, compiled_together
 from perfdojo_sdk.verify.inputs import Array
 

@@ -21,7 +21,7 @@ from perfdojo_sdk.core.dtypes import DIGITS, FLOAT_DTYPES, STORED_DTYPES, bits, 
 from perfdojo_sdk.core.expression import Cast, Expression, IndexValue, Literal, Operation, Read, walk
 from perfdojo_sdk.core.operations import OPERATIONS
 from perfdojo_sdk.core.program import Program, Statement
-from perfdojo_sdk.measure.worker import CARRIER
+from perfdojo_sdk.measure.kernel_calls import CARRIER
 from perfdojo_sdk.verify.characters import (
     ALIKE,
     CHARACTERS,

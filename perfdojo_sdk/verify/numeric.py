@@ -35,11 +35,11 @@ from perfdojo_sdk.hookspecs.types import (
     RunRequest,
     running_sets,
 )
+from perfdojo_sdk.measure.kernel_calls import CARRIER
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.measure.sandbox import Job, execute
 from perfdojo_sdk.measure.shared_arrays import shared_array
 from perfdojo_sdk.measure.toolchain import IN_ORDER
-from perfdojo_sdk.measure.worker import CARRIER
 from perfdojo_sdk.verify.inputs import (
     INTEGERS,
     LEVELS,

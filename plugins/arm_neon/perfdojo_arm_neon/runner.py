@@ -20,10 +20,10 @@ from perfdojo_sdk.hookspecs.types import (
     Measurement,
     RunRequest,
 )
+from perfdojo_sdk.measure.kernel_calls import bytes_of
 from perfdojo_sdk.measure.native_runner import SHARED_OBJECT
 from perfdojo_sdk.measure.roofline import bound
 from perfdojo_sdk.measure.sandbox import Job, execute
-from perfdojo_sdk.measure.worker import bytes_of
 
 #: Scripts of child processes; they need the emulator, which may be missing here.
 EMULATING, ESTIMATING = (

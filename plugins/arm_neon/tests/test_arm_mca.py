@@ -18,7 +18,7 @@ from perfdojo_arm_neon.estimate.instructions import decode
 from perfdojo_arm_neon.estimate.sve import is_sve
 
 from perfdojo_sdk.hookspecs.types import Target
-from perfdojo_sdk.measure.worker import bytes_of
+from perfdojo_sdk.measure.kernel_calls import bytes_of
 
 MCA, DISASSEMBLER = shutil.which("llvm-mca-19"), shutil.which("aarch64-linux-gnu-objdump")
 ROUNDS = 200

@@ -13,7 +13,7 @@ from arm_support import SVE, both_targets, compiled, kernel, needs_compiler, pla
 from perfdojo_arm_neon import crosstools
 
 from perfdojo_sdk.hookspecs.types import KernelSource, RunRequest, Target
-from perfdojo_sdk.measure.worker import bytes_of
+from perfdojo_sdk.measure.kernel_calls import bytes_of
 
 QEMU = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
 SYSTEM = Path("/usr/aarch64-linux-gnu")

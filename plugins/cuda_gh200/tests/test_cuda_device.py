@@ -21,7 +21,7 @@ from perfdojo_sdk.codegen.gpu.figures import calls, read, read_workspace
 from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, Failure, Measurement, RunRequest
 from perfdojo_sdk.measure.gpu_process import run_on_gpu
 from perfdojo_sdk.measure.gpu_session import Result, Work, measure
-from perfdojo_sdk.measure.worker import Refused
+from perfdojo_sdk.measure.kernel_calls import Refused
 
 N = 64
 TEXT = f"kernel k(x) -> y\nx f32 [{N}] heap\nt f32 [{N}] heap\ny f32 [{N}] heap\n\n"

@@ -23,8 +23,8 @@ from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.hookspecs.types import Artifact, KernelSource, Measurement, RunRequest
 from perfdojo_sdk.measure.gpu_process import run_on_gpu
 from perfdojo_sdk.measure.gpu_session import Result, Work, measure
+from perfdojo_sdk.measure.kernel_calls import Refused
 from perfdojo_sdk.measure.toolchain import Compiled, find_toolchain
-from perfdojo_sdk.measure.worker import Refused
 
 N = 64
 #: Two launches that pass a temporary through the workspace.

@@ -28,7 +28,7 @@ from perfdojo_riscv_snitch.simulator.native import child_path
 from perfdojo_riscv_snitch.simulator.run import answer_bytes, finish, job, prepare
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, Failure, RunRequest
-from perfdojo_sdk.measure.worker import CARRIER, poison_of
+from perfdojo_sdk.measure.kernel_calls import CARRIER, poison_of
 
 GUARD = 64
 #: What lies around arrays in the first and in the second call: numbers, and NaN in every type of float.

@@ -18,8 +18,9 @@ import numpy as np
 from perfdojo_arm_neon.emulator.elf import ElfError, read
 from perfdojo_arm_neon.emulator.machine import Crashed, Ended, Machine
 from perfdojo_sdk.core.interface import EXECUTIONS, IN_PROCESS
+from perfdojo_sdk.measure.kernel_calls import Guarded, Kernel, Memory, Refused
 from perfdojo_sdk.measure.process_state import Used
-from perfdojo_sdk.measure.worker import Guarded, Kernel, Memory, Refused, main
+from perfdojo_sdk.measure.worker import main
 
 
 class EmulatedKernel(Kernel):

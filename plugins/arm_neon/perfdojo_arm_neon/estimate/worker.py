@@ -13,7 +13,8 @@ from perfdojo_arm_neon.emulator.elf import ElfError, read
 from perfdojo_arm_neon.emulator.machine import Crashed, Ended
 from perfdojo_arm_neon.estimate.blocks import price
 from perfdojo_arm_neon.estimate.dry_run import count
-from perfdojo_sdk.measure.worker import bytes_of, leave_result, read_job
+from perfdojo_sdk.measure.kernel_calls import bytes_of
+from perfdojo_sdk.measure.worker import leave_result, read_job
 
 
 def estimate(job: dict[str, Any]) -> dict[str, Any]:
