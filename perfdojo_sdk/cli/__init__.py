@@ -175,7 +175,7 @@ def _require_linux() -> None:
             "PD-C012",
             f"PerfDojo SDK runs on Linux, and this system is {sys.platform}",
             why="kernels are kept apart by means that only Linux has (sealed memory, subreapers, /proc)",
-            hint="use Linux on x86-64 or 64-bit Arm, in a container or a virtual machine",
+            hint="use Linux, in a container or a virtual machine",
         )
 
 
