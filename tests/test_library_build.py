@@ -528,6 +528,21 @@ def test_work_beside_gives_its_result_or_is_done_here(tmp_path: Path) -> None:
         result()
 
 
+def test_work_that_is_ended_at_any_time_never_comes_back(tmp_path: Path) -> None:
+    """However early or late it is told to end: a copy of this process must not go on as another one."""
+    here, mark = os.getpid(), tmp_path / "came back"
+    for number in range(400):
+        try:
+            with beside(os.getpid):
+                time.sleep(number % 40 * 5e-5)
+        except BaseException:
+            if os.getpid() == here:
+                raise
+            mark.touch()
+            os._exit(1)
+    assert not mark.exists()
+
+
 def test_an_interruption_ends_the_work_beside(tmp_path: Path) -> None:
     mark = tmp_path / "pid"
 

@@ -10,7 +10,7 @@ import os
 import pickle
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TypeVar
 
@@ -28,16 +28,21 @@ def beside(work: Callable[[], T]) -> Iterator[Callable[[], T]]:
     come as if there were no process. Leaving the block ends the process.
     """
     reading, writing = os.pipe()
+    # No signal may raise in the child before it is ready to leave: it would go on as a second parent.
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
     try:
         child = os.fork()
+        if child == 0:
+            _work_and_leave(work, writing, blocked)
     except OSError:
         os.close(reading)
         os.close(writing)
+        child = -1
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+    if child < 0:
         yield work
         return
-    if child == 0:
-        os.close(reading)
-        _work_and_leave(work, writing)
     os.close(writing)
     try:
         with open(reading, "rb") as results:
@@ -59,17 +64,23 @@ def _end(child: int) -> None:
             time.sleep(0.001)
 
 
-def _work_and_leave(work: Callable[[], T], writing: int) -> None:
-    """The child's life: no handlers, no output and no clean-up of the parent's, but of its own."""
-    status = 0
+def _work_and_leave(work: Callable[[], T], writing: int, blocked: Iterable[int]) -> None:
+    """The child's life: no handlers, no output and no clean-up of the parent's, but of its own.
+
+    It begins with signals blocked; ``blocked`` are those that stay so.
+    """
+    status = 1
     try:
-        with open(writing, "wb") as results:
+        try:
             signal.signal(signal.SIGTERM, _unwind)
-            results.write(pickle.dumps(work()))
-    except BaseException:
-        status = 1
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears of it too, and ends this process
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+            with open(writing, "wb") as results:
+                results.write(pickle.dumps(work()))
+            status = 0
+        finally:
+            remove_folders()
     finally:
-        remove_folders()
         os._exit(status)
 
 

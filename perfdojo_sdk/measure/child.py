@@ -70,9 +70,14 @@ class Forked:
         self._adopting = ExitStack()
         self._adopting.enter_context(family.adopting())
         self._others = frozenset(family.children(os.getpid()))
-        self._pid = os.fork()
-        if self._pid == 0:
-            _work_and_leave(work, said)
+        # No handler of this process may raise in the child before it is ready to leave.
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
+        try:
+            self._pid = os.fork()
+            if self._pid == 0:
+                _work_and_leave(work, said, blocked)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
     def poll(self) -> int | None:
         if self._status is None:
@@ -94,13 +99,17 @@ class Forked:
         return self._status
 
 
-def _work_and_leave(work: Callable[[], None], said: int) -> None:
-    """The child's life: no handlers and no clean-up of the parent's."""
+_HANDLED = (signal.SIGTERM, signal.SIGINT)
+
+
+def _work_and_leave(work: Callable[[], None], said: int, blocked: Iterable[int]) -> None:
+    """The child's life: no handlers and no clean-up of the parent's. It begins with signals blocked."""
     status = 1
     try:
         os.setsid()
-        for handled in (signal.SIGTERM, signal.SIGINT):
+        for handled in _HANDLED:
             signal.signal(handled, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         os.dup2(said, 1)
         os.dup2(said, 2)
         faulthandler.disable()  # it may write to where the parent's errors went
