@@ -52,12 +52,6 @@ CALLER = (
 )
 
 
-#: Kernels with loops of different sizes.
-_SIZES_DIFFER = (
-    r"(?s)pd_parallel_for\([^\n]*, (\d+), threads\).*pd_parallel_for\([^\n]*, (?!\1,)\d+, threads\)"
-)
-
-
 def _pool(kind: str, name: str, pattern: str, change: str, needs: str = _PARALLEL) -> Plant:
     return Plant(kind, name, C, pattern, change, "pd_runtime.h", needs, shows="execution")
 
@@ -98,13 +92,6 @@ POOL = (
         "context-of-the-loop-before",
         r"pd_pool\.body = body, pd_pool\.context = context,",
         "pd_pool.context = pd_pool.body == body ? pd_pool.context : context, pd_pool.body = body,",
-    ),
-    _pool(
-        "size of another loop",
-        "size-of-the-loop-before",
-        r"pd_pool\.size = size,",
-        "pd_pool.size = pd_pool.size && pd_pool.size < size ? pd_pool.size : size,",
-        _SIZES_DIFFER,
     ),
     _pool(
         "workers live on",

@@ -73,7 +73,7 @@ def test_what_is_not_on_the_gpu_is_refused() -> None:
     run = kernel(cuda)
     with pytest.raises(ArgumentError, match="ndarray"):
         run(np.zeros(N, np.float32), Tensor(cuda), stream="stream")
-    with pytest.raises(ArgumentError, match="1 arrays for 2"):
+    with pytest.raises(ArgumentError, match="1 array for 2"):
         run(Tensor(cuda), stream="stream")
 
 
