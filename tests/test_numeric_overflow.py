@@ -12,7 +12,7 @@ from perfdojo_sdk.core.dialect import CORE_DIALECT
 from perfdojo_sdk.hookspecs.types import Artifact, Measurement, RunRequest
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.measure.sandbox import Job, execute
-from perfdojo_sdk.verify.judgement import Expected, _near
+from perfdojo_sdk.verify.judgement import Expected, Outcome, Piece, _near, judge
 from perfdojo_sdk.verify.reference_c import (
     BETWEEN,
     MINUS,
@@ -259,3 +259,22 @@ def test_where_the_original_has_no_number_a_declared_move_decides() -> None:
     assert not _near(got, expected, True)[1].any()
     assert _near(got, expected, False)[1].all()
     assert _near(got + 1, expected, True)[1].all()
+
+
+@pytest.mark.parametrize(
+    ("value", "own", "got", "other_terms", "right"),
+    [
+        (1.0, np.nan, np.nan, True, True),
+        (1.0, np.nan, np.nan, False, False),
+        (1.0, 1.0, np.nan, True, False),
+        (np.nan, np.inf, -np.inf, True, True),
+        (np.nan, np.inf, 3.0, True, False),
+    ],
+)
+def test_results_of_other_terms_share_what_is_not_finite(
+    value: float, own: float, got: float, other_terms: bool, right: bool
+) -> None:
+    far = Expected(*(np.array([x]) for x in (value, own, 0.0)), np.zeros(1, np.uint8), *np.zeros((2, 1)))
+    run = Measurement({"y": np.array([got], np.float32)}, (), "measured", "", 1)
+    found = judge("rows", 1, run, Outcome((Piece("y", far),), 0.0), False, other_terms)
+    assert (not found.problem) == right, found.problem

@@ -139,9 +139,12 @@ def judge(
 
 
 def _with_own(expected: Expected) -> Array | None:
-    """``far``, and the infinity or NaN that the transformed program has: where results are made of other
-    terms, those that are computed together share what is not finite in the data of any of them."""
-    return None if expected.far is None else expected.far | _class_bits(expected.own)
+    """``far``, and what is not finite where results are made of other terms: those that are computed together
+    share what is not finite in the data of any of them, and where the original has none, they have none."""
+    if expected.far is None:
+        return None
+    shared = expected.far | _class_bits(expected.own)
+    return np.where(np.isfinite(expected.value), shared, np.uint8(NO_NUMBER | PLUS | MINUS) | shared)
 
 
 #: Elements compared at a time, so that what is worked out on the way stays in cache.
