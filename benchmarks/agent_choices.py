@@ -1,4 +1,4 @@
-"""How often a trained agent would play as the target's expert does, in the states of the expert's games.
+"""Share of the expert's moves that a trained agent would play as well, in the states of the expert's games.
 
     python benchmarks/agent_choices.py build/agent.safetensors --target riscv_snitch --kernels 'daxpy[64]'
 

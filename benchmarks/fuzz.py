@@ -199,7 +199,7 @@ def jobs(
 
 
 def earlier_walks(log: TextIO) -> list[dict[str, Any]]:
-    """What the record holds, which is this process's alone from here on."""
+    """Lock the record for this process and read the walks in it."""
     try:
         fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -281,7 +281,7 @@ class Totals:
 
     @property
     def by_transformation(self) -> dict[str, int]:
-        """How often each was played, those that never were included."""
+        """Moves played by transformation, most first; transformations that were never played count 0."""
         found = {name: self.moves[name] for name in {*GENERIC, *self.moves}}
         return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
