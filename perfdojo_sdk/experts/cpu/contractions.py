@@ -34,6 +34,7 @@ from perfdojo_sdk.experts.cpu.steps import (
 )
 from perfdojo_sdk.experts.cpu.tiles import Piece, Tiling, best_tiling
 from perfdojo_sdk.experts.cpu.windows import Windows, open_panel_windows, panel_ways
+from perfdojo_sdk.experts.steps import separate
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.search.passes import contract, fuse
 from perfdojo_sdk.search.play import Play
@@ -542,22 +543,3 @@ def move_outward(play: Play, nest: Sequence[str]) -> None:
     """Move the last scope of ``nest``, which stands innermost, to its outside."""
     for outer in reversed(nest[:-1]):
         play.must("swap_scopes", outer)
-
-
-def separate(play: Play, place: str, top: str) -> str:
-    """Cut every scope from the one around ``place`` up to ``top`` before ``place``; the second part.
-
-    :class:`MoveError` where ``top`` does not stand around ``place``.
-    """
-    if all(scope.id != top for scope in play.around(place)):
-        raise MoveError("PD-T001", f"{top} does not stand around {place}")
-    while True:
-        parent = play.around(place)[-1].id
-        place = play.fission(place)
-        if parent == top:
-            return place
-
-
-def neighbour(play: Play, place: str, distance: int) -> str:
-    path = play.program.paths[place]
-    return play.program.siblings(path)[path[-1] + distance].id

@@ -25,13 +25,12 @@ from perfdojo_sdk.experts.cpu.contractions import (
     gathered,
     map_to_hardware,
     move_inward,
-    neighbour,
     plans,
     play_contraction,
-    separate,
 )
 from perfdojo_sdk.experts.cpu.steps import split
 from perfdojo_sdk.experts.cpu.windows import Windows
+from perfdojo_sdk.experts.steps import neighbour, separate
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.search.passes import contract, fuse, vectorise
 from perfdojo_sdk.search.play import Play

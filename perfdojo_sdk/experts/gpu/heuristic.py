@@ -24,12 +24,11 @@ from perfdojo_sdk.experts.gpu.steps import (
     chain,
     collapse,
     map_rest,
-    next_to,
     only_statement,
-    separate,
     share,
 )
 from perfdojo_sdk.experts.gpu.tiles import MOST_PARTS, play_tiles
+from perfdojo_sdk.experts.steps import neighbour, separate
 from perfdojo_sdk.search.play import Play
 
 #: Plays the nest at a place; MoveError where it cannot.
@@ -167,8 +166,8 @@ def _reduce_in_parts(play: Play, place: str, machine: Machine) -> None:
         play.must("join_scopes", start)
         while play.program.paths[start][-1] > 0:
             # What starts the sums waits until the parts are there.
-            play.must("reorder_statements", next_to(play, start, -1))
-        play.must("fission_scope", next_to(play, start, 1))
+            play.must("reorder_statements", neighbour(play, start, -1))
+        play.must("fission_scope", neighbour(play, start, 1))
         return
 
 

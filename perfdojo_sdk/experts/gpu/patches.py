@@ -19,10 +19,10 @@ from perfdojo_sdk.experts.gpu.steps import (
     chain,
     factors,
     only_statement,
-    separate,
     split,
 )
 from perfdojo_sdk.experts.gpu.tiles import ENOUGH_THREADS, factors_of, share_copy
+from perfdojo_sdk.experts.steps import separate
 from perfdojo_sdk.search.play import Play
 
 #: Outputs that read the same, and rows of them, that one thread adds up.

@@ -20,10 +20,10 @@ from perfdojo_sdk.experts.gpu.steps import (
     collapse,
     factors,
     only_statement,
-    separate,
     share,
     split,
 )
+from perfdojo_sdk.experts.steps import separate
 from perfdojo_sdk.search.play import Play
 
 #: Threads of a block that moves data.

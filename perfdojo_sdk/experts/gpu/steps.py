@@ -53,21 +53,6 @@ def arrange(play: Play, order: Sequence[str]) -> None:
             play.must("swap_scopes", outer)
 
 
-def separate(play: Play, place: str, top: str) -> str:
-    """Cut every scope from the one around ``place`` up to ``top`` before ``place``; the second part."""
-    while True:
-        parent = play.around(place)[-1].id
-        place = play.fission(place)
-        if parent == top:
-            return place
-
-
-def next_to(play: Play, place_: str, distance: int) -> str:
-    """The sibling so many places further on."""
-    path = play.program.paths[place_]
-    return play.program.siblings(path)[path[-1] + distance].id
-
-
 def collapse(play: Play, scopes: list[str]) -> list[str]:
     """Make one loop of the innermost scopes of a perfect nest, as long as addresses stay plain."""
     scopes = list(scopes)

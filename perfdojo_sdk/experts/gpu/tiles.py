@@ -23,11 +23,10 @@ from perfdojo_sdk.experts.gpu.steps import (
     arrange,
     chain,
     factors,
-    next_to,
     only_statement,
-    separate,
     split,
 )
+from perfdojo_sdk.experts.steps import neighbour, separate
 from perfdojo_sdk.search.play import Play
 
 #: Orders the dimensions of a slice: the game, the nest that reads it, its name.
@@ -189,7 +188,7 @@ def _in_parts(play: Play, product: Product, parts: int) -> Product:
     start, _ = play.split_reduction(cut, cut)
     play.must("join_scopes", start)
     # What starts the whole sums stands before the parts.
-    beginning = next_to(play, start, -1)
+    beginning = neighbour(play, start, -1)
     play.must("reorder_statements", beginning)
     separate(play, beginning, outer[0])
     nest = chain(play, play.program.body[position].id)

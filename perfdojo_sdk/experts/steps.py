@@ -1,0 +1,26 @@
+"""Steps that the experts of CPUs and of GPUs share."""
+
+from __future__ import annotations
+
+from perfdojo_sdk.core.errors import MoveError
+from perfdojo_sdk.search.play import Play
+
+
+def separate(play: Play, place: str, top: str) -> str:
+    """Cut every scope from the one around ``place`` up to ``top`` before ``place``; the second part.
+
+    :class:`MoveError` where ``top`` does not stand around ``place``.
+    """
+    if all(scope.id != top for scope in play.around(place)):
+        raise MoveError("PD-T001", f"{top} does not stand around {place}")
+    while True:
+        parent = play.around(place)[-1].id
+        place = play.fission(place)
+        if parent == top:
+            return place
+
+
+def neighbour(play: Play, place: str, distance: int) -> str:
+    """The sibling so many places further on."""
+    path = play.program.paths[place]
+    return play.program.siblings(path)[path[-1] + distance].id
