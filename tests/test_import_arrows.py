@@ -56,7 +56,7 @@ LAYERS = (
     "measure",
     "verify",
     "plugins",
-    "faces",
+    "views",
     "game",
     "library",
     "environment",

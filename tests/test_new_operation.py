@@ -24,10 +24,6 @@ from perfdojo_sdk.core.operations import ENDS, OPERATIONS, Meaning, wrapped
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Kind, Move, Rules, Step, Trace
 from perfdojo_sdk.core.transformations import GENERIC
-from perfdojo_sdk.faces.code import code
-from perfdojo_sdk.faces.drawing import svg
-from perfdojo_sdk.faces.formula import latex_math, unicode_math
-from perfdojo_sdk.faces.graph import dot
 from perfdojo_sdk.hookspecs.types import Artifact, Runner
 from perfdojo_sdk.measure.emulated_runner import EmulatedRunner
 from perfdojo_sdk.measure.native_runner import NativeRunner
@@ -37,6 +33,10 @@ from perfdojo_sdk.verify import residues
 from perfdojo_sdk.verify.dependence import verify_dependence_trace
 from perfdojo_sdk.verify.exact import verify_exact, verify_exact_trace
 from perfdojo_sdk.verify.numeric import NumericReport, verify_numeric
+from perfdojo_sdk.views.code import code
+from perfdojo_sdk.views.drawing import svg
+from perfdojo_sdk.views.formula import latex_math, unicode_math
+from perfdojo_sdk.views.graph import dot
 
 RULES = Rules(CORE_DIALECT, GENERIC)
 

@@ -9,8 +9,8 @@ from perfdojo_sdk.core.dialect import CORE_DIALECT, Dialect
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
 from perfdojo_sdk.core.expression import Index
 from perfdojo_sdk.core.program import Program
-from perfdojo_sdk.faces.equations import Equation, Item, Loop, equations, shared_dimensions
-from perfdojo_sdk.faces.notation import LATEX, PRODUCT, SUM, UNICODE, Writer
+from perfdojo_sdk.views.equations import Equation, Item, Loop, equations, shared_dimensions
+from perfdojo_sdk.views.notation import LATEX, PRODUCT, SUM, UNICODE, Writer
 
 _NEEDS = {"add": (SUM, PRODUCT), "mul": (PRODUCT, PRODUCT), "max": (0, PRODUCT), "min": (0, PRODUCT)}
 """Accumulation -> how strongly its start and its value must bind beside the operator."""
