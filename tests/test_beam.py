@@ -21,8 +21,8 @@ from perfdojo_sdk.kernels.operators import SOFTMAX
 from perfdojo_sdk.perfllm.beam import Look, Place, Width, beam, favourite, log_softmax
 from perfdojo_sdk.perfllm.learner import TEMPERATURE
 from perfdojo_sdk.perfllm.mind import Listed
+from perfdojo_sdk.search.alpha_equivalence import alpha_equivalence_key
 from perfdojo_sdk.search.explorer import digest
-from perfdojo_sdk.search.likeness import likeness
 from perfdojo_sdk.search.passes import naive
 
 ROOT = parse(SOFTMAX.build(4, 8), DIALECT)
@@ -122,7 +122,7 @@ def test_a_beam_does_not_go_round_in_circles_under_other_names() -> None:
     places = beam(start, look, Width(2, 12), Random(0))
     texts = [place.game.program.text for place in places]
     assert any("_w_w" in text for text in texts)
-    alike = [likeness(place.game.program) for place in places]
+    alike = [alpha_equivalence_key(place.game.program) for place in places]
     assert len(alike) == len(set(alike)) == len(set(texts))
 
 
@@ -142,7 +142,7 @@ def test_the_favourite_game_ends_where_it_comes_round_but_not_at_another_name() 
     copies = "stage_write"
     renamed = favourite(Trace(fused), look, 7).game
     assert len(renamed.steps) == 7
-    assert likeness(fused) in {likeness(step.after) for step in renamed.steps}
+    assert alpha_equivalence_key(fused) in {alpha_equivalence_key(step.after) for step in renamed.steps}
     copies = "swap_scopes"
     assert 0 < len(favourite(Trace(ROOT), look, 40).actions) < 4
 

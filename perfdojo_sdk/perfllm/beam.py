@@ -21,8 +21,8 @@ from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.perfllm.learner import TEMPERATURE
 from perfdojo_sdk.perfllm.mind import Listed
 from perfdojo_sdk.perfllm.replay import STOP, Vector
+from perfdojo_sdk.search.alpha_equivalence import alpha_equivalence_key
 from perfdojo_sdk.search.explorer import digest
-from perfdojo_sdk.search.likeness import likeness
 
 #: A program that is less likely than the likeliest end by this factor's logarithm is not gone on with.
 HOPELESS = 12.0
@@ -69,7 +69,7 @@ class Place:
 def beam(start: Trace, look: Look, width: Width, chance: Random) -> list[Place]:
     """Every program that a beam goes through, its start first, in the order in which it came there."""
     front, found, best_end = [Place(start, (), 0.0)], list[Place](), float("-inf")
-    seen = {likeness(start.program)}
+    seen = {alpha_equivalence_key(start.program)}
     for moves in range(width.moves + 1):
         children: dict[str, Place] = {}
         for place in front:
@@ -128,7 +128,7 @@ def _children(
         step = listed.steps[action - 1]
         game = replace(place.game, steps=(*place.game.steps, step))
         child = Place(game, (*place.actions, action), place.likely + float(likely[action]))
-        yield likeness(game.program), child
+        yield alpha_equivalence_key(game.program), child
 
 
 def _merged(one: Place, other: Place) -> Place:

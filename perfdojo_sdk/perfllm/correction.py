@@ -23,8 +23,8 @@ from perfdojo_sdk.perfllm.learner import TEMPERATURE
 from perfdojo_sdk.perfllm.recall import Recall
 from perfdojo_sdk.perfllm.replay import STOP, Vector
 from perfdojo_sdk.perfllm.variations import next_moves
+from perfdojo_sdk.search.alpha_equivalence import alpha_equivalence_key
 from perfdojo_sdk.search.explorer import digest
-from perfdojo_sdk.search.likeness import likeness
 from perfdojo_sdk.search.neighbours import followed
 
 #: Good games whose rest is tried at one state.
@@ -46,11 +46,11 @@ def correct(recalling: Recall, good: Sequence[Trace], seconds: Seconds, chance: 
             return number, slips
         right = list(next_moves(whole, len(game.steps), rules))
         recalling.show(game, whole, right)
-        passed.add(likeness(game.program))
+        passed.add(alpha_equivalence_key(game.program))
         action, back = _chosen(recalling.values(game), noise, chance), False
         if action != STOP:
             step = _as_shown(recalling.step(game, action), right)
-            back = step not in right and likeness(step.after) in passed
+            back = step not in right and alpha_equivalence_key(step.after) in passed
             following = _with(game, step)
             rest = _rest(recalling, following, good, seconds)
             recalling.reached(following, rest)
@@ -101,5 +101,5 @@ def _as_shown(step: Step, right: Sequence[Step]) -> Step:
 
     The moves that are still missing go by these names.
     """
-    wanted = likeness(step.after)
-    return next((each for each in right if likeness(each.after) == wanted), step)
+    wanted = alpha_equivalence_key(step.after)
+    return next((each for each in right if alpha_equivalence_key(each.after) == wanted), step)

@@ -33,9 +33,9 @@ from perfdojo_sdk.perfllm.mind import Listed, Mind
 from perfdojo_sdk.perfllm.replay import STOP, Vector
 from perfdojo_sdk.perfllm.settings import AgentSettings, changed
 from perfdojo_sdk.perfllm.strategies import NO_AGENT, SHIPPED_AGENT, shipped_agent
+from perfdojo_sdk.search.alpha_equivalence import alpha_equivalence_key
 from perfdojo_sdk.search.evolution import Evolution, Habits
 from perfdojo_sdk.search.explorer import NO_PARENT, Draw, Explorer, digest
-from perfdojo_sdk.search.likeness import likeness
 from perfdojo_sdk.search.neighbours import Edges
 
 #: Moves through programs met before, and new beginnings, that one proposal may take.
@@ -127,10 +127,10 @@ class PerfLLM(Explorer):
         else:
             number, start = self._start(chance)
             width = Width(settings.beam, settings.most_moves, settings.temperature, self.epsilon)
-        met = self._likenesses()
+        met = self._equivalence_keys_met()
         first = favourite(start, self._look, width.moves)
         for place in chain([first], _alternating(beam(start, self._look, width, chance))):
-            alike = likeness(place.game.program)
+            alike = alpha_equivalence_key(place.game.program)
             if alike not in met:
                 met.add(alike)
                 for step in place.game.steps[len(start.steps) :]:
@@ -139,10 +139,10 @@ class PerfLLM(Explorer):
                 self._played(place.game, list(place.actions))
                 yield number, place.game
 
-    def _likenesses(self) -> set[str]:
+    def _equivalence_keys_met(self) -> set[str]:
         """What the programs met are like: another name for an array is not worth an evaluation."""
         new = range(len(self._alike), len(self.met))
-        self._alike += [likeness(self.game(number).program) for number in new]
+        self._alike += [alpha_equivalence_key(self.game(number).program) for number in new]
         return set(self._alike)
 
     def _look(self, game: Trace) -> tuple[Listed, Vector]:

@@ -19,8 +19,8 @@ from perfdojo_sdk.core.transformation import Kind, Move, Rules, Step, Trace
 from perfdojo_sdk.perfllm.mind import Mind
 from perfdojo_sdk.perfllm.replay import STOP, Vector
 from perfdojo_sdk.perfllm.variations import disturbed, next_moves, reordered
+from perfdojo_sdk.search.alpha_equivalence import alpha_equivalence_key
 from perfdojo_sdk.search.explorer import digest
-from perfdojo_sdk.search.likeness import likeness
 from perfdojo_sdk.store.candidates import Candidate, Timed
 
 #: A game that takes at most so many times what the fastest one takes shows how it is done,
@@ -55,7 +55,7 @@ class Ways:
     def of(steps: Sequence[Step]) -> Ways:
         alike: dict[bytes, tuple[int, ...]] = {}
         for action, step in enumerate(steps, 1):
-            name = _short(likeness(step.after))
+            name = _short(alpha_equivalence_key(step.after))
             alike[name] = (*alike.get(name, ()), action)
         return Ways(tuple(s.move for s in steps), tuple(_short(s.after.text) for s in steps), alike)
 
@@ -64,7 +64,7 @@ class Ways:
 
         A copy can often be made by staging what is read or what is written; only its name tells which.
         """
-        return self.alike.get(_short(likeness(program)), ())
+        return self.alike.get(_short(alpha_equivalence_key(program)), ())
 
     def action(self, step: Step) -> int | None:
         """Which move that is, from 1: by what it leads to, since another name of a place may lead there."""
@@ -249,7 +249,7 @@ def recall(table: Table, candidates: Iterable[Candidate], games: int) -> int:
 
 
 def _alike(game: Trace) -> str:
-    return _short(likeness(game.program)).hex()
+    return _short(alpha_equivalence_key(game.program)).hex()
 
 
 def _short(text: str) -> bytes:
