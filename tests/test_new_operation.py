@@ -29,7 +29,7 @@ from perfdojo_sdk.measure.emulated_runner import EmulatedRunner
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.plugins import load_plugins
 from perfdojo_sdk.plugins.registry import Plugins
-from perfdojo_sdk.verify import residues
+from perfdojo_sdk.verify import modular_vm
 from perfdojo_sdk.verify.dependence import verify_dependence_trace
 from perfdojo_sdk.verify.exact import verify_exact, verify_exact_trace
 from perfdojo_sdk.verify.numeric import NumericReport, verify_numeric
@@ -154,7 +154,7 @@ def test_the_random_models_agree_with_a_game(
     text: str, name: str, machine: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not machine:
-        monkeypatch.setattr(residues, "available", lambda: False)
+        monkeypatch.setattr(modular_vm, "available", lambda: False)
     report = verify_exact_trace(game(text, name))
     assert report.ok, report.problem
     other = parse(text.replace(f"{name}(x[{{0}}]", f"{name}(z[{{0}}]"))
