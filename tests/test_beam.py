@@ -18,9 +18,9 @@ from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Move, Step, Trace
 from perfdojo_sdk.kernels.operators import SOFTMAX
+from perfdojo_sdk.perfllm.agent import Listed
 from perfdojo_sdk.perfllm.beam import Look, Place, Width, beam, favourite, log_softmax
 from perfdojo_sdk.perfllm.learner import TEMPERATURE
-from perfdojo_sdk.perfllm.mind import Listed
 from perfdojo_sdk.search.alpha_equivalence import alpha_equivalence_key
 from perfdojo_sdk.search.explorer import digest
 from perfdojo_sdk.search.passes import naive

@@ -16,9 +16,9 @@ from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Kind, Move, Trace
 from perfdojo_sdk.kernels.operators import REDUCEMEAN, SOFTMAX
 from perfdojo_sdk.perfllm import correction
+from perfdojo_sdk.perfllm.agent import Agent
 from perfdojo_sdk.perfllm.correction import _as_shown, correct, missing
 from perfdojo_sdk.perfllm.learner import Learner
-from perfdojo_sdk.perfllm.mind import Mind
 from perfdojo_sdk.perfllm.recall import Recall, Table
 from perfdojo_sdk.perfllm.replay import STOP, Replay
 from perfdojo_sdk.perfllm.settings import AgentSettings, kind_of
@@ -39,15 +39,15 @@ def seconds(game: Trace) -> float:
 
 def recalling(seed: int = 0) -> Recall:
     """Nothing but the times of the initial program and of the good game is known."""
-    mind = Mind(BagEncoder(), Learner(QUICK, 32, seed))
-    found = Recall(Table(mind, Trace(ROOT), RULES, Kind.DECLARED_LAW), [])
+    agent = Agent(BagEncoder(), Learner(QUICK, 32, seed))
+    found = Recall(Table(agent, Trace(ROOT), RULES, Kind.DECLARED_LAW), [])
     found.seconds = {digest(Trace(ROOT)): seconds(Trace(ROOT)), digest(GAME): seconds(GAME)}
     found.base, found.best = seconds(Trace(ROOT)), seconds(GAME)
     return found
 
 
 def replay(found: Recall) -> Replay:
-    return found.table.mind.learner.replay
+    return found.table.agent.learner.replay
 
 
 def test_what_is_missing_is_what_was_not_played_in_whatever_order() -> None:
@@ -87,8 +87,8 @@ def test_a_move_that_differs_in_a_name_only_is_shown_as_well_and_no_slip() -> No
     read, written = Move("stage_read", "s2", (("array", "s"),)), Move("stage_write", "s0", (("array", "s"),))
     good = Trace(root).play(RULES, read)
     assert good.program.text != Trace(root).play(RULES, written).program.text
-    mind = Mind(BagEncoder(), Learner(QUICK, 32))
-    found = Recall(Table(mind, Trace(root), RULES, Kind.DECLARED_LAW), [])
+    agent = Agent(BagEncoder(), Learner(QUICK, 32))
+    found = Recall(Table(agent, Trace(root), RULES, Kind.DECLARED_LAW), [])
     found.seconds = {digest(Trace(root)): 2.0, digest(good): 1.0}
     found.base, found.best = 2.0, 1.0
     found.show(Trace(root), good, [good.steps[0]])
@@ -127,7 +127,7 @@ def test_a_move_that_leads_back_is_a_slip(monkeypatch: pytest.MonkeyPatch) -> No
         "kernel copy(x) -> y\nx f32 [4,8] heap\ny f32 [4,8] heap\n\n4 8 y[{0},{1}] = x[{0},{1}]", DIALECT
     )
     good = Trace(root).play(RULES, Move("split_scope", "s1", (("factor", 4),)))
-    found = Recall(Table(Mind(BagEncoder(), Learner(QUICK, 32)), Trace(root), RULES, Kind.DECLARED_LAW), [])
+    found = Recall(Table(Agent(BagEncoder(), Learner(QUICK, 32)), Trace(root), RULES, Kind.DECLARED_LAW), [])
     found.base, found.best = 2.0, 1.0
     found.seconds = {digest(Trace(root)): 2.0, digest(good): 1.0}
     looked = list[Trace]()
@@ -166,24 +166,24 @@ def test_corrections_teach_the_agent_to_play_the_game() -> None:
     game = greedy(root, RULES)
     kinds = tuple(sorted({kind_of(move) for move in game.moves}))
     settings = QUICK.model_copy(update={"repertoire": {"": kinds}, "most_moves": 8})
-    mind = Mind(BagEncoder(), Learner(settings, 32, 1))
-    found = Recall(Table(mind, Trace(root), RULES, Kind.DECLARED_LAW), [])
+    agent = Agent(BagEncoder(), Learner(settings, 32, 1))
+    found = Recall(Table(agent, Trace(root), RULES, Kind.DECLARED_LAW), [])
     found.seconds = {digest(Trace(root)): seconds(Trace(root)), digest(game): seconds(game)}
     found.base, found.best = seconds(Trace(root)), seconds(game)
 
     def ends_well() -> bool:
-        listed = mind.listed(root, RULES, Kind.DECLARED_LAW)
+        listed = agent.listed(root, RULES, Kind.DECLARED_LAW)
         program = root
         for _ in range(QUICK.most_moves):
-            action = int(mind.values(listed).argmax())
+            action = int(agent.values(listed).argmax())
             if action == STOP:
                 break
             program = listed.steps[action - 1].after
-            listed = mind.listed(program, RULES, Kind.DECLARED_LAW)
+            listed = agent.listed(program, RULES, Kind.DECLARED_LAW)
         return program.text == game.program.text
 
     assert len(game.steps) >= 2 and not ends_well()
     for seed in range(6):
         correct(found, [game], seconds, Random(seed))
-        mind.learner.learn(30)
+        agent.learner.learn(30)
     assert ends_well()

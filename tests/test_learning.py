@@ -27,10 +27,10 @@ from perfdojo_sdk.hookspecs.services import ExperimentRequest  # noqa: E402
 from perfdojo_sdk.hookspecs.types import Capabilities, Target  # noqa: E402
 from perfdojo_sdk.kernels.selection import default_selection  # noqa: E402
 from perfdojo_sdk.peers.systems import Peer  # noqa: E402
-from perfdojo_sdk.perfllm import agents, player  # noqa: E402
-from perfdojo_sdk.perfllm.agents import Card  # noqa: E402
+from perfdojo_sdk.perfllm import agent_files, player  # noqa: E402
+from perfdojo_sdk.perfllm.agent import Agent  # noqa: E402
+from perfdojo_sdk.perfllm.agent_files import Card  # noqa: E402
 from perfdojo_sdk.perfllm.learner import Learner  # noqa: E402
-from perfdojo_sdk.perfllm.mind import Mind  # noqa: E402
 from perfdojo_sdk.perfllm.settings import DQN, MAX_Q, AgentSettings, changed  # noqa: E402
 from perfdojo_sdk.perfllm.strategies import agent_options  # noqa: E402
 from perfdojo_sdk.plugins import Plugins, load_plugins  # noqa: E402
@@ -48,7 +48,7 @@ ALL_TITLES = [each.title for each in learning.all_players(())]
 @pytest.fixture(autouse=True)
 def bag(monkeypatch: pytest.MonkeyPatch) -> None:
     """No trained encoder, and no threads of PyTorch: a fork would wait for those that it does not have."""
-    for module in (player, agents):
+    for module in (player, agent_files):
         monkeypatch.setattr(module, "load_encoder", lambda spec="default": BagEncoder())
     torch.set_num_threads(1)
 
@@ -119,9 +119,7 @@ def test_without_a_choice_the_first_operators_of_the_targets_list_are_played(
 # -- what is shown --------------------------------
 
 
-def test_all_stand_beside_the_expert(
-    tmp_path: Path, sheet: Plugins, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_stand_beside_the_expert(tmp_path: Path, sheet: Plugins, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
     request = asked(tmp_path, kernels="softmax[2,4] relu[4,8]")
     result = BY_NAME["learning"].run(request)
@@ -297,7 +295,7 @@ def test_a_contest_without_any_time_plays_nothing(tmp_path: Path, sheet: Plugins
 @pytest.fixture
 def trained(tmp_path: Path) -> Path:
     file = tmp_path / "agent.safetensors"
-    agents.save(file, Mind(BagEncoder(), Learner(AgentSettings(hidden=16), 32, seed=7)), Card())
+    agent_files.save(file, Agent(BagEncoder(), Learner(AgentSettings(hidden=16), 32, seed=7)), Card())
     return file
 
 
@@ -319,7 +317,7 @@ def test_transfer_is_shown_on_kernels_that_the_agent_has_not_learned_from(
     monkeypatch.setattr(transfer, "load_plugins", lambda: sheet)
     file, known = tmp_path / "agent.safetensors", ("softmax_2x4_f32", "relu_4x8_f32")
     card = Card(kernels=tuple(f"{kernel} on sheet" for kernel in known))
-    agents.save(file, Mind(BagEncoder(), Learner(AgentSettings(hidden=16), 32, seed=7)), card)
+    agent_files.save(file, Agent(BagEncoder(), Learner(AgentSettings(hidden=16), 32, seed=7)), card)
     request = asked(tmp_path / "out", kernels="", evaluations=3, agent=file)
     result = BY_NAME["transfer"].run(request)
     assert [panel["kernel"] for panel in result.data["panels"]] == ["softmax_4x8_f32", "add_4x8_f32"]
@@ -328,7 +326,7 @@ def test_transfer_is_shown_on_kernels_that_the_agent_has_not_learned_from(
     assert all(title in result.text for title in ("PerfLLM, trained", "hybrid, untrained", "expert"))
     every = default_selection(sheet.operators_for(TARGET), TARGET.dialect, CAPABILITIES.selections)
     everything = Card(kernels=tuple(f"{kernel.name} on sheet" for kernel in every))
-    agents.save(file, Mind(BagEncoder(), Learner(AgentSettings(hidden=16), 32, seed=7)), everything)
+    agent_files.save(file, Agent(BagEncoder(), Learner(AgentSettings(hidden=16), 32, seed=7)), everything)
     with pytest.raises(DojoError) as caught:
         BY_NAME["transfer"].run(request)
     assert caught.value.code == "PD-L308" and caught.value.hint

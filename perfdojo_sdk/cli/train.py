@@ -231,7 +231,7 @@ def _text(pupils: list[Pupil], evaluations: int, output: Path) -> str:
 
 
 def _data(training: Training, output: Path) -> dict[str, Any]:
-    learner = training.mind.learner
+    learner = training.agent.learner
     return {
         "agent": str(output),
         "evaluations": training.evaluations,

@@ -68,18 +68,18 @@ def trained_options(request: ExperimentRequest) -> tuple[tuple[str, str], ...]:
     require_learning()
     if request.agent is None:
         return ()
-    from perfdojo_sdk.perfllm import agents
+    from perfdojo_sdk.perfllm import agent_files
 
-    agents.read(request.agent)
+    agent_files.read(request.agent)
     return agent_options(request.agent)
 
 
 def require_fitting(agent: Path | None, plugins: Plugins, target: Target) -> None:
     """:class:`LearnError` when the agent, if there is one, learned with other versions of the plugins."""
     if agent is not None:
-        from perfdojo_sdk.perfllm import agents
+        from perfdojo_sdk.perfllm import agent_files
 
-        agents.require_versions(agent, agents.read(agent)[0], plugins.fingerprints(target))
+        agent_files.require_versions(agent, agent_files.read(agent)[0], plugins.fingerprints(target))
 
 
 def all_players(trained: tuple[tuple[str, str], ...]) -> tuple[Player, ...]:

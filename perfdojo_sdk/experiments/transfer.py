@@ -29,12 +29,12 @@ def transfer(request: ExperimentRequest) -> ExperimentResult:
     trained = learning.trained_options(request)
     plugins = load_plugins()
     target = plugins.require(request.target)
-    from perfdojo_sdk.perfllm import agents
+    from perfdojo_sdk.perfllm import agent_files
 
     files = [request.agent] if request.agent else [agent.file for agent in shipped_agents(target.name)]
     for file in files:
         learning.require_fitting(file, plugins, target)
-    learned = tuple(kernel for file in files for kernel in agents.read(file)[0].card.kernels)
+    learned = tuple(kernel for file in files for kernel in agent_files.read(file)[0].card.kernels)
     players = among(all_players(trained or shipped_options(target.name)), request.players)
     count = request.evaluations or (QUICK_EVALUATIONS if request.quick else MARKS[-1])
     kernels = _kernels(request, plugins, target, learned)

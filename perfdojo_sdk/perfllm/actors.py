@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from perfdojo_sdk.library.forge import Forge, Settings
-from perfdojo_sdk.perfllm.episodes import EVALUATIONS, Copy, Experience, Job
+from perfdojo_sdk.perfllm.episodes import EVALUATIONS, AgentSnapshot, Experience, Job
 from perfdojo_sdk.perfllm.learner import LearnError
 from perfdojo_sdk.store.candidates import Candidate, CandidateLog
 
@@ -76,7 +76,7 @@ def _job(training: Training, number: int, store: CandidateLog | None) -> Job:
         pupil.forge.target.name,
         pupil.kernel,
         pupil.forge.settings,
-        Copy.of(training.mind),
+        AgentSnapshot.of(training.agent),
         pupil.player.state(),
         min(EVALUATIONS, plan.evaluations - pupil.evaluations),
         tuple(_new_to(pupil, store)) if store is not None else (),
@@ -94,7 +94,7 @@ def _new_to(pupil: Pupil, store: CandidateLog) -> Iterator[Candidate]:
 
 
 def _learn(training: Training, pupil: Pupil, experience: Experience) -> None:
-    learner = training.mind.learner
+    learner = training.agent.learner
     try:
         learner.replay.merge(experience.skeleton, experience.arrays)
         pupil.player = pupil.player.at(experience.player)

@@ -16,7 +16,7 @@ from pydantic import ConfigDict, Field, StringConstraints, ValidationError
 
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.game import write_atomically
-from perfdojo_sdk.perfllm import agents
+from perfdojo_sdk.perfllm import agent_files
 from perfdojo_sdk.perfllm.learner import LearnError
 from perfdojo_sdk.perfllm.lecture import Lecture
 from perfdojo_sdk.perfllm.pupil import Pupil
@@ -89,11 +89,11 @@ def beside(agent: Path) -> Path:
 
 
 def save(file: Path, training: Training) -> None:
-    learner = training.mind.learner
+    learner = training.agent.learner
     record = Checkpoint(
         schema=3,
         plan=_plan(training),
-        encoder_version=training.mind.encoder.version,
+        encoder_version=training.agent.encoder.version,
         elapsed_s=training.elapsed_s,
         learner=learner.notes(),
         replay=learner.replay.skeleton(),
@@ -120,12 +120,12 @@ def save(file: Path, training: Training) -> None:
     )
     arrays = {name: torch.from_numpy(array) for name, array in learner.replay.arrays().items()}
     head = {RECORD: record.model_dump_json(by_alias=True)}
-    write_atomically(file, agents.packed({**learner.tensors(), **arrays}, head))
+    write_atomically(file, agent_files.packed({**learner.tensors(), **arrays}, head))
 
 
 def load(file: Path, training: Training) -> None:
     """Bring a training that was just set up to where the checkpoint is. :class:`LearnError` if it cannot."""
-    head, tensors = agents.read_tensors(file, MAX_FILE_BYTES)
+    head, tensors = agent_files.read_tensors(file, MAX_FILE_BYTES)
     try:
         record = Checkpoint.model_validate_json(head.get(RECORD, "{}"))
     except ValidationError as error:
@@ -135,9 +135,9 @@ def load(file: Path, training: Training) -> None:
     keys = [pupil.evaluator.conditions.key.digest for pupil in training.pupils]
     if [pupil.key for pupil in record.pupils] != keys:
         raise _refused(file, "the kernels, device, toolchain or plugins are not those of that training")
-    if record.encoder_version != training.mind.encoder.version:
-        raise agents.other_encoder(str(file), record.encoder_version, training.mind.encoder)
-    learner = training.mind.learner
+    if record.encoder_version != training.agent.encoder.version:
+        raise agent_files.other_encoder(str(file), record.encoder_version, training.agent.encoder)
+    learner = training.agent.learner
     learner.restore(tensors, record.learner)
     try:
         learner.replay.rebuild(record.replay)

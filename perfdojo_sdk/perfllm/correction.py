@@ -38,10 +38,10 @@ Seconds = Callable[[Trace], float | None]
 
 def correct(recalling: Recall, good: Sequence[Trace], seconds: Seconds, chance: Random) -> tuple[int, int]:
     """Play one game as the agent would: in how many states it was shown how to go on, and its slips."""
-    mind, rules = recalling.table.mind, recalling.table.rules
+    agent, rules = recalling.table.agent, recalling.table.rules
     noise, game = chance.choice(KEENNESS), Trace(good[0].root)
     whole, slips, passed = _rest(recalling, game, good, seconds), 0, set[str]()
-    for number in range(mind.learner.settings.most_moves):
+    for number in range(agent.learner.settings.most_moves):
         if not recalling.shows(whole):
             return number, slips
         right = list(next_moves(whole, len(game.steps), rules))
@@ -61,7 +61,7 @@ def correct(recalling: Recall, good: Sequence[Trace], seconds: Seconds, chance: 
             following = _with(game, chance.choice(right))
             rest = _rest(recalling, following, good, seconds)
         game, whole = following, rest
-    return mind.learner.settings.most_moves, slips
+    return agent.learner.settings.most_moves, slips
 
 
 def missing(game: Trace, good: Trace) -> list[Move]:

@@ -18,10 +18,10 @@ from perfdojo_sdk.kernels.selection import Kernel
 from perfdojo_sdk.library.evaluation import Evaluator
 from perfdojo_sdk.library.forge import Forge, Settings
 from perfdojo_sdk.library.tuning import conditions
-from perfdojo_sdk.perfllm import agents
+from perfdojo_sdk.perfllm import agent_files
+from perfdojo_sdk.perfllm.agent import Agent
 from perfdojo_sdk.perfllm.encoder import Encoder, load_encoder
 from perfdojo_sdk.perfllm.learner import Learner
-from perfdojo_sdk.perfllm.mind import Mind
 from perfdojo_sdk.perfllm.player import PerfLLM
 from perfdojo_sdk.perfllm.settings import AgentSettings
 from perfdojo_sdk.search.strategies import BATCH
@@ -34,7 +34,7 @@ _NETWORK = "network."
 
 
 @dataclass(frozen=True)
-class Copy:
+class AgentSnapshot:
     """An agent as it is at one moment, without its memory."""
 
     encoder: str
@@ -45,20 +45,21 @@ class Copy:
     """Its tensors, as safetensors."""
 
     @classmethod
-    def of(cls, mind: Mind) -> Copy:
-        tensors = {n: t for n, t in mind.learner.tensors().items() if n.startswith(_NETWORK)}
-        return cls(mind.encoder_spec, mind.encoder.version, mind.learner.settings, agents.packed(tensors))
+    def of(cls, agent: Agent) -> AgentSnapshot:
+        tensors = {n: t for n, t in agent.learner.tensors().items() if n.startswith(_NETWORK)}
+        network = agent_files.packed(tensors)
+        return cls(agent.encoder_spec, agent.encoder.version, agent.learner.settings, network)
 
-    def awake(self) -> Mind:
+    def restored(self) -> Agent:
         """The same network with an empty memory, which does not learn. :class:`LearnError` if it is none."""
         encoder = _encoder(self.encoder)
         if encoder.version != self.encoder_version:
-            raise agents.other_encoder("the training's agent", self.encoder_version, encoder)
+            raise agent_files.other_encoder("the training's agent", self.encoder_version, encoder)
         # All that is seen comes back, however little the learner keeps.
         watching = self.settings.model_copy(update={"steps_per_evaluation": 0.0, "capacity": 10**7})
         learner = Learner(watching, encoder.width)
-        learner.load(agents.unpacked(self.network))
-        return Mind(encoder, learner, self.encoder)
+        learner.load(agent_files.unpacked(self.network))
+        return Agent(encoder, learner, self.encoder)
 
 
 @lru_cache(maxsize=2)
@@ -77,7 +78,7 @@ class Job:
     kernel: Kernel
     settings: Settings
     """Of the forge; ``evaluations`` in them are those of the whole training, by which chance becomes less."""
-    agent: Copy
+    agent: AgentSnapshot
     player: State = field(repr=False)
     """Games met and rounds played so far."""
     evaluations: int
@@ -110,8 +111,8 @@ def play(job: Job, forge: Forge, store: CandidateLog) -> Experience:
 
     The same job on an equal machine leads to the same games as long as their times are the same.
     """
-    mind = job.agent.awake()
-    player = PerfLLM(task_of(forge, job.kernel), job.player, mind, alone=False)
+    agent = job.agent.restored()
+    player = PerfLLM(task_of(forge, job.kernel), job.player, agent, alone=False)
     evaluator = Evaluator(conditions(forge, job.kernel), store)
     if player.timed:  # the one to beat, as in a search that goes on
         evaluator.evaluate([player.game(player.best)])
@@ -122,7 +123,7 @@ def play(job: Job, forge: Forge, store: CandidateLog) -> Experience:
         player.observe(evaluator.evaluate(games))
         done += len(games)
         ended = not games
-    replay = mind.learner.replay
+    replay = agent.learner.replay
     return Experience(
         player.state(), replay.skeleton(), replay.arrays(), done, ended, dict(evaluator.tally.failures)
     )

@@ -19,8 +19,8 @@ import numpy as np
 
 from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.hookspecs.search import SearchTask, State
-from perfdojo_sdk.perfllm.mind import Listed, Mind
-from perfdojo_sdk.perfllm.player import AT_HAND, mind_for, name_of, relisted
+from perfdojo_sdk.perfllm.agent import Agent, Listed
+from perfdojo_sdk.perfllm.player import AT_HAND, agent_for, name_of, relisted
 from perfdojo_sdk.search.cost_model import CostModel
 from perfdojo_sdk.search.evolution import Evolution, Habits
 from perfdojo_sdk.search.explorer import NO_PARENT, Draw, digest
@@ -35,8 +35,8 @@ KEENNESS = 20.0
 class Hybrid(Evolution):
     """One search in progress."""
 
-    def __init__(self, task: SearchTask, state: State | None, mind: Mind) -> None:
-        self.mind = mind
+    def __init__(self, task: SearchTask, state: State | None, agent: Agent) -> None:
+        self.agent = agent
         self.opinions: dict[str, float] = {}
         """Digest of a program -> what the agent thought of it when it was asked first."""
         self._at_hand: OrderedDict[int, Listed] = OrderedDict()
@@ -54,7 +54,7 @@ class Hybrid(Evolution):
     def _advised(self, number: int, chance: Random, count: int) -> list[Draw]:
         """The game with one more move: the moves that the agent likes best, with some chance."""
         listed = self._listed(number)
-        values = self.mind.values(listed)[1:]
+        values = self.agent.values(listed)[1:]
         noise = np.array([-log(-log(chance.uniform(1e-9, 1 - 1e-9))) for _ in values])
         game, found = self.game(number), list[Draw]()
         for k in (-(values * KEENNESS + noise)).argsort(kind="stable"):
@@ -68,9 +68,9 @@ class Hybrid(Evolution):
     def _listed(self, number: int) -> Listed:
         if number not in self._at_hand:
             task, game = self.task, self.game(number)
-            listed = self.mind.listed(game.program, task.rules, task.most, task.target.name)
+            listed = self.agent.listed(game.program, task.rules, task.most, task.target.name)
             self._at_hand[number] = listed
-            self.mind.remember(self._state(number), listed)
+            self.agent.remember(self._state(number), listed)
             if len(self._at_hand) > AT_HAND:
                 self._at_hand.popitem(last=False)
         return self._at_hand[number]
@@ -99,15 +99,15 @@ class Hybrid(Evolution):
         names = [digest(game) for game in games]
         unknown = {name: game.program.text for name, game in zip(names, games) if name not in self.opinions}
         if unknown:
-            vectors = self.mind.encoder.encode(list(unknown.values()))
+            vectors = self.agent.encoder.encode(list(unknown.values()))
             for name, vector in zip(unknown, vectors):
-                self.opinions[name] = float(self.mind.learner.values(vector, vector[None])[0])
+                self.opinions[name] = float(self.agent.learner.values(vector, vector[None])[0])
         return np.array([self.opinions[name] for name in names], np.float64)
 
     # -- learning ----------------------------------------------------------------------------------
 
     def learn(self, numbers: range) -> None:
-        replay = self.mind.learner.replay
+        replay = self.agent.learner.replay
         for number in numbers:
             met, to = self.met[number], self._state(number)
             if met.parent == NO_PARENT or met.parent not in self._at_hand:
@@ -117,20 +117,20 @@ class Hybrid(Evolution):
                 actions = [k for k, step in enumerate(steps, 1) if step.move == met.moves[-1]]
                 if actions:
                     replay.move(self._state(met.parent), actions[0], to)
-        self.mind.learner.evaluated(len(numbers))
+        self.agent.learner.evaluated(len(numbers))
 
     def notes(self) -> Mapping[str, Any]:
-        return {"opinions": self.opinions, **self.mind.notes()}
+        return {"opinions": self.opinions, **self.agent.notes()}
 
     def read_notes(self, notes: Mapping[str, Any]) -> None:
         self.opinions = {str(name): float(value) for name, value in notes["opinions"].items()}
-        self.mind.read_notes(notes)
-        self.mind.learner.replay.relist = partial(relisted, self, self.mind)
+        self.agent.read_notes(notes)
+        self.agent.learner.replay.relist = partial(relisted, self, self.agent)
 
     def _state(self, number: int) -> int:
         met, base = self.met[number], next((m.seconds for m in self.met if m.seconds is not None), None)
         reward = base / met.seconds if base and met.seconds else 0.0
-        return self.mind.learner.replay.state(f"{digest(Trace(self.task.root))} {met.program}", reward)
+        return self.agent.learner.replay.state(f"{digest(Trace(self.task.root))} {met.program}", reward)
 
 
 def _slope(opinions: Row, times: Row) -> float:
@@ -141,5 +141,5 @@ def _slope(opinions: Row, times: Row) -> float:
 
 
 def start(task: SearchTask, state: State | None) -> Hybrid:
-    """A player for the task; see :func:`mind_for` for the options."""
-    return Hybrid(task, state, mind_for(task))
+    """A player for the task; see :func:`agent_for` for the options."""
+    return Hybrid(task, state, agent_for(task))

@@ -25,11 +25,11 @@ import numpy as np
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Step, Trace
 from perfdojo_sdk.hookspecs.search import SearchTask, State
-from perfdojo_sdk.perfllm import agents
+from perfdojo_sdk.perfllm import agent_files
+from perfdojo_sdk.perfllm.agent import Agent, Listed
 from perfdojo_sdk.perfllm.beam import Place, Width, beam, favourite
 from perfdojo_sdk.perfllm.encoder import load_encoder
 from perfdojo_sdk.perfllm.learner import Learner
-from perfdojo_sdk.perfllm.mind import Listed, Mind
 from perfdojo_sdk.perfllm.replay import STOP, Vector
 from perfdojo_sdk.perfllm.settings import AgentSettings, changed
 from perfdojo_sdk.perfllm.strategies import NO_AGENT, SHIPPED_AGENT, shipped_agent
@@ -51,9 +51,9 @@ FASTEST = 8
 class PerfLLM(Explorer):
     """One search in progress."""
 
-    def __init__(self, task: SearchTask, state: State | None, mind: Mind, alone: bool = True) -> None:
-        """``alone``: nobody else uses the mind, so what it learns is part of this player's state."""
-        self.mind, self.settings, self.alone = mind, mind.learner.settings, alone
+    def __init__(self, task: SearchTask, state: State | None, agent: Agent, alone: bool = True) -> None:
+        """``alone``: nobody else uses the agent, so what it learns is part of this player's state."""
+        self.agent, self.settings, self.alone = agent, agent.learner.settings, alone
         self.kernel = digest(Trace(task.root))
         self.episodes: list[int] = []
         """The game that each episode has come to; NO_PARENT: it begins anew."""
@@ -72,7 +72,7 @@ class PerfLLM(Explorer):
 
     def at(self, state: State) -> PerfLLM:
         """A player like this one, where it was when ``state`` was taken. ValueError if it is another's."""
-        return PerfLLM(self.task, state, self.mind, self.alone)
+        return PerfLLM(self.task, state, self.agent, self.alone)
 
     def opening_games(self) -> list[Trace]:
         return [Trace(self.task.root)]
@@ -148,7 +148,7 @@ class PerfLLM(Explorer):
     def _look(self, game: Trace) -> tuple[Listed, Vector]:
         """Most of what a beam sees leads to nothing that is evaluated, and is not remembered."""
         listed = self._seen(game.program)
-        return listed, self.mind.values(listed)
+        return listed, self.agent.values(listed)
 
     def _start(self, chance: Random) -> tuple[int, Trace]:
         """Where a beam begins: at the initial program, or on the way of one of the fastest games."""
@@ -212,7 +212,7 @@ class PerfLLM(Explorer):
         """
         moves = [action for action in actions if action != STOP]
         for step, action in zip(game.steps[len(game.steps) - len(moves) :], moves):
-            self.mind.learner.replay.move(self._state(step.before), action, self._state(step.after))
+            self.agent.learner.replay.move(self._state(step.before), action, self._state(step.after))
 
     def _beginning(self, chance: Random) -> int:
         """Where an episode begins: mostly near the fastest programs, or at the initial one."""
@@ -235,7 +235,7 @@ class PerfLLM(Explorer):
             for k, step in enumerate(listed.steps, 1):
                 by_name.setdefault(step.move.transformation, []).append(k)
             return chance.choice(by_name[chance.choice(sorted(by_name))])
-        values = self.mind.values(listed)
+        values = self.agent.values(listed)
         if self.settings.temperature:
             # The largest of values with Gumbel noise is a draw from their softmax.
             noise = [-log(-log(chance.uniform(1e-12, 1 - 1e-12))) for _ in values]
@@ -258,7 +258,7 @@ class PerfLLM(Explorer):
     def _listed(self, program: Program) -> Listed:
         """The moves of a program; listed in the replay too."""
         listed = self._seen(program)
-        self.mind.remember(self._state(program), listed)
+        self.agent.remember(self._state(program), listed)
         return listed
 
     def _seen(self, program: Program) -> Listed:
@@ -275,7 +275,7 @@ class PerfLLM(Explorer):
 
     def _moves_of(self, program: Program) -> Listed:
         task = self.task
-        return self.mind.listed(program, task.rules, task.most, task.target.name)
+        return self.agent.listed(program, task.rules, task.most, task.target.name)
 
     # -- learning ----------------------------------------------------------------------------------
 
@@ -287,7 +287,7 @@ class PerfLLM(Explorer):
             episode = self.proposed.get(met.program)
             if episode is not None:  # else it was drawn by chance alone
                 self.episodes[episode] = number if met.seconds is not None else NO_PARENT
-        self.loss = self.mind.learner.evaluated(len(numbers))
+        self.loss = self.agent.learner.evaluated(len(numbers))
 
     def reward(self, seconds: float | None) -> float:
         """c/T, where c is the time of the initial program (or of the first that ran): the speed-up."""
@@ -299,21 +299,21 @@ class PerfLLM(Explorer):
         name = name_of(program)
         number = self.numbers.get(name)
         reward = None if number is None else self.reward(self.met[number].seconds)
-        return self.mind.learner.replay.state(f"{self.kernel} {name}", reward)
+        return self.agent.learner.replay.state(f"{self.kernel} {name}", reward)
 
     # -- memory ------------------------------------------------------------------------------------
 
     def notes(self) -> Mapping[str, Any]:
         notes: dict[str, Any] = {"episodes": self.episodes, "lengths": self.lengths}
-        return notes | (self.mind.notes() if self.alone else {})
+        return notes | (self.agent.notes() if self.alone else {})
 
     def read_notes(self, notes: Mapping[str, Any]) -> None:
         self.episodes, self.lengths = list(notes["episodes"]), list(notes["lengths"])
         for number, met in enumerate(self.met):
             self.numbers.setdefault(met.program, number)
         if self.alone:
-            self.mind.read_notes(notes)
-            self.mind.learner.replay.relist = partial(relisted, self, self.mind)
+            self.agent.read_notes(notes)
+            self.agent.learner.replay.relist = partial(relisted, self, self.agent)
 
 
 class _EvolutionOf(Evolution):
@@ -338,10 +338,10 @@ def _alternating(places: Sequence[Place]) -> Iterator[Place]:
             yield place
 
 
-def relisted(player: Explorer, mind: Mind, state: int) -> tuple[Vector, Vector]:
+def relisted(player: Explorer, agent: Agent, state: int) -> tuple[Vector, Vector]:
     """The vectors of a state of the memory and of its moves, once more."""
-    name, task = mind.learner.replay.names[state].rpartition(" ")[2], player.task
-    listed = mind.listed(passed(player)[name], task.rules, task.most, task.target.name)
+    name, task = agent.learner.replay.names[state].rpartition(" ")[2], player.task
+    listed = agent.listed(passed(player)[name], task.rules, task.most, task.target.name)
     return listed.before, listed.after[1:]
 
 
@@ -360,11 +360,11 @@ def name_of(program: Program) -> str:
 
 
 def start(task: SearchTask, state: State | None) -> PerfLLM:
-    """A player for the task; see :func:`mind_for` for the options."""
-    return PerfLLM(task, state, mind_for(task))
+    """A player for the task; see :func:`agent_for` for the options."""
+    return PerfLLM(task, state, agent_for(task))
 
 
-def mind_for(task: SearchTask) -> Mind:
+def agent_for(task: SearchTask) -> Agent:
     """The agent that the task's options describe.
 
     ``agent``: the file of a trained one, which goes on learning, or ``shipped``. Without it, or with
@@ -376,7 +376,7 @@ def mind_for(task: SearchTask) -> Mind:
     if file not in ("", NO_AGENT):
         shipped = file == SHIPPED_AGENT
         trained = shipped_agent(task.target.name, task.root.name) if shipped else Path(file)
-        mind = agents.load(trained, task.seed, task.versions)
-        return mind if not options else mind.with_settings(changed(mind.learner.settings, options))
+        agent = agent_files.load(trained, task.seed, task.versions)
+        return agent if not options else agent.with_settings(changed(agent.learner.settings, options))
     encoder = load_encoder(name)
-    return Mind(encoder, Learner(changed(AgentSettings(), options), encoder.width, task.seed), name)
+    return Agent(encoder, Learner(changed(AgentSettings(), options), encoder.width, task.seed), name)

@@ -35,7 +35,7 @@ class Pupil:
     def table(self) -> Table:
         """By which rules its games are played again."""
         task = self.player.task
-        return Table(self.player.mind, Trace(task.root), task.rules, task.most, task.target.name)
+        return Table(self.player.agent, Trace(task.root), task.rules, task.most, task.target.name)
 
     def seconds(self, game: Trace) -> float | None:
         """What a game takes that is shown to the agent; None when it fails."""

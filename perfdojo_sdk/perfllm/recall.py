@@ -16,7 +16,7 @@ from typing import Any
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Kind, Move, Rules, Step, Trace
-from perfdojo_sdk.perfllm.mind import Mind
+from perfdojo_sdk.perfllm.agent import Agent
 from perfdojo_sdk.perfllm.replay import STOP, Vector
 from perfdojo_sdk.perfllm.variations import disturbed, next_moves, reordered
 from perfdojo_sdk.search.alpha_equivalence import alpha_equivalence_key
@@ -33,7 +33,7 @@ NEARLY_MEASURED = 1.05
 class Table:
     """Whose games of which kernel are remembered, and by which rules they are played again."""
 
-    mind: Mind
+    agent: Agent
     root: Trace
     """The kernel's game without moves."""
     rules: Rules
@@ -122,7 +122,7 @@ class Recall:
 
     def remember(self, game: Trace, begin: int = 0) -> None:
         """Remember a game move by move; what it shows, it shows from move ``begin`` on."""
-        replay = self.table.mind.learner.replay
+        replay = self.table.agent.learner.replay
         played = [Trace(game.root, game.steps[:count]) for count in range(len(game.steps) + 1)]
         states = [self._state(each) for each in played]
         shows = self.shows(game)
@@ -168,7 +168,7 @@ class Recall:
 
     def show(self, game: Trace, whole: Trace, right: Sequence[Step]) -> None:
         """Remember that a good game, ``whole``, goes on after ``game`` with one of the moves ``right``."""
-        replay, number, ways = self.table.mind.learner.replay, self._state(game), self.ways(game)
+        replay, number, ways = self.table.agent.learner.replay, self._state(game), self.ways(game)
         if len(whole.steps) == len(game.steps):
             replay.show(number, STOP)
         for step in right:
@@ -179,7 +179,7 @@ class Recall:
 
     def reached(self, game: Trace, whole: Trace) -> None:
         """Remember the last move of ``game``, and that ``whole``, which begins with it, was played."""
-        replay, before = self.table.mind.learner.replay, Trace(game.root, game.steps[:-1])
+        replay, before = self.table.agent.learner.replay, Trace(game.root, game.steps[:-1])
         number, to = self._state(before), self._state(game)
         action = self.ways(before).action(game.steps[-1])
         left = len(whole.steps) - len(game.steps)
@@ -206,11 +206,11 @@ class Recall:
         name = _short(" ".join([program.text, *program.paths]))
         if name not in self._ways:
             asked = program, table.rules, table.most, table.target
-            if table.mind.learner.replay.states[number].listed:
-                steps = table.mind.moves(*asked)
+            if table.agent.learner.replay.states[number].listed:
+                steps = table.agent.moves(*asked)
             else:
-                listed = table.mind.listed(*asked)
-                table.mind.remember(number, listed)
+                listed = table.agent.listed(*asked)
+                table.agent.remember(number, listed)
                 steps = listed.steps
             self._ways[name] = Ways.of(steps)
         return self._ways[name]
@@ -224,13 +224,13 @@ class Recall:
     def values(self, game: Trace) -> Vector:
         """What each move of a game's last program is worth, the stop first."""
         self.ways(game)
-        learner = self.table.mind.learner
+        learner = self.table.agent.learner
         before, after = learner.replay.vectors(self._state(game))
         return learner.values(before, after)
 
     def _state(self, game: Trace) -> int:
         kernel = digest(Trace(game.root))
-        return self.table.mind.learner.replay.state(f"{kernel} {digest(game)}", self._reward(game))
+        return self.table.agent.learner.replay.state(f"{kernel} {digest(game)}", self._reward(game))
 
     def _reward(self, game: Trace) -> float | None:
         known = self.seconds.get(digest(game), -1.0)

@@ -22,14 +22,14 @@ from perfdojo_sdk.kernels.selection import Kernel, default_selection, select
 from perfdojo_sdk.library.evaluation import Evaluator
 from perfdojo_sdk.library.forge import Forge, Settings
 from perfdojo_sdk.library.tuning import conditions
-from perfdojo_sdk.perfllm import agents, checkpoints
+from perfdojo_sdk.perfllm import agent_files, checkpoints
 from perfdojo_sdk.perfllm.actors import Actors, rounds
-from perfdojo_sdk.perfllm.agents import Card
+from perfdojo_sdk.perfllm.agent import Agent
+from perfdojo_sdk.perfllm.agent_files import Card
 from perfdojo_sdk.perfllm.encoder import load_encoder
 from perfdojo_sdk.perfllm.episodes import task_of
 from perfdojo_sdk.perfllm.learner import Learner
 from perfdojo_sdk.perfllm.lecture import Lecture, lecture
-from perfdojo_sdk.perfllm.mind import Mind
 from perfdojo_sdk.perfllm.plan import TrainingPlan
 from perfdojo_sdk.perfllm.player import PerfLLM
 from perfdojo_sdk.perfllm.pupil import Pupil
@@ -81,7 +81,7 @@ class Training:
     """A training in progress, or at its end."""
 
     plan: TrainingPlan
-    mind: Mind
+    agent: Agent
     pupils: list[Pupil]
     watch: Watch
     recalled: bool = False
@@ -143,10 +143,10 @@ def train(
     ``start_from``: the agent to begin with. :class:`LearnError` when one of them does not fit the plan.
     ``actors``: who plays; by default this process.
     """
-    mind = _mind(plugins, plan, start_from)
+    agent = _agent(plugins, plan, start_from)
     make_forge = actors.forge if actors is not None else _forge_here(plugins)
-    training = Training(plan, mind, _pupils(plugins, plan, mind, store, make_forge), watch)
-    earlier = agents.read(start_from)[0].card if start_from is not None else Card()
+    training = Training(plan, agent, _pupils(plugins, plan, agent, store, make_forge), watch)
+    earlier = agent_files.read(start_from)[0].card if start_from is not None else Card()
     checkpoint = checkpoints.beside(output)
     if resume and checkpoint.exists():
         checkpoints.load(checkpoint, training)
@@ -159,21 +159,21 @@ def train(
             saved = time.monotonic()
 
     for _ in _recall(training, store):
-        agents.save(output, mind, _card(plugins, training, earlier))
+        agent_files.save(output, agent, _card(plugins, training, earlier))
         keep()
     with closing(rounds(training, actors, store) if actors is not None else _rounds_here(training)) as steps:
         for _ in steps:
             keep()
-    agents.save(output, mind, _card(plugins, training, earlier))
+    agent_files.save(output, agent, _card(plugins, training, earlier))
     return training
 
 
-def _mind(plugins: Plugins, plan: TrainingPlan, start_from: Path | None) -> Mind:
+def _agent(plugins: Plugins, plan: TrainingPlan, start_from: Path | None) -> Agent:
     if start_from is not None:
         versions = _versions(plugins, [lesson.target for lesson in plan.lessons])
-        return agents.load(start_from, plan.seed, versions).with_settings(plan.agent)
+        return agent_files.load(start_from, plan.seed, versions).with_settings(plan.agent)
     encoder = load_encoder(plan.encoder)
-    return Mind(encoder, Learner(plan.agent, encoder.width, plan.seed), plan.encoder)
+    return Agent(encoder, Learner(plan.agent, encoder.width, plan.seed), plan.encoder)
 
 
 def _forge_here(plugins: Plugins) -> MakeForge:
@@ -181,7 +181,7 @@ def _forge_here(plugins: Plugins) -> MakeForge:
 
 
 def _pupils(
-    plugins: Plugins, plan: TrainingPlan, mind: Mind, store: CandidateLog | None, make_forge: MakeForge
+    plugins: Plugins, plan: TrainingPlan, agent: Agent, store: CandidateLog | None, make_forge: MakeForge
 ) -> list[Pupil]:
     pupils = []
     for lesson in plan.lessons:
@@ -192,7 +192,7 @@ def _pupils(
         for kernel in _kernels(plugins, forge.target, lesson.kernels):
             task = task_of(forge, kernel)
             evaluator = Evaluator(conditions(forge, kernel), store)
-            pupils.append(Pupil(kernel, forge, PerfLLM(task, None, mind, alone=False), evaluator))
+            pupils.append(Pupil(kernel, forge, PerfLLM(task, None, agent, alone=False), evaluator))
     return pupils
 
 
@@ -209,7 +209,7 @@ def _recall(training: Training, store: CandidateLog | None) -> Iterator[None]:
     A step after the recorded games, and one after each round of corrected ones, for the agent to be kept as
     it is then.
     """
-    plan, learner = training.plan, training.mind.learner
+    plan, learner = training.plan, training.agent.learner
     if not training.lectures and not training.recalled:
         for pupil in training.pupils if plan.recorded else ():
             given = lecture(plan, pupil, store)
@@ -222,7 +222,7 @@ def _recall(training: Training, store: CandidateLog | None) -> Iterator[None]:
         if training.late:
             return
         before = len(learner.replay)
-        training.mind.encoder.forget()
+        training.agent.encoder.forget()
         for given in training.lectures:
             for states, slips in given.correct(plan, training.corrected):
                 training.watch.corrected(given.pupil.name, states, slips)
@@ -242,7 +242,7 @@ def _study(training: Training, steps: int, to_rest: bool = False) -> None:
     """
     for done in range(0, steps, AT_A_TIME):
         size = 1 - done / steps if to_rest else 1.0
-        loss = training.mind.learner.learn(min(AT_A_TIME, steps - done), size)
+        loss = training.agent.learner.learn(min(AT_A_TIME, steps - done), size)
         training.watch.studied(min(done + AT_A_TIME, steps), steps, loss)
 
 
@@ -255,7 +255,7 @@ def _rounds_here(training: Training) -> Generator[None, None, None]:
 def _round(training: Training, pupil: Pupil) -> None:
     """One round of games of one kernel: propose, evaluate, learn."""
     plan, player = training.plan, pupil.player
-    training.mind.encoder.forget()
+    training.agent.encoder.forget()
     player.forget()
     best = pupil.best_s or float("inf")
     games = player.propose(min(BATCH, plan.evaluations - pupil.evaluations))
@@ -268,7 +268,7 @@ def _report(training: Training, pupil: Pupil) -> Report:
     minutes = max(1e-9, (time.monotonic() - training.begin) / 60)
     return Report(
         training.evaluations,
-        training.mind.learner.steps,
+        training.agent.learner.steps,
         pupil.player.loss,
         pupil.player.epsilon,
         (training.evaluations - training.before) / minutes,
@@ -293,8 +293,8 @@ def _card(plugins: Plugins, training: Training, earlier: Card) -> Card:
         kernels=tuple(dict.fromkeys([*earlier.kernels, *(pupil.name for pupil in training.pupils)])),
         evaluations=earlier.evaluations + training.evaluations,
         shown=earlier.shown + sum(pupil.shown for pupil in training.pupils),
-        remembered=earlier.remembered + len(training.mind.learner.replay.seen),
-        steps=earlier.steps + training.mind.learner.steps,
+        remembered=earlier.remembered + len(training.agent.learner.replay.seen),
+        steps=earlier.steps + training.agent.learner.steps,
         seed=training.plan.seed,
         plugins=earlier.plugins | packages,
         notes=training.plan.notes,

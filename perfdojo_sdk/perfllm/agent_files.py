@@ -21,9 +21,9 @@ from torch import Tensor
 from perfdojo_sdk import __version__
 from perfdojo_sdk.core.files import open_regular
 from perfdojo_sdk.game import write_atomically
+from perfdojo_sdk.perfllm.agent import Agent
 from perfdojo_sdk.perfllm.encoder import Encoder, load_encoder
 from perfdojo_sdk.perfllm.learner import Learner, LearnError
-from perfdojo_sdk.perfllm.mind import Mind
 from perfdojo_sdk.perfllm.settings import AgentSettings
 from perfdojo_sdk.store.traces import Strict, first_error
 
@@ -69,14 +69,14 @@ class AgentRecord(Strict):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
-def save(file: Path, mind: Mind, card: Card) -> None:
+def save(file: Path, agent: Agent, card: Card) -> None:
     """Write the agent; the file is complete or untouched."""
-    learner = mind.learner
+    learner = agent.learner
     record = AgentRecord(
         schema=1,
         sdk=__version__,
-        encoder=mind.encoder_spec,
-        encoder_version=mind.encoder.version,
+        encoder=agent.encoder_spec,
+        encoder_version=agent.encoder.version,
         width=learner.width,
         settings=learner.settings,
         card=card,
@@ -85,7 +85,7 @@ def save(file: Path, mind: Mind, card: Card) -> None:
     write_atomically(file, packed(tensors, {RECORD: record.model_dump_json(by_alias=True)}))
 
 
-def load(file: Path, seed: int = 0, versions: Mapping[str, str] | None = None) -> Mind:
+def load(file: Path, seed: int = 0, versions: Mapping[str, str] | None = None) -> Agent:
     """An agent that goes on learning from where it was. :class:`LearnError` when the file is none.
 
     ``versions``: of the plugins that it is to play with; see :func:`require_versions`.
@@ -97,7 +97,7 @@ def load(file: Path, seed: int = 0, versions: Mapping[str, str] | None = None) -
         raise other_encoder(str(file), record.encoder_version, encoder)
     learner = Learner(record.settings, record.width, seed)
     learner.load(tensors)
-    return Mind(encoder, learner, record.encoder)
+    return Agent(encoder, learner, record.encoder)
 
 
 def read(file: Path) -> tuple[AgentRecord, dict[str, Tensor]]:
