@@ -75,7 +75,7 @@ class Quiet:
         self.studies.append((steps, count))
 
     def round(self, report: Any) -> None:
-        self.reports.append((report.evaluations, report.pupil.name))
+        self.reports.append((report.evaluations, report.task.name))
         self.left -= 1
         if self.left == 0:
             raise KeyboardInterrupt

@@ -84,7 +84,7 @@ class Here:
         return Forge(self.plugins, self.plugins.target(target), settings)
 
     def order(self, job: Job) -> None:
-        assert job.number not in [each.number for each in self.jobs], "one job for each pupil"
+        assert job.number not in [each.number for each in self.jobs], "one job for each task"
         self.jobs.append(job)
         self.ordered.append(job)
         assert len(self.jobs) <= self.room
@@ -263,12 +263,12 @@ def test_a_training_with_actors_learns_without_encoding(
     with Records(tmp_path / "records.sqlite") as records:
         actors = Here(paper, records.candidates)
         training = trainer.train(paper, PLAN, file, records.candidates, watch, actors=actors)
-        kept = sum(len(list(records.candidates.of(p.kernel.name, "sheet"))) for p in training.pupils)
+        kept = sum(len(list(records.candidates.of(p.kernel.name, "sheet"))) for p in training.tasks)
     assert training.evaluations == kept == 32
     assert [job.evaluations for job in actors.ordered if job.number == 0] == [5, 5, 5, 1]
     assert training.agent.learner.steps == 16
     assert len({job.agent.network for job in actors.ordered}) > 4, "each gets the network as it is now"
-    assert all(pupil.speed_up is not None and pupil.speed_up > 1 for pupil in training.pupils)
+    assert all(task.speed_up is not None and task.speed_up > 1 for task in training.tasks)
     assert agent_files.read(file)[0].card.evaluations == 32
     assert len(watch.reports) == len(actors.ordered)
 
@@ -280,7 +280,7 @@ def test_a_training_with_actors_ends_on_a_plateau_or_in_time(
     plan = PLAN.model_copy(update={"evaluations": 10**6, "plateau": 4})
     file = tmp_path / "a.safetensors"
     training = trainer.train(paper, plan, file, None, Quiet(), actors=Here(paper))
-    assert all(pupil.since_best >= 4 for pupil in training.pupils)
+    assert all(task.since_best >= 4 for task in training.tasks)
     late = PLAN.model_copy(update={"seconds": 1e-9})
     assert trainer.train(paper, late, file, None, Quiet(), actors=Here(paper)).evaluations == 0
 
@@ -302,7 +302,7 @@ def test_a_training_with_actors_is_resumed_and_measures_nothing_twice(
         assert not file.exists() and checkpoints.beside(file).exists()
         training = trained(Quiet(), True)
         assert training.evaluations == 32
-        found = [c for p in training.pupils for c in records.candidates.of(p.kernel.name, "sheet")]
+        found = [c for p in training.tasks for c in records.candidates.of(p.kernel.name, "sheet")]
     assert len({c.key.digest for c in found}) == len(found) >= 32
     # Beside one run for each program: a second one for each new best, and one to beat for each job.
     assert len(runner.runs) <= len(found) + 3 * 12

@@ -34,9 +34,9 @@ from perfdojo_sdk.core.errors import DojoError  # noqa: E402
 from perfdojo_sdk.perfllm import agent_files, checkpoints, player, trainer  # noqa: E402
 from perfdojo_sdk.perfllm.agent import Agent  # noqa: E402
 from perfdojo_sdk.perfllm.agent_files import Card  # noqa: E402
+from perfdojo_sdk.perfllm.demonstrations import Demonstrations, demonstrate  # noqa: E402
 from perfdojo_sdk.perfllm.encoder import load_encoder  # noqa: E402
 from perfdojo_sdk.perfllm.learner import Learner  # noqa: E402
-from perfdojo_sdk.perfllm.lecture import Lecture, lecture  # noqa: E402
 from perfdojo_sdk.perfllm.plan import TrainingPlan  # noqa: E402
 from perfdojo_sdk.perfllm.settings import AgentSettings, kind_of  # noqa: E402
 from perfdojo_sdk.plugins import Plugins  # noqa: E402
@@ -66,7 +66,7 @@ def test_a_training_goes_round_its_kernels_and_writes_an_agent(paper: Plugins, t
     training = trainer.train(paper, PLAN, file, None, watch)
     assert [evaluations for evaluations, _ in watch.reports] == [1, 2, 10, 18, 25, 32]
     assert len({name for _, name in watch.reports}) == 2
-    assert all(pupil.speed_up is not None and pupil.speed_up >= 1 for pupil in training.pupils)
+    assert all(task.speed_up is not None and task.speed_up >= 1 for task in training.tasks)
     card = agent_files.read(file)[0].card
     assert (card.evaluations, card.targets, len(card.kernels)) == (32, ("sheet",), 2)
     assert card.steps == training.agent.learner.steps > 0
@@ -78,7 +78,7 @@ def test_a_training_goes_round_its_kernels_and_writes_an_agent(paper: Plugins, t
 def test_a_training_ends_on_a_plateau_or_when_its_time_is_up(paper: Plugins, tmp_path: Path) -> None:
     plan = PLAN.model_copy(update={"evaluations": 10**6, "plateau": 8})
     training = trainer.train(paper, plan, tmp_path / "a.safetensors", None, Quiet())
-    assert all(pupil.since_best >= 8 for pupil in training.pupils)
+    assert all(task.since_best >= 8 for task in training.tasks)
     late = PLAN.model_copy(update={"seconds": 1e-9})
     assert trainer.train(paper, late, tmp_path / "b.safetensors", None, Quiet()).evaluations == 0
 
@@ -209,6 +209,7 @@ def test_checkpoints_that_do_not_fit_are_refused(paper: Plugins, tmp_path: Path)
     checkpoint = checkpoints.beside(file)
     head, tensors = agent_files.read_tensors(checkpoint)
     record = json.loads(head[checkpoints.RECORD])
+    assert {"pupils", "lectures"} < set(record), "checkpoints of earlier versions have these names"
     record["pupils"][0]["key"] = "0" * 64
     checkpoint.write_bytes(agent_files.packed(tensors, {checkpoints.RECORD: json.dumps(record)}))
     refused(resumed(), "PD-L307", "plugins")
@@ -315,11 +316,11 @@ def test_good_games_outside_the_repertoire_are_told(paper: Plugins, tmp_path: Pa
 def test_teachers_play_nothing_that_the_agent_cannot(paper: Plugins, tmp_path: Path) -> None:
     """The fastest game was the teacher once, and all that the agent could do was a slip."""
 
-    def taught(settings: AgentSettings) -> tuple[Lecture, list[set[str]]]:
+    def taught(settings: AgentSettings) -> tuple[Demonstrations, list[set[str]]]:
         plan = CORRECTED.model_copy(update={"agent": settings})
         agent = Agent(BagEncoder(), Learner(plan.agent, 32))
-        pupil = trainer._pupils(paper, plan, agent, None, trainer._forge_here(paper))[0]
-        given = lecture(plan, pupil, None)
+        task = trainer._tasks(paper, plan, agent, None, trainer._forge_here(paper))[0]
+        given = demonstrate(plan, task, None)
         return given, [{kind_of(move) for move in game.moves} for game in given.shown]
 
     whole, [played, *_] = taught(CORRECTED.agent)

@@ -43,7 +43,8 @@ class Agent:
         self.encoder, self.learner, self.encoder_spec = encoder, learner, encoder_spec
 
     def with_settings(self, settings: AgentSettings) -> Agent:
-        """An agent with the same network and other settings. :class:`LearnError` when the network does not fit."""
+        """An agent with the same network and other settings. :class:`LearnError` when the network does not
+        fit."""
         learner = Learner(settings, self.learner.width)
         learner.chance = self.learner.chance
         learner.load(self.learner.tensors())

@@ -1,4 +1,4 @@
-"""One kernel of one target that an agent learns, and how far it is with it."""
+"""A training task: one kernel of one target, the player that plays it, and its progress."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from perfdojo_sdk.perfllm.recall import Table
 
 
 @dataclass
-class Pupil:
-    """One kernel of one target, and how far the agent is with it."""
+class TrainingTask:
+    """One kernel of one target on which an agent is trained, and the progress so far."""
 
     kernel: Kernel
     forge: Forge
@@ -24,7 +24,7 @@ class Pupil:
     since_best: int = 0
     """Evaluations since the last new best."""
     shown: int = 0
-    """Programs whose times it was told before it plays: games of passes, slips, ends of corrected games."""
+    """Programs evaluated before it plays: games of passes, games with slips, ends of corrected games."""
     finished: bool = False
 
     @property
@@ -33,12 +33,12 @@ class Pupil:
 
     @property
     def table(self) -> Table:
-        """By which rules its games are played again."""
-        task = self.player.task
-        return Table(self.player.agent, Trace(task.root), task.rules, task.most, task.target.name)
+        """The rules under which recorded games of this task are replayed."""
+        search = self.player.task
+        return Table(self.player.agent, Trace(search.root), search.rules, search.most, search.target.name)
 
     def seconds(self, game: Trace) -> float | None:
-        """What a game takes that is shown to the agent; None when it fails."""
+        """The time of a demonstrated game in seconds; None when it fails."""
         self.shown += 1
         return self.evaluator.evaluate([game])[0].seconds
 
