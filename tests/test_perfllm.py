@@ -43,7 +43,7 @@ from perfdojo_sdk.perfllm.hybrid import Hybrid, _slope  # noqa: E402
 from perfdojo_sdk.perfllm.learner import Learner  # noqa: E402
 from perfdojo_sdk.perfllm.plan import read_plan  # noqa: E402
 from perfdojo_sdk.perfllm.player import PerfLLM, name_of  # noqa: E402
-from perfdojo_sdk.perfllm.recall import Recall, Table, recall  # noqa: E402
+from perfdojo_sdk.perfllm.recorded_games import GameContext, RecordedGames, remember_fastest  # noqa: E402
 from perfdojo_sdk.perfllm.replay import STOP  # noqa: E402
 from perfdojo_sdk.perfllm.settings import AgentSettings, kind_of  # noqa: E402
 from perfdojo_sdk.search.explorer import digest  # noqa: E402
@@ -428,7 +428,7 @@ def test_recorded_games_are_remembered_move_by_move() -> None:
     other = Trace(parse(SOFTMAX.build(2, 8), DIALECT))
     thinking = Agent(BagEncoder(), Learner(QUICK, 32))
     found = [recorded(g) for g in (Trace(ROOT), game, other)]
-    assert recall(Table(thinking, Trace(ROOT), RULES, Kind.DECLARED_LAW), found, 5) == 2
+    assert remember_fastest(GameContext(thinking, Trace(ROOT), RULES, Kind.DECLARED_LAW), found, 5) == 2
     replay = thinking.learner.replay
     moves = [t for t in replay.transitions if t.action]
     assert len(moves) == len(game.steps) and all(t.action in replay.states[t.state].shown for t in moves)
@@ -445,15 +445,15 @@ def test_recorded_games_are_remembered_move_by_move() -> None:
 @pytest.mark.parametrize(("provenance", "nearly"), [("simulated", 1.02), ("measured", 1.05)])
 def test_measured_times_may_differ_by_more_and_be_as_good(provenance: str, nearly: float) -> None:
     best = naive(ROOT, RULES)
-    table = Table(Agent(BagEncoder(), Learner(QUICK, 32)), Trace(ROOT), RULES, Kind.DECLARED_LAW)
-    recalling = Recall(table, [recorded(best, provenance)])
+    context = GameContext(Agent(BagEncoder(), Learner(QUICK, 32)), Trace(ROOT), RULES, Kind.DECLARED_LAW)
+    recorded_games = RecordedGames(context, [recorded(best, provenance)])
     other = Trace(ROOT, best.steps[:-1])
     for factor in (0.999, 1.001):
-        recalling.seconds[digest(other)] = factor * nearly * MACHINE.seconds(best.program)
-        assert recalling.shows(other) == (factor < 1)
-    later = Recall(table, [])
-    later.read_notes(json.loads(json.dumps(recalling.notes())))
-    assert later.notes() == recalling.notes()
+        recorded_games.seconds[digest(other)] = factor * nearly * MACHINE.seconds(best.program)
+        assert recorded_games.shows(other) == (factor < 1)
+    later = RecordedGames(context, [])
+    later.read_notes(json.loads(json.dumps(recorded_games.notes())))
+    assert later.notes() == recorded_games.notes()
 
 
 def test_another_name_is_not_evaluated_again() -> None:
@@ -461,12 +461,12 @@ def test_another_name_is_not_evaluated_again() -> None:
     read, written = Move("stage_read", "s2", (("array", "s"),)), Move("stage_write", "s0", (("array", "s"),))
     games = [Trace(root).play(RULES, move) for move in (read, written)]
     assert games[0].program.text != games[1].program.text
-    table = Table(Agent(BagEncoder(), Learner(QUICK, 32)), Trace(root), RULES, Kind.DECLARED_LAW)
-    recalling, asked = Recall(table, []), list[Trace]()
+    context = GameContext(Agent(BagEncoder(), Learner(QUICK, 32)), Trace(root), RULES, Kind.DECLARED_LAW)
+    recorded_games, asked = RecordedGames(context, []), list[Trace]()
     for game in games:
-        recalling.evaluated(game, lambda game: (asked.append(game), 7.0)[1])
-    assert asked == games[:1] and set(recalling.seconds.values()) == {7.0}
-    known = Recall(table, [recorded(games[1])])
+        recorded_games.evaluated(game, lambda game: (asked.append(game), 7.0)[1])
+    assert asked == games[:1] and set(recorded_games.seconds.values()) == {7.0}
+    known = RecordedGames(context, [recorded(games[1])])
     assert known.fastest(1) == games[1:]
     known.evaluated(games[0], lambda game: pytest.fail("it is known under another name"))
     assert len(set(known.seconds.values())) == 1
@@ -474,22 +474,24 @@ def test_another_name_is_not_evaluated_again() -> None:
 
 def test_other_orders_and_slips_are_remembered_too() -> None:
     thinking = Agent(BagEncoder(), Learner(QUICK, 32))
-    recalling = Recall(Table(thinking, Trace(ROOT), RULES, Kind.DECLARED_LAW), [recorded(naive(ROOT, RULES))])
-    [game] = recalling.fastest(5)
-    recalling.remember(game)
+    recorded_games = RecordedGames(
+        GameContext(thinking, Trace(ROOT), RULES, Kind.DECLARED_LAW), [recorded(naive(ROOT, RULES))]
+    )
+    [game] = recorded_games.fastest(5)
+    recorded_games.remember(game)
     replay = thinking.learner.replay
     states, shown = len(replay.states), sum(len(state.shown) for state in replay.states)
     asked: list[Trace] = []
 
     def seconds(slipped: Trace) -> float | None:
         asked.append(slipped)
-        return 1e3 if len(asked) % 2 else recalling.best
+        return 1e3 if len(asked) % 2 else recorded_games.best
 
-    count = recalling.vary([game], 2, 6, seconds, Random(0))
+    count = recorded_games.vary([game], 2, 6, seconds, Random(0))
     assert 4 <= len(asked) <= count - 2 <= 6  # whoever slips the same way twice is not evaluated again
     assert len(replay.states) > states and sum(len(state.shown) for state in replay.states) > shown
     for k, slipped in enumerate(asked):
         end = replay.states[replay.number[f"{digest(Trace(ROOT))} {digest(slipped)}"]]
         if k % 2 and slipped.program.text != game.program.text:
             assert end.shown == {STOP}
-    assert recalling.vary([], 2, 6, seconds, Random(0)) == 0
+    assert recorded_games.vary([], 2, 6, seconds, Random(0)) == 0

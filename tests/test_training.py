@@ -329,8 +329,12 @@ def test_teachers_play_nothing_that_the_agent_cannot(paper: Plugins, tmp_path: P
     narrow = CORRECTED.agent.model_copy(update={"repertoire": {"sheet": tuple(played - {rare})}})
     given, others = taught(narrow)
     assert others and not any(rare in kinds for kinds in others)
-    assert rare in given.beyond and given.recalling.best is not None and whole.recalling.best is not None
-    assert given.recalling.best > whole.recalling.best
+    assert (
+        rare in given.beyond
+        and given.recorded_games.best is not None
+        and whole.recorded_games.best is not None
+    )
+    assert given.recorded_games.best > whole.recorded_games.best
 
 
 def test_an_agent_of_another_version_of_a_plugin_is_refused(paper: Plugins, tmp_path: Path) -> None:

@@ -81,10 +81,10 @@ def command(
     `tune --search perfllm --agent FILE` plays with what it has learned. With --cluster the nodes play; the
     learner and the records stay here.
     """
-    from perfdojo_sdk.perfllm.strategies import require_learning, think_alone
+    from perfdojo_sdk.perfllm.strategies import limit_torch_threads, require_learning
 
     require_learning()
-    think_alone()
+    limit_torch_threads()
     refuse_device_without(cluster, device)
     from perfdojo_sdk.perfllm import checkpoints
     from perfdojo_sdk.perfllm.plan import read_plan

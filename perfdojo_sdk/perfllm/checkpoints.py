@@ -19,7 +19,7 @@ from perfdojo_sdk.game import write_atomically
 from perfdojo_sdk.perfllm import agent_files
 from perfdojo_sdk.perfllm.demonstrations import Demonstrations
 from perfdojo_sdk.perfllm.learner import LearnError
-from perfdojo_sdk.perfllm.recall import Recall
+from perfdojo_sdk.perfllm.recorded_games import RecordedGames
 from perfdojo_sdk.perfllm.training import Training
 from perfdojo_sdk.perfllm.training_task import TrainingTask
 from perfdojo_sdk.store.traces import SavedTrace, Strict, first_error
@@ -46,7 +46,7 @@ Digest = Annotated[str, StringConstraints(max_length=64)]
 
 
 class SavedTimes(Strict):
-    """The known times of one task's programs, in seconds; see ``Recall.notes``."""
+    """The known times of one task's programs, in seconds; see ``RecordedGames.notes``."""
 
     seconds: dict[Digest, Seconds]
     alike: dict[Digest, Seconds]
@@ -114,7 +114,7 @@ def save(file: Path, training: Training) -> None:
         demonstrations=tuple(
             SavedDemonstrations(
                 games=tuple(SavedTrace.of(game) for game in shown.shown),
-                times=SavedTimes.model_validate(shown.recalling.notes()),
+                times=SavedTimes.model_validate(shown.recorded_games.notes()),
             )
             for shown in training.demonstrations
         ),
@@ -160,9 +160,9 @@ def load(file: Path, training: Training) -> None:
 
 
 def _demonstrations(task: TrainingTask, saved: SavedDemonstrations) -> Demonstrations:
-    recalling = Recall(task.table, ())
-    recalling.read_notes(saved.times.model_dump())
-    return Demonstrations(task, recalling, [game.replay(task.table.rules) for game in saved.games])
+    recorded_games = RecordedGames(task.context, ())
+    recorded_games.read_notes(saved.times.model_dump())
+    return Demonstrations(task, recorded_games, [game.replay(task.context.rules) for game in saved.games])
 
 
 def _plan(training: Training) -> str:

@@ -13,7 +13,7 @@ from random import Random
 from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.perfllm.correction import correct
 from perfdojo_sdk.perfllm.plan import TrainingPlan
-from perfdojo_sdk.perfllm.recall import Recall
+from perfdojo_sdk.perfllm.recorded_games import RecordedGames
 from perfdojo_sdk.perfllm.settings import kinds_of
 from perfdojo_sdk.perfllm.training_task import TrainingTask
 from perfdojo_sdk.search.explorer import openings
@@ -26,9 +26,9 @@ class Demonstrations:
     """The demonstrated games of one task, and the known times of its programs."""
 
     task: TrainingTask
-    recalling: Recall
+    recorded_games: RecordedGames
     shown: list[Trace]
-    """Games as fast as the fastest known, within the tolerance of :meth:`Recall.shows`."""
+    """Games as fast as the fastest known, within the tolerance of :meth:`RecordedGames.shows`."""
     games: int = 0
     """Number of games in the replay before any is corrected."""
     beyond: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class Demonstrations:
         """Play a round of corrected games; yields, for each, its number of states and of slips."""
         chance = Random(f"{plan.seed} {self.task.name} {round}")
         for _ in range(plan.corrected_games if self.shown else 0):
-            yield correct(self.recalling, self.shown, self.task.seconds, chance)
+            yield correct(self.recorded_games, self.shown, self.task.seconds, chance)
 
 
 def demonstrate(plan: TrainingPlan, task: TrainingTask, store: CandidateLog | None) -> Demonstrations:
@@ -48,16 +48,16 @@ def demonstrate(plan: TrainingPlan, task: TrainingTask, store: CandidateLog | No
     if plan.passes:
         found += _played_by_passes(task)
     kinds = task.player.settings.kinds(task.forge.target.name)
-    recalling = Recall(task.table, [each for each in found if not _beyond(each, kinds)])
-    games = recalling.fastest(plan.recorded)
+    recorded_games = RecordedGames(task.context, [each for each in found if not _beyond(each, kinds)])
+    games = recorded_games.fastest(plan.recorded)
     for game in games:
-        recalling.remember(game)
-    shown = [game for game in games if recalling.shows(game)]
+        recorded_games.remember(game)
+    shown = [game for game in games if recorded_games.shows(game)]
     chance = Random(f"{plan.seed} {task.name}")
-    varied = recalling.vary(shown, plan.orders, plan.slips, task.seconds, chance)
-    better = [each for each in found if each.seconds and recalling.better(each.seconds)]
+    varied = recorded_games.vary(shown, plan.orders, plan.slips, task.seconds, chance)
+    better = [each for each in found if each.seconds and recorded_games.better(each.seconds)]
     beyond = {kind for each in better for kind in _beyond(each, kinds)}
-    return Demonstrations(task, recalling, shown, len(games) + varied, tuple(sorted(beyond)))
+    return Demonstrations(task, recorded_games, shown, len(games) + varied, tuple(sorted(beyond)))
 
 
 def _beyond(candidate: Candidate, kinds: frozenset[str]) -> set[str]:
@@ -76,7 +76,7 @@ def _played_by_passes(task: TrainingTask) -> list[Candidate]:
 
 
 def _alike(candidate: Candidate, task: TrainingTask) -> bool:
-    """Whether a record was measured under the conditions of this training, by whichever search."""
+    """True if a record was measured under the conditions of this training, by any search."""
     one, other = candidate.key.conditions, task.evaluator.conditions.key
     same = (one.program_sha256, one.device) == (other.program_sha256, other.device)
     return same and one.settings.get("threads") == other.settings.get("threads")

@@ -78,7 +78,7 @@ def train(
             checkpoints.save(checkpoint, training)
             saved = time.monotonic()
 
-    for _ in _recall(training, store):
+    for _ in _learn_from_demonstrations(training, store):
         agent_files.save(output, agent, _card(plugins, training, earlier))
         keep()
     with closing(rounds(training, actors, store) if actors is not None else _rounds_here(training)) as steps:
@@ -123,7 +123,7 @@ def _kernels(plugins: Plugins, target: Target, words: str) -> Sequence[Kernel]:
     return default_selection(operators, target.dialect, lists)
 
 
-def _recall(training: Training, store: CandidateLog | None) -> Iterator[None]:
+def _learn_from_demonstrations(training: Training, store: CandidateLog | None) -> Iterator[None]:
     """Learn from the games that other searches have recorded, before anything is played.
 
     Yields after the recorded games and after each round of corrected games, so that the caller can save the
@@ -135,7 +135,7 @@ def _recall(training: Training, store: CandidateLog | None) -> Iterator[None]:
             given = demonstrate(plan, task, store)
             training.demonstrations.append(given)
             training.observer.recalled(task.name, given.games, given.beyond)
-        _study(training, plan.steps_for(len(learner.replay)))
+        _take_steps(training, plan.steps_for(len(learner.replay)))
         if training.demonstrations:
             yield
     while training.demonstrations and training.corrected < plan.corrected:
@@ -146,15 +146,15 @@ def _recall(training: Training, store: CandidateLog | None) -> Iterator[None]:
         for given in training.demonstrations:
             for states, slips in given.correct(plan, training.corrected):
                 training.observer.corrected(given.task.name, states, slips)
-        _study(training, plan.steps_for(len(learner.replay) - before))
+        _take_steps(training, plan.steps_for(len(learner.replay) - before))
         training.corrected += 1
         yield
     if training.demonstrations:
-        _study(training, plan.settling, to_rest=True)
+        _take_steps(training, plan.settling, to_rest=True)
     training.demonstrations, training.recalled = [], True
 
 
-def _study(training: Training, steps: int, to_rest: bool = False) -> None:
+def _take_steps(training: Training, steps: int, to_rest: bool = False) -> None:
     """Learn for ``steps`` gradient steps from the replay; ``to_rest``: with a rate that falls to zero.
 
     At a constant rate the network never converges: it keeps improving on one kernel at the expense of

@@ -61,7 +61,7 @@ class Training:
     tasks: list[TrainingTask]
     observer: TrainingObserver
     recalled: bool = False
-    """Whether learning from demonstrations is finished; the agent plays from then on."""
+    """True once learning from demonstrations is finished; the agent plays from then on."""
     demonstrations: list[Demonstrations] = field(default_factory=list)
     """Those of each task, until then."""
     corrected: int = 0
@@ -87,12 +87,12 @@ class Training:
 
     @property
     def late(self) -> bool:
-        """Whether the time in the plan is used up."""
+        """True if the plan's time is used up."""
         return self.plan.seconds is not None and self.elapsed_s >= self.plan.seconds
 
     @property
     def over(self) -> bool:
-        """Whether time or budget is used up."""
+        """True if time or budget is used up."""
         return self.late or all(task.finished for task in self.tasks)
 
     def played(self, task: TrainingTask, count: int, ended: bool) -> None:

@@ -9,7 +9,7 @@ from perfdojo_sdk.kernels.selection import Kernel
 from perfdojo_sdk.library.evaluation import Evaluator
 from perfdojo_sdk.library.forge import Forge
 from perfdojo_sdk.perfllm.player import PerfLLM
-from perfdojo_sdk.perfllm.recall import Table
+from perfdojo_sdk.perfllm.recorded_games import GameContext
 
 
 @dataclass
@@ -32,10 +32,12 @@ class TrainingTask:
         return f"{self.kernel.name} on {self.forge.target.name}"
 
     @property
-    def table(self) -> Table:
+    def context(self) -> GameContext:
         """The rules under which recorded games of this task are replayed."""
         search = self.player.task
-        return Table(self.player.agent, Trace(search.root), search.rules, search.most, search.target.name)
+        return GameContext(
+            self.player.agent, Trace(search.root), search.rules, search.most, search.target.name
+        )
 
     def seconds(self, game: Trace) -> float | None:
         """The time of a demonstrated game in seconds; None when it fails."""
