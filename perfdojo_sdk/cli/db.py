@@ -39,7 +39,7 @@ def existing(db: str) -> Records:
 
 
 def _place(db: str) -> str:
-    """What was named; else the only file of records that builds and searches have left here."""
+    """The place given; else the only file of records that builds and searches left in build/library."""
     from perfdojo_sdk.store.schema import StoreError
 
     if db:

@@ -1,4 +1,4 @@
-"""What Ctrl-C and SIGTERM do to a command: end it in order once it has begun, and at once before.
+"""Handling of Ctrl-C and SIGTERM: they unwind a running command, and end the process at once before that.
 
 Imported before everything else, so it imports next to nothing itself.
 """

@@ -130,7 +130,7 @@ def command(
 def _actors(
     plugins: Plugins, plan: TrainingPlan, cluster: str, device: str, store: CandidateLog
 ) -> Iterator[Actors | None]:
-    """Who plays; None: this process."""
+    """The actors of a cluster; None without one: this process plays."""
     if not cluster:
         yield None
         return

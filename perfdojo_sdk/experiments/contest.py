@@ -48,14 +48,14 @@ class Player:
     search: str
     """The strategy behind it."""
     options: tuple[tuple[str, str], ...] = ()
-    """What the strategy is told: names and values."""
+    """Options of the strategy: names and values."""
     chance: bool = True
-    """Whether its seed matters; if not, it plays once."""
+    """True if its seed matters; otherwise it plays once."""
 
 
 @dataclass(frozen=True)
 class Contest:
-    """Who plays, on what, and how long."""
+    """A contest: players, kernels, seeds, and a number of evaluations."""
 
     name: str
     players: tuple[Player, ...]
@@ -166,7 +166,7 @@ def _line(entry: Entry, run: dict[str, Any]) -> str:
 
 
 class Table:
-    """Where the runs of one target are played: what evaluates each kernel, and knows what it has seen."""
+    """The evaluators of one target's kernels, with their caches of known times."""
 
     def __init__(self, forge: Forge, kernels: Sequence[Kernel], store: CandidateLog, name: str) -> None:
         self.forge, self.name = forge, name

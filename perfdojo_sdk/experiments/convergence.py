@@ -16,7 +16,7 @@ PLAYERS = tuple(Player(name, name) for name in SEARCHES)
 
 @dataclass(frozen=True)
 class Size:
-    """How much is played."""
+    """The size of a contest: kernels, evaluations and seeds."""
 
     kernels: str
     evaluations: int

@@ -70,7 +70,7 @@ def seeds(data: Data, panel: Data, names: Sequence[str]) -> str:
 
 
 def footing(data: Data) -> str:
-    """What the times are of, and whether all of them are there."""
+    """The caption of a figure: target, provenance and device of the times, and the number of missing runs."""
     provenance = ", ".join(sorted({panel["provenance"] for panel in data["panels"]}))
     runs = data["runs"]
     left = f"{runs['played']} of {runs['wanted']} runs were played in time; the same command goes on\n"
@@ -102,5 +102,5 @@ def draw(figure: Any, data: Data, names: Sequence[str], levels: Mapping[str, Map
 
 
 def inches(data: Data) -> tuple[float, float]:
-    """How large the picture is."""
+    """Width and height of the picture in inches."""
     return 5.5 * len(data["panels"]) + 0.5, 4.5

@@ -1,8 +1,8 @@
-"""What learning is worth: the agent and each of its pieces, beside searches that do not learn from texts.
+"""The value of learning: the agent, and ablations of its parts, against searches without a language model.
 
-All of them play the same kernels with the same number of evaluations; the target's own expert is the level
-to reach. The pieces are the paper's (sections 3.2 and 3.3): the max-Bellman objective against the sum, double
-Q-learning, duelling heads; what is ours comes on top.
+All play the same kernels with the same number of evaluations; the target's expert is the reference. The
+ablated parts are those of the paper (sections 3.2 and 3.3): the max-Bellman objective against the sum,
+double Q-learning, duelling heads. Our own additions come last.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ def learning(request: ExperimentRequest) -> ExperimentResult:
 
 
 def trained_options(request: ExperimentRequest) -> tuple[tuple[str, str], ...]:
-    """What a search is told to play with the request's agent, if it has one; checked before anything plays.
+    """The search options for the request's agent, empty without one. The file is checked first.
 
-    :class:`UnavailableError` when what learning needs is not installed, :class:`LearnError` when the file
+    :class:`UnavailableError` when a package for learning is not installed, :class:`LearnError` when the file
     holds no agent.
     """
     require_learning()
@@ -102,7 +102,7 @@ def all_players(trained: tuple[tuple[str, str], ...]) -> tuple[Player, ...]:
 
 
 def told(settings: AgentSettings) -> tuple[tuple[str, str], ...]:
-    """What a search is told so that its agent is of these settings: all that is not as usual."""
+    """The search options for an agent with these settings: all that differ from the defaults."""
     usual = AgentSettings().model_dump()
     return tuple((name, str(value)) for name, value in settings.model_dump().items() if value != usual[name])
 

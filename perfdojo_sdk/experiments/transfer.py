@@ -1,7 +1,8 @@
-"""What a trained agent is worth on kernels that it has not learned from, after few evaluations.
+"""Transfer: the result of a trained agent on kernels it has not learned from, after few evaluations.
 
-Its second evaluation, after the initial program, is a game played without any trial on the kernel. Beside it
-play searches without an agent. The target's expert and the initial program are the levels.
+Its second evaluation, after that of the initial program, is a game played without any trial on the kernel.
+Searches without an agent play for comparison. The target's expert and the initial program are the
+references.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def transfer(request: ExperimentRequest) -> ExperimentResult:
 
 
 def all_players(trained: tuple[tuple[str, str], ...]) -> tuple[Player, ...]:
-    """Who begins with the initial program, who with the agent, who with the passes' games."""
+    """The players: those that begin with the initial program, with an agent, and with the passes' games."""
     return (
         Player("random", "sampling-edges"),
         Player("annealing", "annealing-edges"),

@@ -23,7 +23,7 @@ from perfdojo_sdk.search.neighbours import Edges, Sequences
 
 @dataclass(frozen=True)
 class Habits:
-    """How an evolution goes about it."""
+    """The parameters of an evolution."""
 
     parents: int = 8
     """Games that have children: the fastest of all."""

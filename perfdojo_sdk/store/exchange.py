@@ -68,7 +68,7 @@ class Line(Strict):
 
 @dataclass
 class Imported:
-    """What became of the records that came in."""
+    """Counts of imported records."""
 
     kernels: Arrived = field(default_factory=Arrived)
     candidates: Arrived = field(default_factory=Arrived)

@@ -1,4 +1,4 @@
-"""What a database holds, in figures, and which candidates may go."""
+"""Maintenance of a database: statistics, and pruning of candidates."""
 
 from __future__ import annotations
 
@@ -105,7 +105,8 @@ def _groups(connection: Connection) -> list[dict[str, Any]]:
 
 
 def _described(row: Row[Any]) -> dict[str, Any]:
-    """What the candidates of a group share; of a key that does not read, what stands beside it."""
+    """The fields that the candidates of a group share; only the plain columns where the key cannot be
+    parsed."""
     found = {"kernel": str(row.kernel), "target": str(row.target), "device": str(row.device)}
     try:
         key = RecordKey.model_validate_json(row.key)
@@ -119,14 +120,14 @@ def _described(row: Row[Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Rule:
-    """Which candidates may go: those on which all that is given agrees."""
+    """A pruning rule: it selects the candidates that meet all conditions given."""
 
     before: datetime | None = None
-    """Evaluated earlier than this."""
+    """Select candidates evaluated before this time."""
     keep: int | None = None
     """Not among so many of the fastest under equal conditions. What failed or was cut comes last."""
     failures: bool = False
-    """What failed."""
+    """Select failed candidates."""
     kernel: str = ""
     target: str = ""
 
@@ -137,7 +138,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Pruned:
-    """What went, or would go."""
+    """Numbers of candidates that were, or would be, deleted."""
 
     timed: int
     failed: int

@@ -1,7 +1,7 @@
-"""Whether compilers agree on what was emitted: a kernel compiled by several, on the same inputs, bit for bit.
+"""Differential test of compilers: one kernel compiled by several must give equal results, bit for bit.
 
-The language fixes every result but for contraction, which is switched off here, and for what a NaN looks
-like. So where two compilers differ, one of them is wrong, or the code that was emitted means nothing.
+The language defines every result except for contraction, which is switched off here, and the bits of a NaN.
+Where two compilers differ, one of them is wrong, or the emitted code has undefined behaviour.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a conformance check looks at: one plugin, one target, and how much work it may do.
+"""The context of a conformance check: one plugin, one target, and a budget of work.
 
-A check asks the context for parts (the rules, the code generator, the runner). Which of them are there
-is decided here, in one place, so that a check for a part that a plugin does not bring, or that this
-machine lacks, is skipped with that reason and never passes by having nothing to do.
+A check asks the context for parts (the rules, the code generator, the runner). This module alone decides
+which parts are available. A check of a part that the plugin does not have, or that cannot run on this
+machine, is skipped with the reason; it never passes because there was nothing to do.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Part(Enum):
-    """What a check may need, with the words for a plugin that does not have it."""
+    """A part that a check may need, with its name in messages."""
 
     TARGET = "a target"
     MOVES = "moves of its own"
@@ -48,7 +48,7 @@ class NotApplicable(Exception):
 
 @dataclass(frozen=True)
 class Lacking:
-    """Why a part is not there. Without a remedy it was never promised."""
+    """The reason why a part is unavailable. Without a remedy the plugin does not have it."""
 
     why: str
     remedy: str = ""
@@ -56,7 +56,7 @@ class Lacking:
 
 @dataclass(frozen=True)
 class Budget:
-    """How much a run may do. Counts bound the work; seconds end a check early on a slow target."""
+    """The work a run may do. Counts bound it; seconds end a check early on a slow target."""
 
     name: str
     doc: str
@@ -126,7 +126,7 @@ class Context:
     # -- parts -------------------------------------------------------------------------------
 
     def lacking(self, part: Part) -> Lacking | None:
-        """Why ``part`` is not there; None when it is."""
+        """The reason why ``part`` is unavailable; None when it is available."""
         if part is Part.COMPILER:
             compiler = probe_compiler()
             return None if compiler.ok else Lacking(compiler.why, compiler.remedy)

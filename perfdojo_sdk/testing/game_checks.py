@@ -113,7 +113,7 @@ def _verdict(rules: Rules, program: Program, move: Move) -> Step | Rejection | s
 
 
 def _of_a_veto(rules: Rules, rejection: Rejection) -> bool:
-    """Whether a veto refused the move, and not the transformation itself."""
+    """True if a veto refused the move, not the transformation itself."""
     return rejection.requirement not in rules.transformation(rejection.move.transformation).requirements
 
 

@@ -1,4 +1,4 @@
-"""What can be said about a plugin as a package: its names, versions, texts and borders."""
+"""Checks of a plugin as a package: its names, versions, descriptions and imports."""
 
 from __future__ import annotations
 
@@ -88,9 +88,10 @@ def import_is_cheap(context: Context) -> Iterator[str]:
 
 
 def import_cost(module: str) -> tuple[bool, list[str], float]:
-    """Whether listing the plugins imports ``module``; what importing it loads, and for how long.
+    """Measure the import of ``module``: a flag that listing plugins imports it, the packages it loads,
+    seconds.
 
-    In a process of its own. The time does not count the SDK's modules and what they load.
+    Runs in a process of its own. The time does not include the SDK's modules and their imports.
     """
     installed()
     early = module in sys.modules
@@ -107,7 +108,7 @@ def import_cost(module: str) -> tuple[bool, list[str], float]:
 
 
 def names_have_a_prefix(context: Context) -> Iterator[str]:
-    """What it adds to others' name spaces starts with one prefix and a slash."""
+    """The names it adds to shared name spaces start with one prefix and a slash."""
     plugins, plugin = context.plugins, context.plugin
     if plugin.name == BUILTIN:
         return

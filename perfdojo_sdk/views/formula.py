@@ -56,7 +56,7 @@ def _shape(program: Program, array: str, times: str) -> str:
 
 
 def _remarks(program: Program) -> Iterator[str]:
-    """What the equations do not show: names that share memory."""
+    """Remarks on what the equations do not show: names that share memory."""
     for buffer in program.buffers:
         if len(buffer.arrays) > 1:
             yield f"{', '.join(buffer.arrays)} are names of one array"
