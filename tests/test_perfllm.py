@@ -38,7 +38,7 @@ from perfdojo_sdk.perfllm import agent_files, player, strategies  # noqa: E402
 from perfdojo_sdk.perfllm import settings as agent_settings  # noqa: E402
 from perfdojo_sdk.perfllm.agent import Agent  # noqa: E402
 from perfdojo_sdk.perfllm.agent_files import Card  # noqa: E402
-from perfdojo_sdk.perfllm.beam import Look, Place, Width, beam  # noqa: E402
+from perfdojo_sdk.perfllm.beam import BeamNode, BeamWidth, Look, beam  # noqa: E402
 from perfdojo_sdk.perfllm.hybrid import Hybrid, _slope  # noqa: E402
 from perfdojo_sdk.perfllm.learner import Learner  # noqa: E402
 from perfdojo_sdk.perfllm.plan import read_plan  # noqa: E402
@@ -143,9 +143,9 @@ def test_the_first_game_is_that_of_the_favourite_moves() -> None:
 
 
 def test_the_first_beams_know_no_chance_and_grow(monkeypatch: pytest.MonkeyPatch) -> None:
-    widths = list[Width]()
+    widths = list[BeamWidth]()
 
-    def seen(start: Trace, look: Look, width: Width, chance: Random) -> list[Place]:
+    def seen(start: Trace, look: Look, width: BeamWidth, chance: Random) -> list[BeamNode]:
         widths.append(width)
         return beam(start, look, width, chance)
 
