@@ -21,11 +21,11 @@ from perfdojo_sdk.perfllm.learner import Learner
 from perfdojo_sdk.perfllm.plan import Lesson, TrainingPlan
 from perfdojo_sdk.perfllm.settings import AgentSettings
 from perfdojo_sdk.plugins import Plugins, load_plugins
-from perfdojo_sdk.testing.estimate import PaperGenerator, PaperMachine, PaperRunner
+from perfdojo_sdk.testing.estimate import AnalyticGenerator, AnalyticMachine, AnalyticRunner
 
 ROOT = parse(SOFTMAX.build(4, 8), DIALECT)
 TARGET = Target("sheet", Capabilities(name="sheet", description="", lanes={"f32": 8}), DIALECT, "")
-MACHINE = PaperMachine(DIALECT, launch=100)
+MACHINE = AnalyticMachine(DIALECT, launch=100)
 QUICK = AgentSettings(hidden=16, batch=8, most_actions=16, most_moves=12, steps_per_evaluation=0.5)
 PLAN = TrainingPlan(
     lessons=(Lesson(target="sheet", kernels="softmax[4,8] relu[8,16]"),), evaluations=16, agent=QUICK
@@ -43,8 +43,8 @@ def on_paper(runner: Any = None) -> Plugins:
     made = plugin(
         "sheet",
         targets=lambda: [TARGET],
-        code_generator=lambda target: PaperGenerator(),
-        runner=lambda target: runner or PaperRunner(MACHINE),
+        code_generator=lambda target: AnalyticGenerator(),
+        runner=lambda target: runner or AnalyticRunner(MACHINE),
     )
     return load_plugins(extra=[made], targets=["sheet"])
 

@@ -32,7 +32,7 @@ from perfdojo_sdk.perfllm.replay import Replay  # noqa: E402
 from perfdojo_sdk.plugins import Plugins  # noqa: E402
 from perfdojo_sdk.store.candidates import Candidate  # noqa: E402
 from perfdojo_sdk.store.database import Records  # noqa: E402
-from perfdojo_sdk.testing.estimate import PaperRunner  # noqa: E402
+from perfdojo_sdk.testing.estimate import AnalyticRunner  # noqa: E402
 
 
 class Blind(BagEncoder):
@@ -46,7 +46,7 @@ class Blind(BagEncoder):
 class Counting:
     """A runner that says how often it ran something."""
 
-    runner: PaperRunner = field(default_factory=lambda: PaperRunner(MACHINE))
+    runner: AnalyticRunner = field(default_factory=lambda: AnalyticRunner(MACHINE))
     runs: list[bytes] = field(default_factory=list)
 
     def compile(self, source: Any) -> Any:

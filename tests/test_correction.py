@@ -25,10 +25,10 @@ from perfdojo_sdk.perfllm.settings import AgentSettings, kind_of
 from perfdojo_sdk.perfllm.variations import reordered
 from perfdojo_sdk.search.explorer import digest
 from perfdojo_sdk.search.passes import greedy, naive
-from perfdojo_sdk.testing.estimate import PaperMachine
+from perfdojo_sdk.testing.estimate import AnalyticMachine
 
 ROOT = parse(SOFTMAX.build(4, 8), DIALECT)
-MACHINE = PaperMachine(DIALECT, launch=100)
+MACHINE = AnalyticMachine(DIALECT, launch=100)
 GAME = naive(ROOT, RULES)
 QUICK = AgentSettings(hidden=16, batch=8, most_actions=32, most_moves=len(GAME.steps) + 4, imitation=3.0)
 

@@ -69,7 +69,7 @@ def seeds(data: Data, panel: Data, names: Sequence[str]) -> str:
     return number_of(most, "seeds") if least == most else f"{least} to {most} seeds"
 
 
-def footing(data: Data) -> str:
+def caption(data: Data) -> str:
     """The caption of a figure: target, provenance and device of the times, and the number of missing runs."""
     provenance = ", ".join(sorted({panel["provenance"] for panel in data["panels"]}))
     runs = data["runs"]
@@ -101,6 +101,6 @@ def draw(figure: Any, data: Data, names: Sequence[str], levels: Mapping[str, Map
         axes.grid(alpha=0.3, which="both")
 
 
-def inches(data: Data) -> tuple[float, float]:
+def figure_size(data: Data) -> tuple[float, float]:
     """Width and height of the picture in inches."""
     return 5.5 * len(data["panels"]) + 0.5, 4.5

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.experiments import curves, learning
-from perfdojo_sdk.experiments.contest import Contest, Player, among, chosen, hold
+from perfdojo_sdk.experiments.contest import Contest, Player, among, chosen, run_contest
 from perfdojo_sdk.experiments.figures import written
 from perfdojo_sdk.hookspecs.services import ExperimentRequest, ExperimentResult
 from perfdojo_sdk.hookspecs.types import Target
@@ -42,7 +42,7 @@ def transfer(request: ExperimentRequest) -> ExperimentResult:
     contest = Contest(
         "transfer", (learning.EXPERT, *players), count, QUICK_SEEDS if request.quick else WHOLE_SEEDS
     )
-    data = hold(request, contest, plugins, target, kernels)
+    data = run_contest(request, contest, plugins, target, kernels)
     names, marks = [player.title for player in players], learning.marks_within(count, MARKS)
     experts = {panel["kernel"]: learning.expert_s(panel) for panel in data["panels"]}
     data |= {"expert_s": experts, "over_expert": learning.over_expert(data, names, marks)}
@@ -55,7 +55,7 @@ def transfer(request: ExperimentRequest) -> ExperimentResult:
         data,
         [row | {"expert_s": experts[row["kernel"]] or ""} for row in curves.table(data, names, marks)],
         lambda figure: curves.draw(figure, data, names, levels),
-        curves.inches(data),
+        curves.figure_size(data),
     )
 
 

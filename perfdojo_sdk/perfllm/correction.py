@@ -25,7 +25,7 @@ from perfdojo_sdk.perfllm.replay import STOP, Vector
 from perfdojo_sdk.perfllm.variations import next_moves
 from perfdojo_sdk.search.alpha_equivalence import alpha_equivalence_key
 from perfdojo_sdk.search.explorer import digest
-from perfdojo_sdk.search.neighbours import followed
+from perfdojo_sdk.search.neighbours import play_applicable
 
 #: Good games whose missing moves are tried in one state.
 TEACHERS = 2
@@ -85,7 +85,7 @@ def _rest(recorded: RecordedGames, game: Trace, good: Sequence[Trace], seconds: 
     """The fastest continuation of ``game`` by the missing moves of a good game."""
     context, found = recorded.context, list[Trace]()
     for teacher in sorted(good, key=lambda each: len(missing(game, each)))[:TEACHERS]:
-        found.append(followed(game, context.rules, missing(game, teacher), context.most))
+        found.append(play_applicable(game, context.rules, missing(game, teacher), context.most))
         recorded.evaluated(found[-1], seconds)
         if recorded.shows(found[-1]):
             break

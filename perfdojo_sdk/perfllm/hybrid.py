@@ -22,7 +22,7 @@ from perfdojo_sdk.hookspecs.search import SearchTask, State
 from perfdojo_sdk.perfllm.agent import Agent, Listed
 from perfdojo_sdk.perfllm.player import AT_HAND, agent_for, name_of, relisted
 from perfdojo_sdk.search.cost_model import CostModel
-from perfdojo_sdk.search.evolution import Evolution, Habits
+from perfdojo_sdk.search.evolution import Evolution, EvolutionParameters
 from perfdojo_sdk.search.explorer import NO_PARENT, Draw, digest
 from perfdojo_sdk.search.features import Row, features
 
@@ -40,7 +40,7 @@ class Hybrid(Evolution):
         self.opinions: dict[str, float] = {}
         """Digest of a program -> its value by the agent when it was first asked."""
         self._at_hand: OrderedDict[int, Listed] = OrderedDict()
-        super().__init__(task, state, Habits())
+        super().__init__(task, state, EvolutionParameters())
 
     # -- suggestions -------------------------------------------------------------------------------
 
@@ -87,7 +87,7 @@ class Hybrid(Evolution):
         slope = _slope(met, np.log(seconds))
         model = CostModel(rows, list(np.exp(np.log(seconds) - slope * met)))
         mean, deviation = model.predict([self._features(game) for game in games])
-        hope = mean + slope * new - self.habits.optimism * deviation
+        hope = mean + slope * new - self.parameters.optimism * deviation
         order = sorted(range(len(children)), key=lambda k: (hope[k], k))
         return [children[k] for k in order[:count]]
 

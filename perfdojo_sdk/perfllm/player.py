@@ -35,7 +35,7 @@ from perfdojo_sdk.perfllm.replay import STOP, Vector
 from perfdojo_sdk.perfllm.settings import AgentSettings, changed
 from perfdojo_sdk.perfllm.strategies import NO_AGENT, SHIPPED_AGENT, shipped_agent
 from perfdojo_sdk.search.alpha_equivalence import alpha_equivalence_key
-from perfdojo_sdk.search.evolution import Evolution, Habits
+from perfdojo_sdk.search.evolution import Evolution, EvolutionParameters
 from perfdojo_sdk.search.explorer import NO_PARENT, Draw, Explorer, digest
 from perfdojo_sdk.search.neighbours import Edges
 
@@ -328,7 +328,7 @@ class _EvolutionOf(Evolution):
     """Evolution over the games that another player has met, without those of passes."""
 
     def __init__(self, player: Explorer) -> None:
-        super().__init__(player.task, None, Habits())
+        super().__init__(player.task, None, EvolutionParameters())
         self.met, self.known = player.met, player.known
 
     def opening_games(self) -> list[Trace]:

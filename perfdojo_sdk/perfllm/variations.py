@@ -13,7 +13,7 @@ from random import Random
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Kind, Move, Rules, Step, Trace
-from perfdojo_sdk.search.neighbours import followed, random_step
+from perfdojo_sdk.search.neighbours import play_applicable, random_step
 
 #: Exchanges of neighbouring moves that are tried, for each move of a game: enough to carry a move far.
 EXCHANGES = 12
@@ -85,7 +85,7 @@ def disturbed(game: Trace, rules: Rules, most: Kind, chance: Random) -> Shown | 
             return None
         slipped = Trace(game.root, (*slipped.steps, step))
     rest = [step.move for step in game.steps[begin:]]
-    return Shown(followed(slipped, rules, rest, most), len(slipped.steps))
+    return Shown(play_applicable(slipped, rules, rest, most), len(slipped.steps))
 
 
 def same(one: Program, other: Program) -> bool:

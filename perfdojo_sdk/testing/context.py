@@ -47,7 +47,7 @@ class NotApplicable(Exception):
 
 
 @dataclass(frozen=True)
-class Lacking:
+class MissingPart:
     """The reason why a part is unavailable. Without a remedy the plugin does not have it."""
 
     why: str
@@ -125,17 +125,18 @@ class Context:
 
     # -- parts -------------------------------------------------------------------------------
 
-    def lacking(self, part: Part) -> Lacking | None:
+    def lacking(self, part: Part) -> MissingPart | None:
         """The reason why ``part`` is unavailable; None when it is available."""
         if part is Part.COMPILER:
             compiler = probe_compiler()
-            return None if compiler.ok else Lacking(compiler.why, compiler.remedy)
+            return None if compiler.ok else MissingPart(compiler.why, compiler.remedy)
         if self._target is None:
-            return Lacking("the plugin brings no target; --target names one to check it on")
+            return MissingPart("the plugin brings no target; --target names one to check it on")
         if part is Part.TARGET:
             return None
         if part is Part.RUNNER and (missing := self.plugins.unavailable(self._target)):
-            return Lacking(f"{self._target.name} cannot run on this machine: {missing.why}", missing.remedy)
+            why = f"{self._target.name} cannot run on this machine: {missing.why}"
+            return MissingPart(why, missing.remedy)
         parts: Mapping[Part, Callable[[], bool]] = {
             Part.MOVES: lambda: bool(self.own_moves),
             Part.VETOES: lambda: bool(self.own_vetoes),
@@ -147,7 +148,7 @@ class Context:
             there = parts[part]()
         except UnavailableError as error:
             there = error.code != "PD-G005"  # any other error is for the check to meet
-        return None if there else Lacking(f"the plugin does not bring {part.value}")
+        return None if there else MissingPart(f"the plugin does not bring {part.value}")
 
     @property
     def no_target(self) -> bool:

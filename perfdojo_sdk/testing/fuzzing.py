@@ -122,7 +122,7 @@ def _after_move(walk: ExactWalk, step: Step, seed: int, report: FuzzReport) -> t
     return None if exact.ok or not exact.decided else ("exact", exact.problem)
 
 
-def look_numerically(reports: Sequence[FuzzReport], numeric: Numeric) -> None:
+def verify_numerically(reports: Sequence[FuzzReport], numeric: Numeric) -> None:
     """Leg 2 on what the walks left for it; a report gets its first failure."""
     todo = [(report, trace) for report in reports for trace in report.looks if report.failure is None]
     problems = numeric([trace for _, trace in todo]) if todo else ()

@@ -16,7 +16,7 @@ from perfdojo_sdk.hookspecs.services import Experiment
 from perfdojo_sdk.hookspecs.types import Operator, Target
 from perfdojo_sdk.kernels.selection import instantiate
 from perfdojo_sdk.plugins import BUILTIN, installed
-from perfdojo_sdk.testing import fresh
+from perfdojo_sdk.testing import child_interpreter
 from perfdojo_sdk.testing.context import Context
 
 #: Libraries that a plugin may need, and must not load before it needs them.
@@ -78,7 +78,7 @@ def import_is_cheap(context: Context) -> Iterator[str]:
         yield "it is not among the entry points of group perfdojo_sdk.plugins: is it installed?"
         return
     module = getattr(context.plugin.module, "__name__", "")
-    early, loaded, seconds = fresh.call(import_cost, module)
+    early, loaded, seconds = child_interpreter.call(import_cost, module)
     if early:
         yield f"listing the plugins imports {module}"
     if HEAVY & set(loaded):
@@ -166,12 +166,12 @@ def objects_cross_processes(context: Context) -> Iterator[str]:
         if "perfdojo_code_generator" in hooks:
             things[f"the code generator of {target.name}"] = plugins.code_generator(target)
     try:
-        fresh.call(fresh.unchanged, things)
-    except fresh.ChildFailed:
+        child_interpreter.call(child_interpreter.unchanged, things)
+    except child_interpreter.ChildFailed:
         for name, thing in things.items():  # slowly, to know which
             try:
-                fresh.call(fresh.unchanged, thing)
-            except fresh.ChildFailed as error:
+                child_interpreter.call(child_interpreter.unchanged, thing)
+            except child_interpreter.ChildFailed as error:
                 yield f"{name} {error}"
 
 

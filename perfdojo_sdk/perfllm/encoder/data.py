@@ -33,7 +33,7 @@ from perfdojo_sdk.plugins import Plugins, load_plugins
 from perfdojo_sdk.search.features import named_features
 from perfdojo_sdk.search.neighbours import random_step
 from perfdojo_sdk.search.passes import greedy
-from perfdojo_sdk.testing.estimate import PaperMachine
+from perfdojo_sdk.testing.estimate import AnalyticMachine
 
 #: An operator whose name ends so is never learned from; quality is measured on these.
 HELD_OUT = ("softmax", "rmsnorm", "bmm", "sumpool", "axpy")
@@ -153,7 +153,7 @@ def samples_of(
     field: Field, operator: str, number: int, game: Sequence[tuple[Program, int]], clock: Clock | None
 ) -> Iterator[Sample]:
     """The labelled programs of one walk. A program without a time has no label for it."""
-    machine, name = PaperMachine(field.target.dialect), field.target.name
+    machine, name = AnalyticMachine(field.target.dialect), field.target.name
     for k, (program, parent) in enumerate(game):
         labels = {f"count {n}": v for n, v in named_features(program, field.target).items()}
         labels[f"seconds estimated {name}"] = log(machine.seconds(program))

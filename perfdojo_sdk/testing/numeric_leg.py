@@ -21,7 +21,7 @@ from perfdojo_sdk.verify.numeric import verify_numeric
 QUICK = "-O0"
 
 
-class NumericLooks:
+class NumericLeg:
     """Leg 2 on the ends of several games for one target."""
 
     def __init__(self, plugins: Plugins, target: Target) -> None:

@@ -119,7 +119,7 @@ def _described(row: Row[Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Rule:
+class PruningRule:
     """A pruning rule: it selects the candidates that meet all conditions given."""
 
     before: datetime | None = None
@@ -145,7 +145,7 @@ class Pruned:
     left: int
 
 
-def prune(records: Records, rule: Rule, dry_run: bool = False) -> Pruned:
+def prune(records: Records, rule: PruningRule, dry_run: bool = False) -> Pruned:
     """Delete the candidates that the rule names; finished kernels stay. One transaction."""
     doomed = _doomed(rule)
     c = candidates.c
@@ -166,7 +166,7 @@ def prune(records: Records, rule: Rule, dry_run: bool = False) -> Pruned:
     return pruned
 
 
-def _doomed(rule: Rule) -> Select[Any]:
+def _doomed(rule: PruningRule) -> Select[Any]:
     """The ids of the candidates that may go."""
     c, shared = candidates.c, conditions.c
     group = case(
