@@ -27,7 +27,8 @@ class Terminated(KeyboardInterrupt):
 
 @contextmanager
 def _handling(number: int, handler: Any) -> Iterator[None]:
-    """Where the signal is not ignored, and this is the thread that hears of signals."""
+    """Handle a signal by ``handler`` in the ``with`` block, unless it is ignored or this is not the main
+    thread."""
     before = signal.getsignal(number)
     if before == signal.SIG_IGN:
         yield
