@@ -19,7 +19,7 @@ EDITABLE := $(PLUGINS:%=-e %)
 
 # What a change of the language, its moves and their proofs needs: a minute, no compiler.
 CORE := dependence filters fuzz_cases history import_arrows integer_moves interpreter law_limits laws magnitudes \
-	ranges residues sharing sliding text transformations verify_exact
+	ranges modular_vm sharing sliding text transformations verify_exact
 
 .PHONY: library test test-core docs clean
 .DELETE_ON_ERROR:

@@ -20,8 +20,8 @@ from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.hookspecs.search import SearchTask
 from perfdojo_sdk.kernels.selection import select
 from perfdojo_sdk.library.forge import Forge, Settings
-from perfdojo_sdk.perfllm import agents
-from perfdojo_sdk.perfllm.mind import Mind
+from perfdojo_sdk.perfllm import agent_files
+from perfdojo_sdk.perfllm.agent import Agent
 from perfdojo_sdk.perfllm.replay import STOP
 from perfdojo_sdk.perfllm.variations import next_moves, reordered
 from perfdojo_sdk.plugins import load_plugins
@@ -30,7 +30,7 @@ from perfdojo_sdk.plugins import load_plugins
 RANKS = (1, 3, 5)
 
 
-def ranks(mind: Mind, task: SearchTask, games: list[Trace]) -> Iterator[int]:
+def ranks(agent: Agent, task: SearchTask, games: list[Trace]) -> Iterator[int]:
     """The place of the best right choice in the agent's order, in each different state, from 0."""
     seen: set[str] = set()
     for game in games:
@@ -40,8 +40,8 @@ def ranks(mind: Mind, task: SearchTask, games: list[Trace]) -> Iterator[int]:
                 continue
             seen.add(program.text)
             right = {step.after.text for step in next_moves(game, k, task.rules)}
-            listed = mind.listed(program, task.rules, task.most, task.target.name)
-            order = (-mind.values(listed)).argsort(kind="stable")
+            listed = agent.listed(program, task.rules, task.most, task.target.name)
+            order = (-agent.values(listed)).argsort(kind="stable")
             texts = [program.text, *(step.after.text for step in listed.steps)]
             last = k == len(game.steps)
             found = [n for n, a in enumerate(order) if (a == STOP if last else a and texts[a] in right)]
@@ -57,7 +57,7 @@ def main() -> None:
     options = parser.parse_args()
     plugins = load_plugins()
     target = plugins.require(options.target)
-    forge, mind = Forge(plugins, target, Settings(threads=1)), agents.load(options.agent)
+    forge, agent = Forge(plugins, target, Settings(threads=1)), agent_files.load(options.agent)
     lists = target.capabilities.selections
     every = list[list[float]]()
     print(f"{'kernel':28}{'states':>8}" + "".join(f"{f'top {n}':>8}" for n in RANKS))
@@ -66,7 +66,7 @@ def main() -> None:
         assert task.expert is not None, f"{target.name} has no expert"
         game = task.expert(task.root, task.rules, task.target)[0]
         games = [game, *(reordered(game, task.rules, chance) for _ in range(options.orders))]
-        found = np.array(list(ranks(mind, task, games)))
+        found = np.array(list(ranks(agent, task, games)))
         shares = [float((found < n).mean()) for n in RANKS]
         every.append(shares)
         print(f"{kernel.name:28}{len(found):8}" + "".join(f"{share:8.2f}" for share in shares), flush=True)

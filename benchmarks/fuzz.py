@@ -49,9 +49,9 @@ from perfdojo_sdk.core.transformation import Kind, Rules
 from perfdojo_sdk.core.transformations import GENERIC
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.plugins import load_plugins
-from perfdojo_sdk.testing.compilers import CompilerLooks
-from perfdojo_sdk.testing.fuzzing import FuzzFailure, FuzzReport, fuzz, look_numerically, shrunk
-from perfdojo_sdk.testing.looks import NumericLooks
+from perfdojo_sdk.testing.compilers import CompilerComparison
+from perfdojo_sdk.testing.fuzzing import FuzzFailure, FuzzReport, fuzz, shrunk, verify_numerically
+from perfdojo_sdk.testing.numeric_leg import NumericLeg
 from perfdojo_sdk.testing.wild_programs import tame_program, wild_program
 from perfdojo_sdk.verify.numeric import LARGE_FLAGS
 from perfdojo_sdk.verify.reference_c import BOUNDED, reference
@@ -84,7 +84,7 @@ class Job:
 
 
 @lru_cache
-def game(target_name: str) -> tuple[Rules, NumericLooks | None]:
+def game(target_name: str) -> tuple[Rules, NumericLeg | None]:
     """The rules of a target's game, and leg 2 for it: where kernels run on this machine itself. The core
     alone has no code generator, and a simulated chip would take most of the time."""
     if target_name == CORE:
@@ -92,7 +92,7 @@ def game(target_name: str) -> tuple[Rules, NumericLooks | None]:
     plugins = load_plugins()
     target = plugins.target(target_name)
     native = plugins.unavailable(target) is None and isinstance(plugins.runner(target), NativeRunner)
-    return plugins.rules(target), NumericLooks(plugins, target) if native else None
+    return plugins.rules(target), NumericLeg(plugins, target) if native else None
 
 
 def run(job: Job) -> list[dict[str, Any]]:
@@ -104,7 +104,7 @@ def run(job: Job) -> list[dict[str, Any]]:
     rules, numeric = game(job.target)
     reports = [fuzz(seed, rules, job.length, job.rarest) for seed in job.seeds]
     if job.numeric and numeric is not None:
-        look_numerically(reports, lambda traces: numeric(traces, job.optimised))
+        verify_numerically(reports, lambda traces: numeric(traces, job.optimised))
     disagreed = compare_compilers(job, reports, numeric) if job.compilers and numeric is not None else []
     for report in reports:
         report.looks.clear()
@@ -114,16 +114,16 @@ def run(job: Job) -> list[dict[str, Any]]:
     return [as_line(job, report) for report in reports] + disagreed
 
 
-def compare_compilers(job: Job, reports: Sequence[FuzzReport], looks: NumericLooks) -> list[dict[str, Any]]:
+def compare_compilers(job: Job, reports: Sequence[FuzzReport], looks: NumericLeg) -> list[dict[str, Any]]:
     """A line for each program of the block that compilers disagree about; counts those that were compared."""
     ends = [(report.seed, report.looks[-1].program) for report in reports if report.looks]
     made = [(seed, make(seed)) for seed in job.seeds for make in (wild_program, tame_program)]
     programs = [program for _, program in (*ends, *made)]
     sources = [looks.generator.generate(program, f"pd_fuzz{k}") for k, program in enumerate(programs)]
-    found = CompilerLooks(looks.target.capabilities.compiler_flags)(sources, job.seeds[0])
+    found = CompilerComparison(looks.target.capabilities.compiler_flags)(sources, job.seeds[0])
     # Leg 2's references as well, the last program's: they do not share a file.
     judged = reference(programs[-1], BOUNDED, {}, looks.target.dialect)
-    found[-1] = found[-1] or CompilerLooks(LARGE_FLAGS)([judged], job.seeds[0])[0]
+    found[-1] = found[-1] or CompilerComparison(LARGE_FLAGS)([judged], job.seeds[0])[0]
     reports[0].by_leg["compilers"] += len(programs)
     lines = []
     for (seed, program), problem in zip((*ends, *made), found, strict=True):

@@ -51,7 +51,7 @@ MUCH = 100e6
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured of one operator."""
+    """The measurements of one operator."""
 
     kernel: str
     seconds: Mapping[str, float]
@@ -111,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def what_is_missing(target: str) -> str:
-    """Why no figure can be measured here; "" when all is there."""
+    """The reason why nothing can be measured here; "" when everything is present."""
     try:
         import torch
     except ImportError:
@@ -126,7 +126,7 @@ def what_is_missing(target: str) -> str:
 
 
 class Games:
-    """What our expert plays for a target, as bundles of machine code."""
+    """The games of our expert for a target, as bundles of machine code."""
 
     def __init__(self, target: str) -> None:
         self.plugins = load_plugins(targets=[target])
@@ -286,7 +286,7 @@ class Contender:
 
     call: Call
     result: Callable[[], Any] = field(repr=False)
-    """What the last call left, on the GPU."""
+    """Returns the output of the last call, on the GPU."""
 
 
 def row(operator: Operator, games: Any, gpu: Any, repeats: int) -> Row:
@@ -348,7 +348,7 @@ def report(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def goals(rows: Sequence[Row]) -> Iterator[str]:
-    """What is aimed at, with the figure of this run beside it; nothing where there is no figure."""
+    """The goals with this run's figures; a goal without a figure is left out."""
     table = [r for r in rows if r.kernel in OPERATORS and OURS in r.seconds]
 
     def against(what: str, least: float, ratios: list[float]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""How fast the game is: legal candidates checked, applied and printed each second.
+"""Speed of the game: legal candidates checked, applied and printed per second.
 
     python benchmarks/moves.py [--seconds 2] [--json]
     python benchmarks/moves.py --target riscv_snitch --kernels dsum dmatmul dmaxpool

@@ -103,7 +103,7 @@ def line_of(planting: Planting, verdict: dict[str, Any]) -> dict[str, Any]:
 
 
 class Record:
-    """What earlier runs found, and what this one finds: a line of JSON each."""
+    """The file of verdicts of earlier runs and of this one: one line of JSON each."""
 
     def __init__(self, path: Path, again: bool = False) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""How fast records are kept, and whether any is lost when writers are killed at any moment.
+"""Speed of writing records, and a test that none is lost when writers are killed at any moment.
 
     python -m benchmarks.records speed [--writers 4] [--db PLACE]
     python -m benchmarks.records kills [--kills 2000] [--writers 2] [--db PLACE]
@@ -78,7 +78,7 @@ def _write(place: Path | str, first: int, step: int, most: int, said: int) -> No
 
 @dataclass
 class Killed:
-    """What became of a run of kills."""
+    """The result of a run of kills."""
 
     kills: int = 0
     acknowledged: int = 0

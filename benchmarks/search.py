@@ -30,7 +30,7 @@ from perfdojo_sdk.library.forge import Forge, Settings
 from perfdojo_sdk.library.tuning import conditions
 from perfdojo_sdk.plugins import Plugins, load_plugins
 from perfdojo_sdk.search.strategies import play_out
-from perfdojo_sdk.testing.estimate import PaperMachine
+from perfdojo_sdk.testing.estimate import AnalyticMachine
 
 Evaluate = Callable[[Sequence[Trace]], Sequence[Evaluation]]
 
@@ -41,7 +41,7 @@ KERNELS = ("softmax[256,256]", "layernorm[512,1024]", "matmul[256,256,256]", "ad
 
 
 def estimated(target: Target) -> Evaluate:
-    machine = PaperMachine(target.dialect)
+    machine = AnalyticMachine(target.dialect)
 
     def evaluate(games: Sequence[Trace]) -> list[Evaluation]:
         return [Evaluation(game, machine.seconds(game.program)) for game in games]

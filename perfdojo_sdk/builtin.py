@@ -1,4 +1,4 @@
-"""What the SDK itself brings, through the hooks that a vendor uses."""
+"""The SDK's own plugin: its operators, searches and experiments, through the hooks that vendors use."""
 
 from __future__ import annotations
 

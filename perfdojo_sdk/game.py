@@ -84,7 +84,7 @@ class Game:
     rules: Rules = field(repr=False)
     trace: Trace = field(repr=False)
     undone: tuple[Undone, ...] = field(default=(), repr=False)
-    """What was taken out since the last other move, the newest last."""
+    """Moves undone since the last other move, the newest last."""
 
     @staticmethod
     def new(plugins: Plugins, target: str, program: Program | str) -> Game:
@@ -150,7 +150,8 @@ class Game:
         return self.rules.steps(self.program, most)
 
     def check(self, move: Move) -> Legal | Rejection:
-        """Whether ``move`` is legal here; if not, the reason, vetoes of plugins included."""
+        """Check a move, plugins' vetoes included: its kind if it is legal, else the rejection with the
+        reason."""
         result = self.rules.attempt(self.program, move)
         return result.legal if isinstance(result, Step) else result
 
@@ -181,7 +182,7 @@ class Game:
 
 
 def _still_undone(saved: Sequence[SavedUndone], rules: Rules) -> tuple[Undone, ...]:
-    """What can still be put back: the newest, up to the first that has a move of no known version."""
+    """The undone moves that can be redone: the newest, up to the first with a move of an unknown version."""
     kept: list[Undone] = []
     for each in reversed(saved):
         try:

@@ -14,18 +14,18 @@ from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.hookspecs.types import Capabilities, Target
 from perfdojo_sdk.kernels.operators import SOFTMAX
-from perfdojo_sdk.perfllm import agents, player
-from perfdojo_sdk.perfllm.agents import Card
+from perfdojo_sdk.perfllm import agent_files, player
+from perfdojo_sdk.perfllm.agent import Agent
+from perfdojo_sdk.perfllm.agent_files import Card
 from perfdojo_sdk.perfllm.learner import Learner
-from perfdojo_sdk.perfllm.mind import Mind
 from perfdojo_sdk.perfllm.plan import Lesson, TrainingPlan
 from perfdojo_sdk.perfllm.settings import AgentSettings
 from perfdojo_sdk.plugins import Plugins, load_plugins
-from perfdojo_sdk.testing.estimate import PaperGenerator, PaperMachine, PaperRunner
+from perfdojo_sdk.testing.estimate import AnalyticGenerator, AnalyticMachine, AnalyticRunner
 
 ROOT = parse(SOFTMAX.build(4, 8), DIALECT)
 TARGET = Target("sheet", Capabilities(name="sheet", description="", lanes={"f32": 8}), DIALECT, "")
-MACHINE = PaperMachine(DIALECT, launch=100)
+MACHINE = AnalyticMachine(DIALECT, launch=100)
 QUICK = AgentSettings(hidden=16, batch=8, most_actions=16, most_moves=12, steps_per_evaluation=0.5)
 PLAN = TrainingPlan(
     lessons=(Lesson(target="sheet", kernels="softmax[4,8] relu[8,16]"),), evaluations=16, agent=QUICK
@@ -34,7 +34,7 @@ PLAN = TrainingPlan(
 
 def use_bag_of_words(monkeypatch: pytest.MonkeyPatch, *modules: Any) -> None:
     """No trained encoder: what is tested does not depend on how good it is."""
-    for module in (player, agents, *modules):
+    for module in (player, agent_files, *modules):
         monkeypatch.setattr(module, "load_encoder", lambda spec="default": BagEncoder())
 
 
@@ -43,8 +43,8 @@ def on_paper(runner: Any = None) -> Plugins:
     made = plugin(
         "sheet",
         targets=lambda: [TARGET],
-        code_generator=lambda target: PaperGenerator(),
-        runner=lambda target: runner or PaperRunner(MACHINE),
+        code_generator=lambda target: AnalyticGenerator(),
+        runner=lambda target: runner or AnalyticRunner(MACHINE),
     )
     return load_plugins(extra=[made], targets=["sheet"])
 
@@ -52,7 +52,8 @@ def on_paper(runner: Any = None) -> Plugins:
 def written_agent(folder: Path, card: Card | None = None) -> Path:
     """A file with an agent that has learned nothing."""
     file = folder / "agent.safetensors"
-    agents.save(file, Mind(BagEncoder(), Learner(QUICK, 32, seed=7)), card or Card(kernels=("a",), seed=7))
+    agent = Agent(BagEncoder(), Learner(QUICK, 32, seed=7))
+    agent_files.save(file, agent, card or Card(kernels=("a",), seed=7))
     return file
 
 
@@ -74,7 +75,7 @@ class Quiet:
         self.studies.append((steps, count))
 
     def round(self, report: Any) -> None:
-        self.reports.append((report.evaluations, report.pupil.name))
+        self.reports.append((report.evaluations, report.task.name))
         self.left -= 1
         if self.left == 0:
             raise KeyboardInterrupt

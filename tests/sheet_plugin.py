@@ -25,7 +25,7 @@ from perfdojo_sdk.hookspecs.types import (
     OperatorParameter,
     Target,
 )
-from perfdojo_sdk.testing.estimate import PaperGenerator, PaperMachine
+from perfdojo_sdk.testing.estimate import AnalyticGenerator, AnalyticMachine
 
 PERFDOJO_API = API_VERSION
 CAPABILITIES = Capabilities(name="sheet", description="for tests", suffixes=("u", "p"))
@@ -60,7 +60,7 @@ class SheetRunner:
         if not request.repeats:
             return Measurement(outputs, (), "estimated", self.device(), request.threads)
         time.sleep(RUN_S)
-        seconds = PaperMachine(TARGET.dialect).seconds(parse(artifact.content.decode(), TARGET.dialect))
+        seconds = AnalyticMachine(TARGET.dialect).seconds(parse(artifact.content.decode(), TARGET.dialect))
         write("run", artifact.content, begin)
         return Measurement(outputs, (seconds,) * request.repeats, "estimated", self.device(), request.threads)
 
@@ -84,7 +84,7 @@ def perfdojo_operators():
 
 @hookimpl
 def perfdojo_code_generator(target):
-    return PaperGenerator() if target.name == TARGET.name else None
+    return AnalyticGenerator() if target.name == TARGET.name else None
 
 
 @hookimpl

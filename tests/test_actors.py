@@ -24,15 +24,15 @@ from perfdojo_sdk.cluster import training as cluster_training  # noqa: E402
 from perfdojo_sdk.cluster import worker  # noqa: E402
 from perfdojo_sdk.core.errors import DojoError  # noqa: E402
 from perfdojo_sdk.library.forge import Forge, Settings  # noqa: E402
-from perfdojo_sdk.perfllm import agents, checkpoints, episodes, trainer  # noqa: E402
-from perfdojo_sdk.perfllm.episodes import Copy, Experience, Job, play  # noqa: E402
+from perfdojo_sdk.perfllm import agent_files, checkpoints, episodes, trainer  # noqa: E402
+from perfdojo_sdk.perfllm.agent import Agent  # noqa: E402
+from perfdojo_sdk.perfllm.episodes import AgentSnapshot, Experience, Job, play  # noqa: E402
 from perfdojo_sdk.perfllm.learner import Learner, LearnError  # noqa: E402
-from perfdojo_sdk.perfllm.mind import Mind  # noqa: E402
 from perfdojo_sdk.perfllm.replay import Replay  # noqa: E402
 from perfdojo_sdk.plugins import Plugins  # noqa: E402
 from perfdojo_sdk.store.candidates import Candidate  # noqa: E402
 from perfdojo_sdk.store.database import Records  # noqa: E402
-from perfdojo_sdk.testing.estimate import PaperRunner  # noqa: E402
+from perfdojo_sdk.testing.estimate import AnalyticRunner  # noqa: E402
 
 
 class Blind(BagEncoder):
@@ -46,7 +46,7 @@ class Blind(BagEncoder):
 class Counting:
     """A runner that says how often it ran something."""
 
-    runner: PaperRunner = field(default_factory=lambda: PaperRunner(MACHINE))
+    runner: AnalyticRunner = field(default_factory=lambda: AnalyticRunner(MACHINE))
     runs: list[bytes] = field(default_factory=list)
 
     def compile(self, source: Any) -> Any:
@@ -84,7 +84,7 @@ class Here:
         return Forge(self.plugins, self.plugins.target(target), settings)
 
     def order(self, job: Job) -> None:
-        assert job.number not in [each.number for each in self.jobs], "one job for each pupil"
+        assert job.number not in [each.number for each in self.jobs], "one job for each task"
         self.jobs.append(job)
         self.ordered.append(job)
         assert len(self.jobs) <= self.room
@@ -106,11 +106,11 @@ def job_of(plugins: Plugins, evaluations: int = 12, **more: Any) -> tuple[Job, F
     """The first job of a training of one kernel."""
     here = Here(plugins)
     forge = here.forge("sheet", Settings(threads=1, search="perfllm", evaluations=48))
-    mind = Mind(BagEncoder(), Learner(QUICK, 32))
+    agent = Agent(BagEncoder(), Learner(QUICK, 32))
     [kernel] = trainer.select("softmax[4,8]", plugins.operators, forge.target.dialect)
-    player = trainer.PerfLLM(episodes.task_of(forge, kernel), None, mind, alone=False)
-    agent = Copy.of(mind)
-    job = Job(0, "sheet", kernel, forge.settings, agent, player.state(), evaluations, ())
+    player = trainer.PerfLLM(episodes.task_of(forge, kernel), None, agent, alone=False)
+    snapshot = AgentSnapshot.of(agent)
+    job = Job(0, "sheet", kernel, forge.settings, snapshot, player.state(), evaluations, ())
     return replace(job, **more), forge
 
 
@@ -162,18 +162,18 @@ def test_what_an_actor_had_told_is_not_measured_again(paper: Plugins, runner: Co
     assert len(runner.runs) <= 3 + 2 * len(new.keys() & begun.keys()) + 2
 
 
-def test_a_copy_plays_as_the_agent_and_knows_whose_encoder_it_needs(
+def test_a_snapshot_plays_as_the_agent_and_knows_whose_encoder_it_needs(
     runner: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mind = Mind(BagEncoder(), Learner(QUICK, 32, seed=3))
-    copy = Copy.of(mind)
-    awake = copy.awake()
+    agent = Agent(BagEncoder(), Learner(QUICK, 32, seed=3))
+    snapshot = AgentSnapshot.of(agent)
+    restored = snapshot.restored()
     before, after = np.ones(32, np.float32), np.eye(5, 32, dtype=np.float32)
-    assert (awake.learner.values(before, after) == mind.learner.values(before, after)).all()
-    assert awake.learner.evaluated(100) is None and awake.learner.steps == 0, "an actor does not learn"
+    assert (restored.learner.values(before, after) == agent.learner.values(before, after)).all()
+    assert restored.learner.evaluated(100) is None and restored.learner.steps == 0, "an actor does not learn"
     monkeypatch.setattr(episodes, "_encoder", lambda spec: BagEncoder(version="1" * 64))
     with pytest.raises(LearnError) as caught:
-        copy.awake()
+        snapshot.restored()
     assert caught.value.code == "PD-L304"
 
 
@@ -263,13 +263,13 @@ def test_a_training_with_actors_learns_without_encoding(
     with Records(tmp_path / "records.sqlite") as records:
         actors = Here(paper, records.candidates)
         training = trainer.train(paper, PLAN, file, records.candidates, watch, actors=actors)
-        kept = sum(len(list(records.candidates.of(p.kernel.name, "sheet"))) for p in training.pupils)
+        kept = sum(len(list(records.candidates.of(p.kernel.name, "sheet"))) for p in training.tasks)
     assert training.evaluations == kept == 32
     assert [job.evaluations for job in actors.ordered if job.number == 0] == [5, 5, 5, 1]
-    assert training.mind.learner.steps == 16
+    assert training.agent.learner.steps == 16
     assert len({job.agent.network for job in actors.ordered}) > 4, "each gets the network as it is now"
-    assert all(pupil.speed_up is not None and pupil.speed_up > 1 for pupil in training.pupils)
-    assert agents.read(file)[0].card.evaluations == 32
+    assert all(task.speed_up is not None and task.speed_up > 1 for task in training.tasks)
+    assert agent_files.read(file)[0].card.evaluations == 32
     assert len(watch.reports) == len(actors.ordered)
 
 
@@ -280,7 +280,7 @@ def test_a_training_with_actors_ends_on_a_plateau_or_in_time(
     plan = PLAN.model_copy(update={"evaluations": 10**6, "plateau": 4})
     file = tmp_path / "a.safetensors"
     training = trainer.train(paper, plan, file, None, Quiet(), actors=Here(paper))
-    assert all(pupil.since_best >= 4 for pupil in training.pupils)
+    assert all(task.since_best >= 4 for task in training.tasks)
     late = PLAN.model_copy(update={"seconds": 1e-9})
     assert trainer.train(paper, late, file, None, Quiet(), actors=Here(paper)).evaluations == 0
 
@@ -302,7 +302,7 @@ def test_a_training_with_actors_is_resumed_and_measures_nothing_twice(
         assert not file.exists() and checkpoints.beside(file).exists()
         training = trained(Quiet(), True)
         assert training.evaluations == 32
-        found = [c for p in training.pupils for c in records.candidates.of(p.kernel.name, "sheet")]
+        found = [c for p in training.tasks for c in records.candidates.of(p.kernel.name, "sheet")]
     assert len({c.key.digest for c in found}) == len(found) >= 32
     # Beside one run for each program: a second one for each new best, and one to beat for each job.
     assert len(runner.runs) <= len(found) + 3 * 12

@@ -18,11 +18,11 @@ from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Move, Step, Trace
 from perfdojo_sdk.kernels.operators import SOFTMAX
-from perfdojo_sdk.perfllm.beam import Look, Place, Width, beam, favourite, log_softmax
+from perfdojo_sdk.perfllm.agent import Listed
+from perfdojo_sdk.perfllm.beam import BeamNode, BeamWidth, Look, beam, greedy_game, log_softmax
 from perfdojo_sdk.perfllm.learner import TEMPERATURE
-from perfdojo_sdk.perfllm.mind import Listed
+from perfdojo_sdk.search.alpha_equivalence import alpha_equivalence_key
 from perfdojo_sdk.search.explorer import digest
-from perfdojo_sdk.search.likeness import likeness
 from perfdojo_sdk.search.passes import naive
 
 ROOT = parse(SOFTMAX.build(4, 8), DIALECT)
@@ -53,12 +53,12 @@ def attempted(program: Program, move: Move) -> Program | None:
     return result.after if isinstance(result, Step) else None
 
 
-def ends(places: list[Place]) -> list[Trace]:
+def ends(places: list[BeamNode]) -> list[Trace]:
     return [place.game for place in sorted(places, key=lambda place: -place.ending)]
 
 
 def test_a_beam_plays_the_game_that_is_liked_and_stops_there() -> None:
-    places = beam(Trace(ROOT), looks(WAY), Width(3, 40), Random(0))
+    places = beam(Trace(ROOT), looks(WAY), BeamWidth(3, 40), Random(0))
     assert digest(ends(places)[0]) == digest(GAME)
     assert places[0].game == Trace(ROOT) and places[0].likely == 0.0
     assert [len(place.actions) for place in places] == [len(place.game.steps) for place in places]
@@ -84,11 +84,11 @@ def test_the_favourite_game_is_played_where_a_beam_loses_it() -> None:
         stop = 9.0 if here == way[-1] else -9.0
         return Listed(steps, none[0], none), TEMPERATURE * np.array([stop, *values], np.float32)
 
-    place = favourite(Trace(ROOT), look, 12)
+    place = greedy_game(Trace(ROOT), look, 12)
     assert [digest(Trace(step.after)) for step in place.game.steps] == way
     assert len(place.actions) == 5 and place.likely < 0 and exp(place.stopping) > 0.9
-    assert way[-1] not in {digest(p.game) for p in beam(Trace(ROOT), look, Width(4, 12), Random(0))}
-    assert len(favourite(Trace(ROOT), look, 3).actions) == 3
+    assert way[-1] not in {digest(p.game) for p in beam(Trace(ROOT), look, BeamWidth(4, 12), Random(0))}
+    assert len(greedy_game(Trace(ROOT), look, 3).actions) == 3
 
 
 def test_equal_programs_are_one_and_their_ways_add_up() -> None:
@@ -102,7 +102,7 @@ def test_equal_programs_are_one_and_their_ways_add_up() -> None:
         if after is not None and one.move != other.move and after == attempted(other.after, one.move)
     )
     liked = {digest(Trace(p)): 5.0 for p in (one.after, other.after, both)}
-    places = beam(Trace(ROOT), looks(liked, stop=-9.0), Width(2, 2), Random(0))
+    places = beam(Trace(ROOT), looks(liked, stop=-9.0), BeamWidth(2, 2), Random(0))
     found = [place for place in places if place.game.program == both]
     ways = [place for place in places if len(place.actions) == 1]
     assert len(found) == 1 and len(ways) == 2
@@ -119,10 +119,10 @@ def test_a_beam_does_not_go_round_in_circles_under_other_names() -> None:
         return Listed(steps, none[0], none), np.array([-9.0, *liked], np.float32)
 
     start = Trace(next(step.after for step in RULES.steps(ROOT) if step.move.transformation == "stage_write"))
-    places = beam(start, look, Width(2, 12), Random(0))
+    places = beam(start, look, BeamWidth(2, 12), Random(0))
     texts = [place.game.program.text for place in places]
     assert any("_w_w" in text for text in texts)
-    alike = [likeness(place.game.program) for place in places]
+    alike = [alpha_equivalence_key(place.game.program) for place in places]
     assert len(alike) == len(set(alike)) == len(set(texts))
 
 
@@ -140,28 +140,28 @@ def test_the_favourite_game_ends_where_it_comes_round_but_not_at_another_name() 
         DIALECT,
     )
     copies = "stage_write"
-    renamed = favourite(Trace(fused), look, 7).game
+    renamed = greedy_game(Trace(fused), look, 7).game
     assert len(renamed.steps) == 7
-    assert likeness(fused) in {likeness(step.after) for step in renamed.steps}
+    assert alpha_equivalence_key(fused) in {alpha_equivalence_key(step.after) for step in renamed.steps}
     copies = "swap_scopes"
-    assert 0 < len(favourite(Trace(ROOT), look, 40).actions) < 4
+    assert 0 < len(greedy_game(Trace(ROOT), look, 40).actions) < 4
 
 
 def test_a_beam_is_as_wide_and_as_long_as_it_is_told() -> None:
     look = looks({}, stop=-20.0, other=0.0)
-    places = beam(Trace(ROOT), look, Width(4, 3), Random(0))
+    places = beam(Trace(ROOT), look, BeamWidth(4, 3), Random(0))
     assert [sum(len(place.actions) == k for place in places) for k in range(4)] == [1, 4, 4, 4]
-    assert len(beam(Trace(ROOT), look, Width(4, 0), Random(0))) == 1
+    assert len(beam(Trace(ROOT), look, BeamWidth(4, 0), Random(0))) == 1
 
 
 def test_nothing_goes_on_where_the_agent_would_stop() -> None:
-    places = beam(Trace(ROOT), looks({}, stop=9.0), Width(4, 30), Random(0))
+    places = beam(Trace(ROOT), looks({}, stop=9.0), BeamWidth(4, 30), Random(0))
     assert [place.game for place in places] == [Trace(ROOT)]
     assert places[0].ending == pytest.approx(0.0, abs=1e-3) and places[0].worth == 9.0
 
 
-@pytest.mark.parametrize("width", [Width(3, 4, noise=0.5), Width(3, 4, epsilon=0.5)])
-def test_chance_leads_elsewhere_and_is_repeated_by_its_seed(width: Width) -> None:
+@pytest.mark.parametrize("width", [BeamWidth(3, 4, noise=0.5), BeamWidth(3, 4, epsilon=0.5)])
+def test_chance_leads_elsewhere_and_is_repeated_by_its_seed(width: BeamWidth) -> None:
     look = looks({}, stop=-1.0, other=0.0)
 
     def ways(seed: int) -> list[str]:

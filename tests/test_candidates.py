@@ -30,7 +30,7 @@ from perfdojo_sdk.store.candidates import (
     key_of,
     result_of,
 )
-from perfdojo_sdk.store.database import Arrived, Records
+from perfdojo_sdk.store.database import ImportCounts, Records
 from perfdojo_sdk.store.records import RecordKey
 
 RULES = Rules(CORE_DIALECT, GENERIC)
@@ -156,7 +156,7 @@ def test_of_two_under_one_key_the_later_stays_whichever_comes_first(place: str) 
             for each in order:
                 records.candidates.put(each)
             assert list(records.candidates) == [late]
-        assert records.candidates.put_all([early, late, evaluated(ROOT)]) == Arrived(new=1, kept=2)
+        assert records.candidates.put_all([early, late, evaluated(ROOT)]) == ImportCounts(new=1, kept=2)
 
 
 def test_another_way_to_the_same_program_is_the_same_candidate(place: str) -> None:

@@ -379,7 +379,7 @@ def test_bench_and_show_a_game(cli: Cli) -> None:
         (("--as", "code"), "int pd_softmax(const float *restrict x"),
     ],
 )
-def test_show_the_faces_of_a_program(cli: Cli, options: tuple[str, ...], words: str) -> None:
+def test_show_the_views_of_a_program(cli: Cli, options: tuple[str, ...], words: str) -> None:
     assert words in cli("show", SMALL, *options).out
 
 

@@ -404,7 +404,7 @@ def test_a_training_goes_on_when_a_node_dies_and_measures_nothing_twice(
 ) -> None:
     pytest.importorskip("torch", reason="learning is not installed")
     from perfdojo_sdk.cluster import training
-    from perfdojo_sdk.perfllm import agents
+    from perfdojo_sdk.perfllm import agent_files
 
     undertaker, actors = Undertaker(running), training.ClusterActors
 
@@ -422,7 +422,7 @@ def test_a_training_goes_on_when_a_node_dies_and_measures_nothing_twice(
     assert outcome.code == 0, outcome.err
     assert undertaker.killed is not None and "its games are ordered again" in outcome.err
     assert [kernel["evaluations"] for kernel in outcome.data["kernels"]] == [32, 32]
-    assert outcome.data["steps"] == agents.read(agent)[0].card.steps == 128
+    assert outcome.data["steps"] == agent_files.read(agent)[0].card.steps == 128
     after, before = kept(running, "trained"), {c.key.program_sha256: c for c in undertaker.told}
     assert before.keys() < after.keys() and len(after) == 64, "each has one record, also the dead node's"
     anew = {program for program, candidate in before.items() if after[program].at != candidate.at}

@@ -19,7 +19,7 @@ from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.measure.toolchain import IN_ORDER
 from perfdojo_sdk.plugins import load_plugins
 from perfdojo_sdk.testing import compilers
-from perfdojo_sdk.testing.compilers import CompilerLooks, known_compilers
+from perfdojo_sdk.testing.compilers import CompilerComparison, known_compilers
 from perfdojo_sdk.testing.wild_programs import tame_program, wild_program
 from perfdojo_sdk.verify.numeric import LARGE_FLAGS, REFERENCE_FLAGS
 from perfdojo_sdk.verify.reference_c import BOUNDED, WIDE, reference
@@ -131,7 +131,7 @@ def test_compilers_agree_on_programs_made_for_them_to_go_wrong(target_name: str)
     assert [nothing_to_prove(p) for p in programs[1::2]] == [True] * 6
     generator = PLUGINS.code_generator(target)
     sources = [generator.generate(program, f"pd_{k}") for k, program in enumerate(programs)]
-    assert CompilerLooks(target.capabilities.compiler_flags)(sources, 0) == [""] * len(sources)
+    assert CompilerComparison(target.capabilities.compiler_flags)(sources, 0) == [""] * len(sources)
 
 
 def test_compilers_that_disagree_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +142,7 @@ def test_compilers_that_disagree_are_found(monkeypatch: pytest.MonkeyPatch) -> N
     text = "kernel k(x) -> y\nx f32 [5] heap\ny f32 [5] heap\n\n5 y[{0}] = min(x[{0}], NUMBER)\n"
     programs = [parse(text.replace("NUMBER", number)) for number in ("inf", "0.5")]
     sources = [CEmitter(p, f"pd_{k}", CORE_DIALECT).source() for k, p in enumerate(programs)]
-    broken, whole = CompilerLooks(("-O2",))(sources, 1)
+    broken, whole = CompilerComparison(("-O2",))(sources, 1)
     assert "and wrong as flagged differ: y, element" in broken and whole == ""
 
 

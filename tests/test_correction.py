@@ -16,19 +16,19 @@ from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Kind, Move, Trace
 from perfdojo_sdk.kernels.operators import REDUCEMEAN, SOFTMAX
 from perfdojo_sdk.perfllm import correction
+from perfdojo_sdk.perfllm.agent import Agent
 from perfdojo_sdk.perfllm.correction import _as_shown, correct, missing
 from perfdojo_sdk.perfllm.learner import Learner
-from perfdojo_sdk.perfllm.mind import Mind
-from perfdojo_sdk.perfllm.recall import Recall, Table
+from perfdojo_sdk.perfllm.recorded_games import GameContext, RecordedGames
 from perfdojo_sdk.perfllm.replay import STOP, Replay
 from perfdojo_sdk.perfllm.settings import AgentSettings, kind_of
 from perfdojo_sdk.perfllm.variations import reordered
 from perfdojo_sdk.search.explorer import digest
 from perfdojo_sdk.search.passes import greedy, naive
-from perfdojo_sdk.testing.estimate import PaperMachine
+from perfdojo_sdk.testing.estimate import AnalyticMachine
 
 ROOT = parse(SOFTMAX.build(4, 8), DIALECT)
-MACHINE = PaperMachine(DIALECT, launch=100)
+MACHINE = AnalyticMachine(DIALECT, launch=100)
 GAME = naive(ROOT, RULES)
 QUICK = AgentSettings(hidden=16, batch=8, most_actions=32, most_moves=len(GAME.steps) + 4, imitation=3.0)
 
@@ -37,17 +37,17 @@ def seconds(game: Trace) -> float:
     return MACHINE.seconds(game.program)
 
 
-def recalling(seed: int = 0) -> Recall:
+def recorded_games(seed: int = 0) -> RecordedGames:
     """Nothing but the times of the initial program and of the good game is known."""
-    mind = Mind(BagEncoder(), Learner(QUICK, 32, seed))
-    found = Recall(Table(mind, Trace(ROOT), RULES, Kind.DECLARED_LAW), [])
+    agent = Agent(BagEncoder(), Learner(QUICK, 32, seed))
+    found = RecordedGames(GameContext(agent, Trace(ROOT), RULES, Kind.DECLARED_LAW), [])
     found.seconds = {digest(Trace(ROOT)): seconds(Trace(ROOT)), digest(GAME): seconds(GAME)}
     found.base, found.best = seconds(Trace(ROOT)), seconds(GAME)
     return found
 
 
-def replay(found: Recall) -> Replay:
-    return found.table.mind.learner.replay
+def replay(found: RecordedGames) -> Replay:
+    return found.context.agent.learner.replay
 
 
 def test_what_is_missing_is_what_was_not_played_in_whatever_order() -> None:
@@ -62,7 +62,7 @@ def test_what_is_missing_is_what_was_not_played_in_whatever_order() -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_a_game_is_corrected_in_each_of_its_states(seed: int) -> None:
-    found, asked = recalling(seed), list[Trace]()
+    found, asked = recorded_games(seed), list[Trace]()
 
     def watched(game: Trace) -> float:
         asked.append(game)
@@ -87,12 +87,12 @@ def test_a_move_that_differs_in_a_name_only_is_shown_as_well_and_no_slip() -> No
     read, written = Move("stage_read", "s2", (("array", "s"),)), Move("stage_write", "s0", (("array", "s"),))
     good = Trace(root).play(RULES, read)
     assert good.program.text != Trace(root).play(RULES, written).program.text
-    mind = Mind(BagEncoder(), Learner(QUICK, 32))
-    found = Recall(Table(mind, Trace(root), RULES, Kind.DECLARED_LAW), [])
+    agent = Agent(BagEncoder(), Learner(QUICK, 32))
+    found = RecordedGames(GameContext(agent, Trace(root), RULES, Kind.DECLARED_LAW), [])
     found.seconds = {digest(Trace(root)): 2.0, digest(good): 1.0}
     found.base, found.best = 2.0, 1.0
     found.show(Trace(root), good, [good.steps[0]])
-    moves = found.ways(Trace(root)).moves
+    moves = found.moves(Trace(root)).moves
     shown = replay(found).states[0].shown
     assert {moves[action - 1] for action in shown} == {read, written}
     twin = found.step(Trace(root), moves.index(written) + 1)
@@ -102,14 +102,14 @@ def test_a_move_that_differs_in_a_name_only_is_shown_as_well_and_no_slip() -> No
 
 
 def test_after_the_last_missing_move_the_stop_is_shown() -> None:
-    found = recalling()
+    found = recorded_games()
     found.show(GAME, GAME, [])
     assert [state.shown for state in replay(found).states] == [{STOP}]
 
 
 def test_a_slip_is_worth_what_its_rest_comes_to() -> None:
     """The state before it knows both: the move that was shown, and the slip with its price."""
-    found = recalling()
+    found = recorded_games()
     start = Trace(ROOT, GAME.steps[:1])
     whole = Trace(ROOT, GAME.steps[:3])
     found.seconds[digest(whole)] = 10 * seconds(GAME)
@@ -127,13 +127,15 @@ def test_a_move_that_leads_back_is_a_slip(monkeypatch: pytest.MonkeyPatch) -> No
         "kernel copy(x) -> y\nx f32 [4,8] heap\ny f32 [4,8] heap\n\n4 8 y[{0},{1}] = x[{0},{1}]", DIALECT
     )
     good = Trace(root).play(RULES, Move("split_scope", "s1", (("factor", 4),)))
-    found = Recall(Table(Mind(BagEncoder(), Learner(QUICK, 32)), Trace(root), RULES, Kind.DECLARED_LAW), [])
+    found = RecordedGames(
+        GameContext(Agent(BagEncoder(), Learner(QUICK, 32)), Trace(root), RULES, Kind.DECLARED_LAW), []
+    )
     found.base, found.best = 2.0, 1.0
     found.seconds = {digest(Trace(root)): 2.0, digest(good): 1.0}
     looked = list[Trace]()
 
     def swap(values: object, noise: float, chance: Random) -> int:
-        moves = found.ways(looked[-1]).moves
+        moves = found.moves(looked[-1]).moves
         return next(k for k, move in enumerate(moves, 1) if move.transformation == "swap_scopes")
 
     monkeypatch.setattr(found, "values", looked.append)
@@ -148,7 +150,7 @@ def test_a_move_that_leads_back_is_a_slip(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_what_is_met_again_counts_again() -> None:
     """Every game begins at the same program: it is to be learned better than what was met once."""
-    found = recalling()
+    found = recorded_games()
     for _ in range(3):
         found.show(Trace(ROOT), GAME, GAME.steps[:1])
     moves = [transition for transition in replay(found).transitions if transition.action != STOP]
@@ -166,24 +168,24 @@ def test_corrections_teach_the_agent_to_play_the_game() -> None:
     game = greedy(root, RULES)
     kinds = tuple(sorted({kind_of(move) for move in game.moves}))
     settings = QUICK.model_copy(update={"repertoire": {"": kinds}, "most_moves": 8})
-    mind = Mind(BagEncoder(), Learner(settings, 32, 1))
-    found = Recall(Table(mind, Trace(root), RULES, Kind.DECLARED_LAW), [])
+    agent = Agent(BagEncoder(), Learner(settings, 32, 1))
+    found = RecordedGames(GameContext(agent, Trace(root), RULES, Kind.DECLARED_LAW), [])
     found.seconds = {digest(Trace(root)): seconds(Trace(root)), digest(game): seconds(game)}
     found.base, found.best = seconds(Trace(root)), seconds(game)
 
     def ends_well() -> bool:
-        listed = mind.listed(root, RULES, Kind.DECLARED_LAW)
+        listed = agent.listed(root, RULES, Kind.DECLARED_LAW)
         program = root
         for _ in range(QUICK.most_moves):
-            action = int(mind.values(listed).argmax())
+            action = int(agent.values(listed).argmax())
             if action == STOP:
                 break
             program = listed.steps[action - 1].after
-            listed = mind.listed(program, RULES, Kind.DECLARED_LAW)
+            listed = agent.listed(program, RULES, Kind.DECLARED_LAW)
         return program.text == game.program.text
 
     assert len(game.steps) >= 2 and not ends_well()
     for seed in range(6):
         correct(found, [game], seconds, Random(seed))
-        mind.learner.learn(30)
+        agent.learner.learn(30)
     assert ends_well()

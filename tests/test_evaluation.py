@@ -24,7 +24,7 @@ from perfdojo_sdk.search.neighbours import random_step
 from perfdojo_sdk.store.candidates import Failed, Proposer, Timed
 from perfdojo_sdk.store.database import Candidates, Records
 from perfdojo_sdk.store.records import RecordKey, sha256
-from perfdojo_sdk.testing.estimate import PaperGenerator
+from perfdojo_sdk.testing.estimate import AnalyticGenerator
 
 ROOT = parse(SOFTMAX.build(4, 6), DIALECT)
 
@@ -80,7 +80,7 @@ def conditions(runner: Any, generator: Any = None, **more: Any) -> Conditions:
         "symbol": "pd_test",
         "root": ROOT,
         "most": Kind.DECLARED_LAW,
-        "generator": generator or PaperGenerator(),
+        "generator": generator or AnalyticGenerator(),
         "runner": runner,
         "request": RunRequest(repeats=3, want_outputs=False),
         "key": RecordKey(
@@ -356,7 +356,7 @@ def test_errors_of_plugins_are_failures_like_any_other() -> None:
         def generate(self, program: Program, symbol: str) -> KernelSource:
             if program.text == text(1):
                 raise KeyError("lanes")
-            return PaperGenerator().generate(program, symbol)
+            return AnalyticGenerator().generate(program, symbol)
 
     runner = Fake({text(2): [RuntimeError("no bus")], text(3): [float("nan")], text(4): [0.0]})
     seen = Evaluator(conditions(runner, Broken())).evaluate(GAMES[:5])

@@ -19,7 +19,7 @@ from perfdojo_sdk.store import engine, t4
 from perfdojo_sdk.store.candidates import Candidate
 from perfdojo_sdk.store.database import Records, StoreError
 from perfdojo_sdk.store.exchange import FormatError, import_file
-from perfdojo_sdk.store.upkeep import statistics
+from perfdojo_sdk.store.maintenance import statistics
 
 Cli = Callable[..., Outcome]
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"

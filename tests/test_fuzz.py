@@ -72,7 +72,7 @@ def test_programs_that_compilers_disagree_about_are_kept(
             asked.append(tuple(source.symbol for source in sources))
             return ["they differ" if k == 1 else "" for k in range(len(sources))]
 
-    monkeypatch.setattr(fuzz, "CompilerLooks", Looks)
+    monkeypatch.setattr(fuzz, "CompilerComparison", Looks)
     job = fuzz.Job((7,), target, 2, numeric=False, compilers=True, optimised=False, rarest=())
     monkeypatch.setattr(fuzz, "gc", SimpleNamespace(isenabled=lambda: False, collect=lambda: 0))
     walk, failed = fuzz.run(job)

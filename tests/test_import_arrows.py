@@ -56,7 +56,7 @@ LAYERS = (
     "measure",
     "verify",
     "plugins",
-    "faces",
+    "views",
     "game",
     "library",
     "environment",
@@ -75,7 +75,6 @@ OF_PLUGINS = (*LAYERS[: LAYERS.index("library") + 1], "experiments")
 CYCLES = (
     {"library.build", "library.standing"},
     {"library.forge", "library.suspicion", "library.tuning"},
-    {"perfllm.actors", "perfllm.checkpoints", "perfllm.trainer"},
     {"codegen.gpu.emitter", "codegen.gpu.figures", "codegen.gpu.lanes", "codegen.gpu.tile_code"},
 )
 

@@ -287,9 +287,9 @@ def test_any_move_that_was_shown_will_do() -> None:
 def test_a_network_learns_the_scale_of_its_input_once() -> None:
     learner = Learner(settings(), WIDTH)
     Toy().fill(learner.replay)
-    assert not learner.network.accustomed
+    assert not learner.network.scaling_fitted
     learner.learn(1)
-    assert learner.network.accustomed
+    assert learner.network.scaling_fitted
     assert all(torch.equal(a, b) for a, b in zip(learner.network.buffers(), learner.older.buffers()))
     before = [buffer.clone() for buffer in learner.network.buffers()]
     large = np.full((1, WIDTH), 100.0, np.float32)

@@ -27,16 +27,16 @@ from perfdojo_sdk.hookspecs.services import ExperimentRequest  # noqa: E402
 from perfdojo_sdk.hookspecs.types import Capabilities, Target  # noqa: E402
 from perfdojo_sdk.kernels.selection import default_selection  # noqa: E402
 from perfdojo_sdk.peers.systems import Peer  # noqa: E402
-from perfdojo_sdk.perfllm import agents, player  # noqa: E402
-from perfdojo_sdk.perfllm.agents import Card  # noqa: E402
+from perfdojo_sdk.perfllm import agent_files, player  # noqa: E402
+from perfdojo_sdk.perfllm.agent import Agent  # noqa: E402
+from perfdojo_sdk.perfllm.agent_files import Card  # noqa: E402
 from perfdojo_sdk.perfllm.learner import Learner  # noqa: E402
-from perfdojo_sdk.perfllm.mind import Mind  # noqa: E402
 from perfdojo_sdk.perfllm.settings import DQN, MAX_Q, AgentSettings, changed  # noqa: E402
 from perfdojo_sdk.perfllm.strategies import agent_options  # noqa: E402
 from perfdojo_sdk.plugins import Plugins, load_plugins  # noqa: E402
 from perfdojo_sdk.search.passes import naive  # noqa: E402
 from perfdojo_sdk.store.database import Records  # noqa: E402
-from perfdojo_sdk.testing.estimate import PaperGenerator, PaperMachine, PaperRunner  # noqa: E402
+from perfdojo_sdk.testing.estimate import AnalyticGenerator, AnalyticMachine, AnalyticRunner  # noqa: E402
 
 LIST = ("softmax[2,4]", "softmax[4,8]", "relu[4,8]", "add[4,8]", "mul[4,8]", "matmul[4,4,4]")
 CAPABILITIES = Capabilities(name="sheet", description="", lanes={"f32": 8}, selections={"default": LIST})
@@ -48,7 +48,7 @@ ALL_TITLES = [each.title for each in learning.all_players(())]
 @pytest.fixture(autouse=True)
 def bag(monkeypatch: pytest.MonkeyPatch) -> None:
     """No trained encoder, and no threads of PyTorch: a fork would wait for those that it does not have."""
-    for module in (player, agents):
+    for module in (player, agent_files):
         monkeypatch.setattr(module, "load_encoder", lambda spec="default": BagEncoder())
     torch.set_num_threads(1)
 
@@ -59,8 +59,8 @@ def sheet(monkeypatch: pytest.MonkeyPatch) -> Plugins:
     made = plugin(
         "sheet",
         targets=lambda: [TARGET],
-        code_generator=lambda target: PaperGenerator(),
-        runner=lambda target: PaperRunner(PaperMachine(DIALECT, launch=100)),
+        code_generator=lambda target: AnalyticGenerator(),
+        runner=lambda target: AnalyticRunner(AnalyticMachine(DIALECT, launch=100)),
         heuristic_pass=lambda target: lambda root, rules, target: (naive(root, rules),),
     )
     plugins = load_plugins(extra=[made], targets=["sheet"])
@@ -119,9 +119,7 @@ def test_without_a_choice_the_first_operators_of_the_targets_list_are_played(
 # -- what is shown --------------------------------
 
 
-def test_all_stand_beside_the_expert(
-    tmp_path: Path, sheet: Plugins, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_stand_beside_the_expert(tmp_path: Path, sheet: Plugins, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
     request = asked(tmp_path, kernels="softmax[2,4] relu[4,8]")
     result = BY_NAME["learning"].run(request)
@@ -207,13 +205,13 @@ def test_runs_side_by_side_find_what_runs_in_turn_find(
 ) -> None:
     BY_NAME["learning"].run(asked(tmp_path / "one"))
     monkeypatch.setattr(contest, "available_cores", lambda: 2)
-    here, played = os.getpid(), contest.Table.play
+    here, played = os.getpid(), contest.KernelEvaluators.play
 
-    def elsewhere(self: contest.Table, entry: contest.Entry, until: float | None) -> Any:
+    def elsewhere(self: contest.KernelEvaluators, entry: contest.Entry, until: float | None) -> Any:
         assert os.getpid() != here
         return played(self, entry, until)
 
-    monkeypatch.setattr(contest.Table, "play", elsewhere)
+    monkeypatch.setattr(contest.KernelEvaluators, "play", elsewhere)
     BY_NAME["learning"].run(asked(tmp_path / "two"))
     assert best_of(tmp_path / "one") == best_of(tmp_path / "two")
 
@@ -222,11 +220,11 @@ def test_measured_runs_are_played_in_turn(
     tmp_path: Path, sheet: Plugins, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(contest, "available_cores", lambda: 2)
-    paper_run = PaperRunner.run
-    monkeypatch.setattr(PaperRunner, "run", lambda *a: replace(paper_run(*a), provenance="measured"))
+    paper_run = AnalyticRunner.run
+    monkeypatch.setattr(AnalyticRunner, "run", lambda *a: replace(paper_run(*a), provenance="measured"))
     jobs: list[int] = []
 
-    def watched(table: contest.Table, entries: Any, number: int, until: float | None) -> Any:
+    def watched(table: contest.KernelEvaluators, entries: Any, number: int, until: float | None) -> Any:
         jobs.append(number)
         return true_runs(table, entries, 1, until)
 
@@ -240,19 +238,19 @@ def test_a_process_that_dies_is_an_error_and_costs_its_own_run_only(
     tmp_path: Path, sheet: Plugins, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(contest, "available_cores", lambda: 2)
-    played = contest.Table.play
+    played = contest.KernelEvaluators.play
 
-    def dies(self: contest.Table, entry: contest.Entry, until: float | None) -> Any:
+    def dies(self: contest.KernelEvaluators, entry: contest.Entry, until: float | None) -> Any:
         if entry.player.title == "hybrid":
             os._exit(9)
         return played(self, entry, until)
 
-    monkeypatch.setattr(contest.Table, "play", dies)
+    monkeypatch.setattr(contest.KernelEvaluators, "play", dies)
     with pytest.raises(DojoError) as caught:
         BY_NAME["learning"].run(asked(tmp_path, evaluations=2))
     assert caught.value.code == "PD-L201" and "goes on where it was" in caught.value.hint
     assert len((tmp_path / "learning.rows").read_text().splitlines()) > 1
-    monkeypatch.setattr(contest.Table, "play", played)
+    monkeypatch.setattr(contest.KernelEvaluators, "play", played)
     lines: list[str] = []
     BY_NAME["learning"].run(replace(asked(tmp_path, evaluations=2), progress=lines.append))
     runs = 1 + len(ALL_TITLES) * learning.QUICK_SEEDS
@@ -265,21 +263,21 @@ def test_a_contest_ends_in_time_shows_what_it_has_and_goes_on(
 ) -> None:
     pytest.importorskip("matplotlib")
     monkeypatch.setattr(contest, "available_cores", lambda: jobs)
-    played = contest.Table.play
+    played = contest.KernelEvaluators.play
 
-    def endless(self: contest.Table, entry: contest.Entry, until: float | None) -> Any:
+    def endless(self: contest.KernelEvaluators, entry: contest.Entry, until: float | None) -> Any:
         """Whoever comes after DQN is overtaken by the clock in the middle of a run."""
         late = entry.seed or ALL_TITLES.index(entry.player.title) > 3 if entry.player.chance else False
         return played(self, entry, 0.0 if late else None)
 
-    monkeypatch.setattr(contest.Table, "play", endless)
+    monkeypatch.setattr(contest.KernelEvaluators, "play", endless)
     request = asked(tmp_path / "out", seconds=1000.0)
     result = BY_NAME["learning"].run(request)
     assert result.data["runs"] == {"wanted": 1 + 2 * len(ALL_TITLES), "played": 5}
     [panel] = result.data["panels"]
     assert [len(panel["best_s"][title]) for title in ALL_TITLES] == [1] * 4 + [0] * (len(ALL_TITLES) - 4)
     assert "0 to 1 seeds" in result.text and "5 of 19 runs were played in time" in result.text
-    monkeypatch.setattr(contest.Table, "play", played)
+    monkeypatch.setattr(contest.KernelEvaluators, "play", played)
     whole = BY_NAME["learning"].run(replace(request, seconds=None))
     assert "played in time" not in whole.text and "over 2 seeds" in whole.text
     before, after = panel["best_s"], whole.data["panels"][0]["best_s"]
@@ -297,7 +295,7 @@ def test_a_contest_without_any_time_plays_nothing(tmp_path: Path, sheet: Plugins
 @pytest.fixture
 def trained(tmp_path: Path) -> Path:
     file = tmp_path / "agent.safetensors"
-    agents.save(file, Mind(BagEncoder(), Learner(AgentSettings(hidden=16), 32, seed=7)), Card())
+    agent_files.save(file, Agent(BagEncoder(), Learner(AgentSettings(hidden=16), 32, seed=7)), Card())
     return file
 
 
@@ -319,7 +317,7 @@ def test_transfer_is_shown_on_kernels_that_the_agent_has_not_learned_from(
     monkeypatch.setattr(transfer, "load_plugins", lambda: sheet)
     file, known = tmp_path / "agent.safetensors", ("softmax_2x4_f32", "relu_4x8_f32")
     card = Card(kernels=tuple(f"{kernel} on sheet" for kernel in known))
-    agents.save(file, Mind(BagEncoder(), Learner(AgentSettings(hidden=16), 32, seed=7)), card)
+    agent_files.save(file, Agent(BagEncoder(), Learner(AgentSettings(hidden=16), 32, seed=7)), card)
     request = asked(tmp_path / "out", kernels="", evaluations=3, agent=file)
     result = BY_NAME["transfer"].run(request)
     assert [panel["kernel"] for panel in result.data["panels"]] == ["softmax_4x8_f32", "add_4x8_f32"]
@@ -328,7 +326,7 @@ def test_transfer_is_shown_on_kernels_that_the_agent_has_not_learned_from(
     assert all(title in result.text for title in ("PerfLLM, trained", "hybrid, untrained", "expert"))
     every = default_selection(sheet.operators_for(TARGET), TARGET.dialect, CAPABILITIES.selections)
     everything = Card(kernels=tuple(f"{kernel.name} on sheet" for kernel in every))
-    agents.save(file, Mind(BagEncoder(), Learner(AgentSettings(hidden=16), 32, seed=7)), everything)
+    agent_files.save(file, Agent(BagEncoder(), Learner(AgentSettings(hidden=16), 32, seed=7)), everything)
     with pytest.raises(DojoError) as caught:
         BY_NAME["transfer"].run(request)
     assert caught.value.code == "PD-L308" and caught.value.hint

@@ -24,19 +24,19 @@ from perfdojo_sdk.core.operations import ENDS, OPERATIONS, Meaning, wrapped
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Kind, Move, Rules, Step, Trace
 from perfdojo_sdk.core.transformations import GENERIC
-from perfdojo_sdk.faces.code import code
-from perfdojo_sdk.faces.drawing import svg
-from perfdojo_sdk.faces.formula import latex_math, unicode_math
-from perfdojo_sdk.faces.graph import dot
 from perfdojo_sdk.hookspecs.types import Artifact, Runner
 from perfdojo_sdk.measure.emulated_runner import EmulatedRunner
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.plugins import load_plugins
 from perfdojo_sdk.plugins.registry import Plugins
-from perfdojo_sdk.verify import residues
+from perfdojo_sdk.verify import modular_vm
 from perfdojo_sdk.verify.dependence import verify_dependence_trace
 from perfdojo_sdk.verify.exact import verify_exact, verify_exact_trace
 from perfdojo_sdk.verify.numeric import NumericReport, verify_numeric
+from perfdojo_sdk.views.code import code
+from perfdojo_sdk.views.drawing import svg
+from perfdojo_sdk.views.formula import latex_math, unicode_math
+from perfdojo_sdk.views.graph import dot
 
 RULES = Rules(CORE_DIALECT, GENERIC)
 
@@ -154,7 +154,7 @@ def test_the_random_models_agree_with_a_game(
     text: str, name: str, machine: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not machine:
-        monkeypatch.setattr(residues, "available", lambda: False)
+        monkeypatch.setattr(modular_vm, "available", lambda: False)
     report = verify_exact_trace(game(text, name))
     assert report.ok, report.problem
     other = parse(text.replace(f"{name}(x[{{0}}]", f"{name}(z[{{0}}]"))

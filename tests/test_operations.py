@@ -34,7 +34,7 @@ from perfdojo_sdk.hookspecs.types import Artifact, Capabilities, MachineFigures,
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.measure.roofline import roofline
 from perfdojo_sdk.search.features import named_features
-from perfdojo_sdk.testing.estimate import PaperMachine
+from perfdojo_sdk.testing.estimate import AnalyticMachine
 from perfdojo_sdk.verify.exact import verify_exact
 from perfdojo_sdk.verify.inputs import integer_range
 from perfdojo_sdk.verify.models import RandomModel
@@ -230,7 +230,7 @@ def test_features_count_what_stands_inside_a_conversion() -> None:
 
 
 def test_the_machine_on_paper_pays_for_what_stands_inside_a_conversion() -> None:
-    machine = PaperMachine(CORE_DIALECT)
+    machine = AnalyticMachine(CORE_DIALECT)
     hidden, shown = (machine.seconds(statement(v)) for v in (HIDDEN, SHOWN))
     assert hidden - shown == pytest.approx(2 * 4 / machine.hertz)
 

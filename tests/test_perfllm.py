@@ -34,16 +34,16 @@ from perfdojo_sdk.core.transformation import Kind, Move, Trace  # noqa: E402
 from perfdojo_sdk.hookspecs.search import Evaluation, SearchTask  # noqa: E402
 from perfdojo_sdk.hookspecs.types import Failure, Measurement  # noqa: E402
 from perfdojo_sdk.kernels.operators import REDUCEMEAN, SOFTMAX  # noqa: E402
-from perfdojo_sdk.perfllm import agents, player, strategies  # noqa: E402
+from perfdojo_sdk.perfllm import agent_files, player, strategies  # noqa: E402
 from perfdojo_sdk.perfllm import settings as agent_settings  # noqa: E402
-from perfdojo_sdk.perfllm.agents import Card  # noqa: E402
-from perfdojo_sdk.perfllm.beam import Look, Place, Width, beam  # noqa: E402
+from perfdojo_sdk.perfllm.agent import Agent  # noqa: E402
+from perfdojo_sdk.perfllm.agent_files import Card  # noqa: E402
+from perfdojo_sdk.perfllm.beam import BeamNode, BeamWidth, Look, beam  # noqa: E402
 from perfdojo_sdk.perfllm.hybrid import Hybrid, _slope  # noqa: E402
 from perfdojo_sdk.perfllm.learner import Learner  # noqa: E402
-from perfdojo_sdk.perfllm.mind import Mind  # noqa: E402
 from perfdojo_sdk.perfllm.plan import read_plan  # noqa: E402
 from perfdojo_sdk.perfllm.player import PerfLLM, name_of  # noqa: E402
-from perfdojo_sdk.perfllm.recall import Recall, Table, recall  # noqa: E402
+from perfdojo_sdk.perfllm.recorded_games import GameContext, RecordedGames, remember_fastest  # noqa: E402
 from perfdojo_sdk.perfllm.replay import STOP  # noqa: E402
 from perfdojo_sdk.perfllm.settings import AgentSettings, kind_of  # noqa: E402
 from perfdojo_sdk.search.explorer import digest  # noqa: E402
@@ -126,7 +126,7 @@ def test_a_beam_evaluates_ends_and_what_looks_fast_and_remembers_only_their_ways
     round_of(searching, 1, [8.0])
     games = round_of(searching, 6)
     assert len({len(game.steps) for game in games}) > 1
-    replay = searching.mind.learner.replay
+    replay = searching.agent.learner.replay
     passed = {name_of(step.after) for game in games for step in game.steps} | {name_of(ROOT)}
     assert {name.rpartition(" ")[2] for name in replay.names} == passed
     for game in games:
@@ -143,9 +143,9 @@ def test_the_first_game_is_that_of_the_favourite_moves() -> None:
 
 
 def test_the_first_beams_know_no_chance_and_grow(monkeypatch: pytest.MonkeyPatch) -> None:
-    widths = list[Width]()
+    widths = list[BeamWidth]()
 
-    def seen(start: Trace, look: Look, width: Width, chance: Random) -> list[Place]:
+    def seen(start: Trace, look: Look, width: BeamWidth, chance: Random) -> list[BeamNode]:
         widths.append(width)
         return beam(start, look, width, chance)
 
@@ -169,13 +169,13 @@ def test_rounds_in_which_the_fastest_games_are_changed_need_no_pass_and_are_resu
     assert len(seen) == len(set(seen)) == 48
     assert played("perfllm", 48, cut=17, **EVOLVED) == seen != played("perfllm", 48, **BEAM)
     wanted = replace(task(evolved="1"), expert=never)
-    searching = PerfLLM(wanted, None, player.mind_for(wanted))
+    searching = PerfLLM(wanted, None, player.agent_for(wanted))
     round_of(searching, 1)
     round_of(searching, 8)  # the agent's own, to begin with
-    known, own = len(searching.mind.learner.replay.transitions), len(searching.met)
+    known, own = len(searching.agent.learner.replay.transitions), len(searching.met)
     for _ in range(3):
         round_of(searching, 8)
-    assert known == len(searching.mind.learner.replay.transitions) and len(searching.met) > own
+    assert known == len(searching.agent.learner.replay.transitions) and len(searching.met) > own
     assert any(len(met.moves) > 1 for met in searching.met[own:])
 
 
@@ -186,7 +186,7 @@ def never(*_: object) -> Sequence[Trace]:
 def test_moves_outside_the_repertoire_are_not_looked_at() -> None:
     every = {kind_of(step.move) for step in RULES.steps(ROOT)}
     known = sorted(every)[:3]
-    agent = Mind(BagEncoder(), Learner(replace_settings(repertoire={"": tuple(known)}), 32))
+    agent = Agent(BagEncoder(), Learner(replace_settings(repertoire={"": tuple(known)}), 32))
     listed = agent.listed(ROOT, RULES, Kind.DECLARED_LAW)
     assert {kind_of(step.move) for step in listed.steps} == set(known) < every
     assert len(listed.after) == 1 + len(listed.steps)
@@ -194,7 +194,7 @@ def test_moves_outside_the_repertoire_are_not_looked_at() -> None:
     assert told.kinds("any target") == set(known)
     by_target = replace_settings(repertoire={"toy": known, "other": ()})
     assert by_target.kinds("toy") == set(known) and not by_target.kinds("other")
-    agent = Mind(BagEncoder(), Learner(by_target, 32))
+    agent = Agent(BagEncoder(), Learner(by_target, 32))
     narrow, wide = (agent.listed(ROOT, RULES, Kind.DECLARED_LAW, name) for name in ("toy", "another"))
     assert [step.move for step in narrow.steps] == [step.move for step in listed.steps]
     assert len(wide.steps) > len(narrow.steps)
@@ -205,7 +205,7 @@ def test_a_repertoire_may_name_a_number() -> None:
     moves = [step.move for step in RULES.steps(ROOT) if step.move.transformation == "split_scope"]
     assert {move["factor"] for move in moves} >= {2, 4}
     settings = replace_settings(repertoire={"": ("split_scope factor=4", "join_scopes")})
-    listed = Mind(BagEncoder(), Learner(settings, 32)).listed(ROOT, RULES, Kind.DECLARED_LAW)
+    listed = Agent(BagEncoder(), Learner(settings, 32)).listed(ROOT, RULES, Kind.DECLARED_LAW)
     split = [step.move for step in listed.steps if step.move.transformation == "split_scope"]
     assert split == [move for move in moves if move["factor"] == 4] != []
     assert {kind_of(step.move) for step in listed.steps} == {"split_scope", "join_scopes"}
@@ -213,7 +213,7 @@ def test_a_repertoire_may_name_a_number() -> None:
 
 def test_perfllm_starts_from_the_initial_program_alone() -> None:
     wanted = task()
-    assert PerfLLM(wanted, None, player.mind_for(wanted)).starts == [Trace(ROOT)]
+    assert PerfLLM(wanted, None, player.agent_for(wanted)).starts == [Trace(ROOT)]
 
 
 def test_a_player_thinks_with_one_thread_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,7 +232,7 @@ def test_a_player_thinks_with_one_thread_unless_told_otherwise(monkeypatch: pyte
 
 def search(settings: AgentSettings = QUICK, **more: Any) -> PerfLLM:
     wanted = task(**more)
-    return PerfLLM(wanted, None, Mind(BagEncoder(), Learner(settings, 32)))
+    return PerfLLM(wanted, None, Agent(BagEncoder(), Learner(settings, 32)))
 
 
 def round_of(searching: PerfLLM, count: int, seconds: Sequence[float | None] | None = None) -> list[Trace]:
@@ -261,11 +261,11 @@ def test_what_was_seen_is_in_the_memory_with_its_rewards() -> None:
     searching = search()
     round_of(searching, 1, [8.0])
     round_of(searching, 2, [2.0, None])
-    replay = searching.mind.learner.replay
+    replay = searching.agent.learner.replay
     assert [state.reward for state in replay.states] == [1.0, 4.0, 0.0]
     moves = [t for t in replay.transitions if t.action]
     assert [(t.state, t.to) for t in moves] == [(0, 1), (0, 2)]
-    listed = searching.mind.listed(ROOT, RULES, Kind.DECLARED_LAW)
+    listed = searching.agent.listed(ROOT, RULES, Kind.DECLARED_LAW)
     for transition, game in zip(moves, (searching.game(1), searching.game(2))):
         assert listed.steps[transition.action - 1].after.text == game.program.text
 
@@ -275,7 +275,7 @@ def test_leaps_leave_out_evaluations_but_remember_what_lay_between() -> None:
     round_of(searching, 1, [8.0])
     games = round_of(searching, 8)
     assert max(len(game.steps) for game in games) > 1
-    replay = searching.mind.learner.replay
+    replay = searching.agent.learner.replay
     for game in games:
         names = [f"{searching.kernel} {name_of(step.after)}" for step in game.steps]
         numbers = [0, *(replay.number[name] for name in names)]
@@ -304,7 +304,7 @@ def test_without_chance_the_best_move_by_the_network_is_played() -> None:
     searching = search(replace_settings(epsilon_first=0.0, epsilon_last=0.0, restarts=0.0))
     round_of(searching, 1)
     listed = searching._listed(ROOT)
-    best = int(searching.mind.values(listed).argmax())
+    best = int(searching.agent.values(listed).argmax())
     [game] = searching.propose(1)
     if best:
         assert game.program.text == listed.steps[best - 1].after.text
@@ -319,11 +319,11 @@ def test_an_opinion_counts_only_where_it_was_right() -> None:
 
 def test_the_hybrid_is_an_evolution_that_learns() -> None:
     wanted = task()
-    searching = Hybrid(wanted, None, player.mind_for(wanted))
+    searching = Hybrid(wanted, None, player.agent_for(wanted))
     for _ in range(4):
         searching.observe(evaluate(searching.propose(8)))
-    assert searching.mind.learner.steps > 0
-    assert searching.mind.learner.replay.seen
+    assert searching.agent.learner.steps > 0
+    assert searching.agent.learner.replay.seen
 
 
 # -- agents on disk -------------------------------
@@ -335,11 +335,11 @@ def trained(tmp_path: Path) -> Path:
 
 
 def test_an_agent_comes_back_from_disk(trained: Path) -> None:
-    before, after = Learner(QUICK, 32, seed=7), agents.load(trained).learner
+    before, after = Learner(QUICK, 32, seed=7), agent_files.load(trained).learner
     pairs = zip(before.network.state_dict().values(), after.network.state_dict().values())
     assert all(torch.equal(a, b) for a, b in pairs)
     assert after.settings == QUICK
-    record, _ = agents.read(trained)
+    record, _ = agent_files.read(trained)
     assert (record.card.kernels, record.encoder, record.width) == (("a",), "default", 32)
 
 
@@ -354,26 +354,26 @@ def test_files_that_are_no_agents_are_refused(trained: Path, tmp_path: Path) -> 
     bad = tmp_path / "bad.safetensors"
     for damaged in (b"", b"{}", content[:200], content[:-10], b"\xff" * 64):
         bad.write_bytes(damaged)
-        refused(lambda: agents.load(bad), "PD-L303", "bad.safetensors")
-    refused(lambda: agents.load(tmp_path / "none"), "PD-L303", "none")
-    bad.write_bytes(agents.packed({"x": torch.zeros(2)}))
-    refused(lambda: agents.load(bad), "PD-L303", "does not hold an agent")
-    tensors = agents.unpacked(content)
+        refused(lambda: agent_files.load(bad), "PD-L303", "bad.safetensors")
+    refused(lambda: agent_files.load(tmp_path / "none"), "PD-L303", "none")
+    bad.write_bytes(agent_files.packed({"x": torch.zeros(2)}))
+    refused(lambda: agent_files.load(bad), "PD-L303", "does not hold an agent")
+    tensors = agent_files.unpacked(content)
     tensors["network.move.bias"][:] = float("nan")
-    record, _ = agents.read(trained)
-    bad.write_bytes(agents.packed(tensors, {agents.RECORD: record.model_dump_json(by_alias=True)}))
-    refused(lambda: agents.load(bad), "PD-L303", "no numbers")
+    record, _ = agent_files.read(trained)
+    bad.write_bytes(agent_files.packed(tensors, {agent_files.RECORD: record.model_dump_json(by_alias=True)}))
+    refused(lambda: agent_files.load(bad), "PD-L303", "no numbers")
 
 
 def test_an_agent_of_another_encoder_is_refused(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agents, "load_encoder", lambda spec: BagEncoder(version="1" * 64))
-    refused(lambda: agents.load(trained), "PD-L304", "another encoder")
+    monkeypatch.setattr(agent_files, "load_encoder", lambda spec: BagEncoder(version="1" * 64))
+    refused(lambda: agent_files.load(trained), "PD-L304", "another encoder")
 
 
 def test_a_search_refuses_an_agent_of_another_version_of_a_plugin(tmp_path: Path) -> None:
     trained = written_agent(tmp_path, Card(plugins={"sheet": "0.1.0+aaaa"}))
     searched = replace(task(), options={"agent": str(trained)}, versions={"sheet": "0.2.0+aaaa"})
-    refused(lambda: player.mind_for(searched), "PD-L309", "0.2.0")
+    refused(lambda: player.agent_for(searched), "PD-L309", "0.2.0")
 
 
 def test_without_pytorch_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -426,9 +426,9 @@ def recorded(game: Trace, provenance: str = "estimated") -> Candidate:
 def test_recorded_games_are_remembered_move_by_move() -> None:
     game = naive(ROOT, RULES)
     other = Trace(parse(SOFTMAX.build(2, 8), DIALECT))
-    thinking = Mind(BagEncoder(), Learner(QUICK, 32))
+    thinking = Agent(BagEncoder(), Learner(QUICK, 32))
     found = [recorded(g) for g in (Trace(ROOT), game, other)]
-    assert recall(Table(thinking, Trace(ROOT), RULES, Kind.DECLARED_LAW), found, 5) == 2
+    assert remember_fastest(GameContext(thinking, Trace(ROOT), RULES, Kind.DECLARED_LAW), found, 5) == 2
     replay = thinking.learner.replay
     moves = [t for t in replay.transitions if t.action]
     assert len(moves) == len(game.steps) and all(t.action in replay.states[t.state].shown for t in moves)
@@ -445,15 +445,15 @@ def test_recorded_games_are_remembered_move_by_move() -> None:
 @pytest.mark.parametrize(("provenance", "nearly"), [("simulated", 1.02), ("measured", 1.05)])
 def test_measured_times_may_differ_by_more_and_be_as_good(provenance: str, nearly: float) -> None:
     best = naive(ROOT, RULES)
-    table = Table(Mind(BagEncoder(), Learner(QUICK, 32)), Trace(ROOT), RULES, Kind.DECLARED_LAW)
-    recalling = Recall(table, [recorded(best, provenance)])
+    context = GameContext(Agent(BagEncoder(), Learner(QUICK, 32)), Trace(ROOT), RULES, Kind.DECLARED_LAW)
+    recorded_games = RecordedGames(context, [recorded(best, provenance)])
     other = Trace(ROOT, best.steps[:-1])
     for factor in (0.999, 1.001):
-        recalling.seconds[digest(other)] = factor * nearly * MACHINE.seconds(best.program)
-        assert recalling.shows(other) == (factor < 1)
-    later = Recall(table, [])
-    later.read_notes(json.loads(json.dumps(recalling.notes())))
-    assert later.notes() == recalling.notes()
+        recorded_games.seconds[digest(other)] = factor * nearly * MACHINE.seconds(best.program)
+        assert recorded_games.shows(other) == (factor < 1)
+    later = RecordedGames(context, [])
+    later.read_notes(json.loads(json.dumps(recorded_games.notes())))
+    assert later.notes() == recorded_games.notes()
 
 
 def test_another_name_is_not_evaluated_again() -> None:
@@ -461,35 +461,37 @@ def test_another_name_is_not_evaluated_again() -> None:
     read, written = Move("stage_read", "s2", (("array", "s"),)), Move("stage_write", "s0", (("array", "s"),))
     games = [Trace(root).play(RULES, move) for move in (read, written)]
     assert games[0].program.text != games[1].program.text
-    table = Table(Mind(BagEncoder(), Learner(QUICK, 32)), Trace(root), RULES, Kind.DECLARED_LAW)
-    recalling, asked = Recall(table, []), list[Trace]()
+    context = GameContext(Agent(BagEncoder(), Learner(QUICK, 32)), Trace(root), RULES, Kind.DECLARED_LAW)
+    recorded_games, asked = RecordedGames(context, []), list[Trace]()
     for game in games:
-        recalling.evaluated(game, lambda game: (asked.append(game), 7.0)[1])
-    assert asked == games[:1] and set(recalling.seconds.values()) == {7.0}
-    known = Recall(table, [recorded(games[1])])
+        recorded_games.evaluated(game, lambda game: (asked.append(game), 7.0)[1])
+    assert asked == games[:1] and set(recorded_games.seconds.values()) == {7.0}
+    known = RecordedGames(context, [recorded(games[1])])
     assert known.fastest(1) == games[1:]
     known.evaluated(games[0], lambda game: pytest.fail("it is known under another name"))
     assert len(set(known.seconds.values())) == 1
 
 
 def test_other_orders_and_slips_are_remembered_too() -> None:
-    thinking = Mind(BagEncoder(), Learner(QUICK, 32))
-    recalling = Recall(Table(thinking, Trace(ROOT), RULES, Kind.DECLARED_LAW), [recorded(naive(ROOT, RULES))])
-    [game] = recalling.fastest(5)
-    recalling.remember(game)
+    thinking = Agent(BagEncoder(), Learner(QUICK, 32))
+    recorded_games = RecordedGames(
+        GameContext(thinking, Trace(ROOT), RULES, Kind.DECLARED_LAW), [recorded(naive(ROOT, RULES))]
+    )
+    [game] = recorded_games.fastest(5)
+    recorded_games.remember(game)
     replay = thinking.learner.replay
     states, shown = len(replay.states), sum(len(state.shown) for state in replay.states)
     asked: list[Trace] = []
 
     def seconds(slipped: Trace) -> float | None:
         asked.append(slipped)
-        return 1e3 if len(asked) % 2 else recalling.best
+        return 1e3 if len(asked) % 2 else recorded_games.best
 
-    count = recalling.vary([game], 2, 6, seconds, Random(0))
+    count = recorded_games.vary([game], 2, 6, seconds, Random(0))
     assert 4 <= len(asked) <= count - 2 <= 6  # whoever slips the same way twice is not evaluated again
     assert len(replay.states) > states and sum(len(state.shown) for state in replay.states) > shown
     for k, slipped in enumerate(asked):
         end = replay.states[replay.number[f"{digest(Trace(ROOT))} {digest(slipped)}"]]
         if k % 2 and slipped.program.text != game.program.text:
             assert end.shown == {STOP}
-    assert recalling.vary([], 2, 6, seconds, Random(0)) == 0
+    assert recorded_games.vary([], 2, 6, seconds, Random(0)) == 0

@@ -20,19 +20,19 @@ from perfdojo_sdk.hookspecs.types import Capabilities, Failure, Target
 from perfdojo_sdk.kernels.operators import SOFTMAX
 from perfdojo_sdk.search import cost_model
 from perfdojo_sdk.search.cost_model import CostModel
-from perfdojo_sdk.search.evolution import Habits, StartEvolution
+from perfdojo_sdk.search.evolution import EvolutionParameters, StartEvolution
 from perfdojo_sdk.search.explorer import Explorer, openings
 from perfdojo_sdk.search.features import features
-from perfdojo_sdk.search.neighbours import MOST_MOVES, Edges, Sequences, followed
+from perfdojo_sdk.search.neighbours import MOST_MOVES, Edges, Sequences, play_applicable
 from perfdojo_sdk.search.passes import greedy, naive
 from perfdojo_sdk.search.strategies import AUTO, PASSES, STRATEGIES, play_out
 from perfdojo_sdk.search.walks import Annealing, Beam, Sampling, edges, sequences
-from perfdojo_sdk.testing.estimate import PaperMachine
+from perfdojo_sdk.testing.estimate import AnalyticMachine
 
 ROOT = parse(SOFTMAX.build(16, 32), DIALECT)
 CAPABILITIES = Capabilities(name="sheet", description="", lanes={"f32": 16})
 TARGET = Target("sheet", CAPABILITIES, DIALECT, "")
-MACHINE = PaperMachine(DIALECT, launch=100)
+MACHINE = AnalyticMachine(DIALECT, launch=100)
 EXPLORING = [s for s in STRATEGIES if s.name not in (*PASSES, AUTO)]
 EXACT = Kind.EXACT
 
@@ -192,7 +192,7 @@ def test_an_altered_split_keeps_what_comes_after_it() -> None:
 def test_what_no_longer_applies_is_left_out() -> None:
     root = program("48 y[{0}] = x[{0}]")
     split, unroll = Move.of("split_scope", "s0", factor=4), Move.of("annotate_scope", "s0.i", suffix="u")
-    assert followed(Trace(root), RULES, [unroll, split, unroll], EXACT).moves == (split, unroll)
+    assert play_applicable(Trace(root), RULES, [unroll, split, unroll], EXACT).moves == (split, unroll)
 
 
 # -- how each chooses ---------------------------------
@@ -259,7 +259,7 @@ def test_the_model_chooses_what_is_evaluated() -> None:
     """With it, fewer evaluations lead to a better program than without."""
     best = {}
     for model in (True, False):
-        strategy = SearchStrategy("evolution", "", StartEvolution(Habits(model=model)))
+        strategy = SearchStrategy("evolution", "", StartEvolution(EvolutionParameters(model=model)))
         best[model] = min(e.seconds for e in played(strategy, 32, seed=1) if e.seconds)
     assert best[True] < best[False]
 

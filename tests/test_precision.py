@@ -11,7 +11,7 @@ from perfdojo_sdk.core.dtypes import rounding_law
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Instance, Kind, Trace
-from perfdojo_sdk.verify import residues
+from perfdojo_sdk.verify import modular_vm
 from perfdojo_sdk.verify.dependence import verify_dependence, verify_dependence_trace
 from perfdojo_sdk.verify.exact import ExactReport, verify_exact, verify_exact_trace
 
@@ -97,7 +97,7 @@ def test_the_exact_leg_sees_roundings_that_nobody_declared(
     engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if engine == "interpreter":
-        monkeypatch.setattr(residues, "available", lambda: False)
+        monkeypatch.setattr(modular_vm, "available", lambda: False)
     [step] = lowered("8 t[{0}] = x[{0}]\n8 y[{0}] = t[{0}] * t[{0}]").steps
     assert judged(step.before, step.after).ok
     assert not judged(step.before, step.after, frozenset()).ok

@@ -17,9 +17,9 @@ from test_store import key, record
 from benchmarks.records import CONDITIONS, candidate, conditions
 from perfdojo_sdk.hookspecs.types import Failure, FailureReason
 from perfdojo_sdk.store import exchange, t4
-from perfdojo_sdk.store.database import Arrived, Records
+from perfdojo_sdk.store.database import ImportCounts, Records
 from perfdojo_sdk.store.exchange import FormatError, import_file, lines_of, merge
-from perfdojo_sdk.store.upkeep import Rule, prune, statistics
+from perfdojo_sdk.store.maintenance import PruningRule, prune, statistics
 
 Cli = Callable[..., Outcome]
 
@@ -63,8 +63,8 @@ def test_of_two_databases_the_later_candidate_stays(place: str, tmp_path: Path) 
     late = evaluated(found=measured(9.0), at=WHEN + timedelta(days=1))
     with filled(tmp_path / "a.sqlite") as a, Records(place) as b:
         b.candidates.put_all([late, evaluated(ROOT)])
-        assert merge(a, b).candidates == Arrived(new=1, replaced=1)
-        assert merge(b, a).candidates == Arrived(new=3, kept=2)
+        assert merge(a, b).candidates == ImportCounts(new=1, replaced=1)
+        assert merge(b, a).candidates == ImportCounts(new=3, kept=2)
         assert a.candidates.find(late.key) == b.candidates.find(late.key) == late
         assert sorted(content(a)[1], key=str) == sorted(content(b)[1], key=str)
 
@@ -212,21 +212,21 @@ def numbers(records: Records) -> set[int]:
 @pytest.mark.parametrize(
     ("rule", "left"),
     [
-        (Rule(failures=True), {1, 2, 4, 5}),
-        (Rule(keep=2), {1, 2}),
-        (Rule(keep=4), {1, 2, 4, 5}),
-        (Rule(keep=5), {1, 2, 4, 5, 0}),
-        (Rule(keep=2, failures=True), {1, 2, 4, 5}),
-        (Rule(keep=0), set()),
-        (Rule(keep=0, kernel="another"), set(range(7))),
-        (Rule(keep=0, target="toy", kernel="f[64]"), set()),
-        (Rule(before=datetime(2026, 1, 1, tzinfo=UTC)), set(range(7))),
-        (Rule(before=datetime(2026, 1, 3, tzinfo=UTC)), set()),
-        (Rule(before=datetime(2026, 1, 3, tzinfo=UTC), keep=1), {1}),
+        (PruningRule(failures=True), {1, 2, 4, 5}),
+        (PruningRule(keep=2), {1, 2}),
+        (PruningRule(keep=4), {1, 2, 4, 5}),
+        (PruningRule(keep=5), {1, 2, 4, 5, 0}),
+        (PruningRule(keep=2, failures=True), {1, 2, 4, 5}),
+        (PruningRule(keep=0), set()),
+        (PruningRule(keep=0, kernel="another"), set(range(7))),
+        (PruningRule(keep=0, target="toy", kernel="f[64]"), set()),
+        (PruningRule(before=datetime(2026, 1, 1, tzinfo=UTC)), set(range(7))),
+        (PruningRule(before=datetime(2026, 1, 3, tzinfo=UTC)), set()),
+        (PruningRule(before=datetime(2026, 1, 3, tzinfo=UTC), keep=1), {1}),
     ],
     ids=str,
 )
-def test_what_all_rules_agree_on_goes(rule: Rule, left: set[int], place: str) -> None:
+def test_what_all_rules_agree_on_goes(rule: PruningRule, left: set[int], place: str) -> None:
     """0, 3 and 6 failed; the others are slower the higher their number; 6 came last."""
     with Records(place) as records:
         records.add(key(), record())
@@ -243,7 +243,7 @@ def test_the_fastest_are_kept_for_each_set_of_conditions(place: str) -> None:
     other = evaluated(SPLIT, measured(9.0), conditions(threads=2))
     with Records(place) as records:
         records.candidates.put_all([candidate(1), candidate(2), other])
-        prune(records, Rule(keep=1))
+        prune(records, PruningRule(keep=1))
         assert numbers(records) == {1, 3}
         assert records.candidates.best(CONDITIONS) == candidate(1)
         records.candidates.put(candidate(2))
@@ -256,7 +256,7 @@ def test_space_is_given_back(tmp_path: Path) -> None:
         records.candidates.put_all([candidate(n) for n in range(600)])
     before = path.stat().st_size
     with Records(path) as records:
-        prune(records, Rule(keep=10))
+        prune(records, PruningRule(keep=10))
     assert path.stat().st_size < before / 4
 
 

@@ -20,9 +20,9 @@ from snippets import RULES
 from perfdojo_sdk.cli.search_options import search_options
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.hookspecs.search import SearchTask
-from perfdojo_sdk.perfllm import agents, strategies
+from perfdojo_sdk.perfllm import agent_files, strategies
 from perfdojo_sdk.perfllm.encoder import load_encoder
-from perfdojo_sdk.perfllm.player import mind_for
+from perfdojo_sdk.perfllm.player import agent_for
 from perfdojo_sdk.perfllm.strategies import (
     ShippedAgent,
     agent_options,
@@ -37,35 +37,35 @@ ANY = every_shipped()[0].file
 
 @pytest.mark.parametrize("agent", every_shipped(), ids=lambda agent: agent.file.stem)
 def test_each_belongs_to_the_encoder_that_comes_with_it(agent: ShippedAgent) -> None:
-    mind = agents.load(agent.file)
-    assert mind.encoder.version == load_encoder(mind.encoder_spec).version
+    loaded = agent_files.load(agent.file)
+    assert loaded.encoder.version == load_encoder(loaded.encoder_spec).version
     assert agent.file.stat().st_size < 2 << 20
 
 
 @pytest.mark.parametrize("agent", every_shipped(), ids=lambda agent: agent.file.stem)
 def test_each_card_says_what_its_file_says(agent: ShippedAgent) -> None:
-    record, _ = agents.read(agent.file)
+    record, _ = agent_files.read(agent.file)
     written = json.loads(agent.file.with_suffix(".json").read_text())
     assert set(written.pop("helps_on")) == agent.helps_on <= set(record.card.targets)
-    assert agents.summary(record) == written
+    assert agent_files.summary(record) == written
     assert record.card.notes and record.card.kernels and record.card.plugins
     assert agent.helps_on and len(agent.learned) >= 4
 
 
 def test_it_is_refused_where_the_encoder_is_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agents, "load_encoder", lambda spec: BagEncoder(version="1" * 64))
+    monkeypatch.setattr(agent_files, "load_encoder", lambda spec: BagEncoder(version="1" * 64))
     with pytest.raises(DojoError) as caught:
-        agents.load(ANY)
+        agent_files.load(ANY)
     assert caught.value.code == "PD-L304" and caught.value.hint
 
 
 def test_it_is_refused_when_it_is_of_a_later_form(tmp_path: Path) -> None:
     later = tmp_path / "later.safetensors"
-    head, tensors = agents.read_tensors(ANY)
-    record = {**json.loads(head[agents.RECORD]), "schema": 2}
-    later.write_bytes(agents.packed(tensors, {agents.RECORD: json.dumps(record)}))
+    head, tensors = agent_files.read_tensors(ANY)
+    record = {**json.loads(head[agent_files.RECORD]), "schema": 2}
+    later.write_bytes(agent_files.packed(tensors, {agent_files.RECORD: json.dumps(record)}))
     with pytest.raises(DojoError) as caught:
-        agents.load(later)
+        agent_files.load(later)
     assert caught.value.code == "PD-L303" and "schema" in caught.value.render()
 
 
@@ -94,7 +94,7 @@ def test_a_kernel_is_played_by_the_agent_that_has_learned_its_operator(
     assert shipped_agent("toy", "relu") == shipped_agent("toy", "of nobody") == first.file
     assert shipped_agent("other", "relu") == first.file, "what does not help there is not asked"
     asked = SearchTask(ROOT, RULES, replace(TARGET, name="toy"), options={"agent": "shipped"})
-    assert mind_for(asked).learner.settings == agents.read(ANY)[0].settings
+    assert agent_for(asked).learner.settings == agent_files.read(ANY)[0].settings
     with pytest.raises(DojoError) as caught:
         shipped_agents("a third")
     assert caught.value.code == "PD-L310" and "other, toy" in caught.value.render()

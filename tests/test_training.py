@@ -31,12 +31,12 @@ from learners import (  # noqa: E402
 )
 
 from perfdojo_sdk.core.errors import DojoError  # noqa: E402
-from perfdojo_sdk.perfllm import agents, checkpoints, player, trainer  # noqa: E402
-from perfdojo_sdk.perfllm.agents import Card  # noqa: E402
+from perfdojo_sdk.perfllm import agent_files, checkpoints, player, trainer  # noqa: E402
+from perfdojo_sdk.perfllm.agent import Agent  # noqa: E402
+from perfdojo_sdk.perfllm.agent_files import Card  # noqa: E402
+from perfdojo_sdk.perfllm.demonstrations import Demonstrations, demonstrate  # noqa: E402
 from perfdojo_sdk.perfllm.encoder import load_encoder  # noqa: E402
 from perfdojo_sdk.perfllm.learner import Learner  # noqa: E402
-from perfdojo_sdk.perfllm.lecture import Lecture, lecture  # noqa: E402
-from perfdojo_sdk.perfllm.mind import Mind  # noqa: E402
 from perfdojo_sdk.perfllm.plan import TrainingPlan  # noqa: E402
 from perfdojo_sdk.perfllm.settings import AgentSettings, kind_of  # noqa: E402
 from perfdojo_sdk.plugins import Plugins  # noqa: E402
@@ -54,7 +54,7 @@ def paper() -> Plugins:
 
 
 def network(file: Path) -> list[Any]:
-    return list(agents.read_tensors(file)[1].values())
+    return list(agent_files.read_tensors(file)[1].values())
 
 
 def same(one: Path, other: Path) -> bool:
@@ -66,10 +66,10 @@ def test_a_training_goes_round_its_kernels_and_writes_an_agent(paper: Plugins, t
     training = trainer.train(paper, PLAN, file, None, watch)
     assert [evaluations for evaluations, _ in watch.reports] == [1, 2, 10, 18, 25, 32]
     assert len({name for _, name in watch.reports}) == 2
-    assert all(pupil.speed_up is not None and pupil.speed_up >= 1 for pupil in training.pupils)
-    card = agents.read(file)[0].card
+    assert all(task.speed_up is not None and task.speed_up >= 1 for task in training.tasks)
+    card = agent_files.read(file)[0].card
     assert (card.evaluations, card.targets, len(card.kernels)) == (32, ("sheet",), 2)
-    assert card.steps == training.mind.learner.steps > 0
+    assert card.steps == training.agent.learner.steps > 0
     again = tmp_path / "again.safetensors"
     trainer.train(paper, PLAN, again, None, Quiet())
     assert same(file, again), "the same plan leads to the same agent"
@@ -78,7 +78,7 @@ def test_a_training_goes_round_its_kernels_and_writes_an_agent(paper: Plugins, t
 def test_a_training_ends_on_a_plateau_or_when_its_time_is_up(paper: Plugins, tmp_path: Path) -> None:
     plan = PLAN.model_copy(update={"evaluations": 10**6, "plateau": 8})
     training = trainer.train(paper, plan, tmp_path / "a.safetensors", None, Quiet())
-    assert all(pupil.since_best >= 8 for pupil in training.pupils)
+    assert all(task.since_best >= 8 for task in training.tasks)
     late = PLAN.model_copy(update={"seconds": 1e-9})
     assert trainer.train(paper, late, tmp_path / "b.safetensors", None, Quiet()).evaluations == 0
 
@@ -99,7 +99,7 @@ def test_a_training_has_the_passes_play_first(paper: Plugins, tmp_path: Path) ->
     watch = Quiet()
     training = trainer.train(paper, plan, tmp_path / "a.safetensors", None, watch)
     assert min(watch.games.values()) >= 2
-    assert any(state.shown for state in training.mind.learner.replay.states)
+    assert any(state.shown for state in training.agent.learner.replay.states)
 
 
 @pytest.mark.parametrize("taught", [False, True], ids=["playing", "being corrected"])
@@ -130,7 +130,7 @@ def test_a_training_that_is_killed_goes_on_exactly(
         child.join()
         ended = child.exitcode == 0
     assert kills >= 3
-    assert same(whole, parts) and agents.read(whole)[0].card == agents.read(parts)[0].card
+    assert same(whole, parts) and agent_files.read(whole)[0].card == agent_files.read(parts)[0].card
 
 
 @pytest.mark.parametrize("taught", [False, True], ids=["playing", "being corrected"])
@@ -138,7 +138,7 @@ def test_with_the_trained_encoder_too_a_training_that_was_stopped_goes_on_exactl
     paper: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taught: bool
 ) -> None:
     """Its vectors differ in their last digits with the lines that they are made with."""
-    for module in (player, agents, trainer):
+    for module in (player, agent_files, trainer):
         monkeypatch.setattr(module, "load_encoder", load_encoder)
     monkeypatch.setattr(trainer, "CHECKPOINT_S", 0.0)
     torch.set_num_threads(1)
@@ -191,9 +191,9 @@ def test_a_checkpoint_may_be_larger_than_any_agent(
     file = tmp_path / "agent.safetensors"
     training = trainer.train(paper, PLAN, file, None, Quiet())
     size = checkpoints.beside(file).stat().st_size
-    assert agents.read_tensors.__defaults__ == (agents.MAX_FILE_BYTES,)
-    monkeypatch.setattr(agents.read_tensors, "__defaults__", (size - 1,))
-    refused(lambda: agents.read_tensors(checkpoints.beside(file)), "PD-L303", "larger")
+    assert agent_files.read_tensors.__defaults__ == (agent_files.MAX_FILE_BYTES,)
+    monkeypatch.setattr(agent_files.read_tensors, "__defaults__", (size - 1,))
+    refused(lambda: agent_files.read_tensors(checkpoints.beside(file)), "PD-L303", "larger")
     again = trainer.train(paper, PLAN, file, None, Quiet(), resume=True)
     assert again.evaluations == training.evaluations
 
@@ -207,10 +207,11 @@ def test_checkpoints_that_do_not_fit_are_refused(paper: Plugins, tmp_path: Path)
 
     refused(resumed(PLAN.model_copy(update={"seed": 1})), "PD-L307", "another one")
     checkpoint = checkpoints.beside(file)
-    head, tensors = agents.read_tensors(checkpoint)
+    head, tensors = agent_files.read_tensors(checkpoint)
     record = json.loads(head[checkpoints.RECORD])
+    assert {"pupils", "lectures"} < set(record), "checkpoints of earlier versions have these names"
     record["pupils"][0]["key"] = "0" * 64
-    checkpoint.write_bytes(agents.packed(tensors, {checkpoints.RECORD: json.dumps(record)}))
+    checkpoint.write_bytes(agent_files.packed(tensors, {checkpoints.RECORD: json.dumps(record)}))
     refused(resumed(), "PD-L307", "plugins")
     checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
     refused(resumed(), "PD-L303", "complete")
@@ -222,7 +223,7 @@ def test_a_full_disk_is_an_error_and_no_half_agent(
     paper: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "agent.safetensors"
-    agents.save(file, Mind(BagEncoder(), Learner(QUICK, 32)), Card())
+    agent_files.save(file, Agent(BagEncoder(), Learner(QUICK, 32)), Card())
     before = file.read_bytes()
 
     def full(handle: int) -> None:
@@ -256,11 +257,11 @@ def test_the_card_counts_what_was_evaluated_for_corrections_and_slips(paper: Plu
     with Records(tmp_path / "records.sqlite") as records:
         training = trainer.train(paper, CORRECTED, file, records.candidates, Quiet())
         evaluated = len(list(records.candidates))
-    card = agents.read(file)[0].card
+    card = agent_files.read(file)[0].card
     assert card.evaluations == training.evaluations == 2
     assert card.shown == evaluated > 2 * 2, "initial programs are among the passes' games"
     trainer.train(paper, PLAN, again, None, Quiet(), start_from=file)
-    assert agents.read(again)[0].card.shown == card.shown
+    assert agent_files.read(again)[0].card.shown == card.shown
 
 
 def test_a_training_that_is_stopped_leaves_the_agent_of_the_last_whole_round(
@@ -297,7 +298,7 @@ def test_steps_become_smaller_until_the_network_rests(
     plan = CORRECTED.model_copy(update={"corrected": 1, "settling": 40})
     training = trainer.train(paper, plan, tmp_path / "a.safetensors", None, Quiet())
     assert [size for size in sizes if size < 1] == [0.75, 0.5, 0.25]
-    rate = training.mind.learner.optimiser.param_groups[0]["lr"]
+    rate = training.agent.learner.optimiser.param_groups[0]["lr"]
     assert rate == plan.agent.learning_rate, "its own games teach it with whole steps again"
 
 
@@ -315,11 +316,11 @@ def test_good_games_outside_the_repertoire_are_told(paper: Plugins, tmp_path: Pa
 def test_teachers_play_nothing_that_the_agent_cannot(paper: Plugins, tmp_path: Path) -> None:
     """The fastest game was the teacher once, and all that the agent could do was a slip."""
 
-    def taught(agent: AgentSettings) -> tuple[Lecture, list[set[str]]]:
-        plan = CORRECTED.model_copy(update={"agent": agent})
-        mind = Mind(BagEncoder(), Learner(plan.agent, 32))
-        pupil = trainer._pupils(paper, plan, mind, None, trainer._forge_here(paper))[0]
-        given = lecture(plan, pupil, None)
+    def taught(settings: AgentSettings) -> tuple[Demonstrations, list[set[str]]]:
+        plan = CORRECTED.model_copy(update={"agent": settings})
+        agent = Agent(BagEncoder(), Learner(plan.agent, 32))
+        task = trainer._tasks(paper, plan, agent, None, trainer._forge_here(paper))[0]
+        given = demonstrate(plan, task, None)
         return given, [{kind_of(move) for move in game.moves} for game in given.shown]
 
     whole, [played, *_] = taught(CORRECTED.agent)
@@ -328,19 +329,21 @@ def test_teachers_play_nothing_that_the_agent_cannot(paper: Plugins, tmp_path: P
     narrow = CORRECTED.agent.model_copy(update={"repertoire": {"sheet": tuple(played - {rare})}})
     given, others = taught(narrow)
     assert others and not any(rare in kinds for kinds in others)
-    assert rare in given.beyond and given.recalling.best is not None and whole.recalling.best is not None
-    assert given.recalling.best > whole.recalling.best
+    assert (
+        rare in given.beyond
+        and given.recorded_games.best is not None
+        and whole.recorded_games.best is not None
+    )
+    assert given.recorded_games.best > whole.recorded_games.best
 
 
-def test_an_agent_of_another_version_of_a_plugin_is_refused(
-    paper: Plugins, tmp_path: Path
-) -> None:
+def test_an_agent_of_another_version_of_a_plugin_is_refused(paper: Plugins, tmp_path: Path) -> None:
     card = Card(plugins={"sheet": "0.1.0+aaaa", "perfdojo_sdk": "0.1.0+bbbb"})
     trained = written_agent(tmp_path, card)
     same_release = {"sheet": "0.1.0+cccc", "perfdojo_sdk": "0.1.0+bbbb", "stranger": "7"}
-    assert agents.load(trained, versions=same_release).learner.settings == QUICK
+    assert agent_files.load(trained, versions=same_release).learner.settings == QUICK
     for versions in ({"sheet": "0.2.0+aaaa"}, {"perfdojo_sdk": "1.0.0+bbbb"}, {"sheet": ""}):
-        refused(partial(agents.load, trained, versions=versions), "PD-L309", "agent", *versions)
+        refused(partial(agent_files.load, trained, versions=versions), "PD-L309", "agent", *versions)
     here = dict(paper.fingerprints(paper.require("sheet")))
     written_agent(tmp_path, Card(plugins={"sheet": "9.9+aaaa"}))
     assert "sheet" in here
@@ -358,12 +361,12 @@ def test_an_agent_that_goes_on_keeps_its_own_encoder(
         asked.append(spec)
         return BagEncoder()
 
-    monkeypatch.setattr(agents, "load_encoder", loaded)
+    monkeypatch.setattr(agent_files, "load_encoder", loaded)
     first, second = tmp_path / "first.safetensors", tmp_path / "second.safetensors"
-    agents.save(first, Mind(BagEncoder(), Learner(QUICK, 32), "hf:/models/own"), Card())
+    agent_files.save(first, Agent(BagEncoder(), Learner(QUICK, 32), "hf:/models/own"), Card())
     trainer.train(paper, PLAN, second, None, Quiet(), start_from=first)
     assert asked == ["hf:/models/own"]
-    assert agents.read(second)[0].encoder == "hf:/models/own"
+    assert agent_files.read(second)[0].encoder == "hf:/models/own"
 
 
 def test_an_interrupted_training_says_how_it_goes_on(

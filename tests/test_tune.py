@@ -25,11 +25,11 @@ from perfdojo_sdk.library.tuning import Session, Standing, TuneError, tune
 from perfdojo_sdk.plugins import Plugins, load_plugins
 from perfdojo_sdk.store.candidates import CandidateStore
 from perfdojo_sdk.store.database import Records
-from perfdojo_sdk.testing.estimate import PaperGenerator, PaperMachine, PaperRunner
+from perfdojo_sdk.testing.estimate import AnalyticGenerator, AnalyticMachine, AnalyticRunner
 
 Cli = Callable[..., Outcome]
 
-MACHINE = PaperMachine(DIALECT, launch=100)
+MACHINE = AnalyticMachine(DIALECT, launch=100)
 CAPABILITIES = Capabilities(name="sheet", description="", suffixes=("u", "p", "v"), lanes={"f32": 16})
 TARGET = Target("sheet", CAPABILITIES, DIALECT, "")
 
@@ -56,8 +56,8 @@ def plugins(runner: Any = None) -> Plugins:
     made = plugin(
         "sheet",
         targets=lambda: [TARGET],
-        code_generator=lambda target: PaperGenerator(),
-        runner=lambda target: runner or PaperRunner(MACHINE),
+        code_generator=lambda target: AnalyticGenerator(),
+        runner=lambda target: runner or AnalyticRunner(MACHINE),
         search_strategies=lambda: [SearchStrategy("sheet/hopeless", "Fails.", Hopeless)],
     )
     return load_plugins(extra=[made], targets=["sheet"])
@@ -187,7 +187,7 @@ def test_a_player_that_fails_ends_the_search_with_what_was_found(kernel: Kernel)
 
 
 def test_a_device_that_is_gone_ends_the_search_with_what_was_found(kernel: Kernel) -> None:
-    class Dying(PaperRunner):
+    class Dying(AnalyticRunner):
         left = 5
 
         def run(self, artifact: Any, request: Any) -> Any:
@@ -199,7 +199,7 @@ def test_a_device_that_is_gone_ends_the_search_with_what_was_found(kernel: Kerne
 
 
 def test_the_commonest_failure_is_told(kernel: Kernel) -> None:
-    class Picky(PaperRunner):
+    class Picky(AnalyticRunner):
         def compile(self, source: Any) -> Any:
             if ":v" in source.code:
                 return Failure("compile", f"no vectors today\nin line {len(source.code)}")

@@ -18,7 +18,7 @@ _BY_GIT = ("Merge ", "Revert ", "fixup! ", "squash! ")
 
 
 def problem(subject: str) -> str:
-    """What is wrong with a subject; empty: nothing."""
+    """The problem of a subject; empty when there is none."""
     if subject.startswith(_BY_GIT):
         return ""
     if len(subject) > LONGEST:

@@ -247,7 +247,7 @@ def hook_reference() -> str:
 
 
 def answers(hook: Any) -> str:
-    """What becomes of the answers of several plugins."""
+    """A sentence on how the answers of several plugins are combined."""
     if hook.perfdojo_spec["firstresult"]:
         return "The first answer counts."
     if inspect.signature(hook).return_annotation == "None":

@@ -43,7 +43,8 @@ def name_of(requirement: str) -> str:
 
 
 def requirements(tested: bool) -> list[str]:
-    """What the SDK and its plugins ask for, less each other and PyTorch; ``tested``: with the test extras."""
+    """Requirements of the SDK and its plugins, without each other and PyTorch; ``tested``: with the test
+    extras."""
     wanted = [BUILD]
     for name, project in projects().items():
         wanted += project["dependencies"]  # type: ignore[arg-type]

@@ -41,7 +41,7 @@ def version(project: Path) -> str:
 
 
 def problems(root: Path) -> Iterator[str]:
-    """Why the checked-out commit cannot be released."""
+    """Reasons why the checked-out commit cannot be released."""
     of_sdk = version(root)
     for project in projects(root):
         if version(project) != of_sdk:
@@ -61,7 +61,7 @@ def missing_from(wheel: Path, project: Path) -> list[str]:
 
 
 def copy_of_commit(folder: Path) -> Path:
-    """What is committed, in ``folder``."""
+    """Write the files of the current commit to ``folder``."""
     archive = subprocess.run(["git", "-C", ROOT, "archive", "HEAD"], check=True, capture_output=True)
     subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
     return folder

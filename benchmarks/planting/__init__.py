@@ -1,1 +1,1 @@
-"""What ``benchmarks/plants.py`` is made of: faults to plant, kernels to plant them in, and a judge."""
+"""The parts of ``benchmarks/plants.py``: faults to plant, kernels to plant them in, and a judge."""

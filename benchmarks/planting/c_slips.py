@@ -16,7 +16,7 @@ _ARRAY = r"(?:const )?float \*restrict (?:const )?(\w+)"
 
 
 def _before(match: re.Match[str]) -> str:
-    """What stands between the start of the function around the match and the match."""
+    """The text between the start of the function around the match and the match."""
     return re.split(_FUNCTION, match.string[: match.start()], flags=re.MULTILINE)[-1]
 
 

@@ -1,4 +1,4 @@
-"""What becomes of one planted fault: caught by the numeric leg, survived, or harmless with evidence.
+"""The verdict on one planted fault: caught by the numeric leg, survived, or harmless with evidence.
 
 A survivor is harmless only with evidence: the compiled file is the same byte for byte, or is so without its
 prefetches; or, for a fault that outputs would show, ``reasons.py`` says why they cannot, and many runs
@@ -58,7 +58,7 @@ Inputs = Mapping[str, "np.ndarray[Any, Any]"]
 class Verdict:
     verdict: str
     by: str = ""
-    """What caught it; or the evidence that it is harmless; or how it differs and nobody noticed."""
+    """The check that caught it; or the evidence that it is harmless; or a difference that was not noticed."""
     seconds: float = 0.0
 
 
@@ -95,7 +95,7 @@ class Judge:
         """The executions that the leg last put a kernel through."""
 
     def unplanted(self, ground: Ground) -> str:
-        """What the leg says about the kernel without a fault; empty when it passes, as it must."""
+        """The problem that the leg finds in the kernel without a fault; empty when it passes, as it must."""
         if ground.name in self.sound:
             return ""
         made = self.runner.compile(ground.source)
@@ -107,7 +107,7 @@ class Judge:
         return problem
 
     def refused(self, ground: Ground, artifact: Artifact) -> str:
-        """What the numeric leg, exactly as a build asks it, finds; empty: nothing."""
+        """The problem that the numeric leg finds when it is called exactly as in a build; empty: none."""
         field = self.field
         found = numeric(
             ground.game, field.rules, artifact, self.runner, self.accuracy, 2, self.seed, field.generator
@@ -151,7 +151,7 @@ class Judge:
 
     @property
     def all_put_through(self) -> bool:
-        """Whether the leg lately ran every execution that there is."""
+        """True if the leg's last call ran every kind of execution."""
         return self.put_through >= {*EXECUTIONS}
 
     def _natively(self, ground: Ground, plant: Plant, place: Place) -> tuple[str, str] | None:
@@ -235,7 +235,7 @@ def without_prefetches(source: KernelSource) -> KernelSource:
 
 
 def first_difference(one: Measurement, other: Measurement) -> str:
-    """Where outputs differ, -0 being 0 and one NaN another; empty: nowhere."""
+    """The first difference of outputs, where -0 equals 0 and all NaN are equal; empty: none."""
     assert one.outputs is not None and other.outputs is not None
     for name, array in one.outputs.items():
         theirs = other.outputs[name]

@@ -134,5 +134,5 @@ class Field:
 
 
 def nan_may_differ(game: Trace) -> bool:
-    """Whether its moves may change which inputs give NaN."""
+    """True if the game's moves may change which inputs give NaN."""
     return game.kind >= Kind.REASSOCIATES

@@ -25,24 +25,24 @@ class Plant:
     """One fault; with a source and a place in it, one planted kernel."""
 
     kind: str
-    """What goes wrong, in words that several plants share."""
+    """The kind of fault, in words that several plants share."""
     name: str
     families: tuple[str, ...]
     pattern: str
     """Regular expression (multi-line); each of its matches outside of comments is a place."""
     change: Change
-    """What stands there instead: a template, or a function of the match."""
+    """The replacement: a template, or a function of the match."""
     file: str = ""
     """Regular expression of the support files to plant in; empty: the source itself."""
     needs: str = ""
-    """Where it matters: the source's code has a match of this."""
+    """Pattern that the source's code must match for the fault to matter."""
     unless: str = ""
-    """Where it cannot matter: some support file has a match of this."""
+    """Pattern of support files in whose presence the fault cannot matter."""
     helper: str = ""
     """Definitions that the planted text calls; they follow the source's includes."""
     shows: Shows = "values"
-    """What tells: outputs; inaccessible pages beside the arrays, of what is read and not used; or nothing but
-    how a kernel is called, of which equal outputs prove nothing."""
+    """The evidence that shows the fault: outputs; inaccessible pages beside the arrays, for values read and
+    not used; or only the way of calling the kernel, in which case equal outputs prove nothing."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Place:
 
 
 def places(plant: Plant, source: KernelSource) -> list[Place]:
-    """Where the plant applies, and would change the text; none where it does not matter."""
+    """The places to which the plant applies and where it changes the text; none where it does not matter."""
     if FAMILIES.get(source.language) not in plant.families:
         return []
     if plant.needs and not re.search(plant.needs, without_comments(source.code), re.MULTILINE):

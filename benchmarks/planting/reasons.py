@@ -1,4 +1,4 @@
-"""Why a fault cannot show in some kernel, in words: that runs agree is no proof by itself.
+"""Reasons why a fault cannot show in some kernel, since equal results of runs alone are no proof.
 
 A survivor whose outputs were equal in many runs, and that has no reason here, stays a survivor.
 """
@@ -124,7 +124,7 @@ REASONS: Sequence[Reason] = (
 
 
 def reason(plant: str, operator: str, line: str) -> str:
-    """Why this plant shows in no results of this operator, planted in this line; empty: nobody knows."""
+    """The reason why this plant in this line shows in no results of this operator; empty: none is known."""
     for known in REASONS:
         if (
             re.fullmatch(known.plants, plant)

@@ -1,4 +1,5 @@
-"""What the times say: ratios, the fraction of the roofline, and a mean only where it is fair to give one.
+"""The report of the times: ratios, the fraction of the roofline, and a mean only where it is fair to give
+one.
 
 A ratio is the best peer's time over ours, compared round by round: above one, ours is faster. A mean needs
 all six peers and says over how many operators it is.

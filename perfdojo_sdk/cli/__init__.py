@@ -100,7 +100,7 @@ def _command(arguments: Sequence[str] | None) -> NoReturn:
 
 
 class Options:
-    """What may stand anywhere on the command line and holds for every command."""
+    """The options that all commands share and that may stand anywhere on the command line."""
 
     def __init__(self) -> None:
         self.debug, self.strict_plugins = False, False
@@ -217,13 +217,13 @@ def _guarded(words: list[str], options: Options) -> NoReturn:
 
 
 def _continuation(words: list[str]) -> str:
-    """What goes on after an interruption: some commands want to be told to, others always do."""
+    """The command that resumes after an interruption: some need ``--resume``, others always resume."""
     asks = any("--resume" in option.opts for option in parser(words[0]).params)
     return "the same command with --resume" if asks and "--resume" not in words else "the same command"
 
 
 def _system_error(error: OSError) -> DojoError:
-    """What the operating system refused: a full disk, no permission, no memory for a process."""
+    """Convert an error of the operating system: a full disk, no permission, no memory for a process."""
     from perfdojo_sdk.core.errors import DojoError
 
     if error.errno == errno.ENOSPC and error.filename is None:

@@ -30,7 +30,7 @@ def command(
         emit("\n".join(_line(each) for each in every_shipped()), _data(every_shipped()), as_json)
         return
     require_learning()
-    from perfdojo_sdk.perfllm.agents import read, summary
+    from perfdojo_sdk.perfllm.agent_files import read, summary
 
     record, tensors = read(agent)
     card, count = record.card, sum(t.numel() for t in tensors.values())

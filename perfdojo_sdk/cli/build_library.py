@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Allow(StrEnum):
-    """What moves may change, at most."""
+    """The most that moves may change."""
 
     exact = "exact"
     reassociate = "reassociate"
@@ -198,7 +198,7 @@ def side_by_side() -> Any:
 
 
 def none_built(kernels: int) -> str:
-    """What there is to say where no kernel of so many passed."""
+    """The message when none of ``kernels`` kernels passed."""
     return "the kernel could not be built" if kernels == 1 else f"none of {kernels} kernels could be built"
 
 
@@ -213,7 +213,7 @@ def nothing_built(result: BuildResult) -> NothingFoundError:
 
 
 def reasons(failed: Sequence[KernelResult]) -> list[str]:
-    """Why kernels are missing, the commonest reason first."""
+    """The reasons why kernels are missing, the most common first."""
     from collections import Counter
 
     counts = Counter(r.failure for r in failed)
@@ -266,7 +266,7 @@ def _split(entry: KernelEntry) -> dict[str, float]:
 
 
 def _time_split(result: BuildResult) -> list[str]:
-    """Where the build's time went, for the kernels that were built now."""
+    """A table of the build's seconds by stage, for the kernels built in this run."""
     assert result.manifest is not None
     built = {r.kernel.name for r in result.results if r.found and not r.found.reused}
     entries = [entry for entry in result.manifest.kernels if entry.name in built]
@@ -303,7 +303,7 @@ def _row(entry: KernelEntry, fate: str) -> tuple[str, ...]:
 
 
 def _remarks(entry: KernelEntry) -> list[str]:
-    """What a person should know about the row, in a word or two."""
+    """Short remarks on a row: a suspect time, a failed plugin."""
     suspect = ["suspect time"] if entry.timing.suspect else []
     return suspect + (["a plugin failed"] if entry.faults else [])
 

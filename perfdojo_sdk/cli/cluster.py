@@ -71,7 +71,7 @@ def join(
 
 
 def _offer(targets: list[str] | None, compilers: int, devices: bool) -> Offer:
-    """What this machine has; it says why the rest is missing."""
+    """The offer of this machine; reports why targets are missing from it."""
     from perfdojo_sdk.cluster.offers import offer_of_this_machine
     from perfdojo_sdk.plugins import load_plugins
 

@@ -1,4 +1,4 @@
-"""What each error code means; transformations document their own reasons for refusing."""
+"""The meanings of error codes; transformations document their own reasons for refusing."""
 
 from __future__ import annotations
 

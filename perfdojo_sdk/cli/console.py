@@ -1,4 +1,4 @@
-"""What every command prints: one result on stdout (text or JSON), everything else on stderr."""
+"""Output of commands: one result on stdout (text or JSON), everything else on stderr."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 def place_option(otherwise: str) -> Any:
-    """Where the records are; ``otherwise`` says where, when nobody says."""
+    """The option ``--db``, the place of the records; ``otherwise`` describes the default."""
     what = f"Where the records are: a file, or postgresql://USER@HOST/DATABASE. Default: {otherwise}."
     return typer.Option("--db", envvar="PERFDOJO_DB", metavar="PLACE", help=what, show_default=False)
 

@@ -39,7 +39,7 @@ def existing(db: str) -> Records:
 
 
 def _place(db: str) -> str:
-    """What was named; else the only file of records that builds and searches have left here."""
+    """The place given; else the only file of records that builds and searches left in build/library."""
     from perfdojo_sdk.store.schema import StoreError
 
     if db:
@@ -59,7 +59,7 @@ def _place(db: str) -> str:
 @app.command()
 def stats(db: Db = "", as_json: Json = False) -> None:
     """Say what the records hold: kernels, candidates, failures by reason, where the time went."""
-    from perfdojo_sdk.store.upkeep import statistics
+    from perfdojo_sdk.store.maintenance import statistics
 
     with existing(db) as records:
         found = statistics(records)
@@ -216,11 +216,11 @@ def prune(
     For example, `--keep 10 --older-than 30` deletes what is older than 30 days and not among the ten
     fastest of its kernel, target, device and settings.
     """
-    from perfdojo_sdk.store.upkeep import Rule
-    from perfdojo_sdk.store.upkeep import prune as prune_records
+    from perfdojo_sdk.store.maintenance import PruningRule
+    from perfdojo_sdk.store.maintenance import prune as prune_records
 
     before = None if older_than is None else datetime.now(UTC) - timedelta(days=older_than)
-    rule = Rule(before, keep, failures, kernel, target)
+    rule = PruningRule(before, keep, failures, kernel, target)
     if not rule.says_something:
         raise typer.BadParameter("say what may go: --older-than, --keep or --failures")
     with existing(db) as records:

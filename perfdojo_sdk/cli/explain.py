@@ -53,7 +53,7 @@ def _legal(step: Step) -> dict[str, Any]:
 
 
 def _why_legal(step: Step, rules: Rules) -> str:
-    """What was checked, and what the move changes."""
+    """The requirements that were checked, and the changes the move makes."""
     requirements = rules.transformation(step.move.transformation).requirements
     laws = f" ({', '.join(sorted(step.legal.laws))})" if step.legal.laws else ""
     lines = [

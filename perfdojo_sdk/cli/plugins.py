@@ -141,7 +141,7 @@ def show(name: NameArgument, as_json: Json = False) -> None:
 
 
 def _contributions(plugins: Plugins, plugin: Plugin) -> dict[str, list[str]]:
-    """What a plugin brings under names, by kind."""
+    """Names of a plugin's operators, searches, experiments, transformations and observers, by kind."""
     from perfdojo_sdk.core.transformation import Transformation
     from perfdojo_sdk.hookspecs.search import SearchStrategy
     from perfdojo_sdk.hookspecs.services import Experiment, Observer
@@ -249,7 +249,7 @@ def check(
 
 
 def _wanted_checks(words: list[str]) -> Callable[[Check], bool]:
-    """Whether any of ``words`` stands in a check's name; NothingFoundError when that leaves no check."""
+    """A filter for checks with one of ``words`` in their names; NothingFoundError when no check has one."""
     from perfdojo_sdk.testing.conformance import CHECKS
 
     def wanted(check: Check) -> bool:

@@ -65,7 +65,7 @@ def command(
 
 @dataclass(frozen=True)
 class Timing:
-    """What came of timing one program of a game: a measurement, or the reason why there is none."""
+    """The result of timing one program of a game: a measurement, or the reason why there is none."""
 
     measured: Measurement | None
     failure: str = ""

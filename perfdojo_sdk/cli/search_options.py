@@ -33,7 +33,7 @@ WITH_SHIPPED = ("perfllm",)
 def search_options(
     agent: Path | None, words: list[str] | None, search: str = "", target: str = ""
 ) -> tuple[tuple[str, str], ...]:
-    """What a search is told, as names and values; an agent with its digest, since its file may change.
+    """The options of a search as sorted (name, value) pairs; an agent's file comes with its SHA-256.
 
     Errors: typer.BadParameter for words that are no setting, and for a search that takes none.
     """

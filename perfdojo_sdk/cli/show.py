@@ -1,4 +1,4 @@
-"""``show``: print a program in one of its faces."""
+"""``show``: print a program in one of its views."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from perfdojo_sdk.plugins import Plugins
 
 
-class Face(StrEnum):
+class View(StrEnum):
     text = "text"
     math = "math"
     graph = "graph"
@@ -32,19 +32,19 @@ class Format(StrEnum):
     source = "source"
 
 
-#: What each face can be printed as, the default first.
+#: What each view can be printed as, the default first.
 FORMATS = {
-    Face.text: (Format.text,),
-    Face.math: (Format.unicode, Format.latex),
-    Face.graph: (Format.svg, Format.dot),
-    Face.code: (Format.source,),
+    View.text: (Format.text,),
+    View.math: (Format.unicode, Format.latex),
+    View.graph: (Format.svg, Format.dot),
+    View.code: (Format.source,),
 }
 
 
 def command(
     source: SourceArgument,
     target: TargetOption = "",
-    face: Annotated[Face, typer.Option("--as", help="The program, or another face of it.")] = Face.text,
+    view: Annotated[View, typer.Option("--as", help="The program, or another view of it.")] = View.text,
     form: Annotated[
         Format | None,
         typer.Option(
@@ -59,16 +59,16 @@ def command(
     As text, as mathematics (what its tree computes), as a graph of the flow of data, or as the code
     that its target compiles (plain C for a target that brings no code generator).
     """
-    form = form or FORMATS[face][0]
-    if form not in FORMATS[face]:
-        raise typer.BadParameter(f"--as {face} has the formats {', '.join(FORMATS[face])}, not {form}")
+    form = form or FORMATS[view][0]
+    if form not in FORMATS[view]:
+        raise typer.BadParameter(f"--as {view} has the formats {', '.join(FORMATS[view])}, not {form}")
     plugins = plugins_for(source, target)
     game = open_game(plugins, source, target)
     text = _printed(plugins, game, form, ids)
     data = {
         "name": game.program.name,
         "target": game.target.name,
-        "form": face.value,
+        "form": view.value,
         "format": form.value,
         "text": text,
         "lines": dict(line_numbers(game.program)),
@@ -78,7 +78,7 @@ def command(
 
 
 def _printed(plugins: Plugins, game: Game, form: Format, ids: bool) -> str:
-    from perfdojo_sdk.faces import drawing, formula, graph
+    from perfdojo_sdk.views import drawing, formula, graph
 
     program, dialect = game.program, game.rules.dialect
     if form is Format.unicode:
@@ -96,7 +96,7 @@ def _printed(plugins: Plugins, game: Game, form: Format, ids: bool) -> str:
 
 def _code(plugins: Plugins, game: Game) -> str:
     from perfdojo_sdk.core.errors import UnavailableError
-    from perfdojo_sdk.faces.code import code
+    from perfdojo_sdk.views.code import code
 
     try:
         generator = plugins.guarded_generator(game.target)

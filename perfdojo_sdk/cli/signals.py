@@ -1,4 +1,4 @@
-"""What Ctrl-C and SIGTERM do to a command: end it in order once it has begun, and at once before.
+"""Handling of Ctrl-C and SIGTERM: they unwind a running command, and end the process at once before that.
 
 Imported before everything else, so it imports next to nothing itself.
 """
@@ -27,7 +27,8 @@ class Terminated(KeyboardInterrupt):
 
 @contextmanager
 def _handling(number: int, handler: Any) -> Iterator[None]:
-    """Where the signal is not ignored, and this is the thread that hears of signals."""
+    """Handle a signal by ``handler`` in the ``with`` block, unless it is ignored or this is not the main
+    thread."""
     before = signal.getsignal(number)
     if before == signal.SIG_IGN:
         yield

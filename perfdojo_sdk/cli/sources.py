@@ -1,4 +1,4 @@
-"""What a command's argument names: a saved game, a program in a file, or a kernel.
+"""Resolution of a command's argument to a saved game, a program in a file, or a kernel.
 
 ``GAME.json`` is a saved game, ``FILE.dojo`` a program, anything else a kernel such as
 ``matmul[64,64,64]``. All of them open as games; a program alone is a game without moves.

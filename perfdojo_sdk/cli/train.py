@@ -20,8 +20,8 @@ from perfdojo_sdk.core.words import number_of
 if TYPE_CHECKING:
     from perfdojo_sdk.perfllm.actors import Actors
     from perfdojo_sdk.perfllm.plan import TrainingPlan
-    from perfdojo_sdk.perfllm.pupil import Pupil
-    from perfdojo_sdk.perfllm.trainer import Report, Training
+    from perfdojo_sdk.perfllm.training import Report, Training
+    from perfdojo_sdk.perfllm.training_task import TrainingTask
     from perfdojo_sdk.plugins import Plugins
     from perfdojo_sdk.store.candidates import CandidateLog
 
@@ -81,10 +81,10 @@ def command(
     `tune --search perfllm --agent FILE` plays with what it has learned. With --cluster the nodes play; the
     learner and the records stay here.
     """
-    from perfdojo_sdk.perfllm.strategies import require_learning, think_alone
+    from perfdojo_sdk.perfllm.strategies import limit_torch_threads, require_learning
 
     require_learning()
-    think_alone()
+    limit_torch_threads()
     refuse_device_without(cluster, device)
     from perfdojo_sdk.perfllm import checkpoints
     from perfdojo_sdk.perfllm.plan import read_plan
@@ -123,14 +123,14 @@ def command(
         raise
     finally:
         watch.close()
-    emit(_text(training.pupils, training.evaluations, output), _data(training, output), as_json)
+    emit(_text(training.tasks, training.evaluations, output), _data(training, output), as_json)
 
 
 @contextmanager
 def _actors(
     plugins: Plugins, plan: TrainingPlan, cluster: str, device: str, store: CandidateLog
 ) -> Iterator[Actors | None]:
-    """Who plays; None: this process."""
+    """The actors of a cluster; None without one: this process plays."""
     if not cluster:
         yield None
         return
@@ -205,33 +205,33 @@ def _figures(report: Report) -> dict[str, float]:
     found = {"epsilon": report.epsilon, "evaluations a minute": report.per_minute}
     if report.loss is not None:
         found["loss"] = report.loss
-    if report.pupil.speed_up is not None:
-        found[f"speed-up/{report.pupil.name}"] = report.pupil.speed_up
+    if report.task.speed_up is not None:
+        found[f"speed-up/{report.task.name}"] = report.task.speed_up
     return found
 
 
 def _line(report: Report, budget: int) -> str:
-    pupil = report.pupil
-    best = seconds(pupil.best_s) if pupil.best_s else "nothing yet"
-    gained = f" ({pupil.speed_up:.2f}x)" if pupil.speed_up else ""
+    task = report.task
+    best = seconds(task.best_s) if task.best_s else "nothing yet"
+    gained = f" ({task.speed_up:.2f}x)" if task.speed_up else ""
     loss = f"{report.loss:.3f}" if report.loss is not None else "-"
     return (
-        f"{report.evaluations:7}  {pupil.name}: {pupil.evaluations}/{budget}, best {best}{gained}"
+        f"{report.evaluations:7}  {task.name}: {task.evaluations}/{budget}, best {best}{gained}"
         f"  epsilon {report.epsilon:.2f}  loss {loss}  {report.per_minute:.0f} evaluations a minute"
     )
 
 
-def _text(pupils: list[Pupil], evaluations: int, output: Path) -> str:
+def _text(tasks: list[TrainingTask], evaluations: int, output: Path) -> str:
     lines = []
-    for pupil in pupils:
-        best = seconds(pupil.best_s) if pupil.best_s else "nothing ran"
-        gained = f", {pupil.speed_up:.2f}x the initial program's speed" if pupil.speed_up else ""
-        lines.append(f"{pupil.name}: {best}{gained} after {number_of(pupil.evaluations, 'evaluations')}")
+    for task in tasks:
+        best = seconds(task.best_s) if task.best_s else "nothing ran"
+        gained = f", {task.speed_up:.2f}x the initial program's speed" if task.speed_up else ""
+        lines.append(f"{task.name}: {best}{gained} after {number_of(task.evaluations, 'evaluations')}")
     return "\n".join([*lines, f"{number_of(evaluations, 'evaluations')} in all", f"agent: {output}"])
 
 
 def _data(training: Training, output: Path) -> dict[str, Any]:
-    learner = training.mind.learner
+    learner = training.agent.learner
     return {
         "agent": str(output),
         "evaluations": training.evaluations,
@@ -240,13 +240,13 @@ def _data(training: Training, output: Path) -> dict[str, Any]:
         "transitions": len(learner.replay.seen),
         "kernels": [
             {
-                "name": pupil.kernel.name,
-                "target": pupil.forge.target.name,
-                "evaluations": pupil.evaluations,
-                "initial_seconds": pupil.initial_s,
-                "seconds": pupil.best_s,
-                "failures": dict(pupil.evaluator.tally.failures),
+                "name": task.kernel.name,
+                "target": task.forge.target.name,
+                "evaluations": task.evaluations,
+                "initial_seconds": task.initial_s,
+                "seconds": task.best_s,
+                "failures": dict(task.evaluator.tally.failures),
             }
-            for pupil in training.pupils
+            for task in training.tasks
         ],
     }

@@ -1,4 +1,4 @@
-"""Where a command has its work done: on this machine, or on the nodes of a cluster."""
+"""The place where a command's work runs: this machine, or the nodes of a cluster."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def tell_of(address: str, cluster: Cluster) -> None:
 
 @dataclass(frozen=True)
 class Workplace:
-    """Who does the work, and for which target."""
+    """The target, the factory of forges that does the work, and the number of threads."""
 
     target: Target
     make_forge: MakeForge

@@ -1,4 +1,4 @@
-"""How long a program takes: what an environment's rewards are made of."""
+"""Clocks: they give the time of a program, from which an environment computes rewards."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BRIEFLY = RunRequest(repeats=20, budget_s=0.1, want_outputs=False, precision=0.0
 
 @dataclass(frozen=True)
 class Time:
-    """What a clock says about one program."""
+    """The time of one program in seconds, or the reason why it has none."""
 
     seconds: float | None
     """None: it has no time, for the reason in ``problem``."""
@@ -80,7 +80,7 @@ class RunnerClock:
 
 
 class ModelClock:
-    """What a model of the time says; ``estimated``, and never compared with anything measured."""
+    """A clock that predicts times with a model; ``estimated``, and never compared with measured times."""
 
     def __init__(self, predict: Callable[[Program], float]) -> None:
         self.predict = predict

@@ -30,12 +30,12 @@ class StateError(DojoError):
 
 
 class PolicyError(DojoError):
-    """What an environment was asked to offer does not exist."""
+    """A policy names a transformation that does not exist."""
 
 
 @dataclass(frozen=True)
 class Policy:
-    """Which of the legal moves are offered."""
+    """A policy: the subset of the legal moves that is offered."""
 
     most: Kind = Kind.DECLARED_LAW
     """The most that a move may change."""
@@ -60,7 +60,7 @@ EVERYTHING = Policy()
 
 
 class Outcome(NamedTuple):
-    """What a move led to."""
+    """The result of a move: reward, time, and a flag that the game is over."""
 
     reward: float
     """c/T of the program; 0 where it has no time."""
@@ -118,7 +118,7 @@ class Environment:
         return self.outcome()
 
     def outcome(self) -> Outcome:
-        """What the state is worth."""
+        """The reward c/T of the current program and its time in seconds."""
         time, base = self.clock(self.program), self.clock(self.game.trace.root)
         reward = base.seconds / time.seconds if base.seconds and time.seconds else 0.0
         return Outcome(reward, time, self.done)

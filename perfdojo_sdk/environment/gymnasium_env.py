@@ -140,7 +140,8 @@ class KernelEnv(gymnasium.Env[Observation, np.int64]):
         return twin
 
     def __getstate__(self) -> dict[str, Any]:
-        """What made it, where its game stands, its generators of random numbers, and the times it knows."""
+        """The arguments it was made with, the state of its game, its random generators, and the known
+        times."""
         clock = self.game.clock
         return {
             "made_with": self.made_with,

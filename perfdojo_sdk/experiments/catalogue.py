@@ -1,4 +1,4 @@
-"""What the SDK itself offers to ``reproduce``. The work is imported when it is asked for."""
+"""The SDK's experiments for ``reproduce``. Their modules are imported when they are run."""
 
 from __future__ import annotations
 

@@ -48,14 +48,14 @@ class Player:
     search: str
     """The strategy behind it."""
     options: tuple[tuple[str, str], ...] = ()
-    """What the strategy is told: names and values."""
+    """Options of the strategy: names and values."""
     chance: bool = True
-    """Whether its seed matters; if not, it plays once."""
+    """True if its seed matters; otherwise it plays once."""
 
 
 @dataclass(frozen=True)
 class Contest:
-    """Who plays, on what, and how long."""
+    """A contest: players, kernels, seeds, and a number of evaluations."""
 
     name: str
     players: tuple[Player, ...]
@@ -72,7 +72,7 @@ class Entry:
     seed: int
 
 
-def hold(
+def run_contest(
     request: ExperimentRequest, contest: Contest, plugins: Plugins, target: Target, kernels: Sequence[Kernel]
 ) -> dict[str, Any]:
     """Play all runs that are not known yet, as far as the time goes; the experiment's data, as JSON values.
@@ -86,7 +86,7 @@ def hold(
     forge = Forge(plugins, target, Settings(threads=1, evaluations=contest.evaluations))
     rows = Rows(request.folder / f"{contest.name}.rows")
     with Records(request.folder / "records.sqlite") as records:
-        table = Table(forge, kernels, records.candidates, contest.name)
+        table = KernelEvaluators(forge, kernels, records.candidates, contest.name)
         initial = {kernel.name: _kept(rows, table, kernel.name) for kernel in kernels}
         entries = [
             Entry(kernel.name, player, seed)
@@ -145,7 +145,7 @@ def among(players: Sequence[Player], titles: Sequence[str]) -> tuple[Player, ...
     return tuple(player for title, player in by_title.items() if title in asked)
 
 
-def _kept(rows: Rows, table: Table, kernel: str) -> dict[str, Any]:
+def _kept(rows: Rows, table: KernelEvaluators, kernel: str) -> dict[str, Any]:
     """The time of the initial program, from an earlier session if it is known."""
     key = {"conditions": table.conditions[kernel]}
     known = rows.get(key)
@@ -165,8 +165,8 @@ def _line(entry: Entry, run: dict[str, Any]) -> str:
 # -- one run -------------------------------------------------------------------------------------------
 
 
-class Table:
-    """Where the runs of one target are played: what evaluates each kernel, and knows what it has seen."""
+class KernelEvaluators:
+    """The evaluators of one target's kernels, with their caches of known times."""
 
     def __init__(self, forge: Forge, kernels: Sequence[Kernel], store: CandidateLog, name: str) -> None:
         self.forge, self.name = forge, name
@@ -176,8 +176,8 @@ class Table:
 
     def key(self, entry: Entry) -> dict[str, Any]:
         """All that the run depends on."""
-        told = {name: value for name, value in entry.player.options if name not in PLACES}
-        who = {"player": entry.player.search, "options": told, "seed": entry.seed}
+        options = {name: value for name, value in entry.player.options if name not in PLACES}
+        who = {"player": entry.player.search, "options": options, "seed": entry.seed}
         return {"conditions": self.conditions[entry.kernel], **who}
 
     def initial(self, kernel: str) -> dict[str, Any]:
@@ -242,7 +242,7 @@ class TimeIsUp(Exception):
 
 
 def _runs(
-    table: Table, entries: Sequence[Entry], jobs: int, until: float | None
+    table: KernelEvaluators, entries: Sequence[Entry], jobs: int, until: float | None
 ) -> Iterator[tuple[Entry, dict[str, Any]]]:
     """Play all, so many at a time, and hand out each as soon as it is over; none that is not over in time."""
     if jobs <= 1 or "fork" not in multiprocessing.get_all_start_methods():
@@ -273,11 +273,11 @@ def _runs(
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-_table: Table
+_table: KernelEvaluators
 """Of a process that plays."""
 
 
-def _begin(table: Table, parent: int) -> None:
+def _begin(table: KernelEvaluators, parent: int) -> None:
     """In a process that plays: it uses one core, and ends with its parent or with Ctrl-C, without words."""
     global _table
     _table = table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perfdojo_sdk.experiments import curves
-from perfdojo_sdk.experiments.contest import Contest, Player, among, chosen, hold
+from perfdojo_sdk.experiments.contest import Contest, Player, among, chosen, run_contest
 from perfdojo_sdk.experiments.figures import written
 from perfdojo_sdk.hookspecs.services import ExperimentRequest, ExperimentResult
 from perfdojo_sdk.plugins import load_plugins
@@ -16,7 +16,7 @@ PLAYERS = tuple(Player(name, name) for name in SEARCHES)
 
 @dataclass(frozen=True)
 class Size:
-    """How much is played."""
+    """The size of a contest: kernels, evaluations and seeds."""
 
     kernels: str
     evaluations: int
@@ -37,15 +37,15 @@ def convergence(request: ExperimentRequest) -> ExperimentResult:
     target = plugins.require(request.target)
     kernels = chosen(request.kernels or size.kernels, plugins, target)
     contest = Contest("fig13", players, count, size.seeds)
-    data = hold(request, contest, plugins, target, kernels)
+    data = run_contest(request, contest, plugins, target, kernels)
     marks = sorted({max(1, count // 10), max(1, count // 3), count})
     text = [line for panel in data["panels"] for line in curves.lines(data, panel, names, marks)]
     return written(
         request,
         "fig13",
-        "\n".join([*text, curves.footing(data)]),
+        "\n".join([*text, curves.caption(data)]),
         data,
         curves.table(data, names, range(1, count + 1)),
         lambda figure: curves.draw(figure, data, names, {}),
-        curves.inches(data),
+        curves.figure_size(data),
     )

@@ -69,8 +69,8 @@ def seeds(data: Data, panel: Data, names: Sequence[str]) -> str:
     return number_of(most, "seeds") if least == most else f"{least} to {most} seeds"
 
 
-def footing(data: Data) -> str:
-    """What the times are of, and whether all of them are there."""
+def caption(data: Data) -> str:
+    """The caption of a figure: target, provenance and device of the times, and the number of missing runs."""
     provenance = ", ".join(sorted({panel["provenance"] for panel in data["panels"]}))
     runs = data["runs"]
     left = f"{runs['played']} of {runs['wanted']} runs were played in time; the same command goes on\n"
@@ -101,6 +101,6 @@ def draw(figure: Any, data: Data, names: Sequence[str], levels: Mapping[str, Map
         axes.grid(alpha=0.3, which="both")
 
 
-def inches(data: Data) -> tuple[float, float]:
-    """How large the picture is."""
+def figure_size(data: Data) -> tuple[float, float]:
+    """Width and height of the picture in inches."""
     return 5.5 * len(data["panels"]) + 0.5, 4.5

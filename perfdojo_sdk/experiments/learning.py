@@ -1,8 +1,8 @@
-"""What learning is worth: the agent and each of its pieces, beside searches that do not learn from texts.
+"""The value of learning: the agent, and ablations of its parts, against searches without a language model.
 
-All of them play the same kernels with the same number of evaluations; the target's own expert is the level
-to reach. The pieces are the paper's (sections 3.2 and 3.3): the max-Bellman objective against the sum, double
-Q-learning, duelling heads; what is ours comes on top.
+All play the same kernels with the same number of evaluations; the target's expert is the reference. The
+ablated parts are those of the paper (sections 3.2 and 3.3): the max-Bellman objective against the sum,
+double Q-learning, duelling heads. Our own additions come last.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from statistics import geometric_mean, median
 from typing import Any
 
 from perfdojo_sdk.experiments import curves
-from perfdojo_sdk.experiments.contest import Contest, Player, among, chosen, hold
+from perfdojo_sdk.experiments.contest import Contest, Player, among, chosen, run_contest
 from perfdojo_sdk.experiments.figures import written
 from perfdojo_sdk.hookspecs.services import ExperimentRequest, ExperimentResult
 from perfdojo_sdk.hookspecs.types import Target
@@ -43,7 +43,7 @@ def learning(request: ExperimentRequest) -> ExperimentResult:
     seeds = QUICK_SEEDS if request.quick else WHOLE_SEEDS
     kernels = _kernels(request, plugins, target)
     contest = Contest("learning", (EXPERT, *players), count, seeds)
-    data = hold(request, contest, plugins, target, kernels)
+    data = run_contest(request, contest, plugins, target, kernels)
     names, marks = [player.title for player in players], marks_within(count)
     experts = {panel["kernel"]: expert_s(panel) for panel in data["panels"]}
     data |= {"expert_s": experts, "over_expert": over_expert(data, names, marks)}
@@ -55,31 +55,31 @@ def learning(request: ExperimentRequest) -> ExperimentResult:
         data,
         [row | {"expert_s": experts[row["kernel"]] or ""} for row in curves.table(data, names, marks)],
         lambda figure: curves.draw(figure, data, names, levels),
-        curves.inches(data),
+        curves.figure_size(data),
     )
 
 
 def trained_options(request: ExperimentRequest) -> tuple[tuple[str, str], ...]:
-    """What a search is told to play with the request's agent, if it has one; checked before anything plays.
+    """The search options for the request's agent, empty without one. The file is checked first.
 
-    :class:`UnavailableError` when what learning needs is not installed, :class:`LearnError` when the file
+    :class:`UnavailableError` when a package for learning is not installed, :class:`LearnError` when the file
     holds no agent.
     """
     require_learning()
     if request.agent is None:
         return ()
-    from perfdojo_sdk.perfllm import agents
+    from perfdojo_sdk.perfllm import agent_files
 
-    agents.read(request.agent)
+    agent_files.read(request.agent)
     return agent_options(request.agent)
 
 
 def require_fitting(agent: Path | None, plugins: Plugins, target: Target) -> None:
     """:class:`LearnError` when the agent, if there is one, learned with other versions of the plugins."""
     if agent is not None:
-        from perfdojo_sdk.perfllm import agents
+        from perfdojo_sdk.perfllm import agent_files
 
-        agents.require_versions(agent, agents.read(agent)[0], plugins.fingerprints(target))
+        agent_files.require_versions(agent, agent_files.read(agent)[0], plugins.fingerprints(target))
 
 
 def all_players(trained: tuple[tuple[str, str], ...]) -> tuple[Player, ...]:
@@ -88,10 +88,10 @@ def all_players(trained: tuple[tuple[str, str], ...]) -> tuple[Player, ...]:
         Player("random", "sampling-edges"),
         Player("annealing", "annealing-edges"),
         Player("evolution", "evolution"),
-        Player("DQN", "perfllm", told(DQN)),
-        Player("Max-Q", "perfllm", told(MAX_Q)),
-        Player("Max-Q, not double", "perfllm", told(MAX_Q.model_copy(update={"double": False}))),
-        Player("Max-Q, not duelling", "perfllm", told(MAX_Q.model_copy(update={"duelling": False}))),
+        Player("DQN", "perfllm", options_for(DQN)),
+        Player("Max-Q", "perfllm", options_for(MAX_Q)),
+        Player("Max-Q, not double", "perfllm", options_for(MAX_Q.model_copy(update={"double": False}))),
+        Player("Max-Q, not duelling", "perfllm", options_for(MAX_Q.model_copy(update={"duelling": False}))),
         Player("PerfLLM", "perfllm"),
         Player("hybrid", "hybrid"),
     ]
@@ -101,8 +101,8 @@ def all_players(trained: tuple[tuple[str, str], ...]) -> tuple[Player, ...]:
     return tuple(players)
 
 
-def told(settings: AgentSettings) -> tuple[tuple[str, str], ...]:
-    """What a search is told so that its agent is of these settings: all that is not as usual."""
+def options_for(settings: AgentSettings) -> tuple[tuple[str, str], ...]:
+    """The search options for an agent with these settings: all that differ from the defaults."""
     usual = AgentSettings().model_dump()
     return tuple((name, str(value)) for name, value in settings.model_dump().items() if value != usual[name])
 
@@ -168,7 +168,7 @@ def as_text(data: Mapping[str, Any], names: list[str], marks: list[int]) -> str:
         spent = [[s for panel in data["panels"] for s in panel[of][name]] for of in ("cpu_s", "thinking_s")]
         cells = (f"{median(each):.3g} s" if each else "-" for each in spent)
         shown.append(f"{name:{width}}" + "".join(cell.rjust(12) for cell in cells))
-    return "\n".join([*shown, curves.footing(data)])
+    return "\n".join([*shown, curves.caption(data)])
 
 
 def _cell(mean: Mapping[str, Any] | None, kernels: int) -> str:

@@ -1,7 +1,7 @@
-"""What an experiment has found so far, so that it goes on where it was stopped.
+"""The results of an experiment so far, from which it resumes.
 
-A file that grows by one line for each result. A result is found again only under an equal key, and a line
-that a kill left unfinished counts as none.
+The file grows by one line for each result. A result is reused only under an equal key, and an incomplete
+last line, left by a kill, is ignored.
 """
 
 from __future__ import annotations

@@ -45,20 +45,20 @@ LEARNED = "PerfLLM"
 
 @dataclass(frozen=True)
 class Plan:
-    """What one figure shows."""
+    """The content of one figure."""
 
     name: str
     shown: Mapping[str, str]
-    """Kernel, as a selection says it -> what it is called in the figure; empty: as the kernel."""
+    """Selection of a kernel -> its label in the figure; empty: the kernel's name."""
     searches: Mapping[str, str]
-    """What a column of ours is called -> the search behind it."""
+    """Label of one of our columns -> the search behind it."""
     evaluations: int
     rounds: int
     threads: int = 1
     options: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
-    """What a column of ours is called -> what its search is told."""
+    """Label of one of our columns -> the options of its search."""
     others: tuple[str, ...] = ()
-    """Which other systems race, by their names in ``peers.systems``; empty: all."""
+    """The other systems, by their names in ``peers.systems``; empty: all."""
 
 
 def frameworks(request: ExperimentRequest) -> ExperimentResult:
@@ -199,7 +199,7 @@ def _provenance(manifests: Libraries) -> str:
 
 
 def operator_of(kernel: Kernel) -> Operator | None:
-    """What other systems compute for ``kernel``; None when they are not told how."""
+    """The description of ``kernel`` for other systems; None when they have no implementation."""
     plain = all(array.dtype == "f32" for array in (*kernel.inputs, *kernel.outputs))
     if kernel.operator not in FAMILIES or not plain or len(kernel.outputs) != 1:
         return None
@@ -245,7 +245,7 @@ def _entries(
     manifests: Libraries,
     cache: int,
 ) -> dict[str, Entry]:
-    """What each contender makes of ``operator``, from an earlier run if nothing has changed."""
+    """The times of each contender for ``operator``, from an earlier run if nothing has changed."""
     codes = {
         column: manifest.code_of(entry).sha256
         for column, (_, manifest) in manifests.items()

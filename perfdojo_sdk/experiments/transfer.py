@@ -1,7 +1,8 @@
-"""What a trained agent is worth on kernels that it has not learned from, after few evaluations.
+"""Transfer: the result of a trained agent on kernels it has not learned from, after few evaluations.
 
-Its second evaluation, after the initial program, is a game played without any trial on the kernel. Beside it
-play searches without an agent. The target's expert and the initial program are the levels.
+Its second evaluation, after that of the initial program, is a game played without any trial on the kernel.
+Searches without an agent play for comparison. The target's expert and the initial program are the
+references.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.experiments import curves, learning
-from perfdojo_sdk.experiments.contest import Contest, Player, among, chosen, hold
+from perfdojo_sdk.experiments.contest import Contest, Player, among, chosen, run_contest
 from perfdojo_sdk.experiments.figures import written
 from perfdojo_sdk.hookspecs.services import ExperimentRequest, ExperimentResult
 from perfdojo_sdk.hookspecs.types import Target
@@ -29,19 +30,19 @@ def transfer(request: ExperimentRequest) -> ExperimentResult:
     trained = learning.trained_options(request)
     plugins = load_plugins()
     target = plugins.require(request.target)
-    from perfdojo_sdk.perfllm import agents
+    from perfdojo_sdk.perfllm import agent_files
 
     files = [request.agent] if request.agent else [agent.file for agent in shipped_agents(target.name)]
     for file in files:
         learning.require_fitting(file, plugins, target)
-    learned = tuple(kernel for file in files for kernel in agents.read(file)[0].card.kernels)
+    learned = tuple(kernel for file in files for kernel in agent_files.read(file)[0].card.kernels)
     players = among(all_players(trained or shipped_options(target.name)), request.players)
     count = request.evaluations or (QUICK_EVALUATIONS if request.quick else MARKS[-1])
     kernels = _kernels(request, plugins, target, learned)
     contest = Contest(
         "transfer", (learning.EXPERT, *players), count, QUICK_SEEDS if request.quick else WHOLE_SEEDS
     )
-    data = hold(request, contest, plugins, target, kernels)
+    data = run_contest(request, contest, plugins, target, kernels)
     names, marks = [player.title for player in players], learning.marks_within(count, MARKS)
     experts = {panel["kernel"]: learning.expert_s(panel) for panel in data["panels"]}
     data |= {"expert_s": experts, "over_expert": learning.over_expert(data, names, marks)}
@@ -54,12 +55,12 @@ def transfer(request: ExperimentRequest) -> ExperimentResult:
         data,
         [row | {"expert_s": experts[row["kernel"]] or ""} for row in curves.table(data, names, marks)],
         lambda figure: curves.draw(figure, data, names, levels),
-        curves.inches(data),
+        curves.figure_size(data),
     )
 
 
 def all_players(trained: tuple[tuple[str, str], ...]) -> tuple[Player, ...]:
-    """Who begins with the initial program, who with the agent, who with the passes' games."""
+    """The players: those that begin with the initial program, with an agent, and with the passes' games."""
     return (
         Player("random", "sampling-edges"),
         Player("annealing", "annealing-edges"),

@@ -1,4 +1,4 @@
-"""Which kernels to build: ``softmax matmul[m=64,n=64,k=64] my_kernel.dojo``, read with suspicion.
+"""Parser of a selection of kernels: ``softmax matmul[m=64,n=64,k=64] my_kernel.dojo``. Inputs are untrusted.
 
 An item is an operator's name (all its default sizes), the name of one of its sizes
 (``layernorm1``), either with sizes in brackets (by position or by name), or the path of a
@@ -61,7 +61,7 @@ class Kernel:
     sizes: tuple[tuple[str, int], ...] = ()
     """Parameters of the operator; empty for a program from a file."""
     alias: str = ""
-    """What the operator calls these sizes, such as ``layernorm1``; empty when it has no name for them."""
+    """The operator's name for these sizes, such as ``layernorm1``; empty when there is none."""
 
     @property
     def symbol(self) -> str:
@@ -160,7 +160,7 @@ def _dtype(program: Program) -> str:
 
 
 def usage(operator: Operator) -> str:
-    """How to ask for an operator: ``softmax[rows,cols]``."""
+    """The syntax that selects an operator: ``softmax[rows,cols]``."""
     return f"{operator.name}[{','.join(p.name for p in operator.parameters)}]"
 
 

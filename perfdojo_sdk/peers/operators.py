@@ -1,7 +1,7 @@
-"""What systems are compared on: shapes, inputs, cost, and the right answer at some places; Table 3.
+"""The operators of the comparison (Table 3): shapes, inputs, cost, and reference results at sampled places.
 
-The right answer is computed in float64 at sampled places of the output only, so that it costs little
-even where the output has a hundred million elements.
+The reference is computed in float64 at sampled places of the output only, so that it is cheap even for
+outputs of a hundred million elements.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Operator:
 
     name: str
     family: str
-    """What it computes, whatever the shape: ``layernorm`` for ``layernorm1``."""
+    """The operator's name without its shape: ``layernorm`` for ``layernorm1``."""
     inputs: tuple[Shape, ...]
     output: Shape
     operations: int = 0
@@ -99,7 +99,7 @@ def error(operator: Operator, result: Any, expected: Array) -> float:
 
 
 def input_sets(operator: Operator, cache_bytes: int) -> int:
-    """How many sets of arrays the calls take turns on.
+    """The number of sets of arrays among which the calls rotate.
 
     One when all data fit the last-level cache of ``cache_bytes`` (the row is "warm"), or when they are
     so many times larger that nothing of use survives a call. Otherwise as many as make
@@ -111,7 +111,7 @@ def input_sets(operator: Operator, cache_bytes: int) -> int:
 
 
 def is_cold(operator: Operator, cache_bytes: int) -> bool:
-    """Whether the data exceed the last-level cache, so that they come from memory."""
+    """True if the data exceed the last-level cache of ``cache_bytes``, so that they come from memory."""
     return operator.bytes > cache_bytes
 
 

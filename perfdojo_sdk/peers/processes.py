@@ -152,7 +152,7 @@ def contenders(
 
 
 def missing(peers: dict[str, Peer], chosen: Sequence[str]) -> dict[str, str]:
-    """Why each of ``peers`` that is not chosen or not usable is out."""
+    """The reason for each of ``peers`` that is not chosen or not usable."""
     reasons = {}
     for name, peer in peers.items():
         reason = peer.missing() if name in chosen else f"{peer.title} was not asked for"

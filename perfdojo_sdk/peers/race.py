@@ -32,7 +32,7 @@ class Entry:
     error: float = 0.0
     """The largest seen, relative to the largest magnitude of the right answer."""
     failure: str = ""
-    """Why it is out; "missing" for a library without this kernel."""
+    """The reason why there is no time; "missing" for a library without this kernel."""
 
     @property
     def median(self) -> float | None:

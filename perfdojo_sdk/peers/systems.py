@@ -36,7 +36,7 @@ class Contender(Protocol):
 
 @dataclass(frozen=True)
 class Peer:
-    """How to find and start a contender without importing it."""
+    """A system to compare with: finds and starts it without importing it."""
 
     title: str
     module: str
@@ -44,12 +44,12 @@ class Peer:
     needs: tuple[str, ...] = ()
     """Modules that must be installed."""
     packages: str = ""
-    """What to give to pip."""
+    """The arguments of pip install."""
     compiler: bool = False
-    """Whether it compiles C++ against Python's headers while it runs."""
+    """True if it compiles C++ against Python's headers at run time."""
 
     def missing(self) -> str:
-        """Why it cannot start and what to do; empty when it can."""
+        """The reason why it cannot start, with a remedy; empty when it can."""
         absent = [name for name in self.needs if importlib.util.find_spec(name) is None]
         if absent:
             return f"{self.title} is not installed (pip install {self.packages})"

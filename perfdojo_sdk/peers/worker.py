@@ -37,7 +37,7 @@ class Preparation(Exception):
 
 
 class Worker:
-    """What a contender holds between messages."""
+    """The state of a contender's process between messages."""
 
     def __init__(self, contender: Contender) -> None:
         self._contender, self.version = contender, contender.version

@@ -1,52 +1,50 @@
-"""A training whose games are played elsewhere: who plays, and how the learner follows.
+"""A training whose games are played by other processes: the interface of actors, and the learner's loop.
 
-Each pupil has at most one job out. When it comes back the learner merges its experience, learns what the
-evaluations have earned, and orders the next one with the network as it is now. Which job comes back first is
-chance, so such a training is not repeatable to the bit; what it has measured is.
+Each task has at most one job in flight. When a job returns, the learner merges its experience, takes the
+gradient steps due for its evaluations, and sends the next job with the current network. The order in which
+jobs return is not determined, so such a training does not repeat bit for bit; its records stay valid.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from perfdojo_sdk.library.forge import Forge, Settings
-from perfdojo_sdk.perfllm.episodes import EVALUATIONS, Copy, Experience, Job
+from perfdojo_sdk.perfllm.episodes import EVALUATIONS, AgentSnapshot, Experience, Job
 from perfdojo_sdk.perfllm.learner import LearnError
+from perfdojo_sdk.perfllm.training import Training
+from perfdojo_sdk.perfllm.training_task import TrainingTask
 from perfdojo_sdk.store.candidates import Candidate, CandidateLog
-
-if TYPE_CHECKING:
-    from perfdojo_sdk.perfllm.pupil import Pupil
-    from perfdojo_sdk.perfllm.trainer import Training
 
 
 class Actors(Protocol):
-    """Who plays for a training. Whatever they measure is recorded before it is heard of here."""
+    """Plays games for a training. Each measurement is recorded before its job is returned."""
 
     @property
     def room(self) -> int:
-        """How many jobs they can be given at once; those that wait for a device included."""
+        """The most jobs that may be in flight at once, those waiting for a device included."""
         ...
 
     def forge(self, target: str, settings: Settings) -> Forge:
-        """What the learner needs to know of the place where ``target`` is: its device, its toolchain."""
+        """A forge that describes the machine of ``target``: its device and toolchain."""
         ...
 
     def order(self, job: Job) -> None:
-        """Have it played. An actor that dies is their matter."""
+        """Send a job. If its actor dies, the implementation sends the job again."""
         ...
 
     def next(self) -> tuple[Job, Experience] | None:
-        """What came back; None when there was nothing for a few seconds."""
+        """A returned job and its experience; None when none returned for a few seconds."""
         ...
 
     def stop(self) -> None:
-        """Give up all that is out."""
+        """Cancel all jobs in flight."""
         ...
 
 
 def rounds(training: Training, actors: Actors, store: CandidateLog | None) -> Generator[None, None, None]:
-    """Train until it is over; each step of the generator is a moment between two changes."""
+    """Train until the training is over. The state is consistent, and can be saved, at each yield."""
     away: set[int] = set()
     try:
         while not training.over:
@@ -57,53 +55,53 @@ def rounds(training: Training, actors: Actors, store: CandidateLog | None) -> Ge
             if back is not None:
                 job, experience = back
                 away.remove(job.number)
-                _learn(training, training.pupils[job.number], experience)
+                _learn(training, training.tasks[job.number], experience)
             yield
     finally:
         actors.stop()
 
 
 def _waiting(training: Training, away: set[int]) -> list[int]:
-    """Pupils that can be given work, those with the fewest evaluations first."""
-    idle = [(p.evaluations, n) for n, p in enumerate(training.pupils) if not p.finished and n not in away]
+    """Numbers of unfinished tasks without a job in flight, those with the fewest evaluations first."""
+    idle = [(p.evaluations, n) for n, p in enumerate(training.tasks) if not p.finished and n not in away]
     return [number for _, number in sorted(idle)]
 
 
 def _job(training: Training, number: int, store: CandidateLog | None) -> Job:
-    plan, pupil = training.plan, training.pupils[number]
+    plan, task = training.plan, training.tasks[number]
     return Job(
         number,
-        pupil.forge.target.name,
-        pupil.kernel,
-        pupil.forge.settings,
-        Copy.of(training.mind),
-        pupil.player.state(),
-        min(EVALUATIONS, plan.evaluations - pupil.evaluations),
-        tuple(_new_to(pupil, store)) if store is not None else (),
+        task.forge.target.name,
+        task.kernel,
+        task.forge.settings,
+        AgentSnapshot.of(training.agent),
+        task.player.state(),
+        min(EVALUATIONS, plan.evaluations - task.evaluations),
+        tuple(_new_to(task, store)) if store is not None else (),
     )
 
 
-def _new_to(pupil: Pupil, store: CandidateLog) -> Iterator[Candidate]:
-    """Recorded candidates that the pupil may yet propose, and its fastest one."""
-    player, key = pupil.player, pupil.evaluator.conditions.key
+def _new_to(task: TrainingTask, store: CandidateLog) -> Iterator[Candidate]:
+    """Recorded candidates that the task's player has not met, and its fastest one."""
+    player, key = task.player, task.evaluator.conditions.key
     best = player.met[player.best].program if player.timed else ""
-    for candidate in store.of(pupil.kernel.name, pupil.forge.target.name):
+    for candidate in store.of(task.kernel.name, task.forge.target.name):
         program = candidate.key.program_sha256[:24]
         if candidate.key.conditions == key and (program == best or program not in player.known):
             yield candidate
 
 
-def _learn(training: Training, pupil: Pupil, experience: Experience) -> None:
-    learner = training.mind.learner
+def _learn(training: Training, task: TrainingTask, experience: Experience) -> None:
+    learner = training.agent.learner
     try:
         learner.replay.merge(experience.skeleton, experience.arrays)
-        pupil.player = pupil.player.at(experience.player)
+        task.player = task.player.at(experience.player)
     except (KeyError, TypeError, ValueError, IndexError) as error:
-        what = f"what an actor has seen of {pupil.name} does not fit to what is known"
+        what = f"what an actor has seen of {task.name} does not fit to what is known"
         hint = "see that all machines have equal plugins and encoders, and go on with --resume"
         raise LearnError("PD-N102", what, why=f"{type(error).__name__}: {error}", hint=hint) from None
-    player = pupil.player
+    player = task.player
     player.loss = learner.evaluated(experience.evaluations)
-    pupil.evaluator.tally.failures.update(experience.failures)
-    pupil.since_best = len(player.met) - 1 - (player.best if player.timed else -1)
-    training.played(pupil, experience.evaluations, experience.ended)
+    task.evaluator.tally.failures.update(experience.failures)
+    task.since_best = len(player.met) - 1 - (player.best if player.timed else -1)
+    training.played(task, experience.evaluations, experience.ended)

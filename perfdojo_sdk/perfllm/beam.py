@@ -1,10 +1,10 @@
-"""Several games played side by side, by what a network thinks of their moves and nothing else.
+"""Beam search over games, guided by the network's values of moves alone.
 
-A game of twenty good moves is seldom played when one slip loses it, and most of its moves may come in many
-orders. So a beam keeps some programs at a time, adds up how likely the ways to each are, and gives every
-program on its way, with how likely the agent is to stop there. Programs that differ in the names of their
-arrays alone are one. Beside it goes the game of the agent's favourite moves: likelier beginnings that end
-worse may fill a beam.
+Sampling seldom plays a game of twenty good moves when one slip loses it, and most of these moves may come in
+many orders. The beam therefore keeps several programs at a time and adds up the probabilities of all orders
+that lead to the same one. It returns every program it visits, with the probability that the agent stops
+there. Programs that differ only in the names of local arrays count as one. The greedy game is played as
+well, since prefixes that are likelier but end worse can fill a beam.
 """
 
 from __future__ import annotations
@@ -18,60 +18,61 @@ from typing import TypeAlias
 import numpy as np
 
 from perfdojo_sdk.core.transformation import Trace
+from perfdojo_sdk.perfllm.agent import Listed
 from perfdojo_sdk.perfllm.learner import TEMPERATURE
-from perfdojo_sdk.perfllm.mind import Listed
 from perfdojo_sdk.perfllm.replay import STOP, Vector
+from perfdojo_sdk.search.alpha_equivalence import alpha_equivalence_key
 from perfdojo_sdk.search.explorer import digest
-from perfdojo_sdk.search.likeness import likeness
 
-#: A program that is less likely than the likeliest end by this factor's logarithm is not gone on with.
+#: A program is dropped when its log-probability is lower than that of the likeliest end by more than this.
 HOPELESS = 12.0
-#: Moves of one program that may go on, for each place in the beam.
+#: Children of one program, for each place in the beam.
 BRANCHES = 3
 
 Look: TypeAlias = Callable[[Trace], tuple[Listed, Vector]]
-"""The moves of a game's last program, and what the network says each is worth, the stop first."""
+"""The moves of a game's last program and the network's values, that of stopping first."""
 
 
 @dataclass(frozen=True)
-class Width:
-    """How wide a beam is, and how much chance has a say in it."""
+class BeamWidth:
+    """The width of a beam, its depth and its randomness."""
 
     places: int
     moves: int
-    """Most moves of a beam."""
+    """Maximal number of moves."""
     noise: float = 0.0
-    """How much, in the network's scale, chance adds to what a program is worth when places are given away."""
+    """Scale of the Gumbel noise added to the log-probability of a program, in the network's scale."""
     epsilon: float = 0.0
-    """Part of the places that are given away by chance alone."""
+    """Fraction of the places that are filled at random."""
 
 
 @dataclass(frozen=True)
-class Place:
-    """A program on the way of a beam."""
+class BeamNode:
+    """A node of the beam: a program and the game that leads to it."""
 
     game: Trace
     actions: tuple[int, ...]
-    """Those since the beam's start, without a stop."""
+    """The numbers of the moves since the beam's start, without a stop."""
     likely: float
-    """Logarithm of how likely the agent comes here."""
+    """Log-probability that the agent reaches this program."""
     stopping: float = 0.0
-    """Logarithm of how likely it stops here once it has come."""
+    """Log-probability that it stops here after reaching it."""
     worth: float = 0.0
-    """What the network thinks the program itself is worth, in its scale."""
+    """The network's value of stopping here, in its scale."""
 
     @property
     def ending(self) -> float:
-        """How much the way here is a whole game: by its mean move, or else short games were always better."""
+        """Log-probability of ending here, normalised by the number of moves so that short games gain
+        nothing."""
         return self.likely / max(1, len(self.actions)) + self.stopping
 
 
-def beam(start: Trace, look: Look, width: Width, chance: Random) -> list[Place]:
-    """Every program that a beam goes through, its start first, in the order in which it came there."""
-    front, found, best_end = [Place(start, (), 0.0)], list[Place](), float("-inf")
-    seen = {likeness(start.program)}
+def beam(start: Trace, look: Look, width: BeamWidth, chance: Random) -> list[BeamNode]:
+    """All programs that the beam visits, in the order of the visits; the start is the first."""
+    front, found, best_end = [BeamNode(start, (), 0.0)], list[BeamNode](), float("-inf")
+    seen = {alpha_equivalence_key(start.program)}
     for moves in range(width.moves + 1):
-        children: dict[str, Place] = {}
+        children: dict[str, BeamNode] = {}
         for place in front:
             listed, values = look(place.game)
             likely = log_softmax(values / TEMPERATURE)
@@ -90,13 +91,13 @@ def beam(start: Trace, look: Look, width: Width, chance: Random) -> list[Place]:
     return found
 
 
-def favourite(start: Trace, look: Look, moves: int) -> Place:
-    """Where the agent comes to with the move that it likes best, each time, in at most so many moves.
+def greedy_game(start: Trace, look: Look, moves: int) -> BeamNode:
+    """The end of the greedy game: the move of the highest value each time, at most ``moves`` of them.
 
-    Unlike a beam it may come back to a program with other names: experts' games do, where a copy takes the
-    place of an array.
+    Unlike the beam it may return to an alpha-equivalent program. Experts' games do so where a copy replaces
+    an array.
     """
-    place, passed = Place(start, (), 0.0), set[str]()
+    place, passed = BeamNode(start, (), 0.0), set[str]()
     while True:
         passed.add(digest(Trace(place.game.program)))
         listed, values = look(place.game)
@@ -107,19 +108,20 @@ def favourite(start: Trace, look: Look, moves: int) -> Place:
         game = replace(place.game, steps=(*place.game.steps, listed.steps[best - 1]))
         if digest(Trace(game.program)) in passed:
             return here
-        place = Place(game, (*place.actions, best), place.likely + float(likely[best]))
+        place = BeamNode(game, (*place.actions, best), place.likely + float(likely[best]))
 
 
 def log_softmax(values: Vector) -> Vector:
+    """The logarithm of the softmax of ``values``."""
     shifted = values - values.max()
     found: Vector = shifted - np.log(np.exp(shifted).sum())
     return found
 
 
 def _children(
-    place: Place, listed: Listed, likely: Vector, width: Width, chance: Random
-) -> Iterator[tuple[str, Place]]:
-    """The likeliest moves and one by chance, each with what the program that it leads to is like."""
+    place: BeamNode, listed: Listed, likely: Vector, width: BeamWidth, chance: Random
+) -> Iterator[tuple[str, BeamNode]]:
+    """The likeliest moves and a random one, each with the alpha-equivalence key of its program."""
     order = [int(action) for action in (-likely).argsort(kind="stable") if action != STOP]
     chosen = order[: BRANCHES * width.places]
     if width.epsilon and len(order) > len(chosen):
@@ -127,18 +129,18 @@ def _children(
     for action in chosen:
         step = listed.steps[action - 1]
         game = replace(place.game, steps=(*place.game.steps, step))
-        child = Place(game, (*place.actions, action), place.likely + float(likely[action]))
-        yield likeness(game.program), child
+        child = BeamNode(game, (*place.actions, action), place.likely + float(likely[action]))
+        yield alpha_equivalence_key(game.program), child
 
 
-def _merged(one: Place, other: Place) -> Place:
-    """Two ways to one program: the likelier one, as likely as both together."""
+def _merged(one: BeamNode, other: BeamNode) -> BeamNode:
+    """The likelier of two games that lead to one program, with the sum of both probabilities."""
     better, worse = (one, other) if one.likely >= other.likely else (other, one)
     return replace(better, likely=better.likely + log(1 + exp(worse.likely - better.likely)))
 
 
-def _given(children: dict[str, Place], width: Width, chance: Random) -> list[str]:
-    """Who goes on: the likeliest with some noise, and a few by chance."""
+def _given(children: dict[str, BeamNode], width: BeamWidth, chance: Random) -> list[str]:
+    """The keys of the programs that stay in the beam: the likeliest under noise, and a few at random."""
     scale = width.noise / TEMPERATURE
     noisy = {
         name: child.likely - scale * log(-log(chance.uniform(1e-12, 1 - 1e-12))) if scale else child.likely

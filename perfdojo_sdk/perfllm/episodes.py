@@ -1,7 +1,7 @@
-"""What an actor does: play a kernel for a while, with a copy of the agent, and bring back what it has seen.
+"""The work of an actor: play one kernel for a while with a copy of the agent and return the experience.
 
-An actor neither learns nor keeps anything: a job holds all that it needs, and the learner gets what it has
-seen, vectors included, so that it need not encode anything again.
+An actor neither learns nor keeps state. A job holds all its inputs. The experience includes the encoded
+vectors, so the learner encodes nothing again.
 """
 
 from __future__ import annotations
@@ -18,72 +18,77 @@ from perfdojo_sdk.kernels.selection import Kernel
 from perfdojo_sdk.library.evaluation import Evaluator
 from perfdojo_sdk.library.forge import Forge, Settings
 from perfdojo_sdk.library.tuning import conditions
-from perfdojo_sdk.perfllm import agents
+from perfdojo_sdk.perfllm import agent_files
+from perfdojo_sdk.perfllm.agent import Agent
 from perfdojo_sdk.perfllm.encoder import Encoder, load_encoder
 from perfdojo_sdk.perfllm.learner import Learner
-from perfdojo_sdk.perfllm.mind import Mind
 from perfdojo_sdk.perfllm.player import PerfLLM
 from perfdojo_sdk.perfllm.settings import AgentSettings
 from perfdojo_sdk.search.strategies import BATCH
 from perfdojo_sdk.store.candidates import Candidate, CandidateLog
 
-#: Programs that an actor evaluates before it comes back: many, for a device to be busy; few, since all are
-#: chosen by the network as it was at the beginning.
+#: Programs that an actor evaluates for one job. More of them keep a device busy; fewer let the network be
+#: updated more often, since all of a job's games are chosen by one network.
 EVALUATIONS = 32
 _NETWORK = "network."
 
 
 @dataclass(frozen=True)
-class Copy:
-    """An agent as it is at one moment, without its memory."""
+class AgentSnapshot:
+    """The settings and the network of an agent at one moment, without its replay memory."""
 
     encoder: str
-    """As ``load_encoder`` reads it, on the actor's machine."""
+    """The argument of ``load_encoder`` on the actor's machine."""
     encoder_version: str
     settings: AgentSettings
     network: bytes = field(repr=False)
-    """Its tensors, as safetensors."""
+    """The network's tensors as safetensors."""
 
     @classmethod
-    def of(cls, mind: Mind) -> Copy:
-        tensors = {n: t for n, t in mind.learner.tensors().items() if n.startswith(_NETWORK)}
-        return cls(mind.encoder_spec, mind.encoder.version, mind.learner.settings, agents.packed(tensors))
+    def of(cls, agent: Agent) -> AgentSnapshot:
+        tensors = {n: t for n, t in agent.learner.tensors().items() if n.startswith(_NETWORK)}
+        network = agent_files.packed(tensors)
+        return cls(agent.encoder_spec, agent.encoder.version, agent.learner.settings, network)
 
-    def awake(self) -> Mind:
-        """The same network with an empty memory, which does not learn. :class:`LearnError` if it is none."""
+    def restored(self) -> Agent:
+        """An agent with this network, an empty memory and learning switched off.
+
+        :class:`LearnError` when the encoder here is of another version.
+        """
         encoder = _encoder(self.encoder)
         if encoder.version != self.encoder_version:
-            raise agents.other_encoder("the training's agent", self.encoder_version, encoder)
+            raise agent_files.other_encoder("the training's agent", self.encoder_version, encoder)
         # All that is seen comes back, however little the learner keeps.
         watching = self.settings.model_copy(update={"steps_per_evaluation": 0.0, "capacity": 10**7})
         learner = Learner(watching, encoder.width)
-        learner.load(agents.unpacked(self.network))
-        return Mind(encoder, learner, self.encoder)
+        learner.load(agent_files.unpacked(self.network))
+        return Agent(encoder, learner, self.encoder)
 
 
 @lru_cache(maxsize=2)
 def _encoder(spec: str) -> Encoder:
-    """Kept from job to job, with the lines that it has seen."""
+    """The encoder of ``spec``, cached across jobs with the line vectors it has computed."""
     return load_encoder(spec)
 
 
 @dataclass(frozen=True)
 class Job:
-    """Some evaluations of one kernel, to be played anywhere."""
+    """A number of evaluations of one kernel, for any process to play."""
 
     number: int
-    """Of the pupil."""
+    """The number of the training task."""
     target: str
     kernel: Kernel
     settings: Settings
-    """Of the forge; ``evaluations`` in them are those of the whole training, by which chance becomes less."""
-    agent: Copy
+    """The forge's settings; their ``evaluations`` are those of the whole training, which the schedule of
+    epsilon uses."""
+    agent: AgentSnapshot
     player: State = field(repr=False)
-    """Games met and rounds played so far."""
+    """The player's state: games met and rounds played."""
     evaluations: int
-    """How many to make now."""
+    """Evaluations to make in this job."""
     known: tuple[Candidate, ...] = field(repr=False)
-    """Recorded under the same conditions; what is among them is not measured again."""
+    """Candidates recorded under the same conditions; they are not measured again."""
 
     @property
     def name(self) -> str:
@@ -92,26 +97,26 @@ class Job:
 
 @dataclass(frozen=True)
 class Experience:
-    """What came of a job."""
+    """The result of a job."""
 
     player: State = field(repr=False)
     skeleton: Mapping[str, Any] = field(repr=False)
-    """Of the memory, with :attr:`arrays`, for :meth:`Replay.merge`."""
+    """The replay without its vectors, for :meth:`Replay.merge` together with :attr:`arrays`."""
     arrays: Mapping[str, np.ndarray[Any, Any]] = field(repr=False)
     evaluations: int
     ended: bool
-    """The player knows no more games."""
+    """True if the player found no further game."""
     failures: Mapping[str, int]
-    """How many evaluations failed, by reason."""
+    """Number of failed evaluations by reason."""
 
 
 def play(job: Job, forge: Forge, store: CandidateLog) -> Experience:
-    """Play ``job`` with what ``forge`` has; ``store`` is told each candidate and asked for those known.
+    """Play ``job`` on the device of ``forge``; ``store`` supplies known candidates and receives new ones.
 
-    The same job on an equal machine leads to the same games as long as their times are the same.
+    Equal jobs lead to equal games if their times are equal.
     """
-    mind = job.agent.awake()
-    player = PerfLLM(task_of(forge, job.kernel), job.player, mind, alone=False)
+    agent = job.agent.restored()
+    player = PerfLLM(task_of(forge, job.kernel), job.player, agent, alone=False)
     evaluator = Evaluator(conditions(forge, job.kernel), store)
     if player.timed:  # the one to beat, as in a search that goes on
         evaluator.evaluate([player.game(player.best)])
@@ -122,12 +127,12 @@ def play(job: Job, forge: Forge, store: CandidateLog) -> Experience:
         player.observe(evaluator.evaluate(games))
         done += len(games)
         ended = not games
-    replay = mind.learner.replay
+    replay = agent.learner.replay
     return Experience(
         player.state(), replay.skeleton(), replay.arrays(), done, ended, dict(evaluator.tally.failures)
     )
 
 
 def task_of(forge: Forge, kernel: Kernel) -> SearchTask:
-    """What a pupil plays: without the expert, from whom it would learn nothing of its own."""
+    """The search task of a kernel without the target's expert, so that the agent finds games itself."""
     return replace(forge.task(kernel), expert=None)

@@ -1,8 +1,8 @@
-"""Evolution with an agent's advice: it suggests moves, and has a say in which children are evaluated.
+"""Evolution guided by an agent, which proposes moves and helps to choose the children to evaluate.
 
-The cost model of the evolution knows the programs of this one search, by features; the agent knows what
-programs like these led to in all games that it has seen, by their text. How far its word counts is fitted to
-the times of this search, so an agent that knows nothing does no harm. It goes on learning from every result.
+The evolution's cost model is fitted to features of the programs of this search. The agent values programs by
+their text, from all games it has learned. The weight of its values is fitted to the times of this search, so
+an untrained agent does no harm. It continues to learn from every result.
 """
 
 from __future__ import annotations
@@ -19,45 +19,45 @@ import numpy as np
 
 from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.hookspecs.search import SearchTask, State
-from perfdojo_sdk.perfllm.mind import Listed, Mind
-from perfdojo_sdk.perfllm.player import AT_HAND, mind_for, name_of, relisted
+from perfdojo_sdk.perfllm.agent import Agent, Listed
+from perfdojo_sdk.perfllm.player import AT_HAND, agent_for, name_of, relisted
 from perfdojo_sdk.search.cost_model import CostModel
-from perfdojo_sdk.search.evolution import Evolution, Habits
+from perfdojo_sdk.search.evolution import Evolution, EvolutionParameters
 from perfdojo_sdk.search.explorer import NO_PARENT, Draw, digest
 from perfdojo_sdk.search.features import Row, features
 
-#: Part of the children that are moves which the agent suggests.
-ADVISED = 0.25
-#: How much a move that is worth 1 % less, in the network's scale, is preferred less.
-KEENNESS = 20.0
+#: Fraction of the children that the agent proposes.
+PROPOSED_BY_AGENT = 0.25
+#: Inverse temperature of the softmax over values from which a proposed move is drawn.
+INVERSE_TEMPERATURE = 20.0
 
 
 class Hybrid(Evolution):
     """One search in progress."""
 
-    def __init__(self, task: SearchTask, state: State | None, mind: Mind) -> None:
-        self.mind = mind
+    def __init__(self, task: SearchTask, state: State | None, agent: Agent) -> None:
+        self.agent = agent
         self.opinions: dict[str, float] = {}
-        """Digest of a program -> what the agent thought of it when it was asked first."""
+        """Digest of a program -> its value by the agent when it was first asked."""
         self._at_hand: OrderedDict[int, Listed] = OrderedDict()
-        super().__init__(task, state, Habits())
+        super().__init__(task, state, EvolutionParameters())
 
     # -- suggestions -------------------------------------------------------------------------------
 
     def _children(self, chance: Random, ranked: list[int], count: int) -> list[Draw]:
-        each = round(count * ADVISED / len(ranked)) or 1
+        each = round(count * PROPOSED_BY_AGENT / len(ranked)) or 1
         advised = [draw for number in ranked for draw in self._advised(number, chance, each)]
         names = {digest(game) for _, game in advised if game is not None}
         others = super()._children(chance, ranked, count - len(advised))
         return advised + [(n, game) for n, game in others if game is not None and digest(game) not in names]
 
     def _advised(self, number: int, chance: Random, count: int) -> list[Draw]:
-        """The game with one more move: the moves that the agent likes best, with some chance."""
+        """The game with one more move, ``count`` times: moves of high value under Gumbel noise."""
         listed = self._listed(number)
-        values = self.mind.values(listed)[1:]
+        values = self.agent.values(listed)[1:]
         noise = np.array([-log(-log(chance.uniform(1e-9, 1 - 1e-9))) for _ in values])
         game, found = self.game(number), list[Draw]()
-        for k in (-(values * KEENNESS + noise)).argsort(kind="stable"):
+        for k in (-(values * INVERSE_TEMPERATURE + noise)).argsort(kind="stable"):
             step = listed.steps[k]
             if name_of(step.after) not in self.known:
                 found.append((number, replace(game, steps=(*game.steps, step))))
@@ -68,9 +68,9 @@ class Hybrid(Evolution):
     def _listed(self, number: int) -> Listed:
         if number not in self._at_hand:
             task, game = self.task, self.game(number)
-            listed = self.mind.listed(game.program, task.rules, task.most, task.target.name)
+            listed = self.agent.listed(game.program, task.rules, task.most, task.target.name)
             self._at_hand[number] = listed
-            self.mind.remember(self._state(number), listed)
+            self.agent.remember(self._state(number), listed)
             if len(self._at_hand) > AT_HAND:
                 self._at_hand.popitem(last=False)
         return self._at_hand[number]
@@ -87,7 +87,7 @@ class Hybrid(Evolution):
         slope = _slope(met, np.log(seconds))
         model = CostModel(rows, list(np.exp(np.log(seconds) - slope * met)))
         mean, deviation = model.predict([self._features(game) for game in games])
-        hope = mean + slope * new - self.habits.optimism * deviation
+        hope = mean + slope * new - self.parameters.optimism * deviation
         order = sorted(range(len(children)), key=lambda k: (hope[k], k))
         return [children[k] for k in order[:count]]
 
@@ -95,19 +95,19 @@ class Hybrid(Evolution):
         return features(game.program, self.task.target)
 
     def _opinions(self, games: Sequence[Trace]) -> Row:
-        """What the agent thinks that each game's last program can come to."""
+        """The agent's value of each game's last program [games], in the network's scale."""
         names = [digest(game) for game in games]
         unknown = {name: game.program.text for name, game in zip(names, games) if name not in self.opinions}
         if unknown:
-            vectors = self.mind.encoder.encode(list(unknown.values()))
+            vectors = self.agent.encoder.encode(list(unknown.values()))
             for name, vector in zip(unknown, vectors):
-                self.opinions[name] = float(self.mind.learner.values(vector, vector[None])[0])
+                self.opinions[name] = float(self.agent.learner.values(vector, vector[None])[0])
         return np.array([self.opinions[name] for name in names], np.float64)
 
     # -- learning ----------------------------------------------------------------------------------
 
     def learn(self, numbers: range) -> None:
-        replay = self.mind.learner.replay
+        replay = self.agent.learner.replay
         for number in numbers:
             met, to = self.met[number], self._state(number)
             if met.parent == NO_PARENT or met.parent not in self._at_hand:
@@ -117,29 +117,30 @@ class Hybrid(Evolution):
                 actions = [k for k, step in enumerate(steps, 1) if step.move == met.moves[-1]]
                 if actions:
                     replay.move(self._state(met.parent), actions[0], to)
-        self.mind.learner.evaluated(len(numbers))
+        self.agent.learner.evaluated(len(numbers))
 
     def notes(self) -> Mapping[str, Any]:
-        return {"opinions": self.opinions, **self.mind.notes()}
+        return {"opinions": self.opinions, **self.agent.notes()}
 
     def read_notes(self, notes: Mapping[str, Any]) -> None:
         self.opinions = {str(name): float(value) for name, value in notes["opinions"].items()}
-        self.mind.read_notes(notes)
-        self.mind.learner.replay.relist = partial(relisted, self, self.mind)
+        self.agent.read_notes(notes)
+        self.agent.learner.replay.relist = partial(relisted, self, self.agent)
 
     def _state(self, number: int) -> int:
         met, base = self.met[number], next((m.seconds for m in self.met if m.seconds is not None), None)
         reward = base / met.seconds if base and met.seconds else 0.0
-        return self.mind.learner.replay.state(f"{digest(Trace(self.task.root))} {met.program}", reward)
+        return self.agent.learner.replay.state(f"{digest(Trace(self.task.root))} {met.program}", reward)
 
 
 def _slope(opinions: Row, times: Row) -> float:
-    """Of the best line from opinions to logarithms of times: never upwards, since opinions are of speed."""
+    """Slope of the regression of log times on the agent's values; at most 0, since a higher value means
+    faster."""
     spread = opinions - opinions.mean()
     variance = float(spread @ spread)
     return min(0.0, float(spread @ (times - times.mean())) / variance) if variance > 1e-9 else 0.0
 
 
 def start(task: SearchTask, state: State | None) -> Hybrid:
-    """A player for the task; see :func:`mind_for` for the options."""
-    return Hybrid(task, state, mind_for(task))
+    """A player for the task; see :func:`agent_for` for the options."""
+    return Hybrid(task, state, agent_for(task))

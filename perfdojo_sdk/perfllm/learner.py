@@ -49,7 +49,7 @@ class Learner:
     # -- playing -----------------------------------------------------------------------------------
 
     def values(self, before: Vector, after: Vector) -> Vector:
-        """What each move is worth, in the network's scale: [1 + moves]; the first is the stop.
+        """The value of each move in the network's scale [1 + moves]; the first is the stop.
 
         ``before`` [width]; ``after`` [1 + moves, width].
         """
@@ -78,7 +78,7 @@ class Learner:
             return None
         for group in self.optimiser.param_groups:
             group["lr"] = size * self.settings.learning_rate
-        if not self.network.accustomed:
+        if not self.network.scaling_fitted:
             self._accustom()
         total = 0.0
         for _ in range(steps):
@@ -100,7 +100,7 @@ class Learner:
         before = np.stack([after[0] for after in vectors])
         differences = np.concatenate([after[1:] - after[:1] for after in vectors])
         if len(differences):
-            self.network.accustom(torch.from_numpy(before), torch.from_numpy(differences))
+            self.network.fit_scaling(torch.from_numpy(before), torch.from_numpy(differences))
             self.older.load_state_dict(self.network.state_dict())
 
     def _step(self, batch: Batch) -> float:
@@ -121,7 +121,7 @@ class Learner:
         return float(loss.detach())
 
     def targets(self, batch: Batch) -> Tensor:
-        """What the network should have predicted for each transition, in its scale."""
+        """The regression target of each transition [n], in the network's scale."""
         settings = self.settings
         with torch.no_grad():
             reward, done = torch.from_numpy(batch.reward), torch.from_numpy(batch.done)
@@ -134,7 +134,7 @@ class Learner:
             return scaled(bellman(reward, following, done, settings), settings)
 
     def _best_after(self, batch: Batch) -> Tensor:
-        """What the best move of each state that follows is worth, in the network's scale."""
+        """The value of the best move in each successor state, in the network's scale."""
         there = tuple(torch.from_numpy(x) for x in (batch.next_before, batch.next_after, batch.next_real))
         older: Tensor = self.older(*there)
         if not self.settings.double:
@@ -155,7 +155,7 @@ class Learner:
         return {name: tensor.detach().clone().contiguous() for name, tensor in found.items()}
 
     def notes(self) -> dict[str, Any]:
-        """What else belongs to the state of learning, as JSON values."""
+        """The state of learning besides the tensors, as JSON values."""
         return {"steps": self.steps, "owed": self.owed, "chance": self.chance.bit_generator.state}
 
     def restore(self, tensors: Mapping[str, Tensor], notes: Mapping[str, Any]) -> None:
@@ -190,12 +190,13 @@ class Learner:
 
 
 def imitation(values: Tensor, shown: Tensor) -> Tensor:
-    """How unlikely it is that a move that was shown is played, where likely moves are those of high value.
+    """The imitation loss: mean negative log-probability of playing a demonstrated move, under a softmax of
+    values.
 
-    ``shown`` bool [n, moves]; states in which nothing was shown do not count. Any shown move will do: most
-    moves of a game can as well be played later. What nobody has tried in such a state is otherwise worth
-    whatever the network makes up (as in deep Q-learning from demonstrations, Hester et al. 2018, with a
-    softmax in place of the margin).
+    ``values`` [n, moves]; ``shown`` bool [n, moves]. States without demonstrations do not count. The
+    probabilities of all demonstrated moves of a state are added, since most moves of a game can be played
+    later as well. Without this loss the values of moves that nobody has tried are arbitrary (deep Q-learning
+    from demonstrations, Hester et al. 2018, with a softmax in place of the margin).
     """
     some = shown.any(1)
     likely = torch.log_softmax(values[some] / TEMPERATURE, 1).masked_fill(~shown[some], float("-inf"))

@@ -37,7 +37,7 @@ LEAST = 0.02
 
 @dataclass(frozen=True)
 class Settings:
-    """What the paper varies, and the usual numbers of deep Q-learning."""
+    """The options that the paper compares, and the hyperparameters of deep Q-learning."""
 
     maximum: bool = True
     """Learn the best reward that can be reached (equation 4), not the sum of rewards (equation 2)."""
@@ -142,7 +142,7 @@ class Transition(NamedTuple):
 
     @property
     def ends(self) -> bool:
-        """Whether nothing is known of what could follow."""
+        """True if the transition has no known successor: a stop, or a state without listed moves."""
         return self.action == STOP or self.to.after is None
 
 
@@ -190,7 +190,8 @@ class Learner:
         self.steps = 0
 
     def targets(self, batch: Sequence[Transition]) -> Tensor:
-        """What the network should predict of each transition: the Bellman equation, as a logarithm.
+        """The regression target of each transition [n]: the right side of the Bellman equation, as a
+        logarithm.
 
         The objective of the paper is max(r, gamma max Q'), since the fastest program on the way counts and
         not how long the game was there; the ordinary one is r + gamma max Q'.

@@ -1,8 +1,8 @@
-"""What a move is worth: a network over the vector before and the vector after (paper, section 3.1).
+"""The Q-network: the value of a move from the vectors before and after it (paper, section 3.1).
 
-The paper gives it both vectors side by side; here the second is their difference, the same information in
-which a small change of a long program is not drowned. Stopping is no change at all. Both are standardised by
-what the network saw first: most moves change most numbers of a vector by a few hundredths.
+The paper concatenates both vectors. Here the second input is their difference: the same information, but a
+small change of a long program stays visible. Stopping has the difference zero. Both inputs are standardised
+with statistics of the first states, since most moves change most components by a few hundredths.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-#: A number of the vectors that varies less than this is taken as it is.
+#: Components whose standard deviation is below this are not scaled.
 STILL = 1e-3
 
 
@@ -19,9 +19,9 @@ class QNetwork(nn.Module):
 
     mean: Tensor
     spread: Tensor
-    """Of the vectors before a move."""
+    """Standard deviation of the vectors before a move."""
     change: Tensor
-    """How large the differences are; all 1 until :meth:`accustom`."""
+    """Root mean square of the differences; all 1 until :meth:`fit_scaling`."""
 
     def __init__(self, width: int, hidden: int, duelling: bool) -> None:
         """``width``: of the encoder's vectors; ``hidden``: of the layers."""
@@ -39,11 +39,11 @@ class QNetwork(nn.Module):
         )
 
     @property
-    def accustomed(self) -> bool:
+    def scaling_fitted(self) -> bool:
         return not bool((self.change == 1).all())
 
-    def accustom(self, before: Tensor, differences: Tensor) -> None:
-        """Learn how vectors are scaled from some states [n, width] and some moves [m, width]."""
+    def fit_scaling(self, before: Tensor, differences: Tensor) -> None:
+        """Set the scaling of the inputs from sample states [n, width] and sample differences [m, width]."""
         spread, change = before.std(0, unbiased=False), differences.square().mean(0).sqrt()
         self.mean.copy_(before.mean(0))
         self.spread.copy_(torch.where(spread > STILL, spread, torch.ones(())))

@@ -1,7 +1,7 @@
-"""Objectives: the Bellman equations that say what a move is worth, and the scale in which that is learned.
+"""Objectives: the Bellman equations that define the value of a move, and the scale in which it is learned.
 
-Each objective is a row of :data:`OBJECTIVES`, and everything that a learner assumes of it is a field of that
-row. Light to import: values are tensors, and only their methods are called.
+Each objective is an entry of :data:`OBJECTIVES`; all properties that a learner relies on are fields of it.
+The module imports no PyTorch: values are tensors, of which only methods are called.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from torch import Tensor
 
-#: The least value that the logarithmic scale tells from nothing: a fiftieth of the initial program's speed.
+#: Smallest value in the logarithmic scale: a fiftieth of the initial program's speed.
 LEAST = 0.02
-#: The most: what a network makes up of a program unlike all others may be beyond all numbers.
+#: Largest value: a network's prediction for a program unlike all others may overflow.
 MOST = 1e9
 
 
 @dataclass(frozen=True)
 class Objective:
-    """What a move is worth, given its reward and the discounted value of the best move after it."""
+    """A Bellman equation: combines a move's reward and the discounted value of the best move after it."""
 
     name: str
     combined: Callable[[Tensor, Tensor], Tensor]
     """From ``reward`` and ``following``, both plain values, to the value of a move that ends no game."""
     reward_is_bound: bool
-    """Whether a reward that some game reached bounds from below, discounted, the values of all moves before.
-    True where only the best reward of a game counts: a game can be repeated."""
+    """True if a discounted reward that some game reached is a lower bound of the values of all moves before
+    it. So it is where only the best reward of a game counts, since a game can be repeated."""
 
 
 OBJECTIVES: Mapping[str, Objective] = {
@@ -43,7 +43,7 @@ OBJECTIVES: Mapping[str, Objective] = {
 
 
 class Choice(Protocol):
-    """What an agent's settings choose of it."""
+    """The fields of an agent's settings that choose objective, discount and scale."""
 
     @property
     def objective(self) -> str: ...

@@ -1,4 +1,4 @@
-"""What a training is to do: checked data, from a YAML file, from flags, or both."""
+"""The plan of a training: validated data from a YAML file, from options, or both."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TrainingPlan(Strict):
     """All that a training depends on."""
 
     notes: Words = ""
-    """What people who use the agent are to know; it goes into its card."""
+    """A note for users of the agent; it is written into the card."""
     lessons: tuple[Lesson, ...] = Field((Lesson(),), min_length=1, max_length=100)
     evaluations: Annotated[int, Field(ge=1, le=10**7)] = 1000
     """Programs to evaluate for each kernel, at most."""

@@ -1,11 +1,12 @@
-"""PerfLLM as a player: it plays episodes side by side, learns from results, is resumed like any other.
+"""PerfLLM as a player: it plays several episodes in turn, learns from results, and can be resumed.
 
-An episode goes move by move from the initial program, or from near the fastest one met. Chance chooses a
-part of the moves, less and less; the network the others. A program that was met before costs no evaluation:
-the episode walks through it. (Paper, sections 3.1 to 3.3; starting elsewhere than at the initial program is
-ours, as in Go-Explore, Ecoffet et al. 2021.) With the setting ``beam`` a beam goes before each round instead,
-and of the programs on its way those are evaluated where the agent would stop, or which it thinks fastest.
-With ``evolved`` some rounds change the fastest games met, as the evolution does, which mends single slips.
+An episode goes move by move from the initial program, or from a program near the fastest one met. A falling
+fraction of the moves is random (epsilon-greedy); the network chooses the others. A program met before costs
+no evaluation: the episode continues from it. (Paper, sections 3.1 to 3.3; starting elsewhere than at the
+initial program is ours, as in Go-Explore, Ecoffet et al. 2021.) With the setting ``beam`` a beam search runs
+before each round instead. Of the programs it visits, those are evaluated at which the agent would stop, or
+which it values highest. With ``evolved`` some rounds mutate the fastest games met, as the evolution does,
+which repairs single slips.
 """
 
 from __future__ import annotations
@@ -25,24 +26,24 @@ import numpy as np
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Step, Trace
 from perfdojo_sdk.hookspecs.search import SearchTask, State
-from perfdojo_sdk.perfllm import agents
-from perfdojo_sdk.perfllm.beam import Place, Width, beam, favourite
+from perfdojo_sdk.perfllm import agent_files
+from perfdojo_sdk.perfllm.agent import Agent, Listed
+from perfdojo_sdk.perfllm.beam import BeamNode, BeamWidth, beam, greedy_game
 from perfdojo_sdk.perfllm.encoder import load_encoder
 from perfdojo_sdk.perfllm.learner import Learner
-from perfdojo_sdk.perfllm.mind import Listed, Mind
 from perfdojo_sdk.perfllm.replay import STOP, Vector
 from perfdojo_sdk.perfllm.settings import AgentSettings, changed
 from perfdojo_sdk.perfllm.strategies import NO_AGENT, SHIPPED_AGENT, shipped_agent
-from perfdojo_sdk.search.evolution import Evolution, Habits
+from perfdojo_sdk.search.alpha_equivalence import alpha_equivalence_key
+from perfdojo_sdk.search.evolution import Evolution, EvolutionParameters
 from perfdojo_sdk.search.explorer import NO_PARENT, Draw, Explorer, digest
-from perfdojo_sdk.search.likeness import likeness
 from perfdojo_sdk.search.neighbours import Edges
 
-#: Moves through programs met before, and new beginnings, that one proposal may take.
+#: Moves through programs met before, and restarts, that one proposal may take.
 PATIENCE = 60
-#: Programs whose moves are kept at hand.
+#: Programs whose moves are cached.
 AT_HAND = 512
-#: Draws by chance alone when no episode comes to anything new.
+#: Random draws when no episode finds a new program.
 DRAWS = 40
 #: An episode may begin at one of so many of the fastest programs.
 FASTEST = 8
@@ -51,12 +52,12 @@ FASTEST = 8
 class PerfLLM(Explorer):
     """One search in progress."""
 
-    def __init__(self, task: SearchTask, state: State | None, mind: Mind, alone: bool = True) -> None:
-        """``alone``: nobody else uses the mind, so what it learns is part of this player's state."""
-        self.mind, self.settings, self.alone = mind, mind.learner.settings, alone
+    def __init__(self, task: SearchTask, state: State | None, agent: Agent, alone: bool = True) -> None:
+        """``alone``: no other player shares the agent, so its weights are part of this player's state."""
+        self.agent, self.settings, self.alone = agent, agent.learner.settings, alone
         self.kernel = digest(Trace(task.root))
         self.episodes: list[int] = []
-        """The game that each episode has come to; NO_PARENT: it begins anew."""
+        """The number of each episode's current game; NO_PARENT: it starts again."""
         self.lengths: list[int] = []
         """Moves of each episode so far."""
         self.numbers: dict[str, int] = {}
@@ -65,14 +66,15 @@ class PerfLLM(Explorer):
         """Digest of a proposal -> the episode that made it."""
         self.loss: float | None = None
         self._alike: list[str] = []
-        """What each game met is like; only beams ask."""
+        """The alpha-equivalence key of each game met; filled by :meth:`_equivalence_keys_met`."""
         self._at_hand: OrderedDict[tuple[str, ...], Listed] = OrderedDict()
         super().__init__(task, state)
         self._evolution = _EvolutionOf(self)
 
     def at(self, state: State) -> PerfLLM:
-        """A player like this one, where it was when ``state`` was taken. ValueError if it is another's."""
-        return PerfLLM(self.task, state, self.mind, self.alone)
+        """A player with this one's task and agent, in ``state``. ValueError when the state is another
+        task's."""
+        return PerfLLM(self.task, state, self.agent, self.alone)
 
     def opening_games(self) -> list[Trace]:
         return [Trace(self.task.root)]
@@ -96,7 +98,7 @@ class PerfLLM(Explorer):
                 yield number, anywhere(self.game(number), chance)
 
     def _way(self, chance: Random) -> Callable[[Random, int], Iterable[Draw]]:
-        """How a round goes."""
+        """The method that makes this round's draws: evolution, beam or episodes."""
         settings, played = self.settings, len(self.met) > len(self.starts)
         evolves = settings.evolved and played and not (settings.beam and self._sure)
         if evolves and chance.random() < settings.evolved:
@@ -105,32 +107,32 @@ class PerfLLM(Explorer):
 
     @property
     def _earlier(self) -> int:
-        """Rounds before this one, without that of the initial program."""
+        """Number of earlier rounds, without that of the initial program."""
         return self.round - 2
 
     @property
     def _sure(self) -> bool:
-        """Whether a beam knows no chance in this round."""
+        """True if this round's beam is deterministic."""
         return self._earlier <= self.settings.widened
 
     # -- a beam ------------------------------------------------------------------------------------
 
     def _beam(self, chance: Random, count: int) -> Iterator[Draw]:
-        """The end of the favourite game and what a beam comes to.
+        """Draws of a beam search: the end of the greedy game, then programs that the beam visits.
 
-        The first beams know no chance, and each is wider than the one before.
+        The first beams are deterministic, and each is twice as wide as the one before.
         """
         settings = self.settings
         if self._sure:
             number, start = 0, self.game(0)
-            width = Width(settings.beam << self._earlier, settings.most_moves)
+            width = BeamWidth(settings.beam << self._earlier, settings.most_moves)
         else:
             number, start = self._start(chance)
-            width = Width(settings.beam, settings.most_moves, settings.temperature, self.epsilon)
-        met = self._likenesses()
-        first = favourite(start, self._look, width.moves)
+            width = BeamWidth(settings.beam, settings.most_moves, settings.temperature, self.epsilon)
+        met = self._equivalence_keys_met()
+        first = greedy_game(start, self._look, width.moves)
         for place in chain([first], _alternating(beam(start, self._look, width, chance))):
-            alike = likeness(place.game.program)
+            alike = alpha_equivalence_key(place.game.program)
             if alike not in met:
                 met.add(alike)
                 for step in place.game.steps[len(start.steps) :]:
@@ -139,19 +141,20 @@ class PerfLLM(Explorer):
                 self._played(place.game, list(place.actions))
                 yield number, place.game
 
-    def _likenesses(self) -> set[str]:
-        """What the programs met are like: another name for an array is not worth an evaluation."""
+    def _equivalence_keys_met(self) -> set[str]:
+        """The alpha-equivalence keys of all programs met; a renamed array is not worth an evaluation."""
         new = range(len(self._alike), len(self.met))
-        self._alike += [likeness(self.game(number).program) for number in new]
+        self._alike += [alpha_equivalence_key(self.game(number).program) for number in new]
         return set(self._alike)
 
     def _look(self, game: Trace) -> tuple[Listed, Vector]:
-        """Most of what a beam sees leads to nothing that is evaluated, and is not remembered."""
+        """The moves of a game's last program and their values. Not stored in the replay: most programs a
+        beam visits lead to no evaluated one."""
         listed = self._seen(game.program)
-        return listed, self.mind.values(listed)
+        return listed, self.agent.values(listed)
 
     def _start(self, chance: Random) -> tuple[int, Trace]:
-        """Where a beam begins: at the initial program, or on the way of one of the fastest games."""
+        """The start of a beam: the initial program, or a prefix of one of the fastest games."""
         if chance.random() >= self.settings.restarts:
             return 0, self.game(0)
         number = self._fast(chance)
@@ -161,7 +164,7 @@ class PerfLLM(Explorer):
     # -- episodes ----------------------------------------------------------------------------------
 
     def _side_by_side(self, chance: Random, count: int) -> Iterator[Draw]:
-        """Where each of ``count`` episodes comes to."""
+        """The next new program of each of ``count`` episodes."""
         while len(self.episodes) < count:
             self.episodes.append(NO_PARENT)
             self.lengths.append(0)
@@ -171,7 +174,7 @@ class PerfLLM(Explorer):
                 yield draw
 
     def _advanced(self, episode: int, chance: Random) -> Draw | None:
-        """Play on until a program that nobody has evaluated."""
+        """Continue an episode until it reaches a program that was never evaluated; None when it does not."""
         for _ in range(PATIENCE):
             number = self.episodes[episode]
             if number == NO_PARENT or self.lengths[episode] >= self.settings.most_moves:
@@ -195,7 +198,8 @@ class PerfLLM(Explorer):
         return None
 
     def _leap(self, game: Trace, chance: Random) -> tuple[Trace, list[int]]:
-        """Some moves more, and the actions; the last one is the stop where the episode ended by itself."""
+        """The game with one or more further moves, and their numbers; the last is STOP if the agent
+        stopped."""
         actions = list[int]()
         for _ in range(chance.randint(1, self.settings.leap)):
             listed = self._listed(game.program)
@@ -206,16 +210,17 @@ class PerfLLM(Explorer):
         return game, actions
 
     def _played(self, game: Trace, actions: list[int]) -> None:
-        """Remember the moves at the end of a game.
+        """Store the last moves of a game in the replay, as many as ``actions`` has.
 
-        Only those that lead to a game met, so that a later session finds the programs on the way again.
+        Only moves that lead to a game met are stored, so that a resumed session finds the programs in
+        between again.
         """
         moves = [action for action in actions if action != STOP]
         for step, action in zip(game.steps[len(game.steps) - len(moves) :], moves):
-            self.mind.learner.replay.move(self._state(step.before), action, self._state(step.after))
+            self.agent.learner.replay.move(self._state(step.before), action, self._state(step.after))
 
     def _beginning(self, chance: Random) -> int:
-        """Where an episode begins: mostly near the fastest programs, or at the initial one."""
+        """The number of the game from which an episode starts: near a fast program, or the initial one."""
         if chance.random() >= self.settings.restarts:
             return 0
         number = self._fast(chance)
@@ -229,13 +234,14 @@ class PerfLLM(Explorer):
         return chance.choices(ranked, [exp(-k / 3) for k in range(len(ranked))])[0]
 
     def _chosen(self, listed: Listed, chance: Random) -> int:
-        """An action: by chance, transformations evenly and then their moves, or the best by the network."""
+        """The number of a move: random with probability epsilon (first a transformation, then one of its
+        moves), else the network's best or a sample."""
         if chance.random() < self.epsilon:
             by_name: dict[str, list[int]] = {"": [STOP]}
             for k, step in enumerate(listed.steps, 1):
                 by_name.setdefault(step.move.transformation, []).append(k)
             return chance.choice(by_name[chance.choice(sorted(by_name))])
-        values = self.mind.values(listed)
+        values = self.agent.values(listed)
         if self.settings.temperature:
             # The largest of values with Gumbel noise is a draw from their softmax.
             noise = [-log(-log(chance.uniform(1e-12, 1 - 1e-12))) for _ in values]
@@ -246,24 +252,24 @@ class PerfLLM(Explorer):
         return STOP
 
     def _useless(self, step: Step) -> bool:
-        """Whether another episode of this round proposes the same program, or it is known to fail."""
+        """True if another episode of this round proposes the same program, or it is known to fail."""
         name = name_of(step.after)
         known = self.numbers.get(name)
         return name in self.proposed or (known is not None and self.met[known].seconds is None)
 
     def forget(self) -> None:
-        """List moves anew from here on."""
+        """Empty the cache of listed moves."""
         self._at_hand.clear()
 
     def _listed(self, program: Program) -> Listed:
-        """The moves of a program; listed in the replay too."""
+        """The moves of a program, which are stored in the replay as well."""
         listed = self._seen(program)
-        self.mind.remember(self._state(program), listed)
+        self.agent.remember(self._state(program), listed)
         return listed
 
     def _seen(self, program: Program) -> Listed:
-        """The moves of a program, by its text and the names of its places: a move names these, and two
-        programs with one text may differ in them."""
+        """The moves of a program, cached by its text and node ids: moves refer to ids, and two programs with
+        equal texts may differ in them."""
         name = name_of(program), *program.place_of
         if name in self._at_hand:
             self._at_hand.move_to_end(name)
@@ -275,7 +281,7 @@ class PerfLLM(Explorer):
 
     def _moves_of(self, program: Program) -> Listed:
         task = self.task
-        return self.mind.listed(program, task.rules, task.most, task.target.name)
+        return self.agent.listed(program, task.rules, task.most, task.target.name)
 
     # -- learning ----------------------------------------------------------------------------------
 
@@ -287,48 +293,50 @@ class PerfLLM(Explorer):
             episode = self.proposed.get(met.program)
             if episode is not None:  # else it was drawn by chance alone
                 self.episodes[episode] = number if met.seconds is not None else NO_PARENT
-        self.loss = self.mind.learner.evaluated(len(numbers))
+        self.loss = self.agent.learner.evaluated(len(numbers))
 
     def reward(self, seconds: float | None) -> float:
-        """c/T, where c is the time of the initial program (or of the first that ran): the speed-up."""
+        """The speed-up c/T, where c is the time of the initial program (or of the first that ran); 0 for a
+        failure."""
         base = next((met.seconds for met in self.met if met.seconds is not None), None)
         return base / seconds if base and seconds else 0.0
 
     def _state(self, program: Program) -> int:
-        """A program in the replay, with its reward where it has one; kernels stand side by side there."""
+        """The number of a program's state in the replay. The name includes the kernel, since kernels share a
+        replay."""
         name = name_of(program)
         number = self.numbers.get(name)
         reward = None if number is None else self.reward(self.met[number].seconds)
-        return self.mind.learner.replay.state(f"{self.kernel} {name}", reward)
+        return self.agent.learner.replay.state(f"{self.kernel} {name}", reward)
 
     # -- memory ------------------------------------------------------------------------------------
 
     def notes(self) -> Mapping[str, Any]:
         notes: dict[str, Any] = {"episodes": self.episodes, "lengths": self.lengths}
-        return notes | (self.mind.notes() if self.alone else {})
+        return notes | (self.agent.notes() if self.alone else {})
 
     def read_notes(self, notes: Mapping[str, Any]) -> None:
         self.episodes, self.lengths = list(notes["episodes"]), list(notes["lengths"])
         for number, met in enumerate(self.met):
             self.numbers.setdefault(met.program, number)
         if self.alone:
-            self.mind.read_notes(notes)
-            self.mind.learner.replay.relist = partial(relisted, self, self.mind)
+            self.agent.read_notes(notes)
+            self.agent.learner.replay.relist = partial(relisted, self, self.agent)
 
 
 class _EvolutionOf(Evolution):
-    """Changes the games that another player has met, and knows no pass."""
+    """Evolution over the games that another player has met, without those of passes."""
 
     def __init__(self, player: Explorer) -> None:
-        super().__init__(player.task, None, Habits())
+        super().__init__(player.task, None, EvolutionParameters())
         self.met, self.known = player.met, player.known
 
     def opening_games(self) -> list[Trace]:
         return [Trace(self.task.root)]
 
 
-def _alternating(places: Sequence[Place]) -> Iterator[Place]:
-    """In turn the likeliest end and the program that is thought to be the fastest, each place once."""
+def _alternating(places: Sequence[BeamNode]) -> Iterator[BeamNode]:
+    """The places, in turn the likeliest end and the one of the highest value, each once."""
     ends = iter(sorted(places, key=lambda place: -place.ending))
     fast = iter(sorted(places, key=lambda place: -place.worth))
     given = set[int]()
@@ -338,15 +346,15 @@ def _alternating(places: Sequence[Place]) -> Iterator[Place]:
             yield place
 
 
-def relisted(player: Explorer, mind: Mind, state: int) -> tuple[Vector, Vector]:
-    """The vectors of a state of the memory and of its moves, once more."""
-    name, task = mind.learner.replay.names[state].rpartition(" ")[2], player.task
-    listed = mind.listed(passed(player)[name], task.rules, task.most, task.target.name)
+def relisted(player: Explorer, agent: Agent, state: int) -> tuple[Vector, Vector]:
+    """The vectors of a state of the replay [width] and of its moves [moves, width], encoded again."""
+    name, task = agent.learner.replay.names[state].rpartition(" ")[2], player.task
+    listed = agent.listed(passed(player)[name], task.rules, task.most, task.target.name)
     return listed.before, listed.after[1:]
 
 
 def passed(player: Explorer) -> dict[str, Program]:
-    """Every program on the way to one that was met, by digest."""
+    """All programs along the games met, by digest."""
     found: dict[str, Program] = {}
     for number in range(len(player.met)):
         game = player.game(number)
@@ -355,20 +363,21 @@ def passed(player: Explorer) -> dict[str, Program]:
 
 
 def name_of(program: Program) -> str:
-    """As :func:`digest` of a game that ends there."""
+    """The :func:`digest` of a game that ends in ``program``."""
     return digest(Trace(program))
 
 
 def start(task: SearchTask, state: State | None) -> PerfLLM:
-    """A player for the task; see :func:`mind_for` for the options."""
-    return PerfLLM(task, state, mind_for(task))
+    """A player for the task; see :func:`agent_for` for the options."""
+    return PerfLLM(task, state, agent_for(task))
 
 
-def mind_for(task: SearchTask) -> Mind:
+def agent_for(task: SearchTask) -> Agent:
     """The agent that the task's options describe.
 
-    ``agent``: the file of a trained one, which goes on learning, or ``shipped``. Without it, or with
-    ``none``, a new one: ``encoder``, as ``load_encoder`` reads it, and any field of :class:`AgentSettings`.
+    ``agent``: the file of a trained one, which continues to learn, or ``shipped``. Without it, or with
+    ``none``, a new one; ``encoder`` is then the argument of ``load_encoder``, and all other options are
+    fields of :class:`AgentSettings`.
     """
     options = dict(task.options)
     file, name = options.pop("agent", ""), options.pop("encoder", "default")
@@ -376,7 +385,7 @@ def mind_for(task: SearchTask) -> Mind:
     if file not in ("", NO_AGENT):
         shipped = file == SHIPPED_AGENT
         trained = shipped_agent(task.target.name, task.root.name) if shipped else Path(file)
-        mind = agents.load(trained, task.seed, task.versions)
-        return mind if not options else mind.with_settings(changed(mind.learner.settings, options))
+        agent = agent_files.load(trained, task.seed, task.versions)
+        return agent if not options else agent.with_settings(changed(agent.learner.settings, options))
     encoder = load_encoder(name)
-    return Mind(encoder, Learner(changed(AgentSettings(), options), encoder.width, task.seed), name)
+    return Agent(encoder, Learner(changed(AgentSettings(), options), encoder.width, task.seed), name)

@@ -1,8 +1,8 @@
-"""What was seen: states, the moves that each of them has, and what some of these led to.
+"""The replay memory: states, their moves, and observed transitions between states.
 
-A state is a program of some kernel; its reward is c/T. The moves of a state are the vectors of the programs
-that they lead to, with stopping, the state itself, as number 0. A state whose moves nobody has listed is
-worth what it runs at. Everything is off-policy: it does not matter who played.
+A state is a program of some kernel; its reward is c/T, the speed-up over the initial program. The moves of a
+state are the vectors of the programs they lead to; number 0 is stopping, the state itself. The value of a
+state whose moves are not listed is its reward. Learning is off-policy: transitions of any search count.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 Vector = np.ndarray[Any, np.dtype[np.float32]]
-#: Vectors at rest; half of the digits are noise of the encoder.
+#: Dtype of stored vectors; the lower half of the digits of float32 is noise of the encoder.
 STORED = np.float16
 
 STOP = 0
@@ -26,18 +26,18 @@ class State:
     """One program."""
 
     reward: float | None = None
-    """c/T; 0 when it failed, None when nobody has run it."""
+    """c/T; 0 when it failed, None when it was never run."""
     bound: float = 0.0
     """The best discounted reward that any game reached from here."""
     listed: bool = False
-    """Whether its moves are known."""
+    """True if its moves are stored."""
     before: Vector | None = None
-    """Its vector, where it is listed."""
+    """Its vector [width], where it is listed."""
     after: np.ndarray[Any, Any] | None = None
-    """Vectors [1 + moves, width] of where each move leads; row 0 is the state itself."""
+    """Vectors [1 + moves, width] of the programs that the moves lead to; row 0 is the state itself."""
     parents: list[int] = field(default_factory=list)
     shown: set[int] = field(default_factory=set)
-    """Moves that belong to games as good as any known of the kernel, played by somebody else."""
+    """Demonstrated moves: those of games as fast as the fastest known of the kernel."""
 
 
 class Transition(NamedTuple):
@@ -45,7 +45,7 @@ class Transition(NamedTuple):
     action: int
     """0: stop."""
     to: int
-    """The state that follows; the same one after a stop."""
+    """The successor; the same state after a stop."""
 
 
 class Batch(NamedTuple):
@@ -74,7 +74,7 @@ class Replay:
         self.transitions: deque[Transition] = deque(maxlen=capacity)
         self.seen: set[tuple[int, int]] = set()
         self.relist: Callable[[int], tuple[Vector, Vector]] | None = None
-        """Finds the vectors of a listed state and of its moves again; only needed after :meth:`rebuild`."""
+        """Encodes the vectors of a listed state and of its moves again; needed after :meth:`rebuild` only."""
 
     def __len__(self) -> int:
         return len(self.transitions)
@@ -120,7 +120,7 @@ class Replay:
         return state.before, state.after
 
     def move(self, number: int, action: int, to: int) -> None:
-        """Somebody played ``action`` (from 1) in an expanded state and came to ``to``."""
+        """Store the transition by ``action`` (from 1) from an expanded state to the state ``to``."""
         if (number, to) not in self.seen:
             self.seen.add((number, to))
             self._add(Transition(number, action, to))
@@ -128,10 +128,10 @@ class Replay:
             self._raise(number, self.gamma * self.states[to].bound)
 
     def visit(self, number: int, action: int, to: int) -> None:
-        """As :meth:`move`, and it counts once more if somebody has done the same before.
+        """Store a transition as :meth:`move` does, and once more if it was stored before.
 
-        What is often met is to be learned best: every game begins at the same program, and a slip there
-        loses all of it.
+        Frequent states should be learned best: every game begins at the same program, and a slip there costs
+        the whole game.
         """
         if (number, to) in self.seen:
             self._add(Transition(number, action, to))
@@ -139,18 +139,18 @@ class Replay:
             self.move(number, action, to)
 
     def reached(self, number: int, bound: float) -> None:
-        """Somebody came from a state to that discounted reward, in whatever way."""
+        """Store that some game reached the discounted reward ``bound`` from a state."""
         self._raise(number, bound)
 
     def show(self, number: int, action: int) -> None:
-        """Somebody who shows how it is done would play ``action`` in an expanded state."""
+        """Mark ``action`` in an expanded state as demonstrated."""
         self.states[number].shown.add(action)
 
     def _add(self, transition: Transition) -> None:
         self.transitions.append(transition)
 
     def _raise(self, number: int, bound: float) -> None:
-        """A better reward can be reached from a state, and so from all that lead to it."""
+        """Raise the bound of a state to ``bound``, and those of its predecessors, discounted."""
         open_ = [(number, bound)]
         while open_:
             number, bound = open_.pop()
@@ -160,10 +160,10 @@ class Replay:
                 open_ += [(parent, self.gamma * bound) for parent in state.parents]
 
     def merge(self, skeleton: Mapping[str, Any], arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
-        """Add what somebody else has seen: what :meth:`skeleton` and :meth:`arrays` gave there.
+        """Add the states and transitions of another replay, given by its :meth:`skeleton` and :meth:`arrays`.
 
-        What is known here stays as it is, so merging the same again changes nothing. ValueError when it does
-        not fit together, or not to what is known here; nothing is added then.
+        Known entries stay as they are, so merging is idempotent. ValueError when the data are inconsistent,
+        or do not fit this replay; nothing is added then.
         """
         other = Replay(self.width, max(1, len(skeleton["transitions"])), self.gamma)
         other.rebuild(skeleton)
@@ -222,7 +222,7 @@ class Replay:
     def _columns(
         self, chance: np.random.Generator, number: int, most: int, needed: int
     ) -> np.ndarray[Any, Any]:
-        """Which moves of a state to look at: the stop, the one that is needed, and others by chance."""
+        """Numbers of at most ``most`` moves of a state: the stop, ``needed``, and random others."""
         _, after = self.vectors(number)
         if len(after) <= most:
             return np.arange(len(after))

@@ -1,4 +1,4 @@
-"""What an agent is and how it learns: checked data, from YAML, flags and the files of agents alike."""
+"""The settings of an agent and of its learning: validated data from YAML, options and agents' files."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ Word = Annotated[str, StringConstraints(max_length=256)]
 
 
 class AgentSettings(Strict):
-    """The pieces of the agent; each can be switched by itself (paper, sections 3.2 and 3.3)."""
+    """The options of the agent, which can be switched independently (paper, sections 3.2 and 3.3)."""
 
     objective: Word = "max"
     """A name of ``objective.OBJECTIVES``; what a move is worth: the best reward that can be reached from it
     (``max``, equation 4), or their sum (``sum``, equation 2)."""
     double: bool = True
-    """The network chooses the next move and its older copy says what that is worth (equation 6)."""
+    """Double Q-learning: the network chooses the next move and the target network values it (equation 6)."""
     duelling: bool = True
-    """The worth of a state and the advantages of its moves are two heads."""
+    """Duelling network: one head for the value of a state, one for the advantages of its moves."""
     bounds: bool = True
     """A move is worth at least what some game reached after it. Only of objectives of which that
     is true (``max``), since a game can be repeated; not in the paper."""
     imitation: Annotated[float, Field(ge=0, le=100)] = 0.5
-    """How much it counts that some move of the best recorded games looks better than all others of its state;
-    only a training on records has such games. Not in the paper."""
+    """Weight of the imitation loss, by which demonstrated moves get higher values than all others of their
+    state; only a training on records has demonstrations. Not in the paper."""
     scale: Literal["log", "linear"] = "log"
-    """What the network predicts: the logarithm of a value, so that all kernels count alike, or the value."""
+    """The network's output: the logarithm of a value, so that all kernels have equal weight, or the value."""
     gamma: Annotated[float, Field(gt=0, le=1)] = 0.99
     """Discount of what comes one move later."""
     hidden: Annotated[int, Field(ge=8, le=4096)] = 128
@@ -93,7 +93,7 @@ class AgentSettings(Strict):
         return {target: _listed(kinds) for target, kinds in value.items()}
 
     def kinds(self, target: str) -> frozenset[str]:
-        """The kinds of moves that the agent looks at on a target; none: all of them."""
+        """The kinds of moves that the agent considers on a target; empty: all of them."""
         return frozenset(self.repertoire.get(target, self.repertoire.get("", ())))
 
     @property
@@ -101,7 +101,7 @@ class AgentSettings(Strict):
         return self.bounds and OBJECTIVES[self.objective].reward_is_bound
 
     def epsilon(self, progress: float) -> float:
-        """The part of the moves that chance decides; ``progress`` is the part of the budget that is spent."""
+        """The probability of a random move; ``progress`` is the fraction of the budget spent, 0 to 1."""
         fallen = min(1.0, progress / self.epsilon_fall)
         return self.epsilon_first + fallen * (self.epsilon_last - self.epsilon_first)
 
@@ -117,12 +117,12 @@ _WORDS = ("suffix", "location")
 
 
 def kind_of(move: Move) -> str:
-    """What a move is, wherever it is played: ``join_scopes``, ``annotate_scope suffix=u``."""
+    """The kind of a move without its place: ``join_scopes``, ``annotate_scope suffix=u``."""
     return " ".join([move.transformation, *(f"{k}={v}" for k, v in move.parameters if k in _WORDS)])
 
 
 def kinds_of(move: Move) -> tuple[str, ...]:
-    """The same, and narrower ones: ``split_scope``, ``split_scope factor=16``.
+    """The kind of a move, and kinds that include a parameter: ``split_scope``, ``split_scope factor=16``.
 
     A loop of 24576 can be split in thirty ways, of which good games play two.
     """

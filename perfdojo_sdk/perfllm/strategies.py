@@ -1,4 +1,4 @@
-"""The searches that learn, by name. What they need is imported when one of them starts."""
+"""The learning searches by name. PyTorch is imported when one of them starts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHIPPED_AGENT, NO_AGENT = "shipped", "none"
 
 
 def require_learning() -> None:
-    """:class:`UnavailableError` when what learning needs is not installed."""
+    """Raise :class:`UnavailableError` when a package that learning needs is not installed."""
     for name in NEEDED:
         try:
             import_module(name)
@@ -36,11 +36,11 @@ def require_learning() -> None:
             ) from None
 
 
-def think_alone() -> None:
-    """One thread of PyTorch, unless the environment says how many.
+def limit_torch_threads() -> None:
+    """Let PyTorch use one thread, unless ``OMP_NUM_THREADS`` is set.
 
-    Vectors are small, so more gain little, and where anything else runs they wait for each other: a beam took
-    68 s in place of 7 s on two cores of which one was busy.
+    The vectors are small, so more threads gain little, and they wait for each other on a busy machine: a
+    beam took 68 s instead of 7 s on two cores of which one was busy.
     """
     if "OMP_NUM_THREADS" not in os.environ:
         import torch
@@ -49,7 +49,7 @@ def think_alone() -> None:
 
 
 def agent_options(file: Path) -> tuple[tuple[str, str], ...]:
-    """What a search is told to play with a trained agent: its file, and a digest since that may change."""
+    """The search options for a trained agent: its file, and the file's SHA-256, since the file may change."""
     with open_regular(file) as content:
         digest = hashlib.file_digest(content, "sha256").hexdigest()
     return ("agent", str(file.absolute())), ("agent_sha256", digest)
@@ -57,11 +57,11 @@ def agent_options(file: Path) -> tuple[tuple[str, str], ...]:
 
 @dataclass(frozen=True)
 class ShippedAgent:
-    """One of the agents that come with the SDK."""
+    """A trained agent that comes with the SDK."""
 
     file: Path
     helps_on: frozenset[str]
-    """Targets on which searches were seen to be better with it."""
+    """Targets on which searches were measured to be better with it."""
     learned: frozenset[str]
     """``OPERATOR on TARGET``, of all kernels that it was trained on."""
 
@@ -71,7 +71,7 @@ _LESSON = re.compile(r"(?P<operator>\w+?)_\d+(x\d+)*_\w+ on (?P<target>\w+)")
 
 
 def shipped_agents(target: str) -> list[ShippedAgent]:
-    """Those that were seen to help on a target. :class:`UnavailableError` when none was."""
+    """The shipped agents that help on a target. :class:`UnavailableError` when there is none."""
     there = _helping(target)
     if not there:
         helped = sorted({name for agent in every_shipped() for name in agent.helps_on})
@@ -85,13 +85,14 @@ def shipped_agents(target: str) -> list[ShippedAgent]:
 
 
 def shipped_agent(target: str, operator: str) -> Path:
-    """The one to play a kernel with: one that has learned its operator, else the first that helps there."""
+    """The file of the shipped agent for a kernel: one trained on its operator, else the first for the
+    target."""
     there = shipped_agents(target)
     return next((agent for agent in there if f"{operator} on {target}" in agent.learned), there[0]).file
 
 
 def shipped_options(target: str) -> tuple[tuple[str, str], ...]:
-    """What a search is told to play with the SDK's own agents, if some were seen to help on the target."""
+    """The search options for the shipped agents of a target; empty when none helps there."""
     there = _helping(target)
     digest = hashlib.sha256(b"".join(agent.file.read_bytes() for agent in there)).hexdigest()
     return (("agent", SHIPPED_AGENT), ("agent_sha256", digest)) if there else ()
@@ -122,7 +123,7 @@ class StartLearned:
 
     def __call__(self, task: SearchTask, state: State | None) -> Player:
         require_learning()
-        think_alone()
+        limit_torch_threads()
         start = getattr(import_module(f"perfdojo_sdk.perfllm.{self.module}"), self.starter)
         player: Player = start(task, state)
         return player

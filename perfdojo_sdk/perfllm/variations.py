@@ -1,7 +1,7 @@
-"""Other ways to the end of a good game: in another order, and with slips that the rest makes up for.
+"""Variations of a good game: its moves in another order, and games with a slip that later moves undo.
 
-One game shows one move in each state on its way, and nothing of the states beside it. Most of its moves could
-as well come earlier or later, and an agent that slips once is in a state that no game has shown.
+A game demonstrates one move in each of its states, and nothing in other states. Most of its moves could be
+played earlier or later as well, and an agent that slips once is in a state that no game has demonstrated.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from random import Random
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Kind, Move, Rules, Step, Trace
-from perfdojo_sdk.search.neighbours import followed, random_step
+from perfdojo_sdk.search.neighbours import play_applicable, random_step
 
 #: Exchanges of neighbouring moves that are tried, for each move of a game: enough to carry a move far.
 EXCHANGES = 12
@@ -25,11 +25,11 @@ AHEAD = 10
 
 @dataclass(frozen=True)
 class Shown:
-    """A game that shows how it is done from some state on."""
+    """A game that is a demonstration from some move on."""
 
     game: Trace
     begin: int = 0
-    """The first move that shows something; those before it only lead there."""
+    """Number of the first demonstrated move."""
 
 
 def reordered(game: Trace, rules: Rules, chance: Random) -> Trace:
@@ -47,7 +47,7 @@ def reordered(game: Trace, rules: Rules, chance: Random) -> Trace:
 
 
 def exchanged(first: Step, second: Step, rules: Rules) -> tuple[Step, Step] | None:
-    """Both moves the other way round; None where that is not legal or leads elsewhere."""
+    """Both moves in the opposite order; None where that is illegal or leads to another program."""
     earlier = _attempt(rules, first.before, second.move)
     later = _attempt(rules, earlier.after, first.move) if earlier else None
     if earlier is None or later is None or not same(later.after, second.after):
@@ -85,11 +85,11 @@ def disturbed(game: Trace, rules: Rules, most: Kind, chance: Random) -> Shown | 
             return None
         slipped = Trace(game.root, (*slipped.steps, step))
     rest = [step.move for step in game.steps[begin:]]
-    return Shown(followed(slipped, rules, rest, most), len(slipped.steps))
+    return Shown(play_applicable(slipped, rules, rest, most), len(slipped.steps))
 
 
 def same(one: Program, other: Program) -> bool:
-    """Whether moves mean the same in both: equal texts, and equal ids in them."""
+    """True if both programs have equal texts and equal node ids, so that moves mean the same in both."""
     if one.text != other.text:
         return False
     return [node.id for _, node in one.walk()] == [node.id for _, node in other.walk()]

@@ -58,7 +58,7 @@ class CostModel:
 
 
 def _chosen(seconds: Sequence[float]) -> list[int]:
-    """Which rows to learn from: all, or half the fastest and half the newest."""
+    """Numbers of the rows to learn from: all, or half the fastest and half the newest."""
     count = len(seconds)
     if count <= MOST_ROWS:
         return list(range(count))

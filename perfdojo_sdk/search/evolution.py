@@ -22,8 +22,8 @@ from perfdojo_sdk.search.neighbours import Edges, Sequences
 
 
 @dataclass(frozen=True)
-class Habits:
-    """How an evolution goes about it."""
+class EvolutionParameters:
+    """The parameters of an evolution."""
 
     parents: int = 8
     """Games that have children: the fastest of all."""
@@ -43,8 +43,8 @@ class Habits:
 class Evolution(Explorer):
     """Children of the fastest games, chosen by a model."""
 
-    def __init__(self, task: SearchTask, state: State | None, habits: Habits) -> None:
-        self.habits = habits
+    def __init__(self, task: SearchTask, state: State | None, parameters: EvolutionParameters) -> None:
+        self.parameters = parameters
         self.rows: dict[int, Row] = {}
         super().__init__(task, state)
         self.anywhere = Sequences(task.rules, task.most, self.starts)
@@ -54,10 +54,10 @@ class Evolution(Explorer):
         return openings(self.task)
 
     def draws(self, chance: Random, count: int) -> Iterable[Draw]:
-        ranked = sorted(self.timed, key=self.seconds)[: self.habits.parents]
-        blind = sum(chance.random() < self.habits.blind for _ in range(count))
-        children = self._children(chance, ranked, count * self.habits.thought)
-        chosen = self._chosen(children, count - blind) if self.habits.model else []
+        ranked = sorted(self.timed, key=self.seconds)[: self.parameters.parents]
+        blind = sum(chance.random() < self.parameters.blind for _ in range(count))
+        children = self._children(chance, ranked, count * self.parameters.thought)
+        chosen = self._chosen(children, count - blind) if self.parameters.model else []
         taken = {id(child) for child in chosen}
         yield from chosen
         yield from (child for child in children if id(child) not in taken)
@@ -82,7 +82,7 @@ class Evolution(Explorer):
         while True:
             step = self.onwards if chance.random() < 0.25 else self.anywhere
             changed = step(changed or game, chance) or changed
-            if chance.random() >= self.habits.again:
+            if chance.random() >= self.parameters.again:
                 return changed
 
     # -- the model -------------------------------------------------------------------------------
@@ -94,14 +94,14 @@ class Evolution(Explorer):
         model = CostModel(*self._experience())
         rows = [features(game.program, self.task.target) for _, game in children if game is not None]
         mean, deviation = model.predict(rows)
-        hope = mean - self.habits.optimism * deviation
+        hope = mean - self.parameters.optimism * deviation
         order = sorted(range(len(children)), key=lambda k: (hope[k], k))
         return [children[k] for k in order[:count]]
 
     def _experience(self) -> tuple[list[Row], list[float]]:
         slowest = max(self.seconds(n) for n in self.timed)
         seconds = [
-            slowest * self.habits.failure if each.seconds is None else each.seconds for each in self.met
+            slowest * self.parameters.failure if each.seconds is None else each.seconds for each in self.met
         ]
         return [self._row(number) for number in range(len(self.met))], seconds
 
@@ -113,9 +113,9 @@ class Evolution(Explorer):
 
 @dataclass(frozen=True)
 class StartEvolution:
-    """Starts an evolution with its habits. A class, so that strategies pickle."""
+    """Starts an evolution with its parameters. A class, so that strategies pickle."""
 
-    habits: Habits = Habits()
+    parameters: EvolutionParameters = EvolutionParameters()
 
     def __call__(self, task: SearchTask, state: State | None) -> Evolution:
-        return Evolution(task, state, self.habits)
+        return Evolution(task, state, self.parameters)

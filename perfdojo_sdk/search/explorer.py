@@ -1,7 +1,7 @@
-"""What players that explore have in common: the games met so far, chance by rounds, nothing proposed twice.
+"""The base of exploring players: the games met so far, a random generator for each round, no game twice.
 
-A player of this kind says how it starts, how it draws the next game, and what it makes of a result. All
-else, the state that a later start goes on from included, is here.
+A subclass defines its initial games, how it draws the next game, and what it learns from results. Everything
+else, including the state from which a search resumes, is here.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Explorer(ABC):
         return
 
     def notes(self) -> Mapping[str, Any]:
-        """What else belongs to the state, as JSON values."""
+        """The subclass's part of the state, as JSON values."""
         return {}
 
     def read_notes(self, notes: Mapping[str, Any]) -> None:

@@ -125,7 +125,7 @@ class Sequences:
             return None
         start = Trace(game.root, game.steps[: chance.randint(0, len(game.steps))])
         donor = chance.choice(self.donors).moves
-        return followed(start, self.rules, donor[chance.randint(0, len(donor)) :], self.most)
+        return play_applicable(start, self.rules, donor[chance.randint(0, len(donor)) :], self.most)
 
     def _first(self, moves: list[Move], chance: Random, play: Callable[[Move], Trace]) -> Trace | None:
         """The game that the first legal move of a shuffled list makes."""
@@ -138,8 +138,8 @@ class Sequences:
         return None
 
 
-def followed(start: Trace, rules: Rules, moves: Sequence[Move], most: Kind) -> Trace:
-    """``start`` and those of ``moves``, in order, that are legal when their turn comes."""
+def play_applicable(start: Trace, rules: Rules, moves: Sequence[Move], most: Kind) -> Trace:
+    """``start`` followed by those of ``moves``, in order, that are legal when their turn comes."""
     game = start
     for move in moves:
         try:

@@ -110,7 +110,7 @@ class Play:
 
     @property
     def near_locations(self) -> list[str]:
-        """Where a function keeps its own values: registers first, then small arrays."""
+        """The locations for a function's own values: registers first, then small arrays."""
         plain = [
             place
             for place in self.rules.dialect.locations.values()

@@ -30,13 +30,13 @@ BATCH = 8
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a search is, after a whole round."""
+    """The progress of a search after a round."""
 
     evaluations: int
     state: State
     """The player's."""
     proposing_s: float = 0.0
-    """What the player's own thinking took in this round, its start included, in seconds."""
+    """Seconds that the player itself took in this round, its start included."""
 
 
 class PlayerFailed(Exception):
@@ -112,7 +112,7 @@ class PassPlayer:
     task: SearchTask
     proposed: int = 0
     games: Sequence[Trace] | None = None
-    """What the pass played; None before it did."""
+    """The games of the pass; None before it has played."""
 
     def propose(self, count: int) -> Sequence[Trace]:
         if self.games is None:

@@ -1,1 +1,1 @@
-"""What was found, verified and measured, kept so that it is never done twice."""
+"""Records of kernels and of searches' candidates, so that nothing is searched, verified or measured twice."""

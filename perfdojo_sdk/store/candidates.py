@@ -1,9 +1,9 @@
-"""What became of one candidate: a program that some search proposed, and its time or its failure.
+"""Candidates: programs that a search proposed, each with its time or its failure.
 
-Plain checked data, and the small interface through which a search keeps it. A candidate is filed under
-its own program and everything else that a time depends on; who proposed it, by which moves and when is
-what the record says, not what it is filed under. So the same program is never measured twice, whichever
-way a search came to it.
+The module holds validated data classes and the interface through which a search stores them. The key of a
+candidate is its program and everything else that its time depends on. The search that proposed it, its moves
+and the date are in the record, not in the key. So a program is never measured twice, whatever moves led to
+it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Check = Literal["outputs", "exact", "numeric", "dependence"]
 
 
 class CandidateKey(Strict):
-    """What a candidate's time depends on."""
+    """The key of a candidate: everything that its time depends on."""
 
     conditions: RecordKey
     """Kernel and initial program, target, device, toolchain, plugins, and how it is measured. The
@@ -53,7 +53,7 @@ class Timed(Strict):
     cut: bool = False
     """Given up after a few calls, because it could not win any more: a time, and never the best."""
     passed: tuple[Check, ...] = Field((), max_length=4)
-    """What was checked and found right: the outputs of a run, or legs of verification."""
+    """The checks that passed: outputs of a run, or legs of verification."""
 
 
 class Failed(Strict):
@@ -68,7 +68,8 @@ Result = Annotated[Timed | Failed, Field(discriminator="outcome")]
 
 
 def result_of(found: Measurement | Failure, passed: tuple[Check, ...] = ()) -> Timed | Failed:
-    """What a runner or a check found, as a result. A measurement without a usable time is a failure."""
+    """Convert a measurement or failure to a stored result. A measurement without a usable time is a
+    failure."""
     if isinstance(found, Failure):
         return Failed(reason=found.reason, detail=shortened(found.detail))
     if not found.seconds or not all(0 < s < float("inf") for s in found.seconds):
@@ -89,7 +90,7 @@ def shortened(detail: str) -> str:
 
 
 class Proposer(Strict):
-    """Who proposed a candidate."""
+    """The search that proposed a candidate."""
 
     search: Text
     seed: Annotated[int, Field(strict=True, ge=-(2**63), lt=2**64)] = 0
@@ -117,7 +118,7 @@ class Candidate(Strict):
     proposer: Proposer
     took: Took = Took()
     at: AwareDatetime
-    """When the evaluation ended."""
+    """The time at which the evaluation ended."""
 
     @model_validator(mode="after")
     def _belongs_together(self) -> Candidate:
@@ -166,12 +167,12 @@ class Candidate(Strict):
 
 
 def key_of(conditions: RecordKey, trace: Trace) -> CandidateKey:
-    """What the candidate at the end of ``trace`` is filed under."""
+    """The key of the candidate at the end of ``trace``."""
     return CandidateKey(conditions=conditions, program_sha256=sha256(trace.program.text))
 
 
 class CandidateLog(Protocol):
-    """What a search in progress asks of whoever keeps its candidates."""
+    """The part of a candidate store that a running search uses."""
 
     def find(self, key: CandidateKey) -> Candidate | None:
         """The candidate under ``key``, if it was evaluated before."""
@@ -190,7 +191,7 @@ class CandidateLog(Protocol):
 
 
 class CandidateStore(CandidateLog, Protocol):
-    """Where candidates are kept. ``Records(place).candidates`` is one, in a database.
+    """A store of candidates. ``Records(place).candidates`` is one in a database.
 
     Any number of processes may use one database at once, each through an object that it opened itself
     or inherited from its parent.

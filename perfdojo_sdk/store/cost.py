@@ -1,4 +1,4 @@
-"""What tuning costs, from what it has cost: the stages of recorded evaluations, extrapolated to a library."""
+"""The cost of tuning: times of the stages of recorded evaluations, extrapolated to a library."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STAGES = ("propose_s", "compile_s", "measure_s", "verify_s")
 
 @dataclass(frozen=True)
 class Cost:
-    """What one search has cost on one target. Every figure is a mean of measured wall times, in seconds."""
+    """The cost of one search on one target. All figures are means of measured wall times in seconds."""
 
     target: str
     search: str
@@ -44,7 +44,7 @@ class Cost:
 
 
 def costs(records: Records, target: str = "") -> list[Cost]:
-    """What each search has cost on each target, or on ``target`` alone; the most evaluations first."""
+    """The cost of each search on each target, or on ``target`` alone; the most evaluations first."""
     finishing = _finishing(records)
     return [
         Cost(

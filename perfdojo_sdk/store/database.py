@@ -24,7 +24,7 @@ from perfdojo_sdk.store.engine import Database
 from perfdojo_sdk.store.records import KernelRecord, RecordKey
 from perfdojo_sdk.store.schema import SCHEMA, StoreError
 
-__all__ = ["SCHEMA", "Arrived", "Candidates", "Records", "StoreError"]
+__all__ = ["SCHEMA", "ImportCounts", "Candidates", "Records", "StoreError"]
 
 #: Rows that are fetched at once.
 _PAGE = 200
@@ -33,7 +33,7 @@ PROVENANCE_RANK = {"measured": 0, "simulated": 1, "estimated": 2}
 
 
 @dataclass(frozen=True)
-class Arrived:
+class ImportCounts:
     """Of records that came in: how many are new, and how many were there already."""
 
     new: int = 0
@@ -42,8 +42,8 @@ class Arrived:
     kept: int = 0
     """Were there, as they came in or of a later time."""
 
-    def __add__(self, other: Arrived) -> Arrived:
-        return Arrived(self.new + other.new, self.replaced + other.replaced, self.kept + other.kept)
+    def __add__(self, other: ImportCounts) -> ImportCounts:
+        return ImportCounts(self.new + other.new, self.replaced + other.replaced, self.kept + other.kept)
 
 
 class Records:
@@ -62,12 +62,12 @@ class Records:
         row = _kernel_row(key, record)
         self.database.write(lambda c: c.execute(insert(schema.kernels), row), durable=True)
 
-    def add_missing(self, found: Sequence[tuple[RecordKey, KernelRecord]]) -> Arrived:
+    def add_missing(self, found: Sequence[tuple[RecordKey, KernelRecord]]) -> ImportCounts:
         """Append those that are not there yet, word for word; all, or none when it does not return."""
         rows = [_kernel_row(key, record) for key, record in found]
         table = schema.kernels.c
 
-        def work(connection: Connection) -> Arrived:
+        def work(connection: Connection) -> ImportCounts:
             same = select(table.digest, table.record).where(table.digest.in_({r["digest"] for r in rows}))
             there = {tuple(row) for row in connection.execute(same)}
             new = []
@@ -77,9 +77,9 @@ class Records:
                     there.add((row["digest"], row["record"]))
             if new:
                 connection.execute(insert(schema.kernels), new)
-            return Arrived(new=len(new), kept=len(rows) - len(new))
+            return ImportCounts(new=len(new), kept=len(rows) - len(new))
 
-        return self.database.write(work) if rows else Arrived()
+        return self.database.write(work) if rows else ImportCounts()
 
     def find(self, key: RecordKey) -> KernelRecord | None:
         """The newest finished kernel under ``key``; one that no longer reads counts as absent."""
@@ -134,7 +134,7 @@ class Candidates:
         """
         self.put_all([candidate])
 
-    def put_all(self, candidates: Iterable[Candidate]) -> Arrived:
+    def put_all(self, candidates: Iterable[Candidate]) -> ImportCounts:
         """Keep all; none, when the process ends before this returns."""
         shared: dict[str, dict[str, Any]] = {}
         rows: dict[str, dict[str, Any]] = {}
@@ -147,9 +147,9 @@ class Candidates:
             if row["at"] >= rows.get(row["digest"], row)["at"]:
                 rows[row["digest"]] = row
         if not rows:
-            return Arrived()
+            return ImportCounts()
 
-        def work(connection: Connection) -> Arrived:
+        def work(connection: Connection) -> ImportCounts:
             there = connection.execute(_TIMES, {"digests": list(rows)})
             before = {row.digest: row.at for row in there}
             # In the order of their keys, so that no two writers on a server wait for each other in a ring.
@@ -157,7 +157,7 @@ class Candidates:
             connection.execute(self._upsert, [rows[digest] for digest in sorted(rows)])
             replaced = sum(at < rows[digest]["at"] for digest, at in before.items())
             new = len(rows) - len(before)
-            return Arrived(new, replaced, count - new - replaced)
+            return ImportCounts(new, replaced, count - new - replaced)
 
         return self.database.write(work)
 

@@ -132,14 +132,14 @@ class Database:
         return True
 
     def health(self) -> str:
-        """What an SQLite file's own check of every page says; "ok" when it is sound."""
+        """The result of SQLite's own check of every page; "ok" when the file is sound, and for a server."""
         if not self._file:
             return "ok"
         check = "PRAGMA quick_check(1)"
         return str(self.read(lambda connection: connection.exec_driver_sql(check).scalar_one()))
 
     def journal(self) -> str:
-        """How an SQLite file is kept sound: ``wal`` or ``delete``; empty for a server."""
+        """The journal mode of an SQLite file: ``wal`` or ``delete``; empty for a server."""
         if not self._file:
             return ""
         return str(self.read(lambda c: c.exec_driver_sql("PRAGMA journal_mode").scalar_one()))
@@ -224,7 +224,7 @@ class Database:
         return StoreError("PD-R001", what, why=_without_secrets(str(cause).strip(), self.url), hint=hint)
 
     def _damaged(self, why: str, opening: bool) -> StoreError:
-        """When opening: rename the file and its companions, so that the next run starts afresh."""
+        """The error for a damaged file. While opening, the file and its journals are renamed as well."""
         self._engine.dispose()
         if not (opening and self._create):
             hint = "copy what can be read: sqlite3 FILE .recover | sqlite3 NEW"
@@ -283,7 +283,7 @@ def shown(url: URL) -> str:
 
 
 def _without_secrets(text: str, url: URL) -> str:
-    """What a driver said about a connection, without what it may have quoted."""
+    """A driver's message about a connection, with passwords replaced."""
     secrets = [str(url.password or ""), *(value for _, value in _secrets(url))]
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
         text = text.replace(secret, "***")

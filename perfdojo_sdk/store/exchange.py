@@ -20,7 +20,7 @@ from pydantic import Field, ValidationError, model_validator
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.files import open_regular
 from perfdojo_sdk.store.candidates import Candidate
-from perfdojo_sdk.store.database import Arrived, Records
+from perfdojo_sdk.store.database import ImportCounts, Records
 from perfdojo_sdk.store.records import KernelRecord, RecordKey
 from perfdojo_sdk.store.traces import Strict, first_error
 
@@ -68,10 +68,10 @@ class Line(Strict):
 
 @dataclass
 class Imported:
-    """What became of the records that came in."""
+    """Counts of imported records."""
 
-    kernels: Arrived = field(default_factory=Arrived)
-    candidates: Arrived = field(default_factory=Arrived)
+    kernels: ImportCounts = field(default_factory=ImportCounts)
+    candidates: ImportCounts = field(default_factory=ImportCounts)
 
     def as_json(self) -> dict[str, dict[str, int]]:
         return asdict(self)

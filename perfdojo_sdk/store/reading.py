@@ -45,7 +45,7 @@ class _Constructor(yaml.constructor.SafeConstructor):
 
 
 def _deepest(text: str | bytes) -> int:
-    """How deep the text nests, without building anything; stops counting soon after too deep."""
+    """The nesting depth of a text, found without building anything; counting stops soon after the limit."""
     return max(_depths(text), default=0)
 
 

@@ -1,4 +1,4 @@
-"""What a record says and what it is filed under. Plain checked data, no database.
+"""Records of finished kernels and their keys: validated data, without a database.
 
 The key holds everything that a result depends on: program, target, device, toolchain, plugins
 with a hash of their code, and every setting. A result is reused only under an equal key.
@@ -49,7 +49,7 @@ class RecordKey(Strict):
 
 
 class LegResult(Strict):
-    """What one leg of verification found."""
+    """The result of one leg of verification."""
 
     passed: bool
     detail: str
@@ -138,11 +138,11 @@ class KernelRecord(Strict):
     """Of the outputs on the inputs that the seed gives; a library's copy must give the same bits. None: the
     kernel's time was estimated, and nothing computed at this size."""
     suspect: str = ""
-    """Why the final time is too good to be believed; it ranks nothing then. Empty: it is believed."""
+    """The reason why the final time is implausibly short; such a time is not ranked. Empty: it is
+    plausible."""
     faults: tuple[str, ...] = ()
-    """What plugins did wrong while the kernel was built, one line each."""
+    """Faults of plugins while the kernel was built, one line each."""
     notes: tuple[str, ...] = ()
-    """What a person should know, such as why the initial program was kept."""
+    """Notes for people, such as the reason why the initial program was kept."""
     build_seconds: dict[str, float] = {}
-    """How long each stage of the build took; the legs of verification, which run beside each other,
-    say so in their own figures."""
+    """Seconds of each stage of the build. Legs of verification run in parallel and report their own times."""

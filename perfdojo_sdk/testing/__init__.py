@@ -1,4 +1,4 @@
-"""What tests need, ours and a vendor's: the conformance kit, random programs, random walks, mutants."""
+"""Test support for the SDK and for vendors: the conformance kit, random programs, random walks, mutants."""
 
 from __future__ import annotations
 

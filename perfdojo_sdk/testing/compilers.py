@@ -1,7 +1,7 @@
-"""Whether compilers agree on what was emitted: a kernel compiled by several, on the same inputs, bit for bit.
+"""Differential test of compilers: one kernel compiled by several must give equal results, bit for bit.
 
-The language fixes every result but for contraction, which is switched off here, and for what a NaN looks
-like. So where two compilers differ, one of them is wrong, or the code that was emitted means nothing.
+The language defines every result except for contraction, which is switched off here, and the bits of a NaN.
+Where two compilers differ, one of them is wrong, or the emitted code has undefined behaviour.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measur
 from perfdojo_sdk.measure.kernel_calls import CARRIER
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.measure.toolchain import Toolchain, answering
-from perfdojo_sdk.testing.looks import QUICK, compiled_together
+from perfdojo_sdk.testing.numeric_leg import QUICK, compiled_together
 from perfdojo_sdk.verify.inputs import Array
 
 #: Comes last, so that it holds: fused products are legal, and each compiler fuses others.
@@ -36,7 +36,7 @@ def known_compilers() -> tuple[Toolchain, ...]:
 
 
 @dataclass(frozen=True)
-class CompilerLooks:
+class CompilerComparison:
     """Compares the compilers of this machine at ``flags``, and the first of them without optimising."""
 
     flags: tuple[str, ...]

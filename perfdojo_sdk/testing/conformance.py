@@ -47,7 +47,7 @@ class Check:
 
 
 def expected_failures_exist(context: Context) -> Iterator[str]:
-    """What the plugin expects to fail are checks of the kit, for targets that it brings."""
+    """The failures that the plugin expects name checks of the kit, and targets of the plugin."""
     own = {"", *(t.name for t in context.plugins.targets.values() if t.plugin == context.plugin.name)}
     for target, expected in _expectations(context.plugin).items():
         names = {check.name for check in (TARGET_CHECKS if target else PACKAGE_CHECKS)}
@@ -109,7 +109,7 @@ CHECKS = (*PACKAGE_CHECKS, *TARGET_CHECKS)
 
 @dataclass(frozen=True)
 class Result:
-    """What one check found."""
+    """The result of one check."""
 
     check: Check
     target: str
@@ -117,20 +117,21 @@ class Result:
     outcome: Outcome
     problems: tuple[str, ...] = ()
     why: str = ""
-    """Why it was skipped, or why the failure is expected."""
+    """The reason why it was skipped, or why the failure is expected."""
     remedy: str = ""
-    """What would make a skipped check run on this machine; empty when the part was never promised."""
+    """The remedy that makes a skipped check run on this machine; empty when the plugin lacks the part."""
     cases: int = 0
-    """How many programs, kernels or faults were looked at, where the check counts them."""
+    """Number of programs, kernels or faults examined, where the check counts them."""
     refused: tuple[str, ...] = ()
     """Programs that the target says it has no code for, and why."""
     cut: bool = False
-    """Whether the budget's seconds ended it before all of its cases."""
+    """True if the budget's time ended it before all of its cases."""
     seconds: float = 0.0
 
     @property
     def unavailable(self) -> bool:
-        """Whether this machine lacks what the plugin promises."""
+        """True if the check was skipped for a tool that this machine lacks, although the plugin has the
+        part."""
         return self.outcome == "skipped" and bool(self.remedy)
 
 
@@ -188,7 +189,7 @@ def run_check(context: Context, check: Check) -> Result:
 
 
 def _problems(check: Check, context: Context) -> Iterator[str]:
-    """What a check complains about; one that raises has failed with that error."""
+    """The problems a check reports; an exception counts as one."""
     try:
         for number, problem in enumerate(check.test(context)):
             if number == MOST_PROBLEMS:
@@ -204,7 +205,8 @@ def _problems(check: Check, context: Context) -> Iterator[str]:
 
 
 def _expectation(plugin: Plugin, target: str, check: Check) -> tuple[bool, str]:
-    """Whether the plugin expects this failure, and why. The key "" stands for the package's checks."""
+    """A flag, true if the plugin expects this failure, and the reason. The key "" stands for the package's
+    checks."""
     found = _expectations(plugin).get(target, {})
     return check.name in found, str(found.get(check.name, "")).strip()
 

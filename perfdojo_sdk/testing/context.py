@@ -1,8 +1,8 @@
-"""What a conformance check looks at: one plugin, one target, and how much work it may do.
+"""The context of a conformance check: one plugin, one target, and a budget of work.
 
-A check asks the context for parts (the rules, the code generator, the runner). Which of them are there
-is decided here, in one place, so that a check for a part that a plugin does not bring, or that this
-machine lacks, is skipped with that reason and never passes by having nothing to do.
+A check asks the context for parts (the rules, the code generator, the runner). This module alone decides
+which parts are available. A check of a part that the plugin does not have, or that cannot run on this
+machine, is skipped with the reason; it never passes because there was nothing to do.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Part(Enum):
-    """What a check may need, with the words for a plugin that does not have it."""
+    """A part that a check may need, with its name in messages."""
 
     TARGET = "a target"
     MOVES = "moves of its own"
@@ -47,8 +47,8 @@ class NotApplicable(Exception):
 
 
 @dataclass(frozen=True)
-class Lacking:
-    """Why a part is not there. Without a remedy it was never promised."""
+class MissingPart:
+    """The reason why a part is unavailable. Without a remedy the plugin does not have it."""
 
     why: str
     remedy: str = ""
@@ -56,7 +56,7 @@ class Lacking:
 
 @dataclass(frozen=True)
 class Budget:
-    """How much a run may do. Counts bound the work; seconds end a check early on a slow target."""
+    """The work a run may do. Counts bound it; seconds end a check early on a slow target."""
 
     name: str
     doc: str
@@ -125,17 +125,18 @@ class Context:
 
     # -- parts -------------------------------------------------------------------------------
 
-    def lacking(self, part: Part) -> Lacking | None:
-        """Why ``part`` is not there; None when it is."""
+    def lacking(self, part: Part) -> MissingPart | None:
+        """The reason why ``part`` is unavailable; None when it is available."""
         if part is Part.COMPILER:
             compiler = probe_compiler()
-            return None if compiler.ok else Lacking(compiler.why, compiler.remedy)
+            return None if compiler.ok else MissingPart(compiler.why, compiler.remedy)
         if self._target is None:
-            return Lacking("the plugin brings no target; --target names one to check it on")
+            return MissingPart("the plugin brings no target; --target names one to check it on")
         if part is Part.TARGET:
             return None
         if part is Part.RUNNER and (missing := self.plugins.unavailable(self._target)):
-            return Lacking(f"{self._target.name} cannot run on this machine: {missing.why}", missing.remedy)
+            why = f"{self._target.name} cannot run on this machine: {missing.why}"
+            return MissingPart(why, missing.remedy)
         parts: Mapping[Part, Callable[[], bool]] = {
             Part.MOVES: lambda: bool(self.own_moves),
             Part.VETOES: lambda: bool(self.own_vetoes),
@@ -147,7 +148,7 @@ class Context:
             there = parts[part]()
         except UnavailableError as error:
             there = error.code != "PD-G005"  # any other error is for the check to meet
-        return None if there else Lacking(f"the plugin does not bring {part.value}")
+        return None if there else MissingPart(f"the plugin does not bring {part.value}")
 
     @property
     def no_target(self) -> bool:

@@ -1,4 +1,4 @@
-"""Whether a move made what it says that it made: ids, names of buffers, and what became of old ones."""
+"""Check of the names that a move declares: new ids, new buffers, and the successors of old ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perfdojo_sdk.core.transformation import Step
 
 
 def wrong_names(step: Step) -> Iterator[str]:
-    """What is wrong with ``step.made``, in words, after the move's own name."""
+    """Errors in ``step.made``, one message each."""
     before, after, made = step.before, step.after, step.made
     old, new = before.place_of, after.place_of
 

@@ -67,7 +67,7 @@ class Emulated:
                 continue  # a filter larger than the image
 
     def problems(self, cases: Sequence[Case], quick: bool = True) -> Iterator[str]:
-        """What is wrong with each of ``cases``: their own sources, compiled at once, and run one by one."""
+        """Problems of ``cases``, whose sources are compiled together and run one by one."""
         sources = [self.generator.generate(case.game.program, f"pd_{k}") for k, case in enumerate(cases)]
         made = self.runner.compile(replace(sources[0], code="".join(source.code for source in sources)))
         if isinstance(made, Failure):

@@ -20,7 +20,7 @@ from perfdojo_sdk.search.features import fetched, stride_of
 
 
 @dataclass(frozen=True)
-class PaperMachine:
+class AnalyticMachine:
     """Cycles of everything, at ``hertz``."""
 
     dialect: Dialect
@@ -91,7 +91,7 @@ def _cost(term: Expression) -> float:
 
 
 @dataclass(frozen=True)
-class PaperGenerator:
+class AnalyticGenerator:
     """Writes the program itself as the code of a kernel."""
 
     def generate(self, program: Program, symbol: str) -> KernelSource:
@@ -100,10 +100,10 @@ class PaperGenerator:
 
 
 @dataclass(frozen=True)
-class PaperRunner:
+class AnalyticRunner:
     """Reads the program back and estimates its time. It computes nothing."""
 
-    machine: PaperMachine
+    machine: AnalyticMachine
 
     def compile(self, source: KernelSource) -> Artifact | Failure:
         content = source.code.encode()

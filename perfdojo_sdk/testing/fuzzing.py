@@ -54,18 +54,18 @@ class FuzzFailure:
 
 @dataclass
 class FuzzReport:
-    """What one walk did."""
+    """The result of one random walk."""
 
     seed: int
     statements: int = 0
-    """Of the program that the walk starts from."""
+    """Number of statements of the initial program."""
     moves: Counter[str] = field(default_factory=Counter)
     kinds: Counter[str] = field(default_factory=Counter)
     by_leg: Counter[str] = field(default_factory=Counter)
     """Checks of each leg; apart, those in which a leg came to no answer."""
     failure: FuzzFailure | None = None
     looks: list[Trace] = field(default_factory=list)
-    """What leg 2 has to look at."""
+    """The games that leg 2 has to verify."""
 
 
 def fuzz(seed: int, rules: Rules, length: int, rarest: Sequence[str] = ()) -> FuzzReport:
@@ -122,7 +122,7 @@ def _after_move(walk: ExactWalk, step: Step, seed: int, report: FuzzReport) -> t
     return None if exact.ok or not exact.decided else ("exact", exact.problem)
 
 
-def look_numerically(reports: Sequence[FuzzReport], numeric: Numeric) -> None:
+def verify_numerically(reports: Sequence[FuzzReport], numeric: Numeric) -> None:
     """Leg 2 on what the walks left for it; a report gets its first failure."""
     todo = [(report, trace) for report in reports for trace in report.looks if report.failure is None]
     problems = numeric([trace for _, trace in todo]) if todo else ()
@@ -152,7 +152,7 @@ def _look(trace: Trace, rules: Rules, report: FuzzReport) -> None:
 
 
 def proved(step: Step, rules: Rules) -> DependenceReport:
-    """What leg 3 says about a step and the program that it leads to."""
+    """The report of leg 3 on a single step."""
     return verify_dependence_trace(Trace(step.before, (step,)), rules)
 
 

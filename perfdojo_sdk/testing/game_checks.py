@@ -28,7 +28,7 @@ from perfdojo_sdk.core.transformation import (
 from perfdojo_sdk.core.validate import violations
 from perfdojo_sdk.plugins import load_plugins
 from perfdojo_sdk.store.traces import SavedTrace
-from perfdojo_sdk.testing import fresh
+from perfdojo_sdk.testing import child_interpreter
 from perfdojo_sdk.testing.context import Budget, Context
 from perfdojo_sdk.testing.declared_names import wrong_names
 from perfdojo_sdk.testing.fuzzing import fuzz, proved, shrunk
@@ -42,7 +42,7 @@ def same_seed_same_game(context: Context) -> Iterator[str]:
     """One seed gives the same moves and the same code in any process."""
     budget = replace(context.budget, walks=min(context.budget.walks, 8))
     arguments = (context.plugin.name, context.target.name, budget)
-    first, second = (fresh.call(played, *arguments, hash_seed=seed) for seed in (1, 2))
+    first, second = (child_interpreter.call(played, *arguments, hash_seed=seed) for seed in (1, 2))
     pairs = zip(first, second, strict=True)
     for (moves, code), (other_moves, other_code) in context.cases(pairs, len(first)):
         if moves != other_moves:
@@ -113,7 +113,7 @@ def _verdict(rules: Rules, program: Program, move: Move) -> Step | Rejection | s
 
 
 def _of_a_veto(rules: Rules, rejection: Rejection) -> bool:
-    """Whether a veto refused the move, and not the transformation itself."""
+    """True if a veto refused the move, not the transformation itself."""
     return rejection.requirement not in rules.transformation(rejection.move.transformation).requirements
 
 

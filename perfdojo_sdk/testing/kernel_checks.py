@@ -97,7 +97,7 @@ def kernels_as_played(context: Context) -> Iterator[str]:
 
 
 def walks_compiled(context: Context) -> Iterator[str]:
-    """Where random games end, the code still equals the interpreter."""
+    """The code of programs at the end of random games equals the interpreter."""
     cases = [Case(f"random game {seed}", trace) for seed, trace in enumerate(context.walks)]
     yield from _compare(context, cases, 1)
 
@@ -123,7 +123,7 @@ def _groups(cases: Sequence[Case]) -> list[Sequence[Case]]:
 
 
 def _problems(context: Context, cases: Sequence[Case]) -> list[str]:
-    """What is wrong with the first of ``cases`` that is wrong alone; else with all of them as one."""
+    """The problem of the first case that fails alone; else that of all cases as one program."""
     problem, too_large = _look(context, cases)
     if not problem:
         return []
@@ -136,7 +136,8 @@ def _problems(context: Context, cases: Sequence[Case]) -> list[str]:
 
 
 def _look(context: Context, cases: Sequence[Case]) -> tuple[str, bool]:
-    """What leg 2 says about some kernels as one program, and whether that may be for its size alone."""
+    """The problem that leg 2 finds in ``cases`` as one program, and a flag: it may be due to its size
+    alone."""
     dialect, runner = context.rules.dialect, context.runner
     if isinstance(runner, NativeRunner):
         runner = replace(runner, forks=True)  # how it starts its children is not what is looked at here

@@ -1,4 +1,4 @@
-"""What can be said about a plugin as a package: its names, versions, texts and borders."""
+"""Checks of a plugin as a package: its names, versions, descriptions and imports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from perfdojo_sdk.hookspecs.services import Experiment
 from perfdojo_sdk.hookspecs.types import Operator, Target
 from perfdojo_sdk.kernels.selection import instantiate
 from perfdojo_sdk.plugins import BUILTIN, installed
-from perfdojo_sdk.testing import fresh
+from perfdojo_sdk.testing import child_interpreter
 from perfdojo_sdk.testing.context import Context
 
 #: Libraries that a plugin may need, and must not load before it needs them.
@@ -78,7 +78,7 @@ def import_is_cheap(context: Context) -> Iterator[str]:
         yield "it is not among the entry points of group perfdojo_sdk.plugins: is it installed?"
         return
     module = getattr(context.plugin.module, "__name__", "")
-    early, loaded, seconds = fresh.call(import_cost, module)
+    early, loaded, seconds = child_interpreter.call(import_cost, module)
     if early:
         yield f"listing the plugins imports {module}"
     if HEAVY & set(loaded):
@@ -88,9 +88,10 @@ def import_is_cheap(context: Context) -> Iterator[str]:
 
 
 def import_cost(module: str) -> tuple[bool, list[str], float]:
-    """Whether listing the plugins imports ``module``; what importing it loads, and for how long.
+    """Measure the import of ``module``: a flag that listing plugins imports it, the packages it loads,
+    seconds.
 
-    In a process of its own. The time does not count the SDK's modules and what they load.
+    Runs in a process of its own. The time does not include the SDK's modules and their imports.
     """
     installed()
     early = module in sys.modules
@@ -107,7 +108,7 @@ def import_cost(module: str) -> tuple[bool, list[str], float]:
 
 
 def names_have_a_prefix(context: Context) -> Iterator[str]:
-    """What it adds to others' name spaces starts with one prefix and a slash."""
+    """The names it adds to shared name spaces start with one prefix and a slash."""
     plugins, plugin = context.plugins, context.plugin
     if plugin.name == BUILTIN:
         return
@@ -165,12 +166,12 @@ def objects_cross_processes(context: Context) -> Iterator[str]:
         if "perfdojo_code_generator" in hooks:
             things[f"the code generator of {target.name}"] = plugins.code_generator(target)
     try:
-        fresh.call(fresh.unchanged, things)
-    except fresh.ChildFailed:
+        child_interpreter.call(child_interpreter.unchanged, things)
+    except child_interpreter.ChildFailed:
         for name, thing in things.items():  # slowly, to know which
             try:
-                fresh.call(fresh.unchanged, thing)
-            except fresh.ChildFailed as error:
+                child_interpreter.call(child_interpreter.unchanged, thing)
+            except child_interpreter.ChildFailed as error:
                 yield f"{name} {error}"
 
 

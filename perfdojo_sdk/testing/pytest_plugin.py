@@ -1,4 +1,4 @@
-"""What pytest learns from an installed SDK: the option ``--conformance``."""
+"""The pytest plugin of the SDK: the option ``--conformance``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run of the conformance kit leaves for people and machines: text, JSON, JUnit, a badge."""
+"""Reports of a run of the conformance kit: text, JSON, JUnit, a badge."""
 
 from __future__ import annotations
 

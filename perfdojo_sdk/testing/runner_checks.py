@@ -281,7 +281,7 @@ def _c_kernel(source: KernelSource, name: str) -> KernelSource:
 def _not_refused(
     context: Context, name: str, source: KernelSource, request: RunRequest, reasons: tuple[FailureReason, ...]
 ) -> Iterator[str]:
-    """What is wrong with the answer to a faulty kernel."""
+    """Problems of the runner's answer to a faulty kernel."""
     artifact = _compiled(context, source)
     if isinstance(artifact, Failure):
         return  # a kernel that cannot be built does no harm

@@ -25,7 +25,7 @@ from perfdojo_sdk.testing.context import BUDGETS, Budget, Context
 
 
 class TargetConformance:
-    """What a target must hold; subclass it once for each target."""
+    """The conformance kit as a pytest class; subclass it once for each target."""
 
     target: ClassVar[str]
     budget: ClassVar[str | Budget] = "default"

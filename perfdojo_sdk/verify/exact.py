@@ -2,7 +2,7 @@
 
 The original runs in order, the transformed program under every schedule that can matter, in random
 algebraic models (``models.py``), and the outputs must agree to the last bit. The machine in C
-(``residues.py``) runs them where it can; the interpreter does the rest and says what is wrong.
+(``modular_vm.py``) runs them where it can; the interpreter does the rest and says what is wrong.
 
 Reading a cell that was never written is an error of the program, which the report states as its problem.
 """
@@ -21,10 +21,10 @@ from perfdojo_sdk.core.laws import EXPONENT
 from perfdojo_sdk.core.operations import OPERATIONS, Algebra
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Step, Trace
-from perfdojo_sdk.verify import residues
+from perfdojo_sdk.verify import modular_vm
 from perfdojo_sdk.verify.mixing import FIELDS, WORD
 from perfdojo_sdk.verify.models import RandomModel
-from perfdojo_sdk.verify.residues import Cells, Encoded, Encoder, Unsupported
+from perfdojo_sdk.verify.modular_vm import Cells, Encoded, Encoder, Unsupported
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class _Subject:
         program, found = self.program, None
         if model.nested == 1 and self.encoded is not None:
             seed, laws = model.seed & WORD, model.flags
-            found = residues.run(self.encoded, model.packed(program), seed, laws, schedule)
+            found = modular_vm.run(self.encoded, model.packed(program), seed, laws, schedule)
         if found is None:
             outputs = self.interpreter.run(model.inputs(program), model, schedule)
             found = {a: model.cells(v, program.buffer_of[a].dtype) for a, v in outputs.items()}
@@ -129,7 +129,7 @@ class _Subject:
 
 
 def _encoder(dialect: Dialect) -> Encoder | None:
-    return Encoder(dialect) if residues.available() else None
+    return Encoder(dialect) if modular_vm.available() else None
 
 
 def _compare(

@@ -2,7 +2,7 @@
 
 A function of a model is a seed and a name. Its arguments are stirred into 64 bits one after the other,
 by the finaliser of Steele, Lea and Flood's SplitMix (OOPSLA 2014), a bijection with full avalanche.
-``residues.c`` computes the same.
+``modular_vm.c`` computes the same.
 """
 
 from __future__ import annotations

@@ -27,9 +27,9 @@ from perfdojo_sdk.core.errors import ProgramError, VerificationError, closest
 from perfdojo_sdk.core.laws import EXPONENT, FACTOR, FILTER, RECIPROCAL, SQUARES
 from perfdojo_sdk.core.operations import OPERATIONS, Algebra, identity, integer_operation
 from perfdojo_sdk.core.program import Program
-from perfdojo_sdk.verify import residues
+from perfdojo_sdk.verify import modular_vm
 from perfdojo_sdk.verify.mixing import EXPONENTS, FIELDS, GOLDEN, PRIME, WORD, mix, name_key
-from perfdojo_sdk.verify.residues import Cells
+from perfdojo_sdk.verify.modular_vm import Cells
 
 IDEMPOTENT_MAX = "max(x,x) = x"
 IDEMPOTENT_MIN = "min(x,x) = x"
@@ -37,8 +37,8 @@ IDEMPOTENT_MIN = "min(x,x) = x"
 #: Laws that rounding breaks and every model has.
 RING_LAWS = (FACTOR, SQUARES, FILTER)
 
-#: In the order of their flags in ``residues.c``.
-_FLAGGED = (EXPONENT, RECIPROCAL, IDEMPOTENT_MAX, IDEMPOTENT_MIN, *map(rounding_law, residues.ROUNDINGS))
+#: In the order of their flags in ``modular_vm.c``.
+_FLAGGED = (EXPONENT, RECIPROCAL, IDEMPOTENT_MAX, IDEMPOTENT_MIN, *map(rounding_law, modular_vm.ROUNDINGS))
 
 #: The laws that a model can be asked to satisfy beyond those that always hold.
 LAWS = (*_FLAGGED, *RING_LAWS)
@@ -323,11 +323,11 @@ class RandomModel:
 
     @property
     def flags(self) -> int:
-        """The laws as ``residues.c`` takes them."""
+        """The laws as ``modular_vm.c`` takes them."""
         return sum(1 << k for k, law in enumerate(_FLAGGED) if law in self.laws)
 
     def packed(self, program: Program) -> bytes:
-        """:meth:`inputs` as ``residues.c`` takes them."""
+        """:meth:`inputs` as ``modular_vm.c`` takes them."""
         buffers = [program.buffer_of[name] for name in program.inputs]
         return _packed(self.seed, tuple([(b.arrays[0], b.cells, b.dtype) for b in buffers]))
 
@@ -344,7 +344,7 @@ class RandomModel:
         return Cells(words.tobytes(), bytes(kinds))
 
 
-_KINDS = {Infinity.NEGATIVE: residues.NEGATIVE, Infinity.POSITIVE: residues.POSITIVE}
+_KINDS = {Infinity.NEGATIVE: modular_vm.NEGATIVE, Infinity.POSITIVE: modular_vm.POSITIVE}
 
 
 @lru_cache(256)

@@ -25,7 +25,7 @@ class Encoder(Protocol):
     """Turns programs into vectors."""
 
     name: str
-    """What it is, in a word: ``line-transformer``, ``hf:...``."""
+    """A short name: ``line-transformer``, ``hf:...``."""
     version: str
     """Hex digest of all that an embedding depends on. Those of different versions are never mixed."""
     width: int

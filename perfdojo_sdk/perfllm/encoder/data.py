@@ -1,15 +1,14 @@
-"""What the encoder learns from: programs of random games, each with the numbers that it shall predict.
+"""Training data of the encoder: programs of random games, each with the numbers it is to predict.
 
     python -m perfdojo_sdk.perfllm.encoder.data --out programs.jsonl --seed 0
 
 Games are walks of random moves on kernels at random small sizes, from the initial program or from some point
 of the game that the target's expert or a generic pass plays. Each program has the logarithms of
 
-- ``seconds estimated TARGET``: always; what the machine on paper says
-  (:mod:`perfdojo_sdk.testing.estimate`);
-- ``seconds simulated TARGET`` or ``seconds measured TARGET``: what the target's runner says, in the games
-  that are timed. A target whose runner only estimates is not timed;
-- ``count NAME``: the counts that the searches' cost model looks at (:mod:`perfdojo_sdk.search.features`).
+- ``seconds estimated TARGET``: always; the estimate of the analytical model
+(:mod:`perfdojo_sdk.testing.estimate`); - ``seconds simulated TARGET`` or ``seconds measured TARGET``: the
+time from the target's runner, for games that are timed. A target whose runner only estimates is not timed; -
+``count NAME``: the features of the searches' cost model (:mod:`perfdojo_sdk.search.features`).
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from perfdojo_sdk.plugins import Plugins, load_plugins
 from perfdojo_sdk.search.features import named_features
 from perfdojo_sdk.search.neighbours import random_step
 from perfdojo_sdk.search.passes import greedy
-from perfdojo_sdk.testing.estimate import PaperMachine
+from perfdojo_sdk.testing.estimate import AnalyticMachine
 
 #: An operator whose name ends so is never learned from; quality is measured on these.
 HELD_OUT = ("softmax", "rmsnorm", "bmm", "sumpool", "axpy")
@@ -71,7 +70,7 @@ class Sample:
 
     @property
     def timed(self) -> bool:
-        """Whether a machine or a simulator said how long it takes."""
+        """True if its time was measured or simulated."""
         return any(name.startswith(REAL) for name in self.labels)
 
 
@@ -88,7 +87,7 @@ def read_all(paths: Sequence[Path]) -> list[Sample]:
 
 @dataclass(frozen=True)
 class Field:
-    """Where walks take place: one target."""
+    """The target on which random walks are played."""
 
     target: Target
     rules: Rules
@@ -154,7 +153,7 @@ def samples_of(
     field: Field, operator: str, number: int, game: Sequence[tuple[Program, int]], clock: Clock | None
 ) -> Iterator[Sample]:
     """The labelled programs of one walk. A program without a time has no label for it."""
-    machine, name = PaperMachine(field.target.dialect), field.target.name
+    machine, name = AnalyticMachine(field.target.dialect), field.target.name
     for k, (program, parent) in enumerate(game):
         labels = {f"count {n}": v for n, v in named_features(program, field.target).items()}
         labels[f"seconds estimated {name}"] = log(machine.seconds(program))

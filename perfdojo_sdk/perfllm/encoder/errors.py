@@ -1,4 +1,4 @@
-"""What can be wrong with an encoder."""
+"""The error that encoders raise."""
 
 from perfdojo_sdk.core.errors import DojoError
 

@@ -100,7 +100,7 @@ def sample_programs() -> list[str]:
 
 
 def _pool(options: str) -> str:
-    """How to pool, "" where nothing is said."""
+    """The pooling option in ``options``; "" when there is none."""
     found = dict(parse_qsl(options, keep_blank_values=True))
     if (options and not found) or set(found) - {"pool"} or found.get("pool", "mean") not in POOLS:
         hint = "write hf:FOLDER, hf:FOLDER?pool=mean or hf:FOLDER?pool=last"
@@ -133,7 +133,7 @@ def _loaded(folder: Path) -> tuple[Any, Any]:
 
 
 def _looks_back_only(model_type: str) -> bool:
-    """Whether no token but the last has seen the whole program."""
+    """True for causal models, in which only the last token attends to the whole program."""
     from transformers.models.auto import modeling_auto as known
 
     causal, masked = known.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, known.MODEL_FOR_MASKED_LM_MAPPING_NAMES

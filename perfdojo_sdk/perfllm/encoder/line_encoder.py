@@ -76,7 +76,7 @@ class LineEncoder:
         return found
 
     def _rows(self, programs: Sequence[Sequence[Line]]) -> list[list[int]]:
-        """Where the vectors of the lines of each program are; missing ones are made."""
+        """The row of each program line in the cache of line vectors; missing lines are encoded first."""
         if len(self.known) > MOST_LINES:
             self.forget()
         known = self.known

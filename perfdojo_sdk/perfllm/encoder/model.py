@@ -19,10 +19,10 @@ from perfdojo_sdk.perfllm.encoder.tokenizer import Token
 
 @dataclass(frozen=True)
 class Shape:
-    """How large the model is."""
+    """The dimensions of the model."""
 
     words: int
-    """Of the vocabulary."""
+    """Size of the vocabulary."""
     token_width: int = 64
     line_width: int = 96
     width: int = 128

@@ -202,7 +202,7 @@ def sample(corpus: Corpus) -> list[str]:
 def card(
     corpus: Corpus, version: str, minutes: float, seed: int, losses: dict[str, float]
 ) -> dict[str, object]:
-    """What the weights are made from."""
+    """The model card: the data, duration, seed and final losses of the training."""
     times = [name for name in corpus.columns if name.startswith("seconds")]
     return {
         "version": version,

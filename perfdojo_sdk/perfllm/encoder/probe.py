@@ -1,14 +1,14 @@
-"""How good an encoder is, and how fast.
+"""Quality and speed of an encoder.
 
     python -m perfdojo_sdk.perfllm.encoder.probe [--encoder default] [--data programs.jsonl] [--json]
 
-*Good*: what a linear probe (ridge regression on the embedding before a move and on its change by the move)
-says of the change of the logarithm of the run time, on kernels of which neither the encoder nor the probe has
-seen anything. Beside the encoder stand one with random weights, and counts of tokens. R2 is 1 - (squared
-error) / (squares around the mean of the changes); 0 is as good as to say that mean.
+*Quality*: a linear probe (ridge regression on the embedding before a move and on the change by the move)
+predicts the change of the logarithm of the run time, on kernels that neither the encoder nor the probe has
+seen. The baselines are an encoder with random weights, and counts of tokens. R2 is 1 - (squared error) /
+(squares around the mean of the changes); predicting that mean gives 0.
 
-*Fast*: processor time for the programs that are one move away from a program, on one core, along a game: when
-a state is new to the encoder, and again when all its lines are known.
+*Speed*: processor time in seconds for the programs that are one move away from a program, on one core, along
+a game: when a state is new to the encoder, and again when all its lines are known.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Matrix = np.ndarray[Any, np.dtype[np.float64]]
 
 @dataclass(frozen=True)
 class Quality:
-    """What a probe says of the moves on held-out kernels."""
+    """The accuracy of a probe on the moves of held-out kernels."""
 
     encoder: str
     label: str
@@ -96,7 +96,7 @@ def random_encoder(vocabulary: Vocabulary, like: LineEncoder, texts: Sequence[st
 
 
 def quality(name: str, encoder: Encoder, samples: Sequence[Sample], label: str) -> Quality:
-    """How well a probe on ``encoder`` predicts the changes of ``label``."""
+    """Fit a probe on ``encoder`` and measure how well it predicts the changes of ``label``."""
     before, after = moves_of(samples, label)
     texts = list(dict.fromkeys(s.text for s in (*before, *after)))
     at = {text: k for k, text in enumerate(texts)}

@@ -39,7 +39,7 @@ _TOKEN = re.compile(
 
 
 class Declared(NamedTuple):
-    """What is declared of an array."""
+    """The declaration of an array."""
 
     number: int
     """In the order of declaration."""
@@ -97,7 +97,7 @@ def lines_of(text: str) -> list[Line]:
 
 @lru_cache(maxsize=1 << 15)
 def _pieces(raw: str) -> tuple[int, str, tuple[tuple[str, tuple[str, ...]], ...]]:
-    """How deep a line stands, its own heads, and its text in pieces, with the names in each."""
+    """The depth of a line, its scope headers, and its text in pieces with the names in each."""
     text = raw.lstrip("| ")
     depth = raw[: len(raw) - len(text)].count("|")
     head = _HEADS.match(text)

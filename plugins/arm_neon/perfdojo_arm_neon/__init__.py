@@ -1,4 +1,4 @@
-"""What this plugin brings: 64-bit Arm with NEON or SVE, measured at home and estimated elsewhere."""
+"""The plugin of 64-bit Arm with NEON or SVE: measured on an Arm machine, estimated on all others."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _target(name: str) -> Target:
 
 
 def at_home(target: Target) -> bool:
-    """Whether this processor has the target's instructions."""
+    """True if this processor has the target's instructions."""
     from perfdojo_sdk.measure.machine import machine
 
     capabilities = target.capabilities
@@ -172,7 +172,7 @@ def _probe_processor(target: Target) -> Probe:
 
 
 def _probe_vectors(target: Target) -> list[Probe]:
-    """Whether vectors are as long as the code's, where their length is up to the processor."""
+    """Probe of the vector length: for SVE the processor's must equal the target's."""
     from perfdojo_arm_neon.processor import sve_bits
     from perfdojo_sdk.hookspecs.services import Probe
 

@@ -1,4 +1,4 @@
-"""Where an estimated time goes: what binds the blocks of code that take it, or moving the data."""
+"""The breakdown of an estimated time by bottleneck: limits of the code's blocks, or data movement."""
 
 from __future__ import annotations
 

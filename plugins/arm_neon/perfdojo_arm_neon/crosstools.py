@@ -32,7 +32,7 @@ def find_cross_compiler() -> Toolchain:
 
 
 def probe_cross_compiler() -> Probe:
-    """Whether this machine can compile for the target, for the doctor."""
+    """The doctor's probe of the cross compiler."""
     try:
         return Probe("cross compiler", find_cross_compiler().version)
     except UnavailableError as error:

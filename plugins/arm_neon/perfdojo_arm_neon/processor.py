@@ -1,4 +1,4 @@
-"""What only the processor at hand can say."""
+"""Properties of the processor at hand, read at run time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the target cannot do: name more cells at one place than it has registers."""
+"""The target's veto: no more register cells may be live at one point than there are registers."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ def fullest(program: Program, dialect: Dialect) -> dict[str, int]:
 
 
 def _use(program: Program, buffer: Buffer) -> tuple[Path, Path]:
-    """Where it is first and where it is last in use: in every iteration of loops between accesses."""
+    """The live range of a buffer: paths of its first and last use. It covers all iterations of loops in
+    between."""
     paths = sorted(o.path for o in program.occurrences[buffer.name])
     depth = common_depth(paths)
     last = paths[-1]

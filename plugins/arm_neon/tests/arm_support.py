@@ -1,4 +1,4 @@
-"""What the tests of arm_neon share: the target with its parts, and kernels compiled for it."""
+"""Helpers for the tests of arm_neon: the target with its parts, and kernels compiled for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the doctor says: what this machine has for the target, what it lacks, and what mends it."""
+"""The doctor's report: tools present, tools missing, and remedies."""
 
 from __future__ import annotations
 

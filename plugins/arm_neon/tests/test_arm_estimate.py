@@ -33,7 +33,7 @@ def test_every_instruction_is_known(golden: Callable[[str, str], None]) -> None:
 
 
 def test_an_instruction_that_sets_a_general_register_stays_in_a_dry_run() -> None:
-    """What is taken out writes vector registers only, as the decoder sees it."""
+    """Removed instructions write vector registers only, according to the decoder."""
     for line in instructions(str(GOLDEN)):
         if without_values(line.word) == NOP and line.word != NOP:
             found = decode(line.word)
@@ -67,7 +67,7 @@ def test_limits_of_known_blocks(block: list[str], limit: str, cycles: float) -> 
 
 
 def kinds(text: str, sizes: list[int], threads: int, folder: Path) -> dict[str, int]:
-    """How many instructions of each kind run."""
+    """Number of executed instructions of each kind."""
     import ctypes
 
     loaded = read(compiled(text).content)

@@ -46,7 +46,8 @@ def test_a_tail_is_one_masked_access() -> None:
 @needs_compiler
 @pytest.mark.parametrize("selection", OPERATORS)
 def test_operators_with_tails_agree_with_neon(selection: str) -> None:
-    """What one emulated core computes in two ways; sums may be contracted differently."""
+    """One emulated core gives equal results with both instruction sets; sums may be contracted
+    differently."""
     rng = np.random.default_rng(3)
     inputs = {s.name: rng.uniform(-1, 1, s.shape).astype(np.float32) for s in kernel(selection).inputs}
     programs = ((played(selection, target).program, target) for target in (TARGET, SVE))

@@ -55,7 +55,7 @@ def test_a_program_that_is_too_full_may_be_mended() -> None:
 
 
 def test_a_buffer_of_a_loop_is_in_use_in_all_of_it() -> None:
-    """What is written before a loop and read in it lives through each iteration."""
+    """A value that is written before a loop and read in it is live through each iteration."""
     text = TOGETHER.replace("20:u 4:v y[{0},{1}] = p", "3 20:u 4:v y[{1},{2}] += p").replace(
         "p[{0},{1}] + q[{0},{1}]\n", "p[{1},{2}] + q[{1},{2}]\n"
     )

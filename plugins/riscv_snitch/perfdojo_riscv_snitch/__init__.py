@@ -1,4 +1,4 @@
-"""What this plugin brings: the target riscv_snitch."""
+"""The plugin of the target riscv_snitch."""
 
 from __future__ import annotations
 

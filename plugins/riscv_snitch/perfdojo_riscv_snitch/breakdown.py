@@ -1,4 +1,4 @@
-"""Where a kernel's cycles go, seen from the FPU, which in each computes, moves data, or waits."""
+"""The breakdown of a kernel's cycles by the state of the FPU: it computes, moves data, or waits."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def parts_of(result: Simulation) -> list[TimePart]:
 
 
 def limit(parts: list[TimePart]) -> str:
-    """What binds the kernel: the FPU when it is busy, else the largest other part."""
+    """A sentence that names the bottleneck: the FPU when it is busy, else the largest other part."""
     total = sum(part.amount for part in parts)
     issue = next((part.amount for part in parts if part.name == "issue"), 0.0)
     if issue >= BUSY * total:

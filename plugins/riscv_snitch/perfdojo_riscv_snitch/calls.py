@@ -48,7 +48,7 @@ _CALL = "csrr t4, mcycle; jalr ra, 0(t3); fence; csrr t5, mcycle; mv t6, a0; eca
 
 @dataclass(frozen=True)
 class Place:
-    """Where an array of a call lies."""
+    """The address and size in bytes of an array of a call."""
 
     spec: ArraySpec
     address: int
@@ -96,7 +96,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Start:
-    """What a call finds."""
+    """The state of the machine at the beginning of a call."""
 
     memory: bytearray
     """TCDM."""
@@ -104,11 +104,12 @@ class Start:
     used: bool = False
     """Stream registers hold what an earlier kernel left there."""
     late: int = 0
-    """What waits for others that keep the memory busy: ``LATE_STREAMS``, ``LATE_ACCESSES``."""
+    """Flags for contention of the memory: ``LATE_STREAMS`` delays streams, ``LATE_ACCESSES`` loads and
+    stores."""
 
 
 class Outcome(Protocol):
-    """What is looked at after a call."""
+    """The results of a call that are checked."""
 
     @property
     def cycles(self) -> int: ...
@@ -169,7 +170,7 @@ def prepare_call(artifact: Artifact, shift: int = 0, less: int = 0, code: str = 
 
 
 def workspace_bytes(program: Program, symbol: str) -> int | Failure:
-    """What the kernel asks for; the function that tells is simulated too."""
+    """Size of the workspace in bytes that the kernel's own function returns when it is simulated."""
     for name in (symbol, f"{symbol}_workspace_bytes"):
         if name not in program.symbols:
             return Failure("runtime", f"the object has no function {name}")
@@ -229,7 +230,8 @@ def _given(call: Call, request: RunRequest) -> list[np.ndarray[Any, Any]]:
 
 
 def wrong_in(call: Call, start: Start, result: Outcome) -> Failure | None:
-    """What a call must not do: fail, touch memory that is not its own, change an input."""
+    """The failure of a call that returned an error, wrote outside its arrays, or changed an input; else
+    None."""
     before = start.memory
     if result.registers["t6"]:
         return Failure("runtime", f"the kernel returned {result.registers['t6']}, 0 means success")

@@ -96,7 +96,7 @@ j {park}b
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run left behind, as far as a call looks at it."""
+    """The results of a run that a call checks: cycles, memory and registers."""
 
     cycles: int
     memory: bytes
@@ -144,7 +144,7 @@ def execute(
 
 
 def _run(folder: str, seconds: float) -> bytes | Failure:
-    """What the model says on its standard output."""
+    """Run the model in ``folder`` for at most ``seconds``; its standard output, or the failure."""
     with open(Path(folder, "said"), "w+b") as said, open(Path(folder, "errors"), "w+b") as errors:
         # The shell keeps a model that talks without end from filling the disk.
         limited = ("/bin/sh", "-c", f'ulimit -f {_SAID_MOST // 512}; exec "$0" "$1"')

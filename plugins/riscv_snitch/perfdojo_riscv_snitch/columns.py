@@ -80,7 +80,7 @@ def _halved(play: Play, place: str) -> str:
 
 
 def _is_low(play: Play, row: str, column: str, terms: str) -> bool:
-    """Whether low blocks fill rows and columns, and several terms the loop."""
+    """True if low blocks divide the rows and columns, and blocks of terms divide the loop."""
     height, width = LOW
     rows, columns, count = (play.scope(each).size for each in (row, column, terms))
     fits = rows % height == 0 and columns % (width * lanes_of(play, column)) == 0

@@ -1,8 +1,8 @@
-"""What a stock C compiler makes of a program for the core, as a thing to compare with.
+"""The baseline of a stock C compiler: the program as plain C loops, compiled for the core.
 
-The C is the plain loops of the program. The compiler is ``riscv64-unknown-elf-gcc`` where it is installed,
-else the clang of the ``ziglang`` wheel. It knows no streams and no repeated bodies. What the core cannot
-divide or raise comes from ``math.h`` beside this file, which the compiler may write out where it is used.
+The compiler is ``riscv64-unknown-elf-gcc`` where it is installed, else the clang of the ``ziglang`` wheel.
+It uses neither streams nor repeated bodies. Divisions and exponentials that the core lacks come from the
+``math.h`` beside this file, which the compiler may inline.
 """
 
 from __future__ import annotations

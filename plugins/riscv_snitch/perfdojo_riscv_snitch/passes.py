@@ -55,7 +55,7 @@ WIDE = 24
 
 
 def heuristic(root: Program, rules: Rules, target: Target) -> Sequence[Trace]:
-    """What an expert would play: with interleaved accumulators, of pairs where possible, and without."""
+    """The expert's games: with interleaved accumulators, with packed pairs where possible, and without."""
     games: list[Trace] = []
     for nest in (_packed, _interleaved, _wide, _plain, _unrolled):
         play = Play(root, rules)
@@ -348,7 +348,7 @@ def _repeat(play: Play, place: str) -> None:
 
 
 def _only_this(play: Play, place: str) -> bool:
-    """Whether a scope is a loop of a sum: what it computes stays in the same cells."""
+    """True if a scope is a reduction loop: all its iterations write the same cells."""
     statements = [leaf.statement for leaf in play.scope(place).leaves]
     level = len(play.program.paths[place]) - 1
     sums = [s for s in statements if s.target.array not in streams(play.program)]

@@ -1,4 +1,5 @@
-"""What no kernel can beat: the FPU issues one instruction a cycle, and so do the ports to memory."""
+"""A lower bound of cycles: the FPU issues one instruction per cycle, and each memory port serves one
+access."""
 
 from __future__ import annotations
 

@@ -69,7 +69,8 @@ def _row(bench: Any, name: str) -> dict[str, Any]:
 
 
 def _tuned(rows: Sequence[Mapping[str, Any]]) -> str:
-    """What searches on record add: programs run again, beside what is published and beside the expert's."""
+    """A summary of recorded searches: their programs, run again, against the published times and the
+    expert's."""
     found = [row for row in rows if row["tuned"] is not None]
     if not found:
         return "no tuned program is on record; make some: perfdojo-sdk tune KERNEL --target riscv_snitch"

@@ -28,7 +28,7 @@ MOST = 8
 
 
 def has_functions(program: Program) -> bool:
-    """Whether a program has statements for this pass."""
+    """True if a program has statements for this pass."""
     return any(written_out(leaf.statement.value) for node in program.body for leaf in node.leaves)
 
 

@@ -84,7 +84,7 @@ class SnitchRunner:
 
 
 def figures(result: Outcome) -> dict[str, float]:
-    """What a measurement tells beside the time."""
+    """The figures of a measurement besides the time: cycles, instructions, FPU utilisation (0 to 1)."""
     if not isinstance(result, Simulation):
         return {"snitch.cycles": float(result.cycles)}
     return {

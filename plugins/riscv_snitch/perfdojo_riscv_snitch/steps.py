@@ -140,13 +140,13 @@ def settle(play: Play) -> None:
 
 
 def lanes_of(play: Play, place: str) -> int:
-    """How many of the numbers that the scope computes fit a word; 0 where one fills it, or they differ."""
+    """Number of the scope's values that fit a word; 0 where one fills it, or the dtypes differ."""
     dtypes = {leaf.statement.dtype for leaf in play.scope(place).leaves}
     return LANES_OF.get(dtypes.pop(), 0) if len(dtypes) == 1 else 0
 
 
 def of_singles(play: Play, place: str) -> bool:
-    """Whether all statements of the scope compute f32, of which two fit a word."""
+    """True if all statements of the scope compute f32, of which two fit a word."""
     return lanes_of(play, place) == LANES
 
 

@@ -39,7 +39,7 @@ class HardwareLimits:
 
 
 class _Judge:
-    """Why the hardware cannot run a program of one dialect; None where it can."""
+    """Decides whether the hardware can run a program: the reason why not, or None."""
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect, self.bounds = dialect, Bounds(dialect)
@@ -78,7 +78,7 @@ class _Judge:
 
 
 def uses_extensions(program: Program) -> bool:
-    """Whether a program has streams, repeated scopes, or registers that may hold pairs."""
+    """True if a program has streams, repeated scopes, or registers that may hold pairs."""
     locations = {buffer.location for buffer in program.buffers}
     if not locations.isdisjoint(MOVERS):
         return True
@@ -87,8 +87,8 @@ def uses_extensions(program: Program) -> bool:
 
 
 def beyond(program: Program, dialect: Dialect) -> Refused | None:
-    """Why the hardware cannot run the program, by emitting it all; None as well where it does not compile
-    for another reason."""
+    """Emit the whole program; the limit it exceeds, or None. None as well where it fails for another
+    reason."""
     try:
         check(program, dialect)
     except Refused as refused:

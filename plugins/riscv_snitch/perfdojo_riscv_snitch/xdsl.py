@@ -1,8 +1,8 @@
-"""What the xDSL compiler makes of a micro-kernel, as a thing to compare with.
+"""The baseline of the xDSL compiler: micro-kernels as its Snitch pipeline compiles them.
 
-Its Snitch pipeline takes MLIR and emits assembly with streams and repeated bodies (Lopoukhine et al., CGO
-2025), which our assembler and simulator run as they do our own. It is an optional extra of this package, and
-takes kernels of f64 that are one loop nest; where it gives up, or is not installed, the reason says so.
+The pipeline takes MLIR and emits assembly with streams and repeated bodies (Lopoukhine et al., CGO 2025),
+which our assembler and simulator run like our own. It is an optional extra of this package and takes kernels
+of f64 with one loop nest. Where it fails, or is not installed, the reason is reported.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Nest:
     summed: int = 0
     """Loops of the sum, which follow."""
     start: str = "0.0"
-    """What the sum starts with."""
+    """The initial value of the sum."""
     window: str = ""
     """Sizes of the loops of the sum where no array has them: an operand that nobody reads tells them."""
     constant: bool = False

@@ -1,4 +1,4 @@
-"""What instructions compute, against Python's integers and fractions and against NumPy."""
+"""Results of instructions, compared with Python's integers and fractions and with NumPy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program does wrong: the code, the pc and the line."""
+"""Errors of a simulated program: the code, the pc and the line."""
 
 from __future__ import annotations
 

@@ -331,7 +331,7 @@ def test_a_mover_that_repeats_otherwise_is_empty_before() -> None:
 
 
 def test_a_mover_has_written_before_it_reads() -> None:
-    """What waits in the FIFO goes to memory before the FPU may read from the next job."""
+    """Elements that wait in the FIFO go to memory before the FPU may read from the next job."""
     text = """\
     kernel relay(x, w) -> y, z
     x f64 [8] heap

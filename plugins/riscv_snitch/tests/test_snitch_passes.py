@@ -1,4 +1,4 @@
-"""What the passes play: legal, verified, and as fast as what others published for the same kernels."""
+"""The games of the passes are legal, verified, and as fast as published figures for the same kernels."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def test_random_program(program: dict[str, Any]) -> None:
 
 
 def changed_words(memory: bytes) -> dict[str, str]:
-    """What the data file records: changed words of the input, non-zero words of the output."""
+    """The words that the data file records: changed ones of the input, non-zero ones of the output."""
     found = {}
     for offset in (*range(0, 0x200, 4), *range(0x8000, 0x8200, 4)):
         word = memory[offset : offset + 4]

@@ -41,7 +41,7 @@ class Relocation:
 
 @dataclass(frozen=True)
 class SharedObject:
-    """What is to be loaded; all addresses count from the base."""
+    """The loadable content of a shared object; all addresses are relative to the base."""
 
     image: bytes
     """Content from address 0 on, as large as the segments need."""
@@ -94,7 +94,7 @@ def _read(content: bytes) -> SharedObject:
 
 
 def _sections(content: bytes) -> Iterator[tuple[int, int]]:
-    """Where the sections of instructions lie: segments may hold constants beside them."""
+    """Begin and end of each section of instructions; segments may contain constants besides."""
     (start,) = struct.unpack_from("<Q", content, 40)
     size, count = struct.unpack_from("<HH", content, 58)
     for k in range(count if start else 0):
@@ -125,7 +125,7 @@ def _symbols(image: bytes | bytearray, tables: Mapping[int, int]) -> list[tuple[
 
 
 def _count(image: bytes | bytearray, tables: Mapping[int, int]) -> int:
-    """How many symbols there are: only the tables for looking them up tell."""
+    """The number of symbols, which only the hash tables tell."""
     if _HASH in tables:
         return int(struct.unpack_from("<II", image, tables[_HASH])[1])
     if _GNU_HASH not in tables:

@@ -176,7 +176,7 @@ class Machine:
 
     @property
     def float_control(self) -> int:
-        """How the core rounds and what it does with denormal numbers."""
+        """The FPCR register: rounding mode and treatment of denormal numbers."""
         return int(self.uc.reg_read(reg.UC_ARM64_REG_FPCR))
 
     # -- running -----------------------------------------------------------------------------------

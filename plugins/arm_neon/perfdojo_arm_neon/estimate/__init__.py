@@ -1,1 +1,1 @@
-"""How long a kernel would take on hardware that is not here: exact counts of instructions, and a model."""
+"""Estimates of a kernel's time on absent hardware: exact instruction counts and a model of the core."""

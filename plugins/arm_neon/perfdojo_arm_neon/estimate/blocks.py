@@ -1,9 +1,9 @@
-"""What counted instructions cost: blocks of straight code, each at the pace that it can keep.
+"""The cost of counted instructions: basic blocks, each at its steady-state throughput.
 
-A block goes as fast as its tightest limit: the width of the front end, the ports that its instructions
-share, or the longest chain of registers from one run of the block to the next. Data are in the first
-cache, branches are foreseen, no instruction waits for room to wait in. (Such limits are those of OSACA:
-Laukemann et al., "Automated Instruction Stream Throughput Prediction", 2018.)
+A block runs as fast as its tightest limit allows: the width of the front end, the ports that its
+instructions share, or the longest dependence chain from one run of the block to the next. The model assumes
+that data are in the L1 cache, that branches are predicted, and that queues never fill. (Such limits are
+those of OSACA: Laukemann et al., "Automated Instruction Stream Throughput Prediction", 2018.)
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Block:
 
     @property
     def limit(self) -> tuple[str, float]:
-        """What binds it, and the cycles that it takes."""
+        """The name of the tightest limit, and the cycles of one run under it."""
         return max(limits(self.instructions).items(), key=lambda item: item[1])
 
     @property
@@ -44,7 +44,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Price:
-    """What one thread does."""
+    """The cost of one thread: cycles by limit, and numbers of instructions."""
 
     cycles_by_limit: Mapping[str, float]
     instructions: int
@@ -67,7 +67,8 @@ def price(loaded: SharedObject, counts: Counts) -> Price:
 
 
 def blocks(loaded: SharedObject, counts: Counts) -> Iterator[Block]:
-    """What ran, cut where a branch leaves, where one arrives, and where the number of times changes."""
+    """The executed basic blocks: they end where a branch leaves, where one arrives, and where counts
+    change."""
     words = np.frombuffer(loaded.image, np.uint32)
     ran = np.flatnonzero(counts)
     arrivals = {4 * int(k) + offset for k in ran if (offset := decode(int(words[k])).branch)}
@@ -107,7 +108,8 @@ def limits(block: Sequence[Instruction]) -> dict[str, float]:
 
 
 def _chain(block: Sequence[Instruction]) -> float:
-    """How much later the last result is ready with each further run of the block."""
+    """Cycles by which each further run of the block delays its last result: the loop-carried dependence
+    chain."""
     ready: dict[int, float] = {}
     ends = []
     for _ in range(_ROUNDS):

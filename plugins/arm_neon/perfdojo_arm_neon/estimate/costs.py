@@ -1,9 +1,9 @@
-"""What one instruction asks of a Neoverse V2 core: issue ports, latency, registers.
+"""The cost of an instruction on a Neoverse V2 core: issue ports, latency, registers.
 
 Figures are those of Arm's "Neoverse V2 Core Software Optimization Guide" (PJDOC-466751330-593177), for the
-instructions that compilers make of kernels; the fetch width is the six that LLVM's model of the core found
-to fit measurements better than the guide's eight. An instruction that the table does not know counts as
-the commonest of its class.
+instructions that compilers emit for kernels. The fetch width is 6 as in LLVM's model of the core, which fits
+measurements better than the guide's 8. An instruction that is not in the table costs as much as the most
+common one of its class.
 """
 
 from __future__ import annotations

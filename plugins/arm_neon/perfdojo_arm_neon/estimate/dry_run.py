@@ -1,9 +1,9 @@
-"""How often each instruction of a kernel runs, for any size, without computing anything.
+"""Dry run: counts how often each instruction of a kernel runs, without computing its results.
 
-Which way a kernel goes depends on its sizes and not on its data. So every instruction that only computes
-or moves floating-point values is taken out of a copy of the code, what is left (loops, addresses) is
-emulated, and each block is counted: exact counts at some hundredths of the cost. Where a branch does
-depend on a value it goes as it would for zeros.
+The control flow of a kernel depends on its sizes, not on its data. In a copy of the code, all instructions
+that only compute or move floating-point values are replaced by NOPs. The rest (loops, addresses) is emulated
+and each block is counted: exact counts at a few percent of the cost. A branch that does depend on a value
+goes as it would for zeros.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ MOST_THREADS = 64
 
 @dataclass(frozen=True)
 class Counted:
-    """What a dry run saw."""
+    """The counts of a dry run."""
 
     threads: tuple[Counts, ...]
-    """For each thread, how often each word of the image ran as an instruction."""
+    """For each thread the number of executions of each word of the image."""
     parallel_loops: int
-    """How often the threads were given work."""
+    """Number of parallel loops that were started."""
 
 
 class _Counter(ctypes.Structure):
@@ -72,7 +72,7 @@ def without_values(word: int) -> int:
 
 
 def _reaches_integers(word: int) -> bool:
-    """Whether a floating-point instruction sets flags or a general register."""
+    """True if a floating-point instruction sets flags or a general register."""
     scalar = word & 0x5F000000 == 0x1E000000
     if scalar and not word & 1 << 21:
         return True  # conversion to or from fixed point
@@ -84,7 +84,8 @@ def _reaches_integers(word: int) -> bool:
 
 
 def _address_update(word: int) -> int:
-    """What a vector's load or store does to its address register."""
+    """The instruction that updates the address register as a vector load or store does; NOP where it does
+    not."""
     base = word >> 5 & 31
     if word & 0x3B000000 == 0x38000000:  # one register
         if word & 1 << 21 or not word & 1 << 10:

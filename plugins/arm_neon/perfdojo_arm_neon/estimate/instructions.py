@@ -1,6 +1,6 @@
-"""What the bits of an instruction say: its kind, and the registers that it reads and writes.
+"""Decoder of instructions: their kind, and the registers they read and write.
 
-An instruction that is not known counts as the commonest of its class. (Encodings: Arm Architecture
+An unknown instruction is decoded as the most common one of its class. (Encodings: Arm Architecture
 Reference Manual for A-profile, C4.1.)
 """
 

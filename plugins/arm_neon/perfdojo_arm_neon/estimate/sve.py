@@ -1,7 +1,7 @@
-"""What the bits of an instruction of SVE say, for the core's vectors of 128 bits.
+"""Decoder of SVE instructions, for vectors of 128 bits.
 
-Instructions that compilers make of kernels are told apart; the others count as the commonest of their class.
-(Encodings: Arm Architecture Reference Manual for A-profile, C4.1, "SVE encodings".)
+It distinguishes the instructions that compilers emit for kernels; all others count as the most common of
+their class. (Encodings: Arm Architecture Reference Manual for A-profile, C4.1, "SVE encodings".)
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ def is_sve(word: int) -> bool:
 
 
 def only_values(word: int) -> bool:
-    """Whether the instruction writes only vectors, or stores one: no address and no branch needs it."""
+    """True if the instruction writes only vectors, or stores one, so that no address or branch depends on
+    it."""
     found = decode_sve(word)
     if not found.writes:
         return found.kind in ("vector store", "prefetch")

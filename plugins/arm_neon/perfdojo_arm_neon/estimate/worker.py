@@ -18,7 +18,7 @@ from perfdojo_sdk.measure.worker import leave_result, read_job
 
 
 def estimate(job: dict[str, Any]) -> dict[str, Any]:
-    """What the result says of the one kernel of the job."""
+    """Estimate the kernel of a job; the result's entry with cycles and instruction counts, or the failure."""
     try:
         loaded = read(Path("k0.so").read_bytes())
         sizes = [bytes_of(spec[1], spec[2]) for spec in (*job["inputs"], *job["outputs"])]

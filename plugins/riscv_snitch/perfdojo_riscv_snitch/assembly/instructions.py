@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Form:
-    """How one mnemonic is written and encoded."""
+    """The operands and the encoding of one mnemonic."""
 
     operands: str
     bits: int

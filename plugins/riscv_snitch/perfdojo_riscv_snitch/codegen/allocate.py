@@ -39,7 +39,7 @@ _LOOP_WEIGHT = 8
 
 @dataclass(frozen=True)
 class Allocation:
-    """Where each value is."""
+    """The register or stack slot of each value."""
 
     names: Mapping[Register, str]
     slots: Mapping[Register, int]
@@ -161,7 +161,7 @@ def _rows(lines: Sequence[Line], lives: Mapping[Register, Life], kept: Sequence[
 
 
 def _meets(name: str, life: Life, taken: Sequence[tuple[str, Life]]) -> bool:
-    """Whether a register that is taken for some time is so while ``life`` lasts."""
+    """True if the register ``name`` is taken at some point of the live range ``life``."""
     return any(name == other and it.end > life.start and life.end > it.start for other, it in taken)
 
 

@@ -51,7 +51,7 @@ class Instruction:
 
     @lazy
     def is_fp(self) -> bool:
-        """Whether it is one of the FPU on FP registers alone; a jump has no operands."""
+        """True for an FPU instruction on FP registers alone; a jump has no operands."""
         return bool(self.operands) and all(register.kind == "f" for register in self.operands)
 
 
@@ -130,7 +130,7 @@ class Listing:
 
     @contextmanager
     def loop(self) -> Iterator[str]:
-        """What is put inside is run again; the label of its start."""
+        """A loop around the lines emitted in the ``with`` block; yields the label of its start."""
         name = self.new_label()
         self.lines.append(Mark(f"{name}:", begins_loop=True))
         yield name
@@ -151,5 +151,5 @@ class Listing:
 
 
 def small(number: int) -> bool:
-    """Whether the number is an immediate of twelve bits."""
+    """True if the number fits a signed 12-bit immediate."""
     return -2048 <= number < 2048

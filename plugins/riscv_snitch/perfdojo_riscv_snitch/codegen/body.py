@@ -121,11 +121,12 @@ class Body:
 
     @property
     def streaming(self) -> bool:
-        """Whether anything moves through stream registers."""
+        """True if the kernel uses stream registers."""
         return bool(self.streams or self.written.jobs)
 
     def _needs_no_stream(self, part: Part) -> bool:
-        """Whether a part may stand before the switch: it starts a job, or works beside streams."""
+        """True if a part may precede the switch that enables streams: it starts a job, or uses no stream
+        register."""
         if not isinstance(part, Work):
             return isinstance(part, Edge)
         accesses = (part.statement.target, *part.statement.reads)
@@ -296,7 +297,7 @@ class Body:
         self.listing.lines.append(Mark(ends_loop=True))
 
     def _copies(self, loop: Loop, inner: Sequence[Loop], body: Sequence[Line]) -> int:
-        """How many copies the body of a staggered repetition is."""
+        """The number of copies of one instruction sequence in the body of a staggered repetition."""
         head = f"{loop.size}:{loop.suffix}"
         if inner:
             what = "it holds another repeated scope, and registers go on in the innermost one only"
@@ -335,7 +336,7 @@ class Body:
                 self.setup.finish(stream)
 
     def _stored(self, buffer: Buffer) -> bool:
-        """Whether an ordinary store writes to the buffer."""
+        """True if a store instruction, not a mover, writes to the buffer."""
         occurrences = self.program.occurrences[buffer.name]
         return any(o.writes and not self.moved(o.statement) for o in occurrences)
 
@@ -409,7 +410,7 @@ class Body:
         return self.cells.setdefault((buffer.name, number), Register("f"))
 
     def same_cell(self, access: Access, one: Work, other: Work) -> bool:
-        """Whether an access of registers is to the same one in two instances."""
+        """True if an access reaches the same register cell in two instances of a statement."""
         return self._cell(access, one) is self._cell(access, other)
 
     def _place(self, access: Access, work: Work) -> tuple[Register, int]:

@@ -1,9 +1,10 @@
-"""What the hardware can surely do, found out without emitting a kernel: most moves of a game end here.
+"""A fast sufficient check that the hardware can run a program, without emitting the kernel.
 
-Only streams, pairs, repeated scopes and memory can be beyond the hardware. Streams and pairs are settled
-before any instruction is emitted (:mod:`.plan`). A repeated scope is emitted alone: its instructions do not
-depend on what stands around it, so its answer is kept by its text. Registers are counted by bounds from
-above. Where that is no help, :class:`Unsure` says so, and the whole kernel has to be emitted.
+It decides most moves of a game. Only streams, pairs, repeated scopes and memory can exceed the hardware.
+Streams and pairs are planned before any instruction is emitted (:mod:`.plan`). A repeated scope is emitted
+alone: its instructions do not depend on the code around it, so the answer is cached by its text. Registers
+are counted by upper bounds. Where these do not decide, :class:`Unsure` is raised, and the whole kernel has
+to be emitted.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Unsure(Exception):
 
 
 class Bounds:
-    """What is known about the programs of one dialect."""
+    """Cached answers about programs of one dialect."""
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
@@ -118,7 +119,7 @@ class Bounds:
             return
 
     def _compiles(self, program: Program, statement: Statement) -> bool:
-        """Whether there is code for the statement's operations."""
+        """True if the generator has code for the statement's operations."""
         dtypes = tuple(program.buffer_of[read.array].dtype for read in statement.reads)
         key = (statement.text, statement.dtype, dtypes)
         if key not in self._compiled:
@@ -141,7 +142,8 @@ def _levels(plan: Plan, statements: Sequence[Statement]) -> set[int]:
 
 
 def _copies(scope: Scope, named: bool, dialect: Dialect) -> int:
-    """How many values of a scope's iterator to look at; 0 for a loop, whose iterator has none."""
+    """The number of iterator values to check: 0 for a loop, the scope's size where it is unrolled and
+    named."""
     if scope.size > 1 and not written_out(scope, dialect):
         return 0
     return scope.size if named else 1
@@ -179,18 +181,18 @@ def _repeated_scopes(nodes: Sequence[Node], above: Path, dialect: Dialect) -> It
 
 
 def _nested(scope: Scope) -> bool:
-    """Whether another scope that the sequencer repeats stands inside."""
+    """True if the scope directly contains another one that the sequencer repeats."""
     return any(isinstance(child, Scope) and not REPEATS.isdisjoint(child.suffixes) for child in scope.body)
 
 
 def _fits_memory(program: Program) -> bool:
-    """Whether all buffers, wherever they live, fit into the data memory."""
+    """True if all buffers together, whatever their location, fit into the TCDM."""
     sizes = [-(-buffer.cells * BYTES[buffer.dtype] // ALIGNMENT) * ALIGNMENT for buffer in program.buffers]
     return sum(sizes) <= TCDM_BYTES
 
 
 def _in_lanes(plan: Plan) -> bool:
-    """Whether everything outside of repeated scopes that uses registers of pairs works on pairs."""
+    """True if all statements outside of repeated scopes that use registers of pairs have a packed form."""
     for name in plan.pairs.registers:
         for statement, access in [(o.statement, o.access) for o in plan.program.occurrences[name]]:
             if not plan.moved(statement):

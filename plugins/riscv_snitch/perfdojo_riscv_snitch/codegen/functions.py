@@ -381,7 +381,7 @@ def needed(called: Set[str]) -> set[str]:
 
 
 def table(name: str) -> list[int]:
-    """What the frame has to hold for a function, as words of 64 bits."""
+    """The constants that a function needs in the frame, as 64-bit words."""
     numbers = EXP_TABLE if name == "exp" else elementary.NUMBERS.get(name, ())
     if "exp" in elementary.CALLS.get(name, ()):
         numbers = (*numbers, *EXP_TABLE)

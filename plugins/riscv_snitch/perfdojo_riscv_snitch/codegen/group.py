@@ -34,7 +34,7 @@ class Table:
     words: list[int] = field(default_factory=list)
 
     def place(self, words: Sequence[int]) -> int:
-        """Where these words stand one after the other, as bytes from the start."""
+        """Byte offset of these consecutive words in the table; they are appended where missing."""
         for at in range(len(self.words) - len(words) + 1):
             if self.words[at : at + len(words)] == list(words):
                 return 8 * at
@@ -152,7 +152,7 @@ class Group:
 
 
 def in_step(instances: Sequence[Sequence[Line]]) -> bool:
-    """Whether the instances consist of the same instructions, and of nothing that branches."""
+    """True if all instances are the same sequence of instructions without branches."""
     first = instances[0]
     if any(len(each) != len(first) for each in instances):
         return False

@@ -30,7 +30,8 @@ class Check(Mark):
 
 @dataclass(frozen=True, kw_only=True)
 class Rescue(Mark):
-    """Where the last check fails: ``result`` comes from the routine, and ``zeros`` and ``ones`` are set."""
+    """The slow path when the last check fails: the routine computes ``result``, and ``zeros`` and ``ones``
+    are set."""
 
     routine: str
     arguments: tuple[Register | None, ...]
@@ -76,12 +77,13 @@ _CONVERGES = 2.0**-22
 
 
 def written_out(value: Expression) -> bool:
-    """Whether a value holds a function that has a straight line."""
+    """True if a value contains a function that is emitted inline."""
     return any(map(has_line, operations(value)))
 
 
 def has_line(value: Operation) -> bool:
-    """Whether this function has one. A quotient of f64 needs a numerator that is surely ordinary."""
+    """True if this function is emitted as straight-line code. A quotient of f64 is only for the numerator
+    1."""
     if value.name == "div":
         return value.dtype == "f32" or (value.dtype == "f64" and _is_one(value.arguments[0]))
     return value.name in ("exp", "sqrt") and value.dtype in ("f32", "f64")

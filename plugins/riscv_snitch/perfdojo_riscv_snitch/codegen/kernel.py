@@ -130,7 +130,8 @@ class _Kernel:
             raise Refused(limits.TCDM, "", bytes=size, most=TCDM_BYTES)
 
     def _check_registers(self, lines: Sequence[Line], places: Allocation) -> None:
-        """What the sequencer repeats cannot go through the frame."""
+        """Raise :class:`Refused` when an instruction that the sequencer repeats needs a value in the
+        frame."""
         repeated = list[str]()
         for line in lines:
             if isinstance(line, Mark):
@@ -151,7 +152,7 @@ class _Kernel:
         return {n: Register("x", wish) for n, wish in zip(names, wishes, strict=True)}
 
     def _bases(self, arguments: Mapping[str, Register]) -> None:
-        """Where each buffer in memory starts."""
+        """Load the base address of each buffer in memory into a register."""
         for k, (name, register) in enumerate(arguments.items()):
             if k >= ARGUMENT_REGISTERS and not name.startswith("("):
                 self._from_stack(k, register)
@@ -186,7 +187,7 @@ class _Kernel:
     # -- constants ---------------------------------------------------------------------------------
 
     def _constants(self, body: Sequence[Line]) -> None:
-        """What every use of a literal shares, where instructions read it from a register."""
+        """Load each literal that instructions read from a register, once for all uses."""
         read = {register for line in body if isinstance(line, Instruction) for register in line.reads}
         for (bits, dtype), register in self.body.constants.items():
             if register in read:

@@ -1,7 +1,7 @@
-"""What the hardware cannot do, each with a code, the reason and what to try.
+"""The limits of the hardware, each with a code, the reason and a hint.
 
-The code generator raises :class:`Refused` where it meets one of these, and the target's veto turns that
-into an objection to the move that led there. So a program that can be played can be compiled.
+The code generator raises :class:`Refused` when a program exceeds a limit, and the target's veto then refuses
+the move that led to it. Every program that can be played therefore compiles.
 """
 
 from __future__ import annotations

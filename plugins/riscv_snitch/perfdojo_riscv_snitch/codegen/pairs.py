@@ -67,13 +67,13 @@ def repeated(bits: int, dtype: str) -> int:
 
 
 class PairMemory(Memory, Protocol):
-    """Where pairs come from, beside single numbers."""
+    """The source of operands: loads of packed pairs besides single numbers."""
 
     def pair(self, access: Access, work: Work, into: Register | None) -> Register: ...
 
 
 class Pairs:
-    """Which buffers of a program are kept as pairs, and which statements work on pairs."""
+    """The buffers of a program that hold packed pairs, and the statements that work on pairs."""
 
     def __init__(self, program: Program, dialect: Dialect, never_nan: Container[str]) -> None:
         self.program, self.dialect, self.never_nan = program, dialect, never_nan
@@ -91,7 +91,7 @@ class Pairs:
         return location not in ("ssr0", "ssr1", "ssr2", "reg")
 
     def _in_lanes(self, above: tuple[Scope, ...], dtype: str) -> bool:
-        """Whether the innermost scope is as wide as a word of ``dtype``, in lockstep."""
+        """True if the innermost scope is in lockstep and has as many lanes as a word of ``dtype``."""
         if not above or above[-1].size != LANES_OF.get(dtype):
             return False
         return self.dialect.is_lockstep(above[-1].suffix)
@@ -121,7 +121,7 @@ class Pairs:
         return Work((*loops[:-1], 0), statement, len(above) - 1, above[-1].size)
 
     def obstacle(self, work: Work) -> str:
-        """Why a lockstep statement has no packed form; "" when it has."""
+        """The reason why a lockstep statement has no packed form; "" when it has one."""
         statement = work.statement
         if statement.dtype not in LANES_OF:
             return f"it computes {statement.dtype}"
@@ -136,7 +136,8 @@ class Pairs:
         return self._unpackable(statement.value, statement.dtype, work)
 
     def adds_lanes(self, work: Work) -> bool:
-        """Whether the statement adds all lanes to one number, and at least one of them comes in a word."""
+        """True if the statement adds all lanes to one number and reads at least one operand as a whole
+        word."""
         statement, lane = work.statement, work.lane
         if lane is None or statement.accumulate != "add" or lane in statement.target.levels:
             return False
@@ -168,7 +169,8 @@ class Pairs:
         return next((why for a in arguments if (why := self._unpackable(a, dtype, work))), "")
 
     def joins(self, access: Access, work: Work) -> bool:
-        """Whether lanes are single f32 to be packed: in registers, or in memory and no whole word."""
+        """True if the lanes are single f32 that must be packed: in registers, or in memory but no whole
+        word."""
         buffer = self.program.buffer_of[access.array]
         if buffer.dtype != DTYPE:
             return False
@@ -177,7 +179,7 @@ class Pairs:
         return buffer.location == "reg" and buffer.name not in self.registers
 
     def _whole(self, access: Access, work: Work) -> bool:
-        """Whether the lanes of an access are the parts of a word."""
+        """True if the lanes of an access are the parts of one aligned word."""
         buffer = self.program.buffer_of[access.array]
         if buffer.dtype not in LANES_OF or work.lane is None:
             return False
@@ -217,7 +219,7 @@ class PairValues:
         return self.listing.compute("f", _text(name, value.dtype, shape), one, other, into=into)
 
     def accumulate(self, operation: str, value: Expression, old: Register, work: Work) -> Register:
-        """What ``old operation= value`` leaves, in ``old`` itself: a pair, or the sum of both lanes."""
+        """Emit ``old operation= value`` into the register ``old``: a pair, or the sum of both lanes."""
         if self.pairs.adds_lanes(work):
             self._add_lanes(self.number(value, work), value.dtype, old)
         elif operation == "add" and (factors := product(value)):

@@ -26,7 +26,7 @@ def frep(count: Register, length: int) -> Instruction:
 
 
 def is_fp(line: Line) -> bool:
-    """Whether the line is an instruction of the FPU on FP registers alone."""
+    """True for an FPU instruction on FP registers alone."""
     return isinstance(line, Instruction) and line.is_fp
 
 
@@ -73,9 +73,9 @@ class _Peeled:
 
     lines: list[Line]
     before: int
-    """Where the repetition begins."""
+    """Index of the first line of the repetition."""
     after: int
-    """Where it ends."""
+    """Index of the line that ends it."""
 
     @staticmethod
     def of(lines: Sequence[Line], begin: int, end: int, first: bool, last: bool) -> _Peeled | None:
@@ -169,12 +169,12 @@ def _is_copy(line: Line) -> bool:
 
 
 def adds_in_place(line: Instruction) -> bool:
-    """Whether the instruction reads the register that it writes without naming it a second time."""
+    """True if the instruction implicitly reads the register that it writes."""
     return f"{{{len(line.operands) - 1}}}" not in line.text
 
 
 def _straight(lines: Sequence[Line]) -> int:
-    """How many lines there are up to the first loop, label or branch."""
+    """Number of lines before the first loop, label or branch."""
     for k, line in enumerate(lines):
         if isinstance(line, Mark) and (line.begins_loop or line.ends_loop or line.text.endswith(":")):
             return k
@@ -213,7 +213,7 @@ def _reading(line: Instruction, old: Register, new: Register, is_zero: bool) -> 
 
 
 def _is_dead(lines: Sequence[Line], at: int, register: Register) -> bool:
-    """Whether nothing reads what a register holds after the line at ``at``."""
+    """True if the value of a register after line ``at`` is never read."""
     opened: list[int] = []
     for k, line in enumerate(lines[:at]):
         if isinstance(line, Mark) and line.begins_loop:
@@ -241,7 +241,7 @@ def _is_dead(lines: Sequence[Line], at: int, register: Register) -> bool:
 
 
 def _is_label(line: Line) -> bool:
-    """Whether branches arrive here, other than from the end of a loop."""
+    """True for a label that is the target of a branch other than a loop's back edge."""
     return isinstance(line, Mark) and line.text.endswith(":") and not line.begins_loop
 
 
@@ -260,9 +260,10 @@ def _counted(lines: Sequence[Line], count: Register, times: int) -> list[Line]:
 
 
 def _loads_late(lines: Sequence[Line], count: Register) -> list[Line]:
-    """What loads the number of times, where nothing but straight code is between that and the repetition.
+    """The lines that load the repetition count, if only straight-line code lies between them and the
+    repetition.
 
-    It can then come after the first time, which the FPU is to start early.
+    They can then follow the peeled first iteration, so that the FPU starts earlier.
     """
     near = lines[len(lines) - _straight(lines[::-1]) :]
     return [line for line in near if _of(line).writes == (count,)]

@@ -1,4 +1,4 @@
-"""What is settled about a program before any instruction is emitted: pairs, streams and their jobs."""
+"""The plan of a program, made before any instruction is emitted: pairs, streams and their jobs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Plan:
         return self.pairs.refine(list(unfolded(node, path, iterators, self.dialect, self.jobs)))
 
     def moved(self, statement: Statement) -> bool:
-        """Whether a mover does what the statement says."""
+        """True if a mover executes the statement."""
         return id(statement) in self.copies
 
     def in_memory(self, access: Access) -> bool:

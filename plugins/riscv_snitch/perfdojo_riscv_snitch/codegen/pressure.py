@@ -1,9 +1,9 @@
-"""Whether values of repeated scopes surely find registers, by counting from above.
+"""Register pressure: an upper bound that shows that all values of repeated scopes get registers.
 
-A repeated instruction cannot reach the frame. The allocator moves a value there only at a line where more
-values live than there are registers. Lines are told apart by the nest, a child of the program's root, that
-they come from: a cell in a register lives from the first nest that uses it to the last, a constant from the
-kernel's begin to the last nest that reads it, all else in its nest.
+A repeated instruction cannot access the frame. The allocator spills a value only at a line where more values
+are live than there are registers. Pressure is counted for each nest, a child of the program's root: a cell
+in a register is live from the first nest that uses it to the last, a constant from the kernel's begin to the
+last nest that reads it, and all other values within one nest.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Repeated:
     statements: Sequence[Statement]
     """Those that are instructions."""
     nested: bool
-    """Whether it holds another one, whose count is in a register of the integer core."""
+    """True if it contains another repeated scope, whose count needs an integer register."""
 
     @property
     def nest(self) -> int:
@@ -68,9 +68,9 @@ class Repeated:
 
 
 def fits(plan: Plan, repeated: Sequence[Repeated], kept: dict[object, Lives]) -> bool:
-    """Whether no value of these scopes can end in the frame; False where that is open.
+    """True if no value of these scopes can be spilled to the frame; False where the bound does not decide.
 
-    ``kept``: what the code of some nests depends on -> what was found in it.
+    ``kept``: a cache from the inputs of a nest's code to the live values found in it.
     """
     program = plan.program
     cells: list[tuple[range, int]] = []
@@ -143,7 +143,7 @@ def _all_of(plan: Plan, some: range, where: Mapping[str, range]) -> object:
 
 
 def _crosses(places: range, some: range) -> tuple[bool, bool]:
-    """Whether what lives in ``places`` lives before these nests, and after them."""
+    """Two flags: the range ``places`` begins before the nests ``some``, and ends after them."""
     return places.start < some.start, places.stop > some.stop
 
 
@@ -174,10 +174,10 @@ def _touch(one: range, other: range) -> bool:
 
 
 def _counts_fit(plan: Plan, loops: int) -> bool:
-    """Whether the count of a nested repetition, under so many loops, surely has a register.
+    """True if the count of a nested repetition under ``loops`` loops certainly gets a register.
 
-    Up to ``MOST`` values, numbers are shared and live long; beyond that they live where they are used, and
-    the others are bases, pointers, and two values for each loop.
+    Up to ``MOST`` constants are shared and have long live ranges; further ones are loaded at each use. The
+    other values are bases, pointers, and two for each loop.
     """
     program, registers = plan.program, len(POOLS["x"])
     arguments = len(program.inputs) + len(program.outputs) + _OF_WORKSPACE
@@ -194,7 +194,7 @@ def _counts_fit(plan: Plan, loops: int) -> bool:
 
 @dataclass
 class _Nest:
-    """What one nest needs registers for."""
+    """The register demand of one nest."""
 
     own: int
     constants: set[object]

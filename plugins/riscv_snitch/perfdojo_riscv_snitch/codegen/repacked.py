@@ -58,7 +58,7 @@ def packed_once(lines: Sequence[Line]) -> list[Line]:
 
 
 def _may_store(line: Instruction) -> bool:
-    """Whether memory may change: stores have no result, nor do the instructions that start movers."""
+    """True if the instruction may change memory: stores, calls, and the instructions that start movers."""
     return not line.writes or line.text.startswith(("jal", ".insn i"))
 
 

@@ -18,7 +18,7 @@ _LONG = 4
 
 
 def hoisted(body: Sequence[Line]) -> tuple[list[Line], list[Line]]:
-    """What can stand once before a repeated body, and the rest: no operand of it changes in the body."""
+    """Loop-invariant code motion: the lines to place once before a repeated body, and the remaining body."""
     before: list[Line] = []
     rest = list(body)
     while True:

@@ -1,4 +1,4 @@
-"""What the integer core does for streams: it sets movers up, starts their jobs and waits for their end."""
+"""Code of the integer core for streams: it configures movers, starts their jobs and waits for their end."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class SetUp:
                     write(register, mover, value)
 
     def prepare(self, stream: Stream) -> None:
-        """What has to be done right before a job starts, on a mover that has several."""
+        """Emit the code that must directly precede a job, on a mover with several jobs."""
         if self._alone(stream):
             return
         if self._changes_hands(stream):
@@ -84,11 +84,11 @@ class SetUp:
         self.listing.stream_config(_REG_READ + len(dimensions) - 1, mover, start)
 
     def _changes_hands(self, stream: Stream) -> bool:
-        """Whether the mover may have had a job before this one, of the other direction or repetition.
+        """True if an earlier job of the mover may have had the other direction or another repetition.
 
-        Repetition counts for what is still in its FIFO as well, and a read job is over for the mover when it
-        has asked for the last element, not when the FPU has read it. Nor may the FPU read a mover that still
-        writes.
+        The repetition applies to elements still in the FIFO as well, and a read job ends for the mover when
+        it has requested the last element, not when the FPU has read it. The FPU must not read from a mover
+        that still writes.
         """
         others = [s for s in self.streams.values() if s.mover == stream.mover]
         alike = {(s.writes, s.repeat) for s in others}
@@ -110,7 +110,7 @@ class SetUp:
             self.listing.await_writes(mover)
 
     def _touched_elsewhere(self, stream: Stream) -> bool:
-        """Whether something after the job may touch what it wrote: outside of it, or in its next run."""
+        """True if code after the job, or the job's next run, may access the cells it wrote."""
         target, job = self.program.buffer_of[stream.memory.array], stream.job
         others = [o for o in self.program.occurrences[target.name] if o.statement is not stream.copy]
         return any(len(job) > 1 or o.path[: len(job)] != job for o in others)
@@ -132,7 +132,7 @@ class SetUp:
             self._await(mover)
 
     def undisturbed(self, location: str) -> bool:
-        """Whether all that moves through a stream register are writes to what nothing else touches."""
+        """True if all streams through a register are writes to buffers that no other statement accesses."""
         here = [s for s in self.streams.values() if s.buffer.location == location]
         copies = [s.copy for s in self.streams.values() if s.writes]
         written = [self.program.buffer_of[s.memory.array] for s in here]

@@ -1,4 +1,4 @@
-"""Which streams a program has: for each buffer in a stream register, what its mover does and where it starts.
+"""The streams of a program: for each buffer in a stream register, its mover's job and where the job starts.
 
 A buffer of location ``ssr0``, ``ssr1`` or ``ssr2`` holds one value. Filled by a copy from memory, it is a
 stream of reads: the copy is no instruction, the mover fetches its elements in the order in which the
@@ -60,7 +60,7 @@ class Stream:
     dimensions: tuple[Dimension, ...]
     """Innermost first."""
     repeat: int = 1
-    """How often each element is read."""
+    """Number of times each element is read."""
 
     def start(self, program: Program) -> Index:
         """Cell of the job's first element, as a form of the scopes around the job."""
@@ -156,7 +156,8 @@ def _out_of_step(buffer: Buffer, o: Occurrence, what: str) -> Refused:
 def _repeats(
     program: Program, buffer: Buffer, copy: Occurrence, reads: Sequence[Occurrence], pairs: Pairs
 ) -> int:
-    """How often each element is read: always equally often, after its copy and before the next."""
+    """The number of times each element is read. Raises unless it is constant, after its copy and before the
+    next."""
     inside, count = copy.path[:-1], 0
     statements: dict[Path, Occurrence] = {o.path: o for o in reads}
     for path, o in statements.items():
@@ -226,7 +227,7 @@ def _job(
     dialect: Dialect,
     pairs: Pairs,
 ) -> tuple[int, tuple[Dimension, ...]]:
-    """How many scopes stand around the job, as few as possible, and its loops."""
+    """The smallest possible number of scopes around the job, and the loops of the job."""
     scopes = copy.above
     if not scopes:
         words = {"access": memory.text, "what": "no scope stands around it, there is one element"}
@@ -331,13 +332,13 @@ def _inside(program: Program, source: Buffer, job: Path) -> Iterator[Occurrence]
 
 
 def _is_stream(program: Program, o: Occurrence) -> bool:
-    """Whether the access is that of another stream's copy from memory."""
+    """True if the access belongs to another stream's copy from memory."""
     target = program.buffer_of[o.statement.target.array]
     return not o.writes and target.location in MOVERS
 
 
 def _meets(source: Buffer, one: Occurrence, other: Occurrence, outside: int) -> bool:
-    """Whether the two may touch one cell within one run of the job."""
+    """True if the two accesses may touch the same cell within one run of the job."""
     shared = 0
     while shared < min(len(one.path), len(other.path)) - 1 and one.path[shared] == other.path[shared]:
         shared += 1

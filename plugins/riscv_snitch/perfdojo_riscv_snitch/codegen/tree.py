@@ -25,7 +25,7 @@ class Loop:
     id: str = ""
     body: list[Part] = field(default_factory=list)
     counted: bool = False
-    """Whether the code needs the iterator's value, and not only addresses."""
+    """True if the code needs the iterator's value, not only addresses."""
 
 
 @dataclass(eq=False)
@@ -87,7 +87,7 @@ class Work(Point):
 
 @dataclass(eq=False)
 class Edge(Point):
-    """Where a scope begins or ends that keeps its path from the text."""
+    """The begin or the end of a scope, with its path in the text."""
 
     path: Path
     begins: bool
@@ -98,7 +98,7 @@ Part: TypeAlias = Loop | Work | Edge
 
 @dataclass(frozen=True)
 class Address:
-    """Where an access lies: bytes from the start of its buffer."""
+    """The address of an access as an affine form: bytes from the start of its buffer."""
 
     buffer: str
     constant: int
@@ -147,13 +147,13 @@ def unfolded(
 
 
 def written_out(scope: Scope, dialect: Dialect) -> bool:
-    """Whether each iteration of a scope becomes code of its own."""
+    """True if the scope is unrolled."""
     suffix = dialect.suffixes.get(scope.suffix)
     return suffix is not None and suffix.unrolled
 
 
 def address(point: Point, buffer: Buffer, cell: Index, size: int) -> Address | None:
-    """Where a cell lies, given its number as a form; None when that is not affine. ``size``: of a cell."""
+    """The address of the cell with number ``cell``; None when it is not affine. ``size``: bytes of a cell."""
     form = point.fold(cell) if cell.quotients else cell
     if form.quotients:
         return None

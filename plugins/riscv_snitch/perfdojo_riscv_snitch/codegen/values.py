@@ -46,7 +46,7 @@ _LOGIC = {"and": "and", "or": "or", "xor": "xor"}
 
 
 class Memory(Protocol):
-    """Where values that are not computed come from."""
+    """The source of operands that are not computed: loads and constants."""
 
     def load(self, access: Access, dtype: str, work: Work, into: Register | None) -> Register: ...
 
@@ -88,7 +88,7 @@ class Values:
         return self._operation(value, work, into)
 
     def accumulate(self, operation: str, value: Expression, old: Register, work: Work) -> Register:
-        """What ``old operation= value`` leaves, in ``old`` itself."""
+        """Emit ``old operation= value`` into the register ``old``."""
         dtype = value.dtype
         fmt = _format(dtype)
         if operation == "add" and (factors := product(value)):
@@ -309,7 +309,7 @@ def machine_extreme(
 
 
 def is_number(value: Expression, never_nan: Container[str]) -> bool:
-    """Whether the value is never NaN."""
+    """True if the value is never NaN."""
     if isinstance(value, Read):
         return value.access.array in never_nan
     if performs(value, "select"):

@@ -51,7 +51,7 @@ def side_by_side(body: Body, parts: Sequence[Part]) -> list[Work]:
 
 
 def _in_place(body: Body, statement: Statement) -> bool:
-    """Whether all that reads what the statement writes is one instruction, a maximum into its operand."""
+    """True if the statement is one instruction: a maximum or minimum written into its own operand."""
     value, target = statement.value, statement.target
     if body.in_memory(target) or not performs(value, "select"):
         return False
@@ -63,7 +63,8 @@ def _in_place(body: Body, statement: Statement) -> bool:
 
 
 def _worth_it(body: Body, work: Work) -> bool:
-    """Whether an instruction of a statement waits for another one of it: loads, functions, lanes to add."""
+    """True if interleaving pays: some instruction of the statement waits for another (loads, functions, lane
+    sums)."""
     statement = work.statement
     if statement.guard or body.moved(statement):
         return False
@@ -72,7 +73,7 @@ def _worth_it(body: Body, work: Work) -> bool:
 
 
 def _waits(value: Expression) -> bool:
-    """Whether an instruction of a value needs the result of another one, by more than a fused product."""
+    """True if an instruction of a value needs the result of another one, apart from fused products."""
     if not isinstance(value, Operation) or value.name == "select":
         return False
     inner = [a for a in value.arguments if isinstance(a, Operation)]

@@ -52,7 +52,8 @@ class TraceLine:
 
 @dataclass(frozen=True)
 class Simulation:
-    """What a program did. Counts are those between the first two reads of mcycle, if there are two."""
+    """The result of a simulation. Counts are those between the first two reads of mcycle, if there are
+    two."""
 
     cycles: int
     """Between the first two reads of mcycle; of the whole run where there are not two."""
@@ -65,9 +66,9 @@ class Simulation:
     fp_memory_instructions: int
     flops: int
     core_stalls: Mapping[str, int]
-    """Why the integer core did not issue -> cycles."""
+    """Reason for which the integer core did not issue -> cycles."""
     fp_stalls: Mapping[str, int]
-    """Why the FP side did not issue -> cycles."""
+    """Reason for which the FP subsystem did not issue -> cycles."""
     conflicts: Mapping[str, int]
     """Memory port -> cycles in which a request had to wait for a bank or the shared port."""
     shares: Mapping[str, int]
@@ -190,10 +191,10 @@ def prepare(
     used: bool = False,
     late: int = 0,
 ) -> Prepared:
-    """What ``core/child.c`` needs to run ``program`` on ``memory``, the whole content of TCDM.
+    """The input with which ``core/child.c`` runs ``program`` on ``memory``, the whole content of TCDM.
 
-    ``used``: stream registers hold what an earlier program left there, not zero. ``late``: others keep the
-    memory busy, so that streams, or loads and stores, wait (``native.LATE_STREAMS``, ``LATE_ACCESSES``).
+    ``used``: stream registers hold values of an earlier program, not zero. ``late``: contention delays
+    streams, or loads and stores (``native.LATE_STREAMS``, ``LATE_ACCESSES``).
     """
     state, _ = _initial_state(program, {TCDM_BASE: bytes(memory)}, registers)
     state.used, state.late = used, late
@@ -203,7 +204,8 @@ def prepare(
 
 
 def job(runs: Sequence[Prepared], seconds: int, most_bytes: int) -> bytes:
-    """What ``core/child.c`` reads: ``runs`` of one program, within so much processor time and memory."""
+    """The input of ``core/child.c``: ``runs`` of one program with limits on processor seconds and bytes of
+    memory."""
     head = struct.pack("=3Q", seconds, most_bytes, len(runs))
     content = (each.state + each.memory for each in runs)
     return b"".join((head, runs[0].program, runs[0].code, *content))
@@ -215,9 +217,9 @@ def answer_bytes(runs: Sequence[Prepared]) -> int:
 
 
 def finish(program: Program, runs: Sequence[Prepared], output: bytes) -> Iterator[Simulation]:
-    """What the runs did, from the child's output, which is whole (:func:`answer_bytes`).
+    """The results of the runs, from the child's complete output (see :func:`answer_bytes`).
 
-    SnitchError for what the program did wrong.
+    Raises SnitchError for an error of the program.
     """
     at = 0
     for run in runs:

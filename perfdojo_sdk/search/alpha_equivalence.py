@@ -1,8 +1,8 @@
-"""Programs that differ only in what they call their local arrays.
+"""A key under which programs that differ only in the names of their local arrays are equal.
 
-A move that stages an array and one that takes the copy away again lead back to where a game was. If the
-copy is made once more it has another name, and so has every program after it: to a search that goes by texts
-all of them are new, and it goes round in circles without an end.
+Staging an array and removing the copy again leads back to the same program. Staging it once more gives the
+copy a new name. A search that compares texts takes every program after that for a new one, and goes round in
+circles for ever; one that compares these keys notices.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from perfdojo_sdk.core.program import Program
 _ACCESS = re.compile(r"[A-Za-z_]\w*(?=\[)")
 
 
-def likeness(program: Program) -> str:
-    """The program's text with its local arrays numbered as the body comes to them.
+def alpha_equivalence_key(program: Program) -> str:
+    """The program's text with its local arrays numbered in the order in which the body uses them.
 
-    Equal for programs that can be renamed into each other, whatever the order of their declarations; of no
-    others.
+    Two programs have the same key if and only if renaming local arrays and reordering declarations turns one
+    into the other.
     """
     numbers: dict[str, str] = {}
     kept = {*program.inputs, *program.outputs}
@@ -33,7 +33,7 @@ def likeness(program: Program) -> str:
 
 
 def _declared(program: Program, numbers: dict[str, str]) -> list[str]:
-    """The declarations under the numbers of their arrays. What a buffer of several is called says nothing."""
+    """Each buffer's declaration with its arrays numbered, without the buffer's own name."""
     found = []
     for buffer in program.buffers:
         arrays = sorted(numbers.get(name, name) for name in buffer.arrays)

@@ -9,8 +9,8 @@ from perfdojo_sdk.core.dialect import CORE_DIALECT, Dialect
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
 from perfdojo_sdk.core.expression import Index
 from perfdojo_sdk.core.program import Program
-from perfdojo_sdk.faces.equations import Equation, Item, Loop, equations, shared_dimensions
-from perfdojo_sdk.faces.notation import LATEX, PRODUCT, SUM, UNICODE, Writer
+from perfdojo_sdk.views.equations import Equation, Item, Loop, equations, shared_dimensions
+from perfdojo_sdk.views.notation import LATEX, PRODUCT, SUM, UNICODE, Writer
 
 _NEEDS = {"add": (SUM, PRODUCT), "mul": (PRODUCT, PRODUCT), "max": (0, PRODUCT), "min": (0, PRODUCT)}
 """Accumulation -> how strongly its start and its value must bind beside the operator."""
@@ -56,7 +56,7 @@ def _shape(program: Program, array: str, times: str) -> str:
 
 
 def _remarks(program: Program) -> Iterator[str]:
-    """What the equations do not show: names that share memory."""
+    """Remarks on what the equations do not show: names that share memory."""
     for buffer in program.buffers:
         if len(buffer.arrays) > 1:
             yield f"{', '.join(buffer.arrays)} are names of one array"

@@ -1,4 +1,4 @@
-"""An agent at work: an encoder, a learner, and what both know of the programs of one game after another."""
+"""The agent: an encoder and a Q-network that learns; it lists the moves of a program and values them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from perfdojo_sdk.perfllm.learner import Learner
 from perfdojo_sdk.perfllm.replay import STORED, Vector
 from perfdojo_sdk.perfllm.settings import AgentSettings, kinds_of
 
-#: More moves of one state than this are not looked at: they are those of a few transformations with
-#: very many parameters.
+#: Moves of one state that are listed at most, drawn evenly from all. More than this come from a few
+#: transformations with very many parameters.
 MOST_LISTED = 1024
 
 
@@ -32,19 +32,23 @@ class Listed:
     """[1 + moves, width]; row 0 is the program itself."""
 
 
-class Mind:
-    """What an agent sees of programs, and what it makes of that."""
+class Agent:
+    """An encoder of programs and the learner that values their moves.
+
+    :mod:`perfdojo_sdk.perfllm.agent_files` reads and writes trained agents.
+    """
 
     def __init__(self, encoder: Encoder, learner: Learner, encoder_spec: str = "default") -> None:
-        """``encoder_spec``: how ``load_encoder`` is asked for the encoder."""
+        """``encoder_spec``: the argument with which ``load_encoder`` finds the encoder again."""
         self.encoder, self.learner, self.encoder_spec = encoder, learner, encoder_spec
 
-    def with_settings(self, settings: AgentSettings) -> Mind:
-        """The same network, to go on with other settings. :class:`LearnError` when it does not fit them."""
+    def with_settings(self, settings: AgentSettings) -> Agent:
+        """An agent with the same network and other settings. :class:`LearnError` when the network does not
+        fit."""
         learner = Learner(settings, self.learner.width)
         learner.chance = self.learner.chance
         learner.load(self.learner.tensors())
-        return Mind(self.encoder, learner, self.encoder_spec)
+        return Agent(self.encoder, learner, self.encoder_spec)
 
     def moves(self, program: Program, rules: Rules, most: Kind, target: str = "") -> tuple[Step, ...]:
         """The legal moves of ``program`` up to a kind, of the repertoire on ``target``."""
@@ -56,19 +60,19 @@ class Mind:
         return _evenly(tuple(step for step in legal if step.legal.kind <= most), MOST_LISTED)
 
     def listed(self, program: Program, rules: Rules, most: Kind, target: str = "") -> Listed:
-        """The same, and their vectors."""
+        """The moves that :meth:`moves` gives, with the vectors of the programs they lead to."""
         steps = self.moves(program, rules, most, target)
         vectors = self.encoder.encode([program.text, *(step.after.text for step in steps)])
-        # As the replay keeps them, so that playing and learning see the same.
+        # Rounded as the replay stores them, so that playing and learning see equal vectors.
         vectors = vectors.astype(STORED).astype(np.float32)
         return Listed(steps, vectors[0], vectors)
 
     def remember(self, number: int, listed: Listed) -> None:
-        """List the moves of a state of the replay."""
+        """Store the moves of state ``number`` in the replay."""
         self.learner.replay.expand(number, listed.before, listed.after[1:])
 
     def values(self, listed: Listed) -> Vector:
-        """What each move is worth, the stop first."""
+        """The value of each move [1 + moves], that of stopping first."""
         return self.learner.values(listed.before, listed.after)
 
     # -- between two sessions ----------------------------------------------------------------------
@@ -85,7 +89,7 @@ class Mind:
         }
 
     def read_notes(self, notes: Mapping[str, Any]) -> None:
-        """ValueError or :class:`LearnError` when the notes are of another mind."""
+        """ValueError or :class:`LearnError` when the notes are of another agent."""
         if notes["encoder"] != self.encoder.version:
             raise ValueError(f"the search was made with another encoder, version {notes['encoder'][:16]}")
         if notes["settings"] != self.learner.settings.model_dump(mode="json"):

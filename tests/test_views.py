@@ -1,4 +1,4 @@
-"""The faces of a program show what its tree computes: equations are evaluated, drawings are read back."""
+"""The views of a program show what its tree computes: equations are evaluated, drawings are read back."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from perfdojo_sdk.core.operations import identity
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.text import parse
-from perfdojo_sdk.faces import code, drawing, graph
-from perfdojo_sdk.faces.equations import Equation, Item, Loop, Repeat, equations
-from perfdojo_sdk.faces.formula import latex_math, unicode_math
 from perfdojo_sdk.testing.programs import random_program
 from perfdojo_sdk.testing.walks import random_walk
+from perfdojo_sdk.views import code, drawing, graph
+from perfdojo_sdk.views.equations import Equation, Item, Loop, Repeat, equations
+from perfdojo_sdk.views.formula import latex_math, unicode_math
 from tests import programs
 
-GOLDEN = Path(__file__).parent / "golden" / "faces"
+GOLDEN = Path(__file__).parent / "golden" / "views"
 EXAMPLES = {
     "softmax": programs.SOFTMAX,
     "softmax_partial": programs.SOFTMAX_PARTIAL,
@@ -268,7 +268,7 @@ def test_letters_of_iterators_are_no_names_of_arrays() -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Novelty:
-    """A kind of value that no face has heard of."""
+    """A kind of value that no view has heard of."""
 
     text: str = "frobnicate({0})"
     dtype: str = "f32"
@@ -288,7 +288,7 @@ def test_an_unknown_value_is_shown_as_the_program_spells_it() -> None:
     assert "frobnicate" in graph.dot(program) and "frobnicate" in drawing.svg(program)
 
 
-def test_the_faces_know_every_field_of_a_node() -> None:
+def test_the_views_know_every_field_of_a_node() -> None:
     """A field that the language gains must be shown; then this test is to be brought up to date."""
     fields = {
         node: {f.name for f in dataclasses.fields(node)} for node in (Statement, Scope, Buffer, Dimension)

@@ -1,7 +1,7 @@
 /* Runs a program in a random algebraic model: the quick twin of core/interpreter.py in the models of
  * verify/models.py, word for word the same cells under every schedule.
  *
- * A program is a row of 64-bit words, written by verify/residues.py. Whatever the models have no value
+ * A program is a row of 64-bit words, written by verify/modular_vm.py. Whatever the models have no value
  * for ends the run with a status; who asked then lets the interpreter say what is wrong, in words.
  */
 #include <stdint.h>

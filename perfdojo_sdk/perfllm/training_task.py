@@ -1,4 +1,4 @@
-"""One kernel of one target that an agent learns, and how far it is with it."""
+"""A training task: one kernel of one target, the player that plays it, and its progress."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from perfdojo_sdk.kernels.selection import Kernel
 from perfdojo_sdk.library.evaluation import Evaluator
 from perfdojo_sdk.library.forge import Forge
 from perfdojo_sdk.perfllm.player import PerfLLM
-from perfdojo_sdk.perfllm.recall import Table
+from perfdojo_sdk.perfllm.recorded_games import GameContext
 
 
 @dataclass
-class Pupil:
-    """One kernel of one target, and how far the agent is with it."""
+class TrainingTask:
+    """One kernel of one target on which an agent is trained, and the progress so far."""
 
     kernel: Kernel
     forge: Forge
@@ -24,7 +24,7 @@ class Pupil:
     since_best: int = 0
     """Evaluations since the last new best."""
     shown: int = 0
-    """Programs whose times it was told before it plays: games of passes, slips, ends of corrected games."""
+    """Programs evaluated before it plays: games of passes, games with slips, ends of corrected games."""
     finished: bool = False
 
     @property
@@ -32,13 +32,15 @@ class Pupil:
         return f"{self.kernel.name} on {self.forge.target.name}"
 
     @property
-    def table(self) -> Table:
-        """By which rules its games are played again."""
-        task = self.player.task
-        return Table(self.player.mind, Trace(task.root), task.rules, task.most, task.target.name)
+    def context(self) -> GameContext:
+        """The rules under which recorded games of this task are replayed."""
+        search = self.player.task
+        return GameContext(
+            self.player.agent, Trace(search.root), search.rules, search.most, search.target.name
+        )
 
     def seconds(self, game: Trace) -> float | None:
-        """What a game takes that is shown to the agent; None when it fails."""
+        """The time of a demonstrated game in seconds; None when it fails."""
         self.shown += 1
         return self.evaluator.evaluate([game])[0].seconds
 

@@ -21,7 +21,7 @@ from perfdojo_sdk.verify.numeric import verify_numeric
 QUICK = "-O0"
 
 
-class NumericLooks:
+class NumericLeg:
     """Leg 2 on the ends of several games for one target."""
 
     def __init__(self, plugins: Plugins, target: Target) -> None:
@@ -29,9 +29,10 @@ class NumericLooks:
         self.generator, self.runner = plugins.code_generator(target), plugins.runner(target)
 
     def __call__(self, traces: Sequence[Trace], optimised: bool) -> list[str]:
-        """What is wrong with the compiled end of each trace, or nothing.
+        """The problem that leg 2 finds in the compiled end of each trace; "" for none.
 
-        ``optimised``: at the target's own level, as its libraries are compiled; else quickly.
+        ``optimised``: compile at the target's own level, like its libraries; else at a low level, which is
+        faster.
         """
         runner = self.runner
         if isinstance(runner, NativeRunner):

@@ -1,8 +1,8 @@
-"""How formulas are spelled: one table for Unicode, one for LaTeX.
+"""The notations of formulas: one table for Unicode, one for LaTeX.
 
-A node of an expression is written by the entry of its type in ``_WRITERS``, an operation by the
-notation's form for its name. Whatever has no entry keeps the spelling of the program's text, so a new
-kind of node is legible at once and beautiful after one line here.
+The entry of a node's type in ``_WRITERS`` writes it; an operation is written in the notation's form for its
+name. Anything without an entry keeps the spelling of the program's text, so a new kind of node is legible at
+once, and one line here typesets it.
 """
 
 from __future__ import annotations

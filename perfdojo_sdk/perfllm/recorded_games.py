@@ -1,8 +1,8 @@
-"""What other searches have found, as experience: every recorded game is an episode that somebody played.
+"""Recorded games of other searches as experience of an agent: each is stored in the replay as an episode.
 
-The states on the way to a program mostly have no time of their own, since whole games were proposed. Under
-the objective "max" that does no harm: what is not known counts as nothing, and the worth of a move is the
-best that comes after it.
+Most states along a recorded game have no time of their own, since searches evaluate whole games. Under the
+objective "max" that does no harm: an unknown reward counts as 0, and the value of a move is the best reward
+after it.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from typing import Any
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Kind, Move, Rules, Step, Trace
-from perfdojo_sdk.perfllm.mind import Mind
+from perfdojo_sdk.perfllm.agent import Agent
 from perfdojo_sdk.perfllm.replay import STOP, Vector
 from perfdojo_sdk.perfllm.variations import disturbed, next_moves, reordered
+from perfdojo_sdk.search.alpha_equivalence import alpha_equivalence_key
 from perfdojo_sdk.search.explorer import digest
-from perfdojo_sdk.search.likeness import likeness
 from perfdojo_sdk.store.candidates import Candidate, Timed
 
-#: A game that takes at most so many times what the fastest one takes shows how it is done,
+#: A game is demonstrated if its time is at most this factor times the fastest one,
 NEARLY = 1.02
-#: and so many where times are measured: a machine that others use is no more exact than that.
+#: or this factor where times are measured: those of a shared machine are no more exact.
 NEARLY_MEASURED = 1.05
 
 
 @dataclass(frozen=True)
-class Table:
-    """Whose games of which kernel are remembered, and by which rules they are played again."""
+class GameContext:
+    """The agent that learns, the kernel's initial game, and the rules under which games are replayed."""
 
-    mind: Mind
+    agent: Agent
     root: Trace
     """The kernel's game without moves."""
     rules: Rules
@@ -42,78 +42,81 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Ways:
-    """The moves of a program and what they lead to: little enough to be kept of all that a training meets."""
+class MoveTable:
+    """The legal moves of a program with digests of the resulting programs; small enough to keep for a whole
+    training."""
 
     moves: tuple[Move, ...]
     to: tuple[bytes, ...]
-    """What tells the program that each leads to."""
+    """Digest of the text of the program that each move leads to."""
     alike: Mapping[bytes, tuple[int, ...]]
-    """The same, whatever it calls its local arrays -> the moves, from 1, that lead to such a program."""
+    """Digest of an alpha-equivalence key -> numbers, from 1, of the moves that lead to such a program."""
 
     @staticmethod
-    def of(steps: Sequence[Step]) -> Ways:
+    def of(steps: Sequence[Step]) -> MoveTable:
         alike: dict[bytes, tuple[int, ...]] = {}
         for action, step in enumerate(steps, 1):
-            name = _short(likeness(step.after))
+            name = _short(alpha_equivalence_key(step.after))
             alike[name] = (*alike.get(name, ()), action)
-        return Ways(tuple(s.move for s in steps), tuple(_short(s.after.text) for s in steps), alike)
+        return MoveTable(tuple(s.move for s in steps), tuple(_short(s.after.text) for s in steps), alike)
 
     def leading_to(self, program: Program) -> Sequence[int]:
-        """The moves, from 1, that lead to a program, whatever it calls its local arrays.
+        """The numbers, from 1, of the moves that lead to a program alpha-equivalent to ``program``.
 
-        A copy can often be made by staging what is read or what is written; only its name tells which.
+        Staging a read and staging a write often make the same copy under different names.
         """
-        return self.alike.get(_short(likeness(program)), ())
+        return self.alike.get(_short(alpha_equivalence_key(program)), ())
 
     def action(self, step: Step) -> int | None:
-        """Which move that is, from 1: by what it leads to, since another name of a place may lead there."""
+        """The number of ``step`` from 1, found by the program it leads to, since its place may have another
+        id; None when there is none."""
         name = _short(step.after.text)
         return self.to.index(name) + 1 if name in self.to else None
 
 
-class Recall:
-    """The recorded games of one kernel, on their way into an agent's memory."""
+class RecordedGames:
+    """The recorded games of one kernel, and the replay of the agent into which they are stored."""
 
-    def __init__(self, table: Table, candidates: Iterable[Candidate]) -> None:
-        """Games of other programs are left out. Only candidates of one device and one kind of figure may be
-        given together."""
-        self.table = table
-        self.found = [c for c in candidates if c.trace.root == table.root.root.text]
+    def __init__(self, context: GameContext, candidates: Iterable[Candidate]) -> None:
+        """Games of other programs are left out. All candidates must be of one device and one provenance."""
+        self.context = context
+        self.found = [c for c in candidates if c.trace.root == context.root.root.text]
         self.seconds = {c.key.program_sha256[:24]: c.seconds for c in self.found}
         """Digest of a program -> its time; None: it failed."""
         times = [s for s in self.seconds.values() if s]
-        self.base = self.seconds.get(digest(table.root)) or max(times, default=None)
+        self.base = self.seconds.get(digest(context.root)) or max(times, default=None)
         self.best = min(times, default=None)
         timed = [c.result.timing for c in self.found if isinstance(c.result, Timed)]
         self.nearly = NEARLY_MEASURED if any(t.provenance == "measured" for t in timed) else NEARLY
         self.alike: dict[str, float | None] = {}
-        """Likeness of a program, as a digest -> its time: a name is not worth an evaluation."""
-        self._ways: dict[bytes, Ways] = {}
-        """By text and ids: moves go by ids, and the vectors in the memory by the text alone."""
+        """Digest of an alpha-equivalence key -> time in seconds, so that a renamed program is not evaluated
+        again."""
+        self._move_tables: dict[bytes, MoveTable] = {}
+        """Keyed by text and node ids: moves refer to ids, while the vectors in the replay depend on the text
+        alone."""
 
     def fastest(self, count: int) -> list[Trace]:
-        """The ``count`` fastest games, played again; those whose moves no longer apply are left out."""
+        """The ``count`` fastest games, replayed; games whose moves no longer apply are left out."""
         games = []
         for candidate in sorted(self.found, key=lambda c: c.seconds or float("inf"))[:count]:
             try:
-                games.append(candidate.trace.replay(self.table.rules))
+                games.append(candidate.trace.replay(self.context.rules))
             except DojoError:
                 continue
             self.alike[_alike(games[-1])] = candidate.seconds
         return games if self.base is not None else []
 
     def better(self, seconds: float) -> bool:
-        """Whether a game of that time leaves behind all that are known."""
+        """True if a game of that time is faster than all known ones by more than the tolerance."""
         return self.best is None or self.nearly * seconds < self.best
 
     def shows(self, game: Trace) -> bool:
-        """Whether a game is nearly as good as any."""
+        """True if the time of a game is within the tolerance of the fastest known."""
         seconds = self.seconds.get(digest(game))
         return seconds is not None and self.best is not None and seconds <= self.nearly * self.best
 
     def evaluated(self, game: Trace, seconds: Callable[[Trace], float | None]) -> None:
-        """Have a game evaluated, unless the time of its program is known, by whatever names."""
+        """Evaluate a game unless the time of an alpha-equivalent program is known."""
         if digest(game) not in self.seconds:
             alike = _alike(game)
             if alike not in self.alike:
@@ -121,24 +124,25 @@ class Recall:
             self.seconds[digest(game)] = self.alike[alike]
 
     def remember(self, game: Trace, begin: int = 0) -> None:
-        """Remember a game move by move; what it shows, it shows from move ``begin`` on."""
-        replay = self.table.mind.learner.replay
+        """Store a game in the replay move by move; its moves from ``begin`` on are demonstrations if it is
+        fast enough."""
+        replay = self.context.agent.learner.replay
         played = [Trace(game.root, game.steps[:count]) for count in range(len(game.steps) + 1)]
         states = [self._state(each) for each in played]
         shows = self.shows(game)
         for number, (state, to) in enumerate(zip(states, states[1:])):
             if (state, to) in replay.seen or state == to:
                 continue
-            ways = self.ways(played[number])
-            action = ways.action(game.steps[number])
+            moves = self.moves(played[number])
+            action = moves.action(game.steps[number])
             if action is not None:
                 replay.move(state, action, to)
             if shows and number >= begin:
-                for step in next_moves(game, number, self.table.rules):
-                    for action in ways.leading_to(step.after):
+                for step in next_moves(game, number, self.context.rules):
+                    for action in moves.leading_to(step.after):
                         replay.show(state, action)
         if shows:
-            self.ways(played[-1])
+            self.moves(played[-1])
             replay.show(states[-1], STOP)
 
     def vary(
@@ -149,17 +153,17 @@ class Recall:
         seconds: Callable[[Trace], float | None],
         chance: Random,
     ) -> int:
-        """Remember other orders of games that were shown, and games with slips; how many came of that.
+        """Store other orders of demonstrated games, and games with slips; returns their number.
 
         ``seconds`` evaluates a game with a slip.
         """
-        table, count = self.table, 0
+        context, count = self.context, 0
         for _ in range(orders if shown else 0):
-            self.remember(reordered(chance.choice(shown), table.rules, chance))
+            self.remember(reordered(chance.choice(shown), context.rules, chance))
             count += 1
         for _ in range(slips if shown else 0):
-            game = reordered(chance.choice(shown), table.rules, chance)
-            slipped = disturbed(game, table.rules, table.most, chance)
+            game = reordered(chance.choice(shown), context.rules, chance)
+            slipped = disturbed(game, context.rules, context.most, chance)
             if slipped is not None:
                 self.evaluated(slipped.game, seconds)
                 self.remember(slipped.game, slipped.begin)
@@ -167,21 +171,21 @@ class Recall:
         return count
 
     def show(self, game: Trace, whole: Trace, right: Sequence[Step]) -> None:
-        """Remember that a good game, ``whole``, goes on after ``game`` with one of the moves ``right``."""
-        replay, number, ways = self.table.mind.learner.replay, self._state(game), self.ways(game)
+        """Store that the good game ``whole`` continues after ``game`` with one of the moves ``right``."""
+        replay, number, moves = self.context.agent.learner.replay, self._state(game), self.moves(game)
         if len(whole.steps) == len(game.steps):
             replay.show(number, STOP)
         for step in right:
-            for action in ways.leading_to(step.after):
+            for action in moves.leading_to(step.after):
                 replay.show(number, action)
         if right:
             self.reached(replace(game, steps=(*game.steps, right[0])), whole)
 
     def reached(self, game: Trace, whole: Trace) -> None:
-        """Remember the last move of ``game``, and that ``whole``, which begins with it, was played."""
-        replay, before = self.table.mind.learner.replay, Trace(game.root, game.steps[:-1])
+        """Store the last move of ``game``, and the reward of ``whole``, a game that begins with ``game``."""
+        replay, before = self.context.agent.learner.replay, Trace(game.root, game.steps[:-1])
         number, to = self._state(before), self._state(game)
-        action = self.ways(before).action(game.steps[-1])
+        action = self.moves(before).action(game.steps[-1])
         left = len(whole.steps) - len(game.steps)
         replay.reached(to, replay.gamma**left * (self._reward(whole) or 0.0))
         if action is not None and number != to:
@@ -190,7 +194,7 @@ class Recall:
     # -- between two sessions ----------------------------------------------------------------------
 
     def notes(self) -> dict[str, Any]:
-        """The times that are known, as JSON values; :meth:`read_notes` takes them back."""
+        """The known times in seconds, as JSON values; :meth:`read_notes` restores them."""
         known = {"seconds": self.seconds, "alike": self.alike, "nearly": self.nearly}
         return known | {"base": self.base, "best": self.best}
 
@@ -200,37 +204,37 @@ class Recall:
 
     # -- what it knows of a program ----------------------------------------------------------------
 
-    def ways(self, game: Trace) -> Ways:
-        """The moves of a game's last program, which are listed in the memory from then on."""
-        program, table, number = game.program, self.table, self._state(game)
+    def moves(self, game: Trace) -> MoveTable:
+        """The moves of a game's last program, which are then stored in the replay."""
+        program, context, number = game.program, self.context, self._state(game)
         name = _short(" ".join([program.text, *program.paths]))
-        if name not in self._ways:
-            asked = program, table.rules, table.most, table.target
-            if table.mind.learner.replay.states[number].listed:
-                steps = table.mind.moves(*asked)
+        if name not in self._move_tables:
+            asked = program, context.rules, context.most, context.target
+            if context.agent.learner.replay.states[number].listed:
+                steps = context.agent.moves(*asked)
             else:
-                listed = table.mind.listed(*asked)
-                table.mind.remember(number, listed)
+                listed = context.agent.listed(*asked)
+                context.agent.remember(number, listed)
                 steps = listed.steps
-            self._ways[name] = Ways.of(steps)
-        return self._ways[name]
+            self._move_tables[name] = MoveTable.of(steps)
+        return self._move_tables[name]
 
     def step(self, game: Trace, action: int) -> Step:
-        """What move number ``action`` of a game's last program leads to."""
-        step = self.table.rules.attempt(game.program, self.ways(game).moves[action - 1])
+        """The step that move number ``action``, from 1, makes in a game's last program."""
+        step = self.context.rules.attempt(game.program, self.moves(game).moves[action - 1])
         assert isinstance(step, Step), "it was legal when the moves were listed"
         return step
 
     def values(self, game: Trace) -> Vector:
-        """What each move of a game's last program is worth, the stop first."""
-        self.ways(game)
-        learner = self.table.mind.learner
+        """The value of each move of a game's last program [1 + moves], that of stopping first."""
+        self.moves(game)
+        learner = self.context.agent.learner
         before, after = learner.replay.vectors(self._state(game))
         return learner.values(before, after)
 
     def _state(self, game: Trace) -> int:
         kernel = digest(Trace(game.root))
-        return self.table.mind.learner.replay.state(f"{kernel} {digest(game)}", self._reward(game))
+        return self.context.agent.learner.replay.state(f"{kernel} {digest(game)}", self._reward(game))
 
     def _reward(self, game: Trace) -> float | None:
         known = self.seconds.get(digest(game), -1.0)
@@ -239,17 +243,18 @@ class Recall:
         return self.base / known if known else 0.0
 
 
-def recall(table: Table, candidates: Iterable[Candidate], games: int) -> int:
-    """Remember the ``games`` fastest recorded games of one kernel; how many were played again."""
-    recalling = Recall(table, candidates)
-    found = recalling.fastest(games)
+def remember_fastest(context: GameContext, candidates: Iterable[Candidate], games: int) -> int:
+    """Store the ``games`` fastest recorded games of one kernel in the replay; returns the number that
+    replayed."""
+    recorded_games = RecordedGames(context, candidates)
+    found = recorded_games.fastest(games)
     for game in found:
-        recalling.remember(game)
+        recorded_games.remember(game)
     return len(found)
 
 
 def _alike(game: Trace) -> str:
-    return _short(likeness(game.program)).hex()
+    return _short(alpha_equivalence_key(game.program)).hex()
 
 
 def _short(text: str) -> bytes:

@@ -1,4 +1,4 @@
-"""What a program is like: the same for other names of local arrays, and for nothing else."""
+"""The alpha-equivalence key: equal under renaming of local arrays, and under nothing else."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from snippets import DIALECT, RULES
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Move, Step
-from perfdojo_sdk.search.likeness import likeness
+from perfdojo_sdk.search.alpha_equivalence import alpha_equivalence_key as key_of
 from perfdojo_sdk.search.neighbours import random_step
 
 TEXT = """\
@@ -38,9 +38,9 @@ def test_names_of_local_arrays_and_the_order_of_declarations_do_not_count() -> N
     lines = shift().text.splitlines()
     swapped = parse("\n".join([*lines[:3], lines[4], lines[3], *lines[5:]]), DIALECT)
     assert swapped.text != shift().text
-    assert likeness(shift()) == likeness(shift(a="p", b="q")) == likeness(swapped)
+    assert key_of(shift()) == key_of(shift(a="p", b="q")) == key_of(swapped)
     renamed = shift(a="c").text.replace("b[", "a[").replace("\nb ", "\na ")
-    assert likeness(parse(renamed, DIALECT)) == likeness(shift())
+    assert key_of(parse(renamed, DIALECT)) == key_of(shift())
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_all_else_does(old: str, new: str) -> None:
         changed = text.replace("heap\nb", "stack\nb").replace("b f32 [8] stack", "b f32 [8] heap")
     else:
         changed = text.replace(old, new)
-    assert changed != text and likeness(parse(changed, DIALECT)) != likeness(shift())
+    assert changed != text and key_of(parse(changed, DIALECT)) != key_of(shift())
 
 
 def test_a_copy_that_was_made_and_taken_away_again_leaves_what_there_was() -> None:
@@ -74,7 +74,7 @@ def test_a_copy_that_was_made_and_taken_away_again_leaves_what_there_was() -> No
     once = played(once, next(m for m in RULES.candidates(once) if m.transformation == "join_scopes"))
     twice = played(once, Move("stage_write", scope, (("array", "y_w"),)))
     again = played(twice, Move("remove_dead", "y_w", ()))
-    assert again.text != once.text and likeness(again) == likeness(once)
+    assert again.text != once.text and key_of(again) == key_of(once)
 
 
 def played(program: Program, move: Move) -> Program:
@@ -92,7 +92,7 @@ def test_along_random_games_it_is_that_of_the_program_with_all_local_arrays_rena
             break
         program = step.after
         renamed = parse(other_names(program, rng), DIALECT)
-        assert likeness(renamed) == likeness(program)
+        assert key_of(renamed) == key_of(program)
 
 
 def other_names(program: Program, rng: Random) -> str:

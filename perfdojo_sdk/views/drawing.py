@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape
 
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.program import Program
-from perfdojo_sdk.faces.graph import Edge, Graph, Vertex, graph
+from perfdojo_sdk.views.graph import Edge, Graph, Vertex, graph
 
 MOST_NODES = 500
 

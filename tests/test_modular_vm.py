@@ -23,15 +23,15 @@ from perfdojo_sdk.search.neighbours import random_step
 from perfdojo_sdk.testing.programs import random_program
 from perfdojo_sdk.testing.walks import mutants, newly_allowed, random_walk
 from perfdojo_sdk.verify import exact as leg1
-from perfdojo_sdk.verify import residues
+from perfdojo_sdk.verify import modular_vm
 from perfdojo_sdk.verify.exact import verify_exact
 from perfdojo_sdk.verify.models import LAWS, RandomModel
-from perfdojo_sdk.verify.residues import Cells, Encoder
+from perfdojo_sdk.verify.modular_vm import Cells, Encoder
 
 SCHEDULES = (FORWARD, Schedule("reversed"), Schedule("lockstep"), *(Schedule("random", k) for k in range(3)))
 CORE = Rules(CORE_DIALECT, GENERIC)
 
-pytestmark = pytest.mark.skipif(not residues.available(), reason="no C compiler")
+pytestmark = pytest.mark.skipif(not modular_vm.available(), reason="no C compiler")
 
 
 def by_interpreter(subject: Program, dialect: Dialect, model: RandomModel, schedule: Schedule) -> Mapping[
@@ -48,7 +48,7 @@ def in_c(
     encoder: Encoder, subject: Program, model: RandomModel, schedule: Schedule
 ) -> Mapping[str, Cells] | None:
     encoded = encoder.encode(subject)
-    return residues.run(encoded, model.packed(subject), model.seed, model.flags, schedule)
+    return modular_vm.run(encoded, model.packed(subject), model.seed, model.flags, schedule)
 
 
 def same(encoder: Encoder, subject: Program, model: RandomModel, schedule: Schedule) -> bool:
@@ -151,7 +151,7 @@ def test_a_storage_move_is_noticed_in_nests_that_stay() -> None:
 
 
 def test_too_large_for_its_memory_is_left_to_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(residues, "MEMORY", 100)
+    monkeypatch.setattr(modular_vm, "MEMORY", 100)
     assert in_c(Encoder(DIALECT), program("4 y[{0}] = x[{0}]"), RandomModel(0), FORWARD) is None
 
 

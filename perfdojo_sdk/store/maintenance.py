@@ -1,4 +1,4 @@
-"""What a database holds, in figures, and which candidates may go."""
+"""Maintenance of a database: statistics, and pruning of candidates."""
 
 from __future__ import annotations
 
@@ -105,7 +105,8 @@ def _groups(connection: Connection) -> list[dict[str, Any]]:
 
 
 def _described(row: Row[Any]) -> dict[str, Any]:
-    """What the candidates of a group share; of a key that does not read, what stands beside it."""
+    """The fields that the candidates of a group share; only the plain columns where the key cannot be
+    parsed."""
     found = {"kernel": str(row.kernel), "target": str(row.target), "device": str(row.device)}
     try:
         key = RecordKey.model_validate_json(row.key)
@@ -118,15 +119,15 @@ def _described(row: Row[Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Rule:
-    """Which candidates may go: those on which all that is given agrees."""
+class PruningRule:
+    """A pruning rule: it selects the candidates that meet all conditions given."""
 
     before: datetime | None = None
-    """Evaluated earlier than this."""
+    """Select candidates evaluated before this time."""
     keep: int | None = None
     """Not among so many of the fastest under equal conditions. What failed or was cut comes last."""
     failures: bool = False
-    """What failed."""
+    """Select failed candidates."""
     kernel: str = ""
     target: str = ""
 
@@ -137,14 +138,14 @@ class Rule:
 
 @dataclass(frozen=True)
 class Pruned:
-    """What went, or would go."""
+    """Numbers of candidates that were, or would be, deleted."""
 
     timed: int
     failed: int
     left: int
 
 
-def prune(records: Records, rule: Rule, dry_run: bool = False) -> Pruned:
+def prune(records: Records, rule: PruningRule, dry_run: bool = False) -> Pruned:
     """Delete the candidates that the rule names; finished kernels stay. One transaction."""
     doomed = _doomed(rule)
     c = candidates.c
@@ -165,7 +166,7 @@ def prune(records: Records, rule: Rule, dry_run: bool = False) -> Pruned:
     return pruned
 
 
-def _doomed(rule: Rule) -> Select[Any]:
+def _doomed(rule: PruningRule) -> Select[Any]:
     """The ids of the candidates that may go."""
     c, shared = candidates.c, conditions.c
     group = case(

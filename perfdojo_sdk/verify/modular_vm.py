@@ -1,4 +1,4 @@
-"""The random models of leg 1 in C: programs as rows of words, run by ``residues.c``.
+"""The random models of leg 1 in C: programs as rows of words, run by ``modular_vm.c``.
 
 The interpreter is the reference and stays in use where there is no compiler. Here a program is written
 as words for a small machine that knows the same models and the same schedules and computes the same
@@ -516,22 +516,22 @@ _EXTREMA_KEYS = array("Q", [name_key(name) for name in _EXTREMA])
 
 
 def available() -> bool:
-    """Whether this machine has a compiler for ``residues.c``."""
+    """Whether this machine has a compiler for ``modular_vm.c``."""
     return _machine() is not None
 
 
 @lru_cache
 def _machine() -> Callable[..., int] | None:
     """The compiled machine, made once for a process; None without a compiler."""
-    source = resources.files("perfdojo_sdk.verify").joinpath("residues.c").read_text(encoding="utf-8")
+    source = resources.files("perfdojo_sdk.verify").joinpath("modular_vm.c").read_text(encoding="utf-8")
     try:
-        made = find_toolchain().compile({"residues.c": source}, ("-O2",))
+        made = find_toolchain().compile({"modular_vm.c": source}, ("-O2",))
     except UnavailableError:
         return None
     if not isinstance(made, Compiled):
         return None
-    with tempfile.TemporaryDirectory(prefix="perfdojo-residues-") as folder:
-        path = FilePath(folder, "residues.so")
+    with tempfile.TemporaryDirectory(prefix="perfdojo-modular-vm-") as folder:
+        path = FilePath(folder, "modular_vm.so")
         path.write_bytes(made.content)
         function = ctypes.CDLL(str(path)).pd_run
     pointer = ctypes.c_void_p

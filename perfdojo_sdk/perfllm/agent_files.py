@@ -1,7 +1,7 @@
-"""Trained agents on disk: one safetensors file each, with what they are and how they came about in its head.
+"""Trained agents on disk: one safetensors file each, with its settings and training history in the header.
 
-Nothing in such a file is run. It is read like any other input: bounded, checked, and refused with a reason
-when it is of another encoder or was cut short.
+Reading a file never runs code from it. The file is bounded in size and checked, and refused with a reason
+when it belongs to another encoder or is truncated.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from torch import Tensor
 from perfdojo_sdk import __version__
 from perfdojo_sdk.core.files import open_regular
 from perfdojo_sdk.game import write_atomically
+from perfdojo_sdk.perfllm.agent import Agent
 from perfdojo_sdk.perfllm.encoder import Encoder, load_encoder
 from perfdojo_sdk.perfllm.learner import Learner, LearnError
-from perfdojo_sdk.perfllm.mind import Mind
 from perfdojo_sdk.perfllm.settings import AgentSettings
 from perfdojo_sdk.store.traces import Strict, first_error
 
@@ -35,19 +35,19 @@ Line = Annotated[str, StringConstraints(max_length=4096)]
 
 
 class Card(Strict):
-    """How an agent came about; for people."""
+    """The training history of an agent, for people to read."""
 
     targets: tuple[Line, ...] = Field(default=(), max_length=1000)
     kernels: tuple[Line, ...] = Field(default=(), max_length=10_000)
-    """What it was trained on."""
+    """``KERNEL on TARGET`` of each kernel it was trained on."""
     evaluations: Annotated[int, Field(ge=0)] = 0
-    """Programs that were evaluated for it, in its own episodes."""
+    """Programs evaluated in its own episodes."""
     shown: Annotated[int, Field(ge=0)] = 0
-    """Programs that were evaluated before: games of passes, slips, and ends of corrected games."""
+    """Programs evaluated before those: games of passes, games with slips, ends of corrected games."""
     remembered: Annotated[int, Field(ge=0)] = 0
-    """Transitions that it learned from, those of other searches included."""
+    """Transitions it learned from, including those of other searches."""
     steps: Annotated[int, Field(ge=0)] = 0
-    """Steps of learning."""
+    """Gradient steps."""
     seed: int = 0
     plugins: dict[str, str] = {}
     """Version of the package of each plugin that was used."""
@@ -55,12 +55,12 @@ class Card(Strict):
 
 
 class AgentRecord(Strict):
-    """What stands in the head of an agent's file."""
+    """The record in the header of an agent's file."""
 
     schema_version: Literal[1] = Field(1, alias="schema")
     sdk: Line
     encoder: Line
-    """As ``load_encoder`` reads it."""
+    """The argument of ``load_encoder``."""
     encoder_version: Line
     width: Annotated[int, Field(ge=1, le=65536)]
     settings: AgentSettings
@@ -69,14 +69,14 @@ class AgentRecord(Strict):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
-def save(file: Path, mind: Mind, card: Card) -> None:
+def save(file: Path, agent: Agent, card: Card) -> None:
     """Write the agent; the file is complete or untouched."""
-    learner = mind.learner
+    learner = agent.learner
     record = AgentRecord(
         schema=1,
         sdk=__version__,
-        encoder=mind.encoder_spec,
-        encoder_version=mind.encoder.version,
+        encoder=agent.encoder_spec,
+        encoder_version=agent.encoder.version,
         width=learner.width,
         settings=learner.settings,
         card=card,
@@ -85,10 +85,10 @@ def save(file: Path, mind: Mind, card: Card) -> None:
     write_atomically(file, packed(tensors, {RECORD: record.model_dump_json(by_alias=True)}))
 
 
-def load(file: Path, seed: int = 0, versions: Mapping[str, str] | None = None) -> Mind:
-    """An agent that goes on learning from where it was. :class:`LearnError` when the file is none.
+def load(file: Path, seed: int = 0, versions: Mapping[str, str] | None = None) -> Agent:
+    """Load an agent, which can continue to learn. :class:`LearnError` when the file holds no agent.
 
-    ``versions``: of the plugins that it is to play with; see :func:`require_versions`.
+    ``versions``: those of the plugins it will play with; see :func:`require_versions`.
     """
     record, tensors = read(file)
     require_versions(file, record, versions or {})
@@ -97,11 +97,11 @@ def load(file: Path, seed: int = 0, versions: Mapping[str, str] | None = None) -
         raise other_encoder(str(file), record.encoder_version, encoder)
     learner = Learner(record.settings, record.width, seed)
     learner.load(tensors)
-    return Mind(encoder, learner, record.encoder)
+    return Agent(encoder, learner, record.encoder)
 
 
 def read(file: Path) -> tuple[AgentRecord, dict[str, Tensor]]:
-    """What an agent's file says, checked. :class:`LearnError` when it is none."""
+    """Read an agent's record and tensors. :class:`LearnError` when the file holds no agent."""
     head, tensors = read_tensors(file)
     try:
         return AgentRecord.model_validate_json(head.get(RECORD, "{}")), tensors
@@ -113,11 +113,11 @@ def read(file: Path) -> tuple[AgentRecord, dict[str, Tensor]]:
 
 
 def require_versions(file: Path, record: AgentRecord, versions: Mapping[str, str]) -> None:
-    """:class:`LearnError` when the agent learned with another release of a plugin (or of the SDK).
+    """Raise :class:`LearnError` when the agent learned with another release of a plugin (or of the SDK).
 
-    ``versions``: plugin -> version and hash. Another hash of the same release will do: moves of one release
-    mean the same, and whatever an agent plays is checked and verified like anybody's game. A plugin that the
-    agent has not met says nothing about it.
+    ``versions``: plugin -> version and hash. Another hash of the same release is accepted: moves mean the
+    same within a release, and the games of an agent are checked and verified like all others. Plugins that
+    the agent has not learned with are ignored.
     """
     for plugin, version_here in versions.items():
         known, here = (each.partition("+")[0] for each in (record.card.plugins.get(plugin, ""), version_here))
@@ -153,7 +153,7 @@ def packed(tensors: Mapping[str, Tensor], head: Mapping[str, str] | None = None)
 
 
 def unpacked(content: bytes) -> dict[str, Tensor]:
-    """The tensors in such bytes; ValueError when they are none."""
+    """The tensors that :func:`packed` wrote; ValueError when the bytes are no safetensors data."""
     try:
         return dict(safetensors.torch.load(content))
     except safetensors.SafetensorError as error:

@@ -49,15 +49,15 @@ class Equation:
     over: tuple[Loop, ...] = ()
     start: Expression | None = None
     defines: bool = True
-    """Whether the target's cells had no value before, so that ``=`` says it all."""
+    """True if the target's cells had no value before, so that ``=`` is the whole equation."""
     guard: tuple[Index, ...] = ()
     terms: tuple[Index, ...] = ()
     together: bool = False
-    """Whether all values of the last loop are worked out before any is stored, and that matters."""
+    """True if all values of the last loop are computed before any is stored, and this makes a difference."""
 
     @property
     def updates(self) -> bool:
-        """Whether it goes on from what the target holds."""
+        """True if it updates the target's current value."""
         return isinstance(self.start, Read) and self.start.access == self.target
 
 
@@ -154,7 +154,7 @@ class _Reader:
         return Equation(target, statement.value, free, operation, over, old, True, guard, terms, together)
 
     def _inside(self, target: Access, sizes: _Sizes) -> bool:
-        """Whether the target is a cell for all iterations, those that a condition leaves out included."""
+        """True if the target is in bounds in all iterations, including those that a condition excludes."""
         shape = self.program.buffer_of[target.array].shape
         ranges = (form.bounds(sizes) for form in target.subscripts)
         return all(low >= 0 and high < size for (low, high), size in zip(ranges, shape))
@@ -199,7 +199,7 @@ class _Reader:
         return replace(equation, start=start)
 
     def _distinct(self, target: Access, loops: tuple[Loop, ...]) -> bool:
-        """Whether different values of ``loops`` are different cells."""
+        """True if different values of the iterators of ``loops`` reach different cells."""
         buffer = self.program.buffer_of[target.array]
         told: set[int] = set()
         sizes = dict(loops)
@@ -269,7 +269,7 @@ def _bare(index: Index) -> int | None:
 
 
 def _mixed_radix(terms: list[tuple[int, int]], sizes: dict[int, int]) -> bool:
-    """Whether (coefficient, level) terms give each combination of iterators a value of its own."""
+    """True if the (coefficient, level) terms are injective over all combinations of iterators."""
     reach = 0
     for coefficient, level in sorted(terms):
         if coefficient <= reach:

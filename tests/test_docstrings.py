@@ -1,0 +1,78 @@
+"""Docstrings begin with what a thing is or does, in the packages that are done."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+#: Folders and files whose docstrings follow the rule. The list only becomes longer: add a package after its
+#: docstrings are rewritten.
+DONE = (
+    "benchmarks",
+    "perfdojo_sdk/builtin.py",
+    "perfdojo_sdk/cli",
+    "perfdojo_sdk/environment",
+    "perfdojo_sdk/experiments",
+    "perfdojo_sdk/game.py",
+    "perfdojo_sdk/gym.py",
+    "perfdojo_sdk/kernels",
+    "perfdojo_sdk/peers",
+    "perfdojo_sdk/perfllm",
+    "perfdojo_sdk/search",
+    "perfdojo_sdk/store",
+    "perfdojo_sdk/testing",
+    "perfdojo_sdk/views",
+    "plugins/arm_neon",
+    "plugins/riscv_snitch",
+    "tools",
+)
+#: Write "True if it is legal" for "Whether it is legal", and "The cost of a move" for "What a move costs".
+HALF_A_SENTENCE = re.compile(r"\s*(Who|Whose|What|Where|How|That|Which|Whether|When|Why)\b")
+
+
+def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and text of every docstring, those after fields included."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            if isinstance(node.value.value, str):
+                yield node.lineno, node.value.value
+
+
+def half_sentences(text: str) -> list[str]:
+    """``LINE: WORD`` of each docstring that begins with a word of :data:`HALF_A_SENTENCE`."""
+    found = [(line, HALF_A_SENTENCE.match(doc)) for line, doc in docstrings(ast.parse(text))]
+    return [f"{line}: {match.group(1)}" for line, match in sorted(found, key=lambda f: f[0]) if match]
+
+
+@pytest.mark.parametrize("name", DONE)
+def test_docstrings_begin_with_what_a_thing_is_or_does(name: str) -> None:
+    place = ROOT / name
+    files = [place] if place.is_file() else sorted(place.rglob("*.py"))
+    assert files, f"{name} was renamed or removed"
+    found = [
+        f"{file.relative_to(ROOT)}:{each}" for file in files for each in half_sentences(file.read_text())
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_half_sentences_are_found_in_modules_classes_functions_and_fields() -> None:
+    text = '''\
+"""What it is."""
+class A:
+    """A class."""
+    n: int = 0
+    """How many."""
+    def f(self):
+        """
+        Whether it is.
+        """
+        return "Why not"
+def whose():
+    """Whatever and however are other words."""
+'''
+    assert half_sentences(text) == ["1: What", "5: How", "7: Whether"]
