@@ -114,7 +114,10 @@ class SimulatedRun:
 
 @runtime_checkable
 class Simulator(Protocol):
-    """What a :class:`Runner` can do besides, when it is a simulator: run a program that nobody generated."""
+    """Runs a program of the target's own assembly or machine code, which nobody generated.
+
+    Used by ``perfdojo-sdk simulate``.
+    """
 
     def simulate(self, program: Path, *, trace: bool = False, max_cycles: int | None = None) -> SimulatedRun:
         """Run a file of assembly or machine code. What it does wrong is a DojoError with its place."""

@@ -1,7 +1,7 @@
 """Every hook that a plugin may implement, each with one sentence. Implement what you need.
 
 A plugin is a module (or any object) with functions of these names, marked by :data:`hookimpl`, and a line
-``PERFDOJO_API = (0, 2)``; an entry point of the group ``perfdojo_sdk.plugins`` names it. Hooks register
+``PERFDOJO_API = (0, 3)``; an entry point of the group ``perfdojo_sdk.plugins`` names it. Hooks register
 objects once and are asked for one target at a time; a plugin answers None, or nothing, for targets that it
 does not know. An implementation may leave out arguments that it does not need.
 """
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     )
 
 #: (major, minor) of this contract; docs/guide/versions.md says which plugins go with which SDK.
-API_VERSION = (0, 2)
+API_VERSION = (0, 3)
+#: Whether this version is still open: until it is closed, a release may add to it and change what it added.
+PROVISIONAL = True
 
 PROJECT = "perfdojo"
 hookspec = pluggy.HookspecMarker(PROJECT)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal, Protocol, cast, runtime_checkable
+from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -429,9 +429,7 @@ class Bound:
 class CodeGenerator(Protocol):
     """Turns a program into source text. Pure: the same program gives the same text.
 
-    One whose code depends on how large a program is (the width of its iterators, say) may have a method
-    ``as_for(program)``: a generator that makes these choices as for that program. What is verified in its
-    stead at a smaller shape is generated so.
+    What it may do besides stands in :mod:`.abilities`.
     """
 
     def generate(self, program: Program, symbol: str) -> KernelSource: ...
@@ -441,9 +439,7 @@ class CodeGenerator(Protocol):
 class Runner(Protocol):
     """Compiles and runs. Picklable; a crash, hang or compiler error is a :class:`Failure`.
 
-    One that computes slowly, such as an emulator, may have an attribute ``most_instances``: kernels with more
-    statement instances are verified by the same game at a smaller shape. A timed run may then estimate a
-    large kernel's time and leave ``outputs`` None.
+    What it may do besides stands in :mod:`.abilities`.
     """
 
     def compile(self, source: KernelSource) -> Artifact | Failure: ...
@@ -453,22 +449,6 @@ class Runner(Protocol):
     def device(self) -> str:
         """The device and its figures in words, part of each record's key."""
         ...
-
-
-class RunsSets(Protocol):
-    """A runner that calls a kernel on many sets of inputs in one child; leg 2 then draws thousands."""
-
-    def run_sets(self, artifact: Artifact, request: RunRequest, sets: int) -> Measurement | Failure:
-        """One call without timing for each of ``sets`` sets.
-
-        They stand one behind the other in arrays of one dimension more; so do the outputs.
-        """
-        ...
-
-
-def running_sets(runner: Runner) -> RunsSets | None:
-    """The runner, where it can run many sets."""
-    return cast(RunsSets, runner) if hasattr(runner, "run_sets") else None
 
 
 class HeuristicPass(Protocol):

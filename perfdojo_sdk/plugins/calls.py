@@ -18,10 +18,18 @@ from typing import Any
 import pluggy
 
 from perfdojo_sdk.hookspecs import deprecated, specs
-from perfdojo_sdk.hookspecs.types import Target
+from perfdojo_sdk.hookspecs.types import Operator, Target
 from perfdojo_sdk.plugins.discovery import Installed
 from perfdojo_sdk.plugins.faults import TookTooLong, limit_s, within
-from perfdojo_sdk.plugins.plugin import HOOKS, Plugin, Problem, cause_of, misfit_hooks, misfit_version
+from perfdojo_sdk.plugins.plugin import (
+    HOOKS,
+    Plugin,
+    Problem,
+    cause_of,
+    gone_for,
+    misfit_hooks,
+    misfit_version,
+)
 
 #: So many things no plugin brings through one hook.
 MOST_ITEMS = 10_000
@@ -107,7 +115,10 @@ class HookCalls:
 
     def _note_deprecations(self, plugin: Plugin) -> None:
         """Warn of what the next version of the contract will not serve any more."""
+        gone = gone_for(plugin)
         for old in deprecated.DEPRECATIONS:
+            if (old.hook, old.argument) in gone:
+                continue  # it is a problem already
             arguments = self._arguments(plugin, old.hook)
             if arguments is None or (old.argument and old.argument not in arguments):
                 continue
@@ -157,7 +168,7 @@ class HookCalls:
         owners: dict[str, str] = {}
         for plugin in self.loaded:
             for item in self.collect(plugin, hook, kind):
-                claims = (item.name, *getattr(item, "names", ()))
+                claims = (item.name, *(item.names if isinstance(item, Operator) else ()))
                 taken = next((name for name in claims if name in owners), None)
                 if taken is not None:
                     self.duplicate(plugin, hook, kind.__name__.lower(), taken, owners[taken])

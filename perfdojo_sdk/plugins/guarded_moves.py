@@ -132,7 +132,10 @@ class GuardedTransformation(Transformation):
 
 def unguarded(rules: Rules) -> Rules:
     """The same rules, whose transformations raise what they raise: for who wants to find faults."""
-    bare = {name: getattr(each, "inner", each) for name, each in rules.transformations.items()}
+    bare = {
+        name: each.inner if isinstance(each, GuardedTransformation) else each
+        for name, each in rules.transformations.items()
+    }
     return replace(rules, transformations=bare)
 
 

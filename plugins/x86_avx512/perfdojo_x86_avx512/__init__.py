@@ -21,7 +21,7 @@ from perfdojo_sdk.hookspecs.types import (
     Target,
 )
 
-PERFDOJO_API = (0, 2)
+PERFDOJO_API = (0, 3)
 
 TARGETS = ("x86_avx512", "x86_avx2")
 
