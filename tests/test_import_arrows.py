@@ -81,7 +81,6 @@ CYCLES = (
     {"library.build", "library.standing"},
     {"library.forge", "library.suspicion", "library.tuning"},
     {"perfllm.actors", "perfllm.checkpoints", "perfllm.trainer"},
-    {"codegen.gpu.emitter", "codegen.gpu.figures", "codegen.gpu.lanes", "codegen.gpu.tile_code"},
 )
 
 

@@ -38,9 +38,8 @@ IMPORTABLE: Mapping[str, str] = {
     "perfdojo_sdk.codegen.vector": "vectors in C",
     "perfdojo_sdk.codegen.registers": "allocation of registers",
     "perfdojo_sdk.codegen.packaging": "headers of libraries",
-    "perfdojo_sdk.codegen.gpu.emitter": "the emitter for grids and blocks",
+    "perfdojo_sdk.codegen.gpu.generator": "the code generator for grids and blocks",
     "perfdojo_sdk.codegen.gpu.estimate": "the model of a GPU's time",
-    "perfdojo_sdk.codegen.gpu.mapping": "the words of a GPU's dialect, and which programs map to it",
     "perfdojo_sdk.codegen.gpu.packaging": "libraries of GPU kernels",
     # experts and searches
     "perfdojo_sdk.experts.cpu": "the expert for vectors and caches",
@@ -55,7 +54,6 @@ IMPORTABLE: Mapping[str, str] = {
     "perfdojo_sdk.measure.native_runner": "the runner of this machine",
     "perfdojo_sdk.measure.emulated_runner": "the emulation of grids and blocks",
     "perfdojo_sdk.measure.gpu_runner": "the runner with a GPU, or in emulation",
-    "perfdojo_sdk.measure.gpu_process": "the process beside a GPU",
     "perfdojo_sdk.measure.gpu_session": "driver calls of a GPU",
     "perfdojo_sdk.measure.gpu_worker": "the GPU's side of that process",
     "perfdojo_sdk.measure.kernel_calls": "arrays with guards, calls of kernels",

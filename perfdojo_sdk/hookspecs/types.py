@@ -233,6 +233,11 @@ class Capabilities(Strict):
         """The target file's own figures, not calibrated."""
         return MachineFigures(caches=self.caches, memory=self.memory, peak_gflops=self.peak_gflops)
 
+    @property
+    def last_cache(self) -> CacheLevel | None:
+        """The largest cache: the last one before memory, whatever it is called."""
+        return max(self.caches.values(), key=lambda level: level.bytes, default=None)
+
     def dialect(self) -> Dialect:
         suffixes = {s: CORE_SUFFIXES[s] for s in self.suffixes}
         for name, suffix in self.extra_suffixes.items():

@@ -42,7 +42,7 @@ def _modules(node: ast.AST) -> Iterator[tuple[str, int]]:
         return
     for module in dict.fromkeys(found):
         if module == SDK or module.startswith(f"{SDK}."):
-            yield module, node.lineno  # type: ignore[attr-defined]
+            yield module, node.lineno
 
 
 def _is_module(name: str) -> bool:

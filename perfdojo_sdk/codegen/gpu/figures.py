@@ -15,8 +15,7 @@ from math import prod
 from typing import Any
 
 from perfdojo_sdk.codegen.gpu.mapping import Launch, ProgramMap
-from perfdojo_sdk.codegen.gpu.placement import Placed
-from perfdojo_sdk.codegen.gpu.tile_code import unit_factors
+from perfdojo_sdk.codegen.gpu.placement import Placed, unit_factors
 from perfdojo_sdk.codegen.gpu.tiles import product_dtype
 from perfdojo_sdk.codegen.operations import SPELLINGS
 from perfdojo_sdk.core.dtypes import BYTES, FLOAT_DTYPES

@@ -20,6 +20,7 @@ from perfdojo_sdk.codegen.gpu.tiles import MATRIX, TileNest, tile_nest
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Index
 from perfdojo_sdk.core.program import Node, Path, Program, Scope
+from perfdojo_sdk.hookspecs.types import Capabilities
 
 GRID, BLOCK, WARP, SHUFFLE = "g", "b", "w", "s"
 
@@ -46,6 +47,18 @@ class Machine:
     def share_at_work(self, blocks: int) -> float:
         """Of the multiprocessors on average, while equal blocks run: some wait for the last of them."""
         return blocks / (-(-blocks // self.multiprocessors) * self.multiprocessors)
+
+
+def machine_of(capabilities: Capabilities) -> Machine:
+    """The machine that a target file describes, in its ``options``."""
+    options = capabilities.options
+    return Machine(
+        warp=options["warp"],
+        max_threads=options["max_threads"],
+        shared_bytes=options["shared_bytes"],
+        multiprocessors=options["multiprocessors"],
+        matrix=frozenset(options["matrix"]),
+    )
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,16 @@ from math import prod
 from typing import Literal, TypeAlias
 
 from perfdojo_sdk.codegen.gpu.mapping import Launch, ProgramMap
-from perfdojo_sdk.codegen.gpu.tiles import MOST_TILES, SIDE, TILE, tile_number
+from perfdojo_sdk.codegen.gpu.tiles import (
+    MOST_TILES,
+    SIDE,
+    TILE,
+    Factor,
+    TileNest,
+    factors_of,
+    product_dtype,
+    tile_number,
+)
 from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.expression import Access, Index
 from perfdojo_sdk.core.program import Occurrence, Path, Program
@@ -296,3 +305,19 @@ def _fit_shared(mapped: ProgramMap, found: dict[str, Placed], launch: Launch) ->
         scopes = mapped.program.ancestors(mapped.program.occurrences[largest.buffer.name][0].path)
         grid = tuple((k, scopes[k].size) for k in launch.grid_levels if scopes[k].size > 1)
         found[largest.buffer.name] = replace(largest, kind="memory", copies=(*grid, *largest.copies))
+
+
+def unit_factors(
+    mapped: ProgramMap, placed: Mapping[str, Placed], nest: TileNest
+) -> tuple[Factor, Factor] | None:
+    """What the matrix unit multiplies for a nest; None where the lanes do its work themselves."""
+
+    def place(access: Access) -> Placed:
+        return placed[mapped.program.buffer_of[access.array].name]
+
+    statement = nest.statement
+    if place(statement.target).kind != "tile" or product_dtype(nest) not in mapped.machine.matrix:
+        return None
+    if any(place(read).kind not in ("array", "memory", "shared") for read in statement.reads):
+        return None
+    return factors_of(nest, [(read, place(read).address(read)) for read in statement.reads])

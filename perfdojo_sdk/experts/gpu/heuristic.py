@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias
 
-from perfdojo_sdk.codegen.gpu.mapping import BLOCK, GRID, Machine
+from perfdojo_sdk.codegen.gpu.mapping import BLOCK, GRID, Machine, machine_of
 from perfdojo_sdk.codegen.gpu.tiles import MATRIX
 from perfdojo_sdk.codegen.operations import FUNCTION_COST, SPELLINGS
 from perfdojo_sdk.core.dtypes import DIGITS
@@ -29,10 +29,16 @@ from perfdojo_sdk.experts.gpu.steps import (
 )
 from perfdojo_sdk.experts.gpu.tiles import MOST_PARTS, play_tiles
 from perfdojo_sdk.experts.steps import neighbour, separate
+from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.search.play import Play
 
 #: Plays the nest at a place; MoveError where it cannot.
 Plan: TypeAlias = Callable[..., None]
+
+
+def expert(root: Program, rules: Rules, target: Target) -> tuple[Trace, ...]:
+    """The pass of a target with grids and blocks; its file describes the machine."""
+    return heuristic(root, rules, machine_of(target.capabilities))
 
 
 def heuristic(root: Program, rules: Rules, machine: Machine) -> tuple[Trace, ...]:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from perfdojo_cuda_gh200 import _target
-from perfdojo_cuda_gh200.codegen import CudaCodeGenerator
+from perfdojo_cuda_gh200.codegen import generator
 
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
@@ -15,7 +15,7 @@ from perfdojo_sdk.measure.emulated_runner import EmulatedRunner
 from perfdojo_sdk.verify.numeric import NumericReport, verify_numeric
 
 TARGET = _target()
-GENERATOR = CudaCodeGenerator(TARGET.capabilities)
+GENERATOR = generator(TARGET.capabilities)
 HERE = Path(__file__).parent
 
 

@@ -52,9 +52,9 @@ def perfdojo_targets() -> list[Target]:
 def perfdojo_code_generator(target: Target) -> CodeGenerator | None:
     if target.name != NAME:
         return None
-    from perfdojo_hip_mi300a.codegen import HipCodeGenerator
+    from perfdojo_hip_mi300a.codegen import generator
 
-    return HipCodeGenerator(target.capabilities)
+    return generator(target.capabilities)
 
 
 @hookimpl
@@ -70,16 +70,16 @@ def perfdojo_runner(target: Target) -> Runner | None:
 def perfdojo_heuristic_pass(target: Target) -> HeuristicPass | None:
     if target.name != NAME:
         return None
-    from perfdojo_hip_mi300a.expert import heuristic
+    from perfdojo_sdk.experts.gpu.heuristic import expert
 
-    return heuristic
+    return expert
 
 
 @hookimpl
 def perfdojo_math_accuracy(target: Target) -> Mapping[str, float] | None:
     if target.name != NAME:
         return None
-    from perfdojo_hip_mi300a.codegen import MATH_ACCURACY
+    from perfdojo_sdk.codegen.gpu.generator import MATH_ACCURACY
 
     return MATH_ACCURACY
 

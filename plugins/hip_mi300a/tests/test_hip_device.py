@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from perfdojo_hip_mi300a import _target
-from perfdojo_hip_mi300a.codegen import HipCodeGenerator
+from perfdojo_hip_mi300a.codegen import generator
 from perfdojo_hip_mi300a.driver import HipGpu, gpu_name, load
 from perfdojo_hip_mi300a.runner import HipRunner
 
@@ -39,7 +39,7 @@ Build = Callable[..., Path]
 
 def two() -> KernelSource:
     target = _target()
-    return HipCodeGenerator(target.capabilities).generate(parse(TWO, target.dialect), "pd_case")
+    return generator(target.capabilities).generate(parse(TWO, target.dialect), "pd_case")
 
 
 @pytest.fixture(scope="module")
