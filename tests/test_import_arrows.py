@@ -133,9 +133,19 @@ def test_the_list_for_plugins_is_of_modules_that_are_there_and_used() -> None:
     texts = [*(SDK / "plugins" / "templates").iterdir(), *(ROOT / "docs" / "guide").glob("*.md")]
     text = "\n".join(path.read_text(encoding="utf-8") for path in texts)
     used |= set(re.findall(r"from (perfdojo_sdk[\w.]*) import", text))
+    used |= {name.rpartition(".")[0] for name in re.findall(r"`(perfdojo_sdk[\w.]+)", text)}
     for module in IMPORTABLE:
         assert room(module) in OF_PLUGINS and find_spec(module), module
         assert module in used, f"nobody needs {module}: take it off the list"
+
+
+def test_the_guide_imports_what_plugins_may() -> None:
+    """In what it writes into a plugin; its tests use the rooms that are for tests."""
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "guide").glob("*.md")]
+    found = {module for text in texts for module in re.findall(r"from (perfdojo_sdk[\w.]*) import", text)}
+    assert len(found) > 15
+    wrong = {module for module in found if instead_of(module) and room(module) not in ("testing", "verify")}
+    assert not wrong
 
 
 def test_what_a_plugin_reads_of_the_sdk_is_found_in_every_form(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ IMPORTABLE: Mapping[str, str] = {
     "perfdojo_sdk.core.files": "bounded reading of files",
     # code
     "perfdojo_sdk.codegen.c": "the emitter of C",
+    "perfdojo_sdk.codegen.names": "names that C and its headers leave free",
     "perfdojo_sdk.codegen.layout": "where temporaries live",
     "perfdojo_sdk.codegen.vector": "vectors in C",
     "perfdojo_sdk.codegen.registers": "allocation of registers",
