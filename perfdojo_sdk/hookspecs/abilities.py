@@ -67,7 +67,7 @@ class RunsTogether(Protocol):
     def run_together(
         self, artifact: Artifact, requests: Sequence[RunRequest]
     ) -> Sequence[Measurement | Failure]:
-        """What ``run`` gives for each request, in order."""
+        """The results of ``run`` for each request, in order."""
         ...
 
 

@@ -92,7 +92,7 @@ _INSTEAD: Mapping[str, str] = {
 
 
 def instead_of(module: str) -> str:
-    """What a plugin may use in place of a module that it must not import; "" for one that it may."""
+    """The replacement for a module that a plugin must not import; "" for one that it may."""
     if module in IMPORTABLE or module == "perfdojo_sdk":
         return ""
     room = module.split(".")[1]

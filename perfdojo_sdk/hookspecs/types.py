@@ -78,7 +78,7 @@ class LocationFile(Strict):
     """A buffer location of the target's own."""
 
     doc: str
-    """What it is, in one line."""
+    """A description in one line."""
     shared: bool = True
     """Iterations of a parallel scope can reach one instance together."""
     constant_subscripts: bool = False
@@ -90,9 +90,9 @@ class LocationFile(Strict):
     lead_bytes: int = Field(0, ge=0)
     """Copying between it and memory also asks for the memory this many bytes further on."""
     second_cache: bool = False
-    """What is asked for in that way goes into the second cache, and not into the first."""
+    """Memory that is asked for in that way goes into the second cache, and not into the first."""
     past_caches: bool = False
-    """What is copied out of it to memory bypasses the caches."""
+    """Copies out of it to memory bypass the caches."""
     max_bytes: int | None = Field(None, ge=1)
     """Room of one buffer; a move that would need more is refused."""
 
@@ -101,7 +101,7 @@ class SuffixFile(Strict):
     """A scope suffix of the target's own."""
 
     doc: str
-    """What it is, in one line."""
+    """A description in one line."""
     order: Literal["sequential", "parallel", "lockstep"]
     """`sequential` one by one, `parallel` in any interleaving, `lockstep` all load before any stores."""
     unrolled: bool = False
@@ -114,7 +114,7 @@ class CacheLevel(Strict):
     bytes: int = Field(gt=0)
     """Its size."""
     shared: bool = False
-    """Whether all cores use one instance."""
+    """True if all cores use one instance."""
     read_gbs: float = Field(gt=0)
     """Bandwidth of one thread in GB/s."""
     read_gbs_all: float | None = None
@@ -179,7 +179,7 @@ class Capabilities(Strict):
     """One target, as the YAML file in its plugin describes it."""
 
     name: Annotated[Name, _not(("best",), "stands for whichever target can run and is the best")]
-    """What `--target` takes: lower-case letters, digits and underscores."""
+    """The name that `--target` takes: lower-case letters, digits and underscores."""
     description: str
     """One line for `perfdojo-sdk targets`."""
     rank: int = 0
@@ -198,9 +198,9 @@ class Capabilities(Strict):
     """Dtypes to which a move that changes precision may round temporaries of f32; such moves are only played
     where the user allows it."""
     vector_registers: int = Field(0, ge=0)
-    """How many there are, for expert passes."""
+    """The number of vector registers, for expert passes."""
     nested_parallel: bool = False
-    """Whether a parallel scope may stand inside another one (threads inside a block)."""
+    """True if a parallel scope may stand inside another one (threads inside a block)."""
     max_unroll: int = Field(256, ge=1, le=65536)
     """Most copies of one statement that unrolled scopes may make."""
     caches: dict[str, CacheLevel] = {}
@@ -353,12 +353,12 @@ class Artifact:
     toolchain: str = ""
     """Compiler, version and flags, as one line."""
     notes: str = ""
-    """What the compiler said."""
+    """The compiler's messages."""
 
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What a runner shall do with an artifact.
+    """A request to run an artifact.
 
     ``inputs`` are given arrays (verification), or None: the runner draws them from ``seed``.
     With ``repeats`` 0 the kernel runs once and nothing is timed.
@@ -424,7 +424,7 @@ class Bound:
 
     seconds: float
     limit: str
-    """What binds, in words: "DRAM copy 37.4 GB/s"."""
+    """The limit that binds, in words: "DRAM copy 37.4 GB/s"."""
     provenance: Provenance
     calibrated: bool
     """True when the figures behind it were measured on this device."""
@@ -457,7 +457,7 @@ class Runner(Protocol):
 
 
 class HeuristicPass(Protocol):
-    """What an expert would do: plays moves on an initial program and returns the game.
+    """Plays moves on an initial program as an expert would, and returns the game.
 
     An expert who cannot know which of a few ways is faster on the machine at hand returns one game
     for each, the likeliest first; the builder measures them. ``target`` carries the machine's own

@@ -56,7 +56,7 @@ class HookCalls:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What is wrong with any plugin, as far as is known."""
+        """The known faults of all plugins."""
         return tuple(self._problems)
 
     @property
@@ -146,7 +146,7 @@ class HookCalls:
         return None
 
     def collect(self, plugin: Plugin, hook: str, kind: Any, **arguments: Any) -> list[Any]:
-        """What a plugin contributes; a plugin that raises, or yields the wrong thing, has a problem."""
+        """The contributions of a plugin; one that raises, or yields the wrong thing, has a problem."""
         try:
             items = list(islice(self.call(plugin, hook, arguments) or (), MOST_ITEMS))
         except KeyboardInterrupt:
@@ -161,7 +161,7 @@ class HookCalls:
         return [item for item in items if isinstance(item, kind)]
 
     def collect_named(self, hook: str, kind: Any) -> Iterator[tuple[Plugin, Any]]:
-        """What all plugins contribute under names; of two with one name the first stays.
+        """The named contributions of all plugins; of two with one name the first stays.
 
         The names that an operator gives to its sizes are names like any other.
         """
@@ -221,7 +221,7 @@ class HookCalls:
 
     @staticmethod
     def raised(plugin: Plugin, hook: str, error: BaseException) -> str:
-        """What a hook raised, on one line; where it did, for who asks."""
+        """The error that a hook raised, on one line; the traceback goes to the logger."""
         LOGGER.debug(f"plugin {plugin.name}: {hook} raised", exc_info=error)
         return f"it {error}" if isinstance(error, TookTooLong) else f"it raised {cause_of(error)}"
 
@@ -234,5 +234,5 @@ class HookCalls:
 
 
 def shown(answer: object) -> str:
-    """What a plugin returned, in a few words; even its own ``repr`` may be wrong."""
+    """A plugin's answer in a few words; even its own ``repr`` may be wrong."""
     return f"{type(answer).__name__} {reprlib.repr(answer):.80}"

@@ -108,7 +108,7 @@ class GuardedTransformation(Transformation):
         return answer
 
     def rewrite(self, site: Site) -> Program | Rewritten:
-        """What the check has made already."""
+        """The program that the check has made already."""
         made = site.scratch.get(_MADE)
         return made if isinstance(made, Program | Rewritten) else self.inner.rewrite(site)
 

@@ -166,7 +166,7 @@ class GuardedRunner(Wrapper):
         return made
 
     def run(self, artifact: Artifact, request: RunRequest) -> Measurement | Failure:
-        """What was measured and may count, or why nothing was."""
+        """A measurement that may count, or the reason why there is none."""
         try:
             found: object = self.within(request, lambda: self.runner.run(artifact, request))
         except DojoError as error:
@@ -181,7 +181,7 @@ class GuardedRunner(Wrapper):
         return device
 
     def within(self, request: RunRequest, work: Callable[[], object], kernels: int = 1) -> object:
-        """What a call of the runner gives, which may run ``kernels`` kernels as requested."""
+        """The result of a call of the runner, which may run ``kernels`` kernels as requested."""
         return guarded(self.plugin, "runner", work, limit_s() + kernels * request.timeout_s)
 
     def failure(self, error: DojoError) -> Failure:
@@ -194,7 +194,7 @@ class GuardedRunner(Wrapper):
         return note(self.plugin, said(part, error), error)
 
     def checked(self, found: object) -> Measurement | Failure:
-        """What the runner gave, if it may count."""
+        """The runner's result, if it may count."""
         if isinstance(found, Failure):
             return _sound(self.plugin, found)
         if not isinstance(found, Measurement):
@@ -207,7 +207,7 @@ class GuardedRunner(Wrapper):
 
 @dataclass(frozen=True)
 class GuardedAbilities:
-    """What a runner may have beside, guarded like the rest of it."""
+    """A runner's abilities, guarded like the rest of it."""
 
     #: The abilities that this class guards; a guarded runner hands on any other as it is.
     KNOWN: ClassVar[frozenset[Callable[..., Any]]] = frozenset(
@@ -339,7 +339,7 @@ class _Requirements:
 
 
 def why_no_measurement(found: Measurement) -> str:
-    """What is wrong with a measurement, in words; "" where nothing is."""
+    """The fault of a measurement, in words; "" where there is none."""
     if found.provenance not in get_args(Provenance):
         return f"times of the unknown provenance {found.provenance!r:.40}"
     if not isinstance(found.seconds, Sequence) or not all(map(_is_number, found.seconds)):

@@ -54,13 +54,13 @@ class Plugin:
 
 
 def own_plugin() -> Plugin:
-    """What the SDK itself brings."""
+    """The SDK's own operators, searches and experiments, as a plugin."""
     return Plugin(BUILTIN, "perfdojo-sdk", perfdojo_sdk.__version__, import_module(_OWN_MODULE))
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with one plugin."""
+    """A fault of one plugin, and its remedy."""
 
     plugin: str
     stage: str
@@ -133,7 +133,7 @@ def misfit_version(plugin: Plugin) -> Problem | None:
 
 
 def compatible(version: object) -> bool:
-    """Whether this SDK serves a plugin for that version of the contract.
+    """True if this SDK serves a plugin for that version of the contract.
 
     While major is 0: the same minor version, or the one before it, whose remains are served with a
     warning. From 1 on: the same major version and no newer minor one.

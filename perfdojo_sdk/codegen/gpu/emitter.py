@@ -97,7 +97,7 @@ class GpuEmitter(GpuWriter):
     # -- one launch --------------------------------------------------------------------------------
 
     def _arrays(self, launch: Launch) -> list[Placed]:
-        """What the kernel of a launch is given, in the order of the interface and the buffers."""
+        """The arguments of a launch's kernel, in the order of the interface and the buffers."""
         node = self.program.node(launch.path)
         used = {self.program.buffer_of[a].name for a in node.arrays}
         order = [self.program.buffer_of[a].name for a in (*self.program.inputs, *self.program.outputs)]
@@ -198,7 +198,7 @@ class GpuEmitter(GpuWriter):
             position += 1
 
     def _joins(self, node: Node, point: Point, position: int, count: int) -> bool:
-        """Whether one thread runs the node after the ``count`` that it runs already; notes its uses."""
+        """True if one thread runs the node after the ``count`` that it runs already; notes its uses."""
         path = (*point.path, position + count)
         if not self._alone(node, path):
             return False
@@ -211,7 +211,7 @@ class GpuEmitter(GpuWriter):
         return True
 
     def _is_loop(self, node: Node, path: tuple[int, ...]) -> bool:
-        """Whether the node's own nodes are what the unit's threads exchange values between."""
+        """True if the unit's threads exchange values between the node's own nodes."""
         return isinstance(node, Scope) and self.mapped.role[path] in ("loop", "vector")
 
     def _emit(self, node: Node, point: Point, position: int) -> None:
@@ -226,7 +226,7 @@ class GpuEmitter(GpuWriter):
         return "pd_thread == 0" if self.unit == "block" else "pd_lane == 0"
 
     def _alone(self, node: Node, path: tuple[int, ...]) -> bool:
-        """Whether one thread runs the whole node."""
+        """True if one thread runs the whole node."""
         if isinstance(node, Statement):
             return self.place_of(node.target).kind != "uniform"
         if self.mapped.role[path] in ("threads", "warps", "lanes", "shuffle", "tile"):
@@ -307,7 +307,7 @@ class GpuEmitter(GpuWriter):
         self.pending += before
 
     def _names_cells(self, scope: Scope, level: int) -> bool:
-        """Whether the iterator chooses between a thread's own cells, which are registers if it is known."""
+        """True if the iterator chooses between a thread's own cells, which are registers if it is known."""
         for leaf in scope.leaves:
             for access in (leaf.statement.target, *leaf.statement.reads):
                 placed = self.place_of(access)

@@ -1,4 +1,4 @@
-"""How long a call would take on paper: a roofline for each launch, lowered where few threads are there.
+"""The time of a call on paper: a roofline for each launch, lowered where few threads are there.
 
 A launch takes the longest of: its data through memory, its requests through the second cache, its traffic
 in shared memory, its arithmetic, and the chain of one thread's steps. Bandwidths and peaks need enough

@@ -1,4 +1,4 @@
-"""What a launch does, counted off the program: the figures behind an estimate of its time.
+"""Figures of a launch, counted off the program: the basis of an estimate of its time.
 
 Counts are exact but for two things: conditions are taken to hold, and what caches keep is unknown, so
 memory traffic is given twice: each touched cell once (what must move), and each access as its warp makes
@@ -36,7 +36,7 @@ class LaunchFigures:
 
     kernel: str
     arrays: tuple[str, ...]
-    """What it is given: names of the interface, or ``@BYTES`` for an offset into the workspace."""
+    """Its arguments: names of the interface, or ``@BYTES`` for an offset into the workspace."""
     blocks: int
     threads: int
     times: int

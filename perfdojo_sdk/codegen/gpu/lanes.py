@@ -69,7 +69,7 @@ class Lanes:
                 e.function.line(f"{e.cell(s.target, point)} = pd_v{k};")
 
     def _wide(self, access: Access) -> bool:
-        """Whether these lanes of an access are one aligned access to memory."""
+        """True if these lanes of an access are one aligned access to memory."""
         placed, width = self.emitter.place_of(access), lanes_at_once(self.statement.dtype)
         if placed.kind not in ("array", "memory", "shared") or len(self.lanes) != width or width != 4:
             return False
@@ -92,5 +92,5 @@ class Lanes:
             return e.expression(value, self.at[lane])
 
     def _lane(self, lane: int) -> Mapping[Access, str]:
-        """What was loaded, as one lane reads it."""
+        """The loaded variables as one lane reads them."""
         return {access: f"{name}.{'xyzw'[lane]}" for access, name in self.loaded.items()}

@@ -1,4 +1,4 @@
-"""Who runs each part of a program: the host, a block of threads, a warp, or one thread.
+"""The mapping of a program: the host, a block of threads, a warp, or one thread runs each part.
 
 Suffixes ask for hardware: ``g`` for the blocks of a grid, ``b`` for threads of a block (for its warps,
 where the scope holds lanes), ``w`` and ``s`` for the lanes of a warp, ``m`` for those with their matrix
@@ -100,7 +100,7 @@ class ProgramMap:
         return next(l for l in self.launches if path[: len(l.path)] == l.path)
 
     def unit(self, path: Path) -> Unit:
-        """Who runs the node at ``path``."""
+        """The unit that runs the node at ``path``."""
         launch = self.launch_of(path)
         if len(path) <= len(launch.path):
             return "block"
@@ -112,7 +112,7 @@ class ProgramMap:
             yield level, scope.size, self.role[path[: level + 1]]
 
     def thread_form(self, path: Path, home: Path) -> tuple[Index, int] | None:
-        """Which thread of the block (or lane of the warp, where ``home`` is inside a warp) is at ``path``.
+        """The thread of the block (or lane of the warp, where ``home`` is inside a warp) that is at ``path``.
 
         With the number of threads of which that is one; None where not each of them is a thread of its
         own that stays the same: at a place that a single thread runs, or where threads take turns.

@@ -93,7 +93,7 @@ class GpuWriter(HostPart):
 
     @contextmanager
     def reading(self, loaded: Mapping[Access, str]) -> Iterator[None]:
-        """Where some accesses have been loaded into variables."""
+        """Within the block, accesses that were loaded are read from their variables."""
         self.loaded = loaded
         yield
         self.loaded = {}

@@ -1,4 +1,4 @@
-"""What passes between memory and registers: what is asked for early, what goes past the caches.
+"""Values between memory and registers: some are asked for early, some go past the caches.
 
 A *window* is a small buffer at a location whose meaning is how the value travels: a read that asks for what
 comes next, a write that claims its line, or one that goes past the caches.
@@ -44,7 +44,7 @@ class Windows:
 
 @dataclass(frozen=True)
 class Ways:
-    """What a target's locations do with a value on its way; empty: none does it."""
+    """A target's locations by what they do with a value on its way; empty: none does it."""
 
     soon: str
     """Also asks for the memory some bytes further on."""
@@ -166,7 +166,7 @@ def _open_for_output(play: Play, scope: Scope, location: str) -> Iterator[tuple[
 
 
 def _goes_out(play: Play, scope: Scope) -> bool:
-    """Whether an innermost loop ends with the finished values of an output."""
+    """True if an innermost loop ends with the finished values of an output."""
     statement = scope.body[-1]
     assert isinstance(statement, Statement)
     return statement.target.array in play.program.outputs and not statement.accumulate

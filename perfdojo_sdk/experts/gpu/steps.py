@@ -32,7 +32,7 @@ def split(play: Play, place_: str, factor: int) -> list[str]:
 
 
 def factors(size: int, most: int) -> list[int]:
-    """What divides ``size`` and is at most ``most``, ascending; 1 is always among them."""
+    """The divisors of ``size`` of at most ``most``, ascending; 1 is always among them."""
     return sorted(d for d in {1, *divisors(size), size} if d <= max(most, 1))
 
 

@@ -1,4 +1,4 @@
-"""What this plugin brings: the target cuda_gh200."""
+"""The plugin's hooks: it brings the target cuda_gh200."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the target needs of a machine: a C++ compiler, and beyond that only what runs on the GPU itself."""
+"""The doctor's probes: a machine needs a C++ compiler, and beyond that only what runs on the GPU itself."""
 
 from __future__ import annotations
 

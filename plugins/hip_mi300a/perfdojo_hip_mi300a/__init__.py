@@ -1,4 +1,4 @@
-"""What this plugin brings: the target hip_mi300a."""
+"""The plugin's hooks: it brings the target hip_mi300a."""
 
 from __future__ import annotations
 

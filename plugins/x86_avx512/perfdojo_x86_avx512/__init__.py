@@ -1,4 +1,4 @@
-"""What this plugin brings: two targets of x86-64, one for each YAML file beside this module."""
+"""The plugin's hooks: it brings two targets of x86-64, one for each YAML file beside this module."""
 
 from __future__ import annotations
 
