@@ -292,7 +292,7 @@ class Plugins(HookCalls):
         return self._first("perfdojo_math_accuracy", target, _is_accuracy) or {}
 
     def machine_figures(self, target: Target, refresh: bool = False) -> MachineFigures:
-        """This machine's figures as measured for ``target`` (anew with ``refresh``), else the target file's."""
+        """This machine's figures, measured for ``target`` (anew with ``refresh``), else the file's."""
         figures: MachineFigures | None = self._first(
             "perfdojo_machine_figures", target, _instance(MachineFigures), refresh=refresh
         )

@@ -108,7 +108,7 @@ class _Game:
     def __init__(self, start: Play, found: _Filter, target: Target) -> None:
         self.moves, self.found, self.target = start, found, target
         self.array = found.nest.products[0].target.array
-        """The output of the convolution."""
+        """The array that is computed."""
 
     def play(self) -> None:
         """From the nest to sums, four contractions, and rows of outputs."""
