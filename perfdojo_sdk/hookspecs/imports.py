@@ -40,11 +40,8 @@ IMPORTABLE: Mapping[str, str] = {
     "perfdojo_sdk.codegen.registers": "allocation of registers",
     "perfdojo_sdk.codegen.packaging": "headers of libraries",
     "perfdojo_sdk.codegen.gpu.generator": "the code generator for grids and blocks",
-    "perfdojo_sdk.codegen.gpu.estimate": "the model of a GPU's time",
-    "perfdojo_sdk.codegen.gpu.packaging": "libraries of GPU kernels",
     # experts and searches
     "perfdojo_sdk.experts.cpu": "the expert for vectors and caches",
-    "perfdojo_sdk.experts.gpu.heuristic": "the expert for grids and blocks",
     "perfdojo_sdk.search.play": "a game being played by a pass",
     "perfdojo_sdk.search.passes": "steps that passes share",
     "perfdojo_sdk.search.strategies": "searches that begin with a pass",
@@ -54,6 +51,7 @@ IMPORTABLE: Mapping[str, str] = {
     # machines
     "perfdojo_sdk.measure.native_runner": "the runner of this machine",
     "perfdojo_sdk.measure.emulated_runner": "the emulation of grids and blocks",
+    "perfdojo_sdk.measure.gpu_hooks": "the hooks of a target with grids and blocks",
     "perfdojo_sdk.measure.gpu_runner": "the runner with a GPU, or in emulation",
     "perfdojo_sdk.measure.gpu_session": "driver calls of a GPU",
     "perfdojo_sdk.measure.gpu_worker": "the GPU's side of that process",

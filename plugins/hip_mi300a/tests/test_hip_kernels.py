@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from perfdojo_hip_mi300a import _target
+from perfdojo_hip_mi300a import HOOKS
 from perfdojo_hip_mi300a.codegen import generator
 from perfdojo_hip_mi300a.compile import compile_for_gpu, compiler, hipcc
 
@@ -23,7 +23,7 @@ from perfdojo_sdk.measure.gpu_runner import DeviceCode
 from perfdojo_sdk.plugins import load_plugins
 from perfdojo_sdk.verify.numeric import verify_numeric
 
-TARGET = _target()
+TARGET = HOOKS.target
 GENERATOR = generator(TARGET.capabilities)
 TABLE3 = (
     "add batchnorm1 batchnorm2 bmm conv1 conv2 layernorm1 layernorm2 matmul mul reducemean relu relu_ffn "

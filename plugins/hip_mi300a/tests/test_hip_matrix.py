@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from perfdojo_hip_mi300a import _target
+from perfdojo_hip_mi300a import HOOKS
 from perfdojo_hip_mi300a.codegen import generator, runtime
 from perfdojo_hip_mi300a.compile import compile_for_gpu, compiler
 
@@ -33,7 +33,7 @@ from perfdojo_sdk.verify.exact import verify_exact_trace
 from perfdojo_sdk.verify.numeric import NumericReport, verify_numeric
 from perfdojo_sdk.verify.reduced import reduce_trace
 
-TARGET = _target()
+TARGET = HOOKS.target
 GENERATOR = generator(TARGET.capabilities)
 MULTIPLY = "pd_tile_multiply("
 
