@@ -54,7 +54,8 @@ def test_a_planted_fault_is_found_by_its_check(fault: Fault, context: Callable[.
 
 
 def test_every_check_finds_a_fault() -> None:
-    others = {"up to date", "walks keep the meaning", "expected failures exist"}  # below, and in other files
+    # Below, and in other files.
+    others = {"up to date", "walks keep the meaning", "expected failures exist", "imports what plugins may"}
     assert {fault.check for fault in FAULTS} | others == set(BY_NAME)
 
 
@@ -66,6 +67,20 @@ def test_a_walk_that_loses_the_meaning_is_found(context: Callable[..., Context])
     found.budget = replace(found.budget, walks=6, moves=40, seconds=60)
     result = run_check(found, BY_NAME["walks keep the meaning"])
     assert result.outcome == "failed" and "reorder_statements" in result.problems[0]
+
+
+def test_an_import_beside_the_contract_is_a_warning_that_says_what_to_use(
+    context: Callable[..., Context],
+) -> None:
+    more = "\ndef late():\n    from perfdojo_sdk.cli import bench\n    import perfdojo_sdk.measure.answer\n"
+    result = run_check(context(more=more), BY_NAME["imports what plugins may"])
+    assert result.outcome == "passed" and len(result.warnings) == 2
+    commands, measuring = result.warnings
+    assert "__init__.py:" in commands and "imports perfdojo_sdk.cli.bench, " in commands
+    assert commands.endswith("use the hooks; a plugin adds no commands")
+    assert "perfdojo_sdk.measure.native_runner" in measuring
+    assert "2 warnings" in reports.line(result) and f"warning: {commands}" in reports.text(result)
+    assert reports.as_json(result)["warnings"] == [commands, measuring]
 
 
 # -- expected failures -----------------------------------------------------------------------------

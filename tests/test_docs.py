@@ -22,6 +22,8 @@ from toy_target import perfdojo_toy
 
 from perfdojo_sdk.cli import COMMANDS
 from perfdojo_sdk.hookspecs import specs
+from perfdojo_sdk.hookspecs.abilities import ABILITIES
+from perfdojo_sdk.hookspecs.imports import IMPORTABLE
 from perfdojo_sdk.hookspecs.types import Capabilities
 from perfdojo_sdk.kernels.selection import select
 from perfdojo_sdk.library import verification
@@ -162,6 +164,12 @@ def test_the_pages_made_from_the_code_hold_everything() -> None:
             said = [docs_pages.spoken(text) for text in (r.title, r.hint)]
             assert r.code in page and all(text in page for text in said), r.code
         assert not re.search(r"\{[a-z]", page.replace("{#", "")), transformation.name
+    abilities = docs_pages.ability_reference()
+    for declared in ABILITIES:
+        assert f"### {declared.name} " in abilities and all(
+            name in abilities for name in declared.members if name[0] != "_"
+        )
+    assert all(f"| `{module}` |" in docs_pages.import_reference() for module in IMPORTABLE)
     checks = docs_pages.check_reference()
     for check in CHECKS:
         assert f"| {check.name} | {check.doc} |" in checks and check.doc.endswith("."), check.name

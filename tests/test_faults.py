@@ -21,6 +21,7 @@ from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Move, Rejection, Trace
 from perfdojo_sdk.hookspecs import hookimpl
+from perfdojo_sdk.hookspecs.abilities import TimesInterleaved, ability
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measurement, RunRequest
 from perfdojo_sdk.library import verification
 from perfdojo_sdk.library.attempts import generated
@@ -206,12 +207,14 @@ def test_what_a_runner_may_not_give_is_a_failure_that_names_it(found: Any, said:
         def time_interleaved(self, artifacts: Any, request: RunRequest) -> Any:
             return [found] * len(artifacts)
 
-    runner: Any = GuardedRunner("paper", Strange())
+    runner = GuardedRunner("paper", Strange())
+    in_turns = ability(runner, TimesInterleaved)
+    assert in_turns
     artifact = Artifact("s", (), (), "paper", b"")
     with heard() as faults:
         alone, (turn, _) = (
             runner.run(artifact, RunRequest()),
-            runner.time_interleaved([artifact] * 2, RunRequest()),
+            in_turns.time_interleaved([artifact] * 2, RunRequest()),
         )
     for result in (alone, turn):
         assert isinstance(result, Failure) and result.reason == "runtime"
@@ -224,12 +227,14 @@ def test_what_a_runner_raises_is_a_failure_that_names_it(does: Callable[..., Any
     class Raising(Paper):
         run = compile = device = time_interleaved = does  # type: ignore[assignment]
 
-    runner: Any = GuardedRunner("paper", Raising())
+    runner = GuardedRunner("paper", Raising())
+    in_turns = ability(runner, TimesInterleaved)
+    assert in_turns
     source, artifact = KernelSource("s", (), (), ""), Artifact("s", (), (), "paper", b"")
     for result in (
         runner.compile(source),
         runner.run(artifact, RunRequest()),
-        *runner.time_interleaved([artifact], RunRequest()),
+        *in_turns.time_interleaved([artifact], RunRequest()),
     ):
         assert isinstance(result, Failure) and "plugin paper: its" in result.detail
     with pytest.raises(PluginFault, match="plugin paper: its runner raised"):
@@ -254,14 +259,11 @@ def test_a_missing_tool_is_said_as_before() -> None:
         GuardedRunner("paper", Without()).compile(KernelSource("s", (), (), ""))
 
 
-def test_a_guarded_runner_has_what_the_runner_has_and_pickles() -> None:
-    assert not hasattr(GuardedRunner("paper", Paper()), "time_interleaved")
-    runner: Any = GuardedRunner("paper", Paper(slow=3.0))
-    assert runner.slow == 3.0 and runner.replaced(slow=2.0).slow == 2.0
+def test_a_guarded_runner_pickles() -> None:
     from perfdojo_sdk.measure.native_runner import NativeRunner
 
-    native: Any = pickle.loads(pickle.dumps(GuardedRunner("native", NativeRunner())))
-    assert native.flags == ("-O2",) and callable(native.time_interleaved)
+    runner = GuardedRunner("native", NativeRunner(("-O1",)))
+    assert pickle.loads(pickle.dumps(runner)) == runner
 
 
 def test_a_sound_measurement_passes() -> None:

@@ -102,7 +102,7 @@ def test_the_toy_target_shows_all_that_it_contributes_at_a_glance() -> None:
 
 
 def test_versions_are_pairs() -> None:
-    assert API_VERSION == (0, 2) == perfdojo_toy.PERFDOJO_API
+    assert API_VERSION == (0, 3) == perfdojo_toy.PERFDOJO_API
     assert f"PERFDOJO_API = {API_VERSION}" in (specs.__doc__ or "")
 
 

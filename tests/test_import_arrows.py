@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+from perfdojo_sdk.hookspecs.imports import IMPORTABLE, instead_of
+from perfdojo_sdk.testing.imported import sdk_imports
 
 ROOT = Path(__file__).parent.parent
 SDK = ROOT / "perfdojo_sdk"
@@ -69,13 +74,12 @@ LAYERS = (
     "cluster",
     "cli",
 )
-#: What a plugin may import of the SDK; its tests may import everything.
+#: Rooms with modules that a plugin may import; which ones, says the contract.
 OF_PLUGINS = (*LAYERS[: LAYERS.index("library") + 1], "experiments")
 #: Files that hold each other, and are still to be taken apart. The list only becomes shorter.
 CYCLES = (
     {"library.build", "library.standing"},
     {"library.forge", "library.suspicion", "library.tuning"},
-    {"codegen.gpu.emitter", "codegen.gpu.figures", "codegen.gpu.lanes", "codegen.gpu.tile_code"},
 )
 
 
@@ -112,11 +116,70 @@ def test_core_imports_the_standard_library_and_itself_only(path: Path) -> None:
 
 @pytest.mark.parametrize("folder", PLUGIN_SOURCES, ids=lambda p: p.name)
 def test_a_plugin_imports_what_plugins_may(folder: Path) -> None:
+    """The modules that the contract lists, and of plugins itself alone."""
+    for path, line, module in sdk_imports(folder):
+        assert not instead_of(module), f"{path.name}:{line}: {module}; use {instead_of(module)}"
     for path in modules(folder):
         for module, line in imported(path):
-            assert not room(module) or room(module) in OF_PLUGINS, f"{path.name}:{line} imports {module}"
             other = module.startswith("perfdojo_") and module.partition(".")[0] != "perfdojo_sdk"
             assert not other or module.partition(".")[0] == folder.name, f"{path.name}:{line}: {module}"
+
+
+def test_the_list_for_plugins_is_of_modules_that_are_there_and_used() -> None:
+    """By a plugin of this repository, by the guide, or by what the scaffold writes."""
+    used = {module for folder in PLUGIN_SOURCES for _, _, module in sdk_imports(folder)}
+    used |= {module for _, _, module in sdk_imports(ROOT / "tests" / "toy_target" / "perfdojo_toy")}
+    texts = [*(SDK / "plugins" / "templates").iterdir(), *(ROOT / "docs" / "guide").glob("*.md")]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in texts)
+    used |= set(re.findall(r"from (perfdojo_sdk[\w.]*) import", text))
+    used |= {name.rpartition(".")[0] for name in re.findall(r"`(perfdojo_sdk[\w.]+)", text)}
+    for module in IMPORTABLE:
+        assert room(module) in OF_PLUGINS and find_spec(module), module
+        assert module in used, f"nobody needs {module}: take it off the list"
+
+
+def test_the_guide_imports_what_plugins_may() -> None:
+    """In what it writes into a plugin; its tests use the rooms that are for tests."""
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "guide").glob("*.md")]
+    found = {module for text in texts for module in re.findall(r"from (perfdojo_sdk[\w.]*) import", text)}
+    assert len(found) > 15
+    wrong = {module for module in found if instead_of(module) and room(module) not in ("testing", "verify")}
+    assert not wrong
+
+
+def test_what_a_plugin_reads_of_the_sdk_is_found_in_every_form(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(
+        "import perfdojo_sdk.cli\nfrom perfdojo_sdk import core\n"
+        "from perfdojo_sdk.core import program, text\n"
+        "from perfdojo_sdk.verify.exact import verify\ndef f():\n    from perfdojo_sdk import __version__\n"
+        "from . import b\nimport numpy\n"
+    )
+    (tmp_path / "b.py").write_text("import (\n")
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "c.py").write_text("import perfdojo_sdk.testing\n")
+    found = {(line, module.removeprefix("perfdojo_sdk.")) for _, line, module in sdk_imports(tmp_path)}
+    assert found == {
+        (1, "cli"),
+        (2, "core"),
+        (3, "core.program"),
+        (3, "core.text"),
+        (4, "verify.exact"),
+        (6, "perfdojo_sdk"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        ("perfdojo_sdk.cli.bench", "a plugin adds no commands"),
+        ("perfdojo_sdk.measure.answer", "perfdojo_sdk.measure.native_runner or"),
+        ("perfdojo_sdk.verify.exact", "the plugin's tests"),
+        ("perfdojo_sdk.nonsense", "the hooks"),
+        ("perfdojo_sdk.core.program", ""),
+    ],
+)
+def test_a_module_that_is_not_for_plugins_has_another_in_its_place(module: str, words: str) -> None:
+    assert words in instead_of(module) and bool(words) == bool(instead_of(module))
 
 
 def held_by(path: Path, names: Collection[str]) -> set[str]:

@@ -56,6 +56,18 @@ OTHERS: dict[str, dict[str, Any]] = {
 }
 
 
+#: Every way in which a value passes between memory and registers,
+WAYS: dict[str, dict[str, Any]] = {
+    "reg": REGISTERS,
+    "ahead": {**REGISTERS, "fetch_ahead": True},
+    "soon": {**REGISTERS, "lead_bytes": 2048},
+    "soon_l2": {**REGISTERS, "lead_bytes": 2048, "second_cache": True},
+    "claim": {**REGISTERS, "lead_bytes": 2048, "copy_out_only": True},
+    "nt": {**REGISTERS, "copy_out_only": True, "past_caches": True},
+}
+#: and what another target calls them.
+WORDS = {"reg": "bank", "ahead": "l1", "soon": "l2", "soon_l2": "reg_file", "claim": "l3", "nt": "out"}
+
 #: A filter that is worth its sums, and a kernel without loops.
 FILTER = """
 kernel filter(x, f) -> y
@@ -122,3 +134,20 @@ def test_copies_of_the_sums_of_a_filter_are_none_of_its_outputs() -> None:
 def test_a_target_without_the_memory_of_callers_is_told_so() -> None:
     with pytest.raises(ValidationError, match="locations lack heap"):
         target(locations=("stack",))
+
+
+def test_names_and_order_of_locations_and_caches_say_nothing() -> None:
+    """The same games on a target that calls all of them otherwise, and names them in another order."""
+    tiny = CacheLevel(bytes=1024, read_gbs=400)
+    usual = target(extra_locations=WAYS, caches={"L1": tiny, "L2": SMALL})
+    renamed = {WORDS[name]: WAYS[name] for name in reversed(WAYS)}
+    other = target(extra_locations=renamed, caches={"L1": SMALL, "reg": tiny})
+    played = set[str]()
+    for root in [*programs()[:4], parse(FILTER)]:
+        one, two = (heuristic(root, Rules(t.dialect, GENERIC), t) for t in (usual, other))
+        texts = [[move.text for move in trace.moves] for trace in one]
+        played |= {name for moves in texts for move in moves for name in WAYS if f"location={name})" in move}
+        for name, word in WORDS.items():
+            texts = [[m.replace(f"location={name})", f"location={word})") for m in moves] for moves in texts]
+        assert texts == [[move.text for move in trace.moves] for trace in two]
+    assert played == set(WAYS), "each way is worth it somewhere"

@@ -12,11 +12,11 @@ from made_plugins import Metadata, plugin, target
 from toy_target import perfdojo_toy
 from toy_target.perfdojo_toy.moves import UnrollShort
 
-from perfdojo_sdk.core.errors import MoveError
+from perfdojo_sdk.core.errors import MoveError, UnavailableError
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Move, Rules, Trace, Transformation
 from perfdojo_sdk.game import Game
-from perfdojo_sdk.hookspecs import API_VERSION, deprecated
+from perfdojo_sdk.hookspecs import API_VERSION, PROVISIONAL, deprecated
 from perfdojo_sdk.hookspecs.deprecated import DEPRECATIONS, Deprecation, PluginDeprecation
 from perfdojo_sdk.hookspecs.types import MachineFigures, Target, Unavailable
 from perfdojo_sdk.plugins import HOOKS, discovery, load_plugins
@@ -65,18 +65,44 @@ def test_which_plugins_an_sdk_serves(
 # -- deprecations ----------------------------------------------------------------------------------
 
 
-def test_a_deprecation_lives_for_one_minor_version() -> None:
+def test_this_sdk_serves_the_open_version_and_the_one_before() -> None:
+    assert API_VERSION == (0, 3) and PROVISIONAL
+    assert [minor for minor in range(9) if compatible((0, minor))] == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("api", "remedy"),
+    [
+        ((0, 4), "install a version of later for plugin API 0.3, or a newer perfdojo-sdk"),
+        ((1, 0), "install a version of later for plugin API 0.3, or a newer perfdojo-sdk"),
+        ((0, 1), "install a version of later for plugin API 0.3"),
+        ("0.3", "install a version of later for plugin API 0.3"),
+    ],
+)
+def test_a_plugin_of_another_version_is_refused_in_words(api: object, remedy: str) -> None:
+    plugins = load_plugins(extra=[plugin("later", api=api, targets=lambda: [target("a")])])
+    [problem] = plugins.problems
+    assert problem.stage == "version" and problem.remedy == remedy
+    assert problem.cause == (
+        f"it is written for plugin API {api!r}, this SDK has 0.3, which is still provisional"
+    )
+    with pytest.raises(UnavailableError, match="unknown target 'a'|plugin later is broken"):
+        plugins.target("a")
+
+
+def test_a_deprecation_lives_as_long_as_a_version_that_has_it() -> None:
     for old in DEPRECATIONS:
-        assert old.since == API_VERSION, f"{old.what} should be gone"
+        assert old.since <= API_VERSION and compatible(old.until), f"{old.what} should be gone"
         assert old.hook in (HOOKS if old.argument else vars(deprecated)), old
         assert old.instead in HOOKS or old.argument
 
 
-def test_a_hook_of_the_last_version_is_served_with_a_warning() -> None:
-    def unavailable(target: Target) -> Unavailable:
-        return Unavailable("no such device", "buy one")
+def unavailable(target: Target) -> Unavailable:
+    return Unavailable("no such device", "buy one")
 
-    old = plugin("old", api=(0, 1), targets=lambda: [target("a")], unavailable=unavailable)
+
+def test_a_hook_of_the_last_version_is_served_with_a_warning() -> None:
+    old = plugin("old", api=(0, 2), targets=lambda: [target("a")], unavailable=unavailable)
     with pytest.warns(PluginDeprecation, match="plugin old .*hook perfdojo_unavailable .*doctor_probes"):
         plugins = load_plugins(extra=[old])
     assert plugins.problems == ()
@@ -84,17 +110,28 @@ def test_a_hook_of_the_last_version_is_served_with_a_warning() -> None:
     assert [name for name, _ in plugins.deprecations] == ["old"]
 
 
+def test_a_plugin_of_this_version_has_no_hook_of_the_last_one() -> None:
+    new = plugin("new", targets=lambda: [target("a")], unavailable=unavailable)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        [problem] = load_plugins(extra=[new]).problems
+    assert problem.stage == "hooks" and problem.remedy == "use perfdojo_doctor_probes"
+    assert problem.cause == "there is no hook perfdojo_unavailable in plugin API 0.3, for which it is written"
+
+
 def test_an_argument_of_the_last_version_is_served_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    gone = Deprecation("perfdojo_machine_figures", "nothing", API_VERSION, argument="refresh")
+    gone = Deprecation("perfdojo_machine_figures", "nothing", (0, 3), (0, 2), argument="refresh")
     monkeypatch.setattr(deprecated, "DEPRECATIONS", (gone,))
 
     def figures(target: Target, refresh: bool) -> MachineFigures:
         return MachineFigures(calibrated=refresh)
 
-    old = plugin("old", targets=lambda: [target("a")], machine_figures=figures)
+    old = plugin("old", api=(0, 2), targets=lambda: [target("a")], machine_figures=figures)
     with pytest.warns(PluginDeprecation, match="plugin old .*argument refresh of perfdojo_machine_figures"):
         plugins = load_plugins(extra=[old])
     assert plugins.machine_figures(plugins.target("a"), refresh=True).calibrated
+    [problem] = load_plugins(extra=[plugin("new", machine_figures=figures)]).problems
+    assert "perfdojo_machine_figures has no argument refresh" in problem.cause
     new = plugin("new", targets=lambda: [target("b")], machine_figures=lambda target: MachineFigures())
     with warnings.catch_warnings():
         warnings.simplefilter("error")

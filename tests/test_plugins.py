@@ -110,7 +110,7 @@ def test_a_veto_may_have_a_code_a_place_and_a_remedy() -> None:
 def test_fingerprints_follow_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "changing_plugin"
     package.mkdir()
-    (package / "__init__.py").write_text("PERFDOJO_API = (0, 2)\n")
+    (package / "__init__.py").write_text("PERFDOJO_API = (0, 3)\n")
     (package / "t.yaml").write_text("a: 1\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     import changing_plugin  # type: ignore[import-not-found]

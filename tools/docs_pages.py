@@ -28,6 +28,8 @@ from perfdojo_sdk.cli.transformations import NAMED, WHOLE, summary, usage
 from perfdojo_sdk.core.transformation import Requirement, Transformation
 from perfdojo_sdk.core.transformations import GENERIC
 from perfdojo_sdk.hookspecs import specs, types
+from perfdojo_sdk.hookspecs.abilities import ABILITIES
+from perfdojo_sdk.hookspecs.imports import IMPORTABLE
 from perfdojo_sdk.testing import conformance
 from perfdojo_sdk.testing.context import BUDGETS, Part
 
@@ -70,6 +72,8 @@ def markers() -> dict[str, Callable[[], str]]:
     return {
         "<!-- error codes -->": error_reference,
         "<!-- hooks -->": hook_reference,
+        "<!-- abilities -->": ability_reference,
+        "<!-- imports -->": import_reference,
         "<!-- commands -->": command_reference,
         "<!-- target file -->": target_file_reference,
         "<!-- checks -->": check_reference,
@@ -244,6 +248,31 @@ def hook_reference() -> str:
             "",
         ]
     return "\n".join(lines)
+
+
+def ability_reference() -> str:
+    """Every ability: whose, what it is and when the SDK uses it, and its members."""
+    lines: list[str] = []
+    for declared in ABILITIES:
+        lines += [f"### {declared.name} {{#{declared.name.lower()}}}", "", f"Of a {declared.kind}.", ""]
+        lines += [(inspect.getdoc(declared.protocol) or "").replace("``", "`"), "", "```python"]
+        lines += [_member(declared.protocol, name) for name in declared.members if name[0] != "_"]
+        lines += ["```", ""]
+    return "\n".join(lines)
+
+
+def _member(protocol: Any, name: str) -> str:
+    """A method, or an attribute, as one writes it."""
+    member = vars(protocol)[name]
+    if isinstance(member, property):
+        return f"{name}: {inspect.signature(member.fget).return_annotation}"  # type: ignore[arg-type]
+    return f"def {name}{str(inspect.signature(member)).replace(chr(39), '')}: ..."
+
+
+def import_reference() -> str:
+    """Every module that a plugin may import, and what is in it."""
+    lines = ["| module | what a plugin finds in it |", "|---|---|"]
+    return "\n".join([*lines, *(f"| `{module}` | {what} |" for module, what in IMPORTABLE.items())])
 
 
 def answers(hook: Any) -> str:

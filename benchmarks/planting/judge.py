@@ -28,6 +28,7 @@ from planting.reasons import reason
 
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
 from perfdojo_sdk.core.interface import EXECUTIONS
+from perfdojo_sdk.hookspecs.abilities import RunsTogether, ability
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measurement, Runner, RunRequest
 from perfdojo_sdk.library.verification import numeric
 from perfdojo_sdk.measure.kernel_calls import CARRIER
@@ -173,7 +174,7 @@ class Judge:
     # -- the differential run ------------------------------------------------------------------------
 
     def _beside(self, ground: Ground, sound: Artifact, made: Artifact) -> tuple[str, str]:
-        together = hasattr(self.runner, "run_together")
+        together = ability(self.runner, RunsTogether)
         size = sum(4 * prod(array.shape) for array in (*sound.inputs, *sound.outputs))
         count = min(SETS_TOGETHER if together else SETS_ONE_BY_ONE, max(len(NATURES), MOST_BYTES // size))
         inputs = list(drawn(ground, self.seed, count))
@@ -203,11 +204,10 @@ class Judge:
         return HARMLESS, f"{what}: {len(different)} differ, all within the error bound that is promised"
 
     def _run(
-        self, artifact: Artifact, requests: Sequence[RunRequest], together: bool
+        self, artifact: Artifact, requests: Sequence[RunRequest], together: RunsTogether | None
     ) -> Sequence[Measurement | Failure]:
         if together:
-            found: list[Measurement | Failure] = self.runner.run_together(artifact, requests)
-            return found
+            return together.run_together(artifact, requests)
         return [self.runner.run(artifact, request) for request in requests]
 
     def _beyond_bound(

@@ -85,8 +85,11 @@ def _explain_code(code: str, target: str, as_json: bool) -> None:
 
 def _requirement(code: str, rules: Rules) -> dict[str, str] | None:
     """The reason for refusing that carries ``code``, from the transformation or veto that has it."""
+    from perfdojo_sdk.hookspecs.abilities import GivesRequirements, ability
+
     owners = [(t.name, t.requirements) for t in rules.transformations.values()]
-    owners += [("the target", getattr(veto, "requirements", ())) for veto in rules.vetoes]
+    naming = [ability(veto, GivesRequirements) for veto in rules.vetoes]
+    owners += [("the target", tuple(each.requirements)) for each in naming if each]
     for name, requirements in owners:
         for r in requirements:
             if r.code == code:

@@ -25,13 +25,14 @@ def command(
 
     What the program does wrong is an error with the line, or with the address where there is none.
     """
+    from perfdojo_sdk.hookspecs.abilities import ability
     from perfdojo_sdk.hookspecs.services import Simulator
     from perfdojo_sdk.plugins import load_plugins
 
     plugins = load_plugins(targets=[target])
     found = plugins.require(target)
-    simulator = plugins.runner(found)
-    if not isinstance(simulator, Simulator):
+    simulator = ability(plugins.runner(found), Simulator)
+    if simulator is None:
         what = f"target {found.name} runs no programs of its own machine code"
         why = "its runner is no simulator"
         raise UnavailableError("PD-G014", what, why=why, hint="`bench` runs kernels on any target")

@@ -58,7 +58,7 @@ def support_text(name: str) -> str:
 
 @dataclass(frozen=True)
 class Point:
-    """Where in the tree the emitter stands: the path, and what is known of the iterators."""
+    """The emitter's place in the tree: the path, and what is known of the iterators."""
 
     path: Path = ()
     constants: Mapping[int, int] = field(default_factory=dict)
@@ -375,7 +375,7 @@ class CEmitter:
 
     @staticmethod
     def _combined(statement: Statement) -> Expression:
-        """What the target holds afterwards, the accumulation written out."""
+        """The new value of the target, the accumulation written out."""
         if statement.accumulate is None:
             return statement.value
         old = Read(statement.target, statement.dtype)

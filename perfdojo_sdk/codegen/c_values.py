@@ -1,4 +1,4 @@
-"""How values of the language are spelled in C: types, literals, subscripts, conversions, operations.
+"""Values of the language in C: types, literals, subscripts, conversions, operations.
 
 Floats use C's operators; integers call a function for each operation, since theirs wrap and C's do
 not. A name such as ``pd_max_i32`` says the operation and the dtype of its operands.

@@ -1,4 +1,4 @@
-"""Where each buffer lives, decided once before any text is emitted.
+"""The home of each buffer, decided once before any text is emitted.
 
 A buffer belongs to the parallel scope around all of its accesses (one copy for each iteration;
 since a thread runs its iterations one after the other, one copy for each thread is enough), or to
@@ -35,7 +35,7 @@ class Layout:
 
 
 def runs_parallel(scope: Scope, dialect: Dialect) -> bool:
-    """Whether the scope needs threads: a parallel suffix, and more than one iteration."""
+    """True if the scope needs threads: a parallel suffix, and more than one iteration."""
     return scope.size > 1 and dialect.is_parallel(scope.suffix)
 
 

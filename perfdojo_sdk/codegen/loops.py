@@ -1,4 +1,4 @@
-"""Which kernels a compiler may make vectors of by itself.
+"""Kernels of which a compiler may make vectors by itself.
 
 Targets switch gcc's vectoriser of loops off: it was seen to reorder what must stay in order. It is switched
 on again, function by function, for kernels in whose loops there is nothing to prove; whose scalar loops would
@@ -15,7 +15,7 @@ from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 
 
 def has_scalar_loop(program: Program, dialect: Dialect) -> bool:
-    """Whether statements are run one by one in an innermost loop, which a vector could do together."""
+    """True if statements are run one by one in an innermost loop, which a vector could do together."""
     return any(_is_scalar_loop(p.node, dialect) for p in program.places)
 
 
@@ -28,7 +28,7 @@ def _is_scalar_loop(node: Node, dialect: Dialect) -> bool:
 
 
 def nothing_to_prove(program: Program) -> bool:
-    """Whether loops write each buffer through one affine form, and carry nothing but what they add up.
+    """True if loops write each buffer through one affine form, and carry nothing but what they add up.
 
     A nest reaches every buffer that it writes through one form; from turn to turn, a loop leaves nothing but
     the cell in which one statement accumulates. Then two iterations meet in a cell exactly if all iterators
@@ -55,7 +55,7 @@ def _one_form_each(program: Program, node: Node) -> bool:
 
 
 def _only_accumulates(program: Program, node: Node, level: int) -> bool:
-    """Whether each loop from ``node`` on touches what it carries in one statement, which accumulates."""
+    """True if each loop from ``node`` on touches what it carries in one statement, which accumulates."""
     if isinstance(node, Statement):
         return True
     found = list(_accesses(program, node))

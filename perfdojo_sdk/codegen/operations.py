@@ -1,4 +1,4 @@
-"""How each operation is spelled in C, and what it costs: one row for each row of ``core/operations.py``.
+"""Spelling in C and cost of each operation: one row for each row of ``core/operations.py``.
 
 A row that holds C becomes a function ``pd_NAME_DTYPE`` of ``a`` and ``b`` in the generated header
 ``pd_operations.h``, which all generators of C share. What needs more than an expression stands in a header of
@@ -37,7 +37,7 @@ WRITTEN = "written"
 
 
 class Vector(Enum):
-    """What becomes of an operation on vectors of f32."""
+    """The way in which an operation on vectors of f32 is computed."""
 
     OPERATOR = "the compiler's operator, or a selection by masks"
     FUNCTION = "a function pd_NAME_f32v of the instruction set's header or of pd_vector.h"

@@ -64,7 +64,7 @@ def _width(buffer: Buffer, lanes: int) -> int:
 
 
 def _starts_a_vector(program: Program, buffer: Buffer, o: Occurrence, level: int, width: int) -> bool:
-    """Whether the lanes of an access run over the first cells of one variable."""
+    """True if the lanes of an access run over the first cells of one variable."""
     start = buffer.address(o.access.subscripts)
     others = [(l, c) for l, c in start.terms if l != level and o.sizes[l] > 1]
     aligned = start.constant % width == 0 and all(c % width == 0 for _, c in others) and not start.quotients

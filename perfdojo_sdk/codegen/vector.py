@@ -202,7 +202,7 @@ class Lanes:
         return statement.dtype == VECTOR_DTYPE and self._is_vector(statement.value)
 
     def _is_vector(self, value: Expression) -> bool:
-        """Whether the value, or the mask of a comparison, can be computed for all lanes at once."""
+        """True if the value, or the mask of a comparison, can be computed for all lanes at once."""
         if self._uniform(value):
             return True
         match value:
@@ -290,7 +290,7 @@ class Lanes:
         self.emitter.function.line(f"{function}(&{cell} + {lead // size});")
 
     def _starts_a_line(self, access: Access) -> bool:
-        """Whether no earlier vector asks for the same cache line, as far as the subscripts tell."""
+        """True if no earlier vector asks for the same cache line, as far as the subscripts tell."""
         start = self._start(access)
         line = ALIGNMENT // BYTES[self.emitter.program.buffer_of[access.array].dtype]
         steps_by_lines = all(coefficient % line == 0 for _, coefficient in start.terms)

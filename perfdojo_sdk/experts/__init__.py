@@ -1,1 +1,1 @@
-"""What an expert plays: ``cpu`` on processors with vectors and caches, ``gpu`` on grids and blocks."""
+"""Experts: ``cpu`` for processors with vectors and caches, ``gpu`` for grids and blocks."""

@@ -1,5 +1,8 @@
-"""The whole contract with vendors: hooks in :mod:`.specs`, the data they exchange in :mod:`.types`."""
+"""The whole contract with vendors: hooks in :mod:`.specs`, the data that they exchange in :mod:`.types`.
 
-from perfdojo_sdk.hookspecs.specs import API_VERSION, hookimpl
+Optional abilities of these objects stand in :mod:`.abilities`, what a plugin may import in :mod:`.imports`.
+"""
 
-__all__ = ["API_VERSION", "hookimpl"]
+from perfdojo_sdk.hookspecs.specs import API_VERSION, PROVISIONAL, hookimpl
+
+__all__ = ["API_VERSION", "PROVISIONAL", "hookimpl"]

@@ -1,7 +1,8 @@
-"""What the last minor version of the contract had and this one replaced. Served once more, then gone.
+"""Old forms: hooks and arguments that an earlier version of the contract replaced.
 
-A plugin that still uses it works as before; a :class:`PluginDeprecation` warning names the plugin and
-what to use instead. While the major version is 0, each entry lives for one minor version.
+A plugin that is written for a version which has them works as before; a :class:`PluginDeprecation` warning
+names the plugin and what to use instead. For a plugin of a later version they do not exist. While the major
+version is 0, an entry goes when the last version that has it is not served any more.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ class Deprecation:
     hook: str
     instead: str
     since: tuple[int, int]
+    """The version that replaced it."""
+    until: tuple[int, int]
+    """The last version whose plugins may use it."""
     argument: str = ""
     """Empty: the whole hook. Else the hook stays, with this argument in its specification."""
 
@@ -35,7 +39,7 @@ class Deprecation:
 
 
 DEPRECATIONS: tuple[Deprecation, ...] = (
-    Deprecation("perfdojo_unavailable", "perfdojo_doctor_probes", since=(0, 2)),
+    Deprecation("perfdojo_unavailable", "perfdojo_doctor_probes", since=(0, 2), until=(0, 2)),
 )
 
 

@@ -1,4 +1,4 @@
-"""What a player of the game is: it proposes games, and is told how fast each came out.
+"""Players of the game: each proposes games, and is told how fast they came out.
 
 A *strategy* is the recipe, registered once; a *player* is one search in progress. Whoever runs the
 search compiles, verifies and measures; a player only thinks. The same task, seed and results lead to
@@ -36,16 +36,16 @@ class SearchTask:
     expert: HeuristicPass | None = field(default=None, repr=False)
     """The target's own pass, when it has one."""
     evaluations: int = 1000
-    """How many evaluations the search may take in all; a player may plan by it."""
+    """The most evaluations of the whole search; a player may plan by it."""
     options: Mapping[str, str] = field(default_factory=dict)
-    """What the user said to this kind of search, for example the file of a trained agent."""
+    """The user's options for this kind of search, for example the file of a trained agent."""
     versions: Mapping[str, str] = field(default_factory=dict)
     """Plugin -> version and hash, of those who have a say over the target."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What became of one proposal."""
+    """The result of one proposal."""
 
     trace: Trace
     seconds: float | None
@@ -62,11 +62,11 @@ class Player(Protocol):
         ...
 
     def observe(self, evaluations: Sequence[Evaluation]) -> None:
-        """What became of the games proposed last, in their order."""
+        """Take note of the results of the games proposed last, in their order."""
         ...
 
     def state(self) -> State:
-        """What a later start needs to go on; asked for only after :meth:`observe`."""
+        """The memory that a later start needs to go on; asked for only after :meth:`observe`."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What plugins offer around a target: figures, packages, diagnoses, experiments.
+"""Services of plugins around a target: figures, packages, diagnoses, experiments.
 
 Plain data and small protocols, like :mod:`.types`; all of it pickles as long as the callables in it
 are functions of a module.
@@ -47,18 +47,18 @@ class Observer(Protocol):
 
 @dataclass(frozen=True)
 class Probe:
-    """Whether this machine has one thing that a target needs."""
+    """One thing that a target needs of a machine, found or missing."""
 
     part: str
-    """What it is: "C compiler", "device", "simulator"."""
+    """Its name: "C compiler", "device", "simulator"."""
     found: str
-    """What is there, with its version; empty when it is missing."""
+    """The thing that is there, with its version; empty when it is missing."""
     why: str = ""
-    """What is wrong, when it is missing."""
+    """The reason, when it is missing."""
     remedy: str = ""
-    """What mends it; best a command."""
+    """The cure; best a command."""
     required: bool = True
-    """Whether the target cannot run here without it."""
+    """True if the target cannot run here without it."""
 
     @property
     def ok(self) -> bool:
@@ -76,7 +76,7 @@ class TimePart:
     amount: float
     """In the unit of the breakdown."""
     why: str = ""
-    """What the part is, or how it was obtained."""
+    """An explanation of the part, or of the way in which it was obtained."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class TimeBreakdown:
     parts: tuple[TimePart, ...]
     provenance: Provenance
     limit: str = ""
-    """What binds the kernel, in words."""
+    """The limit that binds the kernel, in words."""
 
     @property
     def total(self) -> float:
@@ -99,11 +99,11 @@ class TimeBreakdown:
 
 @dataclass(frozen=True)
 class SimulatedRun:
-    """What a program in a target's machine code did on its simulator."""
+    """The run of a program in a target's machine code on its simulator."""
 
     cycles: int
     figures: Mapping[str, float]
-    """What else the simulator counts: name -> value."""
+    """Other counts of the simulator: name -> value."""
     stalls: Mapping[str, int]
     """Why no instruction was issued -> cycles."""
     registers: Mapping[str, str]
@@ -114,7 +114,10 @@ class SimulatedRun:
 
 @runtime_checkable
 class Simulator(Protocol):
-    """What a :class:`Runner` can do besides, when it is a simulator: run a program that nobody generated."""
+    """Runs a program of the target's own assembly or machine code, which nobody generated.
+
+    Used by ``perfdojo-sdk simulate``.
+    """
 
     def simulate(self, program: Path, *, trace: bool = False, max_cycles: int | None = None) -> SimulatedRun:
         """Run a file of assembly or machine code. What it does wrong is a DojoError with its place."""
@@ -149,7 +152,7 @@ class PackagedFile:
 
 @dataclass(frozen=True)
 class Package:
-    """What a packager made: every kernel's code stands in exactly one of the files."""
+    """The files that a packager made: every kernel's code stands in exactly one of them."""
 
     files: tuple[PackagedFile, ...]
     toolchain: str
@@ -174,7 +177,7 @@ class Packager(Protocol):
 
 @dataclass(frozen=True)
 class ExperimentRequest:
-    """How to run an experiment."""
+    """The settings of a run of an experiment."""
 
     folder: Path
     """Exists; for every file that the experiment writes."""
@@ -198,14 +201,14 @@ class ExperimentRequest:
 
 @dataclass(frozen=True)
 class ExperimentResult:
-    """What an experiment found."""
+    """The findings of an experiment."""
 
     text: str
     """The result for a person."""
     data: Mapping[str, Any]
     """The result as JSON values."""
     files: tuple[Path, ...] = ()
-    """What was written: figures, tables."""
+    """The files that were written: figures, tables."""
 
 
 @dataclass(frozen=True)

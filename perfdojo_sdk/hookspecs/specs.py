@@ -1,7 +1,7 @@
 """Every hook that a plugin may implement, each with one sentence. Implement what you need.
 
 A plugin is a module (or any object) with functions of these names, marked by :data:`hookimpl`, and a line
-``PERFDOJO_API = (0, 2)``; an entry point of the group ``perfdojo_sdk.plugins`` names it. Hooks register
+``PERFDOJO_API = (0, 3)``; an entry point of the group ``perfdojo_sdk.plugins`` names it. Hooks register
 objects once and are asked for one target at a time; a plugin answers None, or nothing, for targets that it
 does not know. An implementation may leave out arguments that it does not need.
 """
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     )
 
 #: (major, minor) of this contract; docs/guide/versions.md says which plugins go with which SDK.
-API_VERSION = (0, 2)
+API_VERSION = (0, 3)
+#: Whether this version is still open: until it is closed, a release may add to it and change what it added.
+PROVISIONAL = True
 
 PROJECT = "perfdojo"
 hookspec = pluggy.HookspecMarker(PROJECT)
@@ -69,12 +71,12 @@ def perfdojo_search_strategies() -> Iterable[SearchStrategy]:  # type: ignore[em
 
 @hookspec
 def perfdojo_observers(target: Target) -> Iterable[Observer]:  # type: ignore[empty-body]
-    """Who adds figures (cycles, energy ...) to each timed run on ``target``."""
+    """Observers that add figures (cycles, energy ...) to each timed run on ``target``."""
 
 
 @hookspec
 def perfdojo_doctor_probes(target: Target) -> Iterable[Probe]:  # type: ignore[empty-body]
-    """What ``target`` needs of this machine: what is there, what is missing, and what mends it."""
+    """Probes of this machine for ``target``: what is there, what is missing, and what mends it."""
 
 
 @hookspec
@@ -87,17 +89,17 @@ def perfdojo_experiments() -> Iterable[Experiment]:  # type: ignore[empty-body]
 
 @hookspec(firstresult=True)
 def perfdojo_code_generator(target: Target) -> CodeGenerator | None:
-    """What turns a program into source text for ``target``."""
+    """The generator that turns a program into source text for ``target``."""
 
 
 @hookspec(firstresult=True)
 def perfdojo_runner(target: Target) -> Runner | None:
-    """What compiles, runs and times a kernel on ``target``."""
+    """The runner that compiles, runs and times a kernel on ``target``."""
 
 
 @hookspec(firstresult=True)
 def perfdojo_heuristic_pass(target: Target) -> HeuristicPass | None:
-    """What an expert would play on ``target``."""
+    """The pass that plays as an expert would on ``target``."""
 
 
 @hookspec(firstresult=True)
@@ -119,14 +121,14 @@ def perfdojo_roofline_bound(
 
 @hookspec(firstresult=True)
 def perfdojo_packager(target: Target) -> Packager | None:
-    """What puts kernels for ``target`` into a library; by default one shared object and a C header."""
+    """The packager of kernels for ``target``; by default, a library is one shared object and a C header."""
 
 
 @hookspec(firstresult=True)
 def perfdojo_time_breakdown(
     program: Program, target: Target, artifact: Artifact, request: RunRequest
 ) -> TimeBreakdown | None:
-    """Where the time of ``program``, compiled as ``artifact`` and run as requested, goes."""
+    """The parts of the time of ``program``, compiled as ``artifact`` and run as requested."""
 
 
 # -- events: everybody is told, nobody answers -------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal, Protocol, cast, runtime_checkable
+from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -78,7 +78,7 @@ class LocationFile(Strict):
     """A buffer location of the target's own."""
 
     doc: str
-    """What it is, in one line."""
+    """A description in one line."""
     shared: bool = True
     """Iterations of a parallel scope can reach one instance together."""
     constant_subscripts: bool = False
@@ -90,9 +90,9 @@ class LocationFile(Strict):
     lead_bytes: int = Field(0, ge=0)
     """Copying between it and memory also asks for the memory this many bytes further on."""
     second_cache: bool = False
-    """What is asked for in that way goes into the second cache, and not into the first."""
+    """Memory that is asked for in that way goes into the second cache, and not into the first."""
     past_caches: bool = False
-    """What is copied out of it to memory bypasses the caches."""
+    """Copies out of it to memory bypass the caches."""
     max_bytes: int | None = Field(None, ge=1)
     """Room of one buffer; a move that would need more is refused."""
 
@@ -101,7 +101,7 @@ class SuffixFile(Strict):
     """A scope suffix of the target's own."""
 
     doc: str
-    """What it is, in one line."""
+    """A description in one line."""
     order: Literal["sequential", "parallel", "lockstep"]
     """`sequential` one by one, `parallel` in any interleaving, `lockstep` all load before any stores."""
     unrolled: bool = False
@@ -114,7 +114,7 @@ class CacheLevel(Strict):
     bytes: int = Field(gt=0)
     """Its size."""
     shared: bool = False
-    """Whether all cores use one instance."""
+    """True if all cores use one instance."""
     read_gbs: float = Field(gt=0)
     """Bandwidth of one thread in GB/s."""
     read_gbs_all: float | None = None
@@ -179,7 +179,7 @@ class Capabilities(Strict):
     """One target, as the YAML file in its plugin describes it."""
 
     name: Annotated[Name, _not(("best",), "stands for whichever target can run and is the best")]
-    """What `--target` takes: lower-case letters, digits and underscores."""
+    """The name that `--target` takes: lower-case letters, digits and underscores."""
     description: str
     """One line for `perfdojo-sdk targets`."""
     rank: int = 0
@@ -198,9 +198,9 @@ class Capabilities(Strict):
     """Dtypes to which a move that changes precision may round temporaries of f32; such moves are only played
     where the user allows it."""
     vector_registers: int = Field(0, ge=0)
-    """How many there are, for expert passes."""
+    """The number of vector registers, for expert passes."""
     nested_parallel: bool = False
-    """Whether a parallel scope may stand inside another one (threads inside a block)."""
+    """True if a parallel scope may stand inside another one (threads inside a block)."""
     max_unroll: int = Field(256, ge=1, le=65536)
     """Most copies of one statement that unrolled scopes may make."""
     caches: dict[str, CacheLevel] = {}
@@ -232,6 +232,11 @@ class Capabilities(Strict):
     def figures(self) -> MachineFigures:
         """The target file's own figures, not calibrated."""
         return MachineFigures(caches=self.caches, memory=self.memory, peak_gflops=self.peak_gflops)
+
+    @property
+    def last_cache(self) -> CacheLevel | None:
+        """The largest cache: the last one before memory, whatever it is called."""
+        return max(self.caches.values(), key=lambda level: level.bytes, default=None)
 
     def dialect(self) -> Dialect:
         suffixes = {s: CORE_SUFFIXES[s] for s in self.suffixes}
@@ -348,12 +353,12 @@ class Artifact:
     toolchain: str = ""
     """Compiler, version and flags, as one line."""
     notes: str = ""
-    """What the compiler said."""
+    """The compiler's messages."""
 
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What a runner shall do with an artifact.
+    """A request to run an artifact.
 
     ``inputs`` are given arrays (verification), or None: the runner draws them from ``seed``.
     With ``repeats`` 0 the kernel runs once and nothing is timed.
@@ -419,7 +424,7 @@ class Bound:
 
     seconds: float
     limit: str
-    """What binds, in words: "DRAM copy 37.4 GB/s"."""
+    """The limit that binds, in words: "DRAM copy 37.4 GB/s"."""
     provenance: Provenance
     calibrated: bool
     """True when the figures behind it were measured on this device."""
@@ -429,9 +434,7 @@ class Bound:
 class CodeGenerator(Protocol):
     """Turns a program into source text. Pure: the same program gives the same text.
 
-    One whose code depends on how large a program is (the width of its iterators, say) may have a method
-    ``as_for(program)``: a generator that makes these choices as for that program. What is verified in its
-    stead at a smaller shape is generated so.
+    What it may do besides stands in :mod:`.abilities`.
     """
 
     def generate(self, program: Program, symbol: str) -> KernelSource: ...
@@ -441,9 +444,7 @@ class CodeGenerator(Protocol):
 class Runner(Protocol):
     """Compiles and runs. Picklable; a crash, hang or compiler error is a :class:`Failure`.
 
-    One that computes slowly, such as an emulator, may have an attribute ``most_instances``: kernels with more
-    statement instances are verified by the same game at a smaller shape. A timed run may then estimate a
-    large kernel's time and leave ``outputs`` None.
+    What it may do besides stands in :mod:`.abilities`.
     """
 
     def compile(self, source: KernelSource) -> Artifact | Failure: ...
@@ -455,24 +456,8 @@ class Runner(Protocol):
         ...
 
 
-class RunsSets(Protocol):
-    """A runner that calls a kernel on many sets of inputs in one child; leg 2 then draws thousands."""
-
-    def run_sets(self, artifact: Artifact, request: RunRequest, sets: int) -> Measurement | Failure:
-        """One call without timing for each of ``sets`` sets.
-
-        They stand one behind the other in arrays of one dimension more; so do the outputs.
-        """
-        ...
-
-
-def running_sets(runner: Runner) -> RunsSets | None:
-    """The runner, where it can run many sets."""
-    return cast(RunsSets, runner) if hasattr(runner, "run_sets") else None
-
-
 class HeuristicPass(Protocol):
-    """What an expert would do: plays moves on an initial program and returns the game.
+    """Plays moves on an initial program as an expert would, and returns the game.
 
     An expert who cannot know which of a few ways is faster on the machine at hand returns one game
     for each, the likeliest first; the builder measures them. ``target`` carries the machine's own

@@ -18,6 +18,7 @@ from typing import Protocol, TypeVar
 
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Kind, Trace
+from perfdojo_sdk.hookspecs.abilities import TimesInterleaved, ability
 from perfdojo_sdk.hookspecs.search import Evaluation
 from perfdojo_sdk.hookspecs.types import (
     Artifact,
@@ -262,7 +263,7 @@ class Evaluator:
     @property
     def _slack(self) -> float:
         """How much slower than the champion a first time may be, for a race to say the opposite."""
-        races = hasattr(self.conditions.runner, "time_interleaved")
+        races = ability(self.conditions.runner, TimesInterleaved) is not None
         return NEAR if races and self.champion and self.champion.provenance == "measured" else 1.0
 
     # -- compiling -----------------------------------------------------------------------------
@@ -383,8 +384,8 @@ class Evaluator:
         more with all checks; else the champion's time of before has to do.
         """
         champion, runner, request = self.champion, self.conditions.runner, self._request()
-        race = getattr(runner, "time_interleaved", None)
-        if champion is None or race is None:
+        in_turns = ability(runner, TimesInterleaved)
+        if champion is None or in_turns is None:
             return run(runner, artifact, request), champion.seconds if champion else None
         racers = [artifact, champion.artifact]
         calls = CLEAR_CALLS if first.timing.median_s < CLEAR * champion.seconds else RACE_CALLS
@@ -397,7 +398,7 @@ class Evaluator:
             stop_above_s=None,
             first_look=True,
         )
-        both = _guarded(lambda: race(racers, request))
+        both = _guarded(lambda: in_turns.time_interleaved(racers, request))
         if isinstance(both, Failure):
             return both, None
         ours, theirs = both

@@ -18,6 +18,7 @@ from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.laws import FILTER
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Kind, Trace
+from perfdojo_sdk.hookspecs.abilities import TimesInterleaved, ability
 from perfdojo_sdk.hookspecs.search import Evaluation, SearchTask
 from perfdojo_sdk.hookspecs.types import (
     Artifact,
@@ -362,8 +363,7 @@ class Forge:
         close, rest = list[Attempt](), list[Attempt]()
         for attempt in attempts:
             (close if attempt.measured and median(attempt) <= limit else rest).append(attempt)
-        together = getattr(self.bare_runner, "time_interleaved", None)
-        if together is None or len(close) < 2:
+        if ability(self.bare_runner, TimesInterleaved) is None or len(close) < 2:
             again = [self._timed_again(attempt) for attempt in close]
         else:
             # Without outputs: who wins is timed alone once more, for the figures that ship.
@@ -506,7 +506,7 @@ class Forge:
         """
         full = self.request()
         short = replace(full, budget_s=LOOK * full.budget_s, want_outputs=False, stop_above_s=slow_s)
-        step = TOGETHER if hasattr(self.bare_runner, "time_interleaved") else 1
+        step = TOGETHER if ability(self.bare_runner, TimesInterleaved) else 1
         for some in (artifacts[k : k + step] for k in range(0, len(artifacts), step)):
             yield from [self._run(some[0], short)] if len(some) == 1 else self._in_turns(some, short)
 
@@ -514,16 +514,17 @@ class Forge:
         """Times of kernels of one interface that take turns: call by call where the runner can, which is one
         round, else in so many rounds of a timing each."""
         request = replace(self.request(), want_outputs=False)
-        if hasattr(self.bare_runner, "time_interleaved"):
+        if ability(self.bare_runner, TimesInterleaved):
             return [self._in_turns(artifacts, request)]
         request = replace(request, budget_s=request.budget_s / turns)
         return [[self._run(artifact, request) for artifact in artifacts] for _ in range(turns)]
 
     def _in_turns(self, artifacts: Sequence[Artifact], request: RunRequest) -> list[Measurement | Failure]:
         """Times of kernels that share a child; only for a runner that can."""
-        together = self.bare_runner.time_interleaved  # type: ignore[attr-defined]
+        runner = ability(self.bare_runner, TimesInterleaved)
+        assert runner is not None
         with self.spent.on("measure"):
-            return [counted(found) for found in together(artifacts, request)]
+            return [counted(found) for found in runner.time_interleaved(artifacts, request)]
 
     def _run(self, artifact: Artifact, request: RunRequest) -> Measurement | Failure:
         with self.spent.on("measure"):

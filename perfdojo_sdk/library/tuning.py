@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
@@ -20,12 +20,12 @@ from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.files import read_bounded
 from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.game import Game, read_saved, write_atomically
+from perfdojo_sdk.hookspecs.abilities import with_compile_timeout
 from perfdojo_sdk.hookspecs.types import Artifact, Runner, RunRequest
 from perfdojo_sdk.kernels.selection import Kernel
 from perfdojo_sdk.library import verification
 from perfdojo_sdk.library.arrays import available_cores
 from perfdojo_sdk.library.evaluation import Champion, Conditions, DeviceGone, Evaluator, Tally, Verify
-from perfdojo_sdk.plugins.guards import GuardedRunner
 from perfdojo_sdk.search.strategies import PlayerFailed, Progress, play_out
 from perfdojo_sdk.store.candidates import CandidateLog, Proposer
 from perfdojo_sdk.store.records import Figure, RecordKey
@@ -275,12 +275,7 @@ def _search_key(forge: Forge, kernel: Kernel) -> str:
 
 def impatient(runner: Runner) -> Runner:
     """The runner with less patience for its compiler, if it is one that has any."""
-    limit = getattr(runner, "compile_timeout_s", None)
-    if not isinstance(limit, float | int) or limit <= COMPILE_TIMEOUT_S:
-        return runner
-    if isinstance(runner, GuardedRunner):
-        return runner.replaced(compile_timeout_s=COMPILE_TIMEOUT_S)
-    return replace(runner, compile_timeout_s=COMPILE_TIMEOUT_S)  # type: ignore[type-var]
+    return with_compile_timeout(runner, COMPILE_TIMEOUT_S)
 
 
 def _verifier(forge: Forge) -> Verify:

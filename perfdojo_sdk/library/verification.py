@@ -15,6 +15,7 @@ from perfdojo_sdk.core.interface import EXECUTIONS
 from perfdojo_sdk.core.laws import FILTER
 from perfdojo_sdk.core.transformation import Kind, Rules, Trace
 from perfdojo_sdk.core.words import number_of
+from perfdojo_sdk.hookspecs.abilities import GeneratesAsFor, LimitsInstances, ability
 from perfdojo_sdk.hookspecs.types import Artifact, CodeGenerator, Failure, Runner
 from perfdojo_sdk.library.beside import beside
 from perfdojo_sdk.store.records import Figure, LegResult, Verification
@@ -155,12 +156,14 @@ def affordable(
     """
     from perfdojo_sdk.verify.reduced import reduce_trace, statement_instances
 
-    allowed = [n for n in (most, getattr(runner, "most_instances", None)) if n is not None]
+    limited = ability(runner, LimitsInstances)
+    allowed = [n for n in (most, limited.most_instances if limited else None) if n is not None]
     most = min(allowed, default=None)
     if most is None or generator is None or statement_instances(trace.program) <= most:
         return trace, artifact
     small = reduce_trace(trace, rules, most)
-    as_shipped = generator.as_for(trace.program) if hasattr(generator, "as_for") else generator
+    choosing = ability(generator, GeneratesAsFor)
+    as_shipped = choosing.as_for(trace.program) if choosing else generator
     compiled = runner.compile(as_shipped.generate(small.program, artifact.symbol))
     if isinstance(compiled, Failure):
         what = f"{trace.root.name} does not compile at a smaller shape: {compiled.reason}"

@@ -23,6 +23,7 @@ from perfdojo_sdk.hookspecs.types import (
     RunRequest,
 )
 from perfdojo_sdk.measure.emulated_runner import EmulatedRunner
+from perfdojo_sdk.measure.gpu_process import run_on_gpu
 from perfdojo_sdk.measure.native_runner import SHARED_OBJECT
 
 #: Threads' steps in one call up to which every access is watched; beyond it only results are looked at.
@@ -73,11 +74,19 @@ class GpuRunner:
         """The device of this machine in words, or "" where there is none."""
         return ""
 
-    def run_on_device(self, artifact: Artifact, request: RunRequest) -> Measurement | Failure:
-        """Run a bundle on the device; asked only where ``device_name`` tells one."""
-        return Failure("device", f"{self.capabilities.name} has no way to a device")
+    def worker(self) -> tuple[str, ...]:
+        """The command of the child process beside the device, as :func:`.gpu_process.run_on_gpu` takes it;
+        empty: there is no way to a device."""
+        return ()
 
     # -- what all of them do -------------------------------------------------------------------------
+
+    def run_on_device(self, artifact: Artifact, request: RunRequest) -> Measurement | Failure:
+        """Run a bundle on the device; asked only where ``device_name`` tells one."""
+        worker, last = self.worker(), self.capabilities.last_cache
+        if not worker:
+            return Failure("device", f"{self.capabilities.name} has no way to a device")
+        return run_on_gpu(artifact, request, self.device(), last.bytes if last else 0, worker)
 
     @property
     def most_instances(self) -> int | None:

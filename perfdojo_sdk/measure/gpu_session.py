@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from perfdojo_sdk.codegen.gpu.figures import LaunchFigures, calls
+from perfdojo_sdk.hookspecs.services import Probe
 from perfdojo_sdk.measure.kernel_calls import Guarded, Memory, Refused, compare, fill, outputs_of
 from perfdojo_sdk.measure.worker import spread_of_median
 
@@ -31,6 +32,16 @@ FLUSH = 2
 
 #: Addresses, then whole numbers.
 Arguments: TypeAlias = tuple[Sequence[int], Sequence[int]]
+
+
+def probe_gpu(name: Callable[[], str], remedy: str) -> Probe:
+    """This machine's GPU, for the doctor; where there is none, ``name`` raises OSError with the reason."""
+    try:
+        found, why = name(), ""
+    except OSError as error:
+        found, why = "", str(error)
+    why = f"{why}: kernels run in emulation, and their times are estimates"
+    return Probe("GPU", found, why, remedy, required=False)
 
 
 class Gpu(Protocol):

@@ -1,12 +1,15 @@
-"""A runner with observers around each timed run; they add figures and can neither stop nor change it."""
+"""A runner with observers around each timed run; they add figures and can neither stop nor change it.
+
+Its abilities are those of the runner inside, and nobody watches those.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import isfinite
-from typing import Any
 
+from perfdojo_sdk.hookspecs.abilities import Wrapper
 from perfdojo_sdk.hookspecs.services import Observer
 from perfdojo_sdk.hookspecs.types import (
     Artifact,
@@ -19,7 +22,7 @@ from perfdojo_sdk.hookspecs.types import (
 
 
 @dataclass(frozen=True)
-class Observed:
+class Observed(Wrapper):
     """``runner`` and who watches it, each with its owner; ``blame(owner, cause)`` hears of failures."""
 
     runner: Runner
@@ -27,14 +30,11 @@ class Observed:
     blame: Callable[[object, str], None]
 
     @property
-    def most_instances(self) -> int | None:
-        return getattr(self.runner, "most_instances", None)
+    def inside(self) -> Runner:
+        return self.runner
 
-    def __getattr__(self, name: str) -> Any:
-        """What a runner may have besides and nobody watches: runs without timing."""
-        if name != "run_sets":
-            raise AttributeError(name)
-        return getattr(self.runner, name)
+    def around(self, inside: Runner) -> Observed:
+        return replace(self, runner=inside)
 
     def compile(self, source: KernelSource) -> Artifact | Failure:
         return self.runner.compile(source)

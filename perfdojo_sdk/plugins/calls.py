@@ -18,10 +18,18 @@ from typing import Any
 import pluggy
 
 from perfdojo_sdk.hookspecs import deprecated, specs
-from perfdojo_sdk.hookspecs.types import Target
+from perfdojo_sdk.hookspecs.types import Operator, Target
 from perfdojo_sdk.plugins.discovery import Installed
 from perfdojo_sdk.plugins.faults import TookTooLong, limit_s, within
-from perfdojo_sdk.plugins.plugin import HOOKS, Plugin, Problem, cause_of, misfit_hooks, misfit_version
+from perfdojo_sdk.plugins.plugin import (
+    HOOKS,
+    Plugin,
+    Problem,
+    cause_of,
+    gone_for,
+    misfit_hooks,
+    misfit_version,
+)
 
 #: So many things no plugin brings through one hook.
 MOST_ITEMS = 10_000
@@ -48,7 +56,7 @@ class HookCalls:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What is wrong with any plugin, as far as is known."""
+        """The known faults of all plugins."""
         return tuple(self._problems)
 
     @property
@@ -107,7 +115,10 @@ class HookCalls:
 
     def _note_deprecations(self, plugin: Plugin) -> None:
         """Warn of what the next version of the contract will not serve any more."""
+        gone = gone_for(plugin)
         for old in deprecated.DEPRECATIONS:
+            if (old.hook, old.argument) in gone:
+                continue  # it is a problem already
             arguments = self._arguments(plugin, old.hook)
             if arguments is None or (old.argument and old.argument not in arguments):
                 continue
@@ -135,7 +146,7 @@ class HookCalls:
         return None
 
     def collect(self, plugin: Plugin, hook: str, kind: Any, **arguments: Any) -> list[Any]:
-        """What a plugin contributes; a plugin that raises, or yields the wrong thing, has a problem."""
+        """The contributions of a plugin; one that raises, or yields the wrong thing, has a problem."""
         try:
             items = list(islice(self.call(plugin, hook, arguments) or (), MOST_ITEMS))
         except KeyboardInterrupt:
@@ -150,14 +161,14 @@ class HookCalls:
         return [item for item in items if isinstance(item, kind)]
 
     def collect_named(self, hook: str, kind: Any) -> Iterator[tuple[Plugin, Any]]:
-        """What all plugins contribute under names; of two with one name the first stays.
+        """The named contributions of all plugins; of two with one name the first stays.
 
         The names that an operator gives to its sizes are names like any other.
         """
         owners: dict[str, str] = {}
         for plugin in self.loaded:
             for item in self.collect(plugin, hook, kind):
-                claims = (item.name, *getattr(item, "names", ()))
+                claims = (item.name, *(item.names if isinstance(item, Operator) else ()))
                 taken = next((name for name in claims if name in owners), None)
                 if taken is not None:
                     self.duplicate(plugin, hook, kind.__name__.lower(), taken, owners[taken])
@@ -210,7 +221,7 @@ class HookCalls:
 
     @staticmethod
     def raised(plugin: Plugin, hook: str, error: BaseException) -> str:
-        """What a hook raised, on one line; where it did, for who asks."""
+        """The error that a hook raised, on one line; the traceback goes to the logger."""
         LOGGER.debug(f"plugin {plugin.name}: {hook} raised", exc_info=error)
         return f"it {error}" if isinstance(error, TookTooLong) else f"it raised {cause_of(error)}"
 
@@ -223,5 +234,5 @@ class HookCalls:
 
 
 def shown(answer: object) -> str:
-    """What a plugin returned, in a few words; even its own ``repr`` may be wrong."""
+    """A plugin's answer in a few words; even its own ``repr`` may be wrong."""
     return f"{type(answer).__name__} {reprlib.repr(answer):.80}"

@@ -1,4 +1,4 @@
-"""What is installed, read from package metadata: names, versions and targets, nothing imported.
+"""Discovery of installed plugins in package metadata: names, versions and targets, nothing imported.
 
 Two groups of entry points. ``perfdojo_sdk.plugins`` names the plugins. ``perfdojo_sdk.targets`` names
 each target that a plugin brings, with the same module; a plugin that declares its targets there is
@@ -38,7 +38,7 @@ class Installed:
 
 @dataclass(frozen=True)
 class Choice:
-    """Which plugins a person wants, for a whole command."""
+    """The plugins that a person wants, for a whole command."""
 
     strict: bool = False
     """Any problem of any plugin is fatal."""
@@ -70,7 +70,7 @@ def installed() -> tuple[Installed, ...]:
 
 
 def _entries() -> tuple[Any, list[Installed]]:
-    """What all packages declare; and who seems to bring a plugin, in declarations that are no UTF-8 text."""
+    """The declarations of all packages; plugins that seem to stand in declarations that are no UTF-8."""
     try:
         return entry_points(), []
     except UnicodeDecodeError:
@@ -161,7 +161,7 @@ def only_these() -> set[str]:
 
 
 def disabled(name: str, without: Collection[str]) -> bool:
-    """Whether a person left this plugin out."""
+    """True if a person left this plugin out."""
     only = only_these()
     return name in without or bool(only and name not in only)
 

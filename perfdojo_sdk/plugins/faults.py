@@ -1,4 +1,4 @@
-"""What a plugin's own code does wrong: one line that names the plugin, and a limit on its time.
+"""Faults of a plugin's own code: one line that names the plugin, and a limit on its time.
 
 The traceback goes to the logger ``perfdojo_sdk.plugins`` at level debug, which ``--debug`` shows.
 """
@@ -72,7 +72,7 @@ def note(plugin: str, what: str, error: BaseException | None = None) -> str:
 def guarded(
     plugin: str, part: str, work: Callable[[], T], seconds: float | None = None, everywhere: bool = True
 ) -> T:
-    """What ``work``, the ``part`` of ``plugin``, gives, in at most ``seconds`` (default: the user's limit).
+    """The result of ``work``, the ``part`` of ``plugin``, in at most ``seconds`` (default: the user's limit).
 
     What it prints goes to stderr: results are the command's own. :class:`DojoError` and KeyboardInterrupt
     pass through; whatever else it raises, SystemExit included, is a :class:`PluginFault`, and so is taking
@@ -91,7 +91,7 @@ def guarded(
 
 
 def said(part: str, error: BaseException) -> str:
-    """What to say of an error that a plugin's ``part`` raised."""
+    """A description of an error that a plugin's ``part`` raised."""
     if isinstance(error, TookTooLong):
         return f"its {part} {error}"
     return f"its {part} raised {cause_of(error)}"

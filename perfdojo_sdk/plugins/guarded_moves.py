@@ -108,7 +108,7 @@ class GuardedTransformation(Transformation):
         return answer
 
     def rewrite(self, site: Site) -> Program | Rewritten:
-        """What the check has made already."""
+        """The program that the check has made already."""
         made = site.scratch.get(_MADE)
         return made if isinstance(made, Program | Rewritten) else self.inner.rewrite(site)
 
@@ -132,7 +132,10 @@ class GuardedTransformation(Transformation):
 
 def unguarded(rules: Rules) -> Rules:
     """The same rules, whose transformations raise what they raise: for who wants to find faults."""
-    bare = {name: getattr(each, "inner", each) for name, each in rules.transformations.items()}
+    bare = {
+        name: each.inner if isinstance(each, GuardedTransformation) else each
+        for name, each in rules.transformations.items()
+    }
     return replace(rules, transformations=bare)
 
 

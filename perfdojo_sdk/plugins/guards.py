@@ -1,7 +1,9 @@
 """A plugin's pass, generator, runner and vetoes as the SDK calls them: what they do wrong names the plugin.
 
 Each guard stands for what it guards and answers in the same way. A fault of a pass or a generator is raised
-as :class:`.faults.PluginFault`; that of a runner is a :class:`Failure`, that of a veto a refusal.
+as :class:`.faults.PluginFault`; that of a runner is a :class:`Failure`, that of a veto a refusal. As a
+:class:`~perfdojo_sdk.hookspecs.abilities.Wrapper`, a guard has the abilities of what it guards, and guards
+these too.
 """
 
 from __future__ import annotations
@@ -10,7 +12,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, get_args
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar, cast, get_args
 
 import numpy as np
 
@@ -27,6 +30,8 @@ from perfdojo_sdk.core.transformation import (
     Trace,
 )
 from perfdojo_sdk.core.words import number_of
+from perfdojo_sdk.hookspecs.abilities import ABILITIES, GeneratesAsFor, GivesRequirements, Wrapper
+from perfdojo_sdk.hookspecs.services import SimulatedRun
 from perfdojo_sdk.hookspecs.types import (
     Artifact,
     CodeGenerator,
@@ -47,13 +52,22 @@ from perfdojo_sdk.plugins.faults import PluginFault, guarded, limit_s, note, sai
 #: More games than that no pass may play of one kernel.
 MOST_GAMES = 1000
 
+A = TypeVar("A")
+
 
 @dataclass(frozen=True)
-class GuardedPass:
+class GuardedPass(Wrapper):
     """An expert's pass of ``plugin``."""
 
     plugin: str
     play: HeuristicPass
+
+    @property
+    def inside(self) -> HeuristicPass:
+        return self.play
+
+    def around(self, inside: HeuristicPass) -> GuardedPass:
+        return replace(self, play=inside)
 
     def __call__(self, root: Program, rules: Rules, target: Target) -> Sequence[Trace]:
         """The games; :class:`PluginFault` for whatever else the pass does."""
@@ -75,11 +89,21 @@ class GuardedPass:
 
 
 @dataclass(frozen=True)
-class GuardedGenerator:
+class GuardedGenerator(Wrapper):
     """A code generator of ``plugin``."""
 
     plugin: str
     generator: CodeGenerator
+
+    @property
+    def inside(self) -> CodeGenerator:
+        return self.generator
+
+    def around(self, inside: CodeGenerator) -> GuardedGenerator:
+        return replace(self, generator=inside)
+
+    def able(self, asked: Callable[..., A], held: A) -> A:
+        return cast(A, _AsFor(self, held)) if asked is GeneratesAsFor else held
 
     def generate(self, program: Program, symbol: str) -> KernelSource:
         """The source; :class:`DojoError` for what the target refuses, :class:`PluginFault` for a fault."""
@@ -92,16 +116,39 @@ class GuardedGenerator:
             raise _fault(self.plugin, f"its code generator called {symbol} {made.symbol!r:.80}")
         return made
 
-    def __getattr__(self, name: str) -> Any:
-        return _of(self, "generator", name)
+
+@dataclass(frozen=True)
+class _AsFor:
+    """The ability to choose as for another program; what it gives is guarded as the generator is."""
+
+    guard: GuardedGenerator
+    held: Any
+
+    def as_for(self, program: Program) -> CodeGenerator:
+        """:class:`PluginFault` for whatever is no generator."""
+        plugin = self.guard.plugin
+        made: object = guarded(plugin, "code generator", lambda: self.held.as_for(program))
+        if not isinstance(made, CodeGenerator):
+            raise _fault(plugin, f"its code generator's as_for returned {shown(made)}, expected a generator")
+        return self.guard.around(made)
 
 
 @dataclass(frozen=True)
-class GuardedRunner:
-    """A runner of ``plugin``; the attributes that it has beside are there too."""
+class GuardedRunner(Wrapper):
+    """A runner of ``plugin``."""
 
     plugin: str
     runner: Runner
+
+    @property
+    def inside(self) -> Runner:
+        return self.runner
+
+    def around(self, inside: Runner) -> GuardedRunner:
+        return replace(self, runner=inside)
+
+    def able(self, asked: Callable[..., A], held: A) -> A:
+        return cast(A, GuardedAbilities(self, held)) if asked in GuardedAbilities.KNOWN else held
 
     def compile(self, source: KernelSource) -> Artifact | Failure:
         """:class:`UnavailableError` where a tool is missing; whatever else goes wrong is a failure."""
@@ -119,31 +166,12 @@ class GuardedRunner:
         return made
 
     def run(self, artifact: Artifact, request: RunRequest) -> Measurement | Failure:
-        """What was measured and may count, or why nothing was."""
+        """A measurement that may count, or the reason why there is none."""
         try:
-            found: object = self._within(request, lambda: self.runner.run(artifact, request))
+            found: object = self.within(request, lambda: self.runner.run(artifact, request))
         except DojoError as error:
-            return Failure("runtime", self._line("runner", error))
-        return self._checked(found)
-
-    def _interleaved(self, artifacts: Sequence[Artifact], request: RunRequest) -> list[Measurement | Failure]:
-        together: Any = self.runner
-        try:
-            found: object = self._within(request, lambda: together.time_interleaved(artifacts, request))
-        except DojoError as error:
-            return [Failure("runtime", self._line("runner", error))] * len(artifacts)
-        if not isinstance(found, list | tuple) or len(found) != len(artifacts):
-            what = f"its runner returned {shown(found)} for {number_of(len(artifacts), 'kernels')}"
-            return [Failure("runtime", note(self.plugin, what))] * len(artifacts)
-        return [self._checked(each) for each in found]
-
-    def _sets(self, artifact: Artifact, request: RunRequest, sets: int) -> Measurement | Failure:
-        several: Any = self.runner
-        try:
-            found: object = self._within(request, lambda: several.run_sets(artifact, request, sets))
-        except DojoError as error:
-            return Failure("runtime", self._line("runner", error))
-        return self._checked(found)
+            return self.failure(error)
+        return self.checked(found)
 
     def device(self) -> str:
         """The device in words; :class:`PluginFault` for anything else."""
@@ -152,23 +180,21 @@ class GuardedRunner:
             raise _fault(self.plugin, f"its runner calls the device {shown(device)}, expected words")
         return device
 
-    def replaced(self, **changes: Any) -> GuardedRunner:
-        """With other values of the runner's own fields."""
-        return replace(self, runner=replace(self.runner, **changes))  # type: ignore[type-var]
+    def within(self, request: RunRequest, work: Callable[[], object], kernels: int = 1) -> object:
+        """The result of a call of the runner, which may run ``kernels`` kernels as requested."""
+        return guarded(self.plugin, "runner", work, limit_s() + kernels * request.timeout_s)
 
-    def __getattr__(self, name: str) -> Any:
-        found = _of(self, "runner", name)
-        return {"time_interleaved": self._interleaved, "run_sets": self._sets}.get(name, found)
-
-    def _within(self, request: RunRequest, work: Callable[[], object]) -> object:
-        return guarded(self.plugin, "runner", work, limit_s() + request.timeout_s)
+    def failure(self, error: DojoError) -> Failure:
+        """A call of the runner that raised ``error``."""
+        return Failure("runtime", self._line("runner", error))
 
     def _line(self, part: str, error: DojoError) -> str:
         if isinstance(error, PluginFault):
             return error.what
         return note(self.plugin, said(part, error), error)
 
-    def _checked(self, found: object) -> Measurement | Failure:
+    def checked(self, found: object) -> Measurement | Failure:
+        """The runner's result, if it may count."""
         if isinstance(found, Failure):
             return _sound(self.plugin, found)
         if not isinstance(found, Measurement):
@@ -179,17 +205,101 @@ class GuardedRunner:
         return runner_fault(note(self.plugin, f"its runner gave {wrong}")) if wrong else found
 
 
+@dataclass(frozen=True)
+class GuardedAbilities:
+    """A runner's abilities, guarded like the rest of it."""
+
+    #: The abilities that this class guards; a guarded runner hands on any other as it is.
+    KNOWN: ClassVar[frozenset[Callable[..., Any]]] = frozenset(
+        declared.protocol for declared in ABILITIES if declared.kind == "runner"
+    )
+
+    guard: GuardedRunner
+    held: Any
+
+    def time_interleaved(
+        self, artifacts: Sequence[Artifact], request: RunRequest
+    ) -> list[Measurement | Failure]:
+        count = len(artifacts)
+        return self._several(count, request, lambda: self.held.time_interleaved(artifacts, request))
+
+    def run_together(self, artifact: Artifact, requests: Sequence[RunRequest]) -> list[Measurement | Failure]:
+        if not requests:
+            return []
+        longest = max(requests, key=lambda request: request.timeout_s)
+        return self._several(len(requests), longest, lambda: self.held.run_together(artifact, requests))
+
+    def run_sets(self, artifact: Artifact, request: RunRequest, sets: int) -> Measurement | Failure:
+        try:
+            found = self.guard.within(request, lambda: self.held.run_sets(artifact, request, sets))
+        except DojoError as error:
+            return self.guard.failure(error)
+        return self.guard.checked(found)
+
+    def simulate(self, program: Path, *, trace: bool = False, max_cycles: int | None = None) -> SimulatedRun:
+        found = self._read(lambda: self.held.simulate(program, trace=trace, max_cycles=max_cycles))
+        if not isinstance(found, SimulatedRun):
+            raise self._strange("simulate returned", found, "a simulated run")
+        return found
+
+    @property
+    def forks(self) -> bool:
+        found = self._read(lambda: self.held.forks)
+        if not isinstance(found, bool):
+            raise self._strange("says for forks", found, "yes or no")
+        return found
+
+    @property
+    def most_instances(self) -> int | None:
+        found = self._read(lambda: self.held.most_instances)
+        if found is not None and (type(found) is not int or found < 1):
+            raise self._strange("says for most_instances", found, "a number of instances, or None")
+        return found
+
+    @property
+    def compile_timeout_s(self) -> float:
+        found = self._read(lambda: self.held.compile_timeout_s)
+        if not _is_number(found) or not cast(float, found) > 0:
+            raise self._strange("says for compile_timeout_s", found, "seconds")
+        return cast(float, found)
+
+    def _several(
+        self, count: int, request: RunRequest, work: Callable[[], object]
+    ) -> list[Measurement | Failure]:
+        """As many results as were asked for, each checked."""
+        plugin = self.guard.plugin
+        try:
+            found = self.guard.within(request, work, kernels=count)
+        except DojoError as error:
+            return [self.guard.failure(error)] * count
+        if not isinstance(found, list | tuple) or len(found) != count:
+            what = f"its runner returned {shown(found)} for {number_of(count, 'kernels')}"
+            return [Failure("runtime", note(plugin, what))] * count
+        return [self.guard.checked(each) for each in found]
+
+    def _read(self, work: Callable[[], object]) -> object:
+        return guarded(self.guard.plugin, "runner", work)
+
+    def _strange(self, says: str, found: object, expected: str) -> PluginFault:
+        return _fault(self.guard.plugin, f"its runner {says} {shown(found)}, expected {expected}")
+
+
 @dataclass(frozen=True, eq=False)
-class GuardedVeto:
+class GuardedVeto(Wrapper):
     """A veto of ``plugin``: one that raises, or answers neither yes nor no, refuses the move."""
 
     plugin: str
     veto: LegalityCheck
 
     @property
-    def requirements(self) -> Sequence[Requirement]:
-        found: Sequence[Requirement] = getattr(self.veto, "requirements", ())
-        return found
+    def inside(self) -> LegalityCheck:
+        return self.veto
+
+    def around(self, inside: LegalityCheck) -> GuardedVeto:
+        return replace(self, veto=inside)
+
+    def able(self, asked: Callable[..., A], held: A) -> A:
+        return cast(A, _Requirements(self.plugin, held)) if asked is GivesRequirements else held
 
     def __call__(
         self, before: Program, move: Move, after: Program, dialect: Dialect
@@ -210,8 +320,26 @@ class GuardedVeto:
         return note(self.plugin, f"its veto returned {shown(answer)}, expected a reason or None")
 
 
+@dataclass(frozen=True)
+class _Requirements:
+    """The requirements that a veto names."""
+
+    plugin: str
+    held: Any
+
+    @property
+    def requirements(self) -> Sequence[Requirement]:
+        """:class:`PluginFault` for whatever is no sequence of requirements."""
+        found: object = guarded(self.plugin, "veto", lambda: tuple(self.held.requirements))
+        assert isinstance(found, tuple)
+        strange = next((each for each in found if not isinstance(each, Requirement)), None)
+        if strange is not None:
+            raise _fault(self.plugin, f"its veto names {shown(strange)}, expected requirements")
+        return found
+
+
 def why_no_measurement(found: Measurement) -> str:
-    """What is wrong with a measurement, in words; "" where nothing is."""
+    """The fault of a measurement, in words; "" where there is none."""
     if found.provenance not in get_args(Provenance):
         return f"times of the unknown provenance {found.provenance!r:.40}"
     if not isinstance(found.seconds, Sequence) or not all(map(_is_number, found.seconds)):
@@ -242,11 +370,3 @@ def _sound(plugin: str, failure: Failure) -> Failure:
 
 def _fault(plugin: str, what: str) -> PluginFault:
     return PluginFault(plugin, note(plugin, what))
-
-
-def _of(guard: object, field: str, name: str) -> Any:
-    """An attribute of what is guarded; while it is unpickled or copied there is nothing yet."""
-    inside = guard.__dict__.get(field)
-    if inside is None or name.startswith("__"):
-        raise AttributeError(name)
-    return getattr(inside, name)

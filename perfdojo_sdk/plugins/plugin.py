@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import perfdojo_sdk
 from perfdojo_sdk.core.errors import UnavailableError, closest
-from perfdojo_sdk.hookspecs import API_VERSION, deprecated, specs
+from perfdojo_sdk.hookspecs import API_VERSION, PROVISIONAL, deprecated, specs
 
 BUILTIN = "perfdojo_sdk"
 #: The module with what the SDK itself brings. It is found by name, as every plugin is.
@@ -54,13 +54,13 @@ class Plugin:
 
 
 def own_plugin() -> Plugin:
-    """What the SDK itself brings."""
+    """The SDK's own operators, searches and experiments, as a plugin."""
     return Plugin(BUILTIN, "perfdojo-sdk", perfdojo_sdk.__version__, import_module(_OWN_MODULE))
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with one plugin."""
+    """A fault of one plugin, and its remedy."""
 
     plugin: str
     stage: str
@@ -124,26 +124,43 @@ def misfit_version(plugin: Plugin) -> Problem | None:
     if plugin.api is None:
         cause, remedy = "it does not declare PERFDOJO_API", f"add: PERFDOJO_API = {API_VERSION}"
     else:
-        cause = f"it is written for plugin API {plugin.api!r}, this SDK has {ours}"
+        open_yet = ", which is still provisional" if PROVISIONAL else ""
+        cause = f"it is written for plugin API {plugin.api!r}, this SDK has {ours}{open_yet}"
         remedy = f"install a version of {plugin.distribution} for plugin API {ours}"
+        if _is_version(plugin.api) and plugin.api > API_VERSION:
+            remedy += ", or a newer perfdojo-sdk"
     return Problem(plugin.name, "version", cause, remedy)
 
 
 def compatible(version: object) -> bool:
-    """Whether this SDK serves a plugin for that version of the contract.
+    """True if this SDK serves a plugin for that version of the contract.
 
     While major is 0: the same minor version, or the one before it, whose remains are served with a
     warning. From 1 on: the same major version and no newer minor one.
     """
-    if not (isinstance(version, tuple) and len(version) == 2 and all(type(n) is int for n in version)):
+    if not _is_version(version):
         return False
     (major, minor), (our_major, our_minor) = version, API_VERSION
     oldest = our_minor - 1 if our_major == 0 else 0
     return bool(major == our_major and oldest <= minor <= our_minor)
 
 
+def _is_version(version: object) -> TypeGuard[tuple[int, int]]:
+    return isinstance(version, tuple) and len(version) == 2 and all(type(n) is int for n in version)
+
+
+def gone_for(plugin: Plugin) -> Mapping[tuple[str, str], str]:
+    """(hook, argument) -> what to use instead, of all old forms that a plugin of this version has no more."""
+    return {
+        (old.hook, old.argument): old.instead
+        for old in deprecated.DEPRECATIONS
+        if _is_version(plugin.api) and plugin.api > old.until
+    }
+
+
 def misfit_hooks(plugin: Plugin) -> Iterator[Problem]:
     """A problem for every name that looks like a hook and is none, and for every argument that it has not."""
+    gone = gone_for(plugin)
     for name in dir(plugin.module):
         value = getattr(plugin.module, name) if name.startswith(PREFIX) else None
         if not callable(value):
@@ -151,6 +168,10 @@ def misfit_hooks(plugin: Plugin) -> Iterator[Problem]:
         options = getattr(value, f"{specs.PROJECT}_impl", None)
         if name not in SERVED:
             yield Problem(plugin.name, "hooks", f"there is no hook {name}", closest(name, list(HOOKS)))
+        elif (name, "") in gone:
+            version = ".".join(map(str, API_VERSION))
+            cause = f"there is no hook {name} in plugin API {version}, for which it is written"
+            yield Problem(plugin.name, "hooks", cause, f"use {gone[name, '']}")
         elif options is None:
             cause = f"{name} is not marked as an implementation"
             yield Problem(plugin.name, "hooks", cause, "put @hookimpl above it")
@@ -158,11 +179,13 @@ def misfit_hooks(plugin: Plugin) -> Iterator[Problem]:
             cause = f"{name} is a wrapper; hooks are called one by one"
             yield Problem(plugin.name, "hooks", cause, "use plain @hookimpl")
         else:
-            yield from _misfit_arguments(plugin, name, value)
+            yield from _misfit_arguments(plugin, name, value, gone)
 
 
-def _misfit_arguments(plugin: Plugin, hook: str, implementation: Callable[..., object]) -> Iterator[Problem]:
-    known = list(inspect.signature(SERVED[hook]).parameters)
+def _misfit_arguments(
+    plugin: Plugin, hook: str, implementation: Callable[..., object], gone: Mapping[tuple[str, str], str]
+) -> Iterator[Problem]:
+    known = [each for each in inspect.signature(SERVED[hook]).parameters if (hook, each) not in gone]
     for argument, parameter in inspect.signature(implementation).parameters.items():
         if argument not in known and parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
             remedy = closest(argument, known) if known else "it takes none"

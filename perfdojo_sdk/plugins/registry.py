@@ -119,7 +119,7 @@ class Plugins(HookCalls):
         return {p.name: sdk_fingerprint() if p.name == BUILTIN else p.fingerprint for p in plugins}
 
     def concerned(self, target: Target) -> list[Plugin]:
-        """Who has a say over ``target``: its own plugin, then those that bring no target."""
+        """The plugins that have a say over ``target``: its own, then those that bring no target."""
         bring = {t.plugin for t in self.targets.values()} | {p.name for p in self.loaded if p.declared}
         own = [p for p in self.loaded if p.name == target.plugin]
         return own + [p for p in self.loaded if p.name not in bring]
@@ -182,7 +182,7 @@ class Plugins(HookCalls):
         return target
 
     def probes(self, target: Target) -> list[tuple[Plugin, Probe]]:
-        """What ``target`` needs of this machine, and who says so."""
+        """The probes of this machine for ``target``, each with the plugin that makes it."""
         return [
             (plugin, probe)
             for plugin in self.concerned(target)
@@ -292,7 +292,7 @@ class Plugins(HookCalls):
         return self._first("perfdojo_math_accuracy", target, _is_accuracy) or {}
 
     def machine_figures(self, target: Target, refresh: bool = False) -> MachineFigures:
-        """What this machine measures for ``target`` (anew with ``refresh``), else the target file's."""
+        """This machine's figures, measured for ``target`` (anew with ``refresh``), else the file's."""
         figures: MachineFigures | None = self._first(
             "perfdojo_machine_figures", target, _instance(MachineFigures), refresh=refresh
         )
@@ -315,7 +315,7 @@ class Plugins(HookCalls):
     def time_breakdown(
         self, program: Program, target: Target, artifact: Artifact, request: RunRequest
     ) -> TimeBreakdown:
-        """Where the time goes; :class:`UnavailableError` when the target's plugin cannot tell."""
+        """The parts of the time; :class:`UnavailableError` when the target's plugin cannot tell."""
         more = {"program": program, "artifact": artifact, "request": request}
         found = self._first("perfdojo_time_breakdown", target, _instance(TimeBreakdown), **more)
         if not isinstance(found, TimeBreakdown):

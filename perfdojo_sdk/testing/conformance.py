@@ -66,6 +66,7 @@ PACKAGE_CHECKS = (
     Check("up to date", metadata.up_to_date),
     Check("declares its targets", metadata.declares_targets),
     Check("import is cheap", metadata.import_is_cheap),
+    Check("imports what plugins may", metadata.imports_what_plugins_may),
     Check("names have a prefix", metadata.names_have_a_prefix),
     Check("moves are described", metadata.moves_are_described),
     Check("operators build", metadata.operators_build),
@@ -124,6 +125,8 @@ class Result:
     """Number of programs, kernels or faults examined, where the check counts them."""
     refused: tuple[str, ...] = ()
     """Programs that the target says it has no code for, and why."""
+    warnings: tuple[str, ...] = ()
+    """What is no failure yet, and may become one with another release of the SDK."""
     cut: bool = False
     """True if the budget's time ended it before all of its cases."""
     seconds: float = 0.0
@@ -183,6 +186,7 @@ def run_check(context: Context, check: Check) -> Result:
         why=reason,
         cases=context.cases_done,
         refused=tuple(context.refused),
+        warnings=tuple(context.warnings),
         cut=context.cut,
         seconds=time.perf_counter() - start,
     )

@@ -102,6 +102,7 @@ class Context:
         """A check begins: it has all of its time, and has looked at nothing."""
         self.cases_done, self.cut = 0, False
         self.refused: list[str] = []
+        self.warnings: list[str] = []
         self._deadline = time.monotonic() + self.budget.seconds
 
     def cases(self, items: Iterable[T], least: int = 1) -> Iterator[T]:

@@ -8,9 +8,11 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from perfdojo_sdk.core.errors import DojoError, UnavailableError
 from perfdojo_sdk.core.transformation import Transformation
+from perfdojo_sdk.hookspecs.imports import instead_of
 from perfdojo_sdk.hookspecs.search import SearchStrategy
 from perfdojo_sdk.hookspecs.services import Experiment
 from perfdojo_sdk.hookspecs.types import Operator, Target
@@ -18,6 +20,7 @@ from perfdojo_sdk.kernels.selection import instantiate
 from perfdojo_sdk.plugins import BUILTIN, installed
 from perfdojo_sdk.testing import child_interpreter
 from perfdojo_sdk.testing.context import Context
+from perfdojo_sdk.testing.imported import sdk_imports
 
 #: Libraries that a plugin may need, and must not load before it needs them.
 HEAVY = frozenset(
@@ -85,6 +88,20 @@ def import_is_cheap(context: Context) -> Iterator[str]:
         yield f"importing {module} loads {', '.join(sorted(HEAVY & set(loaded)))}; import them where needed"
     if seconds > IMPORT_S:
         yield f"importing {module} takes {seconds:.1f} s of processor time, more than {IMPORT_S:g} s"
+
+
+def imports_what_plugins_may(context: Context) -> Iterator[str]:
+    """Of the SDK, it imports the modules of the contract; each other one is a warning, with what to use."""
+    file = getattr(context.plugin.module, "__file__", None)
+    if context.plugin.name == BUILTIN or file is None:
+        return
+    folder = Path(file).parent
+    for path, line, module in sdk_imports(folder):
+        instead = instead_of(module)
+        if instead:
+            where = f"{path.relative_to(folder)}:{line}"
+            context.warnings.append(f"{where} imports {module}, which may change at any time; use {instead}")
+    yield from ()
 
 
 def import_cost(module: str) -> tuple[bool, list[str], float]:

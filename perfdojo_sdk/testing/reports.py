@@ -39,6 +39,7 @@ def line(result: Result) -> str:
     where = f"{result.target}: " if result.target else ""
     notes = [f"{number_of(result.cases, 'cases')}"] if result.cases else []
     notes += [f"{len(result.refused)} refused by the target"] if result.refused else []
+    notes += [number_of(len(result.warnings), "warnings")] if result.warnings else []
     notes += ["ended by the budget"] if result.cut else []
     notes += [result.why] if result.why else []
     tail = f"  ({'; '.join(notes)})" if notes else ""
@@ -52,6 +53,7 @@ def text(result: Result) -> str:
         lines += [f"          must hold: {result.check.doc}"]
     if result.outcome in ("failed", "expected"):
         lines += [f"          {each}" for problem in result.problems for each in problem.splitlines()]
+    lines += [f"          warning: {each}" for each in result.warnings]
     if result.remedy:
         lines.append(f"          try: {result.remedy}")
     return "\n".join(lines)
@@ -69,6 +71,7 @@ def as_json(result: Result) -> dict[str, Any]:
         "try": result.remedy,
         "cases": result.cases,
         "refused": list(result.refused),
+        "warnings": list(result.warnings),
         "complete": not result.cut,
         "seconds": round(result.seconds, 3),
     }

@@ -25,6 +25,7 @@ from perfdojo_sdk.core.errors import VerificationError
 from perfdojo_sdk.core.interface import EXECUTIONS, MAX_THREADS
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.words import number_of
+from perfdojo_sdk.hookspecs.abilities import Forks, RunsSets, RunsTogether, ability
 from perfdojo_sdk.hookspecs.types import (
     ArraySpec,
     Artifact,
@@ -33,7 +34,6 @@ from perfdojo_sdk.hookspecs.types import (
     Measurement,
     Runner,
     RunRequest,
-    running_sets,
 )
 from perfdojo_sdk.measure.kernel_calls import CARRIER
 from perfdojo_sdk.measure.native_runner import NativeRunner
@@ -175,7 +175,7 @@ def verify_numeric(
     results: list[ClassResult] = []
     planned: list[_Plan] = []
     skipped: list[ClassResult] = []
-    sets = level_sets(original, references.instances) if running_sets(runner) else 1
+    sets = level_sets(original, references.instances) if ability(runner, RunsSets) else 1
     for drawing, why in _drawings(original, transformed, references.instances, sets):
         if drawing.name not in _WHOLE and not references.small and references.rows is None:
             why = why or f"the program is large and {references.no_rows}"
@@ -188,7 +188,8 @@ def verify_numeric(
         if quick:
             break
     # A fork's orphans are told from other children of this process only while nobody else starts any.
-    alone = forks or getattr(runner, "forks", False)
+    forking = ability(runner, Forks)
+    alone = forks or (forking is not None and forking.forks)
     with _AtOnce() if alone else ThreadPoolExecutor(3) as pool:
         for group in _groups(planned, original, references.small):
             places = _places(group)
@@ -261,11 +262,15 @@ def _runs(
     forks: bool,
 ) -> Iterator[Measurement | Failure]:
     """What comes of each request, which is for so many sets of inputs."""
-    several = running_sets(runner)
-    if forks and isinstance(runner, NativeRunner):
-        together = iter(runner.run_together(artifact, [request for sets, request in requests if sets == 1]))
+    several = ability(runner, RunsSets)
+    together = ability(runner, RunsTogether) if forks else None
+    if together:
+        found = iter(together.run_together(artifact, [request for sets, request in requests if sets == 1]))
         for sets, request in requests:
-            yield next(together) if sets == 1 else runner.run_sets(artifact, request, sets)
+            if sets == 1 or several is None:
+                yield next(found)
+            else:
+                yield several.run_sets(artifact, request, sets)
         return
     futures = [
         pool.submit(runner.run, artifact, request)

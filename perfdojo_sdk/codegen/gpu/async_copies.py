@@ -28,7 +28,7 @@ def async_copies(mapped: ProgramMap, placed: Mapping[str, Placed]) -> frozenset[
 def _copies(
     placed: Mapping[str, Placed], mapped: ProgramMap, use: Occurrence, uses: tuple[Occurrence, ...]
 ) -> bool:
-    """Whether the statement is a plain copy from memory, alone with the buffer in its threads' nest."""
+    """True if the statement is a plain copy from memory, alone with the buffer in its threads' nest."""
     statement = use.statement
     if statement.accumulate or not isinstance(statement.value, Read):
         return False

@@ -7,28 +7,27 @@ sizes are constants of the program, so the host's part is a list of launches.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from math import prod
 
 from perfdojo_sdk.codegen.c import Function, Point, support_text
-from perfdojo_sdk.codegen.c_values import C_TYPES, c_index
+from perfdojo_sdk.codegen.c_values import C_TYPES
 from perfdojo_sdk.codegen.gpu.async_copies import async_copies
 from perfdojo_sdk.codegen.gpu.figures import launch_figures, written, written_workspace
-from perfdojo_sdk.codegen.gpu.host import HostPart
 from perfdojo_sdk.codegen.gpu.lanes import Lanes, lanes_at_once
 from perfdojo_sdk.codegen.gpu.mapping import Launch, Machine, ProgramMap, Unit, map_program
 from perfdojo_sdk.codegen.gpu.placement import Placed, place
 from perfdojo_sdk.codegen.gpu.synchronise import Exchange, Use
 from perfdojo_sdk.codegen.gpu.tile_code import TileCode
-from perfdojo_sdk.codegen.gpu.tiles import TileNest, tile_number
+from perfdojo_sdk.codegen.gpu.tiles import TileNest
 from perfdojo_sdk.codegen.gpu.widths import check_blocks, fit_32_bits
+from perfdojo_sdk.codegen.gpu.writer import GpuWriter
 from perfdojo_sdk.codegen.names import c_name
 from perfdojo_sdk.codegen.operations import HEADER
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import STORED_DTYPES
-from perfdojo_sdk.core.expression import Access, Expression, Index, Read
+from perfdojo_sdk.core.expression import Access
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.validate import lane_stride
 from perfdojo_sdk.hookspecs.types import KernelSource
@@ -40,7 +39,7 @@ GPU_SUPPORT = ("pd_gpu.h", "pd_scalar.h", "pd_exp.h", "pd_types.h", "pd_stored.h
 MOST_UNROLLED = 64
 
 
-class GpuEmitter(HostPart):
+class GpuEmitter(GpuWriter):
     """Emits one program. ``runtime`` is the text of the dialect's ``pd_runtime.h``."""
 
     includes = ("pd_gpu.h",)
@@ -98,7 +97,7 @@ class GpuEmitter(HostPart):
     # -- one launch --------------------------------------------------------------------------------
 
     def _arrays(self, launch: Launch) -> list[Placed]:
-        """What the kernel of a launch is given, in the order of the interface and the buffers."""
+        """The arguments of a launch's kernel, in the order of the interface and the buffers."""
         node = self.program.node(launch.path)
         used = {self.program.buffer_of[a].name for a in node.arrays}
         order = [self.program.buffer_of[a].name for a in (*self.program.inputs, *self.program.outputs)]
@@ -186,7 +185,7 @@ class GpuEmitter(HostPart):
             ):
                 count += 1
             if count:
-                with self._block(f"if ({self._first_thread()})"), self._as("thread"):
+                with self.block(f"if ({self._first_thread()})"), self._as("thread"):
                     for k in range(position, position + count):
                         self._emit(nodes[k - first], point, k)
                 position += count
@@ -199,7 +198,7 @@ class GpuEmitter(HostPart):
             position += 1
 
     def _joins(self, node: Node, point: Point, position: int, count: int) -> bool:
-        """Whether one thread runs the node after the ``count`` that it runs already; notes its uses."""
+        """True if one thread runs the node after the ``count`` that it runs already; notes its uses."""
         path = (*point.path, position + count)
         if not self._alone(node, path):
             return False
@@ -212,7 +211,7 @@ class GpuEmitter(HostPart):
         return True
 
     def _is_loop(self, node: Node, path: tuple[int, ...]) -> bool:
-        """Whether the node's own nodes are what the unit's threads exchange values between."""
+        """True if the unit's threads exchange values between the node's own nodes."""
         return isinstance(node, Scope) and self.mapped.role[path] in ("loop", "vector")
 
     def _emit(self, node: Node, point: Point, position: int) -> None:
@@ -227,32 +226,12 @@ class GpuEmitter(HostPart):
         return "pd_thread == 0" if self.unit == "block" else "pd_lane == 0"
 
     def _alone(self, node: Node, path: tuple[int, ...]) -> bool:
-        """Whether one thread runs the whole node."""
+        """True if one thread runs the whole node."""
         if isinstance(node, Statement):
-            return self._place(node.target).kind != "uniform"
+            return self.place_of(node.target).kind != "uniform"
         if self.mapped.role[path] in ("threads", "warps", "lanes", "shuffle", "tile"):
             return False
         return all(self._alone(child, (*path, k)) for k, child in enumerate(node.body))
-
-    @contextmanager
-    def _block(self, head: str) -> Iterator[None]:
-        """Lines in braces, under ``head`` if there is one."""
-        f = self.function
-        f.line(f"{head} {{" if head else "{")
-        f.indent += 1
-        yield
-        f.indent -= 1
-        f.line("}")
-
-    @contextmanager
-    def _iterator(self, level: int, value: str) -> Iterator[None]:
-        """An iterator with a value, for the lines that follow; not declared where none of them uses it."""
-        f, name = self.function, f"i{level}"
-        position = len(f.lines)
-        f.line(f"const {self.index} {name} = {value};")
-        yield
-        if not any(re.search(rf"\b{name}\b", line) for line in f.lines[position + 1 :]):
-            del f.lines[position]
 
     @contextmanager
     def _as(self, unit: Unit) -> Iterator[None]:
@@ -323,15 +302,15 @@ class GpuEmitter(HostPart):
         else:
             if scope.size <= MOST_UNROLLED and self._names_cells(scope, level):
                 self.function.line("PD_UNROLL")
-            with self._block(f"for ({self.index} i{level} = 0; i{level} < {scope.size}; i{level}++)"):
+            with self.block(f"for ({self.index} i{level} = 0; i{level} < {scope.size}; i{level}++)"):
                 turn(point)
         self.pending += before
 
     def _names_cells(self, scope: Scope, level: int) -> bool:
-        """Whether the iterator chooses between a thread's own cells, which are registers if it is known."""
+        """True if the iterator chooses between a thread's own cells, which are registers if it is known."""
         for leaf in scope.leaves:
             for access in (leaf.statement.target, *leaf.statement.reads):
-                placed = self._place(access)
+                placed = self.place_of(access)
                 named = placed.kind == "tile" or self.unit == "thread" and placed.kind in ("local", "uniform")
                 if named and level in placed.address(access).levels:
                     return True
@@ -353,11 +332,11 @@ class GpuEmitter(HostPart):
             head = f"for ({self.index} {i} = {number}; {i} < {total}; {i} += {count})"
         else:
             i, head = number, f"if ({number} < {total})" if total < count else ""
-        with self._block(head), ExitStack() as stack:
+        with self.block(head), ExitStack() as stack:
             stride = 1
             for level, size in reversed(list(zip(levels, sizes, strict=True))):
                 if size > 1:
-                    stack.enter_context(self._iterator(level, _part(i, stride, size, total)))
+                    stack.enter_context(self.iterator(level, _part(i, stride, size, total)))
                 else:
                     inner = inner.at(level, 0)
                 stride *= size
@@ -376,80 +355,32 @@ class GpuEmitter(HostPart):
         if scope.size > warp:
             start = f"for ({self.index} {i} = {number}; {i} < {scope.size}; {i} += {warp})"
             first = f"if (pd_thread < {warp})" if self.unit == "block" else ""
-            with self._block(first), self._block(start), self._as("thread"):
+            with self.block(first), self.block(start), self._as("thread"):
                 self._inside(scope, point)
             return
         all_lanes = self.unit == "warp" or self.launch.threads == warp
         head = "" if scope.size == warp and all_lanes else f"if ({number} < {scope.size})"
-        with self._block(head), self._as("thread"), self._iterator(point.level - 1, number):
+        with self.block(head), self._as("thread"), self.iterator(point.level - 1, number):
             self._inside(scope, point)
 
     # -- statements --------------------------------------------------------------------------------
-
-    def _place(self, access: Access) -> Placed:
-        return self.placed[self.program.buffer_of[access.array].name]
-
-    def visit_statement(self, statement: Statement, point: Point) -> None:
-        if statement.id in self.copies:
-            self.copy_later(statement, point, 1)
-        else:
-            super().visit_statement(statement, point)
-
-    def copy_later(self, statement: Statement, point: Point, width: int) -> None:
-        """Start an asynchronous copy of one cell, or of four neighbours."""
-        word, ends = "pd_copy_async4" if width == 4 else "pd_copy_async", []
-        for access in (statement.target, *statement.reads):
-            ends.append(f"{c_name(self._place(access).buffer.name)}, {c_index(self.flat(access, point))}")
-        self.function.line(f"{word}({', '.join(ends)});")
-
-    def flat(self, access: Access, point: Point) -> Index:
-        return point.fold(self._place(access).address(access))
-
-    def cell(self, access: Access, point: Point) -> str:
-        placed = self._place(access)
-        if placed.kind == "tile":
-            return f"pd_tile_cell({self.tile(access, point)}, pd_own)"
-        if placed.kind in ("local", "uniform") and placed.cells == 1:
-            return c_name(placed.buffer.name)
-        return super().cell(access, point)
-
-    def tile(self, access: Access, point: Point) -> str:
-        """The warp's tile that a cell of a nest is in; ``point`` is inside of the nest."""
-        placed, nest = self._place(access), self.nest
-        assert nest is not None
-        number = tile_number(placed.address(access), nest)
-        assert number is not None, "the buffer would not have been placed so"
-        name = c_name(placed.buffer.name)
-        return name if placed.tiles == 1 else f"{name}[{c_index(point.fold(number))}]"
-
-    def expression(self, value: Expression, point: Point) -> str:
-        if isinstance(value, Read) and value.access in self.loaded:
-            return self.loaded[value.access]
-        return super().expression(value, point)
-
-    @contextmanager
-    def reading(self, loaded: Mapping[Access, str]) -> Iterator[None]:
-        """Where some accesses have been loaded into variables."""
-        self.loaded = loaded
-        yield
-        self.loaded = {}
 
     def _visit_shuffle(self, scope: Scope, point: Point) -> None:
         """One statement in the lanes of a warp; an accumulation into one cell goes through registers."""
         (statement,) = scope.body
         assert isinstance(statement, Statement)
         level, warp = point.level - 1, self.mapped.machine.warp
-        target = self._place(statement.target)
+        target = self.place_of(statement.target)
         moves = lane_stride(target.buffer, statement.target.subscripts, level) != 0
         everybody = target.kind == "uniform" and not moves
         only = self.unit == "block" and not everybody and self.launch.threads > warp
         with (
-            self._block(f"if (pd_thread < {warp})" if only else ""),
+            self.block(f"if (pd_thread < {warp})" if only else ""),
             self.where_guard_holds(statement, point) as ok,
         ):
             if not ok:
                 return
-            with self._iterator(level, "pd_lane"):
+            with self.iterator(level, "pd_lane"):
                 if moves or statement.accumulate is None:
                     self._lanes_apart(scope, statement, point)
                 else:
@@ -488,15 +419,15 @@ class GpuEmitter(HostPart):
         cell = self.cell(statement.target, point)
         guard = f"if (pd_lane < {scope.size})" if scope.size < self.mapped.machine.warp else ""
         if not exchanges:
-            with self._block(guard):
+            with self.block(guard):
                 f.line(f"{cell} = {value};")
             return
         zero = "{0}" if statement.dtype in STORED_DTYPES else "0"
         f.line(f"{C_TYPES[statement.dtype]} pd_value = {zero};")
-        with self._block(guard):
+        with self.block(guard):
             f.line(f"pd_value = {value};")
         f.line("pd_sync_warp();")
-        with self._block(guard):
+        with self.block(guard):
             f.line(f"{cell} = pd_value;")
 
     # -- vectors of one thread ---------------------------------------------------------------------

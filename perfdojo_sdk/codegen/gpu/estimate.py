@@ -1,4 +1,4 @@
-"""How long a call would take on paper: a roofline for each launch, lowered where few threads are there.
+"""The time of a call on paper: a roofline for each launch, lowered where few threads are there.
 
 A launch takes the longest of: its data through memory, its requests through the second cache, its traffic
 in shared memory, its arithmetic, and the chain of one thread's steps. Bandwidths and peaks need enough
@@ -50,8 +50,8 @@ def estimate(launches: Sequence[LaunchFigures], capabilities: Capabilities) -> E
 
 
 def _launch(launch: LaunchFigures, capabilities: Capabilities) -> list[tuple[str, float]]:
-    options, memory = capabilities.options, capabilities.memory
-    assert memory is not None, "the target file has figures of memory"
+    options, memory, last = capabilities.options, capabilities.memory, capabilities.last_cache
+    assert memory is not None and last is not None, "the target file has figures of memory and a cache"
     processors, hertz = options["multiprocessors"], options["clock_ghz"] * 1e9
     busy = min(launch.blocks, processors)
     resident = min(launch.blocks * launch.threads, processors * ENOUGH_THREADS)
@@ -59,7 +59,7 @@ def _launch(launch: LaunchFigures, capabilities: Capabilities) -> list[tuple[str
     # A last wave that is not full costs as much as a full one.
     waves = launch.blocks / processors
     uneven = ceil(waves) / waves if waves > 1 else 1.0
-    cache = capabilities.caches["L2"].read_gbs * 1e9
+    cache = last.read_gbs * 1e9
     gflops = capabilities.peak_gflops
     peak = gflops["f32"] * 1e9 / 2
     matrix = sum(n / (gflops.get(d, gflops["f32"]) * 1e9 / 2) for d, n in launch.matrix_operations.items())

@@ -1,4 +1,4 @@
-"""What a launch does, counted off the program: the figures behind an estimate of its time.
+"""Figures of a launch, counted off the program: the basis of an estimate of its time.
 
 Counts are exact but for two things: conditions are taken to hold, and what caches keep is unknown, so
 memory traffic is given twice: each touched cell once (what must move), and each access as its warp makes
@@ -15,8 +15,7 @@ from math import prod
 from typing import Any
 
 from perfdojo_sdk.codegen.gpu.mapping import Launch, ProgramMap
-from perfdojo_sdk.codegen.gpu.placement import Placed
-from perfdojo_sdk.codegen.gpu.tile_code import unit_factors
+from perfdojo_sdk.codegen.gpu.placement import Placed, unit_factors
 from perfdojo_sdk.codegen.gpu.tiles import product_dtype
 from perfdojo_sdk.codegen.operations import SPELLINGS
 from perfdojo_sdk.core.dtypes import BYTES, FLOAT_DTYPES
@@ -37,7 +36,7 @@ class LaunchFigures:
 
     kernel: str
     arrays: tuple[str, ...]
-    """What it is given: names of the interface, or ``@BYTES`` for an offset into the workspace."""
+    """Its arguments: names of the interface, or ``@BYTES`` for an offset into the workspace."""
     blocks: int
     threads: int
     times: int

@@ -24,7 +24,7 @@ class HostPart(CEmitter, ABC):
 
     @abstractmethod
     def _arrays(self, launch: Launch) -> Sequence[Placed]:
-        """What the kernel of a launch is given."""
+        """The arguments of a launch's kernel."""
 
     def _host(self) -> str:
         arrays = [f"const {self._type(a)} *{c_name(a)}" for a in self.program.inputs]

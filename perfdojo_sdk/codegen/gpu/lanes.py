@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from perfdojo_sdk.codegen.c import Point
 from perfdojo_sdk.codegen.c_values import C_TYPES, c_index
+from perfdojo_sdk.codegen.gpu.writer import GpuWriter
 from perfdojo_sdk.codegen.names import c_name
 from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.expression import Access, Expression
 from perfdojo_sdk.core.program import Statement
 from perfdojo_sdk.core.validate import lane_stride
-
-if TYPE_CHECKING:
-    from perfdojo_sdk.codegen.gpu.emitter import GpuEmitter
 
 #: Bytes of the widest access to memory.
 WIDEST = 16
@@ -33,7 +30,7 @@ class Lanes:
     Where cells are known to lie together at a multiple of the widest access, they are moved at once.
     """
 
-    def __init__(self, emitter: GpuEmitter, statement: Statement, point: Point, lanes: range) -> None:
+    def __init__(self, emitter: GpuWriter, statement: Statement, point: Point, lanes: range) -> None:
         self.emitter, self.statement, self.lanes = emitter, statement, lanes
         self.level = point.level - 1
         self.at = [point.at(self.level, lane) for lane in lanes]
@@ -41,7 +38,7 @@ class Lanes:
 
     def emit(self) -> None:
         e, s = self.emitter, self.statement
-        placed = e._place(s.target)
+        placed = e.place_of(s.target)
         one_cell = lane_stride(placed.buffer, s.target.subscripts, self.level) == 0
         value = s.value if one_cell else e._combined(s)
         if s.id in e.copies:
@@ -49,9 +46,9 @@ class Lanes:
             for point in self.at[:1] if wide else self.at:
                 e.copy_later(s, point, 4 if wide else 1)
             return
-        with e._block(""):
+        with e.block(""):
             for access in dict.fromkeys(value.reads):
-                if self._wide(access) and self.emitter._place(access).buffer.dtype == "f32":
+                if self._wide(access) and self.emitter.place_of(access).buffer.dtype == "f32":
                     self._load(access)
             if one_cell:
                 for lane, point in enumerate(self.at):
@@ -72,8 +69,8 @@ class Lanes:
                 e.function.line(f"{e.cell(s.target, point)} = pd_v{k};")
 
     def _wide(self, access: Access) -> bool:
-        """Whether these lanes of an access are one aligned access to memory."""
-        placed, width = self.emitter._place(access), lanes_at_once(self.statement.dtype)
+        """True if these lanes of an access are one aligned access to memory."""
+        placed, width = self.emitter.place_of(access), lanes_at_once(self.statement.dtype)
         if placed.kind not in ("array", "memory", "shared") or len(self.lanes) != width or width != 4:
             return False
         if placed.buffer.dtype not in FOUR or lane_stride(placed.buffer, access.subscripts, self.level) != 1:
@@ -84,7 +81,7 @@ class Lanes:
 
     def _load(self, access: Access) -> None:
         name = f"pd_l{len(self.loaded)}"
-        array = c_name(self.emitter._place(access).buffer.name)
+        array = c_name(self.emitter.place_of(access).buffer.name)
         index = c_index(self.emitter.flat(access, self.at[0]))
         self.emitter.function.line(f"const pd_f32x4 {name} = pd_load4({array}, {index});")
         self.loaded[access] = name
@@ -95,5 +92,5 @@ class Lanes:
             return e.expression(value, self.at[lane])
 
     def _lane(self, lane: int) -> Mapping[Access, str]:
-        """What was loaded, as one lane reads it."""
+        """The loaded variables as one lane reads them."""
         return {access: f"{name}.{'xyzw'[lane]}" for access, name in self.loaded.items()}

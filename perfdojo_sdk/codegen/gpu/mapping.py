@@ -1,4 +1,4 @@
-"""Who runs each part of a program: the host, a block of threads, a warp, or one thread.
+"""The mapping of a program: the host, a block of threads, a warp, or one thread runs each part.
 
 Suffixes ask for hardware: ``g`` for the blocks of a grid, ``b`` for threads of a block (for its warps,
 where the scope holds lanes), ``w`` and ``s`` for the lanes of a warp, ``m`` for those with their matrix
@@ -20,6 +20,7 @@ from perfdojo_sdk.codegen.gpu.tiles import MATRIX, TileNest, tile_nest
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Index
 from perfdojo_sdk.core.program import Node, Path, Program, Scope
+from perfdojo_sdk.hookspecs.types import Capabilities
 
 GRID, BLOCK, WARP, SHUFFLE = "g", "b", "w", "s"
 
@@ -46,6 +47,18 @@ class Machine:
     def share_at_work(self, blocks: int) -> float:
         """Of the multiprocessors on average, while equal blocks run: some wait for the last of them."""
         return blocks / (-(-blocks // self.multiprocessors) * self.multiprocessors)
+
+
+def machine_of(capabilities: Capabilities) -> Machine:
+    """The machine that a target file describes, in its ``options``."""
+    options = capabilities.options
+    return Machine(
+        warp=options["warp"],
+        max_threads=options["max_threads"],
+        shared_bytes=options["shared_bytes"],
+        multiprocessors=options["multiprocessors"],
+        matrix=frozenset(options["matrix"]),
+    )
 
 
 @dataclass(frozen=True)
@@ -87,7 +100,7 @@ class ProgramMap:
         return next(l for l in self.launches if path[: len(l.path)] == l.path)
 
     def unit(self, path: Path) -> Unit:
-        """Who runs the node at ``path``."""
+        """The unit that runs the node at ``path``."""
         launch = self.launch_of(path)
         if len(path) <= len(launch.path):
             return "block"
@@ -99,7 +112,7 @@ class ProgramMap:
             yield level, scope.size, self.role[path[: level + 1]]
 
     def thread_form(self, path: Path, home: Path) -> tuple[Index, int] | None:
-        """Which thread of the block (or lane of the warp, where ``home`` is inside a warp) is at ``path``.
+        """The thread of the block (or lane of the warp, where ``home`` is inside a warp) that is at ``path``.
 
         With the number of threads of which that is one; None where not each of them is a thread of its
         own that stays the same: at a place that a single thread runs, or where threads take turns.

@@ -46,7 +46,7 @@ class GpuPackager:
         return Package(tuple(files), toolchain)
 
     def _entry(self, name: str, files: dict[str, bytes]) -> dict[str, object]:
-        """What the assembler says of a kernel, and what the model makes of its launches."""
+        """The assembler's report of a kernel, and the model's times of its launches."""
         launches = launches_in(files)
         paper = estimate(launches, self.capabilities)
         return {

@@ -1,4 +1,4 @@
-"""Where each temporary lives on a machine of blocks and warps, and what its cells are called there.
+"""The place of each temporary on a machine of blocks and warps, and the names of its cells there.
 
 A location is a wish. ``shared`` memory exists while a block runs, and so does ``async``; ``own`` spreads a
 buffer over the threads' registers, ``uniform`` gives each thread the same value, ``reg`` and ``stack`` belong
@@ -16,7 +16,16 @@ from math import prod
 from typing import Literal, TypeAlias
 
 from perfdojo_sdk.codegen.gpu.mapping import Launch, ProgramMap
-from perfdojo_sdk.codegen.gpu.tiles import MOST_TILES, SIDE, TILE, tile_number
+from perfdojo_sdk.codegen.gpu.tiles import (
+    MOST_TILES,
+    SIDE,
+    TILE,
+    Factor,
+    TileNest,
+    factors_of,
+    product_dtype,
+    tile_number,
+)
 from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.expression import Access, Index
 from perfdojo_sdk.core.program import Occurrence, Path, Program
@@ -46,7 +55,7 @@ class Placed:
     """``array``: the caller's. ``uniform``: a copy in each thread, all of them the same. ``tile``: shared out
     among the lanes of a warp as its matrix unit wants it."""
     launch: Launch | None = None
-    """Where it is declared; None for what outlives a launch."""
+    """The launch that declares it; None for what outlives a launch."""
     home: Path = ()
     """The innermost scope around all uses."""
     copies: tuple[tuple[int, int], ...] = ()
@@ -190,7 +199,7 @@ def _below(mapped: ProgramMap, use: Occurrence, depth: int) -> list[str]:
 
 
 def _shuffles(mapped: ProgramMap, use: Occurrence) -> bool:
-    """Whether lanes compute one value together for everybody."""
+    """True if lanes compute one value together for everybody."""
     around = use.path[:-1]
     return mapped.role.get(around) == "shuffle" and not any(
         (len(around) - 1) in form.levels for form in use.access.subscripts
@@ -198,7 +207,7 @@ def _shuffles(mapped: ProgramMap, use: Occurrence) -> bool:
 
 
 def _even(mapped: ProgramMap, uses: Sequence[Occurrence], unit: str) -> bool:
-    """Whether the writes stand where the buffer's own unit runs them, not inside another one's nest."""
+    """True if the writes stand where the buffer's own unit runs them, not inside another one's nest."""
     for use in uses:
         if use.writes:
             path = use.path[:-1] if _shuffles(mapped, use) else use.path
@@ -240,7 +249,7 @@ def _digits(
 
 
 def is_digit(address: Index, level: int, weight: int, size: int, sizes: Sequence[int]) -> bool:
-    """Whether ``{level}`` is the digit of this weight: all else lies above it or below."""
+    """True if ``{level}`` is the digit of this weight: all else lies above it or below."""
     lower = {l: c for l, c in address.terms if l != level and c % (weight * size)}
     low, high = Index.of(lower, address.constant % (weight * size)).bounds(sizes)
     return weight > 0 and low >= 0 and high < weight
@@ -296,3 +305,19 @@ def _fit_shared(mapped: ProgramMap, found: dict[str, Placed], launch: Launch) ->
         scopes = mapped.program.ancestors(mapped.program.occurrences[largest.buffer.name][0].path)
         grid = tuple((k, scopes[k].size) for k in launch.grid_levels if scopes[k].size > 1)
         found[largest.buffer.name] = replace(largest, kind="memory", copies=(*grid, *largest.copies))
+
+
+def unit_factors(
+    mapped: ProgramMap, placed: Mapping[str, Placed], nest: TileNest
+) -> tuple[Factor, Factor] | None:
+    """The factors that the matrix unit multiplies for a nest; None where the lanes do its work themselves."""
+
+    def place(access: Access) -> Placed:
+        return placed[mapped.program.buffer_of[access.array].name]
+
+    statement = nest.statement
+    if place(statement.target).kind != "tile" or product_dtype(nest) not in mapped.machine.matrix:
+        return None
+    if any(place(read).kind not in ("array", "memory", "shared") for read in statement.reads):
+        return None
+    return factors_of(nest, [(read, place(read).address(read)) for read in statement.reads])

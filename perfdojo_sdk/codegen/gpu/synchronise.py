@@ -1,4 +1,4 @@
-"""Where a barrier is needed: between uses of one cell by two threads, one of them writing.
+"""Barriers: one is needed between uses of one cell by two threads, one of them writing.
 
 The program has no barriers: sibling nests follow each other, and what threads do inside one nest is
 independent. So a barrier is needed between two neighbours exactly where a later one touches cells that an
@@ -27,12 +27,12 @@ class Use:
     threads: tuple[tuple[int, int], ...]
     """(level, size) of the scopes whose iterations are threads; () where one thread does it."""
     known: bool
-    """Whether the thread stays the same: no turns, no lanes of several warps."""
+    """True if the thread stays the same: no turns, no lanes of several warps."""
     digits: tuple[tuple[int, int], ...] | None
     """(weight, size) of each scope's iterator inside the cell's number, where it is a digit of it."""
 
     def same_thread(self, other: Use, placed: Placed, common: int) -> bool:
-        """Whether the two are of one thread wherever they are of one cell.
+        """True if the two are of one thread wherever they are of one cell.
 
         ``common``: so many of the outermost levels have equal values in both.
         """
@@ -68,7 +68,7 @@ class Exchange:
         self.mapped, self.placed, self.unit, self.later = mapped, placed, unit, later
 
     def uses(self, node: Node, path: Path) -> list[Use]:
-        """What the node does to cells that another thread might touch."""
+        """The node's uses of cells that another thread might touch."""
         return list(self._uses(node, path, len(path)))
 
     def _uses(self, node: Node, path: Path, top: int) -> Iterator[Use]:
@@ -91,7 +91,7 @@ class Exchange:
         return [size for _, size, _ in self.mapped.roles(path)]
 
     def _private(self, placed: Placed, path: Path, top: int) -> bool:
-        """Whether each thread (or warp) has copies of its own."""
+        """True if each thread (or warp) has copies of its own."""
         return any(level >= top - 1 for level, _ in placed.copies) and placed.home[:top] == path[:top]
 
     def _threads(
@@ -120,7 +120,7 @@ class Exchange:
         return spread, total <= limit
 
     def conflict(self, earlier: list[Use], later: list[Use], common: int) -> bool:
-        """Whether a barrier has to stand between."""
+        """True if a barrier has to stand between."""
         for a in earlier:
             for b in later:
                 if a.buffer == b.buffer and (a.writes or b.writes):

@@ -2,42 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 from perfdojo_sdk.codegen.c import Point
 from perfdojo_sdk.codegen.c_values import c_index
-from perfdojo_sdk.codegen.gpu.mapping import ProgramMap
-from perfdojo_sdk.codegen.gpu.placement import Placed
-from perfdojo_sdk.codegen.gpu.tiles import Factor, TileNest, factors_of, product_dtype
+from perfdojo_sdk.codegen.gpu.placement import unit_factors
+from perfdojo_sdk.codegen.gpu.tiles import Factor, TileNest, product_dtype
+from perfdojo_sdk.codegen.gpu.writer import GpuWriter
 from perfdojo_sdk.codegen.names import c_name
-from perfdojo_sdk.core.expression import Access
-
-if TYPE_CHECKING:
-    from perfdojo_sdk.codegen.gpu.emitter import GpuEmitter
-
-
-def unit_factors(
-    mapped: ProgramMap, placed: Mapping[str, Placed], nest: TileNest
-) -> tuple[Factor, Factor] | None:
-    """What the matrix unit multiplies for a nest; None where the lanes do its work themselves."""
-
-    def place(access: Access) -> Placed:
-        return placed[mapped.program.buffer_of[access.array].name]
-
-    statement = nest.statement
-    if place(statement.target).kind != "tile" or product_dtype(nest) not in mapped.machine.matrix:
-        return None
-    if any(place(read).kind not in ("array", "memory", "shared") for read in statement.reads):
-        return None
-    return factors_of(nest, [(read, place(read).address(read)) for read in statement.reads])
 
 
 class TileCode:
     """Emits one nest; ``point`` stands inside its outermost scope."""
 
-    def __init__(self, emitter: GpuEmitter, nest: TileNest, point: Point) -> None:
+    def __init__(self, emitter: GpuWriter, nest: TileNest, point: Point) -> None:
         self.emitter, self.nest, self.point = emitter, nest, point
 
     def emit(self) -> None:
@@ -58,17 +36,17 @@ class TileCode:
 
     def _side(self, factor: Factor) -> str:
         """Array, number of the tile's first element, distance of its rows."""
-        array = c_name(self.emitter._place(factor.access).buffer.name)
+        array = c_name(self.emitter.place_of(factor.access).buffer.name)
         return f"{array}, {c_index(self.point.fold(factor.first))}, {factor.stride}"
 
     def _cell_by_cell(self) -> None:
         e, row, inner = self.emitter, self.nest.row, self.point.inside(0)
         e.function.line("PD_UNROLL")
-        with e._block("for (int pd_own = 0; pd_own < PD_TILE_OWN; pd_own++)"), ExitStack() as stack:
-            stack.enter_context(e._iterator(row, "pd_tile_row(pd_own)"))
-            stack.enter_context(e._iterator(row + 1, "pd_tile_column(pd_own)"))
+        with e.block("for (int pd_own = 0; pd_own < PD_TILE_OWN; pd_own++)"), ExitStack() as stack:
+            stack.enter_context(e.iterator(row, "pd_tile_row(pd_own)"))
+            stack.enter_context(e.iterator(row + 1, "pd_tile_column(pd_own)"))
             if self.nest.steps:
                 step, inner = f"i{row + 2}", inner.inside(0)
                 head = f"for ({e.index} {step} = 0; {step} < {self.nest.steps}; {step}++)"
-                stack.enter_context(e._block(head))
+                stack.enter_context(e.block(head))
             e.visit_statement(self.nest.statement, inner)

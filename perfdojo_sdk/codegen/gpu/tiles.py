@@ -1,4 +1,4 @@
-"""What the matrix unit of a warp can do: nests over a tile of rows and columns that the lanes share out.
+"""Tiles of a warp's matrix unit: nests over rows and columns that the lanes share out.
 
 A nest ``16 16:m`` is a statement for each cell of a tile; ``16 16 K:m`` adds up products for each. Every lane
 runs the cells that are its own, in any order, so the target's cells must differ from iteration to
@@ -58,7 +58,7 @@ def tile_nest(program: Program, scope: Scope, path: Path) -> TileNest | None:
 
 
 def _apart(program: Program, nest: TileNest) -> bool:
-    """Whether each iteration of rows and columns has a cell of its own, and reads no other's."""
+    """True if each iteration of rows and columns has a cell of its own, and reads no other's."""
     target = nest.statement.target
     buffer = program.buffer_of[target.array]
     address = buffer.address(target.subscripts)
@@ -72,8 +72,8 @@ def _apart(program: Program, nest: TileNest) -> bool:
 
 
 def tile_number(form: Index, nest: TileNest) -> Index | None:
-    """Which of a warp's tiles a cell is in; None unless the rest of its number is the row times :data:`SIDE`
-    plus the column."""
+    """The number of the warp's tile that a cell is in; None unless the rest of the cell's number is the row
+    times :data:`SIDE` plus the column."""
     cells, rest = SIDE * SIDE, form.plus(Index.of({nest.row: SIDE, nest.row + 1: 1}), -1)
     if rest.quotients or any(number % cells for number in (rest.constant, *(c for _, c in rest.terms))):
         return None

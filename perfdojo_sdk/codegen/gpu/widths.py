@@ -1,4 +1,4 @@
-"""Whether iterators of a kernel may have 32 bits, which GPUs add and multiply faster than 64."""
+"""Widths of a kernel's iterators: 32 bits where these do, which GPUs add and multiply faster than 64."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def check_blocks(program: Program, mapped: ProgramMap) -> None:
 
 
 def fit_32_bits(mapped: ProgramMap, placed: Mapping[str, Placed]) -> bool:
-    """Whether no number that iterators take part in leaves 32 bits, on the way to its value neither.
+    """True if no number that iterators take part in leaves 32 bits, on the way to its value neither.
 
     Dividends, products and sums of subscripts, conditions and values; counters one step behind a loop's end.
     """

@@ -1,4 +1,4 @@
-"""What an expert of processors with vectors and caches would do, driven by the target file's figures.
+"""The expert for processors with vectors and caches, driven by the target file's figures.
 
 Two plans. A *contraction* (c += a*b) is tiled for registers: the accumulators fill the vector
 registers and b is packed a panel at a time. Everything else is bound by memory: rows are fused

@@ -1,4 +1,4 @@
-"""How an expert plays a contraction: a nest around sums of products, y[i,j] += a[i,k] * b[k,j].
+"""Contractions: a nest around sums of products, y[i,j] += a[i,k] * b[k,j].
 
 A matrix product, a batch of them, a convolution and two products that share an operand are one
 plan. One loop becomes the *rows* of a register tile: operand a uses it and b does not. Another
@@ -94,7 +94,7 @@ class Nest:
 
 @dataclass(frozen=True)
 class Plan:
-    """Which loop becomes what. Loops are levels of the nest."""
+    """The role of each loop. Loops are levels of the nest."""
 
     row: int
     lane: int
@@ -245,12 +245,12 @@ def _operands(product: Product, row: int, lane: int) -> tuple[Access, Access] | 
 
 
 def _cells_differ(access: Access) -> bool:
-    """Whether packing makes no cell twice: each subscript is one iterator."""
+    """True if packing makes no cell twice: each subscript is one iterator."""
     return all(len(s.terms) <= 1 for s in access.subscripts)
 
 
 def _walks_far(program: Program, access: Access) -> bool:
-    """Whether the steps of the reduction leave most of each cache line that they fetch unused."""
+    """True if the steps of the reduction leave most of each cache line that they fetch unused."""
     return lane_stride(program.buffer_of[access.array], access.subscripts, access.levels[-1]) not in (0, 1)
 
 
@@ -363,9 +363,9 @@ class _Panel:
         self.tile_depth = 0
         """Loops of a register tile: the rows, and one or two over its columns."""
         self.blocked = False
-        """Whether the reduction is in blocks that add to the output."""
+        """True if the reduction is in blocks that add to the output."""
         self.packs = False
-        """Whether something was copied that might have been read where it lies."""
+        """True if something was copied that might have been read where it lies."""
 
     def play(self, lane: str) -> None:
         """Turn ``lane``, the loop over the columns of the piece, into panels of register tiles."""
@@ -485,7 +485,7 @@ class _Panel:
                 move_inward(play, few, 1)
 
     def _worth_packing(self, array: str, place: str) -> bool:
-        """Whether rows of the panel lie apart, exceed the first cache and are read again and again."""
+        """True if rows of the panel lie apart, exceed the first cache and are read again and again."""
         play, plan = self.moves, self.plan
         if not all(_cells_differ(b) for b in plan.columns):
             return False

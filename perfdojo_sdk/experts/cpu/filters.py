@@ -1,4 +1,4 @@
-"""How an expert plays a convolution by fewer products: two rows of outputs at a time, from four sums.
+"""Convolutions by fewer products: two rows of outputs at a time, from four sums.
 
 `minimal_filter` needs a filter of three taps across the rows of an image, whose sums lie beside each other in
 memory. What remains are four contractions with two thirds of the products, each planned like any other; the
@@ -108,7 +108,7 @@ class _Game:
     def __init__(self, start: Play, found: _Filter, target: Target) -> None:
         self.moves, self.found, self.target = start, found, target
         self.array = found.nest.products[0].target.array
-        """What is computed."""
+        """The array that is computed."""
 
     def play(self) -> None:
         """From the nest to sums, four contractions, and rows of outputs."""
@@ -271,7 +271,7 @@ class _Game:
                 play.must("reorder_statements", top)
 
     def _is_of_taps(self, node: Node) -> bool:
-        """Whether a root nest makes or copies sums of taps."""
+        """True if a root nest makes or copies sums of taps."""
         product = self.found.nest.products[0]
         taps = product.other if self.found.outputs in product.one.levels else product.one
         return {read.array for leaf in node.leaves for read in leaf.statement.reads} == {taps.array}

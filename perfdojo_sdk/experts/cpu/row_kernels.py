@@ -1,4 +1,4 @@
-"""How an expert plays what memory bounds: each value is moved once, and used while it is warm.
+"""Kernels that memory bounds: each value is moved once, and used while it is warm.
 
 1. The loops that all statements of a row share become the outermost ones, and are fused.
 2. A division by a row's value becomes a multiplication.
@@ -70,7 +70,7 @@ MOST_WASTE = 1.15
 
 
 class Together(Enum):
-    """What is done with several rows at a time."""
+    """The plan for several rows at a time."""
 
     NOTHING = 0
     ABREAST = 1
@@ -94,7 +94,7 @@ def play_rows(root: Program, rules: Rules, target: Target) -> list[Play]:
 
 
 def worth_threads(root: Program, target: Target) -> tuple[bool, ...]:
-    """Whether to use threads: no where moving the data costs less than starting them, both where near it."""
+    """Use of threads: no where moving the data costs less than starting them, both where near it."""
     capabilities, data = target.capabilities, data_bytes(root)
     speeds = [c.read_gbs for c in capabilities.caches.values() if data <= c.bytes]
     if not speeds and capabilities.memory:
@@ -165,7 +165,7 @@ def rows_go_on(play: Play) -> bool:
 
 
 def _goes_on(play: Play, outer: Scope, inner: Scope) -> bool:
-    """Whether each address moves by as much from row to row as in a whole row."""
+    """True if each address moves by as much from row to row as in a whole row."""
     if len(inner.body) != 1 or not isinstance(inner.body[0], Statement):
         return False
     level, statement = len(play.around(outer.id)), inner.body[0]
@@ -175,7 +175,7 @@ def _goes_on(play: Play, outer: Scope, inner: Scope) -> bool:
 
 
 def rows_outermost(play: Play) -> None:
-    """Where a statement uses a row's value, the iterators that name the row move to the outside."""
+    """Moves the iterators that name a row to the outside where a statement uses the row's value."""
     small = {b.name: len(b.dimensions) for b in temporaries(play.program)}
     for place in [node.id for node in play.program.body if isinstance(node, Scope)]:
         nest, statement = perfect_nest(play, place)
@@ -239,7 +239,7 @@ def cut_row(play: Play, place: str, lanes: Mapping[str, int]) -> list[str]:
 
 
 def _fits(size: int, width: int) -> bool:
-    """Whether the largest vector that divides the size wastes little, and blocks of them come out."""
+    """True if the largest vector that divides the size wastes little, and blocks of them come out."""
     vectors = size // largest_divisor(size, width)
     few = vectors <= CHAINS or largest_divisor(vectors, 2 * CHAINS) > 2
     return few and vectors * width <= MOST_WASTE * size

@@ -22,7 +22,7 @@ _CHEAP = frozenset({"add", "sub", "mul", "neg"})
 
 
 def compute_again(play: Play) -> None:
-    """Where a value takes less to compute from what is read than to keep, do not keep it."""
+    """Computes a value anew where that takes less than to keep it."""
     for buffer in temporaries(play.program):
         definitions = [s for s in play.statements() if s.target.array == buffer.name]
         if len(definitions) != 1 or definitions[0].accumulate or not _cheap(play, definitions[0]):

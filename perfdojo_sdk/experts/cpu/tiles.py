@@ -1,4 +1,4 @@
-"""Which block of accumulators suits a contraction: arithmetic on sizes and registers, no moves.
+"""The block of accumulators for a contraction: arithmetic on sizes and registers, no moves.
 
 A register tile is ``high`` rows by ``wide`` vectors. Each step of the reduction loads ``wide``
 vectors and ``high`` single values and does ``high * wide`` multiply-adds with them, so a tile near

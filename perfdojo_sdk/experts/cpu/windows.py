@@ -1,4 +1,4 @@
-"""What passes between memory and registers: what is asked for early, what goes past the caches.
+"""Values between memory and registers: some are asked for early, some go past the caches.
 
 A *window* is a small buffer at a location whose meaning is how the value travels: a read that asks for what
 comes next, a write that claims its line, or one that goes past the caches.
@@ -6,11 +6,12 @@ comes next, a write that claims its line, or one that goes past the caches.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from math import inf, prod
 
+from perfdojo_sdk.core.dialect import Dialect, Location
 from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.expression import Access, Read
 from perfdojo_sdk.core.program import Program, Scope, Statement
@@ -41,36 +42,67 @@ class Windows:
         return bool(self.once or self.again)
 
 
+@dataclass(frozen=True)
+class Ways:
+    """A target's locations by what they do with a value on its way; empty: none does it."""
+
+    soon: str
+    """Also asks for the memory some bytes further on."""
+    soon_second: str
+    """The same, into the second cache."""
+    next_row: str
+    """Also asks for what the next iteration of the outermost scope reads."""
+    claim: str
+    """Goes out; also claims the memory some bytes further on."""
+    past: str
+    """Goes out past the caches."""
+
+
+def ways_of(dialect: Dialect) -> Ways:
+    """The first location for each way, told by its properties: names and their order mean nothing else."""
+
+    def first(fits: Callable[[Location], bool]) -> str:
+        return next((place.name for place in dialect.locations.values() if fits(place)), "")
+
+    def leading(place: Location) -> bool:
+        return bool(place.lead_bytes) and not place.fetch_ahead and not place.past_caches
+
+    return Ways(
+        first(lambda place: leading(place) and not place.copy_out_only and not place.second_cache),
+        first(lambda place: leading(place) and not place.copy_out_only and place.second_cache),
+        first(lambda place: place.fetch_ahead and not place.copy_out_only),
+        first(lambda place: leading(place) and place.copy_out_only),
+        first(lambda place: place.past_caches and place.copy_out_only),
+    )
+
+
 def memory_ways(root: Program, target: Target) -> Iterator[Windows]:
     """Data that stays in a core's own cache needs no windows; stores past the caches may pay beyond them.
     Where all stays in some cache, or next to nothing goes out, a processor may foresee enough by itself.
 
-    Locations that the target does not have are left out.
+    What no location of the target does is left out.
     """
     data, goes_out = data_bytes(root), output_bytes(root)
     caches = target.capabilities.caches.values()
     if data <= max((c.bytes for c in caches if not c.shared), default=0):
         yield Windows()
         return
-    once, reduced, again, claim, past = (
-        name if name in target.dialect.locations else ""
-        for name in ("soon", "soon_l2", "ahead", "claim", "nt")
-    )
-    reduced = reduced or once
-    yield Windows(once, reduced, again, claim)
+    ways = ways_of(target.dialect)
+    reduced = ways.soon_second or ways.soon
+    yield Windows(ways.soon, reduced, ways.next_row, ways.claim)
     if data <= max((c.bytes for c in caches), default=0) or LITTLE * goes_out < data:
         yield Windows()
-    elif past:
-        yield Windows(once, reduced, again, past)
-        yield Windows(store=past)
+    elif ways.past:
+        yield Windows(ways.soon, reduced, ways.next_row, ways.past)
+        yield Windows(store=ways.past)
 
 
 def panel_ways(root: Program, target: Target) -> Iterator[Windows]:
     """For contractions: none; where no cache holds the data, also the next panel, and past the caches."""
     yield Windows()
     if data_bytes(root) > max((c.bytes for c in target.capabilities.caches.values()), default=0):
-        again, past = (name if name in target.dialect.locations else "" for name in ("ahead", "nt"))
-        yield Windows(again=again, store=past)
+        ways = ways_of(target.dialect)
+        yield Windows(again=ways.next_row, store=ways.past)
 
 
 def open_windows(play: Play, target: Target, windows: Windows) -> Iterator[tuple[str, str]]:
@@ -134,7 +166,7 @@ def _open_for_output(play: Play, scope: Scope, location: str) -> Iterator[tuple[
 
 
 def _goes_out(play: Play, scope: Scope) -> bool:
-    """Whether an innermost loop ends with the finished values of an output."""
+    """True if an innermost loop ends with the finished values of an output."""
     statement = scope.body[-1]
     assert isinstance(statement, Statement)
     return statement.target.array in play.program.outputs and not statement.accumulate

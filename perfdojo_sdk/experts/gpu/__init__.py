@@ -1,1 +1,1 @@
-"""What an expert of machines with grids and blocks would play, in the game's own moves."""
+"""The expert for machines with grids and blocks."""

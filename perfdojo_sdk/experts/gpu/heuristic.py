@@ -1,4 +1,4 @@
-"""Which plan for which nest: products in tiles, rows by warps or blocks, all else element by element."""
+"""The plan for each nest: products in tiles, rows by warps or blocks, all else element by element."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias
 
-from perfdojo_sdk.codegen.gpu.mapping import BLOCK, GRID, Machine
+from perfdojo_sdk.codegen.gpu.mapping import BLOCK, GRID, Machine, machine_of
 from perfdojo_sdk.codegen.gpu.tiles import MATRIX
 from perfdojo_sdk.codegen.operations import FUNCTION_COST, SPELLINGS
 from perfdojo_sdk.core.dtypes import DIGITS
@@ -29,15 +29,21 @@ from perfdojo_sdk.experts.gpu.steps import (
 )
 from perfdojo_sdk.experts.gpu.tiles import MOST_PARTS, play_tiles
 from perfdojo_sdk.experts.steps import neighbour, separate
+from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.search.play import Play
 
 #: Plays the nest at a place; MoveError where it cannot.
 Plan: TypeAlias = Callable[..., None]
 
 
+def expert(root: Program, rules: Rules, target: Target) -> tuple[Trace, ...]:
+    """The pass of a target with grids and blocks; its file describes the machine."""
+    return heuristic(root, rules, machine_of(target.capabilities))
+
+
 def heuristic(root: Program, rules: Rules, machine: Machine) -> tuple[Trace, ...]:
-    """What an expert plays who knows the sizes of the machine: a game, and for each dtype that its matrix
-    units multiply another one, where the kernel has a product; which is fastest, a measurement has to say.
+    """Plays with the sizes of the machine: one game, and one more for each dtype that its matrix units
+    multiply, where the kernel has a product. A measurement has to say which is fastest.
 
     Products of a shorter dtype than f32 are played where the rules say that precision may change.
     """
@@ -79,7 +85,7 @@ def _outermost(play: Play) -> list[str]:
 
 
 def _postpone(play: Play) -> None:
-    """What is not a launch yet comes after launches that do not need it, and so beside what it can join."""
+    """Moves what is no launch yet behind launches that do not need it, and so beside what it can join."""
     for place in reversed(_outermost(play)):
         while (beside := play.program.paths[place][0] + 1) < len(play.program.body):
             node = play.program.body[beside]
@@ -100,7 +106,7 @@ def _join_whole(play: Play, place: str) -> bool:
 
 
 def _adds_parts(play: Play, place: str) -> bool:
-    """Whether the nest computes each of its cells as a short sum."""
+    """True if the nest computes each of its cells as a short sum."""
     *_, last = (play.scope(loop) for loop in chain(play, place))
     inner = [node for node in last.body if isinstance(node, Scope)]
     return bool(inner) and len(inner) < len(last.body) and all(node.size <= MOST_PARTS for node in inner)
@@ -150,7 +156,7 @@ def play_threads(play: Play, place: str) -> None:
 
 
 def _reduce_in_parts(play: Play, place: str, machine: Machine) -> None:
-    """Where few rows are reduced over several loops, blocks share one of the loops out among them."""
+    """Shares one of several loops over which few rows are reduced out among blocks."""
     row = play.scope(place)
     if row.size >= enough_blocks(machine) or len(chain(play, place)) > 1:
         return
@@ -172,7 +178,7 @@ def _reduce_in_parts(play: Play, place: str, machine: Machine) -> None:
 
 
 def _square_in_passing(play: Play, place: str) -> None:
-    """Where parts of a sum, then parts of squared differences from its mean are taken: both in one pass.
+    """Takes parts of a sum and parts of squared differences from its mean in one pass.
 
     Each part's differences are from its own mean; what the other centre changes is made up for from one
     number a part. (Chan, Golub, LeVeque: "Updating formulae and a pairwise algorithm for computing sample
@@ -220,7 +226,7 @@ def _reciprocals(play: Play) -> None:
 
 
 def _compute_again(play: Play) -> None:
-    """What would pass through memory from launch to launch, and is cheap, is computed where it is used."""
+    """Computes cheap values where they are used, instead of passing them through memory between launches."""
     for buffer in temporaries(play.program):
         users = {o.path[0] for o in play.program.occurrences[buffer.name]}
         definitions = [s for s in play.statements() if s.target.array == buffer.name]

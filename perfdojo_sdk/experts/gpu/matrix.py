@@ -1,4 +1,4 @@
-"""How an expert plays a product on matrix units: a tile of sums for each warp, slices of both operands.
+"""Products on matrix units: a tile of sums for each warp, slices of both operands.
 
 As with tiles of registers, step by step a block brings a slice of both operands into shared memory; here each
 warp adds up a few tiles of 16 by 16 from there, along the slice. Sums are in another order: it re-associates.

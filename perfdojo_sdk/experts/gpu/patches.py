@@ -1,4 +1,4 @@
-"""How an expert plays products of other forms, such as convolutions: a patch of the output for each thread.
+"""Products of other forms, such as convolutions: a patch of the output for each thread.
 
 A thread adds up outputs that read the same of one operand, in a few rows, which overlap in what they read.
 The other operand is the same for all threads of a block: they copy it into shared memory first.
@@ -41,7 +41,7 @@ class Patch:
     rows: int
     threads: int
     shared: bool
-    """Whether what the block shares fits into its shared memory."""
+    """True if what the block shares fits into its shared memory."""
 
 
 def play_patches(play: Play, place: str, machine: Machine) -> None:
@@ -96,7 +96,7 @@ def play_patches(play: Play, place: str, machine: Machine) -> None:
 def _best_patch(
     sizes: Sequence[int], again: int, beside: int | None, steps: Sequence[int], machine: Machine
 ) -> Patch:
-    """What keeps most multipliers busy. ``sizes``: of the outputs' loops; ``steps``: of the sum's."""
+    """The patch that keeps most multipliers busy; ``sizes`` of the outputs' loops, ``steps`` of the sum's."""
     height, width = (1, *steps[1:])[-2:] if len(steps) > 1 else (1, 1)
 
     def worth(patch: Patch) -> float:

@@ -1,4 +1,4 @@
-"""How an expert plays what memory bounds: each element is moved once, four at a time.
+"""Kernels that memory bounds: each element is moved once, four at a time.
 
 Element by element: all loops become one, shared out among blocks and threads. Row by row: a warp takes a
 row where rows are short and many, else a block does; a reduction gets a partial result in each thread's

@@ -32,7 +32,7 @@ def split(play: Play, place_: str, factor: int) -> list[str]:
 
 
 def factors(size: int, most: int) -> list[int]:
-    """What divides ``size`` and is at most ``most``, ascending; 1 is always among them."""
+    """The divisors of ``size`` of at most ``most``, ascending; 1 is always among them."""
     return sorted(d for d in {1, *divisors(size), size} if d <= max(most, 1))
 
 
@@ -87,8 +87,14 @@ def map_rest(play: Play, machine: Machine) -> None:
     for buffer in temporaries(play.program):
         for k in range(len(buffer.dimensions)):
             play.may("reuse_dims", buffer.name, dim=k)
-    wanted: dict[str, tuple[str, ...]] = {TILE: ("tile",), "reg": ("local",), OWN: ("local",)}
-    wanted |= {UNIFORM: ("uniform", "local"), SHARED: ("shared",)}
+    words = (TILE, OWN, UNIFORM, SHARED)
+    registers = [
+        name
+        for name in play.near_locations
+        if play.rules.dialect.locations[name].constant_subscripts and name not in words
+    ]
+    wanted: dict[str, tuple[str, ...]] = {TILE: ("tile",), **dict.fromkeys(registers, ("local",))}
+    wanted |= {OWN: ("local",), UNIFORM: ("uniform", "local"), SHARED: ("shared",)}
     for buffer in temporaries(play.program):
         if buffer.location != play.rules.dialect.default_location:
             continue

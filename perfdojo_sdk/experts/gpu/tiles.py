@@ -1,4 +1,4 @@
-"""How an expert plays a product of matrices: tiles in shared memory, smaller ones in registers.
+"""Products of matrices: tiles in shared memory, smaller ones in registers.
 
 A block computes a tile of the output. Step by step it brings a slice of both operands into shared memory,
 coalesced, and each thread multiplies a few rows with a few columns from there. Sizes that do not divide
@@ -151,7 +151,7 @@ def _tiles(product: Product, machine: Machine) -> Iterator[Tile]:
 
 
 def _cost(product: Product, tile: Tile, around: int, machine: Machine) -> float:
-    """How long the product takes with a tile, in multiplications at full speed.
+    """The time of the product with a tile, in multiplications at full speed.
 
     Its constants are read off times of such kernels on one H100; they rank tiles, and are no model of a time.
     """
@@ -268,7 +268,7 @@ def _lay_out(play: Play, compute: str, array: str, own: tuple[int, int]) -> None
 
 
 def _slice(play: Play, compute: str, array: str) -> Access:
-    """How the products of the nest read a slice."""
+    """The access by which the products of the nest read a slice."""
     statement = only_statement(play, chain(play, compute)[-1])
     assert statement is not None
     return next(read for read in statement.reads if read.array == array)

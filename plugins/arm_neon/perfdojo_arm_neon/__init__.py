@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         Target,
     )
 
-PERFDOJO_API = (0, 2)
+PERFDOJO_API = (0, 3)
 
 BASE = "arm_neon"
 TARGETS = (BASE, "arm_sve")

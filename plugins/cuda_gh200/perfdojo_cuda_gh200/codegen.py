@@ -1,19 +1,12 @@
-"""The code generator: the SDK's emitter for grids and blocks with CUDA's dialect."""
+"""The code generator: the SDK's for grids and blocks with CUDA's dialect."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 
-from perfdojo_sdk.codegen.gpu.emitter import GpuEmitter
-from perfdojo_sdk.codegen.gpu.mapping import Machine
-from perfdojo_sdk.core.program import Program
-from perfdojo_sdk.hookspecs.types import Capabilities, KernelSource
-
-MATH_ACCURACY: Mapping[str, float] = {"exp": 1.0}
-"""Function -> bound on its error in ulp; the polynomial is that of the SDK's C, measured over all inputs."""
+from perfdojo_sdk.codegen.gpu.generator import GpuCodeGenerator
+from perfdojo_sdk.hookspecs.types import Capabilities
 
 
 @cache
@@ -22,33 +15,5 @@ def runtime() -> str:
     return resources.files(__package__).joinpath("include", "pd_runtime.h").read_text(encoding="utf-8")
 
 
-def machine(capabilities: Capabilities) -> Machine:
-    options = capabilities.options
-    return Machine(
-        warp=options["warp"],
-        max_threads=options["max_threads"],
-        shared_bytes=options["shared_bytes"],
-        multiprocessors=options["multiprocessors"],
-        matrix=frozenset(options["matrix"]),
-    )
-
-
-@dataclass(frozen=True)
-class CudaCodeGenerator:
-    """Programs to CUDA C++. Pure and picklable."""
-
-    capabilities: Capabilities
-    wide: bool = False
-    """Iterators have 64 bits even where 32 would do."""
-
-    def generate(self, program: Program, symbol: str) -> KernelSource:
-        """CUDA source with entry point ``symbol``; PD-C001 for a dtype that does not compile."""
-        return self._emitter(program, symbol).source()
-
-    def as_for(self, program: Program) -> CudaCodeGenerator:
-        """This generator, taking iterators as wide as ``program`` needs them."""
-        return replace(self, wide=self._emitter(program, "pd_as_for").wide)
-
-    def _emitter(self, program: Program, symbol: str) -> GpuEmitter:
-        dialect, described = self.capabilities.dialect(), machine(self.capabilities)
-        return GpuEmitter(program, symbol, dialect, described, runtime(), "cu", self.wide)
+def generator(capabilities: Capabilities) -> GpuCodeGenerator:
+    return GpuCodeGenerator(capabilities, runtime(), "cu")

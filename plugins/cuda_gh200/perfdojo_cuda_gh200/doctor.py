@@ -1,4 +1,4 @@
-"""What the target needs of a machine: a C++ compiler, and beyond that only what runs on the GPU itself."""
+"""The doctor's probes: a machine needs a C++ compiler, and beyond that only what runs on the GPU itself."""
 
 from __future__ import annotations
 
@@ -25,15 +25,7 @@ def _gpu_compiler() -> Probe:
 
 def _gpu() -> Probe:
     from perfdojo_cuda_gh200.driver import gpu_name
+    from perfdojo_sdk.measure.gpu_session import probe_gpu
 
-    try:
-        found, why = gpu_name(), ""
-    except OSError as error:
-        found, why = "", str(error)
-    return Probe(
-        "GPU",
-        found,
-        f"{why}: kernels run in emulation, and their times are estimates",
-        "run on a machine with a GPU of compute capability 9.0 and its driver (and the extra [nvrtc])",
-        required=False,
-    )
+    remedy = "run on a machine with a GPU of compute capability 9.0 and its driver (and the extra [nvrtc])"
+    return probe_gpu(gpu_name, remedy)

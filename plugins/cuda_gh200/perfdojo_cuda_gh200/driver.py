@@ -28,7 +28,7 @@ def driver() -> Any:
 
 @cache
 def on_gpu() -> bool:
-    """Whether this machine has a GPU that kernels run on."""
+    """True if this machine has a GPU that kernels run on."""
     try:
         return bool(gpu_name())
     except OSError:
@@ -49,7 +49,7 @@ def gpu_name() -> str:
 
 
 def value(module: Any, answer: Any) -> Any:
-    """What a call of the driver gives; OSError where it failed."""
+    """The result of a call of the driver; OSError where it failed."""
     status, *rest = answer
     if status != module.CUresult.CUDA_SUCCESS:
         raise OSError(f"the driver failed: {status.name}")

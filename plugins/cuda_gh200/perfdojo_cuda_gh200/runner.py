@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from perfdojo_cuda_gh200.compile import compile_for_gpu
 from perfdojo_cuda_gh200.driver import gpu_name, on_gpu
-from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measurement, RunRequest
-from perfdojo_sdk.measure.gpu_process import run_on_gpu
+from perfdojo_sdk.hookspecs.types import Failure, KernelSource
 from perfdojo_sdk.measure.gpu_runner import DeviceCode, GpuRunner
 
 #: The child process beside the GPU.
@@ -25,6 +24,5 @@ class CudaRunner(GpuRunner):
     def device_name(self) -> str:
         return gpu_name() if on_gpu() else ""
 
-    def run_on_device(self, artifact: Artifact, request: RunRequest) -> Measurement | Failure:
-        cache = self.capabilities.caches["L2"].bytes
-        return run_on_gpu(artifact, request, self.device(), cache, WORKER)
+    def worker(self) -> tuple[str, ...]:
+        return WORKER

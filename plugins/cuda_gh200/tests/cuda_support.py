@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from perfdojo_cuda_gh200 import _target
-from perfdojo_cuda_gh200.codegen import CudaCodeGenerator
+from perfdojo_cuda_gh200 import HOOKS
+from perfdojo_cuda_gh200.codegen import generator
 
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
@@ -14,8 +14,8 @@ from perfdojo_sdk.hookspecs.types import Artifact, KernelSource
 from perfdojo_sdk.measure.emulated_runner import EmulatedRunner
 from perfdojo_sdk.verify.numeric import NumericReport, verify_numeric
 
-TARGET = _target()
-GENERATOR = CudaCodeGenerator(TARGET.capabilities)
+TARGET = HOOKS.target
+GENERATOR = generator(TARGET.capabilities)
 HERE = Path(__file__).parent
 
 

@@ -9,11 +9,11 @@ from functools import cache
 import pytest
 from cuda_support import GENERATOR, TARGET, verified
 from perfdojo_cuda_gh200.compile import compile_for_gpu, nvrtc
-from perfdojo_cuda_gh200.expert import heuristic
 
 from perfdojo_sdk.codegen.gpu.figures import LaunchFigures, read
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Kind, Trace
+from perfdojo_sdk.experts.gpu.heuristic import expert
 from perfdojo_sdk.hookspecs.types import KernelSource
 from perfdojo_sdk.kernels.selection import Kernel, select
 from perfdojo_sdk.measure.gpu_runner import DeviceCode
@@ -36,7 +36,7 @@ def kernels(text: str) -> list[Kernel]:
 
 
 def played(kernel: Kernel) -> Trace:
-    [trace] = heuristic(kernel.program, plugins().rules(plugins().target("cuda_gh200")), TARGET)
+    [trace] = expert(kernel.program, plugins().rules(plugins().target("cuda_gh200")), TARGET)
     return trace
 
 
@@ -122,7 +122,7 @@ def test_sums_are_cut_into_parts_where_blocks_are_few() -> None:
     [kernel] = kernels("swiglu")
     assert "split_reduction" in {step.move.transformation for step in played(kernel).steps}
     rules = replace(plugins().rules(plugins().target("cuda_gh200")), most=Kind.EXACT)
-    [exact] = heuristic(kernel.program, rules, TARGET)
+    [exact] = expert(kernel.program, rules, TARGET)
     assert exact.kind == Kind.EXACT and exact.steps
 
 

@@ -56,7 +56,7 @@ def test_a_device_is_not_kept_busy_by_one_thread(runner: CudaRunner, monkeypatch
         ran.append(artifact)
         return Measurement(None, (1e-3,), "measured", "a GPU", 1)
 
-    monkeypatch.setattr("perfdojo_cuda_gh200.runner.run_on_gpu", on_gpu)
+    monkeypatch.setattr("perfdojo_sdk.measure.gpu_runner.run_on_gpu", on_gpu)
     text = "kernel k(x) -> y\nx f32 [{0}] heap\ny f32 [1] heap\n\ny[0] = 0\n{0} y[0] += x[{{0}}]\n"
     for size, is_run in ((64, True), (1 << 30, False)):
         artifact = runner.compile(emitted(text.format(size)))

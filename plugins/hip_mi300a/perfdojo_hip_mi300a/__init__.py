@@ -1,31 +1,12 @@
-"""What this plugin brings: the target hip_mi300a."""
+"""The plugin's hooks: it brings the target hip_mi300a."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache
-from importlib import resources
+from perfdojo_sdk.hookspecs.services import Probe
+from perfdojo_sdk.hookspecs.types import Capabilities, CodeGenerator, Runner
+from perfdojo_sdk.measure.gpu_hooks import GpuHooks
 
-import yaml
-
-from perfdojo_sdk.core.program import Program
-from perfdojo_sdk.hookspecs import hookimpl
-from perfdojo_sdk.hookspecs.services import Packager, Probe, TimeBreakdown
-from perfdojo_sdk.hookspecs.types import (
-    Artifact,
-    Bound,
-    Capabilities,
-    CodeGenerator,
-    HeuristicPass,
-    MachineFigures,
-    Runner,
-    RunRequest,
-    Target,
-)
-
-PERFDOJO_API = (0, 2)
-
-NAME = "hip_mi300a"
+PERFDOJO_API = (0, 3)
 
 #: Stands above the header of a library.
 NOTICE = """\
@@ -36,89 +17,32 @@ NOTICE = """\
 """
 
 
-@cache
-def _target() -> Target:
-    text = resources.files(__package__).joinpath(f"{NAME}.yaml").read_text(encoding="utf-8")
-    capabilities = Capabilities.model_validate(yaml.safe_load(text))
-    return Target(NAME, capabilities, capabilities.dialect(), "perfdojo-hip-mi300a")
+class HipHooks(GpuHooks):
+    """The SDK's hooks for grids and blocks, with what is HIP's own."""
+
+    def generator(self, capabilities: Capabilities) -> CodeGenerator:
+        from perfdojo_hip_mi300a.codegen import generator
+
+        return generator(capabilities)
+
+    def runner(self, capabilities: Capabilities) -> Runner:
+        from perfdojo_hip_mi300a.runner import HipRunner
+
+        return HipRunner(capabilities)
+
+    def probes(self) -> list[Probe]:
+        from perfdojo_hip_mi300a.doctor import probes
+
+        return probes()
 
 
-@hookimpl
-def perfdojo_targets() -> list[Target]:
-    return [_target()]
-
-
-@hookimpl
-def perfdojo_code_generator(target: Target) -> CodeGenerator | None:
-    if target.name != NAME:
-        return None
-    from perfdojo_hip_mi300a.codegen import HipCodeGenerator
-
-    return HipCodeGenerator(target.capabilities)
-
-
-@hookimpl
-def perfdojo_runner(target: Target) -> Runner | None:
-    if target.name != NAME:
-        return None
-    from perfdojo_hip_mi300a.runner import HipRunner
-
-    return HipRunner(target.capabilities)
-
-
-@hookimpl
-def perfdojo_heuristic_pass(target: Target) -> HeuristicPass | None:
-    if target.name != NAME:
-        return None
-    from perfdojo_hip_mi300a.expert import heuristic
-
-    return heuristic
-
-
-@hookimpl
-def perfdojo_math_accuracy(target: Target) -> Mapping[str, float] | None:
-    if target.name != NAME:
-        return None
-    from perfdojo_hip_mi300a.codegen import MATH_ACCURACY
-
-    return MATH_ACCURACY
-
-
-@hookimpl
-def perfdojo_roofline_bound(
-    program: Program, target: Target, threads: int, figures: MachineFigures
-) -> Bound | None:
-    if target.name != NAME:
-        return None
-    from perfdojo_sdk.measure.roofline import roofline
-
-    return roofline(program, 1, figures)
-
-
-@hookimpl
-def perfdojo_packager(target: Target) -> Packager | None:
-    if target.name != NAME:
-        return None
-    from perfdojo_sdk.codegen.gpu.packaging import GpuPackager
-
-    return GpuPackager(target.capabilities, NOTICE)
-
-
-@hookimpl
-def perfdojo_time_breakdown(
-    program: Program, target: Target, artifact: Artifact, request: RunRequest
-) -> TimeBreakdown | None:
-    if target.name != NAME:
-        return None
-    from perfdojo_sdk.codegen.gpu.estimate import breakdown
-
-    return breakdown(artifact, target.capabilities)
-
-
-@hookimpl
-def perfdojo_doctor_probes(target: Target) -> list[Probe]:
-    if target.name != NAME:
-        return []
-    from perfdojo_hip_mi300a.doctor import probes
-
-    return probes()
+HOOKS = HipHooks("hip_mi300a", "perfdojo-hip-mi300a", __name__, NOTICE)
+perfdojo_targets = HOOKS.perfdojo_targets
+perfdojo_code_generator = HOOKS.perfdojo_code_generator
+perfdojo_runner = HOOKS.perfdojo_runner
+perfdojo_heuristic_pass = HOOKS.perfdojo_heuristic_pass
+perfdojo_math_accuracy = HOOKS.perfdojo_math_accuracy
+perfdojo_roofline_bound = HOOKS.perfdojo_roofline_bound
+perfdojo_packager = HOOKS.perfdojo_packager
+perfdojo_time_breakdown = HOOKS.perfdojo_time_breakdown
+perfdojo_doctor_probes = HOOKS.perfdojo_doctor_probes

@@ -117,7 +117,7 @@ _OCCUPANCY = re.compile(r"^; Occupancy: (\d+)", re.MULTILINE)
 
 
 def resources_of(assembly: str) -> tuple[Resources, ...]:
-    """What the assembly's metadata say of each kernel; waves a SIMD unit holds, where it tells them all."""
+    """Resources of each kernel by the assembly's metadata; waves on a SIMD unit, where it tells them all."""
     found = _METADATA.search(assembly)
     kernels = yaml.safe_load(found[1].rstrip())["amdhsa.kernels"] if found else []
     waves = [int(count) for count in _OCCUPANCY.findall(assembly)]

@@ -1,4 +1,4 @@
-"""What the target needs of a machine: a C++ compiler, and beyond that only what runs on the GPU itself."""
+"""The doctor's probes: a machine needs a C++ compiler, and beyond that only what runs on the GPU itself."""
 
 from __future__ import annotations
 
@@ -23,15 +23,7 @@ def _code_objects() -> Probe:
 
 def _gpu() -> Probe:
     from perfdojo_hip_mi300a.driver import driver, gpu_name
+    from perfdojo_sdk.measure.gpu_session import probe_gpu
 
-    try:
-        found, why = gpu_name(driver()), ""
-    except OSError as error:
-        found, why = "", str(error)
-    return Probe(
-        "GPU",
-        found,
-        f"{why}: kernels run in emulation, and their times are estimates",
-        "run on a machine with an AMD MI300A (or MI300X) and ROCm 6 or later, as a user of the group render",
-        required=False,
-    )
+    machine = "a machine with an AMD MI300A (or MI300X) and ROCm 6 or later"
+    return probe_gpu(lambda: gpu_name(driver()), f"run on {machine}, as a user of the group render")

@@ -86,7 +86,7 @@ def driver() -> Any:
 
 
 def gpu_name(library: Any) -> str:
-    """What the first GPU is called."""
+    """The name of the first GPU."""
     name = ctypes.create_string_buffer(_NAME_BYTES)
     _done(library, library.hipDeviceGetName(name, _NAME_BYTES, 0))
     return name.value.decode()
@@ -112,7 +112,7 @@ class HipGpu:
         _done(self.hip, getattr(self.hip, name)(*arguments))
 
     def _new(self, name: str, *arguments: Any) -> Any:
-        """What a call puts where its first argument points."""
+        """The pointer that a call writes through its first argument."""
         made = c_void_p()
         self._do(name, byref(made), *arguments)
         return made

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from perfdojo_hip_mi300a.compile import compile_for_gpu
 from perfdojo_hip_mi300a.driver import name_here
-from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measurement, RunRequest
-from perfdojo_sdk.measure.gpu_process import run_on_gpu
+from perfdojo_sdk.hookspecs.types import Failure, KernelSource
 from perfdojo_sdk.measure.gpu_runner import DeviceCode, GpuRunner
 
 #: The child process beside the GPU.
@@ -25,6 +24,5 @@ class HipRunner(GpuRunner):
     def device_name(self) -> str:
         return name_here()
 
-    def run_on_device(self, artifact: Artifact, request: RunRequest) -> Measurement | Failure:
-        cache = self.capabilities.caches["L2"].bytes
-        return run_on_gpu(artifact, request, self.device(), cache, WORKER)
+    def worker(self) -> tuple[str, ...]:
+        return WORKER

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from perfdojo_hip_mi300a import _target
-from perfdojo_hip_mi300a.codegen import HipCodeGenerator
+from perfdojo_hip_mi300a import HOOKS
+from perfdojo_hip_mi300a.codegen import generator
 from perfdojo_hip_mi300a.driver import HipGpu, gpu_name, load
 from perfdojo_hip_mi300a.runner import HipRunner
 
@@ -38,8 +38,8 @@ Build = Callable[..., Path]
 
 
 def two() -> KernelSource:
-    target = _target()
-    return HipCodeGenerator(target.capabilities).generate(parse(TWO, target.dialect), "pd_case")
+    target = HOOKS.target
+    return generator(target.capabilities).generate(parse(TWO, target.dialect), "pd_case")
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +138,7 @@ def test_the_child_beside_the_gpu_gives_a_measurement(stand_in: Build) -> None:
 
 def test_without_rocm_kernels_run_in_emulation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("perfdojo_hip_mi300a.runner.name_here", lambda: "")
-    runner = HipRunner(_target().capabilities)
+    runner = HipRunner(HOOKS.target.capabilities)
     assert runner.most_instances and runner.device().startswith("no GPU")
     monkeypatch.setattr("perfdojo_hip_mi300a.runner.name_here", lambda: "a GPU")
     assert runner.most_instances is None and runner.device() == "a GPU"

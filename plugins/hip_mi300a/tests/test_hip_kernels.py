@@ -8,14 +8,14 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from perfdojo_hip_mi300a import _target
-from perfdojo_hip_mi300a.codegen import HipCodeGenerator
+from perfdojo_hip_mi300a import HOOKS
+from perfdojo_hip_mi300a.codegen import generator
 from perfdojo_hip_mi300a.compile import compile_for_gpu, compiler, hipcc
-from perfdojo_hip_mi300a.expert import heuristic
 
 from perfdojo_sdk.codegen.gpu.figures import read
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Trace
+from perfdojo_sdk.experts.gpu.heuristic import expert
 from perfdojo_sdk.hookspecs.types import Artifact
 from perfdojo_sdk.kernels.selection import Kernel, select
 from perfdojo_sdk.measure.emulated_runner import EmulatedRunner
@@ -23,8 +23,8 @@ from perfdojo_sdk.measure.gpu_runner import DeviceCode
 from perfdojo_sdk.plugins import load_plugins
 from perfdojo_sdk.verify.numeric import verify_numeric
 
-TARGET = _target()
-GENERATOR = HipCodeGenerator(TARGET.capabilities)
+TARGET = HOOKS.target
+GENERATOR = generator(TARGET.capabilities)
 TABLE3 = (
     "add batchnorm1 batchnorm2 bmm conv1 conv2 layernorm1 layernorm2 matmul mul reducemean relu relu_ffn "
     "rmsnorm softmax swiglu"
@@ -43,7 +43,7 @@ def kernels(text: str) -> list[Kernel]:
 
 def played(kernel: Kernel) -> Trace:
     """On vector units; a game on matrix units would be the second."""
-    return heuristic(kernel.program, plugins().rules(plugins().target("hip_mi300a")), TARGET)[0]
+    return expert(kernel.program, plugins().rules(plugins().target("hip_mi300a")), TARGET)[0]
 
 
 def test_no_thread_of_table_3_works_alone() -> None:

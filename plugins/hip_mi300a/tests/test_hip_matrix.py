@@ -10,12 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from perfdojo_hip_mi300a import _target
-from perfdojo_hip_mi300a.codegen import HipCodeGenerator, machine, runtime
+from perfdojo_hip_mi300a import HOOKS
+from perfdojo_hip_mi300a.codegen import generator, runtime
 from perfdojo_hip_mi300a.compile import compile_for_gpu, compiler
 
 from perfdojo_sdk.codegen.c import support_text
 from perfdojo_sdk.codegen.gpu.figures import read
+from perfdojo_sdk.codegen.gpu.mapping import machine_of
 from perfdojo_sdk.core.dtypes import rounding_law
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Kind, Trace
@@ -32,8 +33,8 @@ from perfdojo_sdk.verify.exact import verify_exact_trace
 from perfdojo_sdk.verify.numeric import NumericReport, verify_numeric
 from perfdojo_sdk.verify.reduced import reduce_trace
 
-TARGET = _target()
-GENERATOR = HipCodeGenerator(TARGET.capabilities)
+TARGET = HOOKS.target
+GENERATOR = generator(TARGET.capabilities)
 MULTIPLY = "pd_tile_multiply("
 
 #: Four warps, each with a tile; a slice of both operands in shared memory at a time.
@@ -158,7 +159,7 @@ def test_the_compiler_uses_matrix_instructions() -> None:
 
 def test_tiles_are_chosen_for_this_machines_number_of_multiprocessors() -> None:
     """Threads enough to keep all of them busy, which takes more here than on another GPU."""
-    few = replace(machine(TARGET.capabilities), multiprocessors=132)
+    few = replace(machine_of(TARGET.capabilities), multiprocessors=132)
     assert [few.share_at_work(blocks) for blocks in (66, 132, 264)] == [0.5, 1, 1]
     rules = replace(emulated().rules, most=Kind.CHANGES_PRECISION)
     [kernel] = select("matmul", emulated().operators, TARGET.dialect)
@@ -167,7 +168,7 @@ def test_tiles_are_chosen_for_this_machines_number_of_multiprocessors() -> None:
         [launch] = read(GENERATOR.generate(game.program, "pd_case").code)
         return launch.blocks * launch.threads
 
-    mine = heuristic(kernel.program, rules, machine(TARGET.capabilities))[1:]
+    mine = heuristic(kernel.program, rules, machine_of(TARGET.capabilities))[1:]
     others = heuristic(kernel.program, rules, few)[1:]
     assert all(threads(game) >= 228 * 512 for game in mine)
     assert all(threads(game) >= 132 * 512 for game in others) and any(

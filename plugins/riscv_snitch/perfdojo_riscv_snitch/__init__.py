@@ -26,7 +26,7 @@ from perfdojo_sdk.hookspecs.types import (
     Target,
 )
 
-PERFDOJO_API = (0, 2)
+PERFDOJO_API = (0, 3)
 
 NAME = "riscv_snitch"
 

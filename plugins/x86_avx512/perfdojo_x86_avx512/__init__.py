@@ -1,4 +1,4 @@
-"""What this plugin brings: two targets of x86-64, one for each YAML file beside this module."""
+"""The plugin's hooks: it brings two targets of x86-64, one for each YAML file beside this module."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from perfdojo_sdk.hookspecs.types import (
     Target,
 )
 
-PERFDOJO_API = (0, 2)
+PERFDOJO_API = (0, 3)
 
 TARGETS = ("x86_avx512", "x86_avx2")
 

@@ -30,7 +30,7 @@ def _header(name: str) -> str:
 
 
 PROCESSOR = "pd_processor.h"
-"""How a kernel asks whether it can run; every kernel includes it."""
+"""The header with which a kernel asks whether it can run; every kernel includes it."""
 
 
 class X86Emitter(VectorEmitter):

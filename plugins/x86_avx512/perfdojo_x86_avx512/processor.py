@@ -1,4 +1,4 @@
-"""How a kernel asks the processor whether it has the flags that a target file names."""
+"""C code with which a kernel asks the processor for the flags that a target file names."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from perfdojo_sdk.hookspecs.types import Target
 
 from .moves import ReverseScope, refuse_few_threads
 
-PERFDOJO_API = (0, 2)
+PERFDOJO_API = (0, 3)
 
 TARGET = "x86_avx512"
 

@@ -32,7 +32,7 @@ from .services import HEARD, SizesPackager, Stopwatch
 from .target import CAPABILITIES, SCALE, TARGET, Generator
 from .walk import WALK
 
-PERFDOJO_API = (0, 2)
+PERFDOJO_API = (0, 3)
 __version__ = "0.1.0"
 
 
