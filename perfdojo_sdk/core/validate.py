@@ -13,6 +13,7 @@ from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import INTEGER_DTYPES, integer_bounds
 from perfdojo_sdk.core.expression import (
     INDEX_DTYPE,
+    Access,
     Cast,
     Expression,
     Index,
@@ -44,6 +45,12 @@ class Violation(NamedTuple):
     name: str = ""
     """The array or buffer at fault."""
     hint: str = ""
+    arrays: tuple[str, ...] = ()
+    """Those of the buffer at fault."""
+    access: Access | None = None
+    location: str = ""
+    iterator: str = ""
+    """Id of the scope whose iterator is at fault."""
 
 
 def violations(program: Program, dialect: Dialect, before: Program | None = None) -> Iterator[Violation]:
@@ -236,6 +243,8 @@ def location_violations(
             "PD-P014",
             f"{buffer.name} takes {buffer.bytes} bytes, {location.name} holds at most {location.max_bytes}",
             name=buffer.name,
+            arrays=buffer.arrays,
+            location=location.name,
         )
     for o in occurrences if location.constant_subscripts or location.copy_out_only else ():
         if location.constant_subscripts:
@@ -248,6 +257,10 @@ def location_violations(
                             "neither unrolled nor a lane",
                             o.statement.id,
                             o.access.array,
+                            arrays=buffer.arrays,
+                            access=o.access,
+                            location=location.name,
+                            iterator=o.above[level].id,
                         )
         if location.copy_out_only and (o.statement.accumulate if o.writes else not is_copy(o.statement)):
             yield Violation(
@@ -255,6 +268,9 @@ def location_violations(
                 f"{location.name} allows {buffer.name} to be copied out only",
                 o.statement.id,
                 o.access.array,
+                arrays=buffer.arrays,
+                access=o.access,
+                location=location.name,
             )
     for scope in parallel_users(program, buffer, dialect) if not location.shared else ():
         yield Violation(
@@ -262,6 +278,9 @@ def location_violations(
             f"iterations of {scope.head} share {buffer.name}, {location.name} cannot be shared",
             scope.id,
             buffer.name,
+            arrays=buffer.arrays,
+            location=location.name,
+            iterator=scope.id,
         )
 
 
@@ -354,6 +373,9 @@ def _lockstep(program: Program, scope: Scope, level: int, dialect: Dialect) -> I
                 f"{access.text}: neighbouring lanes {{{level}}} are not neighbours in memory",
                 statement.id,
                 access.array,
+                arrays=(access.array,),
+                access=access,
+                iterator=scope.id,
             )
 
 

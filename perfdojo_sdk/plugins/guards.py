@@ -187,8 +187,8 @@ class GuardedVeto:
     veto: LegalityCheck
 
     @property
-    def requirements(self) -> Sequence[Requirement]:
-        found: Sequence[Requirement] = getattr(self.veto, "requirements", ())
+    def requirements(self) -> Sequence[Requirement[Any]]:
+        found: Sequence[Requirement[Any]] = getattr(self.veto, "requirements", ())
         return found
 
     def __call__(

@@ -398,7 +398,7 @@ class Body:
         if paired and (work.lane is None or work.lane not in access.levels):
             why = self.pairs.obstacle(self.pairs.in_place(work.statement)) or "it uses one of the two"
             words = {"buffer": buffer.name, "statement": work.statement.text}
-            raise Refused(limits.LANES, work.statement.id, access.text, what=why, **words)
+            raise Refused(limits.LANES, work.statement.id, access, what=why, **words)
         if buffer.location in MOVERS:
             return self.setup.registers[buffer.location]
         if self.in_memory(access):
