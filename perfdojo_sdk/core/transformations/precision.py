@@ -128,7 +128,7 @@ def _rounded(value: Expression, dtype: str) -> Expression:
 
 def _allowed(facts: Shortening) -> Refusal | None:
     problem = next(target_violations(facts.program, facts.touching, facts.site.dialect), None)
-    return refuse_violation(problem, problem.node or first_use(facts.site)) if problem else None
+    return refuse_violation(facts.site, problem, problem.node or first_use(facts.site)) if problem else None
 
 
 class LowerPrecision(Analysed[Shortening]):

@@ -312,7 +312,7 @@ def _goes_on(facts: JoinedRange) -> Refusal | None:
 def _target_allows(facts: JoinedRange) -> Refusal | None:
     violation = next(violations(facts.whole.program, facts.site.dialect), None)
     scope = facts.site.scope
-    return refuse_violation(violation, scope.id, scope.head) if violation else None
+    return refuse_violation(facts.site, violation, scope.id, scope.head) if violation else None
 
 
 def _joined_races(facts: JoinedRange) -> Refusal | None:

@@ -54,16 +54,21 @@ def refuse_conflict(conflict: Conflict) -> Refusal:
     )
 
 
-def refuse_violation(violation: Violation, at: str, mark: str = "") -> Refusal:
-    """The program that the move would make breaks a rule; ``at``: the node to show in the one before."""
+def refuse_violation(site: Site, violation: Violation, at: str, mark: str = "") -> Refusal:
+    """The program that the move would make breaks a rule: the facts about it that hold of the old one, too.
+
+    ``at``: the node to show.
+    """
+    program, node, access = site.program, violation.node, violation.access
+    known, arrays = program.place_of, program.buffer_of
     return Refusal.of(
         at,
         mark,
-        nodes=(violation.node,) if violation.node not in ("", at) else (),
-        arrays=violation.arrays,
-        access=violation.access,
+        nodes=(node,) if node in known and node != at else (),
+        arrays=tuple([array for array in violation.arrays if array in arrays]),
+        access=access if access is not None and access.array in arrays else None,
         location=violation.location,
-        iterator=violation.iterator,
+        iterator=violation.iterator if violation.iterator in known else "",
         what=violation.what,
     )
 

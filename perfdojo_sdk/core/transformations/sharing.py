@@ -159,7 +159,7 @@ def _location_holds_both(facts: Sharing) -> Refusal | None:
     site, (one, other) = facts.site, facts.uses
     occurrences = sorted((*one, *other), key=_IN_PROGRAM_ORDER)
     violation = next(location_violations(site.program, facts.merged, occurrences, site.dialect), None)
-    return refuse_violation(violation, violation.node or first_use(site)) if violation else None
+    return refuse_violation(site, violation, violation.node or first_use(site)) if violation else None
 
 
 class ShareStorage(Analysed[Sharing]):

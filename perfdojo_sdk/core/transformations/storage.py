@@ -338,7 +338,7 @@ def _padding_fits(facts: Padding) -> Refusal | None:
         what = f"a buffer has at most {MAX_CELLS} elements"
         return Refusal.of(first_use(site), arrays=buffer.arrays, what=what)
     violation = next(location_violations(site.program, buffer, facts.occurrences, site.dialect), None)
-    return refuse_violation(violation, violation.node or first_use(site)) if violation else None
+    return refuse_violation(site, violation, violation.node or first_use(site)) if violation else None
 
 
 class PadDim(Analysed[Padding]):
@@ -448,7 +448,7 @@ def _location_fits(facts: Relocation) -> Refusal | None:
     site, program, buffer = facts.site, facts.site.program, facts.moved
     found = location_violations(program, buffer, program.occurrences[buffer.name], site.dialect)
     violation = next(found, None)
-    return refuse_violation(violation, violation.node or first_use(site)) if violation else None
+    return refuse_violation(site, violation, violation.node or first_use(site)) if violation else None
 
 
 class SetLocation(Analysed[Relocation]):
