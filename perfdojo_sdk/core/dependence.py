@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Access, Index, Quotient
+from perfdojo_sdk.core.geometry import common_depth
 from perfdojo_sdk.core.program import Node, Occurrence, Program, Scope, Touch
 from perfdojo_sdk.core.storage import Buffer
-from perfdojo_sdk.core.validate import common_depth
 
 Directions = str
 """One sign for each shared level, outermost first: the first access's iteration is ``=``, ``<`` or

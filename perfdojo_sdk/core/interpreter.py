@@ -34,10 +34,11 @@ from perfdojo_sdk.core.expression import (
     Operation,
     Read,
 )
+from perfdojo_sdk.core.geometry import common_depth
 from perfdojo_sdk.core.operations import OPERATIONS
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
-from perfdojo_sdk.core.validate import common_depth, violations
+from perfdojo_sdk.core.validate import violations
 from perfdojo_sdk.core.words import number_of
 
 

@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 from perfdojo_sdk.core.dependence import may_meet
 from perfdojo_sdk.core.expression import Access, Index, Literal, Read
+from perfdojo_sdk.core.geometry import common_depth
 from perfdojo_sdk.core.operations import identity
 from perfdojo_sdk.core.program import Occurrence, Path, Program, Statement
 from perfdojo_sdk.core.storage import Buffer
-from perfdojo_sdk.core.validate import common_depth
 
 
 class Spot(NamedTuple):

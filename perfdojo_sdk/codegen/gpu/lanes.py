@@ -10,8 +10,8 @@ from perfdojo_sdk.codegen.c_values import C_TYPES, c_index
 from perfdojo_sdk.codegen.names import c_name
 from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.expression import Access, Expression
+from perfdojo_sdk.core.geometry import lane_stride
 from perfdojo_sdk.core.program import Statement
-from perfdojo_sdk.core.validate import lane_stride
 
 if TYPE_CHECKING:
     from perfdojo_sdk.codegen.gpu.emitter import GpuEmitter

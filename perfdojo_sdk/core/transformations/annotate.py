@@ -8,6 +8,7 @@ from perfdojo_sdk.core.dependence import conflicts, leaking_level, may_meet, pri
 from perfdojo_sdk.core.dialect import Dialect, ScopeSuffix
 from perfdojo_sdk.core.errors import MoveError, closest
 from perfdojo_sdk.core.frozen import frozen, lazy
+from perfdojo_sdk.core.geometry import index_values, lane_stride, transposed_copy
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.transformation import (
     NO_MOVE,
@@ -21,7 +22,6 @@ from perfdojo_sdk.core.transformation import (
     Site,
 )
 from perfdojo_sdk.core.transformations.scopes import refuse_conflict, refuse_leak, scopes
-from perfdojo_sdk.core.validate import index_values, lane_stride, transposed_copy
 
 
 @frozen

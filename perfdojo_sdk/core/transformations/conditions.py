@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Index, Renumbering
 from perfdojo_sdk.core.frozen import frozen, lazy
+from perfdojo_sdk.core.geometry import negative_dividends
 from perfdojo_sdk.core.made import Gone, Rewritten
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.transformation import (
@@ -31,7 +32,6 @@ from perfdojo_sdk.core.transformations.scopes import (
     shifted,
     statements_below,
 )
-from perfdojo_sdk.core.validate import negative_dividends
 
 # -- split_with_condition --------------------------------------------------------------------------
 

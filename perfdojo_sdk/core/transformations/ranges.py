@@ -15,6 +15,7 @@ from perfdojo_sdk.core.dependence import conflicts, leaking_level, may_meet, pri
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Index
 from perfdojo_sdk.core.frozen import frozen, lazy
+from perfdojo_sdk.core.geometry import common_depth
 from perfdojo_sdk.core.made import Copied, Rewritten, merged
 from perfdojo_sdk.core.program import Program, Scope, Statement, fresh
 from perfdojo_sdk.core.storage import Buffer
@@ -42,7 +43,7 @@ from perfdojo_sdk.core.transformations.scopes import (
     shifted,
     statements_below,
 )
-from perfdojo_sdk.core.validate import common_depth, violations
+from perfdojo_sdk.core.validate import violations
 
 #: Most statements of a program that a split may make; far below the parser's limit on lines.
 MAX_STATEMENTS = 1024

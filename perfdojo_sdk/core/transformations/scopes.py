@@ -9,6 +9,7 @@ from perfdojo_sdk.core.dependence import Conflict, conflicts, leaking_level, pri
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import LEVELS, MAX_DEPTH, Access, Index, Renumbering
 from perfdojo_sdk.core.frozen import frozen, lazy
+from perfdojo_sdk.core.geometry import guarded_bounds
 from perfdojo_sdk.core.made import Halves, Rewritten
 from perfdojo_sdk.core.program import Node, Occurrence, Path, Program, Scope, fresh
 from perfdojo_sdk.core.storage import Buffer
@@ -25,7 +26,7 @@ from perfdojo_sdk.core.transformation import (
     Requirement,
     Site,
 )
-from perfdojo_sdk.core.validate import Violation, guarded_bounds
+from perfdojo_sdk.core.validate import Violation
 
 
 def settle(found: Iterator[Conflict]) -> Refusal | Kind | None:

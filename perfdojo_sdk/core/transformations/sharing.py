@@ -16,6 +16,7 @@ from perfdojo_sdk.core.dependence import home_depth, leaking_level, may_meet, ma
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import MoveError, closest
 from perfdojo_sdk.core.frozen import frozen, lazy
+from perfdojo_sdk.core.geometry import common_depth
 from perfdojo_sdk.core.made import Rewritten, Shared, Unshared
 from perfdojo_sdk.core.program import Occurrence, Program
 from perfdojo_sdk.core.storage import Buffer
@@ -31,7 +32,7 @@ from perfdojo_sdk.core.transformation import (
 )
 from perfdojo_sdk.core.transformations.scopes import refuse_violation
 from perfdojo_sdk.core.transformations.storage import STAGING, first_use, temporaries
-from perfdojo_sdk.core.validate import common_depth, location_violations
+from perfdojo_sdk.core.validate import location_violations
 
 Occurrences = Sequence[Occurrence]
 

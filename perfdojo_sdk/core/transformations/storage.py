@@ -11,6 +11,7 @@ from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import MoveError, closest
 from perfdojo_sdk.core.expression import Access
 from perfdojo_sdk.core.frozen import frozen, lazy
+from perfdojo_sdk.core.geometry import lane_stride
 from perfdojo_sdk.core.program import Node, Occurrence, Program, Scope
 from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.text import MAX_CELLS
@@ -25,7 +26,7 @@ from perfdojo_sdk.core.transformation import (
     Site,
 )
 from perfdojo_sdk.core.transformations.scopes import refuse_leak, refuse_violation
-from perfdojo_sdk.core.validate import lane_stride, location_violations
+from perfdojo_sdk.core.validate import location_violations
 from perfdojo_sdk.core.words import number_of
 
 

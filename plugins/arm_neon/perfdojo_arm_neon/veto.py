@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from perfdojo_sdk.codegen.registers import assign
 from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.geometry import common_depth
 from perfdojo_sdk.core.program import Path, Program
 from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.transformation import Move, Objection, Refusal, Requirement, Site
-from perfdojo_sdk.core.validate import common_depth
 
 FULL = Requirement[Site](
     "NEON-101",

@@ -26,9 +26,9 @@ from perfdojo_riscv_snitch.codegen.values import BYTES, FORMATS, Values
 from perfdojo_riscv_snitch.codegen.written import WrittenOut, side_by_side
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Access, Index
+from perfdojo_sdk.core.geometry import index_values
 from perfdojo_sdk.core.program import Program, Statement
 from perfdojo_sdk.core.storage import Buffer
-from perfdojo_sdk.core.validate import index_values
 
 MOST_TIMES = 1 << 16
 NESTED = 2

@@ -25,9 +25,9 @@ from perfdojo_riscv_snitch.codegen.values import BYTES, Values
 from perfdojo_sdk.core.dependence import may_meet, may_run_before
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Access, Index
+from perfdojo_sdk.core.geometry import is_copy
 from perfdojo_sdk.core.program import Occurrence, Path, Program, Statement
 from perfdojo_sdk.core.storage import Buffer
-from perfdojo_sdk.core.validate import is_copy
 
 MOVERS: Mapping[str, int] = {"ssr0": 0, "ssr1": 1, "ssr2": 2}
 
