@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import reduce
 from itertools import count
 from types import CodeType
 from typing import Any, NamedTuple, NoReturn, TypeAlias, assert_never
@@ -34,6 +34,7 @@ from perfdojo_sdk.core.expression import (
     Operation,
     Read,
 )
+from perfdojo_sdk.core.frozen import lazy
 from perfdojo_sdk.core.geometry import common_depth
 from perfdojo_sdk.core.operations import OPERATIONS
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
@@ -421,15 +422,15 @@ class Interpreter:
             raise MalformedProgram(broken.code, broken.what, hint=broken.hint)
         self.program, self.dialect = program, dialect
 
-    @cached_property
+    @lazy
     def _shared(self) -> tuple[Buffer, ...]:
         return tuple(b for b in self.program.buffers if owner(self.program, b, self.dialect) is None)
 
-    @cached_property
+    @lazy
     def _sequential(self) -> _Code:
         return _Emitter(self.program, self.dialect, interleaved=False).compile()
 
-    @cached_property
+    @lazy
     def _interleaved(self) -> _Code:
         return _Emitter(self.program, self.dialect, interleaved=True).compile()
 

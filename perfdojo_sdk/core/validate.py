@@ -6,7 +6,7 @@ move, so a transformation that leaves the language is caught even where no resul
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, assert_never
 
 from perfdojo_sdk.core.dialect import Dialect
@@ -108,19 +108,9 @@ def _shared(before: Program, after: Program) -> tuple[frozenset[int], frozenset[
         touched = frozenset[str]().union(*[node.arrays for node in apart])
         same = [b for b in same if touched.isdisjoint(b.arrays)]
     else:  # what both hold stands in another order
-        used, uses = before.once(_users), after.once(_users)
+        used, uses = before.users, after.users
         same = [b for b in same if uses[b.name] == used[b.name]]
     return frozenset(nests), frozenset([b.name for b in same])
-
-
-def _users(program: Program) -> Mapping[str, list[int]]:
-    """Buffer -> ``id()`` of the outermost nodes that use it, in program order."""
-    found: dict[str, list[int]] = {b.name: [] for b in program.buffers}
-    buffer_of = program.buffer_of
-    for node in program.body:
-        for name in {buffer_of[a].name for a in node.arrays}:
-            found[name].append(id(node))
-    return found
 
 
 def target_violations(program: Program, places: Sequence[Place], dialect: Dialect) -> Iterator[Violation]:

@@ -21,7 +21,7 @@ from perfdojo_sdk.core.transformation import (
     Requirement,
     Site,
 )
-from perfdojo_sdk.core.transformations.scopes import refuse_conflict, refuse_leak, scopes
+from perfdojo_sdk.core.transformations.scopes import refuse_conflict, refuse_leak
 
 
 @frozen
@@ -362,7 +362,7 @@ class AnnotateScope(Analysed[Mapped]):
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
-        for _, scope in scopes(program):
+        for _, scope in program.scopes:
             if not scope.suffix:
                 for suffix in dialect.suffixes:
                     yield Move(self.name, scope.id, (("suffix", suffix),))

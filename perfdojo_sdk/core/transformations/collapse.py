@@ -25,7 +25,6 @@ from perfdojo_sdk.core.transformations.scopes import (
     Pair,
     levels,
     reaching_outside,
-    scopes,
     shifted,
     statements_below,
 )
@@ -126,7 +125,7 @@ class CollapseScopes(Analysed[Collapse]):
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
-        for _, scope in scopes(program):
+        for _, scope in program.scopes:
             inner = scope.body[0]
             if len(scope.body) == 1 and isinstance(inner, Scope) and not (scope.suffix or inner.suffix):
                 yield Move(self.name, scope.id)

@@ -28,7 +28,6 @@ from perfdojo_sdk.core.transformations.scopes import (
     levels,
     no_suffix,
     reaching_outside,
-    scopes,
     shifted,
     statements_below,
 )
@@ -138,7 +137,7 @@ class SplitWithCondition(Analysed[GuardedDivision]):
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
         factors = sorted({*dialect.lanes.values(), 4})
-        for _, scope in scopes(program):
+        for _, scope in program.scopes:
             for factor in factors if not scope.suffix else ():
                 if 1 < factor < scope.size and scope.size % factor:
                     yield Move(self.name, scope.id, (("factor", factor),))

@@ -30,7 +30,6 @@ from perfdojo_sdk.core.transformations.reductions import (
     term_that_reads_the_sum,
     with_statement,
 )
-from perfdojo_sdk.core.transformations.scopes import scopes
 
 
 def factors(value: Expression) -> tuple[Expression, ...]:
@@ -126,7 +125,7 @@ class FactorReduction(Analysed[SumOfProducts]):
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
-        for _, scope in scopes(program):
+        for _, scope in program.scopes:
             _, statement = scope.chain
             if statement and statement.accumulate == "add" and len(factors(statement.value)) > 1:
                 yield Move(self.name, scope.id)

@@ -35,7 +35,6 @@ from perfdojo_sdk.core.transformation import (
     Site,
 )
 from perfdojo_sdk.core.transformations.reductions import another_accumulation, term_that_reads_the_sum
-from perfdojo_sdk.core.transformations.scopes import scopes
 
 #: The points at which the polynomials are known; the last one is infinity.
 POINTS = (0, 1, -1)
@@ -341,7 +340,7 @@ class MinimalFilter(Analysed[Filter]):
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
-        for path, scope in scopes(program):
+        for path, scope in program.scopes:
             chain, statement = scope.chain
             if (
                 statement is None

@@ -57,7 +57,6 @@ from perfdojo_sdk.core.transformation import (
 from perfdojo_sdk.core.transformations.inlining import here, in_its_place, well_formed
 from perfdojo_sdk.core.transformations.naming import substitute
 from perfdojo_sdk.core.transformations.reductions import with_statement
-from perfdojo_sdk.core.transformations.scopes import scopes
 
 # -- the reduction of an array over the same elements ----------------------------------------------
 
@@ -271,7 +270,7 @@ class RebaseSquares(Analysed[Squares]):
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
-        for _, scope in scopes(program):
+        for _, scope in program.scopes:
             _, statement = scope.chain
             difference = _difference(statement) if statement else None
             if difference is None:

@@ -39,7 +39,6 @@ from perfdojo_sdk.core.transformations.scopes import (
     refuse_conflict,
     refuse_leak,
     refuse_violation,
-    scopes,
     shifted,
     statements_below,
 )
@@ -237,7 +236,7 @@ class SplitRange(Analysed[CutRange]):
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
         widths = tuple(sorted({lanes for lanes in dialect.lanes.values() if lanes > 1}))
-        for _, scope in scopes(program):
+        for _, scope in program.scopes:
             for at in cuts(scope.size, widths):
                 yield Move(self.name, scope.id, (("at", at),))
 

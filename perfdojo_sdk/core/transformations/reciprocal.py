@@ -30,7 +30,6 @@ from perfdojo_sdk.core.transformation import (
     Requirement,
     Site,
 )
-from perfdojo_sdk.core.transformations.scopes import scopes
 from perfdojo_sdk.core.transformations.staging import (
     ARRAY,
     CONDITIONAL,
@@ -118,7 +117,7 @@ class StageReciprocal(Analysed[Slice]):
             if any(_divisors(node.value, read.array))
         }
         divisors = frozenset([array for _, array in dividing])
-        for _, scope in scopes(program) if dividing else ():
+        for _, scope in program.scopes if dividing else ():
             for array, touches in scope.touches.items() if not divisors.isdisjoint(scope.arrays) else ():
                 if array in divisors and not dividing.isdisjoint([(t.statement.id, array) for t in touches]):
                     yield Move(self.name, scope.id, (("array", array),), self.version)

@@ -26,7 +26,6 @@ from perfdojo_sdk.core.transformation import (
     Requirement,
     Site,
 )
-from perfdojo_sdk.core.transformations.scopes import scopes
 from perfdojo_sdk.core.transformations.staging import nest
 
 
@@ -136,7 +135,7 @@ class SplitReduction(Analysed[Accumulation]):
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
-        for path, scope in scopes(program):
+        for path, scope in program.scopes:
             nest, statement = scope.chain
             if statement is None or statement.accumulate is None:
                 continue

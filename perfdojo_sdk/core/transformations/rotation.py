@@ -28,7 +28,7 @@ from perfdojo_sdk.core.transformation import (
     Site,
 )
 from perfdojo_sdk.core.transformations.ranges import named, shift, still_a_page
-from perfdojo_sdk.core.transformations.scopes import levels, no_suffix, scopes, statements_below
+from perfdojo_sdk.core.transformations.scopes import levels, no_suffix, statements_below
 
 
 @frozen
@@ -126,7 +126,7 @@ class RotateScope(Analysed[Rotation]):
     undo = "drop the move from the trace"
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
-        for _, scope in scopes(program):
+        for _, scope in program.scopes:
             if not scope.suffix and scope.size > 1:
                 for at in range(1, len(scope.body)):
                     yield Move(self.name, scope.id, (("at", at),))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import isqrt
 
 from perfdojo_sdk.core.dependence import Conflict, conflicts, leaking_level, private_buffers
 from perfdojo_sdk.core.dialect import Dialect
@@ -11,7 +10,7 @@ from perfdojo_sdk.core.expression import LEVELS, MAX_DEPTH, Access, Index, Renum
 from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.geometry import guarded_bounds
 from perfdojo_sdk.core.made import Halves, Rewritten
-from perfdojo_sdk.core.program import Node, Occurrence, Path, Program, Scope, fresh
+from perfdojo_sdk.core.program import Node, Occurrence, Program, Scope, fresh
 from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.transformation import (
     NO_MOVE,
@@ -72,11 +71,6 @@ def refuse_violation(site: Site, violation: Violation, at: str, mark: str = "") 
         iterator=violation.iterator if violation.iterator in known else "",
         what=violation.what,
     )
-
-
-def scopes(program: Program) -> list[tuple[Path, Scope]]:
-    """Every scope with its path, in program order."""
-    return [(path, node) for path, node in program.walk() if isinstance(node, Scope)]
 
 
 def shifted(start: int, by: int) -> tuple[Index, ...]:
@@ -178,7 +172,7 @@ class SplitScope(Analysed[Division]):
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
-        for _, scope in scopes(program):
+        for _, scope in program.scopes:
             if not scope.suffix:
                 for factor in divisors(scope.size):
                     yield Move(self.name, scope.id, (("factor", factor),))
@@ -223,8 +217,16 @@ def statements_below(node: Node, level: int) -> Iterator[tuple[Node, int]]:
 
 def divisors(size: int) -> tuple[int, ...]:
     """Divisors of ``size`` other than 1 and itself, ascending."""
-    small = [d for d in range(2, isqrt(size) + 1) if size % d == 0]
-    return tuple(sorted({*small, *[size // d for d in small]}))
+    found, rest, prime = [1], size, 2
+    while rest > 1:
+        if prime * prime > rest:
+            prime = rest
+        power, more = 1, found[:]
+        while rest % prime == 0:
+            rest, power = rest // prime, power * prime
+            found += [power * divisor for divisor in more]
+        prime += 1
+    return tuple(sorted(found)[1:-1])
 
 
 # -- swap_scopes -----------------------------------------------------------------------------------
@@ -360,7 +362,7 @@ class SwapScopes(Analysed[Pair]):
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
-        for _, scope in scopes(program):
+        for _, scope in program.scopes:
             if len(scope.body) == 1 and isinstance(scope.body[0], Scope):
                 yield Move(self.name, scope.id)
 

@@ -39,7 +39,6 @@ from perfdojo_sdk.core.transformation import (
     Requirement,
     Site,
 )
-from perfdojo_sdk.core.transformations.scopes import scopes
 
 MAX_STAGED_CELLS = 2**36
 
@@ -254,7 +253,7 @@ NAMED_CELLS = (
 
 
 def _array_candidates(name: str, program: Program, written: bool) -> Iterator[Move]:
-    for _, scope in scopes(program):
+    for _, scope in program.scopes:
         for array in scope.written_arrays if written else scope.read_arrays:
             yield Move(name, scope.id, (("array", array),))
 
