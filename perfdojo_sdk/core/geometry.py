@@ -49,7 +49,7 @@ def _times(form: Index, condition: Index) -> set[int]:
 
 
 def negative_dividends(statement: Statement, sizes: tuple[int, ...]) -> Iterator[Index]:
-    """What is divided in a subscript, a condition or an iterator's value and may be negative."""
+    """Dividends in a subscript, a condition or an iterator's value that may be negative."""
     forms = [*statement.guard, *statement.target.subscripts]
     forms += [form for access in statement.reads for form in access.subscripts]
     forms += [value.index for value in index_values(statement.value)]

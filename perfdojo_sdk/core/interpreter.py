@@ -1,4 +1,4 @@
-"""What a program means, by running it: on any kind of values, under any schedule.
+"""The meaning of a program, by running it: on any kind of values, under any schedule.
 
 A program becomes one Python function made of its own integers and numbered names. What a value
 *is* comes from a :class:`Domain` (floats, residues modulo a prime, error bounds ...); in which
@@ -72,7 +72,7 @@ class Schedule:
 
     @property
     def state(self) -> int:
-        """Where the generator of a random schedule starts."""
+        """The start of the generator of a random schedule."""
         return (self.seed + 1) * 0x9E3779B97F4A7C15 & _WORD
 
 

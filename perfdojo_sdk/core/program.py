@@ -125,7 +125,7 @@ class Statement:
 
     @lazy
     def forms(self) -> tuple[Form, ...]:
-        """What depends on the iterators, in the order of the text."""
+        """The forms that depend on the iterators, in the order of the text."""
         forms = self.target.subscripts + self.value.forms
         return forms + self.conditions if self.guard else forms
 
@@ -228,7 +228,7 @@ class Scope:
 
     @lazy
     def pattern_inside(self) -> str:
-        """What follows the head, with a hole for each of :attr:`forms`."""
+        """The text after the head, with a hole for each of :attr:`forms`."""
         patterns = [child.pattern for child in self.body]
         if len(patterns) == 1:
             return f" {patterns[0]}"
@@ -236,7 +236,7 @@ class Scope:
 
     @lazy
     def forms(self) -> tuple[Form, ...]:
-        """What depends on the iterators inside, in the order of the text."""
+        """The forms that depend on the iterators inside, in the order of the text."""
         return tuple(chain.from_iterable(map(_FORMS, self.body)))
 
     @lazy
@@ -475,7 +475,7 @@ class Program:
         return frozenset(self.buffer_of) | {b.name for b in self.buffers}
 
     def has(self, name: str) -> bool:
-        """Whether a move can name it: a scope, a statement, a buffer or an array."""
+        """True if a move can name it: a scope, a statement, a buffer or an array."""
         return name in self.paths or name in self.names
 
     @lazy

@@ -28,7 +28,7 @@ _Asked = TypeVar("_Asked", contravariant=True)
 
 
 class Kind(IntEnum):
-    """What a move may change, from nothing to most."""
+    """The changes that a move may make, from none to most."""
 
     EXACT = 0
     """Every cell gets the same value, bit for bit."""
@@ -124,7 +124,7 @@ class ScaledCombine:
 
     statement: str
     factors: tuple[int, ...]
-    """Which factors of the old product, counted from the left."""
+    """Positions of these factors in the old product, counted from the left."""
 
 
 @dataclass(frozen=True)
@@ -449,7 +449,7 @@ class Parameter:
     type: type[int] | type[str]
     doc: str
     counts: bool = False
-    """Whether it is a number of iterations or elements, which a smaller kernel may have fewer of."""
+    """True if it is a number of iterations or elements, which a smaller kernel may have fewer of."""
 
 
 _PLACES: Mapping[str, tuple[type, ...]] = {
@@ -469,7 +469,7 @@ class Transformation(ABC):
     name: ClassVar[str]
     version: ClassVar[int] = 1
     place: ClassVar[str]
-    """What a place is: ``scope``, ``statement``, ``node`` (either of them) or ``buffer``."""
+    """The kind of a place: ``scope``, ``statement``, ``node`` (either of them) or ``buffer``."""
     parameters: ClassVar[tuple[Parameter, ...]] = ()
     requirements: tuple[Requirement[Any], ...] = ()
     undo: ClassVar[str] = "drop the move from the trace"
@@ -534,7 +534,7 @@ class Transformation(ABC):
         return sorted((p.name, p.type) for p in self.parameters)
 
     def _misfit(self, move: Move) -> str:
-        """What is wrong with the move's parameters, which do not have the signature."""
+        """The fault of the move's parameters, which do not have the signature."""
         given, wanted = dict(move.parameters), dict(self.signature)
         missing = [name for name in wanted if name not in given]
         unknown = [name for name in given if name not in wanted]
@@ -654,7 +654,7 @@ class Rules:
     packages: Mapping[str, str] = field(default_factory=dict)
     """Transformation -> Python package that brings it; the SDK's own are absent."""
     most: Kind = Kind.DECLARED_LAW
-    """What the moves of an expert's pass may change at most: what the user asked for. It forbids no move."""
+    """The most that the moves of an expert's pass may change, as the user asked. It forbids no move."""
 
     def transformation(self, name: str) -> Transformation:
         found = self.transformations.get(name)

@@ -1,4 +1,4 @@
-"""What makes a parsed tree a program: every rule of the language that is not syntax.
+"""The rules that make a parsed tree a program: every one of the language that is not syntax.
 
 The parser reports the first violation with its line. Fuzzing runs the same rules after every
 move, so a transformation that leaves the language is caught even where no result changes.
@@ -91,7 +91,7 @@ _NOTHING: tuple[frozenset[int], frozenset[str]] = (frozenset(), frozenset())
 
 
 def _shared(before: Program, after: Program) -> tuple[frozenset[int], frozenset[str]]:
-    """What ``after`` has in common with ``before``: numbers of its outermost nodes that both hold over the
+    """The parts that ``after`` shares with ``before``: numbers of its outermost nodes that both hold over the
     same storage; names of the buffers that the same nodes use in the same order."""
     if (before.inputs, before.outputs) != (after.inputs, after.outputs):
         return _NOTHING
@@ -114,7 +114,7 @@ def _shared(before: Program, after: Program) -> tuple[frozenset[int], frozenset[
 
 
 def target_violations(program: Program, places: Sequence[Place], dialect: Dialect) -> Iterator[Violation]:
-    """What locations and lanes forbid to the statements at ``places``, which are in program order.
+    """Violations of locations and lanes by the statements at ``places``, which are in program order.
 
     For moves that put such statements into a program, with plain scopes and buffers: what else there is
     to break, no use of elements that others use can break.
@@ -211,7 +211,7 @@ def _first_write(program: Program, buffer: Buffer) -> Iterator[Violation]:
 def location_violations(
     program: Program, buffer: Buffer, occurrences: Sequence[Occurrence], dialect: Dialect
 ) -> Iterator[Violation]:
-    """What the buffer's location forbids, to these accesses of it and to the scopes around all of them."""
+    """Violations of the buffer's location, by these accesses of it and the scopes around all of them."""
     location = dialect.locations[buffer.location]
     if location.allows_all:
         return
@@ -345,7 +345,7 @@ def _statement(program: Program, place: Place) -> Iterator[Violation]:
 
 
 def beyond_storage(program: Program, dtype: str, full: str = "f32") -> Iterator[str]:
-    """What a program does with a dtype besides keeping ``full`` in temporaries of it, in words."""
+    """Uses of a dtype besides keeping ``full`` in temporaries of it, in words."""
     for array in (*program.inputs, *program.outputs):
         if program.buffer_of[array].dtype == dtype:
             yield f"{array} is part of the kernel's interface"
@@ -359,7 +359,7 @@ def beyond_storage(program: Program, dtype: str, full: str = "f32") -> Iterator[
 
 
 def _mentions(program: Program, dtype: str) -> bool:
-    """Whether a value is converted to a dtype and back, with no buffer in between."""
+    """True if a value is converted to a dtype and back, with no buffer in between."""
     return f"{dtype}(" in program.text
 
 
@@ -419,7 +419,7 @@ def _ill_typed_operation(value: Operation) -> Iterator[str]:
 
 
 def takes_no_dtype(value: Expression) -> bool:
-    """Whether a comparison's or conversion's text leaves open of which dtype its operands are.
+    """True if a comparison's or conversion's text leaves the dtype of its operands open.
 
     Literals and iterators among themselves are read as ``i64``, so of that dtype they may be.
     """
@@ -433,7 +433,7 @@ def takes_no_dtype(value: Expression) -> bool:
 
 
 def has_dtype(value: Expression) -> bool:
-    """Whether the text of a value alone says its dtype; a literal or iterator takes its neighbour's."""
+    """True if the text of a value alone says its dtype; a literal or iterator takes its neighbour's."""
     match value:
         case Operation():
             meaning = OPERATIONS[value.name]

@@ -40,7 +40,7 @@ class Mapped(Facts):
 
     @property
     def lanes(self) -> bool:
-        """Whether the iterations are to be lanes of a vector."""
+        """True if the iterations are to be lanes of a vector."""
         return self.suffix.order == "lockstep"
 
     @lazy

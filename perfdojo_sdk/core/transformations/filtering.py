@@ -42,7 +42,7 @@ POINTS = (0, 1, -1)
 
 @dataclass(frozen=True)
 class Scheme:
-    """Which sums of data and of taps are multiplied, and how the products add up to the outputs."""
+    """The sums of data and of taps that are multiplied, and the sums of products that are the outputs."""
 
     data: tuple[tuple[int, ...], ...]
     """Of each product: a coefficient for each of m + r - 1 neighbours."""
@@ -119,7 +119,7 @@ class Filter(Facts):
 
     @property
     def data_first(self) -> bool:
-        """Whether it is the first factor that moves with the outputs."""
+        """True if it is the first factor that moves with the outputs."""
         return self.level in self.factors[0].access.levels
 
     @property

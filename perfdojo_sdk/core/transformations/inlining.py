@@ -45,13 +45,13 @@ def here(site: Site) -> Spot:
 
 
 def well_formed(site: Site, result: Program, places: Sequence[Place]) -> Refusal | None:
-    """Whether the target's locations and lanes allow the accesses of the new statements at ``places``."""
+    """A refusal where the target forbids an access of the new statements at ``places``."""
     problem = next(target_violations(result, places, site.dialect), None)
     return refuse_violation(site, problem, site.move.place) if problem else None
 
 
 def in_its_place(site: Site, statement: Statement) -> Place:
-    """Where a statement stands that replaces the site's."""
+    """The place of a statement that replaces the site's."""
     return Place(statement, site.path, site.above, site.outer_sizes)
 
 

@@ -264,7 +264,7 @@ class SplitRange(Analysed[CutRange]):
 
 
 def cuts(size: int, widths: tuple[int, ...]) -> list[int]:
-    """Where cutting a range is worth a look: one iteration at either end, the largest power of two,
+    """The cuts of a range that are worth a look: one iteration at either end, the largest power of two,
     and as many iterations as fill vectors of each width. Ascending."""
     if size == 1:
         return []

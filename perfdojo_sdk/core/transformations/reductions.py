@@ -186,7 +186,7 @@ class SplitReduction(Analysed[Accumulation]):
 
 
 def term_that_reads_the_sum(program: Program, statement: Statement) -> Refusal | None:
-    """What an accumulation reads of the buffer that it adds to."""
+    """A refusal where an accumulation reads the buffer that it adds to."""
     buffer = program.buffer_of[statement.target.array]
     for read in statement.reads:
         if program.buffer_of[read.array] is buffer:

@@ -29,7 +29,7 @@ from perfdojo_sdk.core.validate import Violation
 
 
 def settle(found: Iterator[Conflict]) -> Refusal | Kind | None:
-    """What conflicts mean for a move that changes the order of their two accesses."""
+    """The answer to a move that changes the order of the two accesses of each conflict."""
     kind = None
     for conflict in found:
         if not conflict.reduction:

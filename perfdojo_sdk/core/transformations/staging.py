@@ -45,7 +45,7 @@ MAX_STAGED_CELLS = 2**36
 
 @frozen
 class Form:
-    """How an access inside a scope at level ``inner`` depends on iterators.
+    """The dependence on iterators of an access inside a scope at level ``inner``.
 
     ``outer``: levels above the scope. ``sizes``: of the iterators inside, in order of depth.
     ``subscripts``: with the k-th inside iterator named ``{inner + k}``.
@@ -80,7 +80,7 @@ class Form:
         return (*[LEVELS[l] for l in self.outer], *LEVELS[inner : inner + len(self.sizes)])
 
     def one_cell_each(self, buffer: Buffer) -> bool:
-        """Whether different inside iterations always touch different cells of ``buffer``."""
+        """True if different inside iterations always touch different cells of ``buffer``."""
         access = Access("", self.subscripts)
         sizes = (1,) * self.inner + self.sizes
         for k in range(len(self.sizes)):
