@@ -115,7 +115,7 @@ PLANTS = (
         "operands are written by their own names only",
         naming._operands_not_written,
         "if buffer_of[array].name in operands:",
-        "if array in {read.array for read in _value(site).reads}:",
+        "if array in {read.array for read in facts.value.reads}:",
         ("stage_expression", "stage_sliding", "stage_subexpression"),
         """
         t f32 [2] heap -> a, b
@@ -158,8 +158,8 @@ PLANTS = (
     Plant(
         "only the first of two buffers may carry a value on",
         sharing._uses_in_turn,
-        "((site.storage, one), (_other(site), other))",
-        "((site.storage, one),)",
+        "((facts.one, one), (facts.other, other))",
+        "((facts.one, one),)",
         ("share_storage",),
         """
         t f32 [1] heap

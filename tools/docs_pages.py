@@ -139,7 +139,7 @@ def undoing(transformation: Transformation) -> Iterator[str]:
     yield "keeps the later ones that still apply."
 
 
-def refusal(requirement: Requirement) -> Iterator[str]:
+def refusal(requirement: Requirement[Any]) -> Iterator[str]:
     yield f"### {requirement.code}: {spoken(requirement.title)} {{#{requirement.code.lower()}}}"
     yield ""
     guard = " Without this requirement a result could be wrong." if requirement.semantic else ""

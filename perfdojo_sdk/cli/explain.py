@@ -37,9 +37,18 @@ def command(
     result = game.rules.attempt(game.program, parse_move(move, game.rules))
     if isinstance(result, Rejection):
         error = result.error()
-        emit(error.render(), {"legal": False, **error.as_json()}, as_json)
+        emit(error.render(), {"legal": False, **error.as_json(), **_facts(result)}, as_json)
     else:
         emit(_why_legal(result, game.rules), _legal(result), as_json)
+
+
+def _facts(rejection: Rejection) -> dict[str, Any]:
+    """The facts that a program needs to look for another way: what is at fault, and which moves may help.
+
+    ``established_by`` is null where the requirement, of a package, does not say, and empty where no move can.
+    """
+    by = rejection.established_by
+    return {"facts": rejection.refusal.as_json(), "established_by": None if by is None else list(by)}
 
 
 def _legal(step: Step) -> dict[str, Any]:
@@ -49,6 +58,8 @@ def _legal(step: Step) -> dict[str, Any]:
         "kind": step.legal.kind.label,
         "laws": sorted(step.legal.laws),
         "after": step.after.text,
+        "became": {old: list(new) for old, new in step.made.became.items()},
+        "buffers_became": {old: list(new) for old, new in step.made.buffers_became.items()},
     }
 
 

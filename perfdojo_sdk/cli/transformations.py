@@ -54,6 +54,7 @@ def describe(transformation: Transformation) -> dict[str, Any]:
             {
                 **{"code": r.code, "title": r.title, "why": words(r.why), "try": words(r.hint)},
                 **{"semantic": r.semantic, "law": r.law},
+                "established_by": None if r.established_by is None else list(r.established_by),
             }
             for r in transformation.requirements
         ],
@@ -75,7 +76,7 @@ def page(transformation: Transformation) -> str:
     return "\n".join(lines)
 
 
-def refusal(requirement: Requirement) -> Iterator[str]:
+def refusal(requirement: Requirement[Any]) -> Iterator[str]:
     """One reason to refuse in lines for a person: why, what to try, what it would cost to do without."""
     yield f"why: {words(requirement.why)}"
     yield f"try: {words(requirement.hint)}"

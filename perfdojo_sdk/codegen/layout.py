@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import BYTES
+from perfdojo_sdk.core.geometry import common_depth
 from perfdojo_sdk.core.program import Path, Program, Scope
-from perfdojo_sdk.core.validate import common_depth
 
 ALIGNMENT = 64
 """Bytes; a slice of the workspace starts at a multiple of it."""

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Index
+from perfdojo_sdk.core.geometry import lane_stride
 from perfdojo_sdk.core.program import Occurrence, Program
 from perfdojo_sdk.core.storage import Buffer
-from perfdojo_sdk.core.validate import lane_stride
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,10 @@ from perfdojo_sdk.core.expression import (
     Operation,
     Read,
 )
+from perfdojo_sdk.core.geometry import is_copy, lane_stride, transposed_copy
 from perfdojo_sdk.core.operations import INFIX, OPERATIONS, identity
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
-from perfdojo_sdk.core.validate import is_copy, lane_stride, transposed_copy
 
 VECTOR_SUPPORT = (*SUPPORT, "pd_vector.h")
 """Headers of this package that kernels with vectors need."""

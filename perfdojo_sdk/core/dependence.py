@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Access, Index, Quotient
+from perfdojo_sdk.core.geometry import common_depth
 from perfdojo_sdk.core.program import Node, Occurrence, Program, Scope, Touch
 from perfdojo_sdk.core.storage import Buffer
-from perfdojo_sdk.core.validate import common_depth
 
 Directions = str
 """One sign for each shared level, outermost first: the first access's iteration is ``=``, ``<`` or
@@ -46,7 +46,7 @@ def may_meet(
     second_sizes: Sequence[int],
     directions: Directions,
 ) -> bool:
-    """Whether the two accesses may touch one cell while their shared levels stand so.
+    """True if the two accesses may touch one cell while their shared levels stand so.
 
     ``first_sizes`` and ``second_sizes`` are the sizes of all scopes around each, from the root.
     """
@@ -143,7 +143,7 @@ def _parts(
     second_sizes: Sequence[int],
     directions: Directions,
 ) -> Iterator[tuple[int, int, int]]:
-    """What each iterator adds to the difference: a multiple of the first number, between the others."""
+    """The part of each iterator in the difference: a multiple of the first number, between the others."""
     shared, ours, theirs = len(directions), first.coefficients, second.coefficients
     for level in ours.keys() | theirs.keys():
         a, b = ours.get(level, 0), theirs.get(level, 0)
@@ -159,7 +159,7 @@ def _parts(
 
 
 def _digits_may_agree(offset: int, parts: Iterable[tuple[int, int, int]]) -> bool:
-    """Whether the sum of the parts may be zero: the lighter ones must make a multiple of the heavier."""
+    """True if the sum of the parts may be zero: the lighter ones must make a multiple of the heavier."""
     ordered = sorted(part for part in parts if part[0])
     low, high = offset, offset
     heavier = [0] * len(ordered)
@@ -260,7 +260,7 @@ def is_reduction(a: Touch, b: Touch) -> bool:
 def may_run_before(
     buffer: Buffer, first: Occurrence, second: Occurrence, start: int, dialect: Dialect
 ) -> bool:
-    """Whether ``first`` may touch a cell before ``second`` touches the same one.
+    """True if ``first`` may touch a cell before ``second`` touches the same one.
 
     Both as if their arrays were in ``buffer``, in equal iterations of the levels before ``start``.
     """
@@ -343,6 +343,6 @@ def leaking_level(
 
 
 def _depends_on(o: Occurrence, buffer: Buffer, level: int) -> bool:
-    """Whether the cell, or that it is touched at all, depends on the level's iterator."""
+    """True if the cell, or that it is touched at all, depends on the level's iterator."""
     forms = [*(o.access.subscripts[k] for k in buffer.materialised), *o.statement.guard]
     return any(level in form.levels for form in forms)

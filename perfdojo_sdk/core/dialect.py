@@ -1,4 +1,4 @@
-"""What the text may say beyond the core: suffixes, locations and limits, as frozen data.
+"""The words of one target beside the core's: suffixes, locations and limits, as frozen data.
 
 A target's plugin extends the core's dialect; parser, checks and interpreter take it as an
 argument. The core gives meaning to *kinds* (an order of iterations, a sharing of storage) and
@@ -19,7 +19,7 @@ Order: TypeAlias = OneOf["sequential", "parallel", "lockstep"]
 
 @dataclass(frozen=True)
 class ScopeSuffix:
-    """How a scope's iterations are instantiated.
+    """A way in which a scope's iterations are instantiated.
 
     ``sequential``: one after the other. ``parallel``: any interleaving must give the same result,
     and a buffer used in one iteration only belongs to that iteration. ``lockstep``: one statement,
@@ -38,7 +38,7 @@ class ScopeSuffix:
 
 @dataclass(frozen=True)
 class Location:
-    """Where a buffer's cells live."""
+    """A place where a buffer's cells live."""
 
     name: str
     doc: str
@@ -54,14 +54,14 @@ class Location:
     lead_bytes: int = 0
     """Copying between it and memory also asks for the memory this many bytes further on; 0: no."""
     second_cache: bool = False
-    """What is asked for in that way goes into the second cache, and not into the first."""
+    """Lines that are asked for in that way go into the second cache, and not into the first."""
     past_caches: bool = False
-    """What is copied out of it to memory bypasses the caches."""
+    """Cells that are copied out of it to memory bypass the caches."""
     max_bytes: int | None = None
 
     @property
     def allows_all(self) -> bool:
-        """Whether any buffer may live here, however it is used."""
+        """True if any buffer may live here, however it is used."""
         return (
             self.shared and self.max_bytes is None and not self.constant_subscripts and not self.copy_out_only
         )
@@ -82,7 +82,7 @@ class Dialect:
     roundings: frozenset[str] = frozenset()
     """Float dtypes to which a move that changes precision may round f32; empty: there is no such move."""
     nested_parallel: bool = False
-    """Whether a parallel scope may stand inside another one."""
+    """True if a parallel scope may stand inside another one."""
 
     def order(self, suffix: str) -> Order:
         return self.suffixes[suffix].order if suffix else "sequential"

@@ -1,4 +1,4 @@
-"""What a value is while a program runs: a domain gives constants and operations their meaning.
+"""The values of a program that runs: a domain gives constants and operations their meaning.
 
 The interpreter knows nothing of numbers. Here are the protocol that it asks, and IEEE arithmetic; what each
 operation gives stands in ``operations.py``.
@@ -26,7 +26,7 @@ class Domain(Protocol[Value]):
     def literal(self, value: float | int, dtype: str) -> Value: ...
 
     def index_value(self, dtype: str) -> Callable[[int], Value]:
-        """How an integer made of iterators becomes a value of ``dtype``."""
+        """The value of ``dtype`` that an integer made of iterators becomes."""
         ...
 
     def operation(self, name: str, dtype: str) -> Callable[..., Value]:

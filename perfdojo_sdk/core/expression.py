@@ -540,7 +540,7 @@ class Operation:
 
     @lazy
     def forms(self) -> tuple[Form, ...]:
-        """What depends on the iterators: subscripts and iterators as values, in the order of the text."""
+        """The forms that depend on the iterators: subscripts, and iterators as values, in text order."""
         return tuple([form for a in self.arguments for form in a.forms])
 
     def filled(self, forms: Iterator[Form]) -> Operation:
@@ -641,12 +641,12 @@ def operations(value: Expression) -> Iterator[Operation]:
 
 
 def performs(value: object, *names: str) -> TypeGuard[Operation]:
-    """Whether a value is an operation of one of these names."""
+    """True if a value is an operation of one of these names."""
     return isinstance(value, Operation) and value.name in names
 
 
 def fold(value: Expression, combine: Callable[[Expression, tuple[T, ...]], T]) -> T:
-    """What ``combine`` makes of the value and of what it made of its children."""
+    """The result of ``combine`` for the value and its results for the children."""
     return combine(value, tuple([fold(child, combine) for child in value.children]))
 
 

@@ -111,7 +111,7 @@ def try_lock(opened: int) -> bool:
 
 
 def holder(opened: int) -> str:
-    """Who holds the lock of an open file, in words; empty when that cannot be found out."""
+    """The holder of the lock of an open file, in words; empty when that cannot be found out."""
     about = os.fstat(opened)
     wanted = (os.major(about.st_dev), os.minor(about.st_dev), about.st_ino)
     try:

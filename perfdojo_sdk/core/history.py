@@ -27,7 +27,7 @@ class Dropped:
 
 @dataclass(frozen=True)
 class Undone:
-    """What an undo took out of a trace: positions in the trace as it was, ascending, and moves."""
+    """The moves that an undo took out of a trace: positions in the trace as it was, ascending, and moves."""
 
     moves: tuple[tuple[int, Move], ...]
 

@@ -1,4 +1,4 @@
-"""What a compiled kernel and its callers agree on, in any language.
+"""The agreement between a compiled kernel and its callers, in any language.
 
 ``int SYMBOL(const T *in..., T *out..., void *workspace, size_t bytes, int threads)``; arrays start at a
 multiple of their element's size, the workspace anywhere, unless a target asks for more.

@@ -1,4 +1,4 @@
-"""What a program means, by running it: on any kind of values, under any schedule.
+"""The meaning of a program, by running it: on any kind of values, under any schedule.
 
 A program becomes one Python function made of its own integers and numbered names. What a value
 *is* comes from a :class:`Domain` (floats, residues modulo a prime, error bounds ...); in which
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import reduce
 from itertools import count
 from types import CodeType
 from typing import Any, NamedTuple, NoReturn, TypeAlias, assert_never
@@ -34,10 +34,12 @@ from perfdojo_sdk.core.expression import (
     Operation,
     Read,
 )
+from perfdojo_sdk.core.frozen import lazy
+from perfdojo_sdk.core.geometry import common_depth
 from perfdojo_sdk.core.operations import OPERATIONS
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
-from perfdojo_sdk.core.validate import common_depth, violations
+from perfdojo_sdk.core.validate import violations
 from perfdojo_sdk.core.words import number_of
 
 
@@ -70,7 +72,7 @@ class Schedule:
 
     @property
     def state(self) -> int:
-        """Where the generator of a random schedule starts."""
+        """The start of the generator of a random schedule."""
         return (self.seed + 1) * 0x9E3779B97F4A7C15 & _WORD
 
 
@@ -420,15 +422,15 @@ class Interpreter:
             raise MalformedProgram(broken.code, broken.what, hint=broken.hint)
         self.program, self.dialect = program, dialect
 
-    @cached_property
+    @lazy
     def _shared(self) -> tuple[Buffer, ...]:
         return tuple(b for b in self.program.buffers if owner(self.program, b, self.dialect) is None)
 
-    @cached_property
+    @lazy
     def _sequential(self) -> _Code:
         return _Emitter(self.program, self.dialect, interleaved=False).compile()
 
-    @cached_property
+    @lazy
     def _interleaved(self) -> _Code:
         return _Emitter(self.program, self.dialect, interleaved=True).compile()
 

@@ -28,5 +28,5 @@ DTYPES_OF: Mapping[str, tuple[str, ...]] = {
 
 
 def holds(law: str, dtype: str) -> bool:
-    """Whether numbers of ``dtype`` obey ``law``."""
+    """True if numbers of ``dtype`` obey ``law``."""
     return dtype in DTYPES_OF[law]

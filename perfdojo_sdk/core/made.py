@@ -1,4 +1,4 @@
-"""What a move made: new ids by role, in the order of the text, and what became of old ones.
+"""The things that a move made: new ids by role, in the order of the text, and what became of old ones.
 
 The rewrite that makes a name says so here, and whoever plays the move reads it here: no one guesses how a
 name is spelled. Ids name scopes and statements; buffers have names of their own, apart from these.
@@ -34,13 +34,13 @@ class Nest(NamedTuple):
 
     @property
     def top(self) -> str:
-        """What stands outermost."""
+        """The outermost of the ids."""
         return self.scopes[0] if self.scopes else self.statement
 
 
 @frozen
 class Made:
-    """What a move made. As it stands: nothing, and every old name means what it meant.
+    """The things that a move made. As it stands: nothing, and every old name means what it meant.
 
     A move that does more returns a subclass, with a field for each role.
     """

@@ -1,4 +1,4 @@
-"""How far from zero what an array holds is, so that its reciprocal cannot overflow.
+"""The distance from zero of the values of an array: enough, and a reciprocal cannot overflow.
 
 Two arguments are known. Values lie between bounds that hold whatever the inputs are: a square is not
 negative, nor is a sum of squares, and with an epsilon added it is not less than that. And a sum of
@@ -39,7 +39,7 @@ from perfdojo_sdk.core.reaching import (
 
 
 def invertible(program: Program, reader: Statement, divisor: Access) -> bool:
-    """Whether 1/x is finite for every x other than 0 and NaN that ``reader`` reads as ``divisor``.
+    """True if 1/x is finite for every x other than 0 and NaN that ``reader`` reads as ``divisor``.
 
     Zero does no harm: a/0 and a*(1/0) are the same infinity, or NaN, for every a.
     """
@@ -112,7 +112,7 @@ class _Bounds:
 
 
 def _sums_to_one(program: Program, reader: Spot, divisor: Access) -> bool:
-    """Whether the divisor is a sum of exp(x - m) over all x of which m is the maximum."""
+    """True if the divisor is a sum of exp(x - m) over all x of which m is the maximum."""
     return any(
         _complete(program, found, divisor) and _has_every_element(program, found.step, found)
         for found in _sums(program, reader, divisor.array)
@@ -129,7 +129,7 @@ def _sums(program: Program, reader: Spot, array: str) -> list[Reduction]:
 
 
 def _complete(program: Program, found: Reduction, divisor: Access) -> bool:
-    """Whether nothing else is in the cells, and every cell that may be read has its sum."""
+    """True if nothing else is in the cells, and every cell that may be read has its sum."""
     if disturbance(program, found, "add") is not None:
         return False
     step, target = found.step, found.step.statement.target
@@ -143,7 +143,7 @@ def _complete(program: Program, found: Reduction, divisor: Access) -> bool:
 
 
 def _has_every_element(program: Program, step: Spot, found: Reduction) -> bool:
-    """Whether the terms of one cell are exp(x - m) for one m and all x that it is the maximum of."""
+    """True if the terms of one cell are exp(x - m) for one m and all x that it is the maximum of."""
     term = step.statement.value
     assert isinstance(term, Read)
     written = _written_by(program, term.access, step)

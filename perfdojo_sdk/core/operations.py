@@ -1,4 +1,4 @@
-"""What each operation of the language means: one row for each, in every domain that gives values a meaning.
+"""The meaning of each operation of the language: one row for each, in every domain of values.
 
 How a target spells an operation, and what it costs there, stands in ``codegen/operations.py`` under the same
 name. Nothing else lists operations by name, so a new one is a row here and a row there.
@@ -38,7 +38,7 @@ ENDS = "ends"
 
 
 class Algebra(Enum):
-    """What the random models of leg 1 know of an operation on floats."""
+    """The laws of an operation on floats that the random models of leg 1 know."""
 
     OPAQUE = "equal operands give equal results, and nothing else"
     RING = "addition and multiplication of residues"
@@ -71,8 +71,8 @@ class Meaning:
     """On floats in C, of ``a`` and ``b`` of a type ``W``; ``WIDE_(f)`` is a function of ``math.h`` for that
     type. Empty: the headers of leg 2 define it."""
     moved: str = ""
-    """How far that value moves when ``a`` and ``b`` do by at most ``ea`` and ``eb``, in C, or :data:`ENDS`.
-    Empty: ``reference_bounded.h`` defines the bound."""
+    """The most that this value moves when ``a`` and ``b`` do by at most ``ea`` and ``eb``, in C, or
+    :data:`ENDS`. Empty: ``reference_bounded.h`` defines the bound."""
     whole: str = ""
     """On integers in C, of ``a.v`` and ``b.v`` of type ``int64_t``, wrapped later. Empty: as ``wide``."""
     error: float = ROUNDED

@@ -11,7 +11,7 @@ Ids (``s3``, ``c1``) name places for moves. They take no part in equality or in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import field
 from hashlib import blake2b
 from itertools import chain
@@ -125,7 +125,7 @@ class Statement:
 
     @lazy
     def forms(self) -> tuple[Form, ...]:
-        """What depends on the iterators, in the order of the text."""
+        """The forms that depend on the iterators, in the order of the text."""
         forms = self.target.subscripts + self.value.forms
         return forms + self.conditions if self.guard else forms
 
@@ -228,7 +228,7 @@ class Scope:
 
     @lazy
     def pattern_inside(self) -> str:
-        """What follows the head, with a hole for each of :attr:`forms`."""
+        """The text after the head, with a hole for each of :attr:`forms`."""
         patterns = [child.pattern for child in self.body]
         if len(patterns) == 1:
             return f" {patterns[0]}"
@@ -236,7 +236,7 @@ class Scope:
 
     @lazy
     def forms(self) -> tuple[Form, ...]:
-        """What depends on the iterators inside, in the order of the text."""
+        """The forms that depend on the iterators inside, in the order of the text."""
         return tuple(chain.from_iterable(map(_FORMS, self.body)))
 
     @lazy
@@ -475,7 +475,7 @@ class Program:
         return frozenset(self.buffer_of) | {b.name for b in self.buffers}
 
     def has(self, name: str) -> bool:
-        """Whether a move can name it: a scope, a statement, a buffer or an array."""
+        """True if a move can name it: a scope, a statement, a buffer or an array."""
         return name in self.paths or name in self.names
 
     @lazy
@@ -491,6 +491,15 @@ class Program:
         return {name: tuple(occurrences) for name, occurrences in of_buffer.items()}
 
     @lazy
+    def users(self) -> Mapping[str, list[int]]:
+        """Buffer -> ``id()`` of the outermost nodes that use it, in program order."""
+        found: dict[str, list[int]] = {buffer.name: [] for buffer in self.buffers}
+        for node in self.body:
+            for name in {self.buffer_of[array].name for array in node.arrays}:
+                found[name].append(id(node))
+        return found
+
+    @lazy
     def statements(self) -> int:
         """Number of statements."""
         return sum([len(node.leaves) for node in self.body])
@@ -498,24 +507,15 @@ class Program:
     # -- what moves ask --------------------------------------------------------------------
 
     @lazy
-    def answers(self) -> dict[tuple[object, ...], Any]:
-        """What :meth:`once` and :meth:`remembered` have worked out."""
+    def answers(self) -> dict[Hashable, Any]:
+        """The answers that :meth:`once` keeps, by question. They go with the program."""
         return {}
 
-    def once(self, work: Callable[..., T], *arguments: str | int) -> T:
-        """``work(self, *arguments)``, worked out once: the moves of one program ask the same questions.
+    def once(self, question: Hashable, work: Callable[[], T]) -> T:
+        """``work()``, done once for ``question``: everything that the answer depends on beside the program.
 
-        ``work`` is a function of these alone, and what it returns is never changed.
+        Players ask the same again and again of the program that they are at. The answer is never changed.
         """
-        question = (work, *arguments)
-        answers = self.answers
-        if question not in answers:
-            answers[question] = work(self, *arguments)
-        found: T = answers[question]
-        return found
-
-    def remembered(self, question: tuple[object, ...], work: Callable[[], T]) -> T:
-        """``work()``, worked out once for ``question``: all that it depends on beside the program."""
         if question not in self.answers:
             self.answers[question] = work()
         found: T = self.answers[question]
@@ -527,6 +527,11 @@ class Program:
     def places(self) -> tuple[Place, ...]:
         """Every node and where it stands, parents before children, in program order."""
         return tuple(places_in(self.body))
+
+    @lazy
+    def scopes(self) -> tuple[tuple[Path, Scope], ...]:
+        """Every scope with its path, in program order."""
+        return tuple([(path, node) for path, node in self.walk() if isinstance(node, Scope)])
 
     @lazy
     def place_of(self) -> Mapping[str, Place]:

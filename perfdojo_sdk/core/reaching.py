@@ -1,4 +1,4 @@
-"""Which instance wrote the value that a read sees, and whether a value is still there later.
+"""The instance that wrote the value that a read sees, and writes that may change it later.
 
 Both questions are asked of two statements, the first of which stands before the second. What
 orders them are the scopes that both stand in: within one iteration of these, everything inside
@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 from perfdojo_sdk.core.dependence import may_meet
 from perfdojo_sdk.core.expression import Access, Index, Literal, Read
+from perfdojo_sdk.core.geometry import common_depth
 from perfdojo_sdk.core.operations import identity
 from perfdojo_sdk.core.program import Occurrence, Path, Program, Statement
 from perfdojo_sdk.core.storage import Buffer
-from perfdojo_sdk.core.validate import common_depth
 
 
 class Spot(NamedTuple):
@@ -139,7 +139,7 @@ def _solve(written: Index, read: Index, known: dict[int, Index]) -> dict[int, In
 
 
 def one_instance_each(buffer: Buffer, access: Access, at: Spot, levels: Iterable[int]) -> bool:
-    """Whether instances of ``at`` that differ in one of ``levels`` touch different cells.
+    """True if instances of ``at`` that differ in one of ``levels`` touch different cells.
 
     ``levels`` ascend and go on to the innermost one, less those that no subscript uses.
     """
@@ -178,7 +178,7 @@ def change_between(
 
 
 def _may_follow(buffer: Buffer, write: Occurrence, access: Access, first: Spot, common: int) -> bool:
-    """Whether the write may touch the cell after this instance of ``first`` has read it."""
+    """True if the write may touch the cell after this instance of ``first`` has read it."""
     both = common_depth([write.path, first.path])
     orders = ["=" * level + ">" for level in range(common, both)]
     if write.path >= first.path:
@@ -187,7 +187,7 @@ def _may_follow(buffer: Buffer, write: Occurrence, access: Access, first: Spot, 
 
 
 def _may_precede(buffer: Buffer, write: Occurrence, access: Access, second: Spot, common: int) -> bool:
-    """Whether the write may touch the cell before this instance of ``second`` reads it."""
+    """True if the write may touch the cell before this instance of ``second`` reads it."""
     both = common_depth([write.path, second.path])
     orders = ["=" * level + "<" for level in range(common, both)]
     if write.path < second.path:
@@ -201,7 +201,7 @@ class Reduction(NamedTuple):
     start: Spot
     step: Spot
     reader: Spot
-    """Who will read the result."""
+    """The reader of the result."""
 
     @property
     def common(self) -> int:

@@ -64,7 +64,7 @@ def _dividends(form: Index) -> tuple[Index, ...]:
 
 
 def _height(root: Tree, children: Callable[[Tree], tuple[Tree, ...]]) -> int:
-    """How many levels of ``children`` there are below ``root``, found without recursion."""
+    """The number of levels of ``children`` below ``root``, found without recursion."""
     height, level = 0, children(root)
     while level:
         height, level = height + 1, tuple([child for node in level for child in children(node)])

@@ -1,8 +1,9 @@
 """Moves: one small transformation at one place, offered only when it provably keeps the meaning.
 
-A transformation is a list of *requirements*, a *rewrite* and an *instance relation*. The list is
-the check: it drives enumeration, ``explain`` and ``apply``; it generates the documentation; and
-taking one requirement out makes the mutant that verification must catch.
+A transformation is an *analysis* of a place, a list of *requirements*, a *rewrite* and an *instance
+relation*. The analysis finds the facts, once; the others read them. The list is the check: it drives
+enumeration, ``explain`` and ``apply``; it generates the documentation; and taking one requirement out
+makes the mutant that verification must catch.
 """
 
 from __future__ import annotations
@@ -12,21 +13,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from inspect import getdoc
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import MoveError, Place, closest
-from perfdojo_sdk.core.expression import Index
+from perfdojo_sdk.core.expression import Access, Index
 from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.made import NOTHING, Made, Rewritten
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 
-T = TypeVar("T")
+F = TypeVar("F")
+_Asked = TypeVar("_Asked", contravariant=True)
 
 
 class Kind(IntEnum):
-    """What a move may change, from nothing to most."""
+    """The changes that a move may make, from none to most."""
 
     EXACT = 0
     """Every cell gets the same value, bit for bit."""
@@ -122,7 +124,7 @@ class ScaledCombine:
 
     statement: str
     factors: tuple[int, ...]
-    """Which factors of the old product, counted from the left."""
+    """Positions of these factors in the old product, counted from the left."""
 
 
 @dataclass(frozen=True)
@@ -187,25 +189,85 @@ Relation: TypeAlias = Mapping[str, Origin]
 
 @frozen
 class Refusal:
-    """Why one requirement fails at one site. Words fill the requirement's sentence."""
+    """The facts for which a requirement fails at one site, and the words that its sentence needs besides."""
 
     at: str = ""
     """Id of the node to show."""
     mark: str = ""
     """The text on its line to underline."""
     words: tuple[tuple[str, object], ...] = ()
+    """Numbers and names for the sentence."""
+    nodes: tuple[str, ...] = ()
+    """Ids of the scopes and statements at fault, the one to show first."""
+    arrays: tuple[str, ...] = ()
+    """The arrays at fault: of the access, or of the buffer."""
+    access: Access | None = None
+    """The access at fault."""
+    location: str = ""
+    """The location at fault."""
+    iterator: str = ""
+    """Id of the scope whose iterator is at fault."""
+    code: str = ""
+    """The requirement that an analysis refuses for; empty: the first that has no test of its own."""
 
     @staticmethod
-    def of(at: str = "", mark: str = "", **words: object) -> Refusal:
-        return Refusal(at, mark, tuple(words.items()))
+    def of(
+        at: str = "",
+        mark: str | Access = "",
+        *,
+        nodes: tuple[str, ...] = (),
+        arrays: tuple[str, ...] = (),
+        access: Access | str | None = None,
+        location: str = "",
+        iterator: str = "",
+        code: str = "",
+        **words: object,
+    ) -> Refusal:
+        """``nodes``: others than ``at``. A mark that is an access is the access at fault, too."""
+        if isinstance(access, str):  # a word, as packages gave it before there were facts
+            words["access"], access = access, None
+        if isinstance(mark, Access):
+            access, mark = access or mark, mark.text
+        if at:
+            nodes = (at, *nodes)
+        if access is not None and not arrays:
+            arrays = (access.array,)
+        return Refusal(at, mark, tuple(words.items()), nodes, arrays, access, location, iterator, code)
+
+    @property
+    def sentence_words(self) -> dict[str, object]:
+        """Everything that a sentence can name."""
+        found: dict[str, object] = {"location": self.location, "iterator": self.iterator}
+        if self.arrays:
+            found["array"] = self.arrays[0]
+        if self.access is not None:
+            found["access"] = self.access.text
+        return found | dict(self.words)
+
+    def as_json(self) -> dict[str, object]:
+        """The facts as data, for programs that look for another way."""
+        access = self.access
+        return {
+            "nodes": list(self.nodes),
+            "arrays": list(self.arrays),
+            "access": access and {"array": access.array, "text": access.text, "levels": list(access.levels)},
+            "location": self.location,
+            "iterator": self.iterator,
+            "words": {name: word if isinstance(word, int) else str(word) for name, word in self.words},
+        }
+
+
+#: What a requirement says that no move can establish.
+NO_MOVE: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Requirement:
+class Requirement(Generic[_Asked]):
     """One reason for which a transformation can refuse.
 
-    ``test`` answers None (holds), a :class:`Kind` (holds, at that price), a :class:`Legal` (the same, with
-    laws that depend on the site) or a :class:`Refusal`.
+    ``test`` is asked about the facts and answers None (holds), a :class:`Kind` (holds, at that price), a
+    :class:`Legal` (the same, with laws that depend on the site) or a :class:`Refusal`. None in its place:
+    :meth:`Transformation.analyse` refuses for this requirement, and where it holds, it costs its law.
     ``semantic``: without it, a result could be wrong (and not merely malformed or pointless).
     """
 
@@ -213,10 +275,12 @@ class Requirement:
     title: str
     why: str
     hint: str
-    test: Callable[[Site], Refusal | Kind | Legal | None] = field(repr=False)
+    test: Callable[[_Asked], Refusal | Kind | Legal | None] | None = field(repr=False)
     semantic: bool = False
     law: str = ""
     """The law that a move of kind DECLARED_LAW uses."""
+    established_by: tuple[str, ...] | None = None
+    """Names of the moves that may establish the fact, :data:`NO_MOVE` where none can; None: not said."""
 
 
 @frozen
@@ -237,7 +301,7 @@ _EXACTLY = Legal()
 class Rejection:
     """The answer of a check that refuses a move; words are made only when somebody looks."""
 
-    requirement: Requirement
+    requirement: Requirement[Any]
     refusal: Refusal
     program: Program = field(repr=False)
     move: Move
@@ -248,6 +312,11 @@ class Rejection:
     @property
     def code(self) -> str:
         return self.requirement.code
+
+    @property
+    def established_by(self) -> tuple[str, ...] | None:
+        """Moves that may take the reason away; None where the requirement does not say."""
+        return self.requirement.established_by
 
     @property
     def why(self) -> str:
@@ -270,7 +339,7 @@ class Rejection:
 def _filled(sentence: str, refusal: Refusal) -> str:
     """The sentence with the words in it; as it stands where a plugin's words do not fit."""
     try:
-        return sentence.format(**dict(refusal.words))
+        return sentence.format(**refusal.sentence_words)
     except (LookupError, TypeError, ValueError, AttributeError):
         return sentence
 
@@ -308,12 +377,9 @@ def find_place(program: Program, node: str, mark: str) -> Place | None:
 # -- transformations -----------------------------------------------------------------------------
 
 
-@dataclass
+@frozen
 class Site:
-    """A move with its place looked up; what every requirement, rewrite and relation starts from.
-
-    ``scratch`` keeps what one requirement worked out and a later one or the rewrite needs again.
-    """
+    """A move with its place looked up: the start of every analysis."""
 
     program: Program
     move: Move
@@ -325,7 +391,6 @@ class Site:
     outer_sizes: tuple[int, ...] = ()
     """Their sizes."""
     buffer: Buffer | None = None
-    scratch: dict[Any, Any] = field(default_factory=dict)
 
     @lazy
     def scope(self) -> Scope:
@@ -357,13 +422,23 @@ class Site:
         new."""
         return self.program.edited(self.above, self.path, nodes, consumed, buffer)
 
-    def once(self, make: Callable[[Site], T]) -> T:
-        """``make(site)``, worked out once: several requirements and the rewrite may need it."""
-        scratch = self.scratch
-        if make not in scratch:
-            scratch[make] = make(self)
-        made: T = scratch[make]
-        return made
+
+@frozen
+class Facts:
+    """The facts about a site that requirements, rewrite and relation of one transformation share.
+
+    A subclass has a field for each fact that the analysis found, and lazy attributes for those that are
+    worked out when a requirement first asks: None, where one of them is unknown.
+    """
+
+    site: Site
+
+
+class Checked(NamedTuple):
+    """A legal move, with the facts that its rewrite goes on with."""
+
+    facts: Any
+    legal: Legal
 
 
 @dataclass(frozen=True)
@@ -374,7 +449,7 @@ class Parameter:
     type: type[int] | type[str]
     doc: str
     counts: bool = False
-    """Whether it is a number of iterations or elements, which a smaller kernel may have fewer of."""
+    """True if it is a number of iterations or elements, which a smaller kernel may have fewer of."""
 
 
 _PLACES: Mapping[str, tuple[type, ...]] = {
@@ -387,15 +462,16 @@ _PLACES: Mapping[str, tuple[type, ...]] = {
 class Transformation(ABC):
     """One kind of move. Subclasses hold no state; all of them is in these attributes and methods.
 
-    The class docstring is the documentation page: a sentence, then ``before:`` and ``after:``.
+    The class docstring is the documentation page: a sentence, then ``before:`` and ``after:``. A move that
+    needs no facts beyond its site is written with it in their place; others are :class:`Analysed`.
     """
 
     name: ClassVar[str]
     version: ClassVar[int] = 1
     place: ClassVar[str]
-    """What a place is: ``scope``, ``statement``, ``node`` (either of them) or ``buffer``."""
+    """The kind of a place: ``scope``, ``statement``, ``node`` (either of them) or ``buffer``."""
     parameters: ClassVar[tuple[Parameter, ...]] = ()
-    requirements: tuple[Requirement, ...] = ()
+    requirements: tuple[Requirement[Any], ...] = ()
     undo: ClassVar[str] = "drop the move from the trace"
 
     @property
@@ -407,15 +483,22 @@ class Transformation(ABC):
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
         """Moves worth checking on this program; the check decides."""
 
+    def analyse(self, site: Site) -> Any:
+        """The facts about a site, or a :class:`Refusal` of a place of the wrong kind. As it stands: the site.
+
+        Nothing that protects meaning is refused here, for a mutant has to do without it.
+        """
+        return site
+
     @abstractmethod
-    def rewrite(self, site: Site) -> Program | Rewritten:
+    def rewrite(self, facts: Any, /) -> Program | Rewritten:
         """The new program; with what the move made, where it makes or changes an id or a buffer's name.
 
         Only called when every requirement holds.
         """
 
-    def relation(self, site: Site, result: Program) -> Relation:
-        """Where each statement instance of ``result`` comes from; made only when verifying.
+    def relation(self, facts: Any, result: Program, /) -> Relation:
+        """The origin of each statement instance of ``result``; made only when verifying.
 
         As it stands: the same statements with the same iterators, in another order or storage.
         """
@@ -451,7 +534,7 @@ class Transformation(ABC):
         return sorted((p.name, p.type) for p in self.parameters)
 
     def _misfit(self, move: Move) -> str:
-        """What is wrong with the move's parameters, which do not have the signature."""
+        """The fault of the move's parameters, which do not have the signature."""
         given, wanted = dict(move.parameters), dict(self.signature)
         missing = [name for name in wanted if name not in given]
         unknown = [name for name in given if name not in wanted]
@@ -466,10 +549,18 @@ class Transformation(ABC):
         what = f"{move.text}: the program has no {self.place} {move.place!r}"
         return MoveError("PD-T001", what, hint=closest(move.place, known))
 
-    def check_site(self, site: Site) -> Legal | Rejection:
+    def checked(self, site: Site) -> Checked | Rejection:
+        """The answer of the requirements, and the facts that they were asked about."""
+        facts = self.analyse(site)
+        if isinstance(facts, Refusal):
+            return Rejection(self._refused_by(facts.code), facts, site.program, site.move)
         legal = _EXACTLY
         for requirement in self.requirements:
-            answer = requirement.test(site)
+            answer: Refusal | Kind | Legal | None
+            if requirement.test is None:
+                answer = Kind.DECLARED_LAW if requirement.law else None
+            else:
+                answer = requirement.test(facts)
             if answer is None:
                 continue
             if isinstance(answer, Refusal):
@@ -478,23 +569,45 @@ class Transformation(ABC):
                 laws = frozenset((requirement.law,) if answer is Kind.DECLARED_LAW else ())
                 answer = Legal(answer, laws)
             legal = Legal(max(legal.kind, answer.kind), legal.laws | answer.laws)
-        return legal
+        return Checked(facts, legal)
+
+    def _refused_by(self, code: str) -> Requirement[Any]:
+        """The requirement that an analysis refuses for."""
+        return next(r for r in self.requirements if r.test is None and code in ("", r.code))
 
     def check(self, program: Program, move: Move, dialect: Dialect) -> Legal | Rejection:
-        return self.check_site(self.site(program, move, dialect))
+        checked = self.checked(self.site(program, move, dialect))
+        return checked.legal if isinstance(checked, Checked) else checked
 
     def without(self, code: str) -> Transformation:
         """The same transformation with one requirement taken out: a mutant, for tests only."""
+        if any(r.code == code and r.test is None for r in self.requirements):
+            raise ValueError(f"{code} is of the analysis: without it there are no facts")
         mutant = type(self)()
         mutant.requirements = tuple(r for r in self.requirements if r.code != code)
         return mutant
+
+
+class Analysed(Transformation, Generic[F]):
+    """A transformation whose analysis finds facts of one type, for requirements, rewrite and relation."""
+
+    requirements: tuple[Requirement[F], ...] = ()
+
+    @abstractmethod
+    def analyse(self, site: Site) -> F | Refusal: ...
+
+    @abstractmethod
+    def rewrite(self, facts: F, /) -> Program | Rewritten: ...
+
+    def relation(self, facts: F, result: Program, /) -> Relation:
+        return {}
 
 
 @frozen
 class Objection:
     """A veto with a code, a place and a remedy of its own."""
 
-    requirement: Requirement
+    requirement: Requirement[Any]
     refusal: Refusal
 
 
@@ -504,7 +617,7 @@ LegalityCheck: TypeAlias = Callable[[Program, Move, Program, Dialect], str | Obj
 One with an attribute ``requirements`` tells with it which requirements its objections may name.
 """
 
-_VETO = Requirement(
+_VETO = Requirement[Any](
     "PD-T003",
     "the target does not allow it",
     "{reason}",
@@ -541,7 +654,7 @@ class Rules:
     packages: Mapping[str, str] = field(default_factory=dict)
     """Transformation -> Python package that brings it; the SDK's own are absent."""
     most: Kind = Kind.DECLARED_LAW
-    """What the moves of an expert's pass may change at most: what the user asked for. It forbids no move."""
+    """The most that the moves of an expert's pass may change, as the user asked. It forbids no move."""
 
     def transformation(self, name: str) -> Transformation:
         found = self.transformations.get(name)
@@ -554,10 +667,11 @@ class Rules:
         """Check a move and, where it is legal, apply it."""
         transformation = self.transformation(move.transformation)
         site = transformation.site(program, move, self.dialect)
-        legal = transformation.check_site(site)
-        if isinstance(legal, Rejection):
-            return legal
-        rewritten = transformation.rewrite(site)
+        checked = transformation.checked(site)
+        if isinstance(checked, Rejection):
+            return checked
+        facts, legal = checked
+        rewritten = transformation.rewrite(facts)
         after, made = rewritten if isinstance(rewritten, Rewritten) else (rewritten, NOTHING)
         for veto in self.vetoes:
             reason = veto(program, move, after, self.dialect)
@@ -593,9 +707,9 @@ class Rules:
     def relation(self, step: Step) -> Relation:
         transformation = self.transformation(step.move.transformation)
         site = transformation.site(step.before, step.move, self.dialect)
-        rejected = transformation.check_site(site)
-        assert rejected, "the step was legal when it was made"
-        return transformation.relation(site, step.after)
+        checked = transformation.checked(site)
+        assert isinstance(checked, Checked), "the step was legal when it was made"
+        return transformation.relation(checked.facts, step.after)
 
 
 # -- traces ----------------------------------------------------------------------------------------

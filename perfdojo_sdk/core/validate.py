@@ -1,4 +1,4 @@
-"""What makes a parsed tree a program: every rule of the language that is not syntax.
+"""The rules that make a parsed tree a program: every one of the language that is not syntax.
 
 The parser reports the first violation with its line. Fuzzing runs the same rules after every
 move, so a transformation that leaves the language is caught even where no result changes.
@@ -6,25 +6,34 @@ move, so a transformation that leaves the language is caught even where no resul
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, assert_never
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import INTEGER_DTYPES, integer_bounds
 from perfdojo_sdk.core.expression import (
     INDEX_DTYPE,
+    Access,
     Cast,
     Expression,
-    Index,
     IndexValue,
     Literal,
     Operation,
     Read,
     walk,
 )
+from perfdojo_sdk.core.geometry import (
+    MAX_REACH,
+    beyond_reach,
+    guarded_bounds,
+    index_values,
+    is_copy,
+    lane_stride,
+    negative_dividends,
+    parallel_users,
+)
 from perfdojo_sdk.core.operations import OPERATIONS
 from perfdojo_sdk.core.program import (
-    Node,
     Occurrence,
     Place,
     Program,
@@ -44,6 +53,12 @@ class Violation(NamedTuple):
     name: str = ""
     """The array or buffer at fault."""
     hint: str = ""
+    arrays: tuple[str, ...] = ()
+    """Those of the buffer at fault."""
+    access: Access | None = None
+    location: str = ""
+    iterator: str = ""
+    """Id of the scope whose iterator is at fault."""
 
 
 def violations(program: Program, dialect: Dialect, before: Program | None = None) -> Iterator[Violation]:
@@ -76,7 +91,7 @@ _NOTHING: tuple[frozenset[int], frozenset[str]] = (frozenset(), frozenset())
 
 
 def _shared(before: Program, after: Program) -> tuple[frozenset[int], frozenset[str]]:
-    """What ``after`` has in common with ``before``: numbers of its outermost nodes that both hold over the
+    """The parts that ``after`` shares with ``before``: numbers of its outermost nodes that both hold over the
     same storage; names of the buffers that the same nodes use in the same order."""
     if (before.inputs, before.outputs) != (after.inputs, after.outputs):
         return _NOTHING
@@ -93,23 +108,13 @@ def _shared(before: Program, after: Program) -> tuple[frozenset[int], frozenset[
         touched = frozenset[str]().union(*[node.arrays for node in apart])
         same = [b for b in same if touched.isdisjoint(b.arrays)]
     else:  # what both hold stands in another order
-        used, uses = before.once(_users), after.once(_users)
+        used, uses = before.users, after.users
         same = [b for b in same if uses[b.name] == used[b.name]]
     return frozenset(nests), frozenset([b.name for b in same])
 
 
-def _users(program: Program) -> Mapping[str, list[int]]:
-    """Buffer -> ``id()`` of the outermost nodes that use it, in program order."""
-    found: dict[str, list[int]] = {b.name: [] for b in program.buffers}
-    buffer_of = program.buffer_of
-    for node in program.body:
-        for name in {buffer_of[a].name for a in node.arrays}:
-            found[name].append(id(node))
-    return found
-
-
 def target_violations(program: Program, places: Sequence[Place], dialect: Dialect) -> Iterator[Violation]:
-    """What locations and lanes forbid to the statements at ``places``, which are in program order.
+    """Violations of locations and lanes by the statements at ``places``, which are in program order.
 
     For moves that put such statements into a program, with plain scopes and buffers: what else there is
     to break, no use of elements that others use can break.
@@ -172,27 +177,6 @@ def _bounds(buffer: Buffer, occurrences: Sequence[Occurrence]) -> Iterator[Viola
                 )
 
 
-def guarded_bounds(form: Index, guard: tuple[Index, ...], sizes: tuple[int, ...]) -> tuple[int, int]:
-    """A range of ``form`` over the iterations in which each form of ``guard`` is at least 0.
-
-    One condition is used at a time, so many times as the form has more of an iterator, or of a quotient,
-    that both have; whichever of those says most. So it does not matter how the iterators are numbered.
-    """
-    low, high = form.bounds(sizes)
-    for condition in guard:
-        for times in _times(form, condition):
-            low = max(low, form.plus(condition, -times).bounds(sizes)[0])
-            high = min(high, form.plus(condition, times).bounds(sizes)[1])
-    return low, high
-
-
-def _times(form: Index, condition: Index) -> set[int]:
-    mine = dict(form.quotients)
-    pairs = [(form.coefficients[l], c) for l, c in condition.terms if l in form.coefficients]
-    pairs += [(mine[q], c) for q, c in condition.quotients if q in mine]
-    return {max(1, abs(a // b)) for a, b in pairs} or {1}
-
-
 def _order(program: Program, buffer: Buffer, occurrences: Sequence[Occurrence]) -> Iterator[Violation]:
     """Inputs are only read."""
     if _is_input(program, buffer):
@@ -227,7 +211,7 @@ def _first_write(program: Program, buffer: Buffer) -> Iterator[Violation]:
 def location_violations(
     program: Program, buffer: Buffer, occurrences: Sequence[Occurrence], dialect: Dialect
 ) -> Iterator[Violation]:
-    """What the buffer's location forbids, to these accesses of it and to the scopes around all of them."""
+    """Violations of the buffer's location, by these accesses of it and the scopes around all of them."""
     location = dialect.locations[buffer.location]
     if location.allows_all:
         return
@@ -236,6 +220,8 @@ def location_violations(
             "PD-P014",
             f"{buffer.name} takes {buffer.bytes} bytes, {location.name} holds at most {location.max_bytes}",
             name=buffer.name,
+            arrays=buffer.arrays,
+            location=location.name,
         )
     for o in occurrences if location.constant_subscripts or location.copy_out_only else ():
         if location.constant_subscripts:
@@ -248,6 +234,10 @@ def location_violations(
                             "neither unrolled nor a lane",
                             o.statement.id,
                             o.access.array,
+                            arrays=buffer.arrays,
+                            access=o.access,
+                            location=location.name,
+                            iterator=o.above[level].id,
                         )
         if location.copy_out_only and (o.statement.accumulate if o.writes else not is_copy(o.statement)):
             yield Violation(
@@ -255,6 +245,9 @@ def location_violations(
                 f"{location.name} allows {buffer.name} to be copied out only",
                 o.statement.id,
                 o.access.array,
+                arrays=buffer.arrays,
+                access=o.access,
+                location=location.name,
             )
     for scope in parallel_users(program, buffer, dialect) if not location.shared else ():
         yield Violation(
@@ -262,48 +255,15 @@ def location_violations(
             f"iterations of {scope.head} share {buffer.name}, {location.name} cannot be shared",
             scope.id,
             buffer.name,
+            arrays=buffer.arrays,
+            location=location.name,
+            iterator=scope.id,
         )
 
 
 def _is_constant(scope: Scope, dialect: Dialect) -> bool:
     suffix = dialect.suffixes.get(scope.suffix)
     return scope.size == 1 or (suffix is not None and (suffix.unrolled or suffix.order == "lockstep"))
-
-
-def is_copy(statement: Statement) -> bool:
-    return statement.accumulate is None and isinstance(statement.value, Read)
-
-
-def parallel_users(program: Program, buffer: Buffer, dialect: Dialect) -> Iterator[Scope]:
-    """Parallel scopes around some access of a buffer but not around all of them."""
-    return _parallel_users(program.body, frozenset(buffer.arrays), dialect, False)
-
-
-def _parallel_users(
-    nodes: tuple[Node, ...], arrays: frozenset[str], dialect: Dialect, apart: bool
-) -> Iterator[Scope]:
-    """``apart``: there are accesses elsewhere than in ``nodes``."""
-    for node in nodes:
-        if not isinstance(node, Scope) or arrays.isdisjoint(node.arrays):
-            continue
-        if dialect.any_parallel(node.suffixes):
-            beside = apart or any(not arrays.isdisjoint(n.arrays) for n in nodes if n is not node)
-            if dialect.is_parallel(node.suffix):
-                if beside:
-                    yield node
-                if not dialect.nested_parallel:
-                    continue
-            yield from _parallel_users(node.body, arrays, dialect, beside)
-
-
-def common_depth(paths: list[tuple[int, ...]]) -> int:
-    """Number of scopes around all the statements at ``paths``."""
-    first, last = min(paths), max(paths)
-    depth = 0
-    limit = min(len(first), len(last)) - 1
-    while depth < limit and first[depth] == last[depth]:
-        depth += 1
-    return depth
 
 
 def _scope(program: Program, place: Place, dialect: Dialect) -> Iterator[Violation]:
@@ -354,46 +314,10 @@ def _lockstep(program: Program, scope: Scope, level: int, dialect: Dialect) -> I
                 f"{access.text}: neighbouring lanes {{{level}}} are not neighbours in memory",
                 statement.id,
                 access.array,
+                arrays=(access.array,),
+                access=access,
+                iterator=scope.id,
             )
-
-
-def lane_stride(buffer: Buffer, subscripts: tuple[Index, ...], level: int) -> int | None:
-    """Distance in cells between neighbouring iterations of ``level``; None when it is not the same
-    for all of them (a quotient depends on the level)."""
-    distance = 0
-    for form, stride in zip(subscripts, buffer.strides, strict=True):
-        if form.quotients:
-            return _stride_of(buffer.address(subscripts), level)
-        distance += stride * form.coefficients.get(level, 0)
-    return distance
-
-
-def transposed_copy(program: Program, scope: Scope, level: int) -> Statement | None:
-    """The copy in the two loops that begin with ``scope``, at ``level``, if it makes columns of rows: the
-    outer loop walks through neighbours of what is read, the inner one through neighbours of what is written,
-    and no cell is written twice.
-    """
-    inner = scope.body[0]
-    if len(scope.body) != 1 or not isinstance(inner, Scope) or inner.suffix or len(inner.body) != 1:
-        return None
-    statement = inner.body[0]
-    if not isinstance(statement, Statement) or statement.guard or not is_copy(statement):
-        return None
-    target, source = (program.buffer_of[a.array] for a in (statement.target, statement.reads[0]))
-    read, write = statement.reads[0].subscripts, statement.target.subscripts
-    if lane_stride(source, read, level) != 1 or lane_stride(target, write, level + 1) != 1:
-        return None
-    if lane_stride(source, read, level + 1) in (None, 0, 1) or source is target:
-        return None
-    # Rows that overlap are right in their order only.
-    rows_apart = lane_stride(target, write, level)
-    return statement if rows_apart is not None and abs(rows_apart) >= inner.size else None
-
-
-def _stride_of(address: Index, level: int) -> int | None:
-    if any(level in quotient.dividend.levels for quotient, _ in address.quotients):
-        return None
-    return address.coefficients.get(level, 0)
 
 
 # -- values ----------------------------------------------------------------------------------------
@@ -420,50 +344,8 @@ def _statement(program: Program, place: Place) -> Iterator[Violation]:
         yield Violation("PD-P010", what, statement.id, hint="write the conversion")
 
 
-#: No number that iterators take part in is larger, so that 64 bits are enough for all of them, a vector's
-#: lanes beyond the last iteration included.
-MAX_REACH = 2**56
-
-
-def beyond_reach(program: Program, statement: Statement, sizes: tuple[int, ...]) -> Iterator[Index]:
-    """Subscripts, addresses, conditions and iterators' values on the way to which numbers are too large."""
-    largest = max(sizes, default=1)
-    forms = [*statement.guard, *[value.index for value in index_values(statement.value)]]
-    for access in (statement.target, *statement.reads):
-        buffer = program.buffer_of[access.array]
-        weight = sum([form.weight for form in access.subscripts])
-        if weight * largest * buffer.cells > MAX_REACH:  # else no address comes near
-            forms += (*access.subscripts, buffer.address(access.subscripts))
-    return (form for form in forms if form.weight * largest > MAX_REACH and form.reach(sizes) > MAX_REACH)
-
-
-def negative_dividends(statement: Statement, sizes: tuple[int, ...]) -> Iterator[Index]:
-    """What is divided in a subscript, a condition or an iterator's value and may be negative."""
-    forms = [*statement.guard, *statement.target.subscripts]
-    forms += [form for access in statement.reads for form in access.subscripts]
-    forms += [value.index for value in index_values(statement.value)]
-    for form in forms:
-        if form.quotients and (bad := _negative_dividend(form, sizes)) is not None:
-            yield bad
-
-
-def _negative_dividend(form: Index, sizes: tuple[int, ...]) -> Index | None:
-    for quotient, _ in form.quotients:
-        inner = _negative_dividend(quotient.dividend, sizes)
-        if inner is not None:
-            return inner
-        if quotient.dividend.bounds(sizes)[0] < 0:
-            return quotient.dividend
-    return None
-
-
-def index_values(value: Expression) -> Iterator[IndexValue]:
-    """The iterators used as values in an expression."""
-    return (form for form in value.forms if isinstance(form, IndexValue))
-
-
 def beyond_storage(program: Program, dtype: str, full: str = "f32") -> Iterator[str]:
-    """What a program does with a dtype besides keeping ``full`` in temporaries of it, in words."""
+    """Uses of a dtype besides keeping ``full`` in temporaries of it, in words."""
     for array in (*program.inputs, *program.outputs):
         if program.buffer_of[array].dtype == dtype:
             yield f"{array} is part of the kernel's interface"
@@ -477,7 +359,7 @@ def beyond_storage(program: Program, dtype: str, full: str = "f32") -> Iterator[
 
 
 def _mentions(program: Program, dtype: str) -> bool:
-    """Whether a value is converted to a dtype and back, with no buffer in between."""
+    """True if a value is converted to a dtype and back, with no buffer in between."""
     return f"{dtype}(" in program.text
 
 
@@ -537,7 +419,7 @@ def _ill_typed_operation(value: Operation) -> Iterator[str]:
 
 
 def takes_no_dtype(value: Expression) -> bool:
-    """Whether a comparison's or conversion's text leaves open of which dtype its operands are.
+    """True if a comparison's or conversion's text leaves the dtype of its operands open.
 
     Literals and iterators among themselves are read as ``i64``, so of that dtype they may be.
     """
@@ -551,7 +433,7 @@ def takes_no_dtype(value: Expression) -> bool:
 
 
 def has_dtype(value: Expression) -> bool:
-    """Whether the text of a value alone says its dtype; a literal or iterator takes its neighbour's."""
+    """True if the text of a value alone says its dtype; a literal or iterator takes its neighbour's."""
     match value:
         case Operation():
             meaning = OPERATIONS[value.name]

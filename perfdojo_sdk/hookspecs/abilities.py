@@ -132,7 +132,7 @@ class GivesRequirements(Protocol):
     """
 
     @property
-    def requirements(self) -> Sequence[Requirement]: ...
+    def requirements(self) -> Sequence[Requirement[Any]]: ...
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import MoveError
+from perfdojo_sdk.core.frozen import frozen
 from perfdojo_sdk.core.made import Rewritten
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import (
-    Legal,
+    Checked,
     Move,
     Refusal,
     Rejection,
@@ -27,15 +29,28 @@ from perfdojo_sdk.plugins.faults import PluginFault, guarded, note
 #: More moves of one kind than that no program is offered.
 MOST_MOVES = 100_000
 
-_FAULT = Requirement(
+_FAULT = Requirement[Any](
     "PD-G030",
     "a plugin's code failed",
     "{line}",
     "report it to the plugin; --debug shows where it happened",
     lambda site: None,
 )
-#: Under these names a site keeps what is wrong with the plugin, and what the rewrite made.
-_WRONG, _MADE = "fault of the plugin", "the new program"
+
+
+@frozen
+class _FaultySite(Site):
+    """A site that the plugin failed to look up."""
+
+    fault: str = ""
+
+
+@frozen
+class _Played:
+    """The facts of the plugin's move, and the program that its rewrite made of them."""
+
+    facts: object
+    made: Program | Rewritten
 
 
 class GuardedTransformation(Transformation):
@@ -72,7 +87,7 @@ class GuardedTransformation(Transformation):
         return iter(found)
 
     def site(self, program: Program, move: Move, dialect: Dialect) -> Site:
-        """:class:`MoveError` as ever; where the plugin fails, a site that :meth:`check_site` refuses."""
+        """:class:`MoveError` as ever; where the plugin fails, a site that :meth:`checked` refuses."""
         try:
             return guarded(
                 self.plugin,
@@ -81,40 +96,39 @@ class GuardedTransformation(Transformation):
                 everywhere=False,
             )
         except PluginFault as fault:
-            return Site(program, move, dialect, scratch={_WRONG: fault.what})
+            return _FaultySite(program, move, dialect, fault=fault.what)
 
-    def check_site(self, site: Site) -> Legal | Rejection:
+    def checked(self, site: Site) -> Checked | Rejection:
         """Its answer; a rewrite that fails is one more reason to refuse, so it is done here."""
-        line = site.scratch.get(_WRONG)
-        if line is None:
+        if isinstance(site, _FaultySite):
+            line = site.fault
+        else:
             try:
                 return guarded(
-                    self.plugin, self._part("check"), lambda: self._checked(site), everywhere=False
+                    self.plugin, self._part("check"), lambda: self._played(site), everywhere=False
                 )
             except PluginFault as fault:
                 line = fault.what
         return Rejection(_FAULT, Refusal.of(line=line), site.program, site.move)
 
-    def _checked(self, site: Site) -> Legal | Rejection:
-        answer = self.inner.check_site(site)
+    def _played(self, site: Site) -> Checked | Rejection:
+        answer: object = self.inner.checked(site)
         if isinstance(answer, Rejection):
             return answer
-        if not isinstance(answer, Legal):
+        if not isinstance(answer, Checked):
             raise TypeError(f"its answer is {shown(answer)}")
-        made: object = self.inner.rewrite(site)
+        made: object = self.inner.rewrite(answer.facts)
         if not isinstance(made, Program | Rewritten):
             raise TypeError(f"its rewrite returned {shown(made)}, expected a program")
-        site.scratch[_MADE] = made
-        return answer
+        return Checked(_Played(answer.facts, made), answer.legal)
 
-    def rewrite(self, site: Site) -> Program | Rewritten:
+    def rewrite(self, facts: _Played, /) -> Program | Rewritten:
         """The program that the check has made already."""
-        made = site.scratch.get(_MADE)
-        return made if isinstance(made, Program | Rewritten) else self.inner.rewrite(site)
+        return facts.made
 
-    def relation(self, site: Site, result: Program) -> Relation:
+    def relation(self, facts: _Played, result: Program, /) -> Relation:
         """:class:`PluginFault` where it fails."""
-        return guarded(self.plugin, self._part("relation"), lambda: self.inner.relation(site, result))
+        return guarded(self.plugin, self._part("relation"), lambda: self.inner.relation(facts.facts, result))
 
     def upgrade(self, move: Move) -> Move | None:
         """:class:`MoveError` where it fails."""

@@ -328,7 +328,7 @@ class _Requirements:
     held: Any
 
     @property
-    def requirements(self) -> Sequence[Requirement]:
+    def requirements(self) -> Sequence[Requirement[Any]]:
         """:class:`PluginFault` for whatever is no sequence of requirements."""
         found: object = guarded(self.plugin, "veto", lambda: tuple(self.held.requirements))
         assert isinstance(found, tuple)

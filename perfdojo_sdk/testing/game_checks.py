@@ -222,7 +222,7 @@ def _unhelpful(rules: Rules, rejection: Rejection) -> Iterator[str]:
     where = f"{rejection.move.text} ({rejection.code})"
     try:
         for sentence in (rejection.requirement.why, rejection.requirement.hint):
-            sentence.format(**dict(rejection.refusal.words))  # which an error forgives
+            sentence.format(**rejection.refusal.sentence_words)  # which an error forgives
         error = rejection.error()
     except Exception as problem:
         yield f"{where}: its words cannot be made: {type(problem).__name__}: {problem}"

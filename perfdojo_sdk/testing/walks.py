@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
+from typing import Any
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import DojoError
@@ -47,11 +48,11 @@ class Mutant:
     """Rules in which one semantic reason to refuse is switched off."""
 
     transformation: str
-    requirement: Requirement
+    requirement: Requirement[Any]
     rules: Rules
 
 
-def semantic_requirements(rules: Rules) -> Iterator[tuple[str, Requirement]]:
+def semantic_requirements(rules: Rules) -> Iterator[tuple[str, Requirement[Any]]]:
     for name, transformation in rules.transformations.items():
         for requirement in transformation.requirements:
             if requirement.semantic:

@@ -20,11 +20,12 @@ from typing import TypeAlias
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import Index
 from perfdojo_sdk.core.frozen import seldom_collected
+from perfdojo_sdk.core.geometry import index_values
 from perfdojo_sdk.core.made import Copied
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.transformation import Move, Rejection, Rules, Step, Trace
-from perfdojo_sdk.core.validate import index_values, violations
+from perfdojo_sdk.core.validate import violations
 
 Place: TypeAlias = Path | tuple[str, int]
 """Where a size stands: a scope's path, or a buffer's name and a dimension's position."""

@@ -28,8 +28,8 @@ from perfdojo_sdk.codegen.operations import HEADER
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import STORED_DTYPES
 from perfdojo_sdk.core.expression import Access
+from perfdojo_sdk.core.geometry import lane_stride
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
-from perfdojo_sdk.core.validate import lane_stride
 from perfdojo_sdk.hookspecs.types import KernelSource
 
 #: Headers of the SDK that every kernel includes; the first of all, ``pd_runtime.h``, is the dialect's.

@@ -20,8 +20,8 @@ from perfdojo_sdk.codegen.gpu.tiles import product_dtype
 from perfdojo_sdk.codegen.operations import SPELLINGS
 from perfdojo_sdk.core.dtypes import BYTES, FLOAT_DTYPES
 from perfdojo_sdk.core.expression import Access, Expression, operations, performs
+from perfdojo_sdk.core.geometry import lane_stride
 from perfdojo_sdk.core.program import Occurrence, Statement
-from perfdojo_sdk.core.validate import lane_stride
 
 #: Memory moves in pieces of so many bytes.
 SECTOR = 32

@@ -10,8 +10,8 @@ from perfdojo_sdk.codegen.gpu.writer import GpuWriter
 from perfdojo_sdk.codegen.names import c_name
 from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.expression import Access, Expression
+from perfdojo_sdk.core.geometry import lane_stride
 from perfdojo_sdk.core.program import Statement
-from perfdojo_sdk.core.validate import lane_stride
 
 #: Bytes of the widest access to memory.
 WIDEST = 16

@@ -28,9 +28,9 @@ from perfdojo_sdk.codegen.gpu.tiles import (
 )
 from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.expression import Access, Index
+from perfdojo_sdk.core.geometry import common_depth
 from perfdojo_sdk.core.program import Occurrence, Path, Program
 from perfdojo_sdk.core.storage import Buffer
-from perfdojo_sdk.core.validate import common_depth
 
 Kind: TypeAlias = Literal["array", "memory", "shared", "local", "uniform", "tile"]
 

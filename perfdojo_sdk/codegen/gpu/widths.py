@@ -8,8 +8,8 @@ from math import prod
 from perfdojo_sdk.codegen.gpu.mapping import ProgramMap
 from perfdojo_sdk.codegen.gpu.placement import Placed
 from perfdojo_sdk.core.errors import UnavailableError
+from perfdojo_sdk.core.geometry import index_values
 from perfdojo_sdk.core.program import Program, Statement
-from perfdojo_sdk.core.validate import index_values
 
 MOST = 2**31 - 1
 """The largest number of 32 bits with a sign, and the most blocks of a launch."""

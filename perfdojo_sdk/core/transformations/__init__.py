@@ -16,16 +16,12 @@ from perfdojo_sdk.core.transformations.laws import RebaseExponent, RebaseSquares
 from perfdojo_sdk.core.transformations.naming import StageExpression, StageSliding
 from perfdojo_sdk.core.transformations.precision import LowerPrecision
 from perfdojo_sdk.core.transformations.ranges import JoinRanges, SplitRange
+from perfdojo_sdk.core.transformations.reciprocal import StageReciprocal
 from perfdojo_sdk.core.transformations.reductions import SplitReduction
 from perfdojo_sdk.core.transformations.rotation import RotateScope
 from perfdojo_sdk.core.transformations.scopes import ReorderStatements, SplitScope, SwapScopes
 from perfdojo_sdk.core.transformations.sharing import ShareStorage, UnshareStorage
-from perfdojo_sdk.core.transformations.staging import (
-    StageAccumulator,
-    StageRead,
-    StageReciprocal,
-    StageWrite,
-)
+from perfdojo_sdk.core.transformations.staging import StageAccumulator, StageRead, StageWrite
 from perfdojo_sdk.core.transformations.storage import PadDim, ReorderDims, ReuseDims, SetLocation
 
 #: Name -> transformation; every target has these.

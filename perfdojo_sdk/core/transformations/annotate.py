@@ -7,49 +7,84 @@ from collections.abc import Iterator
 from perfdojo_sdk.core.dependence import conflicts, leaking_level, may_meet, private_buffers
 from perfdojo_sdk.core.dialect import Dialect, ScopeSuffix
 from perfdojo_sdk.core.errors import MoveError, closest
+from perfdojo_sdk.core.frozen import frozen, lazy
+from perfdojo_sdk.core.geometry import index_values, lane_stride, transposed_copy
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.transformation import (
+    NO_MOVE,
+    Analysed,
+    Facts,
     Kind,
     Move,
     Parameter,
     Refusal,
     Requirement,
     Site,
-    Transformation,
 )
-from perfdojo_sdk.core.transformations.scopes import refuse_conflict, scopes
-from perfdojo_sdk.core.validate import index_values, lane_stride, transposed_copy
+from perfdojo_sdk.core.transformations.scopes import refuse_conflict, refuse_leak
 
 
-def _suffix(site: Site) -> ScopeSuffix:
-    name = site.move["suffix"]
-    found = site.dialect.suffixes.get(name)
-    if found is None:
-        hint = closest(name, list(site.dialect.suffixes))
-        what, why = f"{site.move.text}: unknown scope suffix {name!r}", "the target has no such kind of scope"
-        raise MoveError("PD-T002", what, why=why, hint=hint)
-    return found
+@frozen
+class Mapped(Facts):
+    """A scope and the kind of scope that it is to become."""
+
+    suffix: ScopeSuffix
+
+    @property
+    def scope(self) -> Scope:
+        return self.site.scope
+
+    @property
+    def parallel(self) -> bool:
+        return self.suffix.order == "parallel"
+
+    @property
+    def lanes(self) -> bool:
+        """True if the iterations are to be lanes of a vector."""
+        return self.suffix.order == "lockstep"
+
+    @lazy
+    def sizes(self) -> tuple[int, ...]:
+        """Sizes of the scopes down to this one."""
+        return (*self.site.outer_sizes, self.scope.size)
+
+    @property
+    def later(self) -> str:
+        """The directions of two iterations of the scope, one after the other."""
+        return "=" * self.site.level + "<"
+
+    @property
+    def only(self) -> Statement:
+        """The one statement in the scope, where it is known that there is one."""
+        statement = self.scope.body[0]
+        assert isinstance(statement, Statement)
+        return statement
+
+    @lazy
+    def own(self) -> frozenset[str]:
+        """Buffers of which each iteration would have a copy."""
+        return private_buffers(self.site.program, self.scope)
 
 
-def _plain(site: Site) -> Refusal | None:
-    if not site.scope.suffix:
-        return None
-    return Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
+def _plain(facts: Mapped) -> Refusal | None:
+    scope = facts.scope
+    return Refusal.of(scope.id, scope.head, head=scope.head) if scope.suffix else None
 
 
 # -- unrolled --------------------------------------------------------------------------------------
 
 
-def _copies_bounded(site: Site) -> Refusal | None:
-    if not _suffix(site).unrolled:
+def _copies_bounded(facts: Mapped) -> Refusal | None:
+    if not facts.suffix.unrolled:
         return None
+    site, scope = facts.site, facts.scope
     most, dialect = site.dialect.max_unroll, site.dialect
-    copies = _copies(site.scope, dialect) * site.scope.size
-    for scope in site.program.ancestors(site.path):
-        copies *= scope.size if _unrolled(scope, dialect) else 1
+    copies = _copies(scope, dialect) * scope.size
+    for outer in site.above:
+        copies *= outer.size if _unrolled(outer, dialect) else 1
     if copies <= most:
         return None
-    return Refusal.of(site.scope.id, site.scope.head, copies=copies, most=most)
+    return Refusal.of(scope.id, scope.head, iterator=scope.id, copies=copies, most=most)
 
 
 def _unrolled(scope: Scope, dialect: Dialect) -> bool:
@@ -65,14 +100,11 @@ def _copies(scope: Scope, dialect: Dialect) -> int:
 # -- parallel --------------------------------------------------------------------------------------
 
 
-def _parallel(site: Site) -> bool:
-    return _suffix(site).order == "parallel"
-
-
-def _not_nested(site: Site) -> Refusal | None:
-    if not _parallel(site) or site.dialect.nested_parallel:
+def _not_nested(facts: Mapped) -> Refusal | None:
+    site = facts.site
+    if not facts.parallel or site.dialect.nested_parallel:
         return None
-    for scope in (*site.program.ancestors(site.path), *_below(site.scope)):
+    for scope in (*site.above, *_below(facts.scope)):
         if site.dialect.is_parallel(scope.suffix):
             return Refusal.of(scope.id, scope.head, head=scope.head)
     return None
@@ -85,141 +117,128 @@ def _below(scope: Scope) -> Iterator[Scope]:
             yield from _below(child)
 
 
-def _no_race(site: Site) -> Refusal | None:
-    if not _parallel(site):
+def _no_race(facts: Mapped) -> Refusal | None:
+    if not facts.parallel:
         return None
-    scope = site.scope
-    own = private_buffers(site.program, scope)
-    directions = "=" * site.level + "<"
-    outer = (*site.outer_sizes, scope.size)
-    for conflict in conflicts(site.program, scope.body, scope.body, outer, directions, own):
+    program, body = facts.site.program, facts.scope.body
+    for conflict in conflicts(program, body, body, facts.sizes, facts.later, facts.own):
         return refuse_conflict(conflict)
     return None
 
 
-def _private_values_stay(site: Site) -> Refusal | None:
+def _private_values_stay(facts: Mapped) -> Refusal | None:
     """A buffer used here only becomes one copy an iteration, so no value may pass between them."""
-    if not _parallel(site):
+    if not facts.parallel:
         return None
-    program, scope = site.program, site.scope
-    for name in sorted(private_buffers(program, scope)):
+    program = facts.site.program
+    for name in sorted(facts.own):
         buffer, occurrences = program.buffer(name), program.occurrences[name]
         assert buffer is not None
-        level = leaking_level(buffer, occurrences, site.level + 1)
+        level = leaking_level(buffer, occurrences, facts.site.level + 1)
         if level is not None:
-            first = occurrences[0]
-            return Refusal.of(first.statement.id, first.access.text, buffer=name, level=f"{{{level}}}")
+            return refuse_leak(buffer, occurrences, level)
     return None
 
 
-def _storage_can_be_reached(site: Site) -> Refusal | None:
-    if not _parallel(site):
+def _storage_can_be_reached(facts: Mapped) -> Refusal | None:
+    if not facts.parallel:
         return None
-    program, scope = site.program, site.scope
-    own = private_buffers(program, scope)
+    site, scope = facts.site, facts.scope
     for array in scope.touches:
-        buffer = program.buffer_of[array]
-        if buffer.name not in own and not site.dialect.locations[buffer.location].shared:
-            return Refusal.of(scope.id, scope.head, buffer=buffer.name, location=buffer.location)
+        buffer = site.program.buffer_of[array]
+        if buffer.name not in facts.own and not site.dialect.locations[buffer.location].shared:
+            arrays = buffer.arrays
+            return Refusal.of(
+                scope.id, scope.head, arrays=arrays, location=buffer.location, buffer=buffer.name
+            )
     return None
 
 
 # -- lockstep --------------------------------------------------------------------------------------
 
 
-def _lanes(site: Site) -> bool:
-    return _suffix(site).order == "lockstep"
-
-
-def _one_statement(site: Site) -> Refusal | None:
-    if not _lanes(site):
+def _one_statement(facts: Mapped) -> Refusal | None:
+    if not facts.lanes:
         return None
-    body = site.scope.body
-    if len(body) == 1 and isinstance(body[0], Statement):
+    scope = facts.scope
+    if len(scope.body) == 1 and isinstance(scope.body[0], Statement):
         return None
-    return Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
+    return Refusal.of(scope.id, scope.head, head=scope.head)
 
 
-def _only(site: Site) -> Statement:
-    statement = site.scope.body[0]
-    assert isinstance(statement, Statement)
-    return statement
-
-
-def _enough_lanes(site: Site) -> Refusal | None:
-    if not _lanes(site):
+def _enough_lanes(facts: Mapped) -> Refusal | None:
+    if not facts.lanes:
         return None
-    dtype = _only(site).dtype
-    lanes = site.dialect.lanes.get(dtype, 0)
-    if site.scope.size <= lanes:
+    scope, dtype = facts.scope, facts.only.dtype
+    lanes = facts.site.dialect.lanes.get(dtype, 0)
+    if scope.size <= lanes:
         return None
-    return Refusal.of(site.scope.id, site.scope.head, size=site.scope.size, lanes=lanes, dtype=dtype)
+    return Refusal.of(scope.id, scope.head, size=scope.size, lanes=lanes, dtype=dtype)
 
 
-def _neighbours(site: Site) -> Refusal | None:
-    if not _lanes(site):
+def _neighbours(facts: Mapped) -> Refusal | None:
+    if not facts.lanes:
         return None
-    statement = _only(site)
+    statement, site = facts.only, facts.site
     for access in (*statement.reads, statement.target):
         stride = lane_stride(site.program.buffer_of[access.array], access.subscripts, site.level)
         if stride not in (0, 1):
             words = "an uneven number of" if stride is None else stride
-            return Refusal.of(statement.id, access.text, access=access.text, stride=words)
+            return Refusal.of(statement.id, access, iterator=facts.scope.id, stride=words)
     return None
 
 
-def _same_for_all_lanes(site: Site) -> Refusal | None:
+def _same_for_all_lanes(facts: Mapped) -> Refusal | None:
     """Conditions hold for all lanes or for none; a quotient used as a value does not count lanes."""
-    if not _lanes(site):
+    if not facts.lanes:
         return None
-    statement = _only(site)
+    statement = facts.only
     quotients = [q.dividend for v in index_values(statement.value) for q, _ in v.index.quotients]
     for form in (*statement.guard, *quotients):
-        if site.level in form.levels:
-            return Refusal.of(statement.id, form.text, form=form.text)
+        if facts.site.level in form.levels:
+            return Refusal.of(statement.id, form.text, iterator=facts.scope.id, form=form.text)
     return None
 
 
-def _lanes_independent(site: Site) -> Refusal | None:
+def _lanes_independent(facts: Mapped) -> Refusal | None:
     """No lane may read what an earlier lane writes: all of them load before any stores."""
-    if not _lanes(site):
+    if not facts.lanes:
         return None
-    statement, program = _only(site), site.program
-    sizes = (*site.outer_sizes, site.scope.size)
+    statement, program, sizes = facts.only, facts.site.program, facts.sizes
     target = statement.target
     buffer = program.buffer_of[target.array]
     for read in statement.reads:
         if program.buffer_of[read.array] is buffer and may_meet(
-            buffer, target, sizes, read, sizes, "=" * site.level + "<"
+            buffer, target, sizes, read, sizes, facts.later
         ):
-            return Refusal.of(statement.id, read.text, target=target.text, read=read.text)
+            return Refusal.of(statement.id, read, target=target.text, read=read.text)
     return None
 
 
-def _lanes_write_apart(site: Site) -> Refusal | Kind | None:
-    if not _lanes(site):
+def _lanes_write_apart(facts: Mapped) -> Refusal | Kind | None:
+    if not facts.lanes:
         return None
-    statement = _only(site)
-    sizes = (*site.outer_sizes, site.scope.size)
+    statement, sizes = facts.only, facts.sizes
     target = statement.target
-    buffer = site.program.buffer_of[target.array]
-    if not may_meet(buffer, target, sizes, target, sizes, "=" * site.level + "<"):
+    buffer = facts.site.program.buffer_of[target.array]
+    if not may_meet(buffer, target, sizes, target, sizes, facts.later):
         return None
     if statement.accumulate:
         return Kind.REASSOCIATES
-    return Refusal.of(statement.id, target.text, target=target.text)
+    return Refusal.of(statement.id, target, iterator=facts.scope.id, target=target.text)
 
 
-def _transposes(site: Site) -> Refusal | None:
-    if not _suffix(site).transposes:
+def _transposes(facts: Mapped) -> Refusal | None:
+    if not facts.suffix.transposes:
         return None
-    copy = transposed_copy(site.program, site.scope, site.level)
+    site, scope = facts.site, facts.scope
+    copy = transposed_copy(site.program, scope, site.level)
     if copy is not None and copy.dtype in site.dialect.lanes:
         return None
-    return Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
+    return Refusal.of(scope.id, scope.head, head=scope.head)
 
 
-class AnnotateScope(Transformation):
+class AnnotateScope(Analysed[Mapped]):
     """Map a scope to the hardware: ``u`` unroll, ``p`` threads, ``v`` vector lanes, or a target's own.
 
     before:
@@ -238,6 +257,7 @@ class AnnotateScope(Transformation):
             "{head} is already mapped to the hardware",
             "drop the earlier annotation from the trace",
             _plain,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T152",
@@ -245,6 +265,7 @@ class AnnotateScope(Transformation):
             "unrolling would make {copies} copies of a statement, the target allows {most}",
             "split the scope and unroll the inner part",
             _copies_bounded,
+            established_by=("split_scope", "split_range"),
         ),
         Requirement(
             "PD-T153",
@@ -252,6 +273,7 @@ class AnnotateScope(Transformation):
             "{head} is parallel already",
             "annotate one of them",
             _not_nested,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T154",
@@ -260,6 +282,7 @@ class AnnotateScope(Transformation):
             "give each iteration its own part with split_reduction or fission_scope",
             _no_race,
             semantic=True,
+            established_by=("split_reduction", "fission_scope", "stage_write"),
         ),
         Requirement(
             "PD-T155",
@@ -268,6 +291,7 @@ class AnnotateScope(Transformation):
             "write the temporary anew in each iteration",
             _private_values_stay,
             semantic=True,
+            established_by=("fission_scope",),
         ),
         Requirement(
             "PD-T156",
@@ -275,6 +299,7 @@ class AnnotateScope(Transformation):
             "{buffer} lives in {location}, outside the iterations that use it",
             "set another location, or move the buffer's uses inside",
             _storage_can_be_reached,
+            established_by=("set_location", "join_scopes"),
         ),
         Requirement(
             "PD-T157",
@@ -282,6 +307,7 @@ class AnnotateScope(Transformation):
             "{head} holds more",
             "separate the statements with fission_scope, or split the scope",
             _one_statement,
+            established_by=("fission_scope", "split_scope", "swap_scopes"),
         ),
         Requirement(
             "PD-T158",
@@ -289,6 +315,7 @@ class AnnotateScope(Transformation):
             "{size} iterations, {lanes} lanes of {dtype}",
             "split the scope to the vector width",
             _enough_lanes,
+            established_by=("split_scope", "split_range"),
         ),
         Requirement(
             "PD-T159",
@@ -296,6 +323,7 @@ class AnnotateScope(Transformation):
             "{access} moves {stride} cells from lane to lane; 0 or 1 is possible",
             "reorder the buffer's dimensions, or stage the array",
             _neighbours,
+            established_by=("reorder_dims", "stage_read", "stage_write"),
         ),
         Requirement(
             "PD-T160",
@@ -304,6 +332,7 @@ class AnnotateScope(Transformation):
             "vectorise another scope",
             _lanes_independent,
             semantic=True,
+            established_by=("stage_read",),
         ),
         Requirement(
             "PD-T161",
@@ -312,6 +341,7 @@ class AnnotateScope(Transformation):
             "vectorise another scope",
             _lanes_write_apart,
             semantic=True,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T162",
@@ -319,6 +349,7 @@ class AnnotateScope(Transformation):
             "{form} is a condition or a quotient that differs from lane to lane",
             "split the scope where the condition changes",
             _same_for_all_lanes,
+            established_by=("split_range", "drop_condition"),
         ),
         Requirement(
             "PD-T163",
@@ -326,15 +357,26 @@ class AnnotateScope(Transformation):
             "{head} and the scope inside it are no copy of columns to rows, in a dtype that has lanes",
             "annotate the outer one of two loops, along which the array that is copied has neighbours",
             _transposes,
+            established_by=("swap_scopes",),
         ),
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
-        for _, scope in scopes(program):
+        for _, scope in program.scopes:
             if not scope.suffix:
                 for suffix in dialect.suffixes:
                     yield Move(self.name, scope.id, (("suffix", suffix),))
 
-    def rewrite(self, site: Site) -> Program:
-        old = site.scope
-        return site.replaced((Scope(old.size, old.body, site.move["suffix"], old.id),))
+    def analyse(self, site: Site) -> Mapped:
+        """:class:`MoveError` where the target has no such kind of scope."""
+        name = site.move["suffix"]
+        found = site.dialect.suffixes.get(name)
+        if found is None:
+            hint = closest(name, list(site.dialect.suffixes))
+            what = f"{site.move.text}: unknown scope suffix {name!r}"
+            raise MoveError("PD-T002", what, why="the target has no such kind of scope", hint=hint)
+        return Mapped(site, found)
+
+    def rewrite(self, facts: Mapped, /) -> Program:
+        old = facts.scope
+        return facts.site.replaced((Scope(old.size, old.body, facts.suffix.name, old.id),))

@@ -6,50 +6,79 @@ from collections.abc import Iterator
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Index, Quotient, Renumbering
+from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.made import Collapsed, Rewritten
 from perfdojo_sdk.core.program import Program, Scope, fresh
 from perfdojo_sdk.core.tokens import MAX_NUMBER
 from perfdojo_sdk.core.transformation import (
+    NO_MOVE,
+    Analysed,
+    Facts,
     Instance,
     Move,
     Refusal,
     Relation,
     Requirement,
     Site,
-    Transformation,
 )
 from perfdojo_sdk.core.transformations.scopes import (
-    inner_scope,
+    Pair,
     levels,
-    perfect_nest,
     reaching_outside,
-    scopes,
     shifted,
     statements_below,
 )
 
 
-def _both_plain(site: Site) -> Refusal | None:
-    for scope in (site.scope, inner_scope(site)):
+@frozen
+class Collapse(Facts):
+    """A scope, the only scope inside it, and the scope that they become."""
+
+    inner: Scope
+
+    @lazy
+    def whole(self) -> Scope:
+        """The scope over all pairs of iterations."""
+        site, inner = self.site, self.inner
+        outer, level = site.scope, site.level
+        by = Renumbering((*levels(level), *self.iterators, *shifted(level + 2, -1)), level)
+        identifier = fresh(f"{outer.id}.{inner.id}", site.program.place_of)
+        return inner.headed(outer.size * inner.size, "", identifier, by)
+
+    @lazy
+    def iterators(self) -> tuple[Index, Index]:
+        """The two old iterators as forms of the new one."""
+        one, size = Index.level(self.site.level), self.inner.size
+        # A scope of one iteration is no part of the pair; where cells are named, a quotient would be refused.
+        if self.site.scope.size == 1:
+            return Index(), one
+        if size == 1:
+            return one, Index()
+        return Quotient.of(one, size, remainder=False), Quotient.of(one, size, remainder=True)
+
+
+def _both_plain(facts: Collapse) -> Refusal | None:
+    for scope in (facts.site.scope, facts.inner):
         if scope.suffix:
             return Refusal.of(scope.id, scope.head, head=scope.head)
     return None
 
 
-def _size_bounded(site: Site) -> Refusal | None:
-    size = site.scope.size * inner_scope(site).size
+def _size_bounded(facts: Collapse) -> Refusal | None:
+    scope = facts.site.scope
+    size = scope.size * facts.inner.size
     if size <= MAX_NUMBER:
         return None
-    return Refusal.of(site.scope.id, site.scope.head, size=size, most=MAX_NUMBER)
+    return Refusal.of(scope.id, scope.head, size=size, most=MAX_NUMBER)
 
 
-def _stays_inside(site: Site) -> Refusal | None:
+def _stays_inside(facts: Collapse) -> Refusal | None:
     """A condition that bounds a subscript by an iterator need not do so by quotients."""
-    access = reaching_outside(site, site.once(_collapsed))
-    return Refusal.of(site.scope.id, site.scope.head, access=access) if access else None
+    scope, access = facts.site.scope, reaching_outside(facts.site, facts.whole)
+    return Refusal.of(scope.id, scope.head, access=access) if access else None
 
 
-class CollapseScopes(Transformation):
+class CollapseScopes(Analysed[Collapse]):
     """Run a scope and the only scope inside it as one scope over all pairs of iterations.
 
     before:
@@ -66,7 +95,8 @@ class CollapseScopes(Transformation):
             "the scopes are not perfectly nested",
             "{head} holds something else than exactly one scope",
             "separate its children with fission_scope first",
-            perfect_nest,
+            None,
+            established_by=("fission_scope",),
         ),
         Requirement(
             "PD-T432",
@@ -74,6 +104,7 @@ class CollapseScopes(Transformation):
             "{head} is already mapped to the hardware",
             "collapse first, then annotate",
             _both_plain,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T433",
@@ -81,6 +112,7 @@ class CollapseScopes(Transformation):
             "one scope of {size} iterations, {most} are allowed",
             "collapse inner scopes only",
             _size_bounded,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T434",
@@ -88,43 +120,29 @@ class CollapseScopes(Transformation):
             "a condition bounds {access}, and it is not seen to do so with one iterator for two",
             "use drop_condition first, or leave the scopes as they are",
             _stays_inside,
+            established_by=("drop_condition",),
         ),
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
-        for _, scope in scopes(program):
+        for _, scope in program.scopes:
             inner = scope.body[0]
             if len(scope.body) == 1 and isinstance(inner, Scope) and not (scope.suffix or inner.suffix):
                 yield Move(self.name, scope.id)
 
-    def rewrite(self, site: Site) -> Rewritten:
-        whole = site.once(_collapsed)
-        made = Collapsed(site.scope.id, inner_scope(site).id, whole.id)
-        return Rewritten(site.replaced((whole,)), made)
+    def analyse(self, site: Site) -> Collapse | Refusal:
+        pair = Pair.of(site)
+        return pair if isinstance(pair, Refusal) else Collapse(site, pair.inner)
 
-    def relation(self, site: Site, result: Program) -> Relation:
-        level = site.level
+    def rewrite(self, facts: Collapse, /) -> Rewritten:
+        made = Collapsed(facts.site.scope.id, facts.inner.id, facts.whole.id)
+        return Rewritten(facts.site.replaced((facts.whole,)), made)
+
+    def relation(self, facts: Collapse, result: Program, /) -> Relation:
+        site, level = facts.site, facts.site.level
         return {
             statement.id: Instance(
-                statement.id, (*levels(level), *_pair(site), *levels(depth - level - 2, level + 1))
+                statement.id, (*levels(level), *facts.iterators, *levels(depth - level - 2, level + 1))
             )
             for statement, depth in statements_below(site.scope, level)
         }
-
-
-def _collapsed(site: Site) -> Scope:
-    outer, inner, level = site.scope, inner_scope(site), site.level
-    by = Renumbering((*levels(level), *_pair(site), *shifted(level + 2, -1)), level)
-    identifier = fresh(f"{outer.id}.{inner.id}", site.program.place_of)
-    return inner.headed(outer.size * inner.size, "", identifier, by)
-
-
-def _pair(site: Site) -> tuple[Index, Index]:
-    """The two old iterators as forms of the new one."""
-    one, size = Index.level(site.level), inner_scope(site).size
-    # A scope of one iteration is no part of the pair; where cells are named, a quotient would be refused.
-    if site.scope.size == 1:
-        return Index(), one
-    if size == 1:
-        return one, Index()
-    return Quotient.of(one, size, remainder=False), Quotient.of(one, size, remainder=True)

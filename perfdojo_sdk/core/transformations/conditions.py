@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Index, Renumbering
+from perfdojo_sdk.core.frozen import frozen, lazy
+from perfdojo_sdk.core.geometry import negative_dividends
 from perfdojo_sdk.core.made import Gone, Rewritten
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.transformation import (
+    NO_MOVE,
+    Analysed,
+    Facts,
     Instance,
     Move,
     Parameter,
@@ -16,59 +21,57 @@ from perfdojo_sdk.core.transformation import (
     Relation,
     Requirement,
     Site,
-    Transformation,
 )
 from perfdojo_sdk.core.transformations.scopes import (
+    Division,
     factor_in_range,
-    halves,
     levels,
     no_suffix,
     reaching_outside,
-    scopes,
     shifted,
     statements_below,
 )
-from perfdojo_sdk.core.validate import negative_dividends
 
 # -- split_with_condition --------------------------------------------------------------------------
 
 
-def _factor_leaves_a_rest(site: Site) -> Refusal | None:
-    size, factor = site.scope.size, site.move["factor"]
-    if size % factor:
+@frozen
+class GuardedDivision(Division):
+    """A division that leaves a rest, and the nest in which a condition leaves out what is beyond the size."""
+
+    @lazy
+    def nest(self) -> Scope:
+        """The two scopes with the condition on every statement inside."""
+        site, factor, made = self.site, self.factor, self.halves
+        scope, level = site.scope, site.level
+        position = Index.of({level: factor, level + 1: 1})
+        by = Renumbering((*levels(level), position, *shifted(level + 1, 1)), level)
+        condition = Index(scope.size - 1).plus(position, -1)
+        guarded = tuple([_with_condition(child.renumbered(by), condition) for child in scope.body])
+        inner = Scope(factor, guarded, "", made.inner)
+        return Scope(-(-scope.size // factor), (inner,), "", made.outer)
+
+
+def _factor_leaves_a_rest(facts: Division) -> Refusal | None:
+    scope, factor = facts.site.scope, facts.factor
+    if scope.size % factor:
         return None
-    return Refusal.of(site.scope.id, site.scope.head, size=size, factor=factor)
+    return Refusal.of(scope.id, scope.head, size=scope.size, factor=factor)
 
 
-def _stays_inside(site: Site) -> Refusal | None:
+def _stays_inside(facts: GuardedDivision) -> Refusal | None:
     """Every subscript is shown to stay inside its dimension wherever the condition holds."""
-    access = reaching_outside(site, _split(site))
-    return Refusal.of(site.scope.id, site.scope.head, access=access) if access else None
+    scope, access = facts.site.scope, reaching_outside(facts.site, facts.nest)
+    return Refusal.of(scope.id, scope.head, access=access) if access else None
 
 
-def _dividends_stay(site: Site) -> Refusal | None:
+def _dividends_stay(facts: GuardedDivision) -> Refusal | None:
     """A condition does not excuse a negative dividend: it is worked out all the same."""
-    for leaf in _split(site).leaves:
+    site = facts.site
+    for leaf in facts.nest.leaves:
         for form in negative_dividends(leaf.statement, (*site.outer_sizes, *leaf.sizes)):
-            return Refusal.of(site.scope.id, site.scope.head, form=form.text)
+            return Refusal.of(site.scope.id, site.scope.head, nodes=(leaf.statement.id,), form=form.text)
     return None
-
-
-def _split(site: Site) -> Scope:
-    """The two scopes with the condition on every statement inside."""
-    if "nest" in site.scratch:
-        known: Scope = site.scratch["nest"]
-        return known
-    scope, level, factor = site.scope, site.level, site.move["factor"]
-    position = Index.of({level: factor, level + 1: 1})
-    by = Renumbering((*levels(level), position, *shifted(level + 1, 1)), level)
-    condition = Index(scope.size - 1).plus(position, -1)
-    guarded = tuple([_with_condition(child.renumbered(by), condition) for child in scope.body])
-    made = site.once(halves)
-    inner = Scope(factor, guarded, "", made.inner)
-    count = -(-scope.size // factor)
-    found = site.scratch["nest"] = Scope(count, (inner,), "", made.outer)
-    return found
 
 
 def _with_condition(node: Node, condition: Index) -> Node:
@@ -77,7 +80,7 @@ def _with_condition(node: Node, condition: Index) -> Node:
     return node.with_guard((*node.guard, condition))
 
 
-class SplitWithCondition(Transformation):
+class SplitWithCondition(Analysed[GuardedDivision]):
     """Split a scope whose size the factor does not divide; what lies beyond the size is not done.
 
     before:
@@ -96,6 +99,7 @@ class SplitWithCondition(Transformation):
             "a scope of {size} iterations has no inner scope of {factor}",
             "use a factor larger than 1 and smaller than the size",
             factor_in_range,
+            established_by=("join_ranges", "collapse_scopes"),
         ),
         Requirement(
             "PD-T402",
@@ -103,6 +107,7 @@ class SplitWithCondition(Transformation):
             "{factor} divides {size}: no condition is needed",
             "use split_scope",
             _factor_leaves_a_rest,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T403",
@@ -110,6 +115,7 @@ class SplitWithCondition(Transformation):
             "{head} is already mapped to the hardware",
             "split first, then annotate",
             no_suffix,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T404",
@@ -117,6 +123,7 @@ class SplitWithCondition(Transformation):
             "{access} is used in more iterations than there are, and the condition does not bound it",
             "use split_range, which leaves the iterations as they are",
             _stays_inside,
+            established_by=("pad_dim",),
         ),
         Requirement(
             "PD-T405",
@@ -124,21 +131,26 @@ class SplitWithCondition(Transformation):
             "{form} is divided, and in iterations that the condition leaves out it may be below 0",
             "use split_range, which leaves the iterations as they are",
             _dividends_stay,
+            established_by=NO_MOVE,
         ),
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
         factors = sorted({*dialect.lanes.values(), 4})
-        for _, scope in scopes(program):
+        for _, scope in program.scopes:
             for factor in factors if not scope.suffix else ():
                 if 1 < factor < scope.size and scope.size % factor:
                     yield Move(self.name, scope.id, (("factor", factor),))
 
-    def rewrite(self, site: Site) -> Rewritten:
-        return Rewritten(site.replaced((_split(site),)), site.once(halves))
+    def analyse(self, site: Site) -> GuardedDivision:
+        return GuardedDivision(site, site.move["factor"])
 
-    def relation(self, site: Site, result: Program) -> Relation:
-        level, factor = site.level, site.move["factor"]
+    def rewrite(self, facts: GuardedDivision, /) -> Rewritten:
+        return Rewritten(facts.site.replaced((facts.nest,)), facts.halves)
+
+    def relation(self, facts: GuardedDivision, result: Program, /) -> Relation:
+        site, factor = facts.site, facts.factor
+        level = site.level
         position = Index.of({level: factor, level + 1: 1})
         return {
             statement.id: Instance(
@@ -151,27 +163,28 @@ class SplitWithCondition(Transformation):
 # -- drop_condition, drop_unreached ----------------------------------------------------------------
 
 
-def _decided(site: Site, holds: Callable[[int, int], bool]) -> tuple[Index, ...]:
-    """The comparisons of the statement's condition whose range over all iterations ``holds``."""
-    sizes = site.outer_sizes
-    return tuple(form for form in site.statement.guard if holds(*form.bounds(sizes)))
+@frozen
+class Decided(Facts):
+    """The comparisons of a statement's condition that come out the same in every iteration."""
+
+    always: tuple[Index, ...]
+    """Those that hold."""
+    never: tuple[Index, ...]
+    """Those that fail."""
+
+    @staticmethod
+    def of(site: Site) -> Decided:
+        bounds = [(form, form.bounds(site.outer_sizes)) for form in site.statement.guard]
+        always = tuple([form for form, (low, _) in bounds if low >= 0])
+        return Decided(site, always, tuple([form for form, (_, high) in bounds if high < 0]))
 
 
-def _always(low: int, high: int) -> bool:
-    return low >= 0
+def _something_always_holds(facts: Decided) -> Refusal | None:
+    statement = facts.site.statement
+    return None if facts.always else Refusal.of(statement.id, "if", statement=statement.text)
 
 
-def _never(low: int, high: int) -> bool:
-    return high < 0
-
-
-def _something_always_holds(site: Site) -> Refusal | None:
-    if _decided(site, _always):
-        return None
-    return Refusal.of(site.statement.id, "if", statement=site.statement.text)
-
-
-class DropCondition(Transformation):
+class DropCondition(Analysed[Decided]):
     """Drop the comparisons of a condition that hold in every iteration.
 
     before:
@@ -190,26 +203,30 @@ class DropCondition(Transformation):
             "split the scope where the condition changes, with split_range",
             _something_always_holds,
             semantic=True,
+            established_by=("split_range",),
         ),
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
         return _guarded(self.name, program)
 
-    def rewrite(self, site: Site) -> Program:
+    def analyse(self, site: Site) -> Decided:
+        return Decided.of(site)
+
+    def rewrite(self, facts: Decided, /) -> Program:
         # A mutant without the requirement drops everything.
-        statement, dropped = site.statement, set(_decided(site, _always)) or set(site.statement.guard)
-        kept = tuple(form for form in statement.guard if form not in dropped)
-        return site.replaced((statement.with_guard(kept),))
+        statement, dropped = facts.site.statement, facts.always or facts.site.statement.guard
+        kept = tuple([form for form in statement.guard if form not in dropped])
+        return facts.site.replaced((statement.with_guard(kept),))
 
 
-def _something_never_holds(site: Site) -> Refusal | None:
-    if _decided(site, _never):
-        return None
-    return Refusal.of(site.statement.id, "if", statement=site.statement.text)
+def _something_never_holds(facts: Decided) -> Refusal | None:
+    statement = facts.site.statement
+    return None if facts.never else Refusal.of(statement.id, "if", statement=statement.text)
 
 
-def _something_is_left(site: Site) -> Refusal | None:
+def _something_is_left(facts: Decided) -> Refusal | None:
+    site = facts.site
     if len(_emptied(site.program, site.path)) > 1 or len(site.program.body) > 1:
         return None
     return Refusal.of(site.statement.id)
@@ -222,7 +239,7 @@ def _emptied(program: Program, path: Path) -> Path:
     return path
 
 
-class DropUnreached(Transformation):
+class DropUnreached(Analysed[Decided]):
     """Drop a statement whose condition holds in no iteration, with scopes that hold nothing else.
 
     before:
@@ -242,6 +259,7 @@ class DropUnreached(Transformation):
             "split the scope where the condition changes, with split_range",
             _something_never_holds,
             semantic=True,
+            established_by=("split_range",),
         ),
         Requirement(
             "PD-T422",
@@ -249,13 +267,18 @@ class DropUnreached(Transformation):
             "it is the only statement of the program",
             "keep it",
             _something_is_left,
+            established_by=NO_MOVE,
         ),
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
         return _guarded(self.name, program)
 
-    def rewrite(self, site: Site) -> Rewritten:
+    def analyse(self, site: Site) -> Decided:
+        return Decided.of(site)
+
+    def rewrite(self, facts: Decided, /) -> Rewritten:
+        site = facts.site
         emptied = _emptied(site.program, site.path)
         gone = tuple([p.node.id for p in site.program.places if p.path[: len(emptied)] == emptied])
         return Rewritten(site.program.replaced(emptied, ()), Gone(gone))

@@ -7,13 +7,16 @@ from dataclasses import replace
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Access, Expression, Index, Literal, Operation, Read, performs
+from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.laws import FACTOR
 from perfdojo_sdk.core.made import Nest, Rewritten, Staged
 from perfdojo_sdk.core.operations import identity
 from perfdojo_sdk.core.program import Program, Statement, fresh
 from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.transformation import (
-    Kind,
+    NO_MOVE,
+    Analysed,
+    Facts,
     Move,
     PartialStart,
     Refusal,
@@ -21,14 +24,12 @@ from perfdojo_sdk.core.transformation import (
     Requirement,
     ScaledCombine,
     Site,
-    Transformation,
 )
 from perfdojo_sdk.core.transformations.reductions import (
     another_accumulation,
     term_that_reads_the_sum,
     with_statement,
 )
-from perfdojo_sdk.core.transformations.scopes import scopes
 
 
 def factors(value: Expression) -> tuple[Expression, ...]:
@@ -45,42 +46,39 @@ def product(parts: list[Expression]) -> Expression:
     return whole
 
 
-def _sums_products(site: Site) -> Refusal | Kind:
-    _, statement = site.scope.chain
-    refusal = Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
-    if statement is None or statement.guard or statement.accumulate != "add":
-        return refusal
-    parts = factors(statement.value)
-    fixed = [k for k, part in enumerate(parts) if part.highest < site.level]
-    target = max(statement.target.levels, default=-1)
-    if target >= site.level or not fixed or len(fixed) == len(parts):
-        return refusal
-    site.scratch["statement"], site.scratch["fixed"] = statement, tuple(fixed)
-    return Kind.DECLARED_LAW
+@frozen
+class SumOfProducts(Facts):
+    """``target += a * c`` in a perfect nest, whose target and some factors are the same in all iterations."""
+
+    statement: Statement
+    parts: tuple[Expression, ...]
+    """The factors."""
+    fixed: tuple[int, ...]
+    """Positions of those that are the same in all iterations."""
+
+    @lazy
+    def factored(self) -> Rewritten:
+        """The program after the move."""
+        site, statement, parts, fixed = self.site, self.statement, self.parts, self.fixed
+        taken, dtype = site.program.place_of, statement.dtype
+        name = fresh(f"{statement.target.array}_f", site.program.names)
+        used = {*statement.target.levels, *statement.value.levels}
+        dims = sorted([level for level in used if level < site.level])
+        sizes = tuple([Dimension(site.outer_sizes[level]) for level in dims])
+        buffer = Buffer(name, dtype, sizes, site.dialect.default_location, (name,))
+        partial = Access(name, tuple([Index.level(level) for level in dims]))
+        zero = Literal(identity("add", dtype), dtype)
+        start = Statement(partial, zero, None, dtype, fresh(f"{name}.in", taken))
+        value = product([p for k, p in enumerate(parts) if k not in fixed])
+        inner = replace(statement, target=partial, value=value)
+        scaled = Operation("mul", (Read(partial, dtype), product([parts[k] for k in fixed])), dtype)
+        combine = Statement(statement.target, scaled, "add", dtype, fresh(f"{name}.out", taken))
+        nodes = (start, with_statement(site.scope, inner), combine)
+        made = Staged(name, (Nest.of(start), Nest.of(combine)))
+        return Rewritten(site.replaced(nodes, buffer=buffer), made)
 
 
-def _factored(site: Site) -> Rewritten:
-    statement: Statement = site.scratch["statement"]
-    fixed, taken = site.scratch["fixed"], site.program.place_of
-    name, dtype = fresh(f"{statement.target.array}_f", site.program.names), statement.dtype
-    used = {*statement.target.levels, *statement.value.levels}
-    dims = sorted([level for level in used if level < site.level])
-    sizes = tuple([Dimension(site.outer_sizes[level]) for level in dims])
-    buffer = Buffer(name, dtype, sizes, site.dialect.default_location, (name,))
-    partial = Access(name, tuple([Index.level(level) for level in dims]))
-    parts = factors(statement.value)
-    zero = Literal(identity("add", dtype), dtype)
-    start = Statement(partial, zero, None, dtype, fresh(f"{name}.in", taken))
-    value = product([p for k, p in enumerate(parts) if k not in fixed])
-    inner = replace(statement, target=partial, value=value)
-    scaled = Operation("mul", (Read(partial, dtype), product([parts[k] for k in fixed])), dtype)
-    combine = Statement(statement.target, scaled, "add", dtype, fresh(f"{name}.out", taken))
-    nodes = (start, with_statement(site.scope, inner), combine)
-    made = Staged(name, (Nest.of(start), Nest.of(combine)))
-    return Rewritten(site.replaced(nodes, buffer=buffer), made)
-
-
-class FactorReduction(Transformation):
+class FactorReduction(Analysed[SumOfProducts]):
     """Add terms up first and multiply once by the factors that all of them share.
 
     before:
@@ -103,36 +101,50 @@ class FactorReduction(Transformation):
             "the scope is no sum of products with a common factor",
             "{head} is not a perfect nest around one s += a * c whose s and c are the same in all iterations",
             "separate the sum with fission_scope, or name a scope further in",
-            _sums_products,
+            None,
             law=FACTOR,
+            established_by=("fission_scope", "swap_scopes", "inline_definition"),
         ),
         Requirement(
             "PD-T292",
             "the terms depend on the sum",
             "{other} reads what is being added to {target}",
             "keep the order",
-            lambda site: term_that_reads_the_sum(site.program, site.scratch["statement"]),
+            lambda facts: term_that_reads_the_sum(facts.site.program, facts.statement),
             semantic=True,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T293",
             "the result is accumulated in other ways too",
             "{other} is of another kind, so the order of the two counts",
             "give the sum an array of its own with stage_write",
-            lambda site: another_accumulation(site.program, site.scratch["statement"]),
+            lambda facts: another_accumulation(facts.site.program, facts.statement),
+            established_by=("stage_write",),
         ),
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
-        for _, scope in scopes(program):
+        for _, scope in program.scopes:
             _, statement = scope.chain
             if statement and statement.accumulate == "add" and len(factors(statement.value)) > 1:
                 yield Move(self.name, scope.id)
 
-    def rewrite(self, site: Site) -> Rewritten:
-        return _factored(site)
+    def analyse(self, site: Site) -> SumOfProducts | Refusal:
+        _, statement = site.scope.chain
+        refusal = Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
+        if statement is None or statement.guard or statement.accumulate != "add":
+            return refusal
+        parts = factors(statement.value)
+        fixed = [k for k, part in enumerate(parts) if part.highest < site.level]
+        target = max(statement.target.levels, default=-1)
+        if target >= site.level or not fixed or len(fixed) == len(parts):
+            return refusal
+        return SumOfProducts(site, statement, parts, tuple(fixed))
 
-    def relation(self, site: Site, result: Program) -> Relation:
-        statement: Statement = site.scratch["statement"]
-        start, combine = _factored(site).made.statements
-        return {start: PartialStart(), combine: ScaledCombine(statement.id, site.scratch["fixed"])}
+    def rewrite(self, facts: SumOfProducts, /) -> Rewritten:
+        return facts.factored
+
+    def relation(self, facts: SumOfProducts, result: Program, /) -> Relation:
+        start, combine = facts.factored.made.statements
+        return {start: PartialStart(), combine: ScaledCombine(facts.statement.id, facts.fixed)}

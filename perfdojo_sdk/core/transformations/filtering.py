@@ -10,19 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from math import prod
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Access, Expression, Index, Literal, Operation, Read, performs
+from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.laws import FILTER, holds
 from perfdojo_sdk.core.made import Filtered, Rewritten
 from perfdojo_sdk.core.operations import identity
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement, fresh
 from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.transformation import (
+    NO_MOVE,
+    Analysed,
     Bundle,
-    Kind,
+    Facts,
     Move,
     Parameter,
     PartialStart,
@@ -31,10 +33,8 @@ from perfdojo_sdk.core.transformation import (
     Relation,
     Requirement,
     Site,
-    Transformation,
 )
 from perfdojo_sdk.core.transformations.reductions import another_accumulation, term_that_reads_the_sum
-from perfdojo_sdk.core.transformations.scopes import scopes
 
 #: The points at which the polynomials are known; the last one is infinity.
 POINTS = (0, 1, -1)
@@ -42,7 +42,7 @@ POINTS = (0, 1, -1)
 
 @dataclass(frozen=True)
 class Scheme:
-    """Which sums of data and of taps are multiplied, and how the products add up to the outputs."""
+    """The sums of data and of taps that are multiplied, and the sums of products that are the outputs."""
 
     data: tuple[tuple[int, ...], ...]
     """Of each product: a coefficient for each of m + r - 1 neighbours."""
@@ -54,12 +54,13 @@ class Scheme:
     """Of each output: a coefficient for each product."""
 
 
-@lru_cache
 def scheme(outputs: int, taps: int) -> Scheme | None:
     """The scheme for so many outputs and taps; None where it saves no product or needs more points."""
+    return SCHEMES.get((outputs, taps))
+
+
+def _scheme(outputs: int, taps: int) -> Scheme:
     count = outputs + taps - 1
-    if min(outputs, taps) < 2 or count > len(POINTS) + 1:
-        return None
     points = POINTS[: count - 1]
     data, sums, divisors, columns = [], [], [], []
     for point in points:
@@ -84,35 +85,46 @@ def _polynomial(roots: Sequence[int]) -> tuple[int, ...]:
     return tuple(found)
 
 
+#: Outputs and taps -> the scheme for them: two of each at least, and no more points than there are.
+SCHEMES = {
+    (outputs, taps): _scheme(outputs, taps)
+    for outputs in range(2, len(POINTS) + 1)
+    for taps in range(2, len(POINTS) + 3 - outputs)
+}
+
+
 # -- the nest --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Filter:
+@frozen
+class Filter(Facts):
     """``target += data * taps`` in a perfect nest whose outermost scope runs over outputs."""
 
     statement: Statement
+    factors: tuple[Read, Read]
     chain: tuple[Scope, ...]
-    level: int
-    """Of the scope over the outputs."""
+    """The scopes of the nest."""
     tap: int
     """Level of the scope over the taps."""
 
     @property
-    def factors(self) -> tuple[Read, Read]:
-        assert isinstance(self.statement.value, Operation)
-        one, other = self.statement.value.arguments
-        assert isinstance(one, Read) and isinstance(other, Read)
-        return one, other
+    def level(self) -> int:
+        """Level of the scope over the outputs."""
+        return self.site.level
+
+    @property
+    def taps(self) -> Scope:
+        """The scope over the taps."""
+        return self.chain[self.tap - self.level]
 
     @property
     def data_first(self) -> bool:
-        """Which factor moves with the outputs."""
+        """True if it is the first factor that moves with the outputs."""
         return self.level in self.factors[0].access.levels
 
     @property
     def scheme(self) -> Scheme | None:
-        return scheme(self.chain[0].size, self.chain[self.tap - self.level].size)
+        return scheme(self.chain[0].size, self.taps.size)
 
     @property
     def between(self) -> tuple[Scope, ...]:
@@ -126,79 +138,53 @@ class _Filter:
         stay = [self.level + k for k in range(len(self.chain)) if self.level + k not in forms]
         return forms | {level: Index.level(self.level + k) for k, level in enumerate(stay)}
 
-
-def _sums_products(site: Site) -> Refusal | Kind:
-    chain, statement = site.scope.chain
-    refusal = Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
-    if statement is None or statement.guard or statement.accumulate != "add":
-        return refusal
-    value = statement.value
-    if not performs(value, "mul"):
-        return refusal
-    inner = range(site.level + 1, site.level + len(chain))
-    used = statement.target.levels
-    reads = all(isinstance(argument, Read) for argument in value.arguments)
-    if not reads or any(s.suffix for s in chain) or site.level not in used or set(used) & set(inner):
-        return refusal
-    tap = next((level for level in inner if chain[level - site.level].id == site.move["taps"]), None)
-    if tap is None:
-        return refusal
-    site.scratch["filter"] = _Filter(statement, chain, site.level, tap)
-    return Kind.DECLARED_LAW
+    @lazy
+    def names(self) -> Filtered:
+        """The new names."""
+        site, plan, statement = self.site, self.scheme, self.statement
+        assert plan is not None
+        taken = site.program.place_of
+        name = fresh(f"{statement.target.array}_q", site.program.names)
+        products = range(len(plan.data))
+        return Filtered(
+            statement.id,
+            (self.chain[0].id, self.taps.id),
+            name,
+            tuple([fresh(f"{name}.in.{k}", taken) for k in products]),
+            tuple([fresh(f"{name}.{k}", taken) for k in products]),
+            tuple([fresh(f"{name}.out.{k}", taken) for k in range(len(plan.outputs))]),
+        )
 
 
-def _filter(site: Site) -> _Filter:
-    found: _Filter = site.scratch["filter"]
-    return found
-
-
-def _has_scheme(site: Site) -> Refusal | None:
-    found = _filter(site)
-    if found.scheme is not None:
+def _has_scheme(facts: Filter) -> Refusal | None:
+    if facts.scheme is not None:
         return None
-    sizes = {"outputs": found.chain[0].size, "taps": found.chain[found.tap - found.level].size}
-    return Refusal.of(site.scope.id, site.scope.head, most=len(POINTS), **sizes)
+    scope, taps = facts.site.scope, facts.taps
+    return Refusal.of(
+        scope.id, scope.head, nodes=(taps.id,), most=len(POINTS), outputs=scope.size, taps=taps.size
+    )
 
 
-def _slides(site: Site) -> Refusal | None:
+def _slides(facts: Filter) -> Refusal | None:
     """One factor uses outputs and taps as their sum alone, the other does not know the output."""
-    found = _filter(site)
-    first, second = found.factors if found.data_first else found.factors[::-1]
-    if found.level in second.access.levels:
-        return Refusal.of(found.statement.id, second.access.text, access=second.access.text)
+    level, tap = facts.level, facts.tap
+    first, second = facts.factors if facts.data_first else facts.factors[::-1]
+    if level in second.access.levels:
+        return Refusal.of(facts.statement.id, second.access, iterator=facts.site.scope.id)
     for subscript in first.access.subscripts:
-        divided = {level for q, _ in subscript.quotients for level in q.dividend.levels}
-        steps = [subscript.coefficients.get(level, 0) for level in (found.level, found.tap)]
-        if steps[0] != steps[1] or divided & {found.level, found.tap}:
-            return Refusal.of(found.statement.id, first.access.text, access=first.access.text)
+        divided = {l for q, _ in subscript.quotients for l in q.dividend.levels}
+        steps = [subscript.coefficients.get(l, 0) for l in (level, tap)]
+        if steps[0] != steps[1] or divided & {level, tap}:
+            return Refusal.of(facts.statement.id, first.access, iterator=facts.taps.id)
     return None
 
 
-def _is_float(site: Site) -> Refusal | None:
-    dtype = _filter(site).statement.dtype
-    if holds(FILTER, dtype):
-        return None
-    return Refusal.of(_filter(site).statement.id, "", dtype=dtype)
+def _is_float(facts: Filter) -> Refusal | None:
+    statement = facts.statement
+    return None if holds(FILTER, statement.dtype) else Refusal.of(statement.id, dtype=statement.dtype)
 
 
 # -- the new nests ---------------------------------------------------------------------------------
-
-
-def _made(site: Site) -> Filtered:
-    """The new names."""
-    found, taken = _filter(site), site.program.place_of
-    plan, statement = found.scheme, found.statement
-    assert plan is not None
-    name = fresh(f"{statement.target.array}_q", site.program.names)
-    products = range(len(plan.data))
-    return Filtered(
-        statement.id,
-        (found.chain[0].id, found.chain[found.tap - found.level].id),
-        name,
-        tuple([fresh(f"{name}.in.{k}", taken) for k in products]),
-        tuple([fresh(f"{name}.{k}", taken) for k in products]),
-        tuple([fresh(f"{name}.out.{k}", taken) for k in range(len(plan.outputs))]),
-    )
 
 
 def _linear(coefficients: Sequence[int], terms: Sequence[Read], divisor: int = 1) -> Expression:
@@ -220,8 +206,8 @@ def _linear(coefficients: Sequence[int], terms: Sequence[Read], divisor: int = 1
     return total if divisor == 1 else Operation("div", (total, Literal(float(divisor), dtype)), dtype)
 
 
-def _filtered(site: Site) -> Rewritten:
-    found, made = _filter(site), _made(site)
+def _filtered(found: Filter) -> Rewritten:
+    site, made = found.site, found.names
     plan, statement, dtype = found.scheme, found.statement, found.statement.dtype
     assert plan is not None
     name, count, size = made.buffer, len(plan.data), found.chain[0].size
@@ -266,7 +252,7 @@ def _at(read: Read, forms: dict[int, Index]) -> Read:
     return replace(read, access=read.access.substitute(forms.__getitem__))
 
 
-class MinimalFilter(Transformation):
+class MinimalFilter(Analysed[Filter]):
     """Compute outputs of a filter by fewer products: Winograd's minimal filtering.
 
     The scope runs over 2 or 3 outputs, ``taps`` over 2 or 3 taps of the filter, together 4 or 5 of them;
@@ -303,8 +289,9 @@ class MinimalFilter(Transformation):
             "{head} is not a perfect nest of plain scopes around one y += x * w, of which y uses the first "
             "only, or the taps are no scope inside it",
             "bring the outputs outermost with swap_scopes, and name the scope over the taps",
-            _sums_products,
+            None,
             law=FILTER,
+            established_by=("swap_scopes", "fission_scope"),
         ),
         Requirement(
             "PD-T362",
@@ -313,6 +300,7 @@ class MinimalFilter(Transformation):
             "1 with their taps at most",
             "split the outputs to 2 or 3",
             _has_scheme,
+            established_by=("split_scope", "split_range"),
         ),
         Requirement(
             "PD-T363",
@@ -321,6 +309,7 @@ class MinimalFilter(Transformation):
             "only a sliding window over one factor can be filtered like this",
             _slides,
             semantic=True,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T364",
@@ -329,26 +318,29 @@ class MinimalFilter(Transformation):
             "keep the products",
             _is_float,
             semantic=True,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T365",
             "the terms depend on the sum",
             "{other} reads what is being added to {target}",
             "keep the order",
-            lambda site: term_that_reads_the_sum(site.program, _filter(site).statement),
+            lambda facts: term_that_reads_the_sum(facts.site.program, facts.statement),
             semantic=True,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T366",
             "the result is accumulated in other ways too",
             "{other} is of another kind, so the order of the two counts",
             "give the sum an array of its own with stage_write",
-            lambda site: another_accumulation(site.program, _filter(site).statement),
+            lambda facts: another_accumulation(facts.site.program, facts.statement),
+            established_by=("stage_write",),
         ),
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
-        for path, scope in scopes(program):
+        for path, scope in program.scopes:
             chain, statement = scope.chain
             if (
                 statement is None
@@ -360,12 +352,31 @@ class MinimalFilter(Transformation):
                 if scheme(scope.size, tap.size):
                     yield Move(self.name, scope.id, (("taps", tap.id),))
 
-    def rewrite(self, site: Site) -> Rewritten:
-        return site.once(_filtered)
+    def analyse(self, site: Site) -> Filter | Refusal:
+        chain, statement = site.scope.chain
+        refusal = Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
+        if statement is None or statement.guard or statement.accumulate != "add":
+            return refusal
+        value = statement.value
+        if not performs(value, "mul"):
+            return refusal
+        inner = range(site.level + 1, site.level + len(chain))
+        used = statement.target.levels
+        one, other = value.arguments
+        if not (isinstance(one, Read) and isinstance(other, Read)) or any(s.suffix for s in chain):
+            return refusal
+        if site.level not in used or set(used) & set(inner):
+            return refusal
+        tap = next((level for level in inner if chain[level - site.level].id == site.move["taps"]), None)
+        if tap is None:
+            return refusal
+        return Filter(site, statement, (one, other), chain, tap)
 
-    def relation(self, site: Site, result: Program) -> Relation:
-        found = _filter(site)
-        made = _made(site)
+    def rewrite(self, facts: Filter, /) -> Rewritten:
+        return _filtered(facts)
+
+    def relation(self, facts: Filter, result: Program, /) -> Relation:
+        found, made = facts, facts.names
         statement = found.statement.id
         outer = tuple([Index.level(level) for level in range(found.level)])
         bundles = {

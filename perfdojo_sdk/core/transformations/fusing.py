@@ -7,81 +7,89 @@ from dataclasses import replace
 
 from perfdojo_sdk.core.dependence import conflicts, leaking_level, private_buffers
 from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.made import Cut, Merged, Rewritten
-from perfdojo_sdk.core.program import Program, Scope, fresh
+from perfdojo_sdk.core.program import Node, Program, Scope, fresh
 from perfdojo_sdk.core.transformation import (
+    NO_MOVE,
+    Analysed,
+    Facts,
     Kind,
     Move,
     Refusal,
     Requirement,
     Site,
-    Transformation,
 )
-from perfdojo_sdk.core.transformations.scopes import refuse_conflict, settle
+from perfdojo_sdk.core.transformations.scopes import refuse_conflict, refuse_leak, settle
 
 # -- join_scopes -----------------------------------------------------------------------------------
 
 
-def next_scope(site: Site) -> Scope | None:
-    """The sibling right after the site's scope, when it is a scope."""
-    siblings, k = site.siblings, site.path[-1] + 1
-    after = siblings[k] if k < len(siblings) else None
-    return after if isinstance(after, Scope) else None
+@frozen
+class Followed(Facts):
+    """A scope and the scope that follows it."""
+
+    after: Scope
+
+    @staticmethod
+    def of(site: Site) -> Followed | None:
+        """None: the next sibling is no scope, or there is none."""
+        siblings, k = site.siblings, site.path[-1] + 1
+        after = siblings[k] if k < len(siblings) else None
+        return Followed(site, after) if isinstance(after, Scope) else None
+
+    @lazy
+    def joined(self) -> Scope:
+        """The scope that does in each iteration what both do in it."""
+        return self.site.scope.with_body(self.site.scope.body + self.after.body)
 
 
-def _has_next_scope(site: Site) -> Refusal | None:
-    after = next_scope(site)
-    if after is not None:
-        site.scratch["next"] = after
+def _same_size(facts: Followed) -> Refusal | None:
+    scope, after = facts.site.scope, facts.after
+    if after.size == scope.size:
         return None
-    return Refusal.of(site.scope.id, site.scope.head)
+    return Refusal.of(after.id, after.head, nodes=(scope.id,), first=scope.size, second=after.size)
 
 
-def _same_size(site: Site) -> Refusal | None:
-    after: Scope = site.scratch["next"]
-    if after.size == site.scope.size:
+def _same_suffix(facts: Followed) -> Refusal | None:
+    scope, after = facts.site.scope, facts.after
+    if after.suffix == scope.suffix:
         return None
-    return Refusal.of(after.id, after.head, first=site.scope.size, second=after.size)
+    return Refusal.of(after.id, after.head, nodes=(scope.id,), first=scope.head, second=after.head)
 
 
-def _same_suffix(site: Site) -> Refusal | None:
-    after: Scope = site.scratch["next"]
-    if after.suffix == site.scope.suffix:
+def _not_lockstep(facts: Followed) -> Refusal | None:
+    scope = facts.site.scope
+    if not facts.site.dialect.is_lockstep(scope.suffix):
         return None
-    return Refusal.of(after.id, after.head, first=site.scope.head, second=after.head)
+    return Refusal.of(scope.id, scope.head, head=scope.head)
 
 
-def _not_lockstep(site: Site) -> Refusal | None:
-    if not site.dialect.is_lockstep(site.scope.suffix):
-        return None
-    return Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
-
-
-def _join_keeps_order(site: Site) -> Refusal | Kind | None:
-    after: Scope = site.scratch["next"]
+def _join_keeps_order(facts: Followed) -> Refusal | Kind | None:
+    site = facts.site
     outer = (*site.outer_sizes, site.scope.size)
     directions = "=" * site.level + ">"
-    return settle(conflicts(site.program, site.scope.body, after.body, outer, directions))
+    return settle(conflicts(site.program, site.scope.body, facts.after.body, outer, directions))
 
 
-def _join_races(site: Site) -> Refusal | None:
-    after: Scope = site.scratch["next"]
+def _join_races(facts: Followed) -> Refusal | None:
+    site = facts.site
     if not site.dialect.is_parallel(site.scope.suffix):
         return None
     outer = (*site.outer_sizes, site.scope.size)
     for sign in "<>":
         directions = "=" * site.level + sign
-        for conflict in conflicts(site.program, site.scope.body, after.body, outer, directions):
+        for conflict in conflicts(site.program, site.scope.body, facts.after.body, outer, directions):
             return refuse_conflict(conflict)
     return None
 
 
-def _join_keeps_values(site: Site) -> Refusal | None:
+def _join_keeps_values(facts: Followed) -> Refusal | None:
     """A buffer that both scopes use becomes private to each iteration of the fused one."""
-    after: Scope = site.scratch["next"]
+    site, after = facts.site, facts.after
     if not site.dialect.is_parallel(site.scope.suffix):
         return None
-    fused = site.scope.with_body(site.scope.body + after.body)
+    fused = facts.joined
     program, level = site.replaced((fused,), consumed=2), site.level
     buffer_of = program.buffer_of
     crossing = {buffer_of[a].name for a in site.scope.touches} & {buffer_of[a].name for a in after.touches}
@@ -90,12 +98,11 @@ def _join_keeps_values(site: Site) -> Refusal | None:
         assert buffer is not None
         leak = leaking_level(buffer, occurrences, level + 1)
         if leak is not None:
-            first = occurrences[0]
-            return Refusal.of(first.statement.id, first.access.text, buffer=name, level=f"{{{leak}}}")
+            return refuse_leak(buffer, occurrences, leak)
     return None
 
 
-class JoinScopes(Transformation):
+class JoinScopes(Analysed[Followed]):
     """Fuse a scope with the scope that follows it.
 
     before:
@@ -115,7 +122,8 @@ class JoinScopes(Transformation):
             "no scope follows",
             "the next sibling is not a scope, or there is none",
             "bring the two scopes together with reorder_statements",
-            _has_next_scope,
+            None,
+            established_by=("reorder_statements", "fission_scope"),
         ),
         Requirement(
             "PD-T122",
@@ -124,6 +132,7 @@ class JoinScopes(Transformation):
             "split one of them so that the outer sizes agree",
             _same_size,
             semantic=True,
+            established_by=("split_scope", "split_range", "swap_scopes", "collapse_scopes"),
         ),
         Requirement(
             "PD-T123",
@@ -132,6 +141,7 @@ class JoinScopes(Transformation):
             "fuse first, then annotate",
             _same_suffix,
             semantic=True,
+            established_by=("annotate_scope",),
         ),
         Requirement(
             "PD-T124",
@@ -139,6 +149,7 @@ class JoinScopes(Transformation):
             "{head} cannot take a second statement",
             "fuse the scopes around it",
             _not_lockstep,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T125",
@@ -147,6 +158,7 @@ class JoinScopes(Transformation):
             "keep the two scopes apart, or join the outer scopes only",
             _join_keeps_order,
             semantic=True,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T126",
@@ -155,6 +167,7 @@ class JoinScopes(Transformation):
             "keep the two parallel scopes apart",
             _join_races,
             semantic=True,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T127",
@@ -163,6 +176,7 @@ class JoinScopes(Transformation):
             "write the temporary anew in each iteration, or keep the two parallel scopes apart",
             _join_keeps_values,
             semantic=True,
+            established_by=NO_MOVE,
         ),
     )
 
@@ -172,49 +186,48 @@ class JoinScopes(Transformation):
             if isinstance(place.node, Scope) and following and isinstance(following[0], Scope):
                 yield Move(self.name, place.node.id)
 
-    def rewrite(self, site: Site) -> Rewritten:
-        after = next_scope(site)
-        assert after is not None
-        joined = site.scope.with_body(site.scope.body + after.body)
-        return Rewritten(site.replaced((joined,), consumed=2), Merged(((after.id, joined.id),)))
+    def analyse(self, site: Site) -> Followed | Refusal:
+        return Followed.of(site) or Refusal.of(site.scope.id, site.scope.head)
+
+    def rewrite(self, facts: Followed, /) -> Rewritten:
+        joined = facts.joined
+        made = Merged(((facts.after.id, joined.id),))
+        return Rewritten(facts.site.replaced((joined,), consumed=2), made)
 
 
 # -- fission_scope ---------------------------------------------------------------------------------
 
 
-def _second_part(site: Site) -> Refusal | None:
-    if site.level >= 1 and site.path[-1] > 0:
-        parent = site.program.node(site.path[:-1])
-        assert isinstance(parent, Scope)
-        site.scratch["parent"] = parent
-        return None
-    assert site.node is not None
-    return Refusal.of(site.node.id)
+@frozen
+class Parts(Facts):
+    """A scope and where its children are parted: those before the node, and the rest from it on."""
+
+    parent: Scope
+    node: Node
+    first: tuple[Node, ...]
+    rest: tuple[Node, ...]
+
+    @property
+    def crossing(self) -> list[str]:
+        """Buffers that both parts use."""
+        buffer_of = self.site.program.buffer_of
+        first = {buffer_of[a].name for child in self.first for a in child.touches}
+        return sorted(first & {buffer_of[a].name for child in self.rest for a in child.touches})
 
 
-def _fission_keeps_order(site: Site) -> Refusal | Kind | None:
-    parent: Scope = site.scratch["parent"]
-    k = site.path[-1]
+def _fission_keeps_order(facts: Parts) -> Refusal | Kind | None:
+    site = facts.site
     directions = "=" * (site.level - 1) + ">"
-    return settle(conflicts(site.program, parent.body[:k], parent.body[k:], site.outer_sizes, directions))
+    return settle(conflicts(site.program, facts.first, facts.rest, site.outer_sizes, directions))
 
 
-def _crossing(site: Site) -> Iterator[str]:
-    """Buffers that both parts use."""
-    parent: Scope = site.scratch["parent"]
-    k, buffer_of = site.path[-1], site.program.buffer_of
-    first = {buffer_of[a].name for child in parent.body[:k] for a in child.touches}
-    second = {buffer_of[a].name for child in parent.body[k:] for a in child.touches}
-    return iter(sorted(first & second))
-
-
-def _fission_keeps_copies(site: Site) -> Refusal | None:
+def _fission_keeps_copies(facts: Parts) -> Refusal | None:
     """A buffer private to an iteration becomes one for all: its cells must tell them apart."""
-    parent: Scope = site.scratch["parent"]
+    site, parent = facts.site, facts.parent
     if not site.dialect.is_parallel(parent.suffix):
         return None
     program = site.program
-    crossing = frozenset(_crossing(site)) & private_buffers(program, parent)
+    crossing = frozenset(facts.crossing) & private_buffers(program, parent)
     others = frozenset(b.name for b in program.buffers) - crossing
     directions = "=" * (site.level - 1) + "<"
     for conflict in conflicts(program, parent.body, parent.body, site.outer_sizes, directions, others):
@@ -222,19 +235,21 @@ def _fission_keeps_copies(site: Site) -> Refusal | None:
     return None
 
 
-def _crossing_can_be_shared(site: Site) -> Refusal | None:
-    parent: Scope = site.scratch["parent"]
+def _crossing_can_be_shared(facts: Parts) -> Refusal | None:
+    site, parent = facts.site, facts.parent
     if not site.dialect.is_parallel(parent.suffix):
         return None
-    for name in _crossing(site):
+    for name in facts.crossing:
         buffer = site.program.buffer(name)
         assert buffer is not None
         if not site.dialect.locations[buffer.location].shared:
-            return Refusal.of(parent.id, parent.head, buffer=name, location=buffer.location)
+            return Refusal.of(
+                parent.id, parent.head, arrays=buffer.arrays, location=buffer.location, buffer=name
+            )
     return None
 
 
-class FissionScope(Transformation):
+class FissionScope(Analysed[Parts]):
     """Cut the scope around a node in two, in front of that node.
 
     before:
@@ -254,7 +269,8 @@ class FissionScope(Transformation):
             "nothing stands before the node in its scope",
             "the node is the first in its scope, or in none",
             "name the node that shall start the second scope",
-            _second_part,
+            None,
+            established_by=("reorder_statements",),
         ),
         Requirement(
             "PD-T132",
@@ -263,6 +279,7 @@ class FissionScope(Transformation):
             "keep them together, or give the cells a dimension of their own",
             _fission_keeps_order,
             semantic=True,
+            established_by=("inline_definition",),
         ),
         Requirement(
             "PD-T133",
@@ -271,6 +288,7 @@ class FissionScope(Transformation):
             "keep the parts together, or undo the contraction of {cell}",
             _fission_keeps_copies,
             semantic=True,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T134",
@@ -278,6 +296,7 @@ class FissionScope(Transformation):
             "{buffer} would be shared by all iterations, {location} cannot be",
             "set another location first",
             _crossing_can_be_shared,
+            established_by=("set_location",),
         ),
     )
 
@@ -286,10 +305,15 @@ class FissionScope(Transformation):
             if len(path) > 1 and path[-1] > 0:
                 yield Move(self.name, node.id)
 
-    def rewrite(self, site: Site) -> Rewritten:
-        parent = site.program.node(site.path[:-1])
-        assert isinstance(parent, Scope) and site.node is not None
-        k = site.path[-1]
-        made = Cut(parent.id, fresh(f"{parent.id}.{site.node.id}", site.program.place_of))
-        parts = parent.with_body(parent.body[:k]), replace(parent, body=parent.body[k:], id=made.second)
+    def analyse(self, site: Site) -> Parts | Refusal:
+        node, k = site.siblings[site.path[-1]], site.path[-1]
+        if site.level == 0 or k == 0:
+            return Refusal.of(node.id)
+        parent = site.above[-1]
+        return Parts(site, parent, node, parent.body[:k], parent.body[k:])
+
+    def rewrite(self, facts: Parts, /) -> Rewritten:
+        site, parent = facts.site, facts.parent
+        made = Cut(parent.id, fresh(f"{parent.id}.{facts.node.id}", site.program.place_of))
+        parts = parent.with_body(facts.first), replace(parent, body=facts.rest, id=made.second)
         return Rewritten(site.program.replaced(site.path[:-1], parts), made)

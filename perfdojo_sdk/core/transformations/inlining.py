@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import (
     Access,
     Expression,
+    Index,
     Read,
     Renumbering,
     map_expression,
     renumbered,
 )
+from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.made import Gone, Rewritten
 from perfdojo_sdk.core.program import Node, Place, Program, Scope, Statement
 from perfdojo_sdk.core.reaching import Spot, change_between, matching_instance, one_instance_each, shared
 from perfdojo_sdk.core.transformation import (
+    NO_MOVE,
+    Analysed,
+    Facts,
     Instance,
     Move,
     Parameter,
@@ -25,10 +30,9 @@ from perfdojo_sdk.core.transformation import (
     Removed,
     Requirement,
     Site,
-    Transformation,
 )
-from perfdojo_sdk.core.transformations.scopes import levels
-from perfdojo_sdk.core.transformations.storage import temporaries, words_only
+from perfdojo_sdk.core.transformations.scopes import levels, refuse_violation
+from perfdojo_sdk.core.transformations.storage import first_use, temporaries
 from perfdojo_sdk.core.validate import has_dtype, takes_no_dtype, target_violations
 
 #: Most elements that a statement may read once a definition has been put in.
@@ -41,137 +45,145 @@ def here(site: Site) -> Spot:
 
 
 def well_formed(site: Site, result: Program, places: Sequence[Place]) -> Refusal | None:
-    """Whether the target's locations and lanes allow the accesses of the new statements at ``places``."""
+    """A refusal where the target forbids an access of the new statements at ``places``."""
     problem = next(target_violations(result, places, site.dialect), None)
-    return Refusal.of(site.move.place, "", what=problem.what) if problem else None
+    return refuse_violation(site, problem, site.move.place) if problem else None
 
 
 def in_its_place(site: Site, statement: Statement) -> Place:
-    """Where a statement stands that replaces the site's."""
+    """The place of a statement that replaces the site's."""
     return Place(statement, site.path, site.above, site.outer_sizes)
 
 
 # -- inline_definition -----------------------------------------------------------------------------
 
 
-def _reads_defined(site: Site) -> Refusal | None:
-    array, program, reader = site.move["array"], site.program, here(site)
-    buffer = program.buffer_of.get(array)
-    site.scratch["reads"] = tuple(dict.fromkeys(r for r in reader.statement.reads if r.array == array))
-    writes = [
-        o
-        for o in (program.occurrences[buffer.name] if buffer else ())
-        if o.writes and o.path < reader.path and o.access.array == array
-    ]
-    plain = [o for o in writes if not o.statement.accumulate]
-    if not plain or not site.scratch["reads"]:
-        return Refusal.of(reader.statement.id, reader.statement.text, array=array)
-    site.scratch["definition"] = Spot(plain[-1].statement, plain[-1].path, plain[-1].sizes)
-    return None
+@frozen
+class Inlining(Facts):
+    """A statement, what it reads of an array, and the statement before it that writes the array."""
+
+    reads: tuple[Access, ...]
+    """Different accesses of the array in the statement's value."""
+    definition: Spot
+    reader: Spot
+
+    @lazy
+    def found(self) -> Mapping[Access, tuple[Index, ...]] | Access:
+        """The instance of the definition that wrote each element; or the first access where it is unknown."""
+        definition, reader, target = self.definition, self.reader, self.definition.statement.target
+        buffer = self.site.program.buffer_of[target.array]
+        written = [target.subscripts[k] for k in buffer.materialised]
+        found: dict[Access, tuple[Index, ...]] = {}
+        for read in self.reads:
+            wanted = [read.subscripts[k] for k in buffer.materialised]
+            instance = matching_instance(written, definition, wanted, reader)
+            if instance is None:
+                return read
+            found[read] = instance
+        return found
+
+    @property
+    def instances(self) -> Mapping[Access, tuple[Index, ...]]:
+        """The instance that wrote each element, where all of them are known."""
+        assert not isinstance(self.found, Access)
+        return self.found
+
+    @lazy
+    def inlined(self) -> Statement:
+        """The statement that computes the elements."""
+        definition, instances = self.definition.statement, self.instances
+
+        def value(e: Expression) -> Expression:
+            if not isinstance(e, Read) or e.access not in instances:
+                return e
+            return renumbered(definition.value, Renumbering(instances[e.access]))
+
+        statement = self.site.statement
+        return statement.with_parts(statement.target, map_expression(statement.value, value))
+
+    @lazy
+    def program(self) -> Program:
+        """The program after the move."""
+        return self.site.replaced((self.inlined,))
 
 
-def _definition(site: Site) -> Spot:
-    found: Spot = site.scratch["definition"]
-    return found
-
-
-def _written_once(site: Site) -> Refusal | None:
-    definition = _definition(site).statement
-    buffer = site.program.buffer_of[definition.target.array]
-    for o in site.program.occurrences[buffer.name]:
+def _written_once(facts: Inlining) -> Refusal | None:
+    definition, program = facts.definition.statement, facts.site.program
+    buffer = program.buffer_of[definition.target.array]
+    for o in program.occurrences[buffer.name]:
         if o.writes and o.statement.id != definition.id:
-            return Refusal.of(o.statement.id, o.access.text, array=site.move["array"], write=o.access.text)
+            array, write = facts.site.move["array"], o.access.text
+            return Refusal.of(o.statement.id, o.access, nodes=(definition.id,), array=array, write=write)
     return None
 
 
-def _always_written(site: Site) -> Refusal | None:
-    definition = _definition(site).statement
-    return Refusal.of(definition.id, "if", write=definition.text) if definition.guard else None
-
-
-def _one_dtype(site: Site) -> Refusal | None:
-    mine, theirs = site.statement.dtype, _definition(site).statement.dtype
-    if mine == theirs:
+def _always_written(facts: Inlining) -> Refusal | None:
+    definition = facts.definition.statement
+    if not definition.guard:
         return None
-    return Refusal.of(site.statement.id, "", mine=mine, theirs=theirs)
+    return Refusal.of(definition.id, "if", access=definition.target, write=definition.text)
 
 
-def _instance_known(site: Site) -> Refusal | None:
-    definition, reader = _definition(site), here(site)
-    target = definition.statement.target
-    buffer = site.program.buffer_of[target.array]
-    written = [target.subscripts[k] for k in buffer.materialised]
-    found: dict[Access, tuple[object, ...]] = {}
-    for read in site.scratch["reads"]:
-        wanted = [read.subscripts[k] for k in buffer.materialised]
-        instance = matching_instance(written, definition, wanted, reader)
-        if instance is None:
-            return Refusal.of(site.statement.id, read.text, read=read.text, write=target.text)
-        found[read] = instance
-    site.scratch["instances"] = found
-    return None
-
-
-def _written_by_one(site: Site) -> Refusal | None:
-    definition, reader = _definition(site), here(site)
-    target = definition.statement.target
-    inner = range(shared(definition, reader), definition.depth)
-    if one_instance_each(site.program.buffer_of[target.array], target, definition, inner):
+def _one_dtype(facts: Inlining) -> Refusal | None:
+    mine, definition = facts.site.statement, facts.definition.statement
+    if mine.dtype == definition.dtype:
         return None
-    return Refusal.of(definition.statement.id, target.text, write=target.text)
+    return Refusal.of(mine.id, nodes=(definition.id,), mine=mine.dtype, theirs=definition.dtype)
 
 
-def _operands_unchanged(site: Site) -> Refusal | None:
-    definition, reader = _definition(site), here(site)
-    for instance in site.scratch["instances"].values():
+def _instance_known(facts: Inlining) -> Refusal | None:
+    read, definition = facts.found, facts.definition.statement
+    if not isinstance(read, Access):
+        return None
+    write = definition.target.text
+    return Refusal.of(facts.site.statement.id, read, nodes=(definition.id,), read=read.text, write=write)
+
+
+def _written_by_one(facts: Inlining) -> Refusal | None:
+    definition = facts.definition
+    target = definition.statement.target
+    inner = range(shared(definition, facts.reader), definition.depth)
+    if one_instance_each(facts.site.program.buffer_of[target.array], target, definition, inner):
+        return None
+    return Refusal.of(definition.statement.id, target, write=target.text)
+
+
+def _operands_unchanged(facts: Inlining) -> Refusal | None:
+    definition, reader, program = facts.definition, facts.reader, facts.site.program
+    for instance in facts.instances.values():
         for operand in definition.statement.reads:
-            if operand.array in site.program.inputs:
+            if operand.array in program.inputs:
                 continue
             later = operand.substitute(instance.__getitem__)
-            write = change_between(site.program, operand, definition, later, reader)
+            write = change_between(program, operand, definition, later, reader)
             if write:
                 return Refusal.of(
-                    write.statement.id, write.access.text, operand=operand.text, write=write.access.text
+                    write.statement.id, write.access, operand=operand.text, write=write.access.text
                 )
     return None
 
 
-def _inlined(site: Site) -> Statement:
-    definition, instances = _definition(site).statement, site.scratch["instances"]
-
-    def value(e: Expression) -> Expression:
-        if not isinstance(e, Read) or e.access not in instances:
-            return e
-        return renumbered(definition.value, Renumbering(instances[e.access]))
-
-    return site.statement.with_parts(site.statement.target, map_expression(site.statement.value, value))
-
-
-def _readable(site: Site) -> Refusal | None:
-    count = len(site.once(_inlined).reads)
+def _readable(facts: Inlining) -> Refusal | None:
+    count = len(facts.inlined.reads)
     if count <= MAX_READS:
         return None
-    return Refusal.of(site.statement.id, "", count=count, most=MAX_READS)
+    return Refusal.of(facts.site.statement.id, count=count, most=MAX_READS)
 
 
-def _dtypes_said(site: Site) -> Refusal | None:
-    if has_dtype(_definition(site).statement.value):
+def _dtypes_said(facts: Inlining) -> Refusal | None:
+    if has_dtype(facts.definition.statement.value):
         return None
-    for term in site.once(_inlined).value.terms:
+    for term in facts.inlined.value.terms:
         if takes_no_dtype(term):
-            return Refusal.of(site.statement.id, "", term=term.text)
+            return Refusal.of(facts.site.statement.id, term=term.text)
     return None
 
 
-def _inlined_program(site: Site) -> Program:
-    return site.replaced((site.once(_inlined),))
+def _inlined_fits(facts: Inlining) -> Refusal | None:
+    return well_formed(facts.site, facts.program, [in_its_place(facts.site, facts.inlined)])
 
 
-def _inlined_fits(site: Site) -> Refusal | None:
-    return well_formed(site, site.once(_inlined_program), [in_its_place(site, site.once(_inlined))])
-
-
-class InlineDefinition(Transformation):
+class InlineDefinition(Analysed[Inlining]):
     """Compute a value again where it is read, instead of reading the array that keeps it.
 
     Once nothing reads the array any more, remove_dead takes it away.
@@ -193,7 +205,8 @@ class InlineDefinition(Transformation):
             "the statement reads no such definition",
             "no element of {array} is read here that a plain statement before it writes",
             "name an array that the statement reads and the kernel writes",
-            _reads_defined,
+            None,
+            established_by=("reorder_statements",),
         ),
         Requirement(
             "PD-T252",
@@ -202,6 +215,7 @@ class InlineDefinition(Transformation):
             "give the other value an array of its own",
             _written_once,
             semantic=True,
+            established_by=("stage_write",),
         ),
         Requirement(
             "PD-T259",
@@ -210,6 +224,7 @@ class InlineDefinition(Transformation):
             "split the scopes so that the condition goes away",
             _always_written,
             semantic=True,
+            established_by=("drop_condition", "split_range"),
         ),
         Requirement(
             "PD-T253",
@@ -217,6 +232,7 @@ class InlineDefinition(Transformation):
             "{read} cannot be solved for the iterators of {write}",
             "bring both statements into one nest with join_scopes first",
             _instance_known,
+            established_by=("join_scopes",),
         ),
         Requirement(
             "PD-T254",
@@ -225,6 +241,7 @@ class InlineDefinition(Transformation):
             "keep the array",
             _written_by_one,
             semantic=True,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T255",
@@ -233,6 +250,7 @@ class InlineDefinition(Transformation):
             "keep the array, or move the write behind the read",
             _operands_unchanged,
             semantic=True,
+            established_by=("reorder_statements", "unshare_storage"),
         ),
         Requirement(
             "PD-T256",
@@ -240,6 +258,7 @@ class InlineDefinition(Transformation):
             "the statement computes in {mine}, the definition in {theirs}",
             "keep the array",
             _one_dtype,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T257",
@@ -247,6 +266,7 @@ class InlineDefinition(Transformation):
             "it would read {count} elements, {most} are allowed",
             "keep the array",
             _readable,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T260",
@@ -254,6 +274,7 @@ class InlineDefinition(Transformation):
             "nothing in {term} would say in which dtype it is computed",
             "keep the array: its dtype is what the numbers are read in",
             _dtypes_said,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T258",
@@ -261,6 +282,7 @@ class InlineDefinition(Transformation):
             "{what}",
             "inline before annotating scopes and setting locations",
             _inlined_fits,
+            established_by=("set_location",),
         ),
     )
 
@@ -271,29 +293,58 @@ class InlineDefinition(Transformation):
                     if array not in program.inputs:
                         yield Move(self.name, node.id, (("array", array),))
 
-    def rewrite(self, site: Site) -> Program:
-        return site.once(_inlined_program)
+    def analyse(self, site: Site) -> Inlining | Refusal:
+        array, program, reader = site.move["array"], site.program, here(site)
+        buffer = program.buffer_of.get(array)
+        reads = tuple(dict.fromkeys(r for r in reader.statement.reads if r.array == array))
+        writes = [
+            o
+            for o in (program.occurrences[buffer.name] if buffer else ())
+            if o.writes and o.path < reader.path and o.access.array == array
+        ]
+        plain = [o for o in writes if not o.statement.accumulate]
+        if not plain or not reads:
+            return Refusal.of(reader.statement.id, reader.statement.text, arrays=(array,))
+        last = plain[-1]
+        return Inlining(site, reads, Spot(last.statement, last.path, last.sizes), reader)
 
-    def relation(self, site: Site, result: Program) -> Relation:
-        definition, mine = _definition(site).statement.id, site.statement.id
-        return {mine: Instance(mine, levels(site.level), inlined=(definition,))}
+    def rewrite(self, facts: Inlining, /) -> Program:
+        return facts.program
+
+    def relation(self, facts: Inlining, result: Program, /) -> Relation:
+        definition, mine = facts.definition.statement.id, facts.site.statement.id
+        return {mine: Instance(mine, levels(facts.site.level), inlined=(definition,))}
 
 
 # -- remove_dead -----------------------------------------------------------------------------------
 
 
-def _not_returned(site: Site) -> Refusal | None:
-    buffer = site.storage
-    if not site.program.interface.intersection(buffer.arrays):
+@frozen
+class Dead(Facts):
+    """A buffer whose arrays may be dead, and the tree without them."""
+
+    arrays: frozenset[str]
+
+    @lazy
+    def left(self) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+        """The tree without the statements that write the arrays; and the nodes that are gone."""
+        gone: list[Node] = []
+        return _without(self.site.program.body, self.arrays, gone.append), tuple(gone)
+
+
+def _not_returned(facts: Dead) -> Refusal | None:
+    buffer = facts.site.storage
+    if facts.site.program.interface.isdisjoint(buffer.arrays):
         return None
-    return Refusal.of(words_only(site), buffer=buffer.name)
+    return Refusal.of(first_use(facts.site), arrays=buffer.arrays, buffer=buffer.name)
 
 
-def _not_read(site: Site) -> Refusal | None:
+def _not_read(facts: Dead) -> Refusal | None:
     """Statements that write the buffer may read it: they go too."""
-    for o in site.program.occurrences[site.storage.name]:
-        if not o.writes and o.statement.target.array not in site.storage.arrays:
-            return Refusal.of(o.statement.id, o.access.text, read=o.access.text, buffer=site.storage.name)
+    name = facts.site.storage.name
+    for o in facts.site.program.occurrences[name]:
+        if not o.writes and o.statement.target.array not in facts.arrays:
+            return Refusal.of(o.statement.id, o.access, read=o.access.text, buffer=name)
     return None
 
 
@@ -319,7 +370,7 @@ def _without(
     return tuple(kept)
 
 
-class RemoveDead(Transformation):
+class RemoveDead(Analysed[Dead]):
     """Remove a buffer that nothing reads, with the statements that write it.
 
     before:
@@ -339,6 +390,7 @@ class RemoveDead(Transformation):
             "{buffer} is part of the kernel's interface",
             "keep it",
             _not_returned,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T262",
@@ -347,21 +399,23 @@ class RemoveDead(Transformation):
             "replace the reads with inline_definition first",
             _not_read,
             semantic=True,
+            established_by=("inline_definition", "remove_dead"),
         ),
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
         return (Move(self.name, buffer.name) for buffer in temporaries(program))
 
-    def rewrite(self, site: Site) -> Rewritten:
-        program, arrays, gone = site.program, frozenset(site.storage.arrays), list[Node]()
-        body = _without(program.body, arrays, gone.append)
-        used = any(not arrays.isdisjoint(node.touches) for node in body)
-        kept = tuple([b for b in program.buffers if used or b.name != site.storage.name])
-        made = Gone(tuple([node.id for node in gone]), "" if used else site.storage.name)
+    def analyse(self, site: Site) -> Dead:
+        return Dead(site, frozenset(site.storage.arrays))
+
+    def rewrite(self, facts: Dead, /) -> Rewritten:
+        program, name, (body, gone) = facts.site.program, facts.site.storage.name, facts.left
+        used = any(not facts.arrays.isdisjoint(node.touches) for node in body)
+        kept = tuple([b for b in program.buffers if used or b.name != name])
+        made = Gone(tuple([node.id for node in gone]), "" if used else name)
         return Rewritten(Program(program.name, program.inputs, program.outputs, kept, body), made)
 
-    def relation(self, site: Site, result: Program) -> Relation:
-        gone = list[Node]()
-        _without(site.program.body, frozenset(site.storage.arrays), gone.append)
+    def relation(self, facts: Dead, result: Program, /) -> Relation:
+        _, gone = facts.left
         return {node.id: Removed() for node in gone if isinstance(node, Statement)}

@@ -27,6 +27,7 @@ from perfdojo_sdk.core.expression import (
     Read,
     performs,
 )
+from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.laws import EXPONENT, SQUARES, holds
 from perfdojo_sdk.core.made import Made, Nest, Rewritten, Staged
 from perfdojo_sdk.core.program import Place, Program, Statement, fresh, innermost
@@ -41,72 +42,73 @@ from perfdojo_sdk.core.reaching import (
 )
 from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.transformation import (
+    NO_MOVE,
+    Analysed,
     Correction,
     Definition,
-    Kind,
+    Facts,
     Move,
     Parameter,
     Refusal,
     Relation,
     Requirement,
     Site,
-    Transformation,
 )
 from perfdojo_sdk.core.transformations.inlining import here, in_its_place, well_formed
 from perfdojo_sdk.core.transformations.naming import substitute
 from perfdojo_sdk.core.transformations.reductions import with_statement
-from perfdojo_sdk.core.transformations.scopes import scopes
 
 # -- the reduction of an array over the same elements ----------------------------------------------
 
 
-def _reduction(site: Site) -> Reduction:
-    found: Reduction = site.scratch["reduction"]
-    return found
+class Taken(NamedTuple):
+    """The reduction that took an element into its result, and the instance of its step that did."""
 
+    reduction: Reduction
+    instance: tuple[Index, ...]
 
-def _instance(site: Site) -> tuple[Index, ...]:
-    """The instance of the reduction's step that combines the element."""
-    found: tuple[Index, ...] = site.scratch["instance"]
-    return found
+    @staticmethod
+    def of(site: Site, array: str, operation: str, element: Access, reader: Spot) -> Taken | None:
+        """The reduction of the element into the array; None where there is none."""
+        found = reduction(site.program, array, operation, element.array, reader)
+        if found is None:
+            return None
+        value = found.step.statement.value
+        assert isinstance(value, Read)
+        instance = matching_instance(value.access.subscripts, found.step, element.subscripts, reader)
+        return Taken(found, instance) if instance is not None else None
 
+    @property
+    def result(self) -> Access:
+        """The cell of the reduction that the element took part in."""
+        return self.reduction.step.statement.target.substitute(self.instance.__getitem__)
 
-def _find_reduction(site: Site, array: str, operation: str, element: Access, reader: Spot) -> bool:
-    """Look for the reduction of the element into the array; whether there is one."""
-    found = reduction(site.program, array, operation, element.array, reader)
-    if found is None:
-        return False
-    value = found.step.statement.value
-    assert isinstance(value, Read)
-    instance = matching_instance(value.access.subscripts, found.step, element.subscripts, reader)
-    if instance is None:
-        return False
-    site.scratch["reduction"], site.scratch["instance"] = found, instance
-    return True
+    def disturbed(self, site: Site, operation: str) -> Refusal | None:
+        """A write through which the array holds something else besides the reduction."""
+        write = disturbance(site.program, self.reduction, operation)
+        if write is None:
+            return None
+        array = self.reduction.step.statement.target.array
+        return Refusal.of(write.statement.id, write.access, array=array, write=write.access.text)
 
-
-def _result(site: Site) -> Access:
-    """The cell of the reduction that the element took part in."""
-    target = _reduction(site).step.statement.target
-    return target.substitute(_instance(site).__getitem__)
-
-
-def _changed_since(site: Site, element: Access) -> Refusal | None:
-    found = _reduction(site)
-    if element.array in site.program.inputs:
-        return None
-    value = found.step.statement.value
-    assert isinstance(value, Read)
-    write = change_between(site.program, value.access, found.step, element, found.reader)
-    if write is None:
-        return None
-    return Refusal.of(write.statement.id, write.access.text, element=element.text, write=write.access.text)
+    def changed_since(self, site: Site, element: Access) -> Refusal | None:
+        """A write that may have changed the element since."""
+        if element.array in site.program.inputs:
+            return None
+        step = self.reduction.step
+        value = step.statement.value
+        assert isinstance(value, Read)
+        write = change_between(site.program, value.access, step, element, self.reduction.reader)
+        if write is None:
+            return None
+        return Refusal.of(write.statement.id, write.access, element=element.text, write=write.access.text)
 
 
 # -- rebase_squares --------------------------------------------------------------------------------
 
 
-class _Squares(NamedTuple):
+@frozen
+class Squares(Facts):
     """``target += (element - centre) * (element - centre)`` in a perfect nest."""
 
     spot: Spot
@@ -116,6 +118,21 @@ class _Squares(NamedTuple):
     @property
     def statement(self) -> Statement:
         return self.spot.statement
+
+    @lazy
+    def sum(self) -> Taken | None:
+        """The reduction that added the element to the array that the move names."""
+        return Taken.of(self.site, self.site.move["sum"], "add", self.element.access, self.spot)
+
+    @property
+    def total(self) -> Taken:
+        """The same where it is known that there is one."""
+        assert self.sum is not None
+        return self.sum
+
+    @lazy
+    def rebased(self) -> _Rebased:
+        return _rebased_squares(self)
 
 
 def _difference(statement: Statement) -> Operation | None:
@@ -129,68 +146,38 @@ def _difference(statement: Statement) -> Operation | None:
     return first if all(isinstance(a, Read) for a in first.arguments) else None
 
 
-def _sums_squares(site: Site) -> Refusal | Kind:
-    _, statement = site.scope.chain
-    difference = _difference(statement) if statement else None
-    refusal = Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
-    if statement is None or statement.guard or difference is None:
-        return refusal
-    element, centre = difference.arguments
-    assert isinstance(element, Read) and isinstance(centre, Read)
-    buffer_of = site.program.buffer_of
-    target = buffer_of[statement.target.array]
-    invariant = max((*centre.access.levels, *statement.target.levels), default=-1) < site.level
-    if not invariant or target in (buffer_of[element.access.array], buffer_of[centre.access.array]):
-        return refusal
-    site.scratch["squares"] = _Squares(spot(site.program, statement.id), element, centre)
-    return Kind.DECLARED_LAW
+def _has_a_mean(facts: Squares) -> Refusal | None:
+    statement = facts.statement
+    return None if holds(SQUARES, statement.dtype) else Refusal.of(statement.id, dtype=statement.dtype)
 
 
-def _has_a_mean(site: Site) -> Refusal | None:
-    statement = _squares(site).statement
-    if holds(SQUARES, statement.dtype):
+def _has_sum(facts: Squares) -> Refusal | None:
+    element, level = facts.element.access, facts.site.level
+    if facts.sum is not None and all(l < level for l in facts.sum.result.levels):
         return None
-    return Refusal.of(statement.id, "", dtype=statement.dtype)
+    return Refusal.of(facts.statement.id, element, array=facts.site.move["sum"], element=element.text)
 
 
-def _squares(site: Site) -> _Squares:
-    found: _Squares = site.scratch["squares"]
-    return found
-
-
-def _has_sum(site: Site) -> Refusal | None:
-    squares, array = _squares(site), site.move["sum"]
-    element = squares.element.access
-    if _find_reduction(site, array, "add", element, squares.spot) and all(
-        level < site.level for level in _result(site).levels
-    ):
-        return None
-    return Refusal.of(squares.statement.id, element.text, array=array, element=element.text)
-
-
-def _same_elements(site: Site) -> Refusal | None:
+def _same_elements(facts: Squares) -> Refusal | None:
     """The iterators that the sum runs over are those of the nest, one to one."""
-    found, instance, squares = _reduction(site), _instance(site), _squares(site)
-    inner = range(site.level, squares.spot.depth)
+    found, instance = facts.total
+    inner = range(facts.site.level, facts.spot.depth)
     over = {instance[level]: found.step.sizes[level] for level in found.reduced}
-    wanted = {Index.level(level): squares.spot.sizes[level] for level in inner}
+    wanted = {Index.level(level): facts.spot.sizes[level] for level in inner}
     if over == wanted and len(found.reduced) == len(inner):
         return None
-    return Refusal.of(found.step.statement.id, "", array=site.move["sum"])
+    return Refusal.of(found.step.statement.id, arrays=(facts.site.move["sum"],))
 
 
-def _only_the_sum(site: Site) -> Refusal | None:
-    write = disturbance(site.program, _reduction(site), "add")
-    if write is None:
-        return None
-    return Refusal.of(write.statement.id, write.access.text, array=site.move["sum"], write=write.access.text)
+def _only_the_sum(facts: Squares) -> Refusal | None:
+    return facts.total.disturbed(facts.site, "add")
 
 
-def _squares_unchanged(site: Site) -> Refusal | None:
-    return _changed_since(site, _squares(site).element.access)
+def _squares_unchanged(facts: Squares) -> Refusal | None:
+    return facts.total.changed_since(facts.site, facts.element.access)
 
 
-class RebaseSquares(Transformation):
+class RebaseSquares(Analysed[Squares]):
     """Sum squares of differences from the elements' own mean, and make up for the other centre.
 
     ``sum`` holds the sum of the elements; their mean is sum / n. The nest then needs nothing but its
@@ -224,8 +211,9 @@ class RebaseSquares(Transformation):
             "{head} is not a perfect nest around one q += (x - c) * (x - c) whose q and c are the same "
             "in all iterations",
             "bring the sum into this form with inline_definition, factor_reduction and fission_scope",
-            _sums_squares,
+            None,
             law=SQUARES,
+            established_by=("inline_definition", "factor_reduction", "fission_scope"),
         ),
         Requirement(
             "PD-T287",
@@ -234,6 +222,7 @@ class RebaseSquares(Transformation):
             "keep the other centre",
             _has_a_mean,
             semantic=True,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T282",
@@ -241,6 +230,7 @@ class RebaseSquares(Transformation):
             "no statement before it adds {element} to one element of {array}",
             "name an array into which the elements were added, or split both reductions alike",
             _has_sum,
+            established_by=("split_reduction", "inline_definition"),
         ),
         Requirement(
             "PD-T283",
@@ -249,6 +239,7 @@ class RebaseSquares(Transformation):
             "split both reductions alike with split_reduction",
             _same_elements,
             semantic=True,
+            established_by=("split_reduction",),
         ),
         Requirement(
             "PD-T284",
@@ -257,6 +248,7 @@ class RebaseSquares(Transformation):
             "give the other value an array of its own",
             _only_the_sum,
             semantic=True,
+            established_by=("split_reduction", "stage_write"),
         ),
         Requirement(
             "PD-T285",
@@ -265,18 +257,20 @@ class RebaseSquares(Transformation):
             "move that write out from between the two",
             _squares_unchanged,
             semantic=True,
+            established_by=("reorder_statements",),
         ),
         Requirement(
             "PD-T286",
             "the target does not allow the new accesses",
             "{what}",
             "play the move before annotating scopes and setting locations",
-            lambda site: well_formed(site, *site.once(_rebased_squares)[:2]),
+            lambda facts: well_formed(facts.site, facts.rebased.program, facts.rebased.places),
+            established_by=("set_location",),
         ),
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
-        for _, scope in scopes(program):
+        for _, scope in program.scopes:
             _, statement = scope.chain
             difference = _difference(statement) if statement else None
             if difference is None:
@@ -284,13 +278,27 @@ class RebaseSquares(Transformation):
             for array in _reduced(program, "add", {r.array for r in difference.reads}):
                 yield Move(self.name, scope.id, (("sum", array),))
 
-    def rewrite(self, site: Site) -> Rewritten:
-        rebased = site.once(_rebased_squares)
-        return Rewritten(rebased.program, rebased.made)
+    def analyse(self, site: Site) -> Squares | Refusal:
+        _, statement = site.scope.chain
+        difference = _difference(statement) if statement else None
+        refusal = Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
+        if statement is None or statement.guard or difference is None:
+            return refusal
+        element, centre = difference.arguments
+        assert isinstance(element, Read) and isinstance(centre, Read)
+        buffer_of = site.program.buffer_of
+        target = buffer_of[statement.target.array]
+        invariant = max((*centre.access.levels, *statement.target.levels), default=-1) < site.level
+        if not invariant or target in (buffer_of[element.access.array], buffer_of[centre.access.array]):
+            return refusal
+        return Squares(site, spot(site.program, statement.id), element, centre)
 
-    def relation(self, site: Site, result: Program) -> Relation:
-        mean, correction = site.once(_rebased_squares).made.statements
-        return {mean: Definition(), correction: Correction(_squares(site).statement.id)}
+    def rewrite(self, facts: Squares, /) -> Rewritten:
+        return Rewritten(facts.rebased.program, facts.rebased.made)
+
+    def relation(self, facts: Squares, result: Program, /) -> Relation:
+        mean, correction = facts.rebased.made.statements
+        return {mean: Definition(), correction: Correction(facts.statement.id)}
 
 
 def _reduced(program: Program, operation: str, elements: set[str]) -> Iterator[str]:
@@ -314,8 +322,8 @@ class _Rebased(NamedTuple):
     made: Made
 
 
-def _rebased_squares(site: Site) -> _Rebased:
-    squares, total = _squares(site), _result(site)
+def _rebased_squares(squares: Squares) -> _Rebased:
+    site, total = squares.site, squares.total.result
     name = fresh(f"{site.move['sum']}_m", site.program.names)
     statement, dtype, taken = squares.statement, squares.statement.dtype, site.program.place_of
     count = 1
@@ -383,16 +391,26 @@ def _exponentials(value: Expression) -> Iterator[Operation]:
             yield value
 
 
-def _has_maximum(site: Site) -> Refusal | Kind:
-    array, reader = site.move["maximum"], here(site)
-    for found in _exponentials(reader.statement.value):
-        other = _element(_exponent(found)[1])
-        if other and other.access.array == array:
-            continue
-        if _find_reduction(site, array, "max", _exponent_of(found), reader):
-            site.scratch["exponential"] = found
-            return Kind.DECLARED_LAW
-    return Refusal.of(reader.statement.id, "", array=array)
+@frozen
+class Exponent(Facts):
+    """An ``exp(x - m)``, and the maximum over a block with x that takes the place of m."""
+
+    exponential: Operation
+    maximum: Taken
+
+    @lazy
+    def rebased(self) -> Statement:
+        """The statement after the move."""
+        found, statement = self.exponential, self.site.statement
+        element, other = _exponent(found)
+        dtype = found.dtype
+        middle = _guarded(Read(self.maximum.result, dtype))
+
+        def exponential(a: Expression, b: Expression) -> Operation:
+            return Operation("exp", (Operation("sub", (a, b), dtype),), dtype)
+
+        rebased = Operation("mul", (exponential(element, middle), exponential(middle, other)), dtype)
+        return replace(statement, value=substitute(statement.value, found, rebased))
 
 
 def _exponent(exponential: Operation) -> tuple[Expression, Expression]:
@@ -410,38 +428,20 @@ def _exponent_of(exponential: Operation) -> Access:
     return element.access
 
 
-def _only_the_maximum(site: Site) -> Refusal | None:
-    write = disturbance(site.program, _reduction(site), "max")
-    if write is None:
-        return None
-    words = {"array": site.move["maximum"], "write": write.access.text}
-    return Refusal.of(write.statement.id, write.access.text, **words)
+def _only_the_maximum(facts: Exponent) -> Refusal | None:
+    return facts.maximum.disturbed(facts.site, "max")
 
 
-def _maximised_unchanged(site: Site) -> Refusal | None:
-    return _changed_since(site, _exponent_of(site.scratch["exponential"]))
+def _maximised_unchanged(facts: Exponent) -> Refusal | None:
+    return facts.maximum.changed_since(facts.site, _exponent_of(facts.exponential))
 
 
-def _rebased_exponent(site: Site) -> Statement:
-    found: Operation = site.scratch["exponential"]
-    element, other = _exponent(found)
-    dtype = found.dtype
-    middle = _guarded(Read(_result(site), dtype))
-
-    def exponential(a: Expression, b: Expression) -> Operation:
-        return Operation("exp", (Operation("sub", (a, b), dtype),), dtype)
-
-    rebased = Operation("mul", (exponential(element, middle), exponential(middle, other)), dtype)
-    return replace(site.statement, value=substitute(site.statement.value, found, rebased))
+def _exponent_fits(facts: Exponent) -> Refusal | None:
+    site, rebased = facts.site, facts.rebased
+    return well_formed(site, site.replaced((rebased,)), [in_its_place(site, rebased)])
 
 
-def _exponent_fits(site: Site) -> Refusal | None:
-    rebased = site.once(_rebased_exponent)
-    result = site.replaced((rebased,))
-    return well_formed(site, result, [in_its_place(site, rebased)])
-
-
-class RebaseExponent(Transformation):
+class RebaseExponent(Analysed[Exponent]):
     """Take the exponential relative to a maximum that is known already: exp(x-m) = exp(x-q)*exp(q-m).
 
     ``maximum`` holds the largest of a block of elements that x belongs to, so x - q is never
@@ -469,8 +469,9 @@ class RebaseExponent(Transformation):
             "the array holds no maximum over a block with this element",
             "no exp(x - m) stands here whose x a statement before it took into {array} with max=",
             "name an array that x was taken into with max=, other than m itself",
-            _has_maximum,
+            None,
             law=EXPONENT,
+            established_by=("split_reduction", "inline_definition"),
         ),
         Requirement(
             "PD-T297",
@@ -478,6 +479,7 @@ class RebaseExponent(Transformation):
             "because of {write}, x may exceed {array} so far that exp overflows",
             "give the other value an array of its own",
             _only_the_maximum,
+            established_by=("split_reduction", "stage_write"),
         ),
         Requirement(
             "PD-T298",
@@ -485,6 +487,7 @@ class RebaseExponent(Transformation):
             "{write} may change {element} in between, and exp of the difference may overflow",
             "move that write out from between the two",
             _maximised_unchanged,
+            established_by=("reorder_statements",),
         ),
         Requirement(
             "PD-T299",
@@ -492,6 +495,7 @@ class RebaseExponent(Transformation):
             "{what}",
             "play the move before annotating scopes and setting locations",
             _exponent_fits,
+            established_by=("set_location",),
         ),
     )
 
@@ -502,8 +506,19 @@ class RebaseExponent(Transformation):
                 for array in _reduced(program, "max", elements) if elements else ():
                     yield Move(self.name, node.id, (("maximum", array),), self.version)
 
-    def rewrite(self, site: Site) -> Program:
-        return site.replaced((site.once(_rebased_exponent),))
+    def analyse(self, site: Site) -> Exponent | Refusal:
+        array, reader = site.move["maximum"], here(site)
+        for found in _exponentials(reader.statement.value):
+            other = _element(_exponent(found)[1])
+            if other and other.access.array == array:
+                continue
+            taken = Taken.of(site, array, "max", _exponent_of(found), reader)
+            if taken is not None:
+                return Exponent(site, found, taken)
+        return Refusal.of(reader.statement.id, arrays=(array,))
+
+    def rewrite(self, facts: Exponent, /) -> Program:
+        return facts.site.replaced((facts.rebased,))
 
     def upgrade(self, move: Move) -> Move | None:
         """Version 1 took the maximum as it was: where that was -inf, its result was NaN."""

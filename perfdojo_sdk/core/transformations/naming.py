@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import (
@@ -20,18 +20,21 @@ from perfdojo_sdk.core.expression import (
     Renumbering,
     renumbered,
 )
+from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.made import Made, Nest, Rewritten, Staged
 from perfdojo_sdk.core.program import Node, Place, Program, Statement, enclosed, fresh, innermost
 from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.transformation import (
+    NO_MOVE,
+    Analysed,
     Definition,
+    Facts,
     Move,
     Parameter,
     Refusal,
     Relation,
     Requirement,
     Site,
-    Transformation,
 )
 from perfdojo_sdk.core.transformations.inlining import well_formed
 from perfdojo_sdk.core.transformations.staging import MAX_STAGED_CELLS, nest
@@ -47,104 +50,93 @@ def substitute(value: Expression, old: Expression, new: Expression) -> Expressio
     return value.with_children(tuple([substitute(child, old, new) for child in children]))
 
 
-def _around(site: Site) -> Refusal | None:
-    """Where the value will be computed: in front of the statement or of a scope around it."""
-    before = site.move["before"]
-    around: tuple[Node, ...] = (*site.above, site.statement)
-    for depth, node in enumerate(around):
-        if node.id == before:
-            site.scratch["depth"] = depth
-            return None
-    return Refusal.of(site.statement.id, "", before=before)
+@frozen
+class Term(Facts):
+    """A part of a statement's value, and the place where it will be computed."""
+
+    depth: int
+    """Number of scopes around that place."""
+    value: Expression
+
+    @lazy
+    def dims(self) -> tuple[tuple[int, ...], ...]:
+        """For each dimension of the new buffer the iterators whose sum is its subscript."""
+        return tuple([(level,) for level in sorted(self.value.levels)])
+
+    @lazy
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of the dimensions of the new buffer."""
+        sizes = self.site.outer_sizes
+        return tuple([sum([sizes[level] - 1 for level in levels]) + 1 for levels in self.dims])
+
+    @lazy
+    def named(self) -> _Named:
+        return _named(self)
 
 
-def _term_exists(site: Site) -> Refusal | None:
-    found = site.statement.value.terms
-    if not 0 <= site.move["term"] < len(found):
-        return Refusal.of(site.statement.id, "", term=site.move["term"], count=len(found))
-    site.scratch["value"] = found[site.move["term"]]
-    return None
+@frozen
+class SlidingTerm(Term):
+    """A term that may use iterators as their sum only; these share a dimension."""
+
+    @lazy
+    def dims(self) -> tuple[tuple[int, ...], ...]:
+        """Iterators that stand in every subscript with one coefficient count for their sum only.
+
+        Those outside of the place where the value will be computed keep a dimension of their own, as do
+        those in quotients.
+        """
+        value, depth = self.value, self.depth
+        forms = [_index(form) for form in value.forms]
+        inside = {level for form in forms for q, _ in form.quotients for level in q.dividend.levels}
+        groups: dict[object, list[int]] = {}
+        for level in sorted(value.levels):
+            alone = level < depth or level in inside
+            key = level if alone else tuple([form.coefficients.get(level, 0) for form in forms])
+            groups.setdefault(key, []).append(level)
+        return tuple([tuple(levels) for levels in groups.values()])
 
 
-def _depth(site: Site) -> int:
-    """Number of scopes around the place where the value will be computed."""
-    depth: int = site.scratch["depth"]
-    return depth
-
-
-def _value(site: Site) -> Expression:
-    value: Expression = site.scratch["value"]
-    return value
-
-
-def _unconditional(site: Site) -> Refusal | None:
-    statement = site.statement
+def _unconditional(facts: Term) -> Refusal | None:
+    statement = facts.site.statement
     return Refusal.of(statement.id, "if", statement=statement.text) if statement.guard else None
 
 
-def _operands_not_written(site: Site) -> Refusal | None:
-    """Inside the scope, nothing writes what the value is made of."""
-    depth, buffer_of = _depth(site), site.program.buffer_of
+def _operands_not_written(facts: Term) -> Refusal | None:
+    """Inside the scope, nothing writes an operand of the value."""
+    site, depth, buffer_of = facts.site, facts.depth, facts.site.program.buffer_of
     if depth == len(site.above):
         return None
-    operands = {buffer_of[read.array].name for read in _value(site).reads}
+    operands = {buffer_of[read.array].name for read in facts.value.reads}
     for array, touches in site.above[depth].touches.items():
         if buffer_of[array].name in operands:
             for touch in touches:
                 if touch.writes:
-                    return Refusal.of(touch.statement.id, touch.access.text, write=touch.access.text)
+                    return Refusal.of(touch.statement.id, touch.access, write=touch.access.text)
     return None
 
 
-def _room_for_a_statement(site: Site) -> Refusal | None:
-    around = site.above[: _depth(site)][-1:]
-    if around and site.dialect.is_lockstep(around[0].suffix):
+def _room_for_a_statement(facts: Term) -> Refusal | None:
+    around = facts.site.above[: facts.depth][-1:]
+    if around and facts.site.dialect.is_lockstep(around[0].suffix):
         return Refusal.of(around[0].id, around[0].head, head=around[0].head)
     return None
-
-
-def _dims(site: Site) -> tuple[tuple[int, ...], ...]:
-    """For each dimension of the new buffer the iterators whose sum is its subscript."""
-    found = site.scratch.get("dims")
-    return found if found is not None else tuple([(level,) for level in sorted(_value(site).levels)])
-
-
-def _shape(site: Site) -> tuple[int, ...]:
-    """What the subscripts of the new buffer can be."""
-    sizes = site.outer_sizes
-    return tuple([sum([sizes[level] - 1 for level in levels]) + 1 for levels in _dims(site)])
 
 
 def _index(form: Form) -> Index:
     return form.index if isinstance(form, IndexValue) else form.form if isinstance(form, Condition) else form
 
 
-def _slides(site: Site) -> Refusal | None:
-    """Iterators that stand in every subscript with one coefficient count for their sum only.
-
-    Those outside of the place where the value will be computed keep a dimension of their own, as do those
-    in quotients.
-    """
-    value, depth = _value(site), _depth(site)
-    forms = [_index(form) for form in value.forms]
-    inside = {level for form in forms for q, _ in form.quotients for level in q.dividend.levels}
-    groups: dict[object, list[int]] = {}
-    for level in sorted(value.levels):
-        alone = level < depth or level in inside
-        key = level if alone else tuple([form.coefficients.get(level, 0) for form in forms])
-        groups.setdefault(key, []).append(level)
-    dims = tuple([tuple(levels) for levels in groups.values()])
-    if all(len(levels) == 1 for levels in dims):
-        return Refusal.of(site.statement.id, "", value=value.text)
-    site.scratch["dims"] = dims
+def _slides(facts: SlidingTerm) -> Refusal | None:
+    if all(len(levels) == 1 for levels in facts.dims):
+        return Refusal.of(facts.site.statement.id, value=facts.value.text)
     return None
 
 
-def _stage_bounded(site: Site) -> Refusal | None:
-    cells = prod(_shape(site))
+def _stage_bounded(facts: Term) -> Refusal | None:
+    cells = prod(facts.shape)
     if cells <= MAX_STAGED_CELLS:
         return None
-    return Refusal.of(site.statement.id, "", cells=cells, most=MAX_STAGED_CELLS)
+    return Refusal.of(facts.site.statement.id, cells=cells, most=MAX_STAGED_CELLS)
 
 
 class _Named(NamedTuple):
@@ -155,11 +147,12 @@ class _Named(NamedTuple):
     made: Made
 
 
-def _named(site: Site) -> _Named:
-    value, depth, sizes = _value(site), _depth(site), site.outer_sizes
+def _named(facts: Term) -> _Named:
+    site, value, depth = facts.site, facts.value, facts.depth
+    sizes = site.outer_sizes
     program, statement = site.program, site.statement
     # The nest runs over the value's iterators from this depth on, in the order that they have.
-    dims, shape = _dims(site), _shape(site)
+    dims, shape = facts.dims, facts.shape
     outer = sum(levels[0] < depth for levels in dims)
     read = tuple([Index.of(dict.fromkeys(levels, 1)) for levels in dims])
     element = (*read[:outer], *LEVELS[depth : depth + len(dims) - outer])
@@ -188,7 +181,7 @@ def _named(site: Site) -> _Named:
     )
 
 
-class StageExpression(Transformation):
+class StageExpression(Analysed[Term]):
     """Give a part of a value a buffer of its own, computed before the statement or a scope around it.
 
     ``term`` counts the operations of the value from 0, each before its own arguments. Before a scope
@@ -204,24 +197,28 @@ class StageExpression(Transformation):
 
     name = "stage_expression"
     place = "statement"
+    kind: ClassVar[type[Term]] = Term
+    """The facts that are looked for."""
     parameters = (
         Parameter("before", str, "id of the statement, or of a scope around it, to compute the term before"),
         Parameter("term", int, "which operation of the value, from 0"),
     )
-    requirements: tuple[Requirement, ...] = (
+    requirements: tuple[Requirement[Any], ...] = (
         Requirement(
             "PD-T271",
             "the place to compute the value is not around the statement",
             "{before} is neither the statement nor a scope around it",
             "name the statement or a scope that it stands in",
-            _around,
+            None,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T272",
             "there is no such operation",
             "the value has {count} operations, counted from 0; {term} is none of them",
             "count the operations from 0, each before its own arguments",
-            _term_exists,
+            None,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T273",
@@ -230,6 +227,7 @@ class StageExpression(Transformation):
             "compute the value before an inner scope or the statement",
             _operands_not_written,
             semantic=True,
+            established_by=("fission_scope",),
         ),
         Requirement(
             "PD-T277",
@@ -237,6 +235,7 @@ class StageExpression(Transformation):
             "{statement} needs its operands only sometimes, and they may not exist otherwise",
             "split the scopes so that the condition goes away",
             _unconditional,
+            established_by=("drop_condition", "split_range"),
         ),
         Requirement(
             "PD-T274",
@@ -244,6 +243,7 @@ class StageExpression(Transformation):
             "{head} cannot take a second statement",
             "compute the value before the lockstep scope",
             _room_for_a_statement,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T275",
@@ -251,13 +251,15 @@ class StageExpression(Transformation):
             "it would take {cells} cells, {most} are allowed",
             "compute the value before an inner scope that needs fewer iterators",
             _stage_bounded,
+            established_by=("split_scope", "split_range"),
         ),
         Requirement(
             "PD-T276",
             "the target does not allow the new accesses",
             "{what}",
             "play the move before annotating scopes and setting locations",
-            lambda site: well_formed(site, *site.once(_named)[:2]),
+            lambda facts: well_formed(facts.site, facts.named.program, facts.named.places),
+            established_by=("set_location",),
         ),
     )
 
@@ -269,12 +271,23 @@ class StageExpression(Transformation):
                     for before in places:
                         yield Move(self.name, node.id, (("before", before), ("term", term)))
 
-    def rewrite(self, site: Site) -> Rewritten:
-        named = site.once(_named)
-        return Rewritten(named.program, named.made)
+    def analyse(self, site: Site) -> Term | Refusal:
+        statement, before, number = site.statement, site.move["before"], site.move["term"]
+        around: tuple[Node, ...] = (*site.above, statement)
+        depth = next((k for k, node in enumerate(around) if node.id == before), None)
+        not_around, no_term = self.requirements[:2]
+        if depth is None:
+            return Refusal.of(statement.id, code=not_around.code, before=before)
+        terms = statement.value.terms
+        if not 0 <= number < len(terms):
+            return Refusal.of(statement.id, code=no_term.code, term=number, count=len(terms))
+        return self.kind(site, depth, terms[number])
 
-    def relation(self, site: Site, result: Program) -> Relation:
-        return dict.fromkeys(site.once(_named).made.statements, Definition())
+    def rewrite(self, facts: Term, /) -> Rewritten:
+        return Rewritten(facts.named.program, facts.named.made)
+
+    def relation(self, facts: Term, result: Program, /) -> Relation:
+        return dict.fromkeys(facts.named.made.statements, Definition())
 
 
 class StageSliding(StageExpression):
@@ -293,6 +306,7 @@ class StageSliding(StageExpression):
     """
 
     name = "stage_sliding"
+    kind = SlidingTerm
     requirements = tuple(
         replace(requirement, code=code)
         for code, requirement in zip(
@@ -305,6 +319,7 @@ class StageSliding(StageExpression):
                     "{value} uses no two iterators of the nest only as their sum",
                     "compute it before a scope further out, or use stage_expression",
                     _slides,
+                    established_by=("collapse_scopes",),
                 ),
                 *(r for r in StageExpression.requirements[2:] if r.test is not _room_for_a_statement),
             ),

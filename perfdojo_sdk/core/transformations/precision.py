@@ -19,9 +19,13 @@ from perfdojo_sdk.core.expression import (
     Read,
     map_expression,
 )
+from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.program import Node, Place, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.transformation import (
+    NO_MOVE,
+    Analysed,
+    Facts,
     Instance,
     Kind,
     Legal,
@@ -31,51 +35,69 @@ from perfdojo_sdk.core.transformation import (
     Relation,
     Requirement,
     Site,
-    Transformation,
 )
-from perfdojo_sdk.core.transformations.storage import OWNED, temporaries, words_only
+from perfdojo_sdk.core.transformations.scopes import refuse_violation
+from perfdojo_sdk.core.transformations.storage import OWNED, STAGING, first_use, temporaries
 from perfdojo_sdk.core.validate import has_dtype, target_violations
 
 #: The dtype that is rounded; arithmetic on what is read stays in it.
 FULL = "f32"
 
 
-def _declared(site: Site) -> Refusal | Legal:
-    dtype, known = site.move["dtype"], site.dialect.roundings
+@frozen
+class Shortening(Facts):
+    """A buffer and the dtype that its values are to be rounded to."""
+
+    dtype: str
+
+    @lazy
+    def program(self) -> Program:
+        """The program after the move."""
+        site, dtype = self.site, self.dtype
+        old = site.storage
+        buffer = Buffer(old.name, dtype, old.dimensions, old.location, old.arrays)
+        arrays = frozenset(old.arrays)
+        body = tuple([_rounded_in(node, arrays, dtype) for node in site.program.body])
+        return site.program.with_buffer(old.name, buffer).with_body(body)
+
+    @lazy
+    def touching(self) -> tuple[Place, ...]:
+        """The statements of that program that touch the buffer."""
+        arrays, places = frozenset(self.site.storage.arrays), self.program.places
+        return tuple(
+            [p for p in places if isinstance(p.node, Statement) and not arrays.isdisjoint(p.node.arrays)]
+        )
+
+
+def _declared(facts: Shortening) -> Refusal | Legal:
+    site, dtype, known = facts.site, facts.dtype, facts.site.dialect.roundings
     if dtype in known:
         return Legal(Kind.CHANGES_PRECISION, frozenset((rounding_law(dtype),)))
     listed = ", ".join(sorted(known)) or "nothing"
-    return Refusal.of(words_only(site), dtype=dtype, known=listed)
+    return Refusal.of(first_use(site), arrays=site.storage.arrays, dtype=dtype, known=listed)
 
 
-def _is_full(site: Site) -> Refusal | None:
-    if site.storage.dtype == FULL:
+def _is_full(facts: Shortening) -> Refusal | None:
+    buffer = facts.site.storage
+    if buffer.dtype == FULL:
         return None
-    return Refusal.of(words_only(site), buffer=site.storage.name, dtype=site.storage.dtype)
+    return Refusal.of(first_use(facts.site), arrays=buffer.arrays, buffer=buffer.name, dtype=buffer.dtype)
 
 
-def _not_accumulated(site: Site) -> Refusal | None:
-    for o in site.program.occurrences[site.storage.name]:
+def _not_accumulated(facts: Shortening) -> Refusal | None:
+    name = facts.site.storage.name
+    for o in facts.site.program.occurrences[name]:
         if o.writes and o.statement.accumulate:
-            return Refusal.of(o.statement.id, o.access.text, buffer=site.storage.name, write=o.statement.text)
+            return Refusal.of(o.statement.id, o.access, buffer=name, write=o.statement.text)
     return None
 
 
-def _typed(site: Site) -> Refusal | None:
-    for o in site.program.occurrences[site.storage.name]:
+def _typed(facts: Shortening) -> Refusal | None:
+    for o in facts.site.program.occurrences[facts.site.storage.name]:
         value = o.statement.value
         if o.writes and not isinstance(value, Literal) and not has_dtype(value):
-            return Refusal.of(o.statement.id, value.text, value=value.text)
+            return Refusal.of(o.statement.id, value.text, access=o.access, value=value.text)
     return None
-
-
-def _shortened(site: Site) -> Program:
-    """The program after the move."""
-    old, dtype = site.storage, site.move["dtype"]
-    buffer = Buffer(old.name, dtype, old.dimensions, old.location, old.arrays)
-    arrays = frozenset(old.arrays)
-    body = tuple([_rounded_in(node, arrays, dtype) for node in site.program.body])
-    return site.program.with_buffer(old.name, buffer).with_body(body)
 
 
 def _rounded_in(node: Node, arrays: frozenset[str], dtype: str) -> Node:
@@ -104,20 +126,12 @@ def _rounded(value: Expression, dtype: str) -> Expression:
     return Cast(value, dtype)
 
 
-def _touching(site: Site, program: Program) -> tuple[Place, ...]:
-    arrays = frozenset(site.storage.arrays)
-    return tuple(
-        [p for p in program.places if isinstance(p.node, Statement) and not arrays.isdisjoint(p.node.arrays)]
-    )
+def _allowed(facts: Shortening) -> Refusal | None:
+    problem = next(target_violations(facts.program, facts.touching, facts.site.dialect), None)
+    return refuse_violation(facts.site, problem, problem.node or first_use(facts.site)) if problem else None
 
 
-def _allowed(site: Site) -> Refusal | None:
-    program = site.once(_shortened)
-    problem = next(target_violations(program, _touching(site, program), site.dialect), None)
-    return Refusal.of(problem.node or words_only(site), "", what=problem.what) if problem else None
-
-
-class LowerPrecision(Transformation):
+class LowerPrecision(Analysed[Shortening]):
     """Keep a temporary in a shorter float dtype: values are rounded when they are written.
 
     Stage the operands of a product first, and only their copies are rounded; the sums stay as they are.
@@ -136,7 +150,7 @@ class LowerPrecision(Transformation):
     place = "buffer"
     parameters = (Parameter("dtype", str, "a shorter float dtype to which the target rounds"),)
     requirements = (
-        Requirement("PD-T601", *OWNED, semantic=True),
+        Requirement("PD-T601", *OWNED, semantic=True, established_by=STAGING),
         Requirement(
             "PD-T602",
             "the target does not round to this dtype",
@@ -144,6 +158,7 @@ class LowerPrecision(Transformation):
             "use a dtype that the target declares, or keep the precision",
             _declared,
             semantic=True,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T603",
@@ -151,6 +166,7 @@ class LowerPrecision(Transformation):
             "{buffer} holds {dtype}",
             f"lower a buffer of {FULL}",
             _is_full,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T604",
@@ -158,6 +174,7 @@ class LowerPrecision(Transformation):
             "{write} would round the sum at each of its steps, and no bound is declared for that",
             "keep the sums as they are, and lower the copies of the operands (stage_read makes them)",
             _not_accumulated,
+            established_by=("stage_read",),
         ),
         Requirement(
             "PD-T605",
@@ -165,6 +182,7 @@ class LowerPrecision(Transformation):
             f"{{value}} is made of iterators and literals alone, which are {FULL} because the cell is",
             "lower a buffer whose values are read from arrays",
             _typed,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T606",
@@ -172,6 +190,7 @@ class LowerPrecision(Transformation):
             "{what}",
             "lower the precision before vectorising or setting the location",
             _allowed,
+            established_by=("set_location",),
         ),
     )
 
@@ -181,13 +200,15 @@ class LowerPrecision(Transformation):
                 for dtype in sorted(dialect.roundings):
                     yield Move(self.name, buffer.name, (("dtype", dtype),))
 
-    def rewrite(self, site: Site) -> Program:
-        return site.once(_shortened)
+    def analyse(self, site: Site) -> Shortening:
+        return Shortening(site, site.move["dtype"])
 
-    def relation(self, site: Site, result: Program) -> Relation:
+    def rewrite(self, facts: Shortening, /) -> Program:
+        return facts.program
+
+    def relation(self, facts: Shortening, result: Program, /) -> Relation:
         """The statements that touch the buffer round, and no others."""
-        dtype = site.move["dtype"]
         return {
-            p.node.id: Instance(p.node.id, tuple(LEVELS[: len(p.sizes)]), rounded=dtype)
-            for p in _touching(site, result)
+            p.node.id: Instance(p.node.id, tuple(LEVELS[: len(p.sizes)]), rounded=facts.dtype)
+            for p in facts.touching
         }

@@ -9,17 +9,20 @@ moves ask the same questions about the whole: cutting before the move, joining a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache
 from operator import methodcaller
 
 from perfdojo_sdk.core.dependence import conflicts, leaking_level, may_meet, private_buffers
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Index
 from perfdojo_sdk.core.frozen import frozen, lazy
+from perfdojo_sdk.core.geometry import common_depth
 from perfdojo_sdk.core.made import Copied, Rewritten, merged
 from perfdojo_sdk.core.program import Program, Scope, Statement, fresh
 from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.transformation import (
+    NO_MOVE,
+    Analysed,
+    Facts,
     Instance,
     Joined,
     Kind,
@@ -29,17 +32,17 @@ from perfdojo_sdk.core.transformation import (
     Relation,
     Requirement,
     Site,
-    Transformation,
 )
-from perfdojo_sdk.core.transformations.fusing import next_scope
+from perfdojo_sdk.core.transformations.fusing import Followed
 from perfdojo_sdk.core.transformations.scopes import (
     levels,
     refuse_conflict,
-    scopes,
+    refuse_leak,
+    refuse_violation,
     shifted,
     statements_below,
 )
-from perfdojo_sdk.core.validate import common_depth, violations
+from perfdojo_sdk.core.validate import violations
 
 #: Most statements of a program that a split may make; far below the parser's limit on lines.
 MAX_STATEMENTS = 1024
@@ -91,7 +94,7 @@ class Whole:
         buffer = buffer_of[target.array]
         for read in statement.reads:
             if buffer_of[read.array] is buffer and may_meet(buffer, target, sizes, read, sizes, directions):
-                return Refusal.of(statement.id, read.text, target=target.text, read=read.text)
+                return Refusal.of(statement.id, read, target=target.text, read=read.text)
         if statement.accumulate and may_meet(buffer, target, sizes, target, sizes, directions):
             return Kind.REASSOCIATES
         return None
@@ -100,52 +103,76 @@ class Whole:
 # -- split_range -----------------------------------------------------------------------------------
 
 
-def _cut_inside(site: Site) -> Refusal | None:
-    size, at = site.scope.size, site.move["at"]
-    if 0 < at < size:
+@frozen
+class CutRange(Facts):
+    """A scope in one piece, and the iteration before which it is cut."""
+
+    at: int
+
+    @lazy
+    def whole(self) -> Whole:
+        site = self.site
+        return Whole(site.program, site.scope, site.outer_sizes, site.dialect)
+
+
+def _cut_inside(facts: CutRange) -> Refusal | None:
+    scope, at = facts.site.scope, facts.at
+    if 0 < at < scope.size:
         return None
-    return Refusal.of(site.scope.id, site.scope.head, size=size, cut=at)
+    return Refusal.of(scope.id, scope.head, size=scope.size, cut=at)
 
 
-def _still_a_page(site: Site) -> Refusal | None:
+def still_a_page(facts: Facts) -> Refusal | None:
+    site = facts.site
     count = site.program.statements + len(site.scope.leaves)
     if count <= MAX_STATEMENTS:
         return None
     return Refusal.of(site.scope.id, site.scope.head, count=count, most=MAX_STATEMENTS)
 
 
-def _before(site: Site) -> Whole:
-    return Whole(site.program, site.scope, site.outer_sizes, site.dialect)
-
-
-def _copies_stay_apart(site: Site) -> Refusal | None:
-    """What an iteration owned becomes one for all: its cells must tell the iterations apart."""
-    for level, scope, buffer in site.once(_before).owned:
-        occurrences = site.program.occurrences[buffer.name]
+def _copies_stay_apart(facts: CutRange) -> Refusal | None:
+    """A buffer that an iteration owned becomes one for all: its cells must tell the iterations apart."""
+    for level, scope, buffer in facts.whole.owned:
+        occurrences = facts.site.program.occurrences[buffer.name]
         directions = "=" * level + "<"
         for a in occurrences:
             for b in occurrences:
                 if (a.writes or b.writes) and may_meet(
                     buffer, a.access, a.sizes, b.access, b.sizes, directions
                 ):
-                    words = {"buffer": buffer.name, "head": scope.head, "first": a.access.text}
-                    return Refusal.of(b.statement.id, b.access.text, second=b.access.text, **words)
+                    return Refusal.of(
+                        b.statement.id,
+                        b.access,
+                        nodes=(a.statement.id,),
+                        arrays=buffer.arrays,
+                        iterator=scope.id,
+                        buffer=buffer.name,
+                        head=scope.head,
+                        first=a.access.text,
+                        second=b.access.text,
+                    )
     return None
 
 
-def _copies_can_be_shared(site: Site) -> Refusal | None:
-    for _, scope, buffer in site.once(_before).owned:
-        if not site.dialect.locations[buffer.location].shared:
-            words = {"buffer": buffer.name, "location": buffer.location, "head": scope.head}
-            return Refusal.of(scope.id, scope.head, **words)
+def _copies_can_be_shared(facts: CutRange) -> Refusal | None:
+    for _, scope, buffer in facts.whole.owned:
+        if not facts.site.dialect.locations[buffer.location].shared:
+            return Refusal.of(
+                scope.id,
+                scope.head,
+                arrays=buffer.arrays,
+                location=buffer.location,
+                buffer=buffer.name,
+                head=scope.head,
+            )
     return None
 
 
-def _lanes_may_part(site: Site) -> Refusal | Kind | None:
-    return site.once(_before).lanes_may_part()
+def _lanes_may_part(facts: CutRange) -> Refusal | Kind | None:
+    return facts.whole.lanes_may_part()
 
 
-class SplitRange(Transformation):
+class SplitRange(Analysed[CutRange]):
     """Cut the range of a scope in two: ``at`` iterations, then the rest (index-set split, peel).
 
     Both parts keep the scope's suffix. Everything in the first is named after its origin with ``.a``
@@ -168,13 +195,15 @@ class SplitRange(Transformation):
             "a scope of {size} iterations has no two parts, the first of {cut}",
             "cut after at least 1 iteration and before the last one",
             _cut_inside,
+            established_by=("join_ranges", "collapse_scopes"),
         ),
         Requirement(
             "PD-T302",
             "the program would become too large",
             "it would have {count} statements, {most} are allowed",
             "split an inner scope, or fewer scopes",
-            _still_a_page,
+            still_a_page,
+            established_by=("remove_dead", "join_ranges"),
         ),
         Requirement(
             "PD-T303",
@@ -184,6 +213,7 @@ class SplitRange(Transformation):
             "split before annotating, or undo the contraction of {buffer}",
             _copies_stay_apart,
             semantic=True,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T304",
@@ -191,6 +221,7 @@ class SplitRange(Transformation):
             "used in both parts, {buffer} would lie outside {head}, and {location} cannot be shared",
             "set another location first, or split before annotating",
             _copies_can_be_shared,
+            established_by=("set_location",),
         ),
         Requirement(
             "PD-T305",
@@ -199,26 +230,32 @@ class SplitRange(Transformation):
             "keep the lanes together",
             _lanes_may_part,
             semantic=True,
+            established_by=NO_MOVE,
         ),
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
         widths = tuple(sorted({lanes for lanes in dialect.lanes.values() if lanes > 1}))
-        for _, scope in scopes(program):
+        for _, scope in program.scopes:
             for at in cuts(scope.size, widths):
                 yield Move(self.name, scope.id, (("at", at),))
 
-    def rewrite(self, site: Site) -> Rewritten:
-        scope, at = site.scope, site.move["at"]
+    def analyse(self, site: Site) -> CutRange:
+        return CutRange(site, site.move["at"])
+
+    def rewrite(self, facts: CutRange, /) -> Rewritten:
+        site, at = facts.site, facts.at
+        scope = site.scope
         first, second = named(site, "a"), named(site, "b")
         moved = methodcaller("shifted", site.level, at)
         rest = scope.headed(scope.size - at, scope.suffix, second(scope.id), moved, second)
         parts = scope.renamed(first, at), rest
         return Rewritten(site.replaced(parts), Copied(scope.id, (parts[0].id, rest.id), ((scope, parts),)))
 
-    def relation(self, site: Site, result: Program) -> Relation:
+    def relation(self, facts: CutRange, result: Program, /) -> Relation:
+        site = facts.site
         first, second = named(site, "a"), named(site, "b")
-        rest = shift(site.level, site.move["at"])
+        rest = shift(site.level, facts.at)
         found = {}
         for statement, depth in statements_below(site.scope, site.level):
             found[first(statement.id)] = Instance(statement.id, levels(depth))
@@ -226,9 +263,8 @@ class SplitRange(Transformation):
         return found
 
 
-@cache
 def cuts(size: int, widths: tuple[int, ...]) -> list[int]:
-    """Where cutting a range is worth a look: one iteration at either end, the largest power of two,
+    """The cuts of a range that are worth a look: one iteration at either end, the largest power of two,
     and as many iterations as fill vectors of each width. Ascending."""
     if size == 1:
         return []
@@ -250,49 +286,38 @@ def named(site: Site, part: str) -> Callable[[str], str]:
 # -- join_ranges -----------------------------------------------------------------------------------
 
 
-def _is_followed(site: Site) -> Refusal | None:
-    after = next_scope(site)
-    if after is not None and after.suffix == site.scope.suffix:
-        site.scratch["next"] = after
-        return None
-    return Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
+@frozen
+class JoinedRange(Facts):
+    """A scope and one of the same suffix that follows it, and the scope that both become."""
+
+    after: Scope
+
+    @lazy
+    def whole(self) -> Whole:
+        site = self.site
+        scope = site.scope
+        joined = Scope(scope.size + self.after.size, scope.body, scope.suffix, scope.id)
+        program = site.replaced((joined,), consumed=2)
+        return Whole(program, joined, site.outer_sizes, site.dialect)
 
 
-def _goes_on(site: Site) -> Refusal | None:
-    after: Scope = site.scratch["next"]
+def _goes_on(facts: JoinedRange) -> Refusal | None:
+    site, after = facts.site, facts.after
     rest = site.scope.renumbered(methodcaller("shifted", site.level, site.scope.size))
     if rest.body == after.body:
         return None
-    return Refusal.of(after.id, "", size=site.scope.size, level=f"{{{site.level}}}")
+    return Refusal.of(after.id, nodes=(site.scope.id,), size=site.scope.size, level=f"{{{site.level}}}")
 
 
-def _after(site: Site) -> Whole:
-    if "whole" not in site.scratch:
-        program = _joined(site)
-        scope = program.node(site.path)
-        assert isinstance(scope, Scope)
-        site.scratch["whole"] = Whole(program, scope, site.outer_sizes, site.dialect)
-    whole: Whole = site.scratch["whole"]
-    return whole
+def _target_allows(facts: JoinedRange) -> Refusal | None:
+    violation = next(violations(facts.whole.program, facts.site.dialect), None)
+    scope = facts.site.scope
+    return refuse_violation(facts.site, violation, scope.id, scope.head) if violation else None
 
 
-def _joined(site: Site) -> Program:
-    scope, after = site.scope, next_scope(site)
-    assert after is not None
-    whole = Scope(scope.size + after.size, scope.body, scope.suffix, scope.id)
-    return site.replaced((whole,), consumed=2)
-
-
-def _target_allows(site: Site) -> Refusal | None:
-    violation = next(violations(_after(site).program, site.dialect), None)
-    if violation is None:
-        return None
-    return Refusal.of(site.scope.id, site.scope.head, what=violation.what)
-
-
-def _joined_races(site: Site) -> Refusal | None:
-    whole = _after(site)
-    if not site.dialect.is_parallel(whole.scope.suffix):
+def _joined_races(facts: JoinedRange) -> Refusal | None:
+    whole = facts.whole
+    if not whole.dialect.is_parallel(whole.scope.suffix):
         return None
     own, body = private_buffers(whole.program, whole.scope), whole.scope.body
     for conflict in conflicts(whole.program, body, body, whole.sizes, "=" * whole.level + "<", own):
@@ -300,24 +325,22 @@ def _joined_races(site: Site) -> Refusal | None:
     return None
 
 
-def _values_stay(site: Site) -> Refusal | None:
-    """What was one for all is owned by each parallel iteration, so no value may pass between them."""
-    whole = _after(site)
+def _values_stay(facts: JoinedRange) -> Refusal | None:
+    """A buffer that was one for all is owned by each parallel iteration: no value may pass between them."""
+    whole = facts.whole
     for level, scope, buffer in whole.owned:
         occurrences = whole.program.occurrences[buffer.name]
         leak = leaking_level(buffer, occurrences, level + 1)
         if leak is not None:
-            first = occurrences[0]
-            words = {"buffer": buffer.name, "head": scope.head, "level": f"{{{leak}}}"}
-            return Refusal.of(first.statement.id, first.access.text, **words)
+            return refuse_leak(buffer, occurrences, leak, scope.head)
     return None
 
 
-def _lanes_may_meet(site: Site) -> Refusal | Kind | None:
-    return _after(site).lanes_may_part()
+def _lanes_may_meet(facts: JoinedRange) -> Refusal | Kind | None:
+    return facts.whole.lanes_may_part()
 
 
-class JoinRanges(Transformation):
+class JoinRanges(Analysed[JoinedRange]):
     """Make one scope of two that follow each other, where the second goes on where the first ends.
 
     The inverse of ``split_range``. The names of the first part stay.
@@ -337,7 +360,8 @@ class JoinRanges(Transformation):
             "no scope of the same suffix follows",
             "what follows {head} is mapped to the hardware in another way, or is no scope",
             "bring the two scopes together with reorder_statements",
-            _is_followed,
+            None,
+            established_by=("reorder_statements", "annotate_scope"),
         ),
         Requirement(
             "PD-T312",
@@ -346,6 +370,7 @@ class JoinRanges(Transformation):
             "use join_scopes to run different bodies in one scope",
             _goes_on,
             semantic=True,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T313",
@@ -353,6 +378,7 @@ class JoinRanges(Transformation):
             "{what}",
             "join before annotating",
             _target_allows,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T314",
@@ -361,6 +387,7 @@ class JoinRanges(Transformation):
             "keep the two parallel scopes apart",
             _joined_races,
             semantic=True,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T315",
@@ -370,6 +397,7 @@ class JoinRanges(Transformation):
             "write the temporary anew in each iteration, or keep the parts apart",
             _values_stay,
             semantic=True,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T316",
@@ -378,6 +406,7 @@ class JoinRanges(Transformation):
             "keep the two vectors apart",
             _lanes_may_meet,
             semantic=True,
+            established_by=NO_MOVE,
         ),
     )
     undo = "split_range at the size of the first part, or drop the move from the trace"
@@ -389,14 +418,17 @@ class JoinRanges(Transformation):
                 if isinstance(scope, Scope) and isinstance(after, Scope) and _alike(scope, after):
                     yield Move(self.name, scope.id)
 
-    def rewrite(self, site: Site) -> Rewritten:
-        after = next_scope(site)
-        assert after is not None
-        return Rewritten(_joined(site), merged(after, site.scope))
+    def analyse(self, site: Site) -> JoinedRange | Refusal:
+        followed = Followed.of(site)
+        if followed is None or followed.after.suffix != site.scope.suffix:
+            return Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
+        return JoinedRange(site, followed.after)
 
-    def relation(self, site: Site, result: Program) -> Relation:
-        after = next_scope(site)
-        assert after is not None
+    def rewrite(self, facts: JoinedRange, /) -> Rewritten:
+        return Rewritten(facts.whole.program, merged(facts.after, facts.site.scope))
+
+    def relation(self, facts: JoinedRange, result: Program, /) -> Relation:
+        site, after = facts.site, facts.after
         level, at = site.level, site.scope.size
         back = shift(level, -at)
         first, second = statements_below(site.scope, level), statements_below(after, level)

@@ -7,11 +7,15 @@ from dataclasses import replace
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Access, Index, Literal, Read
+from perfdojo_sdk.core.frozen import frozen
 from perfdojo_sdk.core.made import Nest, Rewritten, Staged
 from perfdojo_sdk.core.operations import identity
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement, fresh
 from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.transformation import (
+    NO_MOVE,
+    Analysed,
+    Facts,
     Kind,
     Move,
     Parameter,
@@ -21,59 +25,56 @@ from perfdojo_sdk.core.transformation import (
     Relation,
     Requirement,
     Site,
-    Transformation,
 )
-from perfdojo_sdk.core.transformations.scopes import scopes
 from perfdojo_sdk.core.transformations.staging import nest
 
 
-def _one_accumulation(site: Site) -> Refusal | None:
-    nest, statement = site.scope.chain
-    if statement is None or statement.accumulate is None:
-        return Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
-    site.scratch["nest"], site.scratch["statement"] = nest, statement
+@frozen
+class Accumulation(Facts):
+    """A perfect nest around one accumulation, and the scope that gets partial results."""
+
+    statement: Statement
+    nest: tuple[Scope, ...]
+    lane: int
+    """Level of that scope; -1 where it is none of the nest."""
+    combination: str
+    """The operation of the accumulation."""
+
+
+def _lane_reduces(facts: Accumulation) -> Refusal | None:
+    target, level, scope = facts.statement.target, facts.lane, facts.site.scope
+    if level < 0 or level in target.levels:
+        lane = facts.nest[level - facts.site.level].id if level >= 0 else ""
+        words = {"lane": facts.site.move["lane"], "target": target.text}
+        return Refusal.of(scope.id, scope.head, access=target, iterator=lane, **words)
     return None
 
 
-def _lane_level(site: Site) -> int:
-    chain: tuple[Scope, ...] = site.scratch["nest"]
-    lane = site.move["lane"]
-    return next((site.level + k for k, s in enumerate(chain) if s.id == lane), -1)
-
-
-def _lane_reduces(site: Site) -> Refusal | None:
-    statement: Statement = site.scratch["statement"]
-    level = _lane_level(site)
-    if level < 0 or level in statement.target.levels:
-        words = {"lane": site.move["lane"], "target": statement.target.text}
-        return Refusal.of(site.scope.id, site.scope.head, **words)
-    return None
-
-
-def _reads_elsewhere(site: Site) -> Refusal | Kind:
-    statement: Statement = site.scratch["statement"]
-    buffer_of = site.program.buffer_of
+def _reads_elsewhere(facts: Accumulation) -> Refusal | Kind:
+    statement, buffer_of = facts.statement, facts.site.program.buffer_of
     target = buffer_of[statement.target.array]
     for read in statement.reads:
         if buffer_of[read.array] is target:
-            return Refusal.of(statement.id, read.text, read=read.text)
+            return Refusal.of(statement.id, read, read=read.text)
     return Kind.REASSOCIATES
 
 
-def _addressable(site: Site) -> Refusal | None:
-    statement: Statement = site.scratch["statement"]
+def _addressable(facts: Accumulation) -> Refusal | None:
+    statement, site = facts.statement, facts.site
     buffer = site.program.buffer_of[statement.target.array]
     if not site.dialect.locations[buffer.location].constant_subscripts:
         return None
-    return Refusal.of(statement.id, statement.target.text, buffer=buffer.name, location=buffer.location)
+    return Refusal.of(statement.id, statement.target, location=buffer.location, buffer=buffer.name)
 
 
-def _unguarded(site: Site) -> Refusal | None:
-    statement: Statement = site.scratch["statement"]
-    return Refusal.of(statement.id, "if", statement=statement.text) if statement.guard else None
+def _unguarded(facts: Accumulation) -> Refusal | None:
+    statement = facts.statement
+    if not statement.guard:
+        return None
+    return Refusal.of(statement.id, "if", access=statement.target, statement=statement.text)
 
 
-class SplitReduction(Transformation):
+class SplitReduction(Analysed[Accumulation]):
     """Give each iteration of one scope of a reduction a partial result of its own (rfactor).
 
     before:
@@ -95,7 +96,8 @@ class SplitReduction(Transformation):
             "not a perfect nest around one accumulation",
             "{head} holds something else",
             "separate the accumulation with fission_scope first",
-            _one_accumulation,
+            None,
+            established_by=("fission_scope",),
         ),
         Requirement(
             "PD-T232",
@@ -103,6 +105,7 @@ class SplitReduction(Transformation):
             "{lane} is not inside the scope, or {target} depends on it",
             "name a scope of the nest that the target does not depend on",
             _lane_reduces,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T233",
@@ -111,6 +114,7 @@ class SplitReduction(Transformation):
             "keep the order",
             _reads_elsewhere,
             semantic=True,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T234",
@@ -118,6 +122,7 @@ class SplitReduction(Transformation):
             "{buffer} lives in {location}; loops cannot run over it",
             "split the reduction before setting the location",
             _addressable,
+            established_by=("set_location",),
         ),
         Requirement(
             "PD-T235",
@@ -125,11 +130,12 @@ class SplitReduction(Transformation):
             "{statement}: a result that it never touches would be read for the combination",
             "split the scopes so that the condition goes away",
             _unguarded,
+            established_by=("drop_condition", "split_range"),
         ),
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
-        for path, scope in scopes(program):
+        for path, scope in program.scopes:
             nest, statement = scope.chain
             if statement is None or statement.accumulate is None:
                 continue
@@ -138,10 +144,17 @@ class SplitReduction(Transformation):
                 if len(path) - 1 + k not in used:
                     yield Move(self.name, scope.id, (("lane", lane.id),))
 
-    def rewrite(self, site: Site) -> Rewritten:
-        chain: tuple[Scope, ...] = site.scratch["nest"]
-        statement: Statement = site.scratch["statement"]
-        level, lane = site.level, _lane_level(site)
+    def analyse(self, site: Site) -> Accumulation | Refusal:
+        chain, statement = site.scope.chain
+        if statement is None or statement.accumulate is None:
+            return Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
+        name = site.move["lane"]
+        lane = next((site.level + k for k, s in enumerate(chain) if s.id == name), -1)
+        return Accumulation(site, statement, chain, lane, statement.accumulate)
+
+    def rewrite(self, facts: Accumulation, /) -> Rewritten:
+        site, chain, statement = facts.site, facts.nest, facts.statement
+        level, lane = site.level, facts.lane
         dims = sorted({*statement.target.levels, lane})
         sizes = (*site.outer_sizes, *(s.size for s in chain))
         name = fresh(f"{statement.target.array}_p", site.program.names)
@@ -157,9 +170,8 @@ class SplitReduction(Transformation):
 
         partial = Access(name, tuple(Index.level(l) for l in dims))
         here = partial.substitute(form)
-        assert statement.accumulate
-        start = Statement(here, Literal(identity(statement.accumulate, dtype), dtype), None, dtype)
-        combine = Statement(statement.target.substitute(form), Read(here, dtype), statement.accumulate, dtype)
+        start = Statement(here, Literal(identity(facts.combination, dtype), dtype), None, dtype)
+        combine = Statement(statement.target.substitute(form), Read(here, dtype), facts.combination, dtype)
         inner_sizes = [sizes[l] for l in inner]
         taken = site.program.place_of
         first = nest(start, inner_sizes, f"{name}.in", taken)
@@ -168,17 +180,17 @@ class SplitReduction(Transformation):
         made = Staged(name, (Nest.of(first), Nest.of(last)))
         return Rewritten(site.replaced((first, partly, last), buffer=buffer), made)
 
-    def relation(self, site: Site, result: Program) -> Relation:
-        start, combine = self.rewrite(site).made.statements
+    def relation(self, facts: Accumulation, result: Program, /) -> Relation:
+        start, combine = self.rewrite(facts).made.statements
         return {start: PartialStart(), combine: PartialCombine()}
 
 
 def term_that_reads_the_sum(program: Program, statement: Statement) -> Refusal | None:
-    """What an accumulation reads of the buffer that it adds to."""
+    """A refusal where an accumulation reads the buffer that it adds to."""
     buffer = program.buffer_of[statement.target.array]
     for read in statement.reads:
         if program.buffer_of[read.array] is buffer:
-            return Refusal.of(statement.id, read.text, target=statement.target.text, other=read.text)
+            return Refusal.of(statement.id, read, target=statement.target.text, other=read.text)
     return None
 
 
@@ -187,7 +199,7 @@ def another_accumulation(program: Program, statement: Statement) -> Refusal | No
     buffer = program.buffer_of[statement.target.array]
     for o in program.occurrences[buffer.name]:
         if o.writes and o.statement.accumulate not in (None, "add"):
-            return Refusal.of(o.statement.id, o.access.text, other=o.statement.text)
+            return Refusal.of(o.statement.id, o.access, nodes=(statement.id,), other=o.statement.text)
     return None
 
 

@@ -12,9 +12,13 @@ from collections.abc import Iterator
 from operator import methodcaller
 
 from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.frozen import frozen
 from perfdojo_sdk.core.made import Copied, Rewritten
 from perfdojo_sdk.core.program import Program, Scope
 from perfdojo_sdk.core.transformation import (
+    NO_MOVE,
+    Analysed,
+    Facts,
     Instance,
     Move,
     Parameter,
@@ -22,27 +26,34 @@ from perfdojo_sdk.core.transformation import (
     Relation,
     Requirement,
     Site,
-    Transformation,
 )
-from perfdojo_sdk.core.transformations.ranges import MAX_STATEMENTS, named, shift
-from perfdojo_sdk.core.transformations.scopes import levels, no_suffix, scopes, statements_below
+from perfdojo_sdk.core.transformations.ranges import named, shift, still_a_page
+from perfdojo_sdk.core.transformations.scopes import levels, no_suffix, statements_below
 
 
-def _cut_inside(site: Site) -> Refusal | None:
-    count, at = len(site.scope.body), site.move["at"]
+@frozen
+class Rotation(Facts):
+    """A scope and the position of the child that each iteration shall begin with."""
+
+    at: int
+
+
+def _cut_inside(facts: Rotation) -> Refusal | None:
+    scope, at = facts.site.scope, facts.at
+    count = len(scope.body)
     if 0 < at < count:
         return None
-    return Refusal.of(site.scope.id, site.scope.head, head=site.scope.head, count=count, position=at)
+    return Refusal.of(scope.id, scope.head, head=scope.head, count=count, position=at)
 
 
-def _runs_again(site: Site) -> Refusal | None:
-    if site.scope.size > 1:
-        return None
-    return Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
+def _runs_again(facts: Rotation) -> Refusal | None:
+    scope = facts.site.scope
+    return None if scope.size > 1 else Refusal.of(scope.id, scope.head, head=scope.head)
 
 
-def _nothing_parallel_inside(site: Site) -> Refusal | None:
-    """What each parallel iteration owns would be used in two scopes, and so be one for all of them."""
+def _nothing_parallel_inside(facts: Rotation) -> Refusal | None:
+    """A buffer that each parallel iteration owns would be used in two scopes, and so be one for all."""
+    site = facts.site
     for place in site.program.places:
         inside = place.path[: len(site.path)] == site.path
         if inside and isinstance(place.node, Scope) and site.dialect.is_parallel(place.node.suffix):
@@ -50,14 +61,7 @@ def _nothing_parallel_inside(site: Site) -> Refusal | None:
     return None
 
 
-def _still_a_page(site: Site) -> Refusal | None:
-    count = site.program.statements + len(site.scope.leaves)
-    if count <= MAX_STATEMENTS:
-        return None
-    return Refusal.of(site.scope.id, site.scope.head, count=count, most=MAX_STATEMENTS)
-
-
-class RotateScope(Transformation):
+class RotateScope(Analysed[Rotation]):
     """Let each iteration of a scope begin with its child ``at``, and end with what stood before that
     child, for the next iteration. What comes before the first such iteration is named after its origin
     with ``.a``, what comes after the last one with ``.b``.
@@ -84,6 +88,7 @@ class RotateScope(Transformation):
             "{head} is mapped to the hardware",
             "rotate first, then annotate; or split it and rotate the inner scope",
             no_suffix,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T442",
@@ -91,6 +96,7 @@ class RotateScope(Transformation):
             "{head} holds {count} nodes, and each iteration would begin with number {position}",
             "choose a position from 1 to the number of nodes less 1",
             _cut_inside,
+            established_by=("join_scopes",),
         ),
         Requirement(
             "PD-T443",
@@ -98,6 +104,7 @@ class RotateScope(Transformation):
             "{head} runs once",
             "rotate a scope of at least two iterations",
             _runs_again,
+            established_by=("collapse_scopes", "join_ranges"),
         ),
         Requirement(
             "PD-T444",
@@ -105,25 +112,31 @@ class RotateScope(Transformation):
             "what each iteration of {head} owns would be used in two scopes",
             "rotate before annotating",
             _nothing_parallel_inside,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T445",
             "the program would become too large",
             "it would have {count} statements, {most} are allowed",
             "rotate an inner scope",
-            _still_a_page,
+            still_a_page,
+            established_by=("remove_dead", "join_ranges"),
         ),
     )
     undo = "drop the move from the trace"
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
-        for _, scope in scopes(program):
+        for _, scope in program.scopes:
             if not scope.suffix and scope.size > 1:
                 for at in range(1, len(scope.body)):
                     yield Move(self.name, scope.id, (("at", at),))
 
-    def rewrite(self, site: Site) -> Rewritten:
-        scope, at, level = site.scope, site.move["at"], site.level
+    def analyse(self, site: Site) -> Rotation:
+        return Rotation(site, site.move["at"])
+
+    def rewrite(self, facts: Rotation, /) -> Rewritten:
+        site, at = facts.site, facts.at
+        scope, level = site.scope, site.level
         start, end = Scope(1, scope.body[:at], "", scope.id), Scope(1, scope.body[at:], "", scope.id)
         first = start.renamed(named(site, "a"))
         following = start.renumbered(methodcaller("shifted", level, 1))
@@ -133,8 +146,9 @@ class RotateScope(Transformation):
         bodies = (start, (first, following)), (end, (end, last))
         return Rewritten(site.replaced(nodes), Copied(scope.id, tuple([n.id for n in nodes]), bodies))
 
-    def relation(self, site: Site, result: Program) -> Relation:
-        scope, at, level = site.scope, site.move["at"], site.level
+    def relation(self, facts: Rotation, result: Program, /) -> Relation:
+        site, at = facts.site, facts.at
+        scope, level = site.scope, site.level
         first, last = named(site, "a"), named(site, "b")
         found = {}
         for k, child in enumerate(scope.body):

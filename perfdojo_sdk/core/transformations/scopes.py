@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from perfdojo_sdk.core.dependence import Conflict, conflicts, leaking_level, private_buffers
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.expression import LEVELS, MAX_DEPTH, Index, Renumbering
+from perfdojo_sdk.core.expression import LEVELS, MAX_DEPTH, Access, Index, Renumbering
+from perfdojo_sdk.core.frozen import frozen, lazy
+from perfdojo_sdk.core.geometry import guarded_bounds
 from perfdojo_sdk.core.made import Halves, Rewritten
-from perfdojo_sdk.core.program import Node, Path, Program, Scope, fresh
+from perfdojo_sdk.core.program import Node, Occurrence, Program, Scope, fresh
+from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.transformation import (
+    NO_MOVE,
+    Analysed,
+    Facts,
     Instance,
     Kind,
     Move,
@@ -18,13 +24,12 @@ from perfdojo_sdk.core.transformation import (
     Relation,
     Requirement,
     Site,
-    Transformation,
 )
-from perfdojo_sdk.core.validate import guarded_bounds
+from perfdojo_sdk.core.validate import Violation
 
 
 def settle(found: Iterator[Conflict]) -> Refusal | Kind | None:
-    """What conflicts mean for a move that changes the order of their two accesses."""
+    """The answer to a move that changes the order of the two accesses of each conflict."""
     kind = None
     for conflict in found:
         if not conflict.reduction:
@@ -35,9 +40,12 @@ def settle(found: Iterator[Conflict]) -> Refusal | Kind | None:
 
 def refuse_conflict(conflict: Conflict) -> Refusal:
     reader = conflict.second if conflict.first.writes else conflict.first
+    arrays = dict.fromkeys((conflict.first.access.array, conflict.second.access.array))
     return Refusal.of(
         conflict.second.statement.id,
-        conflict.second.access.text,
+        conflict.second.access,
+        nodes=(conflict.first.statement.id,),
+        arrays=tuple(arrays),
         first=conflict.first.access.text,
         second=conflict.second.access.text,
         cell=reader.access.array,
@@ -46,13 +54,23 @@ def refuse_conflict(conflict: Conflict) -> Refusal:
     )
 
 
-def scopes(program: Program) -> list[tuple[Path, Scope]]:
-    """Every scope with its path, in program order."""
-    return program.once(_scopes)
+def refuse_violation(site: Site, violation: Violation, at: str, mark: str = "") -> Refusal:
+    """The program that the move would make breaks a rule: the facts about it that hold of the old one, too.
 
-
-def _scopes(program: Program) -> list[tuple[Path, Scope]]:
-    return [(path, node) for path, node in program.walk() if isinstance(node, Scope)]
+    ``at``: the node to show.
+    """
+    program, node, access = site.program, violation.node, violation.access
+    known, arrays = program.place_of, program.buffer_of
+    return Refusal.of(
+        at,
+        mark,
+        nodes=(node,) if node in known and node != at else (),
+        arrays=tuple([array for array in violation.arrays if array in arrays]),
+        access=access if access is not None and access.array in arrays else None,
+        location=violation.location,
+        iterator=violation.iterator if violation.iterator in known else "",
+        what=violation.what,
+    )
 
 
 def shifted(start: int, by: int) -> tuple[Index, ...]:
@@ -63,27 +81,44 @@ def shifted(start: int, by: int) -> tuple[Index, ...]:
 # -- split_scope -----------------------------------------------------------------------------------
 
 
-def _factor_divides(site: Site) -> Refusal | None:
-    size, factor = site.scope.size, site.move["factor"]
-    if size % factor == 0:
+@frozen
+class Division(Facts):
+    """A scope and the number of iterations that an inner scope of it shall have."""
+
+    factor: int
+
+    @staticmethod
+    def of(site: Site) -> Division:
+        return Division(site, site.move["factor"])
+
+    @lazy
+    def halves(self) -> Halves:
+        """The ids of the two scopes that one becomes."""
+        site = self.site
+        whole, taken = site.scope.id, site.program.place_of
+        return Halves(whole, fresh(f"{whole}.o", taken), fresh(f"{whole}.i", taken))
+
+
+def _factor_divides(facts: Division) -> Refusal | None:
+    scope, factor = facts.site.scope, facts.factor
+    if scope.size % factor == 0:
         return None
-    return Refusal.of(site.scope.id, site.scope.head, size=size, factor=factor)
+    return Refusal.of(scope.id, scope.head, size=scope.size, factor=factor)
 
 
-def factor_in_range(site: Site) -> Refusal | None:
-    size, factor = site.scope.size, site.move["factor"]
-    if 1 < factor < size:
+def factor_in_range(facts: Division) -> Refusal | None:
+    scope, factor = facts.site.scope, facts.factor
+    if 1 < factor < scope.size:
         return None
-    return Refusal.of(site.scope.id, site.scope.head, size=size, factor=factor)
+    return Refusal.of(scope.id, scope.head, size=scope.size, factor=factor)
 
 
-def no_suffix(site: Site) -> Refusal | None:
-    if not site.scope.suffix:
-        return None
-    return Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
+def no_suffix(facts: Facts) -> Refusal | None:
+    scope = facts.site.scope
+    return Refusal.of(scope.id, scope.head, head=scope.head) if scope.suffix else None
 
 
-def reaching_outside(site: Site, nest: Scope) -> str:
+def reaching_outside(site: Site, nest: Scope) -> Access | None:
     """An access of the new nest that is not shown to stay inside its array where its condition holds."""
     for leaf in nest.leaves:
         statement, around = leaf.statement, (*site.outer_sizes, *leaf.sizes)
@@ -92,17 +127,11 @@ def reaching_outside(site: Site, nest: Scope) -> str:
             for subscript, size in zip(access.subscripts, shape, strict=True):
                 low, high = guarded_bounds(subscript, statement.guard, around)
                 if low < 0 or high >= size:
-                    return access.text
-    return ""
+                    return access
+    return None
 
 
-def halves(site: Site) -> Halves:
-    """The ids of the two scopes that one becomes."""
-    whole, taken = site.scope.id, site.program.place_of
-    return Halves(whole, fresh(f"{whole}.o", taken), fresh(f"{whole}.i", taken))
-
-
-class SplitScope(Transformation):
+class SplitScope(Analysed[Division]):
     """Split a scope into an outer scope and an inner one of ``factor`` iterations (tile).
 
     before:
@@ -121,6 +150,7 @@ class SplitScope(Transformation):
             "a scope of {size} iterations has no inner scope of {factor}",
             "use a factor larger than 1 and smaller than the size",
             factor_in_range,
+            established_by=("join_ranges", "collapse_scopes"),
         ),
         Requirement(
             "PD-T102",
@@ -129,6 +159,7 @@ class SplitScope(Transformation):
             "use a divisor of the size",
             _factor_divides,
             semantic=True,
+            established_by=("split_range", "join_ranges", "collapse_scopes"),
         ),
         Requirement(
             "PD-T103",
@@ -136,25 +167,30 @@ class SplitScope(Transformation):
             "{head} is already mapped to the hardware",
             "split first, then annotate",
             no_suffix,
+            established_by=NO_MOVE,
         ),
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
-        for _, scope in scopes(program):
+        for _, scope in program.scopes:
             if not scope.suffix:
                 for factor in divisors(scope.size):
                     yield Move(self.name, scope.id, (("factor", factor),))
 
-    def rewrite(self, site: Site) -> Rewritten:
-        scope, level, factor = site.scope, site.level, site.move["factor"]
+    def analyse(self, site: Site) -> Division:
+        return Division.of(site)
+
+    def rewrite(self, facts: Division, /) -> Rewritten:
+        site, factor, made = facts.site, facts.factor, facts.halves
+        scope, level = site.scope, site.level
         forms = (*levels(level), Index.of({level: factor, level + 1: 1}), *shifted(level + 1, 1))
-        made = halves(site)
         inner = scope.headed(factor, "", made.inner, Renumbering(forms, level))
         outer = Scope(scope.size // factor, (inner,), "", made.outer)
         return Rewritten(site.replaced((outer,)), made)
 
-    def relation(self, site: Site, result: Program) -> Relation:
-        level, factor = site.level, site.move["factor"]
+    def relation(self, facts: Division, result: Program, /) -> Relation:
+        site, factor = facts.site, facts.factor
+        level = site.level
         split = Index.of({level: factor, level + 1: 1})
         return {
             statement.id: Instance(
@@ -181,50 +217,53 @@ def statements_below(node: Node, level: int) -> Iterator[tuple[Node, int]]:
 
 def divisors(size: int) -> tuple[int, ...]:
     """Divisors of ``size`` other than 1 and itself, ascending."""
-    known = _DIVISORS.get(size)
-    if known is None:
-        small = [d for d in range(2, int(size**0.5) + 1) if size % d == 0]
-        known = tuple(sorted({*small, *(size // d for d in small)}))
-        _DIVISORS[size] = known
-    return known
-
-
-_DIVISORS: dict[int, tuple[int, ...]] = {}
+    found, rest, prime = [1], size, 2
+    while rest > 1:
+        if prime * prime > rest:
+            prime = rest
+        power, more = 1, found[:]
+        while rest % prime == 0:
+            rest, power = rest // prime, power * prime
+            found += [power * divisor for divisor in more]
+        prime += 1
+    return tuple(sorted(found)[1:-1])
 
 
 # -- swap_scopes -----------------------------------------------------------------------------------
 
 
-def perfect_nest(site: Site) -> Refusal | None:
-    body = site.scope.body
-    if len(body) == 1 and isinstance(body[0], Scope):
-        return None
-    return Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
+@frozen
+class Pair(Facts):
+    """A scope and the only scope inside it."""
+
+    inner: Scope
+
+    @staticmethod
+    def of(site: Site) -> Pair | Refusal:
+        scope = site.scope
+        inner = scope.body[0]
+        if len(scope.body) == 1 and isinstance(inner, Scope):
+            return Pair(site, inner)
+        return Refusal.of(scope.id, scope.head, head=scope.head)
 
 
-def inner_scope(site: Site) -> Scope:
-    inner = site.scope.body[0]
-    assert isinstance(inner, Scope)
-    return inner
-
-
-def _inner_not_lockstep(site: Site) -> Refusal | None:
-    inner = inner_scope(site)
-    if not site.dialect.is_lockstep(inner.suffix):
+def _inner_not_lockstep(facts: Pair) -> Refusal | None:
+    inner = facts.inner
+    if not facts.site.dialect.is_lockstep(inner.suffix):
         return None
     return Refusal.of(inner.id, inner.head, head=inner.head)
 
 
-def _swap_keeps_order(site: Site) -> Refusal | Kind | None:
-    body = inner_scope(site).body
+def _swap_keeps_order(facts: Pair) -> Refusal | Kind | None:
+    site, body = facts.site, facts.inner.body
     directions = "=" * site.level + "<>"
-    outer = (*site.outer_sizes, site.scope.size, inner_scope(site).size)
+    outer = (*site.outer_sizes, site.scope.size, facts.inner.size)
     return settle(conflicts(site.program, body, body, outer, directions))
 
 
-def _swap_races(site: Site) -> Refusal | None:
+def _swap_races(facts: Pair) -> Refusal | None:
     """The inner scope, when parallel, becomes parallel across the outer one's iterations too."""
-    inner = inner_scope(site)
+    site, inner = facts.site, facts.inner
     if not site.dialect.is_parallel(inner.suffix):
         return None
     outer = (*site.outer_sizes, site.scope.size, inner.size)
@@ -235,8 +274,9 @@ def _swap_races(site: Site) -> Refusal | None:
     return None
 
 
-def _swap_keeps_copies(site: Site) -> Refusal | None:
+def _swap_keeps_copies(facts: Pair) -> Refusal | None:
     """A copy that lasted through all iterations of the inner scope is made anew in each of them."""
+    site = facts.site
     program, level = site.program, site.level
     if not site.dialect.is_parallel(site.scope.suffix):
         return None
@@ -244,12 +284,26 @@ def _swap_keeps_copies(site: Site) -> Refusal | None:
         buffer, occurrences = program.buffer(name), program.occurrences[name]
         assert buffer is not None
         if leaking_level(buffer, occurrences, level + 2, start=level + 1) is not None:
-            first = occurrences[0]
-            return Refusal.of(first.statement.id, first.access.text, buffer=name, level=f"{{{level + 1}}}")
+            return refuse_leak(buffer, occurrences, level + 1)
     return None
 
 
-class SwapScopes(Transformation):
+def refuse_leak(buffer: Buffer, occurrences: Sequence[Occurrence], level: int, head: str = "") -> Refusal:
+    """A value may pass through the buffer from one iteration at ``level`` to another."""
+    first = occurrences[0]
+    words = {"head": head} if head else {}
+    return Refusal.of(
+        first.statement.id,
+        first.access,
+        arrays=buffer.arrays,
+        iterator=first.above[level].id,
+        buffer=buffer.name,
+        level=f"{{{level}}}",
+        **words,  # type: ignore[arg-type]
+    )
+
+
+class SwapScopes(Analysed[Pair]):
     """Interchange a scope with the only scope inside it.
 
     before:
@@ -266,7 +320,8 @@ class SwapScopes(Transformation):
             "the scopes are not perfectly nested",
             "{head} holds something else than exactly one scope",
             "separate its children with fission_scope first",
-            perfect_nest,
+            None,
+            established_by=("fission_scope",),
         ),
         Requirement(
             "PD-T112",
@@ -274,6 +329,7 @@ class SwapScopes(Transformation):
             "{head} works on one statement; nothing can move inside it",
             "swap before annotating",
             _inner_not_lockstep,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T113",
@@ -282,6 +338,7 @@ class SwapScopes(Transformation):
             "keep the order of these two scopes, or separate the statements first",
             _swap_keeps_order,
             semantic=True,
+            established_by=("fission_scope",),
         ),
         Requirement(
             "PD-T114",
@@ -290,6 +347,7 @@ class SwapScopes(Transformation):
             "annotate the outer scope instead",
             _swap_races,
             semantic=True,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T115",
@@ -299,22 +357,27 @@ class SwapScopes(Transformation):
             "swap before annotating",
             _swap_keeps_copies,
             semantic=True,
+            established_by=NO_MOVE,
         ),
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
-        for _, scope in scopes(program):
+        for _, scope in program.scopes:
             if len(scope.body) == 1 and isinstance(scope.body[0], Scope):
                 yield Move(self.name, scope.id)
 
-    def rewrite(self, site: Site) -> Program:
-        outer, inner, level = site.scope, inner_scope(site), site.level
+    def analyse(self, site: Site) -> Pair | Refusal:
+        return Pair.of(site)
+
+    def rewrite(self, facts: Pair, /) -> Program:
+        site, inner = facts.site, facts.inner
+        outer, level = site.scope, site.level
         forms = (*levels(level), Index.level(level + 1), Index.level(level), *shifted(level + 2, 0))
         new_inner = inner.headed(outer.size, outer.suffix, outer.id, Renumbering(forms, level))
         return site.replaced((inner.with_body((new_inner,)),))
 
-    def relation(self, site: Site, result: Program) -> Relation:
-        level = site.level
+    def relation(self, facts: Pair, result: Program, /) -> Relation:
+        site, level = facts.site, facts.site.level
         swapped = (*levels(level), Index.level(level + 1), Index.level(level))
         return {
             statement.id: Instance(statement.id, (*swapped, *levels(depth - level - 2, level + 2)))
@@ -325,23 +388,20 @@ class SwapScopes(Transformation):
 # -- reorder_statements ----------------------------------------------------------------------------
 
 
-def _has_next(site: Site) -> Refusal | None:
-    siblings, k = site.siblings, site.path[-1] + 1
-    if k < len(siblings):
-        site.scratch["next"] = siblings[k]
-        return None
-    assert site.node is not None
-    return Refusal.of(site.node.id)
+@frozen
+class Neighbours(Facts):
+    """A node and the one that follows it."""
+
+    node: Node
+    after: Node
 
 
-def _reorder_keeps_order(site: Site) -> Refusal | Kind | None:
-    assert site.node is not None
-    directions = "=" * site.level
-    found = conflicts(site.program, (site.node,), (site.scratch["next"],), site.outer_sizes, directions)
-    return settle(found)
+def _reorder_keeps_order(facts: Neighbours) -> Refusal | Kind | None:
+    site, directions = facts.site, "=" * facts.site.level
+    return settle(conflicts(site.program, (facts.node,), (facts.after,), site.outer_sizes, directions))
 
 
-class ReorderStatements(Transformation):
+class ReorderStatements(Analysed[Neighbours]):
     """Let a node and the one that follows it change places.
 
     before:
@@ -360,7 +420,8 @@ class ReorderStatements(Transformation):
             "nothing follows",
             "the node is the last of its scope",
             "name the earlier of the two nodes",
-            _has_next,
+            None,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T142",
@@ -369,6 +430,7 @@ class ReorderStatements(Transformation):
             "keep their order",
             _reorder_keeps_order,
             semantic=True,
+            established_by=("inline_definition", "unshare_storage"),
         ),
     )
 
@@ -377,6 +439,11 @@ class ReorderStatements(Transformation):
             if place.path[-1] + 1 < len(program.beside(place)):
                 yield Move(self.name, place.node.id)
 
-    def rewrite(self, site: Site) -> Program:
-        siblings, k = site.siblings, site.path[-1]
-        return site.replaced((siblings[k + 1], siblings[k]), consumed=2)
+    def analyse(self, site: Site) -> Neighbours | Refusal:
+        siblings, k = site.siblings, site.path[-1] + 1
+        if k < len(siblings):
+            return Neighbours(site, siblings[k - 1], siblings[k])
+        return Refusal.of(siblings[k - 1].id)
+
+    def rewrite(self, facts: Neighbours, /) -> Program:
+        return facts.site.replaced((facts.after, facts.node), consumed=2)

@@ -15,26 +15,33 @@ from operator import attrgetter
 from perfdojo_sdk.core.dependence import home_depth, leaking_level, may_meet, may_run_before
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import MoveError, closest
+from perfdojo_sdk.core.frozen import frozen, lazy
+from perfdojo_sdk.core.geometry import common_depth
 from perfdojo_sdk.core.made import Rewritten, Shared, Unshared
 from perfdojo_sdk.core.program import Occurrence, Program
 from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.transformation import (
+    NO_MOVE,
+    Analysed,
+    Facts,
     Move,
     Parameter,
     Refusal,
     Requirement,
     Site,
-    Transformation,
 )
-from perfdojo_sdk.core.transformations.storage import temporaries, words_only
-from perfdojo_sdk.core.validate import common_depth, location_violations
+from perfdojo_sdk.core.transformations.scopes import refuse_violation
+from perfdojo_sdk.core.transformations.storage import STAGING, first_use, temporaries
+from perfdojo_sdk.core.validate import location_violations
 
 Occurrences = Sequence[Occurrence]
 
 _IN_PROGRAM_ORDER = attrgetter("path", "writes")
 
 
-def _in_turn(site: Site, one: Occurrences, other: Occurrences, start: int) -> Refusal | None:
+def _in_turn(
+    buffer: Buffer, one: Occurrences, other: Occurrences, start: int, dialect: Dialect
+) -> Refusal | None:
     """On every cell, all of one's uses come before all of the other's, or the other way round.
 
     In equal iterations of the levels before ``start``.
@@ -42,9 +49,15 @@ def _in_turn(site: Site, one: Occurrences, other: Occurrences, start: int) -> Re
     found: Refusal | None = None
     for first, second in ((one, other), (other, one)):
         for a, b in product(first, second):
-            if (a.writes or b.writes) and may_run_before(site.storage, b, a, start, site.dialect):
-                words = {"first": b.access.text, "second": a.access.text}
-                found = Refusal.of(a.statement.id, a.access.text, **words)
+            if (a.writes or b.writes) and may_run_before(buffer, b, a, start, dialect):
+                found = Refusal.of(
+                    a.statement.id,
+                    a.access,
+                    nodes=(b.statement.id,),
+                    arrays=(a.access.array, b.access.array),
+                    first=b.access.text,
+                    second=a.access.text,
+                )
                 break
         else:
             return None
@@ -54,77 +67,88 @@ def _in_turn(site: Site, one: Occurrences, other: Occurrences, start: int) -> Re
 # -- share_storage ---------------------------------------------------------------------------------
 
 
-def _other(site: Site) -> Buffer:
-    buffer = site.program.buffer(site.move["other"])
-    if buffer is None:
-        what = f"{site.move.text}: the program has no buffer {site.move['other']!r}"
-        known = [b.name for b in temporaries(site.program)]
-        why = "`other` names the buffer whose storage is used, too"
-        raise MoveError("PD-T002", what, why=why, hint=closest(site.move["other"], known))
-    return buffer
+@frozen
+class Sharing(Facts):
+    """Two buffers that are to become one."""
+
+    one: Buffer
+    other: Buffer
+
+    @lazy
+    def uses(self) -> tuple[Occurrences, Occurrences]:
+        """The accesses of the one and of the other."""
+        occurrences = self.site.program.occurrences
+        return occurrences[self.one.name], occurrences[self.other.name]
+
+    @lazy
+    def merged(self) -> Buffer:
+        """The buffer of the arrays of both."""
+        one, arrays = self.one, (*self.one.arrays, *self.other.arrays)
+        return Buffer(one.name, one.dtype, one.dimensions, one.location, arrays)
 
 
-def _both(site: Site) -> tuple[Occurrences, Occurrences]:
-    occurrences = site.program.occurrences
-    return occurrences[site.storage.name], occurrences[_other(site).name]
-
-
-def _two_temporaries(site: Site) -> Refusal | None:
-    for buffer in (site.storage, _other(site)):
-        if site.program.interface.intersection(buffer.arrays):
-            return Refusal.of(words_only(site), buffer=buffer.name, fault="part of the kernel's interface")
-    if _other(site) is site.storage:
-        return Refusal.of(words_only(site), buffer=site.storage.name, fault="the same buffer")
+def _two_temporaries(facts: Sharing) -> Refusal | None:
+    at = first_use(facts.site)
+    for buffer in (facts.one, facts.other):
+        if not facts.site.program.interface.isdisjoint(buffer.arrays):
+            fault = "part of the kernel's interface"
+            return Refusal.of(at, arrays=buffer.arrays, buffer=buffer.name, fault=fault)
+    if facts.other is facts.one:
+        return Refusal.of(at, arrays=facts.one.arrays, buffer=facts.one.name, fault="the same buffer")
     return None
 
 
-def _same_shape(site: Site) -> Refusal | None:
-    one, other = site.storage, _other(site)
+def _same_shape(facts: Sharing) -> Refusal | None:
+    one, other = facts.one, facts.other
     if (one.dtype, one.dimensions) == (other.dtype, other.dimensions):
         return None
-    return Refusal.of(words_only(site), first=one.text, second=other.text)
+    arrays = (*one.arrays, *other.arrays)
+    return Refusal.of(first_use(facts.site), arrays=arrays, first=one.text, second=other.text)
 
 
-def _uses_in_turn(site: Site) -> Refusal | None:
-    one, other = _both(site)
+def _uses_in_turn(facts: Sharing) -> Refusal | None:
+    one, other = facts.uses
     if not one or not other:
         return None
-    together = (*one, *other)
-    depth = home_depth(together, site.dialect)
+    together, dialect = (*one, *other), facts.site.dialect
+    depth = home_depth(together, dialect)
     around = one[0].above[:depth]
     # Iterations of a parallel scope around both have copies of their own, before and after.
-    apart = max((l + 1 for l in range(depth) if site.dialect.is_parallel(around[l].suffix)), default=0)
+    apart = max((l + 1 for l in range(depth) if dialect.is_parallel(around[l].suffix)), default=0)
     leaks = (
         leaking_level(buffer, occurrences, depth, apart)
-        for buffer, occurrences in ((site.storage, one), (_other(site), other))
+        for buffer, occurrences in ((facts.one, one), (facts.other, other))
     )
     start = min((level for level in leaks if level is not None), default=depth)
-    return _in_turn(site, one, other, start)
+    return _in_turn(facts.one, one, other, start, dialect)
 
 
-def _copies_stay_apart(site: Site) -> Refusal | None:
-    """What only one of them had a copy of for each iteration becomes one for all iterations."""
-    one, other = _both(site)
+def _copies_stay_apart(facts: Sharing) -> Refusal | None:
+    """A buffer of which only one had a copy for each iteration becomes one for all iterations."""
+    one, other = facts.uses
     if not one or not other:
         return None
     outside = common_depth([o.path for o in (*one, *other)])
     for occurrences in (one, other):
         around = occurrences[0].above
         for level in range(outside, common_depth([o.path for o in occurrences])):
-            if not site.dialect.is_parallel(around[level].suffix):
+            scope = around[level]
+            if not facts.site.dialect.is_parallel(scope.suffix):
                 continue
             for a, b in product(occurrences, occurrences):
                 if (a.writes or b.writes) and may_meet(
-                    site.storage, a.access, a.sizes, b.access, b.sizes, "=" * level + "<"
+                    facts.one, a.access, a.sizes, b.access, b.sizes, "=" * level + "<"
                 ):
-                    words = {"head": around[level].head, "first": a.access.text, "second": b.access.text}
-                    return Refusal.of(b.statement.id, b.access.text, **words)
+                    return Refusal.of(
+                        b.statement.id,
+                        b.access,
+                        nodes=(a.statement.id,),
+                        iterator=scope.id,
+                        head=scope.head,
+                        first=a.access.text,
+                        second=b.access.text,
+                    )
     return None
-
-
-def _merged(site: Site) -> Buffer:
-    one, other = site.storage, _other(site)
-    return Buffer(one.name, one.dtype, one.dimensions, one.location, (*one.arrays, *other.arrays))
 
 
 def _stored(program: Program, buffers: Sequence[Buffer]) -> Program:
@@ -132,17 +156,14 @@ def _stored(program: Program, buffers: Sequence[Buffer]) -> Program:
     return program.with_buffers(tuple(buffers))
 
 
-def _location_holds_both(site: Site) -> Refusal | None:
-    program, buffer, (one, other) = site.program, site.once(_merged), _both(site)
+def _location_holds_both(facts: Sharing) -> Refusal | None:
+    site, (one, other) = facts.site, facts.uses
     occurrences = sorted((*one, *other), key=_IN_PROGRAM_ORDER)
-    found = location_violations(program, buffer, occurrences, site.dialect)
-    violation = next(found, None)
-    if violation is None:
-        return None
-    return Refusal.of(violation.node or words_only(site), "", what=violation.what)
+    violation = next(location_violations(site.program, facts.merged, occurrences, site.dialect), None)
+    return refuse_violation(site, violation, violation.node or first_use(site)) if violation else None
 
 
-class ShareStorage(Transformation):
+class ShareStorage(Analysed[Sharing]):
     """Move the arrays of another buffer into this one: one place for both, one after the other.
 
     before:
@@ -168,6 +189,7 @@ class ShareStorage(Transformation):
             "{buffer} is {fault}",
             "name two different temporaries; stage an array of the interface first",
             _two_temporaries,
+            established_by=STAGING,
         ),
         Requirement(
             "PD-T332",
@@ -175,6 +197,7 @@ class ShareStorage(Transformation):
             "{first} and {second} do not have the same cells",
             "bring them to one shape with reuse_dims, reorder_dims or pad_dim",
             _same_shape,
+            established_by=("reuse_dims", "reorder_dims", "pad_dim", "lower_precision"),
         ),
         Requirement(
             "PD-T333",
@@ -183,6 +206,7 @@ class ShareStorage(Transformation):
             "keep them apart, or join and reorder the scopes that use them",
             _uses_in_turn,
             semantic=True,
+            established_by=("join_scopes", "reorder_statements"),
         ),
         Requirement(
             "PD-T334",
@@ -192,6 +216,7 @@ class ShareStorage(Transformation):
             "keep them apart, or undo the contraction",
             _copies_stay_apart,
             semantic=True,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T335",
@@ -199,6 +224,7 @@ class ShareStorage(Transformation):
             "{what}",
             "set another location first",
             _location_holds_both,
+            established_by=("set_location",),
         ),
     )
     undo = "unshare_storage for each array, or drop the move from the trace"
@@ -210,8 +236,18 @@ class ShareStorage(Transformation):
                 if (one.dtype, one.dimensions) == (other.dtype, other.dimensions):
                     yield Move(self.name, one.name, (("other", other.name),))
 
-    def rewrite(self, site: Site) -> Rewritten:
-        one, other, merged = site.storage, _other(site), site.once(_merged)
+    def analyse(self, site: Site) -> Sharing:
+        """:class:`MoveError` where the program has no such other buffer."""
+        buffer = site.program.buffer(site.move["other"])
+        if buffer is None:
+            what = f"{site.move.text}: the program has no buffer {site.move['other']!r}"
+            known = [b.name for b in temporaries(site.program)]
+            why = "`other` names the buffer whose storage is used, too"
+            raise MoveError("PD-T002", what, why=why, hint=closest(site.move["other"], known))
+        return Sharing(site, site.storage, buffer)
+
+    def rewrite(self, facts: Sharing, /) -> Rewritten:
+        site, one, other, merged = facts.site, facts.one, facts.other, facts.merged
         buffers = [merged if b is one else b for b in site.program.buffers if b is not other]
         return Rewritten(_stored(site.program, buffers), Shared(one.name, other.name))
 
@@ -219,26 +255,36 @@ class ShareStorage(Transformation):
 # -- unshare_storage -------------------------------------------------------------------------------
 
 
-def _array(site: Site) -> str:
-    name: str = site.move["array"]
-    if name not in site.storage.arrays:
-        what = f"{site.move.text}: {site.storage.name} holds no array {name!r}"
-        why = "`array` names one of the arrays that share the buffer"
-        raise MoveError("PD-T002", what, why=why, hint=closest(name, list(site.storage.arrays)))
-    return name
+@frozen
+class Parting(Facts):
+    """An array of a buffer, its uses, and those of the others in that buffer."""
+
+    array: str
+    mine: list[Occurrence]
+    others: list[Occurrence]
+
+    @lazy
+    def start(self) -> int | Occurrence:
+        """The number of scopes in whose same iteration each part reads what it wrote itself; or the first
+        read for which that is unknown."""
+        occurrences = self.site.program.occurrences[self.site.storage.name]
+        start = common_depth([o.path for o in occurrences] or [()])
+        for part in (self.mine, self.others):
+            for read in part:
+                if read.writes and not read.statement.accumulate:
+                    continue
+                depths = [d for w in part if (d := covered_depth(self.site.storage, w, read)) is not None]
+                if not depths:
+                    return read
+                start = min(start, max(depths))
+        return start
 
 
-def _parts(site: Site) -> tuple[list[Occurrence], list[Occurrence]]:
-    """The uses of the array, and those of the others in its buffer."""
-    array, occurrences = _array(site), site.program.occurrences[site.storage.name]
-    mine = [o for o in occurrences if o.access.array == array]
-    return mine, [o for o in occurrences if o.access.array != array]
-
-
-def _not_alone(site: Site) -> Refusal | None:
-    if len(site.storage.arrays) > 1:
+def _not_alone(facts: Parting) -> Refusal | None:
+    buffer = facts.site.storage
+    if len(buffer.arrays) > 1:
         return None
-    return Refusal.of(words_only(site), buffer=site.storage.name, array=_array(site))
+    return Refusal.of(first_use(facts.site), arrays=(facts.array,), buffer=buffer.name)
 
 
 def covered_depth(buffer: Buffer, write: Occurrence, read: Occurrence) -> int | None:
@@ -267,30 +313,21 @@ def covered_depth(buffer: Buffer, write: Occurrence, read: Occurrence) -> int | 
     return shared
 
 
-def _own_values(site: Site) -> Refusal | None:
-    """Each part reads what it wrote itself, in the same iteration of ``start`` scopes around all."""
-    buffer, parts = site.storage, _parts(site)
-    start = common_depth([o.path for o in site.program.occurrences[buffer.name]] or [()])
-    for part in parts:
-        for read in part:
-            if read.writes and not read.statement.accumulate:
-                continue
-            depths = [d for w in part if (d := covered_depth(buffer, w, read)) is not None]
-            if not depths:
-                return Refusal.of(read.statement.id, read.access.text, read=read.access.text)
-            start = min(start, max(depths))
-    site.scratch["start"] = start
-    return None
+def _own_values(facts: Parting) -> Refusal | None:
+    read = facts.start
+    return (
+        None if isinstance(read, int) else Refusal.of(read.statement.id, read.access, read=read.access.text)
+    )
 
 
-def _parts_in_turn(site: Site) -> Refusal | None:
-    mine, others = _parts(site)
-    if not mine or not others:
+def _parts_in_turn(facts: Parting) -> Refusal | None:
+    if not facts.mine or not facts.others:
         return None
-    return _in_turn(site, mine, others, site.scratch.get("start", 0))
+    start = facts.start if isinstance(facts.start, int) else 0
+    return _in_turn(facts.site.storage, facts.mine, facts.others, start, facts.site.dialect)
 
 
-class UnshareStorage(Transformation):
+class UnshareStorage(Analysed[Parting]):
     """Give one array of a buffer a buffer of its own again.
 
     before:
@@ -316,6 +353,7 @@ class UnshareStorage(Transformation):
             "{array} is the only array of {buffer}",
             "name a buffer that several arrays share",
             _not_alone,
+            established_by=("share_storage",),
         ),
         Requirement(
             "PD-T342",
@@ -324,6 +362,7 @@ class UnshareStorage(Transformation):
             "keep them together",
             _own_values,
             semantic=True,
+            established_by=("stage_read", "inline_definition"),
         ),
         Requirement(
             "PD-T343",
@@ -332,6 +371,7 @@ class UnshareStorage(Transformation):
             "keep them together",
             _parts_in_turn,
             semantic=True,
+            established_by=("reorder_statements", "fission_scope"),
         ),
     )
     undo = "share_storage, or drop the move from the trace"
@@ -341,8 +381,20 @@ class UnshareStorage(Transformation):
             for array in buffer.arrays if len(buffer.arrays) > 1 else ():
                 yield Move(self.name, buffer.name, (("array", array),))
 
-    def rewrite(self, site: Site) -> Rewritten:
-        old, array = site.storage, _array(site)
+    def analyse(self, site: Site) -> Parting:
+        """:class:`MoveError` where the buffer holds no such array."""
+        array: str = site.move["array"]
+        if array not in site.storage.arrays:
+            what = f"{site.move.text}: {site.storage.name} holds no array {array!r}"
+            why = "`array` names one of the arrays that share the buffer"
+            raise MoveError("PD-T002", what, why=why, hint=closest(array, list(site.storage.arrays)))
+        uses = site.program.occurrences[site.storage.name]
+        mine = [o for o in uses if o.access.array == array]
+        return Parting(site, array, mine, [o for o in uses if o.access.array != array])
+
+    def rewrite(self, facts: Parting, /) -> Rewritten:
+        site, array = facts.site, facts.array
+        old = site.storage
         rest = tuple([a for a in old.arrays if a != array])
         # A buffer may be named after one of its own arrays only.
         name = rest[0] if array == old.name else old.name

@@ -9,51 +9,43 @@ dimensions (``reuse_dims``) and choosing a layout (``reorder_dims``) are moves o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from math import prod
+from typing import TypeAlias
 
 from perfdojo_sdk.core.dependence import may_meet, private_buffers
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.dtypes import smallest_normal
 from perfdojo_sdk.core.errors import MoveError, closest
 from perfdojo_sdk.core.expression import (
     LEVELS,
     Access,
     Expression,
     Index,
-    Literal,
-    Operation,
     Read,
-    map_children,
     map_expression,
-    operations,
-    performs,
 )
-from perfdojo_sdk.core.frozen import frozen
-from perfdojo_sdk.core.laws import RECIPROCAL, holds
+from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.made import Nest, Rewritten, Staged
-from perfdojo_sdk.core.magnitudes import invertible
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement, Touch, fresh
 from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.transformation import (
+    NO_MOVE,
+    Analysed,
     Definition,
-    Kind,
+    Facts,
     Move,
     Parameter,
     Refusal,
     Relation,
     Requirement,
     Site,
-    Transformation,
 )
-from perfdojo_sdk.core.transformations.scopes import scopes
 
 MAX_STAGED_CELLS = 2**36
 
 
 @frozen
 class Form:
-    """How an access inside a scope at level ``inner`` depends on iterators.
+    """The dependence on iterators of an access inside a scope at level ``inner``.
 
     ``outer``: levels above the scope. ``sizes``: of the iterators inside, in order of depth.
     ``subscripts``: with the k-th inside iterator named ``{inner + k}``.
@@ -88,7 +80,7 @@ class Form:
         return (*[LEVELS[l] for l in self.outer], *LEVELS[inner : inner + len(self.sizes)])
 
     def one_cell_each(self, buffer: Buffer) -> bool:
-        """Whether different inside iterations always touch different cells of ``buffer``."""
+        """True if different inside iterations always touch different cells of ``buffer``."""
         access = Access("", self.subscripts)
         sizes = (1,) * self.inner + self.sizes
         for k in range(len(self.sizes)):
@@ -106,10 +98,74 @@ def nest(statement: Statement, sizes: Sequence[int], name: str, taken: Mapping[s
     return node
 
 
-def _inside(site: Site) -> tuple[Touch, ...]:
-    """Every touch of the array's buffer inside the scope."""
-    touches = site.scope.touches
-    return tuple([touch for alias in _buffer(site).arrays for touch in touches.get(alias, ())])
+def named_buffer(site: Site, array: str) -> Buffer:
+    """The buffer of the array that a move names; :class:`MoveError` where the program has none."""
+    buffer = site.program.buffer_of.get(array)
+    if buffer is None:
+        hint = closest(array, list(site.program.buffer_of))
+        what, why = f"{site.move.text}: no array {array!r}", "the program declares no such array"
+        raise MoveError("PD-T002", what, why=why, hint=hint)
+    return buffer
+
+
+@frozen
+class Slice(Facts):
+    """The part of an array that a scope touches in one form."""
+
+    array: str
+    buffer: Buffer
+    """The buffer that holds the array."""
+    inside: tuple[Touch, ...]
+    """Every touch of that buffer inside the scope."""
+    form: Form
+
+    @staticmethod
+    def touches(site: Site, buffer: Buffer) -> tuple[Touch, ...]:
+        """Every touch of a buffer inside the site's scope."""
+        touches = site.scope.touches
+        return tuple([touch for alias in buffer.arrays for touch in touches.get(alias, ())])
+
+    @lazy
+    def sizes(self) -> tuple[int, ...]:
+        """Dimensions of the new buffer."""
+        form, outer_sizes = self.form, self.site.outer_sizes
+        return (*[outer_sizes[l] for l in form.outer], *form.sizes)
+
+    def new_buffer(self, suffix: str) -> Buffer:
+        """The buffer that the slice is staged in."""
+        site = self.site
+        name = fresh(f"{self.array}_{suffix}", site.program.names)
+        dimensions = tuple([Dimension(s) for s in self.sizes])
+        return Buffer(name, self.buffer.dtype, dimensions, site.dialect.default_location, (name,))
+
+
+Formed: TypeAlias = list[tuple[Touch, Form]]
+
+
+def _formed(site: Site, touches: tuple[Touch, ...]) -> Formed:
+    """The touches inside a scope, each with its form."""
+    level, outer = site.level, site.outer_sizes
+    return [(touch, Form.of(touch.access, level, outer + touch.sizes)) for touch in touches]
+
+
+@frozen
+class WrittenSlice(Slice):
+    """A slice that the scope writes; its form is that of the first write."""
+
+    formed: Formed
+    """Every touch of the buffer inside the scope, with its form."""
+
+
+def _written_slice(site: Site) -> WrittenSlice | Refusal:
+    array = _array(site)
+    if array in site.scope.touches:
+        buffer = named_buffer(site, array)
+        inside = Slice.touches(site, buffer)
+        formed = _formed(site, inside)
+        for touch, form in formed:
+            if touch.writes and touch.access.array == array:
+                return WrittenSlice(site, array, buffer, inside, form, formed)
+    return Refusal.of(site.scope.id, site.scope.head, arrays=(array,))
 
 
 def _array(site: Site) -> str:
@@ -117,50 +173,18 @@ def _array(site: Site) -> str:
     return name
 
 
-def _buffer(site: Site) -> Buffer:
-    buffer = site.program.buffer_of.get(_array(site))
-    if buffer is None:
-        hint = closest(_array(site), list(site.program.buffer_of))
-        what, why = f"{site.move.text}: no array {_array(site)!r}", "the program declares no such array"
-        raise MoveError("PD-T002", what, why=why, hint=hint)
-    return buffer
-
-
-def _formed(site: Site) -> list[tuple[Touch, Form]]:
-    """Every touch of the array's buffer inside the scope, with its form."""
-    level, outer = site.level, site.outer_sizes
-    return [(touch, Form.of(touch.access, level, outer + touch.sizes)) for touch in site.once(_inside)]
-
-
-def _the_form(site: Site) -> Form:
-    form: Form = site.scratch["form"]
-    return form
-
-
-def _addressable(site: Site) -> Refusal | None:
-    buffer = _buffer(site)
+def _addressable(facts: Slice) -> Refusal | None:
+    site, buffer = facts.site, facts.buffer
     if not site.dialect.locations[buffer.location].constant_subscripts:
         return None
-    return Refusal.of(site.scope.id, "", buffer=buffer.name, location=buffer.location)
+    return Refusal.of(site.scope.id, arrays=(facts.array,), location=buffer.location, buffer=buffer.name)
 
 
-def _bounded(site: Site) -> Refusal | None:
-    cells = prod(site.once(_sizes))
+def _bounded(facts: Slice) -> Refusal | None:
+    cells, scope = prod(facts.sizes), facts.site.scope
     if cells <= MAX_STAGED_CELLS:
         return None
-    return Refusal.of(site.scope.id, site.scope.head, cells=cells, most=MAX_STAGED_CELLS)
-
-
-def _sizes(site: Site) -> tuple[int, ...]:
-    """Dimensions of the new buffer."""
-    form, outer_sizes = _the_form(site), site.outer_sizes
-    return (*[outer_sizes[l] for l in form.outer], *form.sizes)
-
-
-def _new_buffer(site: Site, suffix: str) -> Buffer:
-    name = fresh(f"{_array(site)}_{suffix}", site.program.names)
-    dimensions = tuple([Dimension(s) for s in site.once(_sizes)])
-    return Buffer(name, _buffer(site).dtype, dimensions, site.dialect.default_location, (name,))
+    return Refusal.of(scope.id, scope.head, arrays=(facts.array,), cells=cells, most=MAX_STAGED_CELLS)
 
 
 def _redirect(node: Node, change: Callable[[Statement], Statement], array: str) -> Node:
@@ -171,45 +195,42 @@ def _redirect(node: Node, change: Callable[[Statement], Statement], array: str) 
     return node.with_body(tuple([_redirect(child, change, array) for child in node.body]))
 
 
-def _stage(site: Site, buffer: Buffer, before: Statement | None, after: Statement | None,
-           change: Callable[[Statement], Statement]) -> Rewritten:  # fmt: skip
+def stage(facts: Slice, buffer: Buffer, before: Statement | None, after: Statement | None,
+          change: Callable[[Statement], Statement]) -> Rewritten:  # fmt: skip
     """Put the scope with ``change`` on its statements between the two copy nests."""
-    form, taken = _the_form(site), site.program.place_of
+    form, site = facts.form, facts.site
+    taken = site.program.place_of
     start = [nest(before, form.sizes, f"{buffer.name}.in" if after else buffer.name, taken)] if before else []
     end = [nest(after, form.sizes, f"{buffer.name}.out" if before else buffer.name, taken)] if after else []
-    nodes = (*start, _redirect(site.scope, change, _array(site)), *end)
+    nodes = (*start, _redirect(site.scope, change, facts.array), *end)
     made = Staged(buffer.name, tuple([Nest.of(copy) for copy in (*start, *end)]))
     return Rewritten(site.replaced(nodes, buffer=buffer), made)
 
 
-def _is_written(site: Site) -> Refusal | None:
-    """The form of the first write is the form; other requirements compare with it."""
-    array = _array(site)
-    for touch, form in site.once(_formed) if array in site.scope.touches else ():
-        if touch.writes and touch.access.array == array:
-            site.scratch["form"] = form
-            return None
-    return Refusal.of(site.scope.id, site.scope.head, array=array)
-
-
-def _unguarded(site: Site) -> Refusal | None:
+def _unguarded(facts: Slice) -> Refusal | None:
     """The copy nests run over all iterations, the statements only where their conditions hold."""
-    for touch in site.once(_inside):
+    for touch in facts.inside:
         if touch.statement.guard:
-            return Refusal.of(touch.statement.id, "if", statement=touch.statement.text)
+            statement = touch.statement
+            return Refusal.of(statement.id, "if", access=touch.access, statement=statement.text)
     return None
 
 
-_CONDITIONAL = (
+CONDITIONAL = (
     "the array is used under a condition",
     "{statement} does not touch it in every iteration, the copy would",
     "split the scopes so that the condition goes away, or stage elsewhere",
     _unguarded,
 )
 
-_ARRAY = Parameter("array", str, "the array whose slice is staged")
+#: Moves that take conditions away.
+UNCONDITIONAL = ("drop_condition", "drop_unreached", "split_range")
+#: Moves that make the slice of an inner scope smaller.
+SMALLER = ("split_scope", "split_range")
 
-_TOO_LARGE = (
+ARRAY = Parameter("array", str, "the array whose slice is staged")
+
+TOO_LARGE = (
     "the staged slice is too large",
     "it would take {cells} cells, {most} are allowed",
     "stage at an inner scope",
@@ -220,10 +241,10 @@ _NOT_WRITTEN = (
     "the scope does not write the array",
     "no statement inside writes {array}",
     "name an array that the scope writes",
-    _is_written,
+    None,
 )
 
-_NAMED_CELLS = (
+NAMED_CELLS = (
     "the array's cells are named, not addressed",
     "{buffer} lives in {location}; loops cannot run over it",
     "stage before setting the location",
@@ -232,7 +253,7 @@ _NAMED_CELLS = (
 
 
 def _array_candidates(name: str, program: Program, written: bool) -> Iterator[Move]:
-    for _, scope in scopes(program):
+    for _, scope in program.scopes:
         for array in scope.written_arrays if written else scope.read_arrays:
             yield Move(name, scope.id, (("array", array),))
 
@@ -240,27 +261,14 @@ def _array_candidates(name: str, program: Program, written: bool) -> Iterator[Mo
 # -- stage_read ------------------------------------------------------------------------------------
 
 
-def _read_in_one_form(site: Site) -> Refusal | None:
-    array = _array(site)
-    reads = [(t, form) for t, form in site.once(_formed) if not t.writes and t.access.array == array]
-    if not reads:
-        return Refusal.of(site.scope.id, site.scope.head, array=array, other="nothing")
-    _, first = reads[0]
-    site.scratch["form"] = first
-    for touch, form in reads[1:]:
-        if form != first:
-            return Refusal.of(touch.statement.id, touch.access.text, array=array, other=touch.access.text)
-    return None
-
-
-def _not_written(site: Site) -> Refusal | None:
-    for touch in site.once(_inside):
+def not_written(facts: Slice) -> Refusal | None:
+    for touch in facts.inside:
         if touch.writes:
-            return Refusal.of(touch.statement.id, touch.access.text, write=touch.access.text)
+            return Refusal.of(touch.statement.id, touch.access, write=touch.access.text)
     return None
 
 
-class StageRead(Transformation):
+class StageRead(Analysed[Slice]):
     """Copy what a scope reads of an array into a new buffer, right before the scope (pack).
 
     before:
@@ -273,33 +281,49 @@ class StageRead(Transformation):
 
     name = "stage_read"
     place = "scope"
-    parameters = (_ARRAY,)
+    parameters = (ARRAY,)
     requirements = (
         Requirement(
             "PD-T171",
             "the scope does not read the array in one form",
             "{array} is read as {other}, which differs from the first read in its iterators",
             "stage at an inner scope that holds one form of access",
-            _read_in_one_form,
+            None,
+            established_by=("fission_scope",),
         ),
         Requirement(
             "PD-T172",
             "the scope writes the array",
             "{write} changes it after the copy would have been made",
             "stage at a scope that only reads the array",
-            _not_written,
+            not_written,
             semantic=True,
+            established_by=("fission_scope",),
         ),
-        Requirement("PD-T173", *_NAMED_CELLS),
-        Requirement("PD-T174", *_TOO_LARGE),
-        Requirement("PD-T175", *_CONDITIONAL),
+        Requirement("PD-T173", *NAMED_CELLS, established_by=("set_location",)),
+        Requirement("PD-T174", *TOO_LARGE, established_by=SMALLER),
+        Requirement("PD-T175", *CONDITIONAL, established_by=UNCONDITIONAL),
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
         return _array_candidates(self.name, program, written=False)
 
-    def rewrite(self, site: Site) -> Rewritten:
-        form, array, buffer = _the_form(site), _array(site), _new_buffer(site, "r")
+    def analyse(self, site: Site) -> Slice | Refusal:
+        array = _array(site)
+        buffer = named_buffer(site, array)
+        inside = Slice.touches(site, buffer)
+        formed = _formed(site, inside)
+        reads = [(t, form) for t, form in formed if not t.writes and t.access.array == array]
+        if not reads:
+            return Refusal.of(site.scope.id, site.scope.head, arrays=(array,), other="nothing")
+        _, first = reads[0]
+        for touch, form in reads[1:]:
+            if form != first:
+                return Refusal.of(touch.statement.id, touch.access, other=touch.access.text)
+        return Slice(site, array, buffer, inside, first)
+
+    def rewrite(self, facts: Slice, /) -> Rewritten:
+        form, array, buffer = facts.form, facts.array, facts.new_buffer("r")
 
         def value(e: Expression) -> Expression:
             if isinstance(e, Read) and e.access.array == array:
@@ -315,10 +339,10 @@ class StageRead(Transformation):
             None,
             buffer.dtype,
         )
-        return _stage(site, buffer, copy, None, change)
+        return stage(facts, buffer, copy, None, change)
 
-    def relation(self, site: Site, result: Program) -> Relation:
-        return dict.fromkeys(self.rewrite(site).made.statements, Definition())
+    def relation(self, facts: Slice, result: Program, /) -> Relation:
+        return dict.fromkeys(self.rewrite(facts).made.statements, Definition())
 
 
 def _with_reads(statement: Statement, change: Callable[[Expression], Expression]) -> Statement:
@@ -328,23 +352,22 @@ def _with_reads(statement: Statement, change: Callable[[Expression], Expression]
 # -- stage_accumulator -----------------------------------------------------------------------------
 
 
-def _only_accumulated(site: Site) -> Refusal | None:
-    for touch, form in site.once(_formed):
-        alone = touch.writes and touch.statement.accumulate and touch.access.array == _array(site)
-        if not alone or form != _the_form(site):
-            return Refusal.of(
-                touch.statement.id, touch.access.text, array=_array(site), other=touch.access.text
-            )
+def _only_accumulated(facts: WrittenSlice) -> Refusal | None:
+    array = facts.array
+    for touch, form in facts.formed:
+        alone = touch.writes and touch.statement.accumulate and touch.access.array == array
+        if not alone or form != facts.form:
+            return Refusal.of(touch.statement.id, touch.access, array=array, other=touch.access.text)
     return None
 
 
-def _one_cell_each(site: Site) -> Refusal | None:
-    if _the_form(site).one_cell_each(_buffer(site)):
+def _one_cell_each(facts: WrittenSlice) -> Refusal | None:
+    if facts.form.one_cell_each(facts.buffer):
         return None
-    return Refusal.of(site.scope.id, "", array=_array(site))
+    return Refusal.of(facts.site.scope.id, arrays=(facts.array,))
 
 
-class StageAccumulator(Transformation):
+class StageAccumulator(Analysed[WrittenSlice]):
     """Accumulate into a new buffer: copy in before the scope, copy out after it.
 
     before:
@@ -361,9 +384,9 @@ class StageAccumulator(Transformation):
 
     name = "stage_accumulator"
     place = "scope"
-    parameters = (_ARRAY,)
+    parameters = (ARRAY,)
     requirements = (
-        Requirement("PD-T181", *_NOT_WRITTEN),
+        Requirement("PD-T181", *_NOT_WRITTEN, established_by=NO_MOVE),
         Requirement(
             "PD-T182",
             "the scope does more with the array than accumulate in one form",
@@ -371,6 +394,7 @@ class StageAccumulator(Transformation):
             "stage at a scope that only accumulates, or use stage_write",
             _only_accumulated,
             semantic=True,
+            established_by=("fission_scope",),
         ),
         Requirement(
             "PD-T183",
@@ -379,38 +403,42 @@ class StageAccumulator(Transformation):
             "stage at an inner scope",
             _one_cell_each,
             semantic=True,
+            established_by=NO_MOVE,
         ),
-        Requirement("PD-T184", *_NAMED_CELLS),
-        Requirement("PD-T185", *_TOO_LARGE),
-        Requirement("PD-T186", *_CONDITIONAL),
+        Requirement("PD-T184", *NAMED_CELLS, established_by=("set_location",)),
+        Requirement("PD-T185", *TOO_LARGE, established_by=SMALLER),
+        Requirement("PD-T186", *CONDITIONAL, established_by=UNCONDITIONAL),
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
         return _array_candidates(self.name, program, written=True)
 
-    def rewrite(self, site: Site) -> Rewritten:
-        buffer = _new_buffer(site, "a")
-        inside, outside = _two_elements(site, buffer)
+    def analyse(self, site: Site) -> WrittenSlice | Refusal:
+        return _written_slice(site)
+
+    def rewrite(self, facts: WrittenSlice, /) -> Rewritten:
+        buffer = facts.new_buffer("a")
+        inside, outside = _two_elements(facts, buffer)
         copy_in = Statement(inside, Read(outside, buffer.dtype), None, buffer.dtype)
         copy_out = Statement(outside, Read(inside, buffer.dtype), None, buffer.dtype)
-        return _stage(site, buffer, copy_in, copy_out, _renaming(site, buffer))
+        return stage(facts, buffer, copy_in, copy_out, _renaming(facts, buffer))
 
-    def relation(self, site: Site, result: Program) -> Relation:
-        return dict.fromkeys(self.rewrite(site).made.statements, Definition())
-
-
-def _two_elements(site: Site, buffer: Buffer) -> tuple[Access, Access]:
-    form = _the_form(site)
-    return Access(buffer.name, form.element), Access(_array(site), form.subscripts)
+    def relation(self, facts: WrittenSlice, result: Program, /) -> Relation:
+        return dict.fromkeys(self.rewrite(facts).made.statements, Definition())
 
 
-def _renaming(site: Site, buffer: Buffer) -> Callable[[Statement], Statement]:
+def _two_elements(facts: Slice, buffer: Buffer) -> tuple[Access, Access]:
+    form = facts.form
+    return Access(buffer.name, form.element), Access(facts.array, form.subscripts)
+
+
+def _renaming(facts: WrittenSlice, buffer: Buffer) -> Callable[[Statement], Statement]:
     """Send every access of the array in the form to the new buffer.
 
     Accesses in another form stay; the requirements say that there are none.
     """
-    form, array = _the_form(site), _array(site)
-    inside = {id(t.access): form for t, form in site.once(_formed) if t.access.array == array}
+    form, array = facts.form, facts.array
+    inside = {id(t.access): form for t, form in facts.formed if t.access.array == array}
 
     def access(a: Access) -> Access:
         return Form.staged(buffer.name, a) if a.array == array and inside.get(id(a)) == form else a
@@ -427,29 +455,27 @@ def _renaming(site: Site, buffer: Buffer) -> Callable[[Statement], Statement]:
 # -- stage_write -----------------------------------------------------------------------------------
 
 
-def _used_in_one_form(site: Site) -> Refusal | None:
-    array, first = _array(site), _the_form(site)
-    for touch, form in site.once(_formed):
+def _used_in_one_form(facts: WrittenSlice) -> Refusal | None:
+    array, first = facts.array, facts.form
+    for touch, form in facts.formed:
         if touch.access.array != array or form is not first and form != first:
-            return Refusal.of(
-                touch.statement.id, touch.access.text, array=_array(site), other=touch.access.text
-            )
+            return Refusal.of(touch.statement.id, touch.access, array=array, other=touch.access.text)
     return None
 
 
-def _written_first(site: Site) -> Refusal | None:
+def _written_first(facts: WrittenSlice) -> Refusal | None:
     """No value from before the scope is read inside it.
 
     The first touch must be a plain write, and no touch that reads may come, in an earlier
     iteration, before a plain write of the same cell.
     """
-    array, program = _array(site), site.program
+    site, array, buffer = facts.site, facts.array, facts.buffer
     touches = site.scope.touches[array]
     first = touches[0]
     if not first.writes or first.statement.accumulate:
-        return Refusal.of(first.statement.id, first.access.text, array=array)
-    outer, buffer = site.outer_sizes, _buffer(site)
-    paths = {o.statement.id: o.path for o in program.occurrences[buffer.name]}
+        return Refusal.of(first.statement.id, first.access)
+    outer = site.outer_sizes
+    paths = {o.statement.id: o.path for o in site.program.occurrences[buffer.name]}
     for touch in touches:
         if touch.writes and not touch.statement.accumulate:
             continue
@@ -459,7 +485,7 @@ def _written_first(site: Site) -> Refusal | None:
             if may_meet(
                 buffer, touch.access, outer + touch.sizes, first.access, outer + first.sizes, directions
             ):
-                return Refusal.of(touch.statement.id, touch.access.text, array=array)
+                return Refusal.of(touch.statement.id, touch.access, nodes=(first.statement.id,))
     return None
 
 
@@ -470,15 +496,20 @@ def _shared_levels(one: tuple[int, ...], other: tuple[int, ...]) -> int:
     return shared
 
 
-def _copies_stay_apart(site: Site) -> Refusal | None:
-    """What each iteration of a parallel scope owns becomes one buffer for all of them."""
-    array, buffer, program = _array(site), _buffer(site).name, site.program
+def _copies_stay_apart(facts: WrittenSlice) -> Refusal | None:
+    """Of a buffer that each iteration of a parallel scope owns, the copy would be one for all of them."""
+    site, buffer = facts.site, facts.buffer.name
     for level, scope in _parallel_scopes((site.scope,), site.level, site.dialect):
-        if buffer in private_buffers(program, scope):
-            for touch in scope.touches[array]:
+        if buffer in private_buffers(site.program, scope):
+            for touch in scope.touches[facts.array]:
                 if touch.writes and level not in touch.access.levels:
-                    words = {"head": scope.head, "array": array, "write": touch.access.text}
-                    return Refusal.of(touch.statement.id, touch.access.text, **words)
+                    return Refusal.of(
+                        touch.statement.id,
+                        touch.access,
+                        iterator=scope.id,
+                        head=scope.head,
+                        write=touch.access.text,
+                    )
     return None
 
 
@@ -491,7 +522,7 @@ def _parallel_scopes(nodes: tuple[Node, ...], level: int, dialect: Dialect) -> I
             yield from _parallel_scopes(node.body, level + 1, dialect)
 
 
-class StageWrite(Transformation):
+class StageWrite(Analysed[WrittenSlice]):
     """Let a scope write into a new buffer, copied to the array right after the scope.
 
     before:
@@ -504,9 +535,9 @@ class StageWrite(Transformation):
 
     name = "stage_write"
     place = "scope"
-    parameters = (_ARRAY,)
+    parameters = (ARRAY,)
     requirements = (
-        Requirement("PD-T191", *_NOT_WRITTEN),
+        Requirement("PD-T191", *_NOT_WRITTEN, established_by=NO_MOVE),
         Requirement(
             "PD-T192",
             "the scope uses the array in more than one form",
@@ -514,6 +545,7 @@ class StageWrite(Transformation):
             "stage at an inner scope that holds one form of access",
             _used_in_one_form,
             semantic=True,
+            established_by=("fission_scope",),
         ),
         Requirement(
             "PD-T193",
@@ -522,6 +554,7 @@ class StageWrite(Transformation):
             "stage at an inner scope",
             _one_cell_each,
             semantic=True,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T194",
@@ -530,151 +563,32 @@ class StageWrite(Transformation):
             "stage at an outer scope that writes first, or use stage_accumulator",
             _written_first,
             semantic=True,
+            established_by=("join_scopes", "reorder_statements"),
         ),
-        Requirement("PD-T195", *_NAMED_CELLS),
-        Requirement("PD-T196", *_TOO_LARGE),
-        Requirement("PD-T197", *_CONDITIONAL, semantic=True),
+        Requirement("PD-T195", *NAMED_CELLS, established_by=("set_location",)),
+        Requirement("PD-T196", *TOO_LARGE, established_by=SMALLER),
+        Requirement("PD-T197", *CONDITIONAL, semantic=True, established_by=UNCONDITIONAL),
         Requirement(
             "PD-T198",
             "parallel iterations would write one cell of the new buffer",
             "each iteration of {head} owns a copy of {array}; outside, all of them would write {write}",
             "stage at a scope inside the parallel one, or take the array away with remove_dead",
             _copies_stay_apart,
+            established_by=("remove_dead",),
         ),
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
         return _array_candidates(self.name, program, written=True)
 
-    def rewrite(self, site: Site) -> Rewritten:
-        buffer = _new_buffer(site, "w")
-        inside, outside = _two_elements(site, buffer)
+    def analyse(self, site: Site) -> WrittenSlice | Refusal:
+        return _written_slice(site)
+
+    def rewrite(self, facts: WrittenSlice, /) -> Rewritten:
+        buffer = facts.new_buffer("w")
+        inside, outside = _two_elements(facts, buffer)
         copy_out = Statement(outside, Read(inside, buffer.dtype), None, buffer.dtype)
-        return _stage(site, buffer, None, copy_out, _renaming(site, buffer))
+        return stage(facts, buffer, None, copy_out, _renaming(facts, buffer))
 
-    def relation(self, site: Site, result: Program) -> Relation:
-        return dict.fromkeys(self.rewrite(site).made.statements, Definition())
-
-
-# -- stage_reciprocal ------------------------------------------------------------------------------
-
-
-def _is_divisor(value: Read, array: str) -> bool:
-    return value.access.array == array and holds(RECIPROCAL, value.dtype)
-
-
-def _divisors(value: Expression, array: str) -> Iterator[Access]:
-    for quotient in operations(value):
-        divisor = quotient.arguments[-1]
-        if quotient.name == "div" and isinstance(divisor, Read) and _is_divisor(divisor, array):
-            yield divisor.access
-
-
-def _divided_in_one_form(site: Site) -> Refusal | Kind:
-    array = _array(site)
-    form: Form | None = None
-    for touch in site.scope.touches.get(array, ()):
-        if touch.writes or touch.access not in tuple(_divisors(touch.statement.value, array)):
-            continue
-        found = Form.of(touch.access, site.level, site.outer_sizes + touch.sizes)
-        if form is not None and found != form:
-            return Refusal.of(touch.statement.id, touch.access.text, array=array, other=touch.access.text)
-        form = found
-    if form is None:
-        return Refusal.of(site.scope.id, site.scope.head, array=array, other="no divisor")
-    site.scratch["form"] = form
-    return Kind.DECLARED_LAW
-
-
-def _unless_tiny(divisor: Read, quotient: Expression, product: Expression) -> Operation:
-    """The product with the reciprocal, but the quotient where the reciprocal may overflow."""
-    tiny = Literal(smallest_normal(divisor.dtype), divisor.dtype)
-    size = Operation("abs", (divisor,), divisor.dtype)
-    return Operation("select", (Operation("lt", (size, tiny), "bool"), quotient, product), divisor.dtype)
-
-
-class StageReciprocal(Transformation):
-    """Divide once: keep 1/x in a new buffer before the scope, and multiply by it inside.
-
-    Where x may be so small that 1/x overflows, the quotient is chosen then. It is computed everywhere, so
-    there is nothing to gain: bounds have to say that x keeps away from zero, as an epsilon in it does.
-
-    before:
-        4
-        | s[{0}] = abs(x[{0},0]) + 1
-        | 8 y[{0},{1}] = x[{0},{1}] / s[{0}]
-    after: stage_reciprocal(s1, array=s)
-        4
-        | s[{0}] = abs(x[{0},0]) + 1
-        | s_i[{0}] = 1 / s[{0}]
-        | 8 y[{0},{1}] = x[{0},{1}] * s_i[{0}]
-    """
-
-    name = "stage_reciprocal"
-    version = 2
-    place = "scope"
-    parameters = (_ARRAY,)
-    requirements = (
-        Requirement(
-            "PD-T241",
-            "the scope does not divide by the array in one form",
-            "{array} is used as {other}",
-            "name a scope whose statements divide by one element of a float array",
-            _divided_in_one_form,
-            law=RECIPROCAL,
-        ),
-        Requirement(
-            "PD-T242",
-            "the scope writes the array",
-            "{write} changes it after the reciprocal would have been taken",
-            "stage at a scope that only reads the array",
-            _not_written,
-            semantic=True,
-        ),
-        Requirement("PD-T243", *_NAMED_CELLS),
-        Requirement("PD-T244", *_TOO_LARGE),
-        Requirement("PD-T245", *_CONDITIONAL),
-    )
-
-    def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
-        dividing = {
-            (node.id, read.array)
-            for _, node in program.walk()
-            if isinstance(node, Statement)
-            for read in node.reads
-            if any(_divisors(node.value, read.array))
-        }
-        divisors = frozenset([array for _, array in dividing])
-        for _, scope in scopes(program) if dividing else ():
-            for array, touches in scope.touches.items() if not divisors.isdisjoint(scope.arrays) else ():
-                if array in divisors and not dividing.isdisjoint([(t.statement.id, array) for t in touches]):
-                    yield Move(self.name, scope.id, (("array", array),), self.version)
-
-    def rewrite(self, site: Site) -> Rewritten:
-        form, array, buffer = _the_form(site), _array(site), _new_buffer(site, "i")
-        safe = all(
-            invertible(site.program, touch.statement, touch.access)
-            for touch in site.scope.touches[array]
-            if touch.access in tuple(_divisors(touch.statement.value, array))
-        )
-
-        def value(e: Expression) -> Expression:
-            made = map_children(e, value)
-            divisor = e.arguments[-1] if performs(e, "div") else None
-            if isinstance(divisor, Read) and _is_divisor(divisor, array):
-                inverse = Read(Form.staged(buffer.name, divisor.access), e.dtype)
-                product = Operation("mul", (made.children[0], inverse), e.dtype)
-                return product if safe else _unless_tiny(divisor, made, product)
-            return made
-
-        one = Literal(1.0, buffer.dtype)
-        inverse = Operation("div", (one, Read(Access(array, form.subscripts), buffer.dtype)), buffer.dtype)
-        define = Statement(Access(buffer.name, form.element), inverse, None, buffer.dtype)
-        return _stage(site, buffer, define, None, lambda s: replace(s, value=value(s.value)))
-
-    def relation(self, site: Site, result: Program) -> Relation:
-        return dict.fromkeys(self.rewrite(site).made.statements, Definition())
-
-    def upgrade(self, move: Move) -> Move | None:
-        """Version 1 multiplied whatever the divisor was: where 1/x is infinite, its result was not x/y."""
-        return replace(move, version=self.version)
+    def relation(self, facts: WrittenSlice, result: Program, /) -> Relation:
+        return dict.fromkeys(self.rewrite(facts).made.statements, Definition())

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
+from typing import Self
 
 from perfdojo_sdk.core.dependence import home_depth, leaking_level
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import MoveError, closest
 from perfdojo_sdk.core.expression import Access
-from perfdojo_sdk.core.program import Node, Program, Scope
+from perfdojo_sdk.core.frozen import frozen, lazy
+from perfdojo_sdk.core.geometry import lane_stride
+from perfdojo_sdk.core.program import Node, Occurrence, Program, Scope
 from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.text import MAX_CELLS
 from perfdojo_sdk.core.transformation import (
+    NO_MOVE,
+    Analysed,
+    Facts,
     Move,
     Parameter,
     Refusal,
     Requirement,
     Site,
-    Transformation,
 )
-from perfdojo_sdk.core.validate import lane_stride, location_violations
+from perfdojo_sdk.core.transformations.scopes import refuse_leak, refuse_violation
+from perfdojo_sdk.core.validate import location_violations
 from perfdojo_sdk.core.words import number_of
 
 
@@ -28,12 +34,15 @@ def temporaries(program: Program) -> Iterator[Buffer]:
     return (b for b in program.buffers if not program.interface.intersection(b.arrays))
 
 
-def _not_interface(site: Site) -> Refusal | None:
-    buffer = site.storage
-    if not site.program.interface.intersection(buffer.arrays):
+def _not_interface(facts: Facts) -> Refusal | None:
+    buffer = facts.site.storage
+    if facts.site.program.interface.isdisjoint(buffer.arrays):
         return None
-    return Refusal.of(words_only(site), buffer=buffer.name)
+    return Refusal.of(first_use(facts.site), arrays=buffer.arrays, buffer=buffer.name)
 
+
+#: Moves that put a slice of an array of the interface into a buffer of the kernel's own.
+STAGING = ("stage_read", "stage_write", "stage_accumulator")
 
 OWNED = (
     "the caller owns the buffer",
@@ -49,58 +58,73 @@ _LAYOUT_AGREED = (
 )
 
 
-def words_only(site: Site) -> str:
+def first_use(site: Site) -> str:
     """The first statement that touches the buffer, to have a line to show."""
     occurrences = site.program.occurrences[site.storage.name]
     return occurrences[0].statement.id if occurrences else ""
 
 
-def _dimension(site: Site) -> int:
-    k: int = site.move["dim"]
-    count = len(site.storage.dimensions)
-    if not 0 <= k < count:
-        what = f"{site.move.text}: {site.storage.name} has {number_of(count, 'dimensions')}"
-        raise MoveError("PD-T002", what, why=f"there is none of number {k}", hint="dimensions count from 0")
-    return k
+@frozen
+class BufferDimension(Facts):
+    """A dimension of a buffer, and the accesses of the buffer."""
+
+    k: int
+    """Its position, from 0."""
+    occurrences: tuple[Occurrence, ...]
+
+    @classmethod
+    def at(cls, site: Site) -> Self:
+        """The dimension that the move names; :class:`MoveError` where there is none."""
+        k, count = site.move["dim"], len(site.storage.dimensions)
+        if not 0 <= k < count:
+            what = f"{site.move.text}: {site.storage.name} has {number_of(count, 'dimensions')}"
+            why, hint = f"there is none of number {k}", "dimensions count from 0"
+            raise MoveError("PD-T002", what, why=why, hint=hint)
+        return cls(site, k, site.program.occurrences[site.storage.name])
+
+    @property
+    def buffer(self) -> Buffer:
+        return self.site.storage
+
+    @property
+    def dimension(self) -> Dimension:
+        return self.buffer.dimensions[self.k]
+
+    @lazy
+    def home(self) -> int:
+        """Number of scopes around all accesses within one iteration of which the buffer lives."""
+        return home_depth(self.occurrences, self.site.dialect) if self.occurrences else 0
 
 
 # -- reuse_dims ------------------------------------------------------------------------------------
 
 
-def _materialised(site: Site) -> Refusal | None:
-    if site.storage.dimensions[_dimension(site)].materialised:
+def _materialised(facts: BufferDimension) -> Refusal | None:
+    if facts.dimension.materialised:
         return None
-    return Refusal.of(words_only(site), buffer=site.storage.name, dim=site.move["dim"])
+    buffer = facts.buffer
+    return Refusal.of(first_use(facts.site), arrays=buffer.arrays, buffer=buffer.name, dim=facts.k)
 
 
-def _home(site: Site) -> int:
-    occurrences = site.program.occurrences[site.storage.name]
-    return home_depth(occurrences, site.dialect) if occurrences else 0
-
-
-def _one_index_at_a_time(site: Site) -> Refusal | None:
+def _one_index_at_a_time(facts: BufferDimension) -> Refusal | None:
     """Inside one iteration of the scopes around all accesses, only one index is in use."""
-    k, home = _dimension(site), site.once(_home)
-    occurrences = site.program.occurrences[site.storage.name]
+    k, occurrences = facts.k, facts.occurrences
     for o in occurrences:
         subscript = o.access.subscripts[k]
-        if subscript != occurrences[0].access.subscripts[k] or subscript.highest >= home:
-            return Refusal.of(o.statement.id, o.access.text, buffer=site.storage.name, access=o.access.text)
+        if subscript != occurrences[0].access.subscripts[k] or subscript.highest >= facts.home:
+            own = o.above[subscript.highest].id if subscript.highest >= facts.home else ""
+            return Refusal.of(o.statement.id, o.access, iterator=own, buffer=facts.buffer.name)
     return None
 
 
-def _no_value_crosses(site: Site) -> Refusal | None:
-    occurrences = site.program.occurrences[site.storage.name]
-    if not occurrences:
+def _no_value_crosses(facts: BufferDimension) -> Refusal | None:
+    if not facts.occurrences:
         return None
-    level = leaking_level(site.storage, occurrences, site.once(_home))
-    if level is None:
-        return None
-    first = occurrences[0]
-    return Refusal.of(first.statement.id, first.access.text, buffer=site.storage.name, level=f"{{{level}}}")
+    level = leaking_level(facts.buffer, facts.occurrences, facts.home)
+    return refuse_leak(facts.buffer, facts.occurrences, level) if level is not None else None
 
 
-class ReuseDims(Transformation):
+class ReuseDims(Analysed[BufferDimension]):
     """Stop materialising a dimension of a buffer: all its indices reuse one place (contract).
 
     before:
@@ -119,13 +143,14 @@ class ReuseDims(Transformation):
     place = "buffer"
     parameters = (Parameter("dim", int, "position of the dimension, from 0"),)
     requirements = (
-        Requirement("PD-T201", *OWNED),
+        Requirement("PD-T201", *OWNED, established_by=STAGING),
         Requirement(
             "PD-T202",
             "the dimension is not materialised",
             "dimension {dim} of {buffer} takes no memory already",
             "choose another dimension",
             _materialised,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T203",
@@ -134,6 +159,7 @@ class ReuseDims(Transformation):
             "fuse the scopes that use it with join_scopes first",
             _one_index_at_a_time,
             semantic=True,
+            established_by=("join_scopes",),
         ),
         Requirement(
             "PD-T204",
@@ -142,6 +168,7 @@ class ReuseDims(Transformation):
             "keep the dimension",
             _no_value_crosses,
             semantic=True,
+            established_by=NO_MOVE,
         ),
     )
 
@@ -150,27 +177,36 @@ class ReuseDims(Transformation):
             for k in buffer.materialised:
                 yield Move(self.name, buffer.name, (("dim", k),))
 
-    def rewrite(self, site: Site) -> Program:
-        k, buffer = _dimension(site), site.storage
+    def analyse(self, site: Site) -> BufferDimension:
+        return BufferDimension.at(site)
+
+    def rewrite(self, facts: BufferDimension, /) -> Program:
+        k, buffer = facts.k, facts.buffer
         dims = list(buffer.dimensions)
         dims[k] = Dimension(dims[k].size, "N")
-        return site.program.with_buffer(buffer.name, buffer.with_dimensions(tuple(dims)))
+        return facts.site.program.with_buffer(buffer.name, buffer.with_dimensions(tuple(dims)))
 
 
 # -- reorder_dims ----------------------------------------------------------------------------------
 
 
-def _has_next_dimension(site: Site) -> Refusal | None:
-    k, count = _dimension(site), len(site.storage.dimensions)
-    if k + 1 < count:
+@frozen
+class Exchange(BufferDimension):
+    """A dimension that changes places with the next one."""
+
+    @lazy
+    def exchanged(self) -> Buffer:
+        """The buffer after the move."""
+        k, dims = self.k, list(self.buffer.dimensions)
+        dims[k], dims[k + 1] = dims[k + 1], dims[k]
+        return self.buffer.with_dimensions(tuple(dims))
+
+
+def _has_next_dimension(facts: Exchange) -> Refusal | None:
+    buffer = facts.buffer
+    if facts.k + 1 < len(buffer.dimensions):
         return None
-    return Refusal.of(words_only(site), buffer=site.storage.name, dim=k)
-
-
-def _exchanged(site: Site) -> Buffer:
-    k, dims = _dimension(site), list(site.storage.dimensions)
-    dims[k], dims[k + 1] = dims[k + 1], dims[k]
-    return site.storage.with_dimensions(tuple(dims))
+    return Refusal.of(first_use(facts.site), arrays=buffer.arrays, buffer=buffer.name, dim=facts.k)
 
 
 def _exchange(access: Access, k: int) -> Access:
@@ -179,18 +215,17 @@ def _exchange(access: Access, k: int) -> Access:
     return Access(access.array, tuple(s))
 
 
-def _lanes_stay_neighbours(site: Site) -> Refusal | None:
-    k, buffer = _dimension(site), _exchanged(site)
-    for o in site.program.occurrences[buffer.name]:
+def _lanes_stay_neighbours(facts: Exchange) -> Refusal | None:
+    for o in facts.occurrences:
         scope = o.above[-1:]
-        if scope and site.dialect.is_lockstep(scope[0].suffix):
-            access = _exchange(o.access, k)
-            if lane_stride(buffer, access.subscripts, len(o.path) - 2) not in (0, 1):
-                return Refusal.of(o.statement.id, o.access.text, access=o.access.text)
+        if scope and facts.site.dialect.is_lockstep(scope[0].suffix):
+            access = _exchange(o.access, facts.k)
+            if lane_stride(facts.exchanged, access.subscripts, len(o.path) - 2) not in (0, 1):
+                return Refusal.of(o.statement.id, o.access, iterator=scope[0].id)
     return None
 
 
-class ReorderDims(Transformation):
+class ReorderDims(Analysed[Exchange]):
     """Exchange a dimension of a buffer with the next one: another layout of the same array.
 
     before:
@@ -207,13 +242,14 @@ class ReorderDims(Transformation):
     place = "buffer"
     parameters = (Parameter("dim", int, "position of the first of the two dimensions, from 0"),)
     requirements = (
-        Requirement("PD-T211", *_LAYOUT_AGREED, semantic=True),
+        Requirement("PD-T211", *_LAYOUT_AGREED, semantic=True, established_by=STAGING),
         Requirement(
             "PD-T212",
             "there is no next dimension",
             "dimension {dim} of {buffer} is the last",
             "name the earlier of the two dimensions",
             _has_next_dimension,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T213",
@@ -221,6 +257,7 @@ class ReorderDims(Transformation):
             "{access} stands in a lockstep scope that needs its dimension last",
             "reorder the dimensions before vectorising",
             _lanes_stay_neighbours,
+            established_by=NO_MOVE,
         ),
     )
 
@@ -229,11 +266,14 @@ class ReorderDims(Transformation):
             for k in range(len(buffer.dimensions) - 1):
                 yield Move(self.name, buffer.name, (("dim", k),))
 
-    def rewrite(self, site: Site) -> Program:
-        k, buffer = _dimension(site), site.storage
+    def analyse(self, site: Site) -> Exchange:
+        return Exchange.at(site)
+
+    def rewrite(self, facts: Exchange, /) -> Program:
+        program, k, buffer = facts.site.program, facts.k, facts.buffer
         arrays = frozenset(buffer.arrays)
-        body = tuple([_exchanged_in(node, arrays, k) for node in site.program.body])
-        return site.program.with_buffer(buffer.name, _exchanged(site)).with_body(body)
+        body = tuple([_exchanged_in(node, arrays, k) for node in program.body])
+        return program.with_buffer(buffer.name, facts.exchanged).with_body(body)
 
 
 def _exchanged_in(node: Node, arrays: frozenset[str], k: int) -> Node:
@@ -252,42 +292,57 @@ def _exchanged_in(node: Node, arrays: frozenset[str], k: int) -> Node:
 # -- pad_dim ---------------------------------------------------------------------------------------
 
 
-def _padded(site: Site) -> Buffer:
-    dims, k = list(site.storage.dimensions), _dimension(site)
-    dims[k] = Dimension(site.move["size"], dims[k].suffix)
-    return site.storage.with_dimensions(tuple(dims))
+@frozen
+class Padding(BufferDimension):
+    """A dimension that is to become longer than its use."""
+
+    @property
+    def size(self) -> int:
+        """Its new size."""
+        size: int = self.site.move["size"]
+        return size
+
+    @lazy
+    def padded(self) -> Buffer:
+        """The buffer after the move."""
+        dims, k = list(self.buffer.dimensions), self.k
+        dims[k] = Dimension(self.size, dims[k].suffix)
+        return self.buffer.with_dimensions(tuple(dims))
 
 
-def _grows(site: Site) -> Refusal | None:
-    old = site.storage.dimensions[_dimension(site)]
-    if site.move["size"] > old.size:
+def _grows(facts: Padding) -> Refusal | None:
+    old, buffer = facts.dimension, facts.buffer
+    if facts.size > old.size:
         return None
-    words = {"buffer": site.storage.name, "dim": site.move["dim"], "old": old.size}
-    return Refusal.of(words_only(site), size=site.move["size"], **words)
+    return Refusal.of(
+        first_use(facts.site),
+        arrays=buffer.arrays,
+        size=facts.size,
+        buffer=buffer.name,
+        dim=facts.k,
+        old=old.size,
+    )
 
 
-def _lanes_stay_near(site: Site) -> Refusal | None:
-    buffer = site.once(_padded)
-    for o in site.program.occurrences[buffer.name]:
+def _lanes_stay_near(facts: Padding) -> Refusal | None:
+    for o in facts.occurrences:
         scope = o.above[-1:]
-        if scope and site.dialect.is_lockstep(scope[0].suffix):
-            if lane_stride(buffer, o.access.subscripts, len(o.path) - 2) not in (0, 1):
-                return Refusal.of(o.statement.id, o.access.text, access=o.access.text)
+        if scope and facts.site.dialect.is_lockstep(scope[0].suffix):
+            if lane_stride(facts.padded, o.access.subscripts, len(o.path) - 2) not in (0, 1):
+                return Refusal.of(o.statement.id, o.access, iterator=scope[0].id)
     return None
 
 
-def _padding_fits(site: Site) -> Refusal | None:
-    program, buffer = site.program, site.once(_padded)
+def _padding_fits(facts: Padding) -> Refusal | None:
+    site, buffer = facts.site, facts.padded
     if prod(buffer.shape) > MAX_CELLS:
-        return Refusal.of(words_only(site), "", what=f"a buffer has at most {MAX_CELLS} elements")
-    found = location_violations(program, buffer, program.occurrences[buffer.name], site.dialect)
-    violation = next(found, None)
-    if violation is None:
-        return None
-    return Refusal.of(violation.node or words_only(site), "", what=violation.what)
+        what = f"a buffer has at most {MAX_CELLS} elements"
+        return Refusal.of(first_use(site), arrays=buffer.arrays, what=what)
+    violation = next(location_violations(site.program, buffer, facts.occurrences, site.dialect), None)
+    return refuse_violation(site, violation, violation.node or first_use(site)) if violation else None
 
 
-class PadDim(Transformation):
+class PadDim(Analysed[Padding]):
     """Make a dimension of a buffer longer than its use, for alignment or against cache conflicts.
 
     Rows of a length that is a multiple of the vectors start at aligned addresses; columns whose
@@ -310,13 +365,14 @@ class PadDim(Transformation):
         Parameter("size", int, "its new size", counts=True),
     )
     requirements = (
-        Requirement("PD-T321", *_LAYOUT_AGREED, semantic=True),
+        Requirement("PD-T321", *_LAYOUT_AGREED, semantic=True, established_by=STAGING),
         Requirement(
             "PD-T322",
             "the dimension takes no memory",
             "dimension {dim} of {buffer} is not materialised, there is nothing to pad",
             "choose another dimension",
             _materialised,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T323",
@@ -324,6 +380,7 @@ class PadDim(Transformation):
             "dimension {dim} of {buffer} has {old} elements already, {size} are asked for",
             "use a larger size; drop the earlier move from the trace to go back",
             _grows,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T324",
@@ -331,6 +388,7 @@ class PadDim(Transformation):
             "{access} stands in a lockstep scope and would move by more than one cell from lane to lane",
             "pad another dimension, or pad before vectorising",
             _lanes_stay_near,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T325",
@@ -338,6 +396,7 @@ class PadDim(Transformation):
             "{what}",
             "use a smaller size, or another location",
             _padding_fits,
+            established_by=("set_location", "reuse_dims"),
         ),
     )
 
@@ -351,8 +410,11 @@ class PadDim(Transformation):
                     for padded in sorted({-(-size // w) * w + w * (size % w == 0) for w in widths}):
                         yield Move(self.name, buffer.name, (("dim", k), ("size", padded)))
 
-    def rewrite(self, site: Site) -> Program:
-        return site.program.with_buffer(site.storage.name, site.once(_padded))
+    def analyse(self, site: Site) -> Padding:
+        return Padding.at(site)
+
+    def rewrite(self, facts: Padding, /) -> Program:
+        return facts.site.program.with_buffer(facts.buffer.name, facts.padded)
 
 
 def _used(program: Program, buffer: Buffer, k: int) -> int:
@@ -364,31 +426,33 @@ def _used(program: Program, buffer: Buffer, k: int) -> int:
 # -- set_location ----------------------------------------------------------------------------------
 
 
-def _moved(site: Site) -> Buffer:
-    name, old = site.move["location"], site.storage
-    if name not in site.dialect.locations:
-        hint = closest(name, list(site.dialect.locations))
-        what, why = f"{site.move.text}: unknown location {name!r}", "the target has no such place for buffers"
-        raise MoveError("PD-T002", what, why=why, hint=hint)
-    return Buffer(old.name, old.dtype, old.dimensions, name, old.arrays)
+@frozen
+class Relocation(Facts):
+    """A buffer, and the same buffer in the other location."""
+
+    moved: Buffer
+
+    @property
+    def buffer(self) -> Buffer:
+        return self.site.storage
 
 
-def _moves(site: Site) -> Refusal | None:
-    if site.move["location"] != site.storage.location:
+def _moves(facts: Relocation) -> Refusal | None:
+    buffer = facts.buffer
+    if facts.moved.location != buffer.location:
         return None
-    return Refusal.of(words_only(site), buffer=site.storage.name, location=site.storage.location)
+    at = first_use(facts.site)
+    return Refusal.of(at, arrays=buffer.arrays, location=buffer.location, buffer=buffer.name)
 
 
-def _location_fits(site: Site) -> Refusal | None:
-    program, buffer = site.program, site.once(_moved)
-    occurrences = program.occurrences[buffer.name]
-    violation = next(location_violations(program, buffer, occurrences, site.dialect), None)
-    if violation is None:
-        return None
-    return Refusal.of(violation.node or words_only(site), "", what=violation.what)
+def _location_fits(facts: Relocation) -> Refusal | None:
+    site, program, buffer = facts.site, facts.site.program, facts.moved
+    found = location_violations(program, buffer, program.occurrences[buffer.name], site.dialect)
+    violation = next(found, None)
+    return refuse_violation(site, violation, violation.node or first_use(site)) if violation else None
 
 
-class SetLocation(Transformation):
+class SetLocation(Analysed[Relocation]):
     """Choose where a buffer lives: ``heap``, ``stack``, or a location of the target.
 
     before:
@@ -401,13 +465,14 @@ class SetLocation(Transformation):
     place = "buffer"
     parameters = (Parameter("location", str, "a location of the target"),)
     requirements = (
-        Requirement("PD-T221", *OWNED),
+        Requirement("PD-T221", *OWNED, established_by=STAGING),
         Requirement(
             "PD-T222",
             "the buffer lives there already",
             "{buffer} is in {location}",
             "choose another location",
             _moves,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T223",
@@ -415,6 +480,14 @@ class SetLocation(Transformation):
             "{what}",
             "contract dimensions, unroll or vectorise the scopes around its accesses first",
             _location_fits,
+            established_by=(
+                "reuse_dims",
+                "annotate_scope",
+                "split_scope",
+                "stage_read",
+                "stage_write",
+                "stage_accumulator",
+            ),
         ),
     )
 
@@ -424,5 +497,15 @@ class SetLocation(Transformation):
                 if location != buffer.location:
                     yield Move(self.name, buffer.name, (("location", location),))
 
-    def rewrite(self, site: Site) -> Program:
-        return site.program.with_buffer(site.storage.name, site.once(_moved))
+    def analyse(self, site: Site) -> Relocation:
+        """:class:`MoveError` where the target has no such location."""
+        name, old = site.move["location"], site.storage
+        if name not in site.dialect.locations:
+            hint = closest(name, list(site.dialect.locations))
+            what = f"{site.move.text}: unknown location {name!r}"
+            why = "the target has no such place for buffers"
+            raise MoveError("PD-T002", what, why=why, hint=hint)
+        return Relocation(site, Buffer(old.name, old.dtype, old.dimensions, name, old.arrays))
+
+    def rewrite(self, facts: Relocation, /) -> Program:
+        return facts.site.program.with_buffer(facts.buffer.name, facts.moved)

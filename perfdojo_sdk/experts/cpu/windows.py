@@ -14,8 +14,8 @@ from math import inf, prod
 from perfdojo_sdk.core.dialect import Dialect, Location
 from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.expression import Access, Read
+from perfdojo_sdk.core.geometry import common_depth
 from perfdojo_sdk.core.program import Program, Scope, Statement
-from perfdojo_sdk.core.validate import common_depth
 from perfdojo_sdk.experts.cpu.steps import data_bytes, near_caches, outermost, output_bytes
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.search.play import Play

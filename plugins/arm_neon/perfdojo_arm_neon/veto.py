@@ -6,17 +6,18 @@ from dataclasses import dataclass
 
 from perfdojo_sdk.codegen.registers import assign
 from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.geometry import common_depth
 from perfdojo_sdk.core.program import Path, Program
 from perfdojo_sdk.core.storage import Buffer
-from perfdojo_sdk.core.transformation import Move, Objection, Refusal, Requirement
-from perfdojo_sdk.core.validate import common_depth
+from perfdojo_sdk.core.transformation import Move, Objection, Refusal, Requirement, Site
 
-FULL = Requirement(
+FULL = Requirement[Site](
     "NEON-101",
     "the registers are full",
     "{names} take {wanted} vector registers at one place, there are {most}",
     "keep one of them on the stack, or unroll less around its accesses",
     lambda site: None,
+    established_by=("set_location", "reuse_dims"),
 )
 
 
@@ -38,8 +39,14 @@ class RegisterFile:
             return None  # a program that was too full already may be mended step by step
         statement = next(iter(after.occurrences[next(iter(crowd))])).statement
         names = ", ".join(sorted(crowd))
-        refusal = Refusal.of(statement.id, names=names, wanted=wanted, most=self.most)
+        arrays = tuple([array for name in sorted(crowd) for array in _arrays(after, name)])
+        refusal = Refusal.of(statement.id, arrays=arrays, names=names, wanted=wanted, most=self.most)
         return Objection(FULL, refusal)
+
+
+def _arrays(program: Program, buffer: str) -> tuple[str, ...]:
+    found = program.buffer(buffer)
+    return found.arrays if found else ()
 
 
 def fullest(program: Program, dialect: Dialect) -> dict[str, int]:

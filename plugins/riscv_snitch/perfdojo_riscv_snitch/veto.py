@@ -35,7 +35,7 @@ class HardwareLimits:
         if judge is None or judge.dialect is not dialect:
             judge = self._judge = _Judge(dialect)
         # Players ask again and again what can be played from where they are.
-        return before.remembered((judge, move), partial(judge.objection, before, after))
+        return before.once((judge, move), partial(judge.objection, before, after))
 
 
 class _Judge:
@@ -48,7 +48,7 @@ class _Judge:
 
     def objection(self, before: Program, after: Program) -> Objection | None:
         refused = self(after)
-        if refused is None or (uses_extensions(before) and before.once(self)):
+        if refused is None or (uses_extensions(before) and before.once(self, partial(self, before))):
             return None  # a program that was beyond the hardware already may be mended step by step
         return Objection(refused.requirement, refused.refusal)
 

@@ -26,9 +26,9 @@ from perfdojo_riscv_snitch.codegen.values import BYTES, FORMATS, Values
 from perfdojo_riscv_snitch.codegen.written import WrittenOut, side_by_side
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Access, Index
+from perfdojo_sdk.core.geometry import index_values
 from perfdojo_sdk.core.program import Program, Statement
 from perfdojo_sdk.core.storage import Buffer
-from perfdojo_sdk.core.validate import index_values
 
 MOST_TIMES = 1 << 16
 NESTED = 2
@@ -399,7 +399,7 @@ class Body:
         if paired and (work.lane is None or work.lane not in access.levels):
             why = self.pairs.obstacle(self.pairs.in_place(work.statement)) or "it uses one of the two"
             words = {"buffer": buffer.name, "statement": work.statement.text}
-            raise Refused(limits.LANES, work.statement.id, access.text, what=why, **words)
+            raise Refused(limits.LANES, work.statement.id, access, what=why, **words)
         if buffer.location in MOVERS:
             return self.setup.registers[buffer.location]
         if self.in_memory(access):

@@ -26,8 +26,8 @@ from perfdojo_riscv_snitch.program import TCDM_BYTES
 from perfdojo_sdk.codegen.layout import ALIGNMENT
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.core.geometry import index_values
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
-from perfdojo_sdk.core.validate import index_values
 
 #: A repeated scope in more copies than this is left to the code itself.
 MOST_COPIES = 16

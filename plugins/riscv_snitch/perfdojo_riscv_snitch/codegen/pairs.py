@@ -20,8 +20,8 @@ from perfdojo_riscv_snitch.codegen.tree import Cells, Loop, Part, Work, address
 from perfdojo_riscv_snitch.codegen.values import BYTES, Memory, Values, bits_of, machine_extreme, product
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Access, Expression, Literal, Operation, Read
+from perfdojo_sdk.core.geometry import lane_stride
 from perfdojo_sdk.core.program import Program, Scope, Statement
-from perfdojo_sdk.core.validate import lane_stride
 
 DTYPE, LANES, WORD = "f32", 2, 8
 #: dtype -> numbers in a word.

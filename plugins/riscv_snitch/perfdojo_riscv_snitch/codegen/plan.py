@@ -69,4 +69,4 @@ class Plan:
         for access in (*statement.reads, statement.target):
             if self.in_memory(access):
                 words = {"access": access.text, "location": self.program.buffer_of[access.array].location}
-                raise Refused(limits.MEMORY, statement.id, access.text, **words)
+                raise Refused(limits.MEMORY, statement.id, access, **words)

@@ -25,9 +25,9 @@ from perfdojo_riscv_snitch.codegen.values import BYTES, Values
 from perfdojo_sdk.core.dependence import may_meet, may_run_before
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Access, Index
+from perfdojo_sdk.core.geometry import is_copy
 from perfdojo_sdk.core.program import Occurrence, Path, Program, Statement
 from perfdojo_sdk.core.storage import Buffer
-from perfdojo_sdk.core.validate import is_copy
 
 MOVERS: Mapping[str, int] = {"ssr0": 0, "ssr1": 1, "ssr2": 2}
 
@@ -79,7 +79,8 @@ def streams(program: Program, dialect: Dialect, pairs: Pairs) -> Mapping[str, St
             if other.mover == new.mover and _overlap(other.job, new.job):
                 at = program.occurrences[buffer.name][0].statement.id
                 words = {"other": other.buffer.name, "location": buffer.location}
-                raise Refused(limits.MOVERS, at, buffer=buffer.name, **words)
+                arrays = (*buffer.arrays, *other.buffer.arrays)
+                raise Refused(limits.MOVERS, at, arrays=arrays, buffer=buffer.name, **words)
         found[buffer.name] = new
     return found
 
@@ -94,11 +95,16 @@ def _stream(program: Program, buffer: Buffer, dialect: Dialect, pairs: Pairs) ->
     first = occurrences[0].statement.id
     if buffer.cells != (LANES_OF[buffer.dtype] if buffer.name in pairs.registers else 1):
         words: dict[str, Any] = {"cells": buffer.cells, "location": buffer.location}
-        raise Refused(limits.ONE_VALUE, first, buffer=buffer.name, **words)
+        raise Refused(limits.ONE_VALUE, first, arrays=buffer.arrays, buffer=buffer.name, **words)
     for o in occurrences:
         if o.statement.guard:
             raise Refused(
-                limits.CONDITION, o.statement.id, "if", statement=o.statement.text, buffer=buffer.name
+                limits.CONDITION,
+                o.statement.id,
+                "if",
+                access=o.access,
+                statement=o.statement.text,
+                buffer=buffer.name,
             )
     writes = [_as_one(o, dialect) for o in occurrences if o.writes]
     reads = [_as_one(o, dialect) for o in occurrences if not o.writes]
@@ -112,7 +118,7 @@ def _stream(program: Program, buffer: Buffer, dialect: Dialect, pairs: Pairs) ->
         _check_written_once(buffer, writes[0], copy)
     else:
         counts: dict[str, Any] = {"writes": len(writes), "reads": len(reads)}
-        raise Refused(limits.ONE_COPY, first, buffer=buffer.name, **counts)
+        raise Refused(limits.ONE_COPY, first, arrays=buffer.arrays, buffer=buffer.name, **counts)
     outside, dimensions = _job(program, buffer, copy, memory, is_write, dialect, pairs)
     job = copy.path[: outside + 1]
     mover = MOVERS[buffer.location]
@@ -150,7 +156,7 @@ def _check_written_once(buffer: Buffer, write: Occurrence, copy: Occurrence) -> 
 
 
 def _out_of_step(buffer: Buffer, o: Occurrence, what: str) -> Refused:
-    return Refused(limits.MATCHED, o.statement.id, o.access.text, buffer=buffer.name, what=what)
+    return Refused(limits.MATCHED, o.statement.id, o.access, buffer=buffer.name, what=what)
 
 
 def _repeats(
@@ -231,7 +237,7 @@ def _job(
     scopes = copy.above
     if not scopes:
         words = {"access": memory.text, "what": "no scope stands around it, there is one element"}
-        raise Refused(limits.PATTERN, copy.statement.id, memory.text, **words)
+        raise Refused(limits.PATTERN, copy.statement.id, memory, **words)
     refused: Refused | None = None
     for outside in range(len(scopes)):
         try:
@@ -248,7 +254,7 @@ def _dimensions(
     program: Program, copy: Occurrence, memory: Access, outside: int, paired: bool
 ) -> tuple[Dimension, ...]:
     def wrong(what: str) -> Refused:
-        return Refused(limits.PATTERN, copy.statement.id, memory.text, access=memory.text, what=what)
+        return Refused(limits.PATTERN, copy.statement.id, memory, what=what)
 
     source = program.buffer_of[memory.array]
     size, scopes = BYTES.get(source.dtype, 0), copy.above
@@ -324,7 +330,7 @@ def _check_order(
             clash = _meets(source, mine, o, outside)
         if clash:
             words = {"first": o.access.text, "second": memory.text, "buffer": buffer.name}
-            raise Refused(limits.ORDER, o.statement.id, o.access.text, **words)
+            raise Refused(limits.ORDER, o.statement.id, o.access, **words)
 
 
 def _inside(program: Program, source: Buffer, job: Path) -> Iterator[Occurrence]:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from perfdojo_riscv_snitch.codegen.limits import WIDTH, Refused
 from perfdojo_riscv_snitch.codegen.values import BYTES
 from perfdojo_sdk.core.expression import Index
+from perfdojo_sdk.core.geometry import index_values
 from perfdojo_sdk.core.program import Program, Statement
-from perfdojo_sdk.core.validate import index_values
 
 #: Conditions and values are signed.
 MOST = 2**31 - 1
