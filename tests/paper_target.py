@@ -26,7 +26,7 @@ from perfdojo_sdk.hookspecs.types import (
 )
 from perfdojo_sdk.kernels.selection import array_specs, select
 from perfdojo_sdk.library.build import BuildResult, build_library
-from perfdojo_sdk.library.forge import Settings
+from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.plugins import Plugins, load_plugins
 from perfdojo_sdk.search.play import Play
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from paper_target import Paper
 
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, Measurement
-from perfdojo_sdk.library.attempts import Attempt, first_unbeaten
-from perfdojo_sdk.library.forge import PATIENCE, Forge, Settings
+from perfdojo_sdk.library.attempts import Attempt
+from perfdojo_sdk.library.ranking import PATIENCE, first_unbeaten, timed_again
 
 GAME = Trace(parse("kernel copy(x) -> y\nx f32 [4] heap\ny f32 [4] heap\n\n4 y[{0}] = x[{0}]\n"))
 
@@ -53,12 +52,12 @@ def test_what_did_not_run_never_wins() -> None:
     [([1.0], 1.0, 1), ([4.0, 1.0], 1.0, 2), ([5.0, 4.0, 6.0, 5.0], 4.0, PATIENCE)],
     ids=["quiet", "busy once", "busy"],
 )
-def test_what_was_faster_at_first_is_timed_again(
-    times: list[float], kept: float, runs: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plugins = Paper().plugins()
-    forge, left = Forge(plugins, plugins.target("paper"), Settings(threads=1)), iter(times)
-    monkeypatch.setattr(forge, "_time", lambda artifact: taking(next(left)).measured)
-    timed = forge._timed_again(taking(1.0))
+def test_what_was_faster_at_first_is_timed_again(times: list[float], kept: float, runs: int) -> None:
+    left = iter(times)
+
+    def time(artifact: Artifact) -> Measurement | Failure:
+        return Measurement({}, (next(left),), "measured", "here", threads=1)
+
+    timed = timed_again(taking(1.0), time)
     assert timed.measured is not None and timed.measured.median == kept
     assert len(times) - len(list(left)) == runs

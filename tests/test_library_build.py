@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from paper_target import QUICK, Paper, build, entry, parallel_pass
+from perfdojo_sdk.library.forge import FINALISTS, SLOW_S, Forge
 from toy_target import perfdojo_toy
 
 from perfdojo_sdk.core.dtypes import rounding_law
@@ -35,7 +36,6 @@ from perfdojo_sdk.kernels.selection import Kernel, select
 from perfdojo_sdk.library import verification
 from perfdojo_sdk.library.beside import beside
 from perfdojo_sdk.library.build import KernelResult, Observer, build_library, exclusive
-from perfdojo_sdk.library.forge import FINALISTS, SLOW_S, Forge
 from perfdojo_sdk.library.manifest import LibraryError, read_manifest
 from perfdojo_sdk.library.spent import Spent
 from perfdojo_sdk.library.tuning import BUDGET_S, Standing

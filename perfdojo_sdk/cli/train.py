@@ -241,7 +241,7 @@ def _data(training: Training, output: Path) -> dict[str, Any]:
         "kernels": [
             {
                 "name": pupil.kernel.name,
-                "target": pupil.forge.target.name,
+                "target": pupil.context.target.name,
                 "evaluations": pupil.evaluations,
                 "initial_seconds": pupil.initial_s,
                 "seconds": pupil.best_s,

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from perfdojo_sdk.core.errors import DojoError
-from perfdojo_sdk.library.forge import toolchain_of
+from perfdojo_sdk.library.running import toolchain_of
 from perfdojo_sdk.plugins import Plugins
 from perfdojo_sdk.store.records import sha256
 

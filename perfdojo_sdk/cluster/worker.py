@@ -22,11 +22,14 @@ from perfdojo_sdk.cluster.offers import COMPILES
 from perfdojo_sdk.core.errors import DojoError, UnavailableError
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measurement, RunRequest
 from perfdojo_sdk.kernels.selection import Kernel
+from perfdojo_sdk.library.accepting import Found
 from perfdojo_sdk.library.arrays import available_cores
 from perfdojo_sdk.library.attempts import Rejected
-from perfdojo_sdk.library.evaluation import compiled_here
-from perfdojo_sdk.library.forge import Forge, Found, Settings, toolchain_of
-from perfdojo_sdk.library.tuning import COMPILE_TIMEOUT_S, Session, Standing, TuneError, impatient
+from perfdojo_sdk.library.builder import KernelBuilder
+from perfdojo_sdk.library.context import BuildContext
+from perfdojo_sdk.library.running import compiled, impatient, toolchain_of
+from perfdojo_sdk.library.settings import Settings
+from perfdojo_sdk.library.tuning import COMPILE_TIMEOUT_S, Session, Standing, TuneError
 from perfdojo_sdk.store.candidates import Candidate, CandidateKey
 
 if TYPE_CHECKING:
@@ -74,7 +77,7 @@ def compile_library(wanted: Equipment, source: KernelSource) -> Artifact | Failu
     """Compile with the target's own patience."""
     try:
         plugins, target = equipped(wanted)
-        return compiled_here(plugins.guarded_runner(target), source)
+        return compiled(plugins.guarded_runner(target), source)
     except DojoError as error:
         return error
 
@@ -99,7 +102,8 @@ def help_compiling(
         plugins, target = equipped(wanted)
         if _toolchain(wanted) != toolchain:
             return False
-        return source is None or compiled_here(impatient(plugins.guarded_runner(target)), source)
+        runner = impatient(plugins.guarded_runner(target), COMPILE_TIMEOUT_S)
+        return source is None or compiled(runner, source)
     except DojoError:
         return False
 
@@ -238,25 +242,25 @@ def _guarded(play: Callable[[Tell], Ended], tell: Tell) -> None:
         tell(Ended(error=UnavailableError("PD-N006", what, why=why)))
 
 
-def forge_at(wanted: Equipment, settings: Settings, place: Place) -> Forge:
-    """This node's forge; :class:`UnavailableError` when it is not what the driver counts on."""
+def context_at(wanted: Equipment, settings: Settings, place: Place) -> BuildContext:
+    """What this node builds with; :class:`UnavailableError` when it is not what the driver counts on."""
     plugins, target = equipped(wanted)
     helpers = Compilers(wanted, place.toolchain, place.compilers) if place.compilers else None
-    forge = Forge(plugins, target, settings, helpers=helpers)
-    report = Report(here(), forge.device, forge.toolchain, available_cores())
+    context = BuildContext.of(plugins, target, settings, helpers=helpers)
+    report = Report(here(), context.device, context.toolchain, available_cores())
     report.must_equal(place.device, place.toolchain)
-    return forge
+    return context
 
 
 def _found(wanted: Equipment, order: Order, tell: Tell) -> Found:
-    forge = forge_at(wanted, order.settings, order.place)
+    builder = KernelBuilder(context_at(wanted, order.settings, order.place))
     with TemporaryDirectory(prefix="perfdojo-episode-") as folder:
         files = Files(Path(folder, "state.json"), Path(folder, "game.json"))
         if order.state is not None:
             files.state.write_bytes(order.state)
         session = Session(order.seconds, files.state, files.game, order.state is not None)
         try:
-            return forge.build(order.kernel, Telling(tell, files), Sending(order.known, tell), session)
+            return builder.build(order.kernel, Telling(tell, files), Sending(order.known, tell), session)
         except TuneError as error:  # about a file that the driver has under another name
             what = error.what.replace(str(files.state), order.file)
             raise TuneError(error.code, what, why=error.why, hint=error.hint) from None

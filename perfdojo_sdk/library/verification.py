@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from perfdojo_sdk.core.errors import VerificationError
 from perfdojo_sdk.core.interface import EXECUTIONS
-from perfdojo_sdk.core.laws import FILTER
+from perfdojo_sdk.core.laws import computes_other_terms
 from perfdojo_sdk.core.transformation import Kind, Rules, Trace
 from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.hookspecs.types import Artifact, CodeGenerator, Failure, Runner
@@ -91,7 +91,7 @@ def quick(
     skipped = LegResult(passed=True, detail="not asked")
     if not asked.passed:
         return Verification(exact=asked, numeric=skipped, dependence=skipped)
-    other_terms = FILTER in trace.laws
+    other_terms = computes_other_terms(trace.laws)
     few = quick_instances(trace.root, trace.program, other_terms) <= QUICK_COMPARED
     most = None if few else QUICK_COMPARED
     played, artifact = affordable(trace, rules, artifact, runner, generator, most)
@@ -206,7 +206,7 @@ def numeric(
         seed,
         threads=tuple(sorted({1, 2, threads})),
         nan_may_differ=trace.kind >= Kind.REASSOCIATES,
-        other_terms=FILTER in trace.laws,
+        other_terms=computes_other_terms(trace.laws),
     )
     classes = ", ".join(report.checked)
     detail = f"within the error bound on inputs: {classes}" if report.ok else report.problem

@@ -26,13 +26,9 @@ class Observed:
     watching: tuple[tuple[Observer, object], ...]
     blame: Callable[[object, str], None]
 
-    @property
-    def most_instances(self) -> int | None:
-        return getattr(self.runner, "most_instances", None)
-
     def __getattr__(self, name: str) -> Any:
-        """What a runner may have besides and nobody watches: runs without timing."""
-        if name != "run_sets":
+        """What the runner can do besides, such as letting several kernels take turns: nobody watches that."""
+        if name.startswith("__") or "runner" not in self.__dict__:
             raise AttributeError(name)
         return getattr(self.runner, name)
 

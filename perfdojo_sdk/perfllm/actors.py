@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from perfdojo_sdk.library.forge import Forge, Settings
+from perfdojo_sdk.library.context import BuildContext
+from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.perfllm.episodes import EVALUATIONS, Copy, Experience, Job
 from perfdojo_sdk.perfllm.learner import LearnError
 from perfdojo_sdk.store.candidates import Candidate, CandidateLog
@@ -28,7 +29,7 @@ class Actors(Protocol):
         """How many jobs they can be given at once; those that wait for a device included."""
         ...
 
-    def forge(self, target: str, settings: Settings) -> Forge:
+    def context(self, target: str, settings: Settings) -> BuildContext:
         """What the learner needs to know of the place where ``target`` is: its device, its toolchain."""
         ...
 
@@ -73,9 +74,9 @@ def _job(training: Training, number: int, store: CandidateLog | None) -> Job:
     plan, pupil = training.plan, training.pupils[number]
     return Job(
         number,
-        pupil.forge.target.name,
+        pupil.context.target.name,
         pupil.kernel,
-        pupil.forge.settings,
+        pupil.context.settings,
         Copy.of(training.mind),
         pupil.player.state(),
         min(EVALUATIONS, plan.evaluations - pupil.evaluations),
@@ -87,7 +88,7 @@ def _new_to(pupil: Pupil, store: CandidateLog) -> Iterator[Candidate]:
     """Recorded candidates that the pupil may yet propose, and its fastest one."""
     player, key = pupil.player, pupil.evaluator.conditions.key
     best = player.met[player.best].program if player.timed else ""
-    for candidate in store.of(pupil.kernel.name, pupil.forge.target.name):
+    for candidate in store.of(pupil.kernel.name, pupil.context.target.name):
         program = candidate.key.program_sha256[:24]
         if candidate.key.conditions == key and (program == best or program not in player.known):
             yield candidate

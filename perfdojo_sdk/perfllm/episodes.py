@@ -15,8 +15,9 @@ import numpy as np
 
 from perfdojo_sdk.hookspecs.search import SearchTask, State
 from perfdojo_sdk.kernels.selection import Kernel
+from perfdojo_sdk.library.context import BuildContext
 from perfdojo_sdk.library.evaluation import Evaluator
-from perfdojo_sdk.library.forge import Forge, Settings
+from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.library.tuning import conditions
 from perfdojo_sdk.perfllm import agents
 from perfdojo_sdk.perfllm.encoder import Encoder, load_encoder
@@ -76,7 +77,7 @@ class Job:
     target: str
     kernel: Kernel
     settings: Settings
-    """Of the forge; ``evaluations`` in them are those of the whole training, by which chance becomes less."""
+    """Of the build; ``evaluations`` in them are those of the whole training, by which chance becomes less."""
     agent: Copy
     player: State = field(repr=False)
     """Games met and rounds played so far."""
@@ -105,14 +106,14 @@ class Experience:
     """How many evaluations failed, by reason."""
 
 
-def play(job: Job, forge: Forge, store: CandidateLog) -> Experience:
-    """Play ``job`` with what ``forge`` has; ``store`` is told each candidate and asked for those known.
+def play(job: Job, context: BuildContext, store: CandidateLog) -> Experience:
+    """Play ``job`` with what ``context`` has; ``store`` is told each candidate and asked for those known.
 
     The same job on an equal machine leads to the same games as long as their times are the same.
     """
     mind = job.agent.awake()
-    player = PerfLLM(task_of(forge, job.kernel), job.player, mind, alone=False)
-    evaluator = Evaluator(conditions(forge, job.kernel), store)
+    player = PerfLLM(task_of(context, job.kernel), job.player, mind, alone=False)
+    evaluator = Evaluator(conditions(context, job.kernel), store)
     if player.timed:  # the one to beat, as in a search that goes on
         evaluator.evaluate([player.game(player.best)])
         evaluator.tally.failures.clear()
@@ -128,6 +129,6 @@ def play(job: Job, forge: Forge, store: CandidateLog) -> Experience:
     )
 
 
-def task_of(forge: Forge, kernel: Kernel) -> SearchTask:
+def task_of(context: BuildContext, kernel: Kernel) -> SearchTask:
     """What a pupil plays: without the expert, from whom it would learn nothing of its own."""
-    return replace(forge.task(kernel), expert=None)
+    return replace(context.task(kernel), expert=None)

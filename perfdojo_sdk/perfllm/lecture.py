@@ -39,11 +39,11 @@ class Lecture:
 
 def lecture(plan: TrainingPlan, pupil: Pupil, store: CandidateLog | None) -> Lecture:
     """Remember the best games of one kernel, in several orders and with slips."""
-    recorded = store.of(pupil.kernel.name, pupil.forge.target.name) if store else ()
+    recorded = store.of(pupil.kernel.name, pupil.context.target.name) if store else ()
     found = [candidate for candidate in recorded if _alike(candidate, pupil)]
     if plan.passes:
         found += _played_by_passes(pupil)
-    kinds = pupil.player.settings.kinds(pupil.forge.target.name)
+    kinds = pupil.player.settings.kinds(pupil.context.target.name)
     recalling = Recall(pupil.table, [each for each in found if not _beyond(each, kinds)])
     games = recalling.fastest(plan.recorded)
     for game in games:
@@ -64,7 +64,7 @@ def _beyond(candidate: Candidate, kinds: frozenset[str]) -> set[str]:
 
 def _played_by_passes(pupil: Pupil) -> list[Candidate]:
     """The games that are known without searching, evaluated."""
-    games = {sha256(game.program.text): game for game in openings(pupil.forge.task(pupil.kernel))}
+    games = {sha256(game.program.text): game for game in openings(pupil.context.task(pupil.kernel))}
     how, known = pupil.evaluator.conditions, pupil.evaluator.known
     for game in games.values():
         pupil.seconds(game)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.kernels.selection import Kernel
+from perfdojo_sdk.library.context import BuildContext
 from perfdojo_sdk.library.evaluation import Evaluator
-from perfdojo_sdk.library.forge import Forge
 from perfdojo_sdk.perfllm.player import PerfLLM
 from perfdojo_sdk.perfllm.recall import Table
 
@@ -17,7 +17,7 @@ class Pupil:
     """One kernel of one target, and how far the agent is with it."""
 
     kernel: Kernel
-    forge: Forge
+    context: BuildContext
     player: PerfLLM
     evaluator: Evaluator
     evaluations: int = 0
@@ -29,7 +29,7 @@ class Pupil:
 
     @property
     def name(self) -> str:
-        return f"{self.kernel.name} on {self.forge.target.name}"
+        return f"{self.kernel.name} on {self.context.target.name}"
 
     @property
     def table(self) -> Table:

@@ -19,8 +19,9 @@ from typing import Protocol
 from perfdojo_sdk.core.frozen import seldom_collected
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.kernels.selection import Kernel, default_selection, select
+from perfdojo_sdk.library.context import BuildContext
 from perfdojo_sdk.library.evaluation import Evaluator
-from perfdojo_sdk.library.forge import Forge, Settings
+from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.library.tuning import conditions
 from perfdojo_sdk.perfllm import agents, checkpoints
 from perfdojo_sdk.perfllm.actors import Actors, rounds
@@ -42,7 +43,7 @@ AT_A_TIME = 200
 #: Seconds between two checkpoints.
 CHECKPOINT_S = 60.0
 
-MakeForge = Callable[[str, Settings], Forge]
+MakeContext = Callable[[str, Settings], BuildContext]
 """For a target by name."""
 
 
@@ -144,8 +145,8 @@ def train(
     ``actors``: who plays; by default this process.
     """
     mind = _mind(plugins, plan, start_from)
-    make_forge = actors.forge if actors is not None else _forge_here(plugins)
-    training = Training(plan, mind, _pupils(plugins, plan, mind, store, make_forge), watch)
+    make_context = actors.context if actors is not None else _context_here(plugins)
+    training = Training(plan, mind, _pupils(plugins, plan, mind, store, make_context), watch)
     earlier = agents.read(start_from)[0].card if start_from is not None else Card()
     checkpoint = checkpoints.beside(output)
     if resume and checkpoint.exists():
@@ -176,23 +177,23 @@ def _mind(plugins: Plugins, plan: TrainingPlan, start_from: Path | None) -> Mind
     return Mind(encoder, Learner(plan.agent, encoder.width, plan.seed), plan.encoder)
 
 
-def _forge_here(plugins: Plugins) -> MakeForge:
-    return lambda target, settings: Forge(plugins, plugins.require(target), settings)
+def _context_here(plugins: Plugins) -> MakeContext:
+    return lambda target, settings: BuildContext.of(plugins, plugins.require(target), settings)
 
 
 def _pupils(
-    plugins: Plugins, plan: TrainingPlan, mind: Mind, store: CandidateLog | None, make_forge: MakeForge
+    plugins: Plugins, plan: TrainingPlan, mind: Mind, store: CandidateLog | None, make_context: MakeContext
 ) -> list[Pupil]:
     pupils = []
     for lesson in plan.lessons:
         settings = Settings(
             threads=plan.threads, seed=plan.seed, search="perfllm", evaluations=plan.evaluations
         )
-        forge = make_forge(lesson.target, settings)
-        for kernel in _kernels(plugins, forge.target, lesson.kernels):
-            task = task_of(forge, kernel)
-            evaluator = Evaluator(conditions(forge, kernel), store)
-            pupils.append(Pupil(kernel, forge, PerfLLM(task, None, mind, alone=False), evaluator))
+        context = make_context(lesson.target, settings)
+        for kernel in _kernels(plugins, context.target, lesson.kernels):
+            task = task_of(context, kernel)
+            evaluator = Evaluator(conditions(context, kernel), store)
+            pupils.append(Pupil(kernel, context, PerfLLM(task, None, mind, alone=False), evaluator))
     return pupils
 
 
@@ -287,9 +288,9 @@ def _versions(plugins: Plugins, targets: Sequence[str]) -> dict[str, str]:
 
 def _card(plugins: Plugins, training: Training, earlier: Card) -> Card:
     """How this agent came about; ``earlier``: of the one that it began as."""
-    packages = _versions(plugins, [pupil.forge.target.name for pupil in training.pupils])
+    packages = _versions(plugins, [pupil.context.target.name for pupil in training.pupils])
     return Card(
-        targets=tuple(sorted({*earlier.targets, *(pupil.forge.target.name for pupil in training.pupils)})),
+        targets=tuple(sorted({*earlier.targets, *(pupil.context.target.name for pupil in training.pupils)})),
         kernels=tuple(dict.fromkeys([*earlier.kernels, *(pupil.name for pupil in training.pupils)])),
         evaluations=earlier.evaluations + training.evaluations,
         shown=earlier.shown + sum(pupil.shown for pupil in training.pupils),
