@@ -73,8 +73,6 @@ LAYERS = (
 OF_PLUGINS = (*LAYERS[: LAYERS.index("library") + 1], "experiments")
 #: Files that hold each other, and are still to be taken apart. The list only becomes shorter.
 CYCLES = (
-    {"library.build", "library.standing"},
-    {"library.forge", "library.suspicion", "library.tuning"},
     {"perfllm.actors", "perfllm.checkpoints", "perfllm.trainer"},
     {"codegen.gpu.emitter", "codegen.gpu.figures", "codegen.gpu.lanes", "codegen.gpu.tile_code"},
 )
