@@ -19,7 +19,10 @@ from perfdojo_sdk.hookspecs.types import (
     Target,
 )
 from perfdojo_sdk.kernels.selection import Kernel, select
+from perfdojo_sdk.library.attempts import Rejected
 from perfdojo_sdk.library.build import KernelResult, Observer, build_library, exclusive
+from perfdojo_sdk.library.builder import KernelBuilder
+from perfdojo_sdk.library.context import BuildContext
 from perfdojo_sdk.library.manifest import LibraryError, read_manifest
 from perfdojo_sdk.library.spent import Spent
 from perfdojo_sdk.library.tuning import Standing
@@ -122,6 +125,22 @@ def test_who_allows_another_precision_gets_it_and_is_told(paper: Paper, tmp_path
     kernel = entry(build(paper, tmp_path, settings=replace(QUICK, most=Kind.CHANGES_PRECISION)))
     assert asked == [Kind.CHANGES_PRECISION] and kernel.kind == "changes precision"
     assert kernel.laws == (law,) and kernel.notes == (f"changes precision: {law}",)
+
+
+def test_a_kernel_that_is_kept_may_be_of_a_kind_that_is_not_asked_for_now(paper: Paper) -> None:
+    """A build that allows less verifies and times it again all the same."""
+    plugins = paper.plugins()
+    target = plugins.target("paper")
+    [kernel] = select("relu[4,8]", plugins.operators, target.dialect)
+    [trace] = parallel_pass(kernel.program, plugins.rules(target), target)
+    legal = replace(trace.steps[0].legal, kind=Kind.CHANGES_PRECISION)
+    trace = replace(trace, steps=(replace(trace.steps[0], legal=legal),))
+    builder = KernelBuilder(BuildContext.of(plugins, target, QUICK))
+    found = builder.again(kernel, trace, Observer())
+    assert found.record.kind == "changes precision" and found.record.initial and found.record.final
+    paper.verifies = lambda trace: False
+    with pytest.raises(Rejected, match="verification failed"):
+        builder.again(kernel, trace, Observer())
 
 
 def test_a_kernel_that_fails_verification_never_enters(paper: Paper, tmp_path: Path) -> None:

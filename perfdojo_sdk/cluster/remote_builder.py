@@ -44,7 +44,7 @@ class NodeLost(Exception):
 
 @dataclass
 class Told:
-    """What an episode has told so far: enough to go on elsewhere."""
+    """Everything that an episode has told so far: enough to go on elsewhere."""
 
     state: bytes | None
     """Of the search."""
@@ -61,7 +61,7 @@ def cluster_context(
     settings: Settings,
     figures: MachineFigures | None = None,
 ) -> BuildContext:
-    """What a driver knows of the devices in ``cluster``; the nodes measure their figures themselves."""
+    """A driver's context for the devices in ``cluster``; the nodes measure their figures themselves."""
     figures = figures or target.capabilities.figures
     toolchain = cluster.report.toolchain
     return BuildContext.of(plugins, target, settings, figures, cluster.runner, toolchain=toolchain)
@@ -160,7 +160,7 @@ class RemoteBuilder:
         session: Session,
         told: Told,
     ) -> None:
-        """What a local search would have kept at this moment."""
+        """Keep what a local search would have kept at this moment."""
         if isinstance(event, worker.Stage):
             watch.stage(kernel, event.name)
             return
@@ -179,14 +179,14 @@ class RemoteBuilder:
 
 
 def _saved(session: Session) -> bytes | None:
-    """Where an earlier session stopped; what is in the file is checked where it is used."""
+    """The state in which an earlier session stopped; the file is checked where it is used."""
     if not session.resume or session.file is None or not session.file.exists():
         return None
     return read_bounded(session.file, MAX_STATE_BYTES)
 
 
 def next_event(ray: Any, events: Any) -> worker.Event:
-    """What an episode tells next; what it says of itself is an event, so any error is the node's or Ray's."""
+    """The next event of an episode, whose own errors are events: any other error is the node's or Ray's."""
     errors = ray.exceptions
     try:
         event: worker.Event = ray.get(next(events))

@@ -67,7 +67,7 @@ class ClusterActors:
         self._away[task.remote(cluster.wanted, away.job, cluster.place)] = away
 
     def next(self) -> tuple[Job, Experience] | None:
-        """What came back. :class:`DojoError` when an actor says what is wrong, or actors only ever die."""
+        """The job that came back. :class:`DojoError` when an actor has one, or actors only ever die."""
         ray = next(iter(self._patience.values())).cluster.ray
         ready, _ = ray.wait(list(self._away), timeout=LOOK_S)
         for events in ready:

@@ -1,4 +1,4 @@
-"""What runs on the nodes: a look at the node, one compilation, one run, and whole episodes.
+"""The nodes' side of the work: a look at the node, one compilation, one run, and whole episodes.
 
 An episode is the local search as it is, on the node that has the device. What it would keep in files and
 records goes to the driver, one event at a time: measured candidates first, then the state that counts them.
@@ -41,7 +41,7 @@ PATIENCE = 3
 
 @dataclass(frozen=True)
 class Report:
-    """What a node says of itself."""
+    """A node's description of itself."""
 
     host: str
     device: str
@@ -150,7 +150,7 @@ class Compilers:
 
 @dataclass(frozen=True)
 class Place:
-    """What an episode counts on where it is played."""
+    """The conditions that an episode counts on where it is played."""
 
     device: str
     toolchain: str
@@ -168,11 +168,11 @@ class Order:
     seconds: float | None
     """Most time for the search."""
     state: bytes | None = field(repr=False)
-    """Where it stopped."""
+    """The state in which it stopped."""
     file: str
-    """Where the driver keeps that."""
+    """The driver's file for that."""
     known: tuple[Candidate, ...] = field(repr=False)
-    """What was evaluated before under the same conditions."""
+    """Candidates that were evaluated before under the same conditions."""
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,7 @@ def episode(wanted: Equipment, order: Order) -> Iterator[Event]:
 
 
 def told(play: Callable[[Tell], Ended]) -> Iterator[Event]:
-    """What ``play`` tells, as it happens, and how it ended."""
+    """The events of ``play`` as they happen, and its end."""
     events: SimpleQueue[Event] = SimpleQueue()
     Thread(target=_guarded, args=(play, events.put), daemon=True).start()
     ended = False
@@ -243,7 +243,7 @@ def _guarded(play: Callable[[Tell], Ended], tell: Tell) -> None:
 
 
 def context_at(wanted: Equipment, settings: Settings, place: Place) -> BuildContext:
-    """What this node builds with; :class:`UnavailableError` when it is not what the driver counts on."""
+    """This node's context; :class:`UnavailableError` when it is not what the driver counts on."""
     plugins, target = equipped(wanted)
     helpers = Compilers(wanted, place.toolchain, place.compilers) if place.compilers else None
     context = BuildContext.of(plugins, target, settings, helpers=helpers)
@@ -268,7 +268,7 @@ def _found(wanted: Equipment, order: Order, tell: Tell) -> Found:
 
 @dataclass(frozen=True)
 class Files:
-    """Where an episode's search keeps what the driver is sent."""
+    """The files in which an episode's search keeps what the driver is sent."""
 
     state: Path
     game: Path

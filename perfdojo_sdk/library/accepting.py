@@ -31,7 +31,7 @@ class Found:
     reused: bool = False
     """Taken from the records, not built now."""
     measured: Measurement | None = field(default=None, repr=False)
-    """What was measured now, without the outputs; None when it is taken from the records."""
+    """The figures of this build, without the outputs; None when it is taken from the records."""
 
 
 def accept(work: KernelWork, attempt: Attempt, initial: Attempt) -> Found:
@@ -101,7 +101,7 @@ def _verified(work: KernelWork, attempt: Attempt, artifact: Artifact) -> Verific
 
 
 def remarks(attempt: Attempt, initial: Attempt, bound: Bound | None) -> list[str]:
-    """What a person should know of a verified attempt."""
+    """Remarks for a person on a verified attempt."""
     measured, notes = attempt.measured, list[str]()
     timed = measured is not None and bool(measured.seconds)
     if measured and timed and bound and not bound.calibrated and measured.median < SUSPECT * bound.seconds:

@@ -24,7 +24,7 @@ class Attempt:
     measured: Measurement | None = None
     reason: Failure | None = None
     suspect: str = ""
-    """Why its time is too good to be believed."""
+    """The reason why its time is too good to be believed."""
 
     @property
     def failure(self) -> str:
@@ -32,7 +32,7 @@ class Attempt:
 
     @property
     def untimed(self) -> bool:
-        """Whether it compiled, and all that is wrong is that the runner gave no figure."""
+        """True when it compiled, and all that is wrong is that the runner gave no figure."""
         return self.artifact is not None and self.measured is None and at_fault(self.reason)
 
     @property
@@ -51,7 +51,7 @@ def median(attempt: Attempt) -> float:
 
 
 def said(error: Exception) -> str:
-    """What an error says, one of a plugin's code included, and why where it knows."""
+    """The words of an error, one of a plugin's code included, with its reason where it has one."""
     if not isinstance(error, DojoError):
         return f"{type(error).__name__}: {error}"
     return f"{error.what}: {error.why}" if error.why else error.what

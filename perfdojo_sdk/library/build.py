@@ -58,17 +58,17 @@ class Observer:
 
 @dataclass(frozen=True)
 class KernelResult:
-    """What became of one kernel."""
+    """The kernel, found or left out."""
 
     kernel: Kernel
     found: Found | None
     failure: str = ""
-    """Why it is not in the library."""
+    """The reason why it is not in the library."""
 
 
 @dataclass(frozen=True)
 class BuildResult:
-    """What became of a build."""
+    """The outcome of a build."""
 
     directory: Path
     manifest: Manifest | None
@@ -77,7 +77,7 @@ class BuildResult:
     fates: Mapping[str, str] = field(default_factory=dict)
     """Kernel -> what became of it beside a library that was there: new, kept, replaced, and why."""
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """How long ``set-up`` (the toolchain, the machine's figures), ``kernels`` and ``packaging`` took."""
+    """Wall time of ``set-up`` (the toolchain, the machine's figures), ``kernels`` and ``packaging``."""
 
     @property
     def failed(self) -> tuple[KernelResult, ...]:
@@ -192,12 +192,12 @@ def tune_kernel(
 
 
 def game_file(directory: Path, kernel: Kernel) -> Path:
-    """Where tuning keeps the fastest game."""
+    """The file in which tuning keeps the fastest game."""
     return directory / TUNED / f"{kernel.name}.json"
 
 
 def state_file(directory: Path, kernel: Kernel, settings: Settings) -> Path:
-    """Where tuning keeps the state of its player."""
+    """The file in which tuning keeps the state of its player."""
     search = settings.search.replace("/", "-")
     return directory / TUNED / f"{kernel.name}.{search}.{settings.seed}.state.json"
 

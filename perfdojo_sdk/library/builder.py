@@ -37,7 +37,7 @@ _SAID = {"compile": "compiling", "measure": "measuring"}
 
 
 class Watch(tuning.Watch, Protocol):
-    """Whoever wants to know how far one kernel is."""
+    """Hears how far one kernel is."""
 
     def stage(self, kernel: Kernel, stage: str) -> None: ...
 
@@ -72,7 +72,7 @@ class Builder(Protocol):
 
 
 class MakeBuilder(Protocol):
-    """Where kernels are built; :func:`builder_here` is on this machine."""
+    """Makes a builder; :func:`builder_here` makes that of this machine."""
 
     def __call__(
         self, plugins: Plugins, target: Target, settings: Settings, figures: MachineFigures | None = None
@@ -128,14 +128,14 @@ class KernelBuilder:
 
 
 def _few(work: KernelWork, most: Kind = Kind.EXACT) -> Evaluator:
-    """What evaluates the few games that are timed with care; those of kind ``most`` may be among them."""
+    """The evaluator of the few games that are timed with care; games of kind ``most`` may be among them."""
     conditions = tuning.conditions_of_few(work.context, work.kernel)
     conditions = replace(conditions, most=max(most, conditions.most))
     return Evaluator(conditions, spent=work.spent, begins=lambda stage: work.stage(_SAID[stage]))
 
 
 def _of(few: Evaluator, game: Trace) -> Attempt:
-    """What became of a game that was evaluated."""
+    """The attempt of a game that was evaluated."""
     return few.kept[few.digest(game)]
 
 
@@ -182,7 +182,7 @@ def _explored(
 
 
 def _expert_games(work: KernelWork) -> Sequence[Trace]:
-    """What the target's expert plays; nothing where it fails, which the search has said already."""
+    """The games of the target's expert; none where it fails, which the search has said already."""
     task = work.context.task(work.kernel)
     try:
         return tuple(task.expert(task.root, task.rules, task.target)) if task.expert else ()

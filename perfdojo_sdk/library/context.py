@@ -22,7 +22,7 @@ from perfdojo_sdk.store.records import RecordKey, sha256
 
 @dataclass(frozen=True)
 class BuildContext:
-    """What plugins and machine bring for one target, and the settings."""
+    """All that plugins and machine bring for one target, and the settings."""
 
     plugins: Plugins = field(repr=False)
     target: Target
@@ -80,7 +80,7 @@ class BuildContext:
         )
 
     def key(self, kernel: Kernel) -> RecordKey:
-        """What the kernel's record depends on."""
+        """Everything that the kernel's record depends on."""
         capabilities = json.dumps(self.target.capabilities.model_dump(mode="json"), sort_keys=True)
         return RecordKey(
             kernel=kernel.name,
@@ -94,7 +94,7 @@ class BuildContext:
         )
 
     def task(self, kernel: Kernel) -> SearchTask:
-        """What a player of the kernel is given."""
+        """The kernel as a player is given it."""
         return SearchTask(
             kernel.program,
             self.rules,

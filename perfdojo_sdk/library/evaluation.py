@@ -86,14 +86,14 @@ LEGS: tuple[Check, ...] = ("exact", "dependence", "numeric")
 
 
 class Verify(Protocol):
-    """Why the compiled end of a game is wrong; "" when it passes."""
+    """A check of the compiled end of a game: the reason why it is wrong; "" when it passes."""
 
     def __call__(self, game: Trace, artifact: Artifact) -> str: ...
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """What evaluating the games of one kernel needs."""
+    """Everything that evaluating the games of one kernel needs."""
 
     symbol: str
     root: Program
@@ -101,16 +101,16 @@ class Conditions:
     generator: CodeGenerator
     runner: Runner
     request: RunRequest
-    """How a candidate is timed."""
+    """The timing of a candidate."""
     key: RecordKey = field(repr=False)
-    """What times depend on, beside the program."""
+    """Everything that times depend on, beside the program."""
     proposer: Proposer
     workers: int = 2
     """Compilers that run at once on this machine."""
     helpers: Helpers | None = field(default=None, repr=False)
     """Those of others."""
     few: bool = False
-    """Whether few games come: each is timed with the others in turns, and kept with its code. Else each is
+    """True where few games come: each is timed with the others in turns, and kept with its code. Else each is
     timed for itself, and races with the fastest so far where it comes near."""
 
 
@@ -126,7 +126,7 @@ class Champion:
 
 @dataclass
 class Tally:
-    """What a search has done."""
+    """Counts of what a search has done."""
 
     evaluations: int = 0
     reused: int = 0
@@ -195,11 +195,11 @@ class Evaluator:
         """Of few games, all that were not refused: digest of a program's text -> the attempt."""
         self.tally = Tally()
         self.refused: list[str] = []
-        """Why games were not even compiled, each reason once."""
+        """Reasons why games were not even compiled, each once."""
         self.known: dict[str, Timed | Failed] = {}
         """Digest of a program's text -> what became of it."""
         self._run_s = 0.0
-        """How long the champion's run took as a whole."""
+        """Duration of the champion's run as a whole."""
         self._least_s: float | None = None
         """The least time of any run, those that were cut included."""
         self._missing = 0
@@ -214,7 +214,7 @@ class Evaluator:
         return self.champions[-1] if self.champions else None
 
     def evaluate(self, games: Sequence[Trace]) -> list[Evaluation]:
-        """What became of each; :class:`DeviceGone` when the runner finds its device no more."""
+        """The outcome of each; :class:`DeviceGone` when the runner finds its device no more."""
         tasks = [self._started(game) for game in games]
         self._compile(tasks)
         if self.conditions.few:
@@ -253,7 +253,7 @@ class Evaluator:
         return task
 
     def _refused(self, game: Trace) -> str:
-        """Why a game that was proposed is not even compiled; "" when it is."""
+        """The reason why a game that was proposed is not even compiled; "" when it is."""
         if game.root != self.conditions.root:
             return "it is about another program"
         return f"it {game.kind.label}" if game.kind > self.conditions.most else ""
@@ -264,7 +264,7 @@ class Evaluator:
         return sha256(game.program.text)
 
     def has_timed(self, game: Trace) -> bool:
-        """Whether the game's last program was timed before, now or in an earlier search."""
+        """True when the game's last program was timed before, now or in an earlier search."""
         return isinstance(self._known(game, self.digest(game)), Timed)
 
     def _known(self, game: Trace, digest: str) -> Timed | Failed | None:
@@ -275,22 +275,24 @@ class Evaluator:
         return known
 
     def _look_up(self, task: _Task) -> Timed | Failed | None:
-        """What became of the same program before, if it would be the same now."""
+        """The outcome of the same program before, if it would be the same now."""
         known = self._known(task.game, task.digest)
         passing = isinstance(known, Failed) and (known.reason in PASSING or known.detail in TOO_MUCH)
         return None if passing else known
 
     def _promising(self, result: Timed, slack: float = 1.0) -> bool:
-        """Whether a time, if it holds, makes a new champion. A figure beats only figures of its kind."""
+        """True when a time, if it holds, makes a new champion. A figure beats only figures of its kind."""
         champion = self.champion
-        if champion is None or self.conditions.few:
-            return not (result.cut or self.conditions.few)
+        if self.conditions.few:
+            return False  # nobody is champion before all are timed at length
+        if champion is None:
+            return not result.cut
         same = result.timing.provenance == champion.provenance
         return same and not result.cut and result.timing.median_s < slack * champion.seconds
 
     @property
     def _slack(self) -> float:
-        """How much slower than the champion a first time may be, for a race to say the opposite."""
+        """The factor over the champion's time up to which a race may say the opposite of a first time."""
         races = turns_of(self.conditions.runner) is not None
         return NEAR if races and self.champion and self.champion.provenance == "measured" else 1.0
 

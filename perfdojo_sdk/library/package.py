@@ -75,7 +75,7 @@ def package(context: BuildContext, kernels: Sequence[Found], directory: Path) ->
 
 
 def differing(context: BuildContext, found: Found, content: bytes, kind: str) -> str:
-    """Why the kernel inside the packaged file does not give the verified bits; "" when it does.
+    """The reason why the kernel inside the packaged file does not give the verified bits; "" when it does.
 
     One that was not computed at its size has to have the estimate of the one that was verified.
     """
@@ -93,7 +93,7 @@ def differing(context: BuildContext, found: Found, content: bytes, kind: str) ->
 
 
 def _pack(context: BuildContext, kernels: Sequence[Packable]) -> Package:
-    """What the target's packager makes; whatever it does wrong is an error that names it."""
+    """The package of the target's packager; whatever that does wrong is an error that names it."""
     packager = context.plugins.packager(context.target) or CPackager()
     try:
         made = packager.package(f"perfdojo_{context.target.name}", kernels, context.runner)
@@ -127,7 +127,7 @@ def _homes(files: Sequence[PackagedFile], kernels: Sequence[Packable]) -> dict[s
 
 
 def _sources(target: str, kernels: Sequence[Found], packed: Sequence[Packable]) -> list[PackagedFile]:
-    """What the SDK itself writes beside the compiled code."""
+    """The files that the SDK itself writes beside the compiled code."""
     files = []
     for found in kernels:
         trace = found.record.trace.model_dump(mode="json", by_alias=True)

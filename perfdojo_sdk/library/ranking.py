@@ -103,7 +103,7 @@ def _slower_beyond_doubt(one: Measurement, other: Measurement) -> bool:
 
 
 def of_one_provenance(attempts: Sequence[Attempt]) -> bool:
-    """Whether all who ran may be compared: what is estimated is no match for what is measured."""
+    """True when all that ran may be compared: what is estimated is no match for what is measured."""
     return len({attempt.measured.provenance for attempt in attempts if attempt.measured}) == 1
 
 

@@ -40,11 +40,11 @@ class Helpers(Protocol):
 
     @property
     def count(self) -> int:
-        """How many may be asked at once."""
+        """The number that may be asked at once."""
         ...
 
     def compile(self, source: KernelSource) -> Artifact | Failure | None:
-        """What a compiler made of it; None when nobody could help. It never raises."""
+        """The artifact, or the compiler's error; None when nobody could help. It never raises."""
         ...
 
 
@@ -57,7 +57,7 @@ def generated(generator: CodeGenerator, game: Trace, symbol: str) -> KernelSourc
 
 
 def compiled(runner: Runner, source: KernelSource, helpers: Helpers | None = None) -> Artifact | Failure:
-    """What a compiler makes of ``source``, one of the ``helpers`` where one is free, else the runner's.
+    """``source`` compiled by one of the ``helpers`` where one is free, else by the runner's compiler.
 
     :class:`UnavailableError` where there is none.
     """
@@ -85,7 +85,7 @@ def counted(measured: Measurement | Failure) -> Measurement | Failure:
 
 
 def turns_of(runner: Runner) -> Turns | None:
-    """How the runner lets kernels take turns; None for one that times them one after the other."""
+    """The runner's way to let kernels take turns; None for one that times them one after the other."""
     found: Turns | None = getattr(runner, "time_interleaved", None)
     return found
 

@@ -13,7 +13,7 @@ from perfdojo_sdk.store.records import Figure
 
 @dataclass(frozen=True)
 class Settings:
-    """How to build; part of each record's key."""
+    """The choices of a build; part of each record's key."""
 
     threads: int = field(default_factory=available_cores)
     seed: int = 0
@@ -26,13 +26,13 @@ class Settings:
     timeout_s: float = 120.0
     """Time for one run in the child process, set-up included."""
     most: Kind = Kind.DECLARED_LAW
-    """What moves may change."""
+    """The most that moves may change."""
     search: str = HEURISTIC
     """The strategy that plays."""
     evaluations: int = 100
     """Most games of the strategy that are compiled and timed."""
     options: tuple[tuple[str, str], ...] = ()
-    """What the strategy is told beside that: names and values."""
+    """Options of the strategy: names and values."""
 
     def __post_init__(self) -> None:
         thread_count(self.threads)  # PD-L015 where no kernel takes so many

@@ -1,4 +1,4 @@
-"""What becomes of the kernels that a library has already when another build writes into its folder.
+"""The fate of the kernels that a library has already when another build writes into its folder.
 
 A kernel that nobody asked about stays. One that was built anew takes the place of its elder when it is not
 slower, both timed in turns; or when the elder computes something else, or does not run any more.
@@ -80,7 +80,7 @@ def elder_of(directory: Path, target: str) -> Elder:
 
 @dataclass(frozen=True)
 class Merged:
-    """What a library will hold, and a word on each kernel of which there is something to say."""
+    """The kernels that a library will hold, and a word on each of which there is something to say."""
 
     kernels: tuple[Found, ...]
     fates: Mapping[str, str]

@@ -68,7 +68,7 @@ class SavedSearch(Strict):
 
 @dataclass(frozen=True)
 class Standing:
-    """How far a search is."""
+    """The progress of a search."""
 
     evaluations: int
     """Proposals evaluated, earlier sessions included."""
@@ -80,7 +80,7 @@ class Standing:
 
 
 class Watch(Protocol):
-    """Who wants to know how far a search is."""
+    """Hears how far a search is."""
 
     def round(self, kernel: Kernel, standing: Standing) -> None:
         """A round is over, or the whole search."""
@@ -88,7 +88,7 @@ class Watch(Protocol):
 
 @dataclass(frozen=True)
 class Session:
-    """How long to search, and where to keep what a later session needs."""
+    """The limits of a search, and the files that a later session needs."""
 
     seconds: float | None = None
     """Most wall time of the whole search, earlier sessions included."""
@@ -127,7 +127,7 @@ class Search:
 
     @property
     def standing(self) -> Standing:
-        """How far it is now; it stays as it is when the search goes on."""
+        """Its progress now; it stays as it is when the search goes on."""
         best_s = self.champion.seconds if self.champion else None
         return Standing(self.evaluations, self.elapsed_s, self.resumed, best_s, copy.deepcopy(self.tally))
 
@@ -248,7 +248,7 @@ def _play(
 
 
 def conditions(context: BuildContext, kernel: Kernel) -> Conditions:
-    """How candidates of ``kernel`` are evaluated."""
+    """The conditions under which candidates of ``kernel`` are evaluated: briefly, one after the other."""
     settings = context.settings
     request = RunRequest(
         seed=settings.seed,
@@ -290,7 +290,7 @@ def _search_key(context: BuildContext, kernel: Kernel) -> str:
 
 
 def conditions_of_few(context: BuildContext, kernel: Kernel) -> Conditions:
-    """How a few games of ``kernel`` are evaluated, such as a pass's: patiently, and by longer looks."""
+    """The conditions for a few games of ``kernel``, such as a pass's: patient, with longer looks."""
     request = context.settings.request
     return replace(
         conditions(context, kernel),
@@ -302,7 +302,7 @@ def conditions_of_few(context: BuildContext, kernel: Kernel) -> Conditions:
 
 
 def quick_check(context: BuildContext, memory: verification.Memory) -> Verify:
-    """What a search asks of a champion; ``memory``: of other verifications of the same kernel."""
+    """The check that a search asks of a champion; ``memory``: of other verifications of the same kernel."""
     settings = context.settings
 
     def verify(game: Trace, artifact: Artifact) -> str:
@@ -345,7 +345,7 @@ def _save(file: Path, search: Search, key: str, state: Mapping[str, Any]) -> Non
 
 
 def _load(session: Session, key: str) -> SavedSearch | None:
-    """Where the search stopped; None when it never began. :class:`TuneError` when it was another one."""
+    """The state in which the search stopped; None when it never began; :class:`TuneError` for another's."""
     if session.file is None or not session.file.exists():
         return None
     hint = "leave out --resume to begin again; what was measured before is in the records"
@@ -364,7 +364,7 @@ def _load(session: Session, key: str) -> SavedSearch | None:
 
 
 def can_go_on(context: BuildContext, kernel: Kernel, file: Path) -> bool:
-    """Whether ``file`` says where this very search stopped."""
+    """True when ``file`` says where this very search stopped."""
     try:
         return _load(Session(file=file), _search_key(context, kernel)) is not None
     except TuneError:

@@ -32,12 +32,12 @@ QUICK_COMPARED = 10**7
 
 @dataclass
 class Memory:
-    """What the verifications of one kernel's games have in common: most of them share most of their moves."""
+    """Results that the verifications of one kernel's games share: most of them share most of their moves."""
 
     proved: set[bytes] = field(default_factory=set)
     """Steps that the dependence leg proved."""
     reduction: Reduction | None = None
-    """How the last candidate was made small."""
+    """The way in which the last candidate was made small."""
 
 
 def verify(

@@ -1,4 +1,4 @@
-"""One kernel while it is built: what is asked of the runner for it, what that took, what is to be said of it.
+"""One kernel while it is built: its runs, the time they took, and the notes that its record will have.
 
 Ranking, accepting and doubting times are functions over this and attempts.
 """
@@ -62,9 +62,9 @@ class KernelWork:
     """Hears of each stage as it begins."""
     spent: Spent = field(default_factory=Spent)
     memory: Memory = field(default_factory=Memory)
-    """What the verifications of its games have in common."""
+    """Results that the verifications of its games share."""
     notes: list[str] = field(default_factory=list)
-    """What a person should know."""
+    """Remarks for a person."""
 
     @property
     def request(self) -> RunRequest:
