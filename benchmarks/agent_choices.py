@@ -19,7 +19,8 @@ import numpy as np
 from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.hookspecs.search import SearchTask
 from perfdojo_sdk.kernels.selection import select
-from perfdojo_sdk.library.forge import Forge, Settings
+from perfdojo_sdk.library.context import BuildContext
+from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.perfllm import agent_files
 from perfdojo_sdk.perfllm.agent import Agent
 from perfdojo_sdk.perfllm.replay import STOP
@@ -57,12 +58,12 @@ def main() -> None:
     options = parser.parse_args()
     plugins = load_plugins()
     target = plugins.require(options.target)
-    forge, agent = Forge(plugins, target, Settings(threads=1)), agent_files.load(options.agent)
+    context, agent = BuildContext.of(plugins, target, Settings(threads=1)), agent_files.load(options.agent)
     lists = target.capabilities.selections
     every = list[list[float]]()
     print(f"{'kernel':28}{'states':>8}" + "".join(f"{f'top {n}':>8}" for n in RANKS))
     for kernel in select(options.kernels, plugins.operators_for(target), target.dialect, lists):
-        task, chance = forge.task(kernel), Random(kernel.name)
+        task, chance = context.task(kernel), Random(kernel.name)
         assert task.expert is not None, f"{target.name} has no expert"
         game = task.expert(task.root, task.rules, task.target)[0]
         games = [game, *(reordered(game, task.rules, chance) for _ in range(options.orders))]

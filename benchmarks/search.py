@@ -25,8 +25,9 @@ from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.hookspecs.search import Evaluation, SearchStrategy, SearchTask
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.kernels.selection import Kernel, select
+from perfdojo_sdk.library.context import BuildContext
 from perfdojo_sdk.library.evaluation import Evaluator
-from perfdojo_sdk.library.forge import Forge, Settings
+from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.library.tuning import conditions
 from perfdojo_sdk.plugins import Plugins, load_plugins
 from perfdojo_sdk.search.strategies import play_out
@@ -50,7 +51,7 @@ def estimated(target: Target) -> Evaluate:
 
 
 def measured(plugins: Plugins, target: Target, kernel: Kernel) -> Evaluate:
-    return Evaluator(conditions(Forge(plugins, target, Settings()), kernel)).evaluate
+    return Evaluator(conditions(BuildContext.of(plugins, target, Settings()), kernel)).evaluate
 
 
 def shared(evaluate: Evaluate, known: dict[str, Evaluation]) -> Evaluate:

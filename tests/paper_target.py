@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Rules, Trace
@@ -25,10 +26,12 @@ from perfdojo_sdk.hookspecs.types import (
     Target,
 )
 from perfdojo_sdk.kernels.selection import array_specs, select
+from perfdojo_sdk.library import verification
 from perfdojo_sdk.library.build import BuildResult, build_library
-from perfdojo_sdk.library.forge import Settings
+from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.plugins import Plugins, load_plugins
 from perfdojo_sdk.search.play import Play
+from perfdojo_sdk.store.records import LegResult, Verification
 
 QUICK = Settings(threads=2, repeats=5, budget_s=0.02)
 
@@ -109,6 +112,18 @@ class Paper:
 
     def device(self) -> str:
         return "desk"
+
+
+def judged(paper: Paper, monkeypatch: pytest.MonkeyPatch) -> Paper:
+    """``paper``, whose verification says what :attr:`Paper.verifies` says; no other plugin is installed."""
+
+    def verify(trace: Trace, *_: object) -> Verification:
+        leg = LegResult(passed=paper.verifies(trace), detail="as the test says")
+        return Verification(exact=leg, numeric=leg, dependence=leg)
+
+    monkeypatch.setattr(verification, "verify", verify)
+    monkeypatch.setattr("perfdojo_sdk.plugins.discovery.installed", lambda: ())
+    return paper
 
 
 def build(

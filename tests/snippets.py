@@ -83,10 +83,7 @@ def _survey(body: list[str]) -> tuple[dict[str, list[int]], set[str], set[str]]:
 
 
 def _reach(subscript: str, loops: list[int]) -> int:
-    return max(
-        eval(subscript.format(*point))
-        for point in ([0] * len(loops), [n - 1 for n in loops])
-    )
+    return max(eval(subscript.format(*point)) for point in ([0] * len(loops), [n - 1 for n in loops]))
 
 
 def move(text: str) -> Move:

@@ -45,7 +45,7 @@ from perfdojo_sdk.plugins.guards import (
     GuardedRunner,
     GuardedVeto,
 )
-from perfdojo_sdk.testing.estimate import PaperGenerator
+from perfdojo_sdk.testing.estimate import AnalyticGenerator
 
 LOOP = parse("kernel f(x) -> y\nx f32 [4] heap\ny f32 [4] heap\n\n4 y[{0}] = x[{0}]\n")
 ARTIFACT = Artifact("s", (), (), "paper", b"")
@@ -164,7 +164,7 @@ def test_what_a_class_lacks_is_no_ability() -> None:
             raise AttributeError("this one has only run")
 
     assert ability(Odd(), RunsSets) is None and ability(Odd(), RunsTogether)
-    assert of(PaperGenerator()) == set()
+    assert of(AnalyticGenerator()) == set()
 
     class Plain:
         compile_timeout_s = 5.0
@@ -233,11 +233,11 @@ def test_what_an_ability_must_not_give_is_a_failure_that_names_the_plugin() -> N
 
 
 def test_a_generator_made_by_a_generator_is_guarded_too() -> None:
-    class Choosing(PaperGenerator):
+    class Choosing(AnalyticGenerator):
         def as_for(self, program: Program) -> Any:
             return Broken() if program is LOOP else 7
 
-    class Broken(PaperGenerator):
+    class Broken(AnalyticGenerator):
         def generate(self, program: Program, symbol: str) -> KernelSource:
             raise ZeroDivisionError("widths")
 

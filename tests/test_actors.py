@@ -23,7 +23,8 @@ from learners import MACHINE, PLAN, QUICK, TARGET, Quiet, on_paper  # noqa: E402
 from perfdojo_sdk.cluster import training as cluster_training  # noqa: E402
 from perfdojo_sdk.cluster import worker  # noqa: E402
 from perfdojo_sdk.core.errors import DojoError  # noqa: E402
-from perfdojo_sdk.library.forge import Forge, Settings  # noqa: E402
+from perfdojo_sdk.library.context import BuildContext  # noqa: E402
+from perfdojo_sdk.library.settings import Settings  # noqa: E402
 from perfdojo_sdk.perfllm import agent_files, checkpoints, episodes, trainer  # noqa: E402
 from perfdojo_sdk.perfllm.agent import Agent  # noqa: E402
 from perfdojo_sdk.perfllm.episodes import AgentSnapshot, Experience, Job, play  # noqa: E402
@@ -80,8 +81,8 @@ class Here:
         self.jobs: list[Job] = []
         self.ordered: list[Job] = []
 
-    def forge(self, target: str, settings: Settings) -> Forge:
-        return Forge(self.plugins, self.plugins.target(target), settings)
+    def context(self, target: str, settings: Settings) -> BuildContext:
+        return BuildContext.of(self.plugins, self.plugins.target(target), settings)
 
     def order(self, job: Job) -> None:
         assert job.number not in [each.number for each in self.jobs], "one job for each task"
@@ -92,7 +93,7 @@ class Here:
     def next(self) -> tuple[Job, Experience] | None:
         job = self.jobs.pop()
         sending = worker.Sending(job.known, self.keep)
-        return job, play(job, self.forge(job.target, job.settings), sending)
+        return job, play(job, self.context(job.target, job.settings), sending)
 
     def keep(self, event: Any) -> None:
         if self.store is not None:
@@ -102,30 +103,30 @@ class Here:
         self.jobs.clear()
 
 
-def job_of(plugins: Plugins, evaluations: int = 12, **more: Any) -> tuple[Job, Forge]:
+def job_of(plugins: Plugins, evaluations: int = 12, **more: Any) -> tuple[Job, BuildContext]:
     """The first job of a training of one kernel."""
     here = Here(plugins)
-    forge = here.forge("sheet", Settings(threads=1, search="perfllm", evaluations=48))
+    context = here.context("sheet", Settings(threads=1, search="perfllm", evaluations=48))
     agent = Agent(BagEncoder(), Learner(QUICK, 32))
-    [kernel] = trainer.select("softmax[4,8]", plugins.operators, forge.target.dialect)
-    player = trainer.PerfLLM(episodes.task_of(forge, kernel), None, agent, alone=False)
+    [kernel] = trainer.select("softmax[4,8]", plugins.operators, context.target.dialect)
+    player = trainer.PerfLLM(episodes.task_of(context, kernel), None, agent, alone=False)
     snapshot = AgentSnapshot.of(agent)
-    job = Job(0, "sheet", kernel, forge.settings, snapshot, player.state(), evaluations, ())
-    return replace(job, **more), forge
+    job = Job(0, "sheet", kernel, context.settings, snapshot, player.state(), evaluations, ())
+    return replace(job, **more), context
 
 
-def played(job: Job, forge: Forge) -> tuple[Experience, dict[str, Candidate]]:
+def played(job: Job, context: BuildContext) -> tuple[Experience, dict[str, Candidate]]:
     told: dict[str, Candidate] = {}
     sending = worker.Sending(job.known, lambda e: told.update({e.candidate.key.digest: e.candidate}))
-    return play(job, forge, sending), told
+    return play(job, context, sending), told
 
 
 # -- experience -----------------------------------
 
 
 def test_an_actor_brings_back_games_moves_and_vectors(paper: Plugins) -> None:
-    job, forge = job_of(paper)
-    experience, told = played(job, forge)
+    job, context = job_of(paper)
+    experience, told = played(job, context)
     assert experience.evaluations == len(experience.player["met"]) == len(told) == 12
     replay = Replay(32, 100, QUICK.gamma)
     replay.merge(experience.skeleton, experience.arrays)
@@ -134,14 +135,14 @@ def test_an_actor_brings_back_games_moves_and_vectors(paper: Plugins) -> None:
     assert len(replay.transitions) == len(experience.skeleton["transitions"]) >= 12
     batch = replay.sample(np.random.default_rng(0), 64, 16)
     assert np.isfinite(batch.after).all() and batch.after.any() and (batch.reward > 0).any()
-    again, _ = played(job, forge)
+    again, _ = played(job, context)
     assert again.player == experience.player and again.skeleton == experience.skeleton
 
 
 def test_a_job_goes_on_where_the_last_one_ended(paper: Plugins, runner: Counting) -> None:
-    job, forge = job_of(paper)
-    first, _ = played(job, forge)
-    second, told = played(replace(job, player=first.player), forge)
+    job, context = job_of(paper)
+    first, _ = played(job, context)
+    second, told = played(replace(job, player=first.player), context)
     assert second.player["met"][:12] == first.player["met"] and len(second.player["met"]) == 24
     programs = [each["program"] for each in second.player["met"]]
     assert len(set(programs)) == 24, "nothing is proposed twice"
@@ -150,11 +151,11 @@ def test_a_job_goes_on_where_the_last_one_ended(paper: Plugins, runner: Counting
 
 
 def test_what_an_actor_had_told_is_not_measured_again(paper: Plugins, runner: Counting) -> None:
-    job, forge = job_of(paper)
-    whole, told = played(job, forge)
+    job, context = job_of(paper)
+    whole, told = played(job, context)
     begun = dict([*told.items()][:9])
     runner.runs.clear()
-    again, new = played(replace(job, known=tuple(begun.values())), forge)
+    again, new = played(replace(job, known=tuple(begun.values())), context)
     assert again.player == whole.player
     assert len(new.keys() - begun.keys()) == 3
     assert new.keys() | begun.keys() == told.keys()
@@ -360,8 +361,8 @@ def pretended(plays: Any, store: Any = None, said: Any = lambda line: None) -> t
 
 
 def test_a_dead_actors_job_is_given_to_another_with_what_it_had_told(paper: Plugins) -> None:
-    job, forge = job_of(paper)
-    experience, told = played(job, forge)
+    job, context = job_of(paper)
+    experience, told = played(job, context)
     events = [worker.Kept(candidate) for candidate in told.values()]
 
     def plays(job: Job, attempt: int) -> list[Any]:
@@ -383,8 +384,8 @@ def test_a_dead_actors_job_is_given_to_another_with_what_it_had_told(paper: Plug
 
 def test_actors_that_only_die_are_an_error(paper: Plugins) -> None:
     """They tell the one to beat again before they die; that is no progress. Only the third gets further."""
-    job, forge = job_of(paper)
-    _, told = played(job, forge)
+    job, context = job_of(paper)
+    _, told = played(job, context)
     first, second, *_ = map(worker.Kept, told.values())
     gone = worker.Ended(rejected="the device is gone")
     actors, ray = pretended(lambda job, attempt: [first, *([second, gone] if attempt == 3 else [])])

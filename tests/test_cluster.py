@@ -26,7 +26,7 @@ from perfdojo_sdk.cluster.offers import Offer, kind_of, offer_of_this_machine, t
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.kernels.selection import Kernel, select
 from perfdojo_sdk.library.build import Observer, build_library
-from perfdojo_sdk.library.forge import Settings
+from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.library.tuning import Standing
 from perfdojo_sdk.plugins import load_plugins
 from perfdojo_sdk.store.candidates import Candidate
@@ -434,7 +434,7 @@ def test_a_training_goes_on_when_a_node_dies_and_measures_nothing_twice(
 # The last one, for it leaves a node less.
 def test_a_node_dies_and_nothing_is_lost_or_measured_twice(running: Running) -> None:
     from perfdojo_sdk.cluster.connection import connected
-    from perfdojo_sdk.cluster.forge import ClusterForge
+    from perfdojo_sdk.cluster.remote_builder import RemoteBuilder
 
     (running.folder / "diary.jsonl").unlink(missing_ok=True)
     plugins = load_plugins(targets=["sheet"])
@@ -443,9 +443,9 @@ def test_a_node_dies_and_nothing_is_lost_or_measured_twice(running: Running) -> 
         assert cluster.devices == 2 and cluster.compilers == 1
         kernels = select("twice[48] twice[60] twice[72]", plugins.operators, cluster.target.dialect)
         settings = Settings(threads=1, search="auto", evaluations=16)
-        make = partial(ClusterForge, cluster)
+        make = partial(RemoteBuilder, cluster)
         folder = running.work / "many"
-        result = build_library(plugins, cluster.target, kernels, folder, settings, killer, make_forge=make)
+        result = build_library(plugins, cluster.target, kernels, folder, settings, killer, make_builder=make)
     assert killer.killed is not None and any(stage == "lost" for _, stage in killer.stages)
     assert result.manifest and len(result.manifest.kernels) == 3 and not result.failed
     assert set(killer.done.values()) == {16}, "every search came to its end"

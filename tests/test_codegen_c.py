@@ -157,7 +157,9 @@ y f32 [8] heap
 def test_statements_under_one_condition_share_a_block() -> None:
     code = CEmitter(parse(GUARDED), "guarded", CORE_DIALECT).source().code
     body = code[code.index("for (int64_t i0") :]
-    assert body == """for (int64_t i0 = 0; i0 < 8; i0++) {
+    assert (
+        body
+        == """for (int64_t i0 = 0; i0 < 8; i0++) {
         a[i0] = 0.0f;
         b[i0] = 0.0f;
         if (i0 <= 5) {
@@ -182,6 +184,7 @@ def test_statements_under_one_condition_share_a_block() -> None:
     return 0;
 }
 """
+    )
 
 
 def test_a_block_goes_on_only_at_once_and_at_its_own_depth() -> None:

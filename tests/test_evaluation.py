@@ -19,7 +19,7 @@ from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Kind, Trace
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measurement, RunRequest
 from perfdojo_sdk.kernels.operators import SOFTMAX
-from perfdojo_sdk.library.evaluation import DEVICE_GONE, Conditions, DeviceGone, Evaluator
+from perfdojo_sdk.library.evaluation import DEVICE_GONE, SLOW_S, Conditions, DeviceGone, Evaluator
 from perfdojo_sdk.search.neighbours import random_step
 from perfdojo_sdk.store.candidates import Failed, Proposer, Timed
 from perfdojo_sdk.store.database import Candidates, Records
@@ -374,3 +374,55 @@ def test_a_lost_device_is_tried_again_and_then_given_up(store: Candidates) -> No
     with pytest.raises(DeviceGone, match="gone"):
         Evaluator(conditions(lost)).evaluate(GAMES)
     assert len(lost.runs) == DEVICE_GONE
+
+
+# -- few games, such as a pass's ---------------------------------
+
+
+def test_few_games_are_timed_in_turns_and_kept_with_their_code(store: Candidates) -> None:
+    runner = Racing({text(0): [2.0], text(1): [1.0], text(2): [Failure("crash", "ouch")]}, weather=1.0)
+    stages: list[str] = []
+    evaluator = Evaluator(conditions(runner, few=True), begins=stages.append)
+    seen = evaluator.evaluate([GAMES[k] for k in (0, 1, 1, 2)])
+    assert [e.seconds for e in seen] == [2.0, 1.0, 1.0, None]
+    assert runner.races == 1 and Counter(runner.runs) == {text(k): 1 for k in (0, 1, 2)}, "each once"
+    assert stages == ["compile", "measure"] and evaluator.spent.seconds.keys() == set(stages)
+    attempts = list(evaluator.kept.values())
+    assert [attempt.trace for attempt in attempts] == GAMES[:3]
+    assert all(
+        a.source and a.artifact and a.artifact.content.decode() == a.trace.program.text for a in attempts
+    )
+    assert attempts[1].measured and attempts[1].measured.median == 1.0
+    assert attempts[2].measured is None and attempts[2].failure == "crash: ouch"
+    assert evaluator.champion is None, "nobody has won before all are timed at length"
+    assert [e.seconds for e in evaluator.evaluate(GAMES[:2])] == [2.0, 1.0] and runner.races == 1
+
+
+def test_among_few_only_the_first_is_cut() -> None:
+    runner = Fake({text(0): [2.0], text(1): [9.0]})
+    evaluator = Evaluator(conditions(runner, few=True))
+    for game in GAMES[:2]:
+        evaluator.evaluate([game])
+    assert [request.stop_above_s for request in runner.requests] == [SLOW_S, None]
+
+
+def test_few_games_that_do_not_come_far_say_why() -> None:
+    class Choosy(AnalyticGenerator):
+        def generate(self, program: Program, symbol: str) -> KernelSource:
+            if program.text == text(1):
+                raise KeyError("lanes")
+            return super().generate(program, symbol)
+
+    runner = Fake(compiles=lambda code: Failure("compile", "jam") if code == text(2) else None)
+    evaluator = Evaluator(conditions(runner, Choosy(), few=True))
+    alien = Trace(parse("kernel a(x) -> y\nx f32 [2] heap\ny f32 [2] heap\n\n2 y[{0}] = x[{0}]\n"))
+    evaluator.evaluate([*GAMES[:3], alien, alien])
+    reasons = {attempt.trace.program.text: attempt.failure for attempt in evaluator.kept.values()}
+    assert reasons[text(0)] == "" and "lanes" in reasons[text(1)] and reasons[text(2)] == "compile: jam"
+    assert len(reasons) == 3 and evaluator.refused == ["it is about another program"]
+
+
+def test_few_games_need_no_device_to_end() -> None:
+    lost = Fake({game.program.text: [Failure("device", "gone")] for game in GAMES})
+    seen = Evaluator(conditions(lost, few=True)).evaluate(GAMES)
+    assert len(seen) > DEVICE_GONE and all(e.failure and e.failure.reason == "device" for e in seen)

@@ -29,7 +29,7 @@ from perfdojo_sdk.hookspecs.types import (
     RunRequest,
 )
 from perfdojo_sdk.library.arrays import ArgumentValueError, thread_count
-from perfdojo_sdk.library.forge import Settings
+from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.library.verification import numeric
 from perfdojo_sdk.measure import executions
 from perfdojo_sdk.measure.native_runner import NativeRunner

@@ -24,7 +24,7 @@ from perfdojo_sdk.hookspecs import hookimpl
 from perfdojo_sdk.hookspecs.abilities import TimesInterleaved, ability
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measurement, RunRequest
 from perfdojo_sdk.library import verification
-from perfdojo_sdk.library.attempts import generated
+from perfdojo_sdk.library.running import generated
 from perfdojo_sdk.plugins.faults import VARIABLE, PluginFault, TookTooLong, guarded, heard, within
 from perfdojo_sdk.plugins.guards import GuardedGenerator, GuardedPass, GuardedRunner, why_no_measurement
 from perfdojo_sdk.store.records import LegResult, Verification

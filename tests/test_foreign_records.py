@@ -234,7 +234,6 @@ def test_an_export_to_the_terminal_commands_it_nothing(cli: Cli, tmp_path: Path)
             assert list(again.candidates) == list(records.candidates)
 
 
-
 SECRET = "hunter2"
 
 

@@ -16,8 +16,8 @@ from perfdojo_sdk.core.transformation import Move
 from perfdojo_sdk.game import Game
 from perfdojo_sdk.kernels.selection import select
 from perfdojo_sdk.library.build import build_library
-from perfdojo_sdk.library.forge import Settings
 from perfdojo_sdk.library.manifest import read_manifest
+from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.plugins import Plugins, load_plugins
 from perfdojo_sdk.store.database import Records
 from perfdojo_sdk.store.exchange import import_file

@@ -40,8 +40,8 @@ from perfdojo_sdk.hookspecs.types import (
 )
 from perfdojo_sdk.kernels.selection import select
 from perfdojo_sdk.library.build import build_library
-from perfdojo_sdk.library.forge import Settings
 from perfdojo_sdk.library.manifest import LibraryError
+from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.plugins import HOOKS, Plugins, discovery, load_plugins
 from perfdojo_sdk.plugins.plugin import cause_of
 

@@ -8,7 +8,7 @@ import pytest
 from snippets import DIALECT, RULES, like, move, program
 
 from perfdojo_sdk.core.dtypes import INTEGER_DTYPES, integer_bounds
-from perfdojo_sdk.core.laws import DTYPES_OF, SQUARES, holds
+from perfdojo_sdk.core.laws import LAWS, SQUARES, holds
 from perfdojo_sdk.core.operations import ACCUMULATIONS, identity
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
@@ -105,11 +105,11 @@ def test_leg_three_refuses_laws_of_reals_on_whole_numbers() -> None:
 
 def test_every_law_says_where_it_holds() -> None:
     """Whoever declares a law over all dtypes has to answer for integers here."""
-    assert {law for law in DTYPES_OF if holds(law, "i32")} == {FactorReduction.requirements[0].law}
-    assert RebaseSquares.requirements[0].law in DTYPES_OF
+    assert {law for law in LAWS if holds(law, "i32")} == {FactorReduction.requirements[0].law}
+    assert RebaseSquares.requirements[0].law in LAWS
     transformations = RULES.transformations.values()
     declared = {r.law for t in transformations for r in t.requirements if r.law}
-    assert {law for law in declared if "(x) =" not in law} == set(DTYPES_OF)
+    assert {law for law in declared if "(x) =" not in law} == set(LAWS)
 
 
 def integers(rng: Random) -> Program:

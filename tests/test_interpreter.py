@@ -146,7 +146,6 @@ def test_a_long_expression() -> None:
 # -- cells -----------------------------------------------------------------------------------------
 
 
-
 def test_arrays_of_one_buffer_alias() -> None:
     text = "kernel f(x) -> y\nx f32 [2] heap\nt f32 [2] heap -> p, q\ny f32 [2] heap\n\n"
     text += "2 p[{0}] = x[{0}]\n2 q[{0}] = 5\n2 y[{0}] = p[{0}]"

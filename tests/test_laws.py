@@ -9,7 +9,9 @@ import pytest
 from snippets import DIALECT, RULES, like, move, program, tree
 
 from perfdojo_sdk.core.domains import ROUNDING, rounded
+from perfdojo_sdk.core.dtypes import rounding_law
 from perfdojo_sdk.core.interpreter import interpret
+from perfdojo_sdk.core.laws import FILTER, LAWS, RECIPROCAL, computes_other_terms
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Kind, Trace
 from perfdojo_sdk.verify.dependence import verify_dependence, verify_dependence_trace
@@ -216,3 +218,19 @@ def test_an_exponential_of_a_selection_is_looked_at_like_any_other_value(conditi
     """A condition that is read has no least finite number."""
     start = program(f"k bool [1] heap\n8 y[{{0}}] = exp(select({condition}, x[{{0}}], 1) - m[0])")
     assert "rebase_exponent" not in {m.transformation for m in RULES.candidates(start)}
+
+
+def test_a_law_says_what_verification_must_know_about_it() -> None:
+    """The legs and the roofline ask for what a law declares, never for a law by its name."""
+    assert [law for law in LAWS if computes_other_terms([law])] == [FILTER]
+    assert computes_other_terms([RECIPROCAL, FILTER])
+    assert not computes_other_terms([RECIPROCAL, rounding_law("bf16"), "max(x,x) = x"])
+    assert all(law.text == text and law.dtypes for text, law in LAWS.items())
+    assert set(RING_LAWS) == {law.text for law in LAWS.values() if law.of_rings}
+
+
+def test_results_of_other_terms_need_a_law_that_says_so() -> None:
+    step = RULES.step(
+        program("2 y[{0}] = 0\n2 3 y[{0}] += x[{0}+{1}] * w[{1}]"), move("minimal_filter(s1, taps=s2)")
+    )
+    assert step.legal.laws and all(LAWS[law].other_terms for law in step.legal.laws)

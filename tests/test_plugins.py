@@ -178,7 +178,6 @@ def odd() -> None:
     raise Odd("no Exception at all")
 
 
-
 @pytest.mark.parametrize(
     ("broken", "stage", "cause"),
     [

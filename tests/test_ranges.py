@@ -48,9 +48,7 @@ def test_vector_and_masked_tail() -> None:
     after = play(
         start, "split_range(s1, at=16)", "annotate_scope(s1.a, suffix=v)", "annotate_scope(s1.b, suffix=v)"
     )
-    assert tree(after) == (
-        "2\n| 16:v y[{0},{1}] = x[{0},{1}]\n| 7:v y[{0},{1}+16] = x[{0},{1}+16]"
-    )
+    assert tree(after) == ("2\n| 16:v y[{0},{1}] = x[{0},{1}]\n| 7:v y[{0},{1}+16] = x[{0},{1}+16]")
     assert verify_exact(start, after, frozenset(), DIALECT).ok
 
 

@@ -319,7 +319,7 @@ def test_teachers_play_nothing_that_the_agent_cannot(paper: Plugins, tmp_path: P
     def taught(settings: AgentSettings) -> tuple[Demonstrations, list[set[str]]]:
         plan = CORRECTED.model_copy(update={"agent": settings})
         agent = Agent(BagEncoder(), Learner(plan.agent, 32))
-        task = trainer._tasks(paper, plan, agent, None, trainer._forge_here(paper))[0]
+        task = trainer._tasks(paper, plan, agent, None, trainer._context_here(paper))[0]
         given = demonstrate(plan, task, None)
         return given, [{kind_of(move) for move in game.moves} for game in given.shown]
 

@@ -20,8 +20,10 @@ from perfdojo_sdk.hookspecs.search import SearchStrategy
 from perfdojo_sdk.hookspecs.types import Capabilities, Failure, Target
 from perfdojo_sdk.kernels.selection import Kernel, select
 from perfdojo_sdk.library import tuning
-from perfdojo_sdk.library.forge import Forge, Settings
-from perfdojo_sdk.library.tuning import Session, Standing, TuneError, tune
+from perfdojo_sdk.library.context import BuildContext
+from perfdojo_sdk.library.evaluation import Evaluator
+from perfdojo_sdk.library.settings import Settings
+from perfdojo_sdk.library.tuning import Search, Session, Standing, TuneError, conditions, tune
 from perfdojo_sdk.plugins import Plugins, load_plugins
 from perfdojo_sdk.store.candidates import CandidateStore
 from perfdojo_sdk.store.database import Records
@@ -63,17 +65,22 @@ def plugins(runner: Any = None) -> Plugins:
     return load_plugins(extra=[made], targets=["sheet"])
 
 
-def forge(search: str = "annealing", evaluations: int = 40, runner: Any = None, seed: int = 0) -> Forge:
+def searching(
+    kernel: Kernel,
+    store: CandidateStore | None = None,
+    session: Session | None = None,
+    watch: Any = None,
+    *,
+    search: str = "annealing",
+    evaluations: int = 40,
+    runner: Any = None,
+    seed: int = 0,
+) -> Search:
+    """A search on the machine on paper, which computes nothing that could be verified."""
     settings = Settings(threads=1, search=search, evaluations=evaluations, seed=seed)
     loaded = plugins(runner)
-    return Forge(loaded, loaded.target("sheet"), settings)
-
-
-@pytest.fixture(autouse=True)
-def nothing_to_verify(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """A machine on paper computes nothing that could be verified."""
-    if "cli" not in request.fixturenames:
-        monkeypatch.setattr(tuning, "_verifier", lambda forge: None)
+    context = BuildContext.of(loaded, loaded.target("sheet"), settings)
+    return tune(context, kernel, Evaluator(conditions(context, kernel), store), session, watch)
 
 
 @pytest.fixture
@@ -108,12 +115,12 @@ def test_a_search_that_was_stopped_ends_as_if_it_had_not_been(
     search: str, kernel: Kernel, tmp_path: Path
 ) -> None:
     whole, parts = (Records(tmp_path / name).candidates for name in ("whole", "parts"))
-    expected = tune(forge(search), kernel, whole)
+    expected = searching(kernel, whole, search=search)
     session = Session(file=tmp_path / "state.json", resume=True)
     with pytest.raises(KeyboardInterrupt):
-        tune(forge(search), kernel, parts, session, Stop(3))
+        searching(kernel, parts, session, Stop(3), search=search)
     assert len(programs(parts)) < len(programs(whole))
-    found = tune(forge(search), kernel, parts, session)
+    found = searching(kernel, parts, session, search=search)
     assert found.resumed and found.evaluations == expected.evaluations == 40
     assert programs(parts) == programs(whole)
     assert found.champion and expected.champion and found.champion.seconds == expected.champion.seconds
@@ -124,32 +131,32 @@ def test_a_larger_budget_goes_on_and_an_equal_one_is_done(
     kernel: Kernel, tmp_path: Path, store: CandidateStore
 ) -> None:
     session = Session(file=tmp_path / "state.json", resume=True)
-    assert not tune(forge(evaluations=16), kernel, store, session).resumed
+    assert not searching(kernel, store, session, evaluations=16).resumed
     count = len(programs(store))
-    assert tune(forge(evaluations=16), kernel, store, session).evaluations == 16
+    assert searching(kernel, store, session, evaluations=16).evaluations == 16
     assert len(programs(store)) == count
-    assert tune(forge(evaluations=32), kernel, store, session).evaluations == 32
+    assert searching(kernel, store, session, evaluations=32).evaluations == 32
     assert len(programs(store)) > count
 
 
 def test_a_weaker_search_keeps_what_an_earlier_one_has_found(kernel: Kernel, tmp_path: Path) -> None:
     session = Session(game=tmp_path / "game.json")
-    best = tune(forge("evolution", evaluations=60), kernel, session=session).champion
+    best = searching(kernel, session=session, search="evolution", evaluations=60).champion
     kept = (tmp_path / "game.json").read_text(encoding="utf-8")
-    weaker = tune(forge("sampling", evaluations=8, seed=3), kernel).champion
+    weaker = searching(kernel, search="sampling", evaluations=8, seed=3).champion
     assert best and weaker and weaker.seconds > best.seconds
-    again = tune(forge("sampling", evaluations=8, seed=3), kernel, session=session)
+    again = searching(kernel, session=session, search="sampling", evaluations=8, seed=3)
     assert again.champion and again.champion.seconds == best.seconds and again.evaluations == 8
     assert (tmp_path / "game.json").read_text(encoding="utf-8") == kept
     for broken in ("{", kept.replace('"sheet"', '"other"'), kept.replace("max=", "+=")):
         (tmp_path / "game.json").write_text(broken, encoding="utf-8")
-        again = tune(forge("sampling", evaluations=8, seed=3), kernel, session=session)
+        again = searching(kernel, session=session, search="sampling", evaluations=8, seed=3)
         assert again.champion and again.champion.seconds == weaker.seconds
 
 
 def test_a_second_search_measures_nothing_again(kernel: Kernel, store: CandidateStore) -> None:
-    first = tune(forge(), kernel, store)
-    again = tune(forge(), kernel, store)
+    first = searching(kernel, store)
+    again = searching(kernel, store)
     assert again.evaluations == again.tally.evaluations == 40
     # Whoever seems to win has to run again, all the others are known.
     assert again.tally.reused >= 40 - len(again.games)
@@ -158,16 +165,16 @@ def test_a_second_search_measures_nothing_again(kernel: Kernel, store: Candidate
 
 def test_time_ends_a_search(kernel: Kernel, tmp_path: Path) -> None:
     session = Session(seconds=1e-6, file=tmp_path / "state.json", resume=True)
-    played = tune(forge(), kernel, None, session).evaluations
+    played = searching(kernel, None, session).evaluations
     assert 0 < played <= 8, "one round is always played"
-    assert tune(forge(), kernel, None, session).evaluations == played, "and no more when time is up"
+    assert searching(kernel, None, session).evaluations == played, "and no more when time is up"
 
 
 def test_another_search_is_not_resumed(kernel: Kernel, tmp_path: Path) -> None:
     file = tmp_path / "state.json"
-    tune(forge(evaluations=8), kernel, None, Session(file=file))
+    searching(kernel, None, Session(file=file), evaluations=8)
     with pytest.raises(TuneError) as refused:
-        tune(forge(evaluations=8, seed=1), kernel, None, Session(file=file, resume=True))
+        searching(kernel, None, Session(file=file, resume=True), evaluations=8, seed=1)
     assert refused.value.code == "PD-U002"
     for content in (
         "{",
@@ -176,12 +183,12 @@ def test_another_search_is_not_resumed(kernel: Kernel, tmp_path: Path) -> None:
     ):
         file.write_text(content)
         with pytest.raises(TuneError) as damaged:
-            tune(forge(evaluations=8), kernel, None, Session(file=file, resume=True))
+            searching(kernel, None, Session(file=file, resume=True), evaluations=8)
         assert damaged.value.code == "PD-U001"
 
 
 def test_a_player_that_fails_ends_the_search_with_what_was_found(kernel: Kernel) -> None:
-    found = tune(forge("sheet/hopeless"), kernel)
+    found = searching(kernel, search="sheet/hopeless")
     assert found.notes == ["the search sheet/hopeless failed (RuntimeError: out of ideas)"]
     assert found.champion is not None and found.evaluations == 1
 
@@ -194,7 +201,7 @@ def test_a_device_that_is_gone_ends_the_search_with_what_was_found(kernel: Kerne
             Dying.left -= 1
             return super().run(artifact, request) if Dying.left >= 0 else Failure("device", "fell off")
 
-    found = tune(forge(runner=Dying(MACHINE)), kernel)
+    found = searching(kernel, runner=Dying(MACHINE))
     assert "the device is gone: fell off" in found.notes[0] and found.champion is not None
 
 
@@ -205,7 +212,7 @@ def test_the_commonest_failure_is_told(kernel: Kernel) -> None:
                 return Failure("compile", f"no vectors today\nin line {len(source.code)}")
             return super().compile(source)
 
-    found = tune(forge("sampling", evaluations=100, runner=Picky(MACHINE)), kernel)
+    found = searching(kernel, search="sampling", evaluations=100, runner=Picky(MACHINE))
     assert found.tally.failures["compile"] >= 2
     assert tuning.commonest(found.tally)[0] == (
         "compile",

@@ -188,6 +188,7 @@ class Cuda:
         self, name: str, seconds: float, out: Tensor, *inputs: Tensor, into: Callable[[], None] | None = None
     ) -> Tensor:
         """Launch a kernel in the current stream; ``into`` computes what it leaves in ``out``."""
+
         def work() -> float:
             if into is not None:
                 into()

@@ -151,7 +151,7 @@ def artifact(library: Path, manifest: Manifest, entry: KernelEntry) -> Artifact:
 def compared(entry: KernelEntry, measured: Measurement | Failure) -> dict[str, Any]:
     """One kernel's stored time, its time now, and whether its outputs are the verified ones."""
     from perfdojo_sdk.hookspecs.types import Failure
-    from perfdojo_sdk.library.forge import Forge
+    from perfdojo_sdk.library.accepting import output_sha256
 
     stored = entry.timing.final
     result: dict[str, Any] = {"name": entry.name, "stored_s": stored.median_s if stored else None}
@@ -165,7 +165,7 @@ def compared(entry: KernelEntry, measured: Measurement | Failure) -> dict[str, A
         "now_s": measured.median,
         "provenance": measured.provenance,
         "ratio": measured.median / stored.median_s if stored and comparable else None,
-        "same_outputs": Forge.output_sha256(measured) == entry.output_sha256,
+        "same_outputs": output_sha256(measured) == entry.output_sha256,
         "computed": entry.output_sha256 is not None,
         "failure": "",
     }

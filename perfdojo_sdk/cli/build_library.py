@@ -95,7 +95,7 @@ def command(
     """
     from perfdojo_sdk.kernels.selection import default_selection, select
     from perfdojo_sdk.library.build import build_library
-    from perfdojo_sdk.library.forge import Settings
+    from perfdojo_sdk.library.settings import Settings
     from perfdojo_sdk.plugins import load_plugins
     from perfdojo_sdk.plugins.faults import PluginFault
     from perfdojo_sdk.search.strategies import AUTO, HEURISTIC
@@ -120,7 +120,7 @@ def command(
             f" with {number_of(settings.threads, 'threads')}"
         )
         watch = side_by_side() if cluster else observer()
-        make = where.make_forge
+        make = where.make_builder
         result = build_library(
             plugins,
             found,
@@ -129,7 +129,7 @@ def command(
             settings,
             watch,
             place=db,
-            make_forge=make,
+            make_builder=make,
             force=force,
             start_over=replace_all,
         )

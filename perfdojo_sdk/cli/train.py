@@ -241,7 +241,7 @@ def _data(training: Training, output: Path) -> dict[str, Any]:
         "kernels": [
             {
                 "name": task.kernel.name,
-                "target": task.forge.target.name,
+                "target": task.context.target.name,
                 "evaluations": task.evaluations,
                 "initial_seconds": task.initial_s,
                 "seconds": task.best_s,

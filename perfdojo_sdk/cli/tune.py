@@ -72,7 +72,7 @@ def command(
     code is 4 when not even that passes.
     """
     from perfdojo_sdk.library.build import default_directory, game_file, tune_kernel
-    from perfdojo_sdk.library.forge import Settings
+    from perfdojo_sdk.library.settings import Settings
     from perfdojo_sdk.plugins import load_plugins
     from perfdojo_sdk.plugins.faults import PluginFault
 
@@ -90,7 +90,7 @@ def command(
         game = game_file(directory, chosen)
         how = f"with {number_of(settings.threads, 'threads')}: {search}, {budget}"
         progress(f"tuning {chosen.name} for {found.name} {how}")
-        watch, make = observer(budget), where.make_forge
+        watch, make = observer(budget), where.make_builder
         try:
             result = tune_kernel(plugins, found, chosen, settings, directory, resume, most_s, watch, db, make)
         except KeyboardInterrupt:

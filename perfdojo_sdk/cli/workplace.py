@@ -15,7 +15,7 @@ from perfdojo_sdk.cli.console import progress
 if TYPE_CHECKING:
     from perfdojo_sdk.cluster.connection import Cluster
     from perfdojo_sdk.hookspecs.types import Target
-    from perfdojo_sdk.library.build import MakeForge
+    from perfdojo_sdk.library.builder import MakeBuilder
     from perfdojo_sdk.plugins import Plugins
 
 ClusterOption = Annotated[
@@ -47,7 +47,7 @@ class Workplace:
     """The target, the factory of forges that does the work, and the number of threads."""
 
     target: Target
-    make_forge: MakeForge
+    make_builder: MakeBuilder
     threads: int | None = None
     """Those of its devices; None: this machine's."""
 
@@ -57,13 +57,13 @@ def workplace(plugins: Plugins, target: str, cluster: str, device: str) -> Itera
     """This machine when ``cluster`` is empty. Errors when the target cannot run there."""
     refuse_device_without(cluster, device)
     if not cluster:
-        from perfdojo_sdk.library.forge import Forge
+        from perfdojo_sdk.library.builder import builder_here
 
-        yield Workplace(plugins.require(target), Forge)
+        yield Workplace(plugins.require(target), builder_here)
         return
     from perfdojo_sdk.cluster.connection import connected
-    from perfdojo_sdk.cluster.forge import ClusterForge
+    from perfdojo_sdk.cluster.remote_builder import RemoteBuilder
 
     with connected(cluster, plugins, target, device) as found:
         tell_of(cluster, found)
-        yield Workplace(found.target, partial(ClusterForge, found), found.report.cores)
+        yield Workplace(found.target, partial(RemoteBuilder, found), found.report.cores)

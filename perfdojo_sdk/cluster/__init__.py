@@ -8,7 +8,7 @@ it measures on, and tell the driver what they find as they find it.
 - :mod:`.nodes`: starting and joining a cluster.
 - :mod:`.equipment`: the same code on all of them.
 - :mod:`.connection`: a driver's way in, and whom it may give work.
-- :mod:`.forge`: the driver's side of an episode; to a build it is a forge like the local one.
+- :mod:`.remote_builder`: the driver's side of an episode; to a build it is a builder like the local one.
 - :mod:`.worker`: the node's side.
 - :mod:`.training`: who plays for a training; :mod:`.actor` is what runs on the nodes then.
 """

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from perfdojo_sdk.cluster.equipment import Equipment
-from perfdojo_sdk.cluster.worker import Ended, Event, Place, Sending, Tell, forge_at, told
+from perfdojo_sdk.cluster.worker import Ended, Event, Place, Sending, Tell, context_at, told
 from perfdojo_sdk.library.attempts import Rejected
 from perfdojo_sdk.library.evaluation import DeviceGone
 
@@ -23,6 +23,6 @@ def _experience(wanted: Equipment, job: Job, place: Place, tell: Tell) -> Experi
     from perfdojo_sdk.perfllm.episodes import play
 
     try:
-        return play(job, forge_at(wanted, job.settings, place), Sending(job.known, tell))
+        return play(job, context_at(wanted, job.settings, place), Sending(job.known, tell))
     except DeviceGone as error:
         raise Rejected(f"the device is gone: {error}") from None

@@ -143,23 +143,23 @@ class Cluster:
 
     @property
     def claim(self) -> dict[str, float]:
-        """What a kernel takes while it runs: one device, alone."""
+        """The resources that a kernel takes while it runs: one device, alone."""
         return {DEVICE + self.kind: 1, f"{RUNS}{self.target.name}@{self.kind}": A_LITTLE}
 
     @property
     def devices(self) -> int:
-        """How many there are now."""
+        """The number of such devices now."""
         return together(n.offer for n in nodes(self.ray)).kinds(self.target.name).get(self.kind, 0)
 
     @property
     def compilers(self) -> int:
-        """How many of them there are for each device now."""
+        """The number of compilers for each device now."""
         count = together(n.offer for n in nodes(self.ray)).compiles.get(self.target.name, 0)
         return -(-count // max(1, self.devices))
 
     @property
     def place(self) -> worker.Place:
-        """Where an episode that is ordered now will be played."""
+        """The place in which an episode that is ordered now will be played."""
         return worker.Place(self.report.device, self.report.toolchain, self.compilers)
 
     def wait_for(self, pending: Any, stopped: Callable[[], bool] = lambda: False) -> bool:

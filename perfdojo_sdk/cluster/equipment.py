@@ -34,7 +34,7 @@ class Packed:
 
 @dataclass(frozen=True)
 class Equipment:
-    """What a node needs to have for the work on one target."""
+    """Everything that a node needs for the work on one target."""
 
     target: str
     sdk: str
@@ -42,7 +42,7 @@ class Equipment:
 
 
 def equipment(plugins: Plugins, target: Target) -> Equipment:
-    """What the driver has."""
+    """The driver's own."""
     packed = tuple(
         Packed(p.name, p.distribution, p.version, _module(p), p.declared, p.fingerprint)
         for p in _concerned(plugins, target)

@@ -1,4 +1,4 @@
-"""What a node has to offer, as names of Ray's custom resources.
+"""A node's offer, as names of Ray's custom resources.
 
 =======================  =======  ====================================================================
 ``device:DEVICE``        units    devices of this kind; a kernel claims a whole one and has it alone
@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from perfdojo_sdk.core.errors import DojoError
-from perfdojo_sdk.library.forge import toolchain_of
+from perfdojo_sdk.library.running import toolchain_of
 from perfdojo_sdk.plugins import Plugins
 from perfdojo_sdk.store.records import sha256
 
@@ -30,7 +30,7 @@ _MOST_SHOWN = 40
 
 @dataclass(frozen=True)
 class Offer:
-    """What one node, or several together, have."""
+    """Devices and compilers of one node, or of several together."""
 
     devices: Mapping[str, int] = field(default_factory=dict)
     """Kind -> how many."""
@@ -67,7 +67,7 @@ class Offer:
 
 
 def together(offers: Iterable[Offer]) -> Offer:
-    """What several nodes have in all."""
+    """The sum of several nodes' offers."""
     devices: dict[str, int] = {}
     compiles: dict[str, int] = {}
     runs: set[tuple[str, str]] = set()
@@ -88,7 +88,7 @@ def kind_of(device: str) -> str:
 def offer_of_this_machine(
     plugins: Plugins, names: Iterable[str], devices: bool = True, compilers: int = 0
 ) -> tuple[Offer, dict[str, str]]:
-    """What this machine can do for the targets ``names``, found out by trying, and why not the rest."""
+    """This machine's offer for the targets ``names``, found out by trying, and why not the rest."""
     kinds: dict[str, int] = {}
     runs: set[tuple[str, str]] = set()
     compiles: dict[str, int] = {}

@@ -12,9 +12,10 @@ from typing import Any
 
 from perfdojo_sdk.cluster import actor, worker
 from perfdojo_sdk.cluster.connection import LOOK_S, Cluster, Patience
-from perfdojo_sdk.cluster.forge import MOST_LOST, ClusterForge, NodeLost, next_event
+from perfdojo_sdk.cluster.remote_builder import MOST_LOST, NodeLost, cluster_context, next_event
 from perfdojo_sdk.core.errors import UnavailableError
-from perfdojo_sdk.library.forge import Settings
+from perfdojo_sdk.library.context import BuildContext
+from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.perfllm.episodes import Experience, Job
 from perfdojo_sdk.store.candidates import CandidateLog
 
@@ -51,9 +52,9 @@ class ClusterActors:
     def room(self) -> int:
         return JOBS * max(1, sum(patience.cluster.devices for patience in self._patience.values()))
 
-    def forge(self, target: str, settings: Settings) -> ClusterForge:
+    def context(self, target: str, settings: Settings) -> BuildContext:
         cluster = self.clusters[target]
-        return ClusterForge(cluster, cluster.plugins, cluster.target, settings)
+        return cluster_context(cluster, cluster.plugins, cluster.target, settings)
 
     def order(self, job: Job) -> None:
         self._send(Away(job, self._patience[job.target].cluster))
@@ -66,7 +67,7 @@ class ClusterActors:
         self._away[task.remote(cluster.wanted, away.job, cluster.place)] = away
 
     def next(self) -> tuple[Job, Experience] | None:
-        """What came back. :class:`DojoError` when an actor says what is wrong, or actors only ever die."""
+        """The job that came back. :class:`DojoError` when an actor has one, or actors only ever die."""
         ray = next(iter(self._patience.values())).cluster.ray
         ready, _ = ray.wait(list(self._away), timeout=LOOK_S)
         for events in ready:

@@ -1,4 +1,4 @@
-"""What runs on the nodes: a look at the node, one compilation, one run, and whole episodes.
+"""The nodes' side of the work: a look at the node, one compilation, one run, and whole episodes.
 
 An episode is the local search as it is, on the node that has the device. What it would keep in files and
 records goes to the driver, one event at a time: measured candidates first, then the state that counts them.
@@ -20,13 +20,17 @@ from typing import TYPE_CHECKING, TypeAlias
 from perfdojo_sdk.cluster.equipment import Equipment, equipped, here
 from perfdojo_sdk.cluster.offers import COMPILES
 from perfdojo_sdk.core.errors import DojoError, UnavailableError
+from perfdojo_sdk.hookspecs.abilities import with_compile_timeout
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measurement, RunRequest
 from perfdojo_sdk.kernels.selection import Kernel
+from perfdojo_sdk.library.accepting import Found
 from perfdojo_sdk.library.arrays import available_cores
 from perfdojo_sdk.library.attempts import Rejected
-from perfdojo_sdk.library.evaluation import compiled_here
-from perfdojo_sdk.library.forge import Forge, Found, Settings, toolchain_of
-from perfdojo_sdk.library.tuning import COMPILE_TIMEOUT_S, Session, Standing, TuneError, impatient
+from perfdojo_sdk.library.builder import KernelBuilder
+from perfdojo_sdk.library.context import BuildContext
+from perfdojo_sdk.library.running import compiled, toolchain_of
+from perfdojo_sdk.library.settings import Settings
+from perfdojo_sdk.library.tuning import COMPILE_TIMEOUT_S, Session, Standing, TuneError
 from perfdojo_sdk.store.candidates import Candidate, CandidateKey
 
 if TYPE_CHECKING:
@@ -38,7 +42,7 @@ PATIENCE = 3
 
 @dataclass(frozen=True)
 class Report:
-    """What a node says of itself."""
+    """A node's description of itself."""
 
     host: str
     device: str
@@ -74,7 +78,7 @@ def compile_library(wanted: Equipment, source: KernelSource) -> Artifact | Failu
     """Compile with the target's own patience."""
     try:
         plugins, target = equipped(wanted)
-        return compiled_here(plugins.guarded_runner(target), source)
+        return compiled(plugins.guarded_runner(target), source)
     except DojoError as error:
         return error
 
@@ -99,7 +103,8 @@ def help_compiling(
         plugins, target = equipped(wanted)
         if _toolchain(wanted) != toolchain:
             return False
-        return source is None or compiled_here(impatient(plugins.guarded_runner(target)), source)
+        runner = with_compile_timeout(plugins.guarded_runner(target), COMPILE_TIMEOUT_S)
+        return source is None or compiled(runner, source)
     except DojoError:
         return False
 
@@ -146,7 +151,7 @@ class Compilers:
 
 @dataclass(frozen=True)
 class Place:
-    """What an episode counts on where it is played."""
+    """The conditions that an episode counts on where it is played."""
 
     device: str
     toolchain: str
@@ -164,11 +169,11 @@ class Order:
     seconds: float | None
     """Most time for the search."""
     state: bytes | None = field(repr=False)
-    """Where it stopped."""
+    """The state in which it stopped."""
     file: str
-    """Where the driver keeps that."""
+    """The driver's file for that."""
     known: tuple[Candidate, ...] = field(repr=False)
-    """What was evaluated before under the same conditions."""
+    """Candidates that were evaluated before under the same conditions."""
 
 
 @dataclass(frozen=True)
@@ -215,7 +220,7 @@ def episode(wanted: Equipment, order: Order) -> Iterator[Event]:
 
 
 def told(play: Callable[[Tell], Ended]) -> Iterator[Event]:
-    """What ``play`` tells, as it happens, and how it ended."""
+    """The events of ``play`` as they happen, and its end."""
     events: SimpleQueue[Event] = SimpleQueue()
     Thread(target=_guarded, args=(play, events.put), daemon=True).start()
     ended = False
@@ -238,25 +243,25 @@ def _guarded(play: Callable[[Tell], Ended], tell: Tell) -> None:
         tell(Ended(error=UnavailableError("PD-N006", what, why=why)))
 
 
-def forge_at(wanted: Equipment, settings: Settings, place: Place) -> Forge:
-    """This node's forge; :class:`UnavailableError` when it is not what the driver counts on."""
+def context_at(wanted: Equipment, settings: Settings, place: Place) -> BuildContext:
+    """This node's context; :class:`UnavailableError` when it is not what the driver counts on."""
     plugins, target = equipped(wanted)
     helpers = Compilers(wanted, place.toolchain, place.compilers) if place.compilers else None
-    forge = Forge(plugins, target, settings, helpers=helpers)
-    report = Report(here(), forge.device, forge.toolchain, available_cores())
+    context = BuildContext.of(plugins, target, settings, helpers=helpers)
+    report = Report(here(), context.device, context.toolchain, available_cores())
     report.must_equal(place.device, place.toolchain)
-    return forge
+    return context
 
 
 def _found(wanted: Equipment, order: Order, tell: Tell) -> Found:
-    forge = forge_at(wanted, order.settings, order.place)
+    builder = KernelBuilder(context_at(wanted, order.settings, order.place))
     with TemporaryDirectory(prefix="perfdojo-episode-") as folder:
         files = Files(Path(folder, "state.json"), Path(folder, "game.json"))
         if order.state is not None:
             files.state.write_bytes(order.state)
         session = Session(order.seconds, files.state, files.game, order.state is not None)
         try:
-            return forge.build(order.kernel, Telling(tell, files), Sending(order.known, tell), session)
+            return builder.build(order.kernel, Telling(tell, files), Sending(order.known, tell), session)
         except TuneError as error:  # about a file that the driver has under another name
             what = error.what.replace(str(files.state), order.file)
             raise TuneError(error.code, what, why=error.why, hint=error.hint) from None
@@ -264,7 +269,7 @@ def _found(wanted: Equipment, order: Order, tell: Tell) -> Found:
 
 @dataclass(frozen=True)
 class Files:
-    """Where an episode's search keeps what the driver is sent."""
+    """The files in which an episode's search keeps what the driver is sent."""
 
     state: Path
     game: Path

@@ -1,13 +1,17 @@
-"""The algebraic laws that moves declare, and over which dtypes each of them holds.
+"""The algebraic laws that moves declare, each with what verification and rooflines must know about it.
 
 Floats obey none of them to the last bit; ``docs/semantics.md`` says what each gives up. Integers wrap,
 so they obey the laws of every ring as they stand, and none that divides. The check of a move and the
 dependence leg ask :func:`holds`; in the random models integers are integers, so a law is one of floats there.
+
+Games and records hold a law by its text. A rounding is a law, too (:func:`.dtypes.rounding_law`): it has no
+row here, for its text says all that there is to know.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, INTEGER_DTYPES
 
@@ -17,16 +21,40 @@ FACTOR = "a*c + b*c = (a+b)*c"
 SQUARES = "sum((x-c)^2) = sum((x-m)^2) + n*(m-c)^2"
 FILTER = "m outputs of r taps = m+r-1 products"
 
-#: Law -> the dtypes of numbers that obey it, but for rounding.
-DTYPES_OF: Mapping[str, tuple[str, ...]] = {
-    RECIPROCAL: FLOAT_DTYPES,
-    EXPONENT: FLOAT_DTYPES,
-    FACTOR: (*FLOAT_DTYPES, *INTEGER_DTYPES),
-    SQUARES: FLOAT_DTYPES,  # the mean is a quotient
-    FILTER: FLOAT_DTYPES,  # sums of taps are halved
+
+@dataclass(frozen=True)
+class Law:
+    """An equation of the reals that a move may use."""
+
+    text: str
+    """As games, records and messages have it."""
+    dtypes: tuple[str, ...] = FLOAT_DTYPES
+    """Numbers that obey it, but for rounding."""
+    of_rings: bool = False
+    """True if it follows from what every ring has, so that every random model obeys it."""
+    other_terms: bool = False
+    """True if results become sums of other terms. They share what is not finite with those that are computed
+    together, no row of them can be judged alone, and the bound of a time is that of what is computed."""
+
+
+#: Text -> law.
+LAWS: Mapping[str, Law] = {
+    law.text: law
+    for law in (
+        Law(RECIPROCAL),
+        Law(EXPONENT),
+        Law(FACTOR, (*FLOAT_DTYPES, *INTEGER_DTYPES), of_rings=True),
+        Law(SQUARES, of_rings=True),  # of floats alone: the mean is a quotient
+        Law(FILTER, of_rings=True, other_terms=True),  # of floats alone: sums of taps are halved
+    )
 }
 
 
 def holds(law: str, dtype: str) -> bool:
     """True if numbers of ``dtype`` obey ``law``."""
-    return dtype in DTYPES_OF[law]
+    return dtype in LAWS[law].dtypes
+
+
+def computes_other_terms(laws: Iterable[str]) -> bool:
+    """True if one of the laws of a game makes its results sums of other terms."""
+    return any(law in LAWS and LAWS[law].other_terms for law in laws)

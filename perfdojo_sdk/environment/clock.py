@@ -18,7 +18,7 @@ from perfdojo_sdk.hookspecs.types import (
     Target,
 )
 from perfdojo_sdk.library.arrays import thread_count
-from perfdojo_sdk.library.evaluation import compiled_here, run
+from perfdojo_sdk.library.running import compiled, run
 from perfdojo_sdk.plugins import Plugins
 
 #: Short runs: an agent plays thousands of moves.
@@ -70,7 +70,7 @@ class RunnerClock:
             source = self.generator.generate(program, "pd_played")
         except Exception as error:  # a plugin's code
             return Time(None, "", f"no code can be generated: {error}")
-        made = compiled_here(self.runner, source)
+        made = compiled(self.runner, source)
         result = run(self.runner, made, self.request) if isinstance(made, Artifact) else made
         if isinstance(result, Measurement) and result.seconds:
             return Time(result.median, result.provenance)

@@ -26,8 +26,9 @@ from perfdojo_sdk.hookspecs.services import ExperimentRequest
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.kernels.selection import Kernel, select
 from perfdojo_sdk.library.arrays import available_cores
+from perfdojo_sdk.library.context import BuildContext
 from perfdojo_sdk.library.evaluation import Evaluator, Tally
-from perfdojo_sdk.library.forge import Forge, Settings
+from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.library.tuning import conditions
 from perfdojo_sdk.plugins import Plugins
 from perfdojo_sdk.search.strategies import play_out
@@ -83,10 +84,10 @@ def run_contest(
     time are missing; all players begin one seed before any begins the next.
     """
     until = None if request.seconds is None else time.monotonic() + request.seconds
-    forge = Forge(plugins, target, Settings(threads=1, evaluations=contest.evaluations))
+    context = BuildContext.of(plugins, target, Settings(threads=1, evaluations=contest.evaluations))
     rows = Rows(request.folder / f"{contest.name}.rows")
     with Records(request.folder / "records.sqlite") as records:
-        table = KernelEvaluators(forge, kernels, records.candidates, contest.name)
+        table = KernelEvaluators(context, kernels, records.candidates, contest.name)
         initial = {kernel.name: _kept(rows, table, kernel.name) for kernel in kernels}
         entries = [
             Entry(kernel.name, player, seed)
@@ -118,7 +119,7 @@ def run_contest(
     ]
     return {
         "target": target.name,
-        "device": forge.device,
+        "device": context.device,
         "evaluations": contest.evaluations,
         "seeds": contest.seeds,
         "runs": {"wanted": len(entries), "played": len(found)},
@@ -168,11 +169,13 @@ def _line(entry: Entry, run: dict[str, Any]) -> str:
 class KernelEvaluators:
     """The evaluators of one target's kernels, with their caches of known times."""
 
-    def __init__(self, forge: Forge, kernels: Sequence[Kernel], store: CandidateLog, name: str) -> None:
-        self.forge, self.name = forge, name
+    def __init__(
+        self, context: BuildContext, kernels: Sequence[Kernel], store: CandidateLog, name: str
+    ) -> None:
+        self.context, self.name = context, name
         self.kernels = {kernel.name: kernel for kernel in kernels}
-        self.conditions = {kernel.name: forge.key(kernel).digest for kernel in kernels}
-        self.evaluators = {kernel.name: Evaluator(conditions(forge, kernel), store) for kernel in kernels}
+        self.conditions = {kernel.name: context.key(kernel).digest for kernel in kernels}
+        self.evaluators = {kernel.name: Evaluator(conditions(context, kernel), store) for kernel in kernels}
 
     def key(self, entry: Entry) -> dict[str, Any]:
         """All that the run depends on."""
@@ -200,7 +203,7 @@ class KernelEvaluators:
         in_time()
         player = entry.player
         evaluator = self._evaluator(entry.kernel, Proposer(search=player.search, seed=entry.seed))
-        task = self.forge.task(self.kernels[entry.kernel])
+        task = self.context.task(self.kernels[entry.kernel])
         task = replace(task, seed=entry.seed, options=dict(player.options))
         best: list[float | None] = []
         evaluating, begin = 0.0, _processor_s()
@@ -216,7 +219,7 @@ class KernelEvaluators:
             evaluating += _processor_s() - before
             return results
 
-        strategy = self.forge.plugins.search_strategy(player.search)
+        strategy = self.context.plugins.search_strategy(player.search)
         play_out(strategy, task, watched, task.evaluations, thought=evaluator.thought)
         whole = _processor_s() - begin
         return {"best_s": best, "cpu_s": round(whole, 3), "thinking_s": round(max(0, whole - evaluating), 3)}

@@ -14,7 +14,8 @@ from perfdojo_sdk.game import Game
 from perfdojo_sdk.hookspecs.services import ExperimentRequest, ExperimentResult
 from perfdojo_sdk.hookspecs.types import Failure, Measurement, RunRequest
 from perfdojo_sdk.kernels.selection import Kernel
-from perfdojo_sdk.library.forge import Forge, Settings
+from perfdojo_sdk.library.context import BuildContext
+from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.plugins import Plugins
 
 #: A change of the time below this part of it is none: timings of one program differ by as much.
@@ -26,12 +27,12 @@ def along(request: ExperimentRequest, plugins: Plugins, game: Game, threads: int
     settings = Settings(
         threads=threads, repeats=10 if request.quick else 50, budget_s=0.1 if request.quick else 0.5
     )
-    forge = Forge(plugins, game.target, settings)
+    context = BuildContext.of(plugins, game.target, settings)
     trace, rows = game.trace, Rows(request.folder / "fig10.rows")
     points: list[dict[str, Any]] = []
     for number in range(len(trace.steps) + 1):
         move = trace.steps[number - 1].move.text if number else "initial program"
-        found = _timed(forge, rows, Trace(trace.root, trace.steps[:number]))
+        found = _timed(context, rows, Trace(trace.root, trace.steps[:number]))
         points.append({"move": number, "text": move, **found})
         time = f"{found['median_s'] * 1e3:.4g} ms" if found["median_s"] else found["failure"]
         request.progress(f"[{number}/{len(trace.steps)}] {move}: {time}")
@@ -41,19 +42,19 @@ def along(request: ExperimentRequest, plugins: Plugins, game: Game, threads: int
     )
 
 
-def _timed(forge: Forge, rows: Rows, trace: Trace) -> dict[str, Any]:
+def _timed(context: BuildContext, rows: Rows, trace: Trace) -> dict[str, Any]:
     """The time of the end of ``trace``, or why it has none."""
     kernel = Kernel("along", trace.root.name, trace.root)
-    key = {"conditions": forge.key(kernel).digest, "program": trace.program.text}
+    key = {"conditions": context.key(kernel).digest, "program": trace.program.text}
     found = rows.get(key)
     if found is None:
-        found = _measured(forge, kernel, trace)
+        found = _measured(context, kernel, trace)
         rows.put(key, found)
     return dict(found)
 
 
-def _measured(forge: Forge, kernel: Kernel, trace: Trace) -> dict[str, Any]:
-    settings = forge.settings
+def _measured(context: BuildContext, kernel: Kernel, trace: Trace) -> dict[str, Any]:
+    settings = context.settings
     request = RunRequest(
         threads=settings.threads,
         want_outputs=False,
@@ -62,8 +63,8 @@ def _measured(forge: Forge, kernel: Kernel, trace: Trace) -> dict[str, Any]:
         timeout_s=settings.timeout_s,
     )
     result: Measurement | Failure
-    made = forge.runner.compile(forge.generator.generate(trace.program, kernel.symbol))
-    result = made if isinstance(made, Failure) else forge.runner.run(made, request)
+    made = context.runner.compile(context.generator.generate(trace.program, kernel.symbol))
+    result = made if isinstance(made, Failure) else context.runner.run(made, request)
     if isinstance(result, Failure) or not result.seconds:
         why = f"{result.reason}: {result.detail}" if isinstance(result, Failure) else "no call was timed"
         return {"median_s": None, "least_s": None, "provenance": "", "failure": why.partition("\n")[0]}

@@ -26,8 +26,8 @@ from perfdojo_sdk.hookspecs.services import ExperimentRequest, ExperimentResult
 from perfdojo_sdk.kernels.operators import OPERATORS
 from perfdojo_sdk.kernels.selection import DEFAULT, Kernel, select
 from perfdojo_sdk.library.build import KernelResult, Observer, build_library
-from perfdojo_sdk.library.forge import Settings
 from perfdojo_sdk.library.manifest import Manifest
+from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.measure.machine import machine
 from perfdojo_sdk.peers.operators import FAMILIES, Operator
 from perfdojo_sdk.peers.processes import Process, contenders

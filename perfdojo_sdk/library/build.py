@@ -11,17 +11,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from perfdojo_sdk.core.errors import NothingFoundError
 from perfdojo_sdk.core.files import holder, open_lock, refuse_links, try_lock
 from perfdojo_sdk.game import Game
 from perfdojo_sdk.hookspecs.types import MachineFigures, Target
 from perfdojo_sdk.kernels.selection import Kernel
+from perfdojo_sdk.library.accepting import Found, restored
 from perfdojo_sdk.library.attempts import Rejected
-from perfdojo_sdk.library.forge import Forge, Found, Settings
+from perfdojo_sdk.library.builder import Builder, MakeBuilder, builder_here
 from perfdojo_sdk.library.manifest import FILE, LibraryError, Manifest
 from perfdojo_sdk.library.package import package
+from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.library.spent import Spent
 from perfdojo_sdk.library.standing import Elder, elder_of, merge
 from perfdojo_sdk.library.tuning import Session, Standing, can_go_on
@@ -36,7 +38,7 @@ _NO_LINKS = (FILE, TUNED, *(f"{RECORDS}{suffix}" for suffix in ("", "-wal", "-sh
 
 
 class Observer:
-    """Who wants to know how far a build is; override what is of interest."""
+    """Hears how far a build is; override what is of interest."""
 
     def started(self, kernel: Kernel, number: int, count: int) -> None:
         """Kernel ``number`` (from 1) of ``count`` begins."""
@@ -56,17 +58,17 @@ class Observer:
 
 @dataclass(frozen=True)
 class KernelResult:
-    """What became of one kernel."""
+    """The kernel, found or left out."""
 
     kernel: Kernel
     found: Found | None
     failure: str = ""
-    """Why it is not in the library."""
+    """The reason why it is not in the library."""
 
 
 @dataclass(frozen=True)
 class BuildResult:
-    """What became of a build."""
+    """The outcome of a build."""
 
     directory: Path
     manifest: Manifest | None
@@ -75,7 +77,7 @@ class BuildResult:
     fates: Mapping[str, str] = field(default_factory=dict)
     """Kernel -> what became of it beside a library that was there: new, kept, replaced, and why."""
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """How long ``set-up`` (the toolchain, the machine's figures), ``kernels`` and ``packaging`` took."""
+    """Wall time of ``set-up`` (the toolchain, the machine's figures), ``kernels`` and ``packaging``."""
 
     @property
     def failed(self) -> tuple[KernelResult, ...]:
@@ -85,14 +87,6 @@ class BuildResult:
     def faulty(self) -> tuple[KernelResult, ...]:
         """Kernels in whose build a plugin's code went wrong."""
         return tuple(r for r in self.results if r.found is not None and r.found.record.faults)
-
-
-class MakeForge(Protocol):
-    """Where kernels are built: :class:`Forge` for this machine."""
-
-    def __call__(
-        self, plugins: Plugins, target: Target, settings: Settings, figures: MachineFigures | None = None
-    ) -> Forge: ...
 
 
 def default_directory(target: str) -> Path:
@@ -108,7 +102,7 @@ def build_library(
     observer: Observer | None = None,
     figures: MachineFigures | None = None,
     place: Path | str | None = None,
-    make_forge: MakeForge = Forge,
+    make_builder: MakeBuilder = builder_here,
     force: bool = False,
     start_over: bool = False,
 ) -> BuildResult:
@@ -118,7 +112,7 @@ def build_library(
     ``start_over``, what is not among ``kernels`` goes.
     ``figures``: the machine's speeds, for the roofline; by default the plugin measures them.
     ``place``: of the records, a file or a URL; by default a file in ``directory``.
-    ``make_forge``: where kernels are built, by default on this machine.
+    ``make_builder``: where kernels are built, by default on this machine.
     :class:`LibraryError` when another build writes there or the toolchain does not work,
     :class:`NothingFoundError` without kernels. KeyboardInterrupt passes through; what was
     finished is kept.
@@ -134,25 +128,25 @@ def build_library(
         elder = Elder(directory, None) if start_over else elder_of(directory, target.name)
         kernels = elder.called(kernels)
         with spent.on("set-up"):
-            forge = make_forge(plugins, target, settings or Settings(), figures)
+            builder = make_builder(plugins, target, settings or Settings(), figures)
 
         def one(numbered: tuple[int, Kernel]) -> KernelResult:
             observer.started(numbered[1], numbered[0], len(kernels))
-            result = _one(forge, records, numbered[1], directory, observer)
+            result = _one(builder, records, numbered[1], directory, observer)
             observer.finished(result)
             return result
 
         with spent.on("kernels"):
-            results = forge.each(one, list(enumerate(kernels, 1)))
+            results = builder.each(one, list(enumerate(kernels, 1)))
         ready = [r.found for r in results if r.found is not None]
         manifest, fates = None, dict[str, str]()
         if ready:
             with spent.on("packaging"):
-                merged = merge(forge, elder, ready, force, observer)
+                merged = merge(builder, elder, ready, force, observer)
             fates = dict(merged.fates)
             observer.packaging(len(merged.kernels))
             with spent.on("packaging"):
-                manifest = package(forge, merged.kernels, directory)
+                manifest = package(builder.context, merged.kernels, directory)
             plugins.library_built(target, directory)
         return BuildResult(directory, manifest, tuple(results), fates, spent.rounded)
 
@@ -167,7 +161,7 @@ def tune_kernel(
     seconds: float | None = None,
     observer: Observer | None = None,
     place: Path | str | None = None,
-    make_forge: MakeForge = Forge,
+    make_builder: MakeBuilder = builder_here,
 ) -> KernelResult:
     """Search for the fastest program of one kernel, and record it as a build would.
 
@@ -181,47 +175,51 @@ def tune_kernel(
     from perfdojo_sdk.store.database import Records
 
     with exclusive(directory), Records(place or directory / RECORDS) as records:
-        forge = make_forge(plugins, target, settings)
+        builder = make_builder(plugins, target, settings)
         session = Session(
             seconds, state_file(directory, kernel, settings), game_file(directory, kernel), resume
         )
         try:
-            found = forge.build(kernel, observer, records.candidates, session)
+            found = builder.build(kernel, observer, records.candidates, session)
         except Rejected as reason:
             return KernelResult(kernel, None, str(reason))
-        records.add(forge.key(kernel), found.record)
-        Game(target, forge.rules, found.record.trace.replay(forge.rules)).save(game_file(directory, kernel))
+        records.add(builder.context.key(kernel), found.record)
+        rules = builder.context.rules
+        Game(target, rules, found.record.trace.replay(rules)).save(game_file(directory, kernel))
         if found.measured and found.measured.seconds:
             plugins.measurement_recorded(target, kernel.name, found.measured)
         return KernelResult(kernel, found)
 
 
 def game_file(directory: Path, kernel: Kernel) -> Path:
-    """Where tuning keeps the fastest game."""
+    """The file in which tuning keeps the fastest game."""
     return directory / TUNED / f"{kernel.name}.json"
 
 
 def state_file(directory: Path, kernel: Kernel, settings: Settings) -> Path:
-    """Where tuning keeps the state of its player."""
+    """The file in which tuning keeps the state of its player."""
     search = settings.search.replace("/", "-")
     return directory / TUNED / f"{kernel.name}.{search}.{settings.seed}.state.json"
 
 
-def _one(forge: Forge, records: Records, kernel: Kernel, directory: Path, observer: Observer) -> KernelResult:
+def _one(
+    builder: Builder, records: Records, kernel: Kernel, directory: Path, observer: Observer
+) -> KernelResult:
     """One kernel: from the records, or built now and recorded. A search goes on where it stopped."""
-    key = forge.key(kernel)
+    context = builder.context
+    key = context.key(kernel)
     record = records.find(key)
-    found = forge.restore(kernel, record) if record else None
+    found = restored(context, kernel, record) if record else None
     if found is None:
-        file = state_file(directory, kernel, forge.settings)
-        session = Session(file=file, resume=can_go_on(forge, kernel, file))
+        file = state_file(directory, kernel, context.settings)
+        session = Session(file=file, resume=can_go_on(context, kernel, file))
         try:
-            found = forge.build(kernel, observer, records.candidates, session)
+            found = builder.build(kernel, observer, records.candidates, session)
         except Rejected as reason:
             return KernelResult(kernel, None, str(reason))
         records.add(key, found.record)
         if found.measured and found.measured.seconds:
-            forge.plugins.measurement_recorded(forge.target, kernel.name, found.measured)
+            context.plugins.measurement_recorded(context.target, kernel.name, found.measured)
     return KernelResult(kernel, found)
 
 

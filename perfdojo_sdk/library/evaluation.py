@@ -1,9 +1,12 @@
-"""From a game that a player proposes to its time, or to the reason why it has none.
+"""From games that a player proposes to their times, or to the reasons why they have none.
 
-The one pipeline of all searches. A program that was evaluated before is looked up, never measured again.
-Compilers run side by side; kernels are timed one after the other, and given up as soon as they cannot win.
-A game that seems to be the fastest has to win a second time, in a race with the fastest so far, and to
-pass verification, before it takes that place. Whatever happens is a record.
+The one pipeline of passes and searches. Whatever is proposed is refused, or generated, compiled beside others
+and timed; a program that was evaluated before is looked up, never measured again.
+
+A pass proposes a few games: they are timed in turns, and kept with their code. A search proposes many
+(:class:`Conditions` say so): they are timed one after the other, and given up as soon as they cannot win. One
+that seems to be the fastest has to win a second time, in a race with the fastest so far, and to pass
+verification, before it takes that place. Whatever happens to it is a record.
 """
 
 from __future__ import annotations
@@ -14,11 +17,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Kind, Trace
-from perfdojo_sdk.hookspecs.abilities import TimesInterleaved, ability
 from perfdojo_sdk.hookspecs.search import Evaluation
 from perfdojo_sdk.hookspecs.types import (
     Artifact,
@@ -29,7 +31,17 @@ from perfdojo_sdk.hookspecs.types import (
     Runner,
     RunRequest,
 )
-from perfdojo_sdk.library.attempts import generated, said
+from perfdojo_sdk.library.attempts import Attempt
+from perfdojo_sdk.library.running import (
+    Helpers,
+    compiled,
+    generated,
+    run,
+    takes_turns,
+    timed,
+    timed_in_turns,
+)
+from perfdojo_sdk.library.spent import Spent
 from perfdojo_sdk.store.candidates import (
     Candidate,
     CandidateLog,
@@ -43,12 +55,14 @@ from perfdojo_sdk.store.candidates import (
 )
 from perfdojo_sdk.store.records import RecordKey, sha256
 
+#: So many kernels share a child and take turns there, where games are few and the runner can.
+TOGETHER = 12
 #: A call slower than this many times the fastest game's is the last one.
 HOPELESS = 4.0
 #: A first call may wake threads and fill caches: what is faster than this, in seconds, is never hopeless.
 WAKING_S = 0.02
 #: As long as nothing was timed to the end, a call that takes longer than this, in seconds, is the only one:
-#: naive loops may take long, and nobody will run them.
+#: the initial program's naive loops may take long, and nobody will run them.
 SLOW_S = 0.25
 #: A new time within this factor of the champion's leads to a race: from one process to the next a busy
 #: machine may differ by more.
@@ -70,31 +84,16 @@ DEVICE_GONE = 10
 
 LEGS: tuple[Check, ...] = ("exact", "dependence", "numeric")
 
-T = TypeVar("T")
-
-
-class Helpers(Protocol):
-    """Compilers of other machines, which give what this one's would."""
-
-    @property
-    def count(self) -> int:
-        """How many may be asked at once."""
-        ...
-
-    def compile(self, source: KernelSource) -> Artifact | Failure | None:
-        """What a compiler made of it; None when nobody could help. It never raises."""
-        ...
-
 
 class Verify(Protocol):
-    """Why the compiled end of a game is wrong; "" when it passes."""
+    """A check of the compiled end of a game: the reason why it is wrong; "" when it passes."""
 
     def __call__(self, game: Trace, artifact: Artifact) -> str: ...
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """What evaluating the games of one kernel needs."""
+    """Everything that evaluating the games of one kernel needs."""
 
     symbol: str
     root: Program
@@ -102,14 +101,17 @@ class Conditions:
     generator: CodeGenerator
     runner: Runner
     request: RunRequest
-    """How a candidate is timed."""
+    """The timing of a candidate."""
     key: RecordKey = field(repr=False)
-    """What times depend on, beside the program."""
+    """Everything that times depend on, beside the program."""
     proposer: Proposer
     workers: int = 2
     """Compilers that run at once on this machine."""
     helpers: Helpers | None = field(default=None, repr=False)
     """Those of others."""
+    few: bool = False
+    """True where few games come: each is timed with the others in turns, and kept with its code. Else each is
+    timed for itself, and races with the fastest so far where it comes near."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,7 @@ class Champion:
 
 @dataclass
 class Tally:
-    """What a search has done."""
+    """Counts of what a search has done."""
 
     evaluations: int = 0
     reused: int = 0
@@ -155,6 +157,7 @@ class _Task:
 
     game: Trace
     digest: str
+    source: KernelSource | None = None
     artifact: Artifact | None = None
     result: Timed | Failed | None = None
     new: bool = True
@@ -165,7 +168,7 @@ class _Task:
     verify_s: float | None = None
 
     def fail(self, failure: Failure) -> None:
-        self.result = result_of(failure)
+        self.result, self.new = result_of(failure), True
 
 
 class DeviceGone(Exception):
@@ -173,19 +176,30 @@ class DeviceGone(Exception):
 
 
 class Evaluator:
-    """Evaluates games of one kernel and keeps the champion."""
+    """Evaluates games of one kernel; keeps the champion of many, and each of a few."""
 
     def __init__(
-        self, conditions: Conditions, store: CandidateLog | None = None, verify: Verify | None = None
+        self,
+        conditions: Conditions,
+        store: CandidateLog | None = None,
+        verify: Verify | None = None,
+        spent: Spent | None = None,
+        begins: Callable[[str], None] = lambda stage: None,
     ) -> None:
+        """``spent`` and ``begins`` hear of the stages, too: ``compile``, ``measure``, ``verify``."""
         self.conditions, self.store, self.verify = conditions, store, verify
+        self.spent, self.begins = spent or Spent(), begins
         self.champions: list[Champion] = []
         """Each faster than the one before it."""
+        self.kept: dict[str, Attempt] = {}
+        """Of few games, all that were not refused: digest of a program's text -> the attempt."""
         self.tally = Tally()
+        self.refused: list[str] = []
+        """Reasons why games were not even compiled, each once."""
         self.known: dict[str, Timed | Failed] = {}
         """Digest of a program's text -> what became of it."""
         self._run_s = 0.0
-        """How long the champion's run took as a whole."""
+        """Duration of the champion's run as a whole."""
         self._least_s: float | None = None
         """The least time of any run, those that were cut included."""
         self._missing = 0
@@ -200,14 +214,22 @@ class Evaluator:
         return self.champions[-1] if self.champions else None
 
     def evaluate(self, games: Sequence[Trace]) -> list[Evaluation]:
-        """What became of each; :class:`DeviceGone` when the runner finds its device no more."""
+        """The outcome of each; :class:`DeviceGone` when the runner finds its device no more."""
         tasks = [self._started(game) for game in games]
         self._compile(tasks)
+        if self.conditions.few:
+            self._look(tasks)
         results = []
         for task in tasks:
             self._settle(task)
             results.append(self._evaluation(task))
         return results
+
+    @contextmanager
+    def _on(self, stage: str) -> Iterator[None]:
+        self.begins(stage)
+        with self.tally.timing(stage), self.spent.on(stage):
+            yield
 
     def _evaluation(self, task: _Task) -> Evaluation:
         result = task.result
@@ -223,21 +245,27 @@ class Evaluator:
     # -- before anything is compiled -----------------------------------------------------------
 
     def _started(self, game: Trace) -> _Task:
-        task = _Task(game, sha256(game.program.text), propose_s=self._propose_s)
+        task = _Task(game, self.digest(game), propose_s=self._propose_s)
         why = self._refused(game)
         if why:
             task.fail(Failure("constraints", why))
+            self.refused += [why] if why not in self.refused else []
         return task
 
     def _refused(self, game: Trace) -> str:
-        """Why a game that was proposed is not even compiled; "" when it is."""
+        """The reason why a game that was proposed is not even compiled; "" when it is."""
         if game.root != self.conditions.root:
             return "it is about another program"
         return f"it {game.kind.label}" if game.kind > self.conditions.most else ""
 
+    @staticmethod
+    def digest(game: Trace) -> str:
+        """Of a game's last program, under which what became of it is known."""
+        return sha256(game.program.text)
+
     def has_timed(self, game: Trace) -> bool:
-        """Whether the game's last program was timed before, now or in an earlier search."""
-        return isinstance(self._known(game, sha256(game.program.text)), Timed)
+        """True when the game's last program was timed before, now or in an earlier search."""
+        return isinstance(self._known(game, self.digest(game)), Timed)
 
     def _known(self, game: Trace, digest: str) -> Timed | Failed | None:
         known = self.known.get(digest)
@@ -247,14 +275,16 @@ class Evaluator:
         return known
 
     def _look_up(self, task: _Task) -> Timed | Failed | None:
-        """What became of the same program before, if it would be the same now."""
+        """The outcome of the same program before, if it would be the same now."""
         known = self._known(task.game, task.digest)
         passing = isinstance(known, Failed) and (known.reason in PASSING or known.detail in TOO_MUCH)
         return None if passing else known
 
     def _promising(self, result: Timed, slack: float = 1.0) -> bool:
-        """Whether a time, if it holds, makes a new champion. A figure beats only figures of its kind."""
+        """True when a time, if it holds, makes a new champion. A figure beats only figures of its kind."""
         champion = self.champion
+        if self.conditions.few:
+            return False  # nobody is champion before all are timed at length
         if champion is None:
             return not result.cut
         same = result.timing.provenance == champion.provenance
@@ -262,8 +292,8 @@ class Evaluator:
 
     @property
     def _slack(self) -> float:
-        """How much slower than the champion a first time may be, for a race to say the opposite."""
-        races = ability(self.conditions.runner, TimesInterleaved) is not None
+        """The factor over the champion's time up to which a race may say the opposite of a first time."""
+        races = takes_turns(self.conditions.runner)
         return NEAR if races and self.champion and self.champion.provenance == "measured" else 1.0
 
     # -- compiling -----------------------------------------------------------------------------
@@ -282,28 +312,66 @@ class Evaluator:
                 wanted[task.digest] = task
         helpers = self.conditions.helpers
         workers = self.conditions.workers + (helpers.count if helpers else 0)
-        with self.tally.timing("compile"), ThreadPoolExecutor(workers) as pool:
+        if not wanted:
+            return
+        with self._on("compile"), ThreadPoolExecutor(workers) as pool:
             # Generators are limited in time best in this thread.
-            sources = {digest: self._source(task.game) for digest, task in wanted.items()}
-            made = {digest: pool.submit(self._made, task, sources[digest]) for digest, task in wanted.items()}
-            for digest, future in made.items():
+            for task in wanted.values():
+                self._generate(task)
+            made = [(task, pool.submit(self._made, task)) for task in wanted.values() if task.source]
+            for task, future in made:
                 artifact = future.result()
-                task = wanted[digest]
                 if isinstance(artifact, Failure):
                     task.fail(artifact)
-                    task.new = True
+                    self._keep(task, artifact)
                 else:
                     task.artifact = artifact
 
-    def _source(self, game: Trace) -> KernelSource | Failure:
-        return generated(self.conditions.generator, game, self.conditions.symbol)
+    def _generate(self, task: _Task) -> None:
+        source = generated(self.conditions.generator, task.game, self.conditions.symbol)
+        if isinstance(source, Failure):
+            task.fail(source)
+            self._keep(task, source)
+        else:
+            task.source = source
 
-    def _made(self, task: _Task, source: KernelSource | Failure) -> Artifact | Failure:
+    def _made(self, task: _Task) -> Artifact | Failure:
+        assert task.source is not None
         begin = time.perf_counter()
         try:
-            return compiled(self.conditions, source)
+            return compiled(self.conditions.runner, task.source, self.conditions.helpers)
         finally:
             task.compile_s = time.perf_counter() - begin
+
+    # -- a few games ---------------------------------------------------------------------------
+
+    def _look(self, tasks: Sequence[_Task]) -> None:
+        """Short timings, to tell who is near the fastest; one call for who is slow before anything is known.
+
+        Where the runner can, a few share a child and take turns: the arrays are made once, and a busy moment
+        hits none alone.
+        """
+        runner, request = self.conditions.runner, self.conditions.request
+        ready = [(task, task.artifact) for task in tasks if task.artifact is not None]
+        if not ready:
+            return
+        if self._least_s is None:
+            request = replace(request, stop_above_s=SLOW_S)
+        with self._on("measure"):
+            for some in (ready[k : k + TOGETHER] for k in range(0, len(ready), TOGETHER)):
+                artifacts = [artifact for _, artifact in some]
+                times = timed_in_turns(runner, artifacts, request) if len(some) > 1 else None
+                for k, (task, artifact) in enumerate(some):
+                    found = timed(runner, artifact, request) if times is None else times[k]
+                    task.result = result_of(found)
+                    self._keep(task, found)
+                    self._note_time(task.result)
+
+    def _keep(self, task: _Task, found: Measurement | Failure) -> None:
+        """Remember what became of one of few games."""
+        if self.conditions.few:
+            attempt = Attempt(task.game, task.source, task.artifact)
+            self.kept[task.digest] = attempt.timed(found)
 
     # -- measuring and all that follows ----------------------------------------------------------
 
@@ -315,11 +383,10 @@ class Evaluator:
             return
         if task.result is None:
             assert task.artifact is not None
-            with self.tally.timing("measure"):
+            with self._on("measure"):
                 task.result = result_of(self._timed(task))
             self._notice(task.result)
-            if isinstance(task.result, Timed):
-                self._least_s = min(task.result.timing.median_s, self._least_s or float("inf"))
+            self._note_time(task.result)
         slack = self._slack if task.new else 1.0
         if task.artifact and isinstance(task.result, Timed) and self._promising(task.result, slack):
             self._record(task)
@@ -343,6 +410,10 @@ class Evaluator:
         limit = min(request.timeout_s, SLACK_S + HOPELESS * self._run_s)
         return replace(request, timeout_s=limit, stop_above_s=max(HOPELESS * champion.seconds, WAKING_S))
 
+    def _note_time(self, result: Timed | Failed) -> None:
+        if isinstance(result, Timed):
+            self._least_s = min(result.timing.median_s, self._least_s or float("inf"))
+
     def _notice(self, result: Timed | Failed) -> None:
         """Stop when the device seems to be gone for good."""
         gone = isinstance(result, Failed) and result.reason == "device"
@@ -352,7 +423,7 @@ class Evaluator:
 
     def _challenge(self, task: _Task, artifact: Artifact, first: Timed) -> None:
         """A second run, in a race with the champion; then verification; then it is the champion."""
-        with self.tally.timing("measure"):
+        with self._on("measure"):
             begin = time.perf_counter()
             again, to_beat_s = self._race(artifact, first)
             run_s = time.perf_counter() - begin
@@ -364,7 +435,7 @@ class Evaluator:
             return
         passed = first.passed
         if self.verify is not None and not set(LEGS) <= set(passed):
-            with self.tally.timing("verify"):
+            with self._on("verify"):
                 begin = time.perf_counter()
                 wrong = self.verify(task.game, artifact)
                 task.verify_s = time.perf_counter() - begin
@@ -384,8 +455,7 @@ class Evaluator:
         more with all checks; else the champion's time of before has to do.
         """
         champion, runner, request = self.champion, self.conditions.runner, self._request()
-        in_turns = ability(runner, TimesInterleaved)
-        if champion is None or in_turns is None:
+        if champion is None or not takes_turns(runner):
             return run(runner, artifact, request), champion.seconds if champion else None
         racers = [artifact, champion.artifact]
         calls = CLEAR_CALLS if first.timing.median_s < CLEAR * champion.seconds else RACE_CALLS
@@ -398,9 +468,8 @@ class Evaluator:
             stop_above_s=None,
             first_look=True,
         )
-        both = _guarded(lambda: in_turns.time_interleaved(racers, request))
-        if isinstance(both, Failure):
-            return both, None
+        both = timed_in_turns(runner, racers, request)
+        assert both is not None
         ours, theirs = both
         if isinstance(theirs, Measurement) and theirs.seconds:
             self.champions[-1] = champion = replace(champion, seconds=theirs.median)
@@ -434,34 +503,3 @@ class Evaluator:
                 verify_s=task.verify_s,
             )
             self.store.put(Candidate.of(self.conditions.key, task.game, result, proposer, took))
-
-
-def compiled(conditions: Conditions, source: KernelSource | Failure) -> Artifact | Failure:
-    """What a compiler, here or elsewhere, makes of ``source``; what it does wrong is a failure."""
-    if isinstance(source, Failure):
-        return source
-    helped = conditions.helpers.compile(source) if conditions.helpers else None
-    return helped or compiled_here(conditions.runner, source)
-
-
-def compiled_here(runner: Runner, source: KernelSource) -> Artifact | Failure:
-    """What a runner's compiler makes of ``source``; an error of the runner itself is a failure."""
-    made = _guarded(lambda: runner.compile(source))
-    return made if isinstance(made, Artifact | Failure) else _strange(made)
-
-
-def run(runner: Runner, artifact: Artifact, request: RunRequest) -> Measurement | Failure:
-    """One run; an error of the runner itself is a failure like any other."""
-    measured = _guarded(lambda: runner.run(artifact, request))
-    return measured if isinstance(measured, Measurement | Failure) else _strange(measured)
-
-
-def _guarded(call: Callable[[], T]) -> T | Failure:
-    try:
-        return call()
-    except Exception as error:  # a plugin's code
-        return Failure("runtime", f"the runner failed: {said(error)}")
-
-
-def _strange(answer: object) -> Failure:
-    return Failure("runtime", f"the runner returned {type(answer).__name__}")

@@ -97,7 +97,7 @@ class GpuKernel:
 
 
 def _address(array: Any, spec: ArraySpec) -> int:
-    """Where an array of the GPU is, if it is what the kernel takes there."""
+    """The address of an array of the GPU, if it is what the kernel takes there."""
     told = getattr(array, "__cuda_array_interface__", None)
     if told is None:
         what = f"{spec.name} is {type(array).__name__}, which does not say where it is on the GPU"

@@ -358,7 +358,7 @@ class BoundCall:
 
 
 def _failed(name: str, status: int) -> LibraryError:
-    """What a kernel's status means."""
+    """The meaning of a kernel's status."""
     if status == OTHER_PROCESSOR:
         what = f"this processor cannot run {name}"
         why = "it, or its system, lacks instructions that the kernel is made of; nothing was written"

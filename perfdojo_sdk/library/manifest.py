@@ -63,13 +63,13 @@ class ArrayEntry(Strict):
 
 
 class KernelTiming(Strict):
-    """How fast, beside the initial program and beside what the machine could do."""
+    """A kernel's times, beside those of the initial program and the bound of the machine."""
 
     initial: Timing | None
     final: Timing | None
     bound: RooflineBound | None
     suspect: str = ""
-    """Why the final time is too good to be believed; it claims nothing then. Empty: it is believed."""
+    """The reason why the final time is not believed, being too good; it claims nothing then. Empty: it is."""
 
     @property
     def speed_up(self) -> float | None:
@@ -94,7 +94,7 @@ class KernelEntry(Strict):
     name: Identifier
     operator: Identifier
     alias: Identifier | None = None
-    """What the operator calls these sizes, such as ``layernorm1``."""
+    """The operator's name for these sizes, such as ``layernorm1``."""
     sizes: dict[Name, Size]
     symbol: Identifier
     """The C function; the header declares it."""
@@ -121,9 +121,9 @@ class KernelEntry(Strict):
     """None: the kernel was not computed at this size where it was built; its time is estimated."""
     notes: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
-    """What plugins did wrong while the kernel was built, one line each."""
+    """Faults of plugins while the kernel was built, one line each."""
     build_seconds: dict[str, float] = {}
-    """How long each stage of the kernel's build took."""
+    """Duration of each stage of the kernel's build."""
 
 
 class Manifest(Strict):
@@ -139,7 +139,7 @@ class Manifest(Strict):
     """Without these the kernels do not run."""
     toolchain: str
     contraction: bool
-    """Whether the compiler was free to contract a*b+c into one rounding (FMA)."""
+    """True when the compiler was free to contract a*b+c into one rounding (FMA)."""
     plugins: dict[str, str]
     settings: dict[str, Figure]
     created: str

@@ -10,6 +10,7 @@ import json
 import platform
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,8 +22,9 @@ from perfdojo_sdk.core.errors import DojoError, VerificationError
 from perfdojo_sdk.core.files import remove
 from perfdojo_sdk.game import write_atomically
 from perfdojo_sdk.hookspecs.services import Packable, Package, PackagedFile
-from perfdojo_sdk.hookspecs.types import Failure
-from perfdojo_sdk.library.forge import Forge, Found
+from perfdojo_sdk.hookspecs.types import Artifact, Failure
+from perfdojo_sdk.library.accepting import Found, output_sha256
+from perfdojo_sdk.library.context import BuildContext
 from perfdojo_sdk.library.manifest import (
     FILE,
     ArrayEntry,
@@ -41,18 +43,18 @@ from perfdojo_sdk.store.traces import first_error
 AT_ONCE = 3
 
 
-def package(forge: Forge, kernels: Sequence[Found], directory: Path) -> Manifest:
+def package(context: BuildContext, kernels: Sequence[Found], directory: Path) -> Manifest:
     """Write the library of ``kernels`` into ``directory``.
 
     :class:`VerificationError` when the packaged code does not give the verified bits.
     """
     packed = [Packable(f.kernel.name, f.kernel.operator, f.source) for f in kernels]
-    made = _pack(forge, packed)
+    made = _pack(context, packed)
     homes = _homes(made.files, packed)
 
     def differs(found: Found) -> str:
         home = homes[found.kernel.name]
-        return forge.same_outputs(found, home.content, home.kind)
+        return differing(context, found, home.content, home.kind)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         reasons = list(pool.map(differs, kernels))
@@ -60,9 +62,9 @@ def package(forge: Forge, kernels: Sequence[Found], directory: Path) -> Manifest
         if reason:
             what = f"{found.kernel.name}, packaged, is not the kernel that was verified"
             raise VerificationError("PD-L021", what, why=reason)
-    files = _sources(forge.target.name, kernels, packed) + list(made.files)
+    files = _sources(context.target.name, kernels, packed) + list(made.files)
     artefacts = _artefacts(files)
-    manifest = _manifest(forge, made.toolchain, artefacts, kernels, homes)
+    manifest = _manifest(context, made.toolchain, artefacts, kernels, homes)
     stale = [there for there in _listed(directory) if there.path not in {a.path for a in artefacts}]
     for file in files:
         write_atomically(directory / file.path, file.content, directory)
@@ -72,11 +74,29 @@ def package(forge: Forge, kernels: Sequence[Found], directory: Path) -> Manifest
     return manifest
 
 
-def _pack(forge: Forge, kernels: Sequence[Packable]) -> Package:
-    """What the target's packager makes; whatever it does wrong is an error that names it."""
-    packager = forge.plugins.packager(forge.target) or CPackager()
+def differing(context: BuildContext, found: Found, content: bytes, kind: str) -> str:
+    """The reason why the kernel inside the packaged file does not give the verified bits; "" when it does.
+
+    One that was not computed at its size has to have the estimate of the one that was verified.
+    """
+    artifact = Artifact(found.source.symbol, found.source.inputs, found.source.outputs, kind, content)
+    computed, expected = found.record.output_sha256 is not None, found.record.final
+    request = context.settings.request
+    measured = context.runner.run(artifact, replace(request, repeats=0 if computed else request.repeats))
+    if isinstance(measured, Failure):
+        return f"{measured.reason}: {measured.detail}"
+    if not computed:
+        same = expected is not None and measured.median == expected.median_s
+        return "" if same else "its estimate differs from that of the verified kernel"
+    same = output_sha256(measured) == found.record.output_sha256
+    return "" if same else "its outputs differ from those of the verified kernel"
+
+
+def _pack(context: BuildContext, kernels: Sequence[Packable]) -> Package:
+    """The package of the target's packager; whatever that does wrong is an error that names it."""
+    packager = context.plugins.packager(context.target) or CPackager()
     try:
-        made = packager.package(f"perfdojo_{forge.target.name}", kernels, forge.runner)
+        made = packager.package(f"perfdojo_{context.target.name}", kernels, context.runner)
     except DojoError:
         raise
     except Exception as error:  # a plugin's code, or what the kernels bring
@@ -107,7 +127,7 @@ def _homes(files: Sequence[PackagedFile], kernels: Sequence[Packable]) -> dict[s
 
 
 def _sources(target: str, kernels: Sequence[Found], packed: Sequence[Packable]) -> list[PackagedFile]:
-    """What the SDK itself writes beside the compiled code."""
+    """The files that the SDK itself writes beside the compiled code."""
     files = []
     for found in kernels:
         trace = found.record.trace.model_dump(mode="json", by_alias=True)
@@ -166,7 +186,7 @@ def _delete(directory: Path, artefact: Artefact) -> None:
 
 
 def _manifest(
-    forge: Forge,
+    context: BuildContext,
     toolchain: str,
     artefacts: tuple[Artefact, ...],
     kernels: Sequence[Found],
@@ -178,14 +198,14 @@ def _manifest(
         raise _unpackable("the SDK", first_error(error)) from None
     return Manifest(
         sdk_version=perfdojo_sdk.__version__,
-        target=forge.target.name,
-        device=forge.device,
-        machine=forge.target.capabilities.machine or platform.machine(),
-        cpu_flags=forge.target.capabilities.cpu_flags,
+        target=context.target.name,
+        device=context.device,
+        machine=context.target.capabilities.machine or platform.machine(),
+        cpu_flags=context.target.capabilities.cpu_flags,
         toolchain=toolchain,
         contraction="-ffp-contract=off" not in toolchain.split(),
-        plugins=forge.fingerprints,
-        settings=forge.settings.as_figures(),
+        plugins=dict(context.fingerprints),
+        settings=context.settings.as_figures(),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         artefacts=artefacts,
         kernels=entries,

@@ -1,4 +1,4 @@
-"""Where the time of a build goes."""
+"""A build's time by stage."""
 
 from __future__ import annotations
 

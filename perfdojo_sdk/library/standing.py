@@ -1,4 +1,4 @@
-"""What becomes of the kernels that a library has already when another build writes into its folder.
+"""The fate of the kernels that a library has already when another build writes into its folder.
 
 A kernel that nobody asked about stays. One that was built anew takes the place of its elder when it is not
 slower, both timed in turns; or when the elder computes something else, or does not run any more.
@@ -10,22 +10,21 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.game import read_saved
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, Measurement
 from perfdojo_sdk.kernels.selection import Kernel, input_key, named_in_full
-from perfdojo_sdk.library.attempts import Rejected, generated, in_a_line
+from perfdojo_sdk.library.accepting import Found, source_sha256
+from perfdojo_sdk.library.attempts import Rejected, in_a_line
+from perfdojo_sdk.library.builder import Builder, Watch
+from perfdojo_sdk.library.context import BuildContext
 from perfdojo_sdk.library.manifest import FILE, KernelEntry, LibraryError, Manifest, read_manifest
+from perfdojo_sdk.library.running import compiled, generated, rounds_of
 from perfdojo_sdk.measure.answer import at_fault
 from perfdojo_sdk.measure.timing import Ratio, ratio_by_rounds
 from perfdojo_sdk.store.records import KernelRecord
-
-if TYPE_CHECKING:
-    from perfdojo_sdk.library.build import Observer
-    from perfdojo_sdk.library.forge import Forge, Found
 
 #: Turns of each, where a runner times one kernel after the other.
 TURNS = 3
@@ -81,13 +80,13 @@ def elder_of(directory: Path, target: str) -> Elder:
 
 @dataclass(frozen=True)
 class Merged:
-    """What a library will hold, and a word on each kernel of which there is something to say."""
+    """The kernels that a library will hold, and a word on each of which there is something to say."""
 
     kernels: tuple[Found, ...]
     fates: Mapping[str, str]
 
 
-def merge(forge: Forge, elder: Elder, built: Sequence[Found], force: bool, watch: Observer) -> Merged:
+def merge(builder: Builder, elder: Elder, built: Sequence[Found], force: bool, watch: Watch) -> Merged:
     """The elder's kernels and those that were ``built``, each once.
 
     ``force``: what was built takes the place of what is there in any case. :class:`LibraryError` when a
@@ -98,9 +97,9 @@ def merge(forge: Forge, elder: Elder, built: Sequence[Found], force: bool, watch
     fates: dict[str, str] = {}
     for name, entry in elder.entries.items():
         if name not in new:
-            kernels[name], fates[name] = _kept(forge, elder, entry, watch), "kept"
+            kernels[name], fates[name] = _kept(builder, elder, entry, watch), "kept"
         elif not force:
-            kernels[name], fates[name] = _better(forge, elder, entry, new[name], watch)
+            kernels[name], fates[name] = _better(builder, elder, entry, new[name], watch)
         else:
             fates[name] = "replaced: forced"
     for name, found in new.items():
@@ -114,18 +113,18 @@ def _entry_key(entry: KernelEntry) -> tuple[str, tuple[tuple[tuple[int, ...], st
     return entry.operator, tuple((i.shape, i.dtype) for i in entry.inputs)
 
 
-def _kernel(forge: Forge, elder: Elder, entry: KernelEntry) -> tuple[Kernel, Trace]:
+def _kernel(context: BuildContext, elder: Elder, entry: KernelEntry) -> tuple[Kernel, Trace]:
     """The kernel and its game; :class:`DojoError` when it does not replay."""
-    trace = read_saved(elder.directory / entry.trace).trace.replay(forge.rules)
+    trace = read_saved(elder.directory / entry.trace).trace.replay(context.rules)
     sizes = tuple(entry.sizes.items())
     return Kernel(entry.name, entry.operator, trace.root, sizes, entry.alias or ""), trace
 
 
-def _kept(forge: Forge, elder: Elder, entry: KernelEntry, watch: Observer) -> Found:
+def _kept(builder: Builder, elder: Elder, entry: KernelEntry, watch: Watch) -> Found:
     """A kernel that nobody asked about: as it is, or verified and timed again where conditions changed."""
     try:
-        kernel, trace = _kernel(forge, elder, entry)
-        return _as_it_is(forge, elder, entry, kernel, trace) or forge.again(kernel, trace, watch)
+        kernel, trace = _kernel(builder.context, elder, entry)
+        return _as_it_is(builder.context, elder, entry, kernel, trace) or builder.again(kernel, trace, watch)
     except (DojoError, Rejected) as error:
         why = error.what if isinstance(error, DojoError) else str(error)
         what = f"{entry.name}, which {elder.directory} holds, cannot be kept"
@@ -134,17 +133,17 @@ def _kept(forge: Forge, elder: Elder, entry: KernelEntry, watch: Observer) -> Fo
         ) from error
 
 
-def _as_it_is(forge: Forge, elder: Elder, entry: KernelEntry, kernel: Kernel, trace: Trace) -> Found | None:
+def _as_it_is(
+    context: BuildContext, elder: Elder, entry: KernelEntry, kernel: Kernel, trace: Trace
+) -> Found | None:
     """The kernel as its manifest has it; None where the code, or what a time depends on, is another now."""
-    from perfdojo_sdk.library.forge import Found, source_sha256
-
     manifest = elder.manifest
-    source = generated(forge.generator, trace, kernel.symbol)
+    source = generated(context.generator, trace, kernel.symbol)
     if manifest is None or isinstance(source, Failure) or not entry.verification.passed:
         return None
-    settings = forge.settings.as_figures()
+    settings = context.settings.as_figures()
     then = (manifest.device, manifest.toolchain, manifest.plugins)
-    now = (forge.device, forge.toolchain, dict(forge.fingerprints))
+    now = (context.device, context.toolchain, dict(context.fingerprints))
     if then != now or any(manifest.settings.get(name) != settings[name] for name in ("threads", "seed")):
         return None
     record = KernelRecord(
@@ -167,22 +166,22 @@ def _as_it_is(forge: Forge, elder: Elder, entry: KernelEntry, kernel: Kernel, tr
 
 
 def _better(
-    forge: Forge, elder: Elder, entry: KernelEntry, found: Found, watch: Observer
+    builder: Builder, elder: Elder, entry: KernelEntry, found: Found, watch: Watch
 ) -> tuple[Found, str]:
     """Whichever of two kernels of one name is not slower, and why."""
-    from perfdojo_sdk.library.forge import source_sha256
-
+    context = builder.context
     try:
-        kernel, trace = _kernel(forge, elder, entry)
+        kernel, trace = _kernel(context, elder, entry)
     except DojoError as error:
         return found, f"replaced: the old one does not replay ({error.what})"
     if trace.root != found.kernel.program:
         return found, "replaced: the old one is of another initial program"
-    source = generated(forge.generator, trace, kernel.symbol)
+    source = generated(context.generator, trace, kernel.symbol)
     if not isinstance(source, Failure) and source_sha256(source) == found.record.source_sha256:
         return found, "unchanged"
     watch.stage(kernel, "comparing")
-    ratio = _ratio(forge, generated_artifact(forge, trace, kernel), forge.runner.compile(found.source))
+    old = source if isinstance(source, Failure) else compiled(context.runner, source)
+    ratio = _ratio(context, old, compiled(context.runner, found.source))
     if ratio is None:
         return found, "replaced: the old one does not run any more"
     if isinstance(ratio, Failure):
@@ -194,26 +193,21 @@ def _better(
     else:
         return found, f"replaced: {ratio.value:.2f} of the old time"
     try:
-        old = _as_it_is(forge, elder, entry, kernel, trace) or forge.again(kernel, trace, watch)
+        kept = _as_it_is(context, elder, entry, kernel, trace) or builder.again(kernel, trace, watch)
     except (DojoError, Rejected) as error:
         return found, f"replaced: the old one cannot be kept ({error})"
-    return old, why
+    return kept, why
 
 
-def generated_artifact(forge: Forge, trace: Trace, kernel: Kernel) -> Artifact | Failure:
-    """The game's last program, compiled."""
-    source = generated(forge.generator, trace, kernel.symbol)
-    return source if isinstance(source, Failure) else forge.runner.compile(source)
-
-
-def _ratio(forge: Forge, old: Artifact | Failure, new: Artifact | Failure) -> Ratio | Failure | None:
+def _ratio(context: BuildContext, old: Artifact | Failure, new: Artifact | Failure) -> Ratio | Failure | None:
     """The new one's time over the old one's, timed in turns; why there is none, or None where that is because
     the old one does not run."""
     if isinstance(old, Failure):
         return None
     if isinstance(new, Failure):
         return new
-    turns = forge.in_turns([old, new], TURNS)
+    request = replace(context.settings.request, want_outputs=False)
+    turns = rounds_of(context.runner, [old, new], request, TURNS)
     failed = [each for pair in turns for each in pair if isinstance(each, Failure)]
     if failed:
         broken = any(isinstance(pair[0], Failure) and not at_fault(pair[0]) for pair in turns)

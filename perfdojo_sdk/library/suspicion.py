@@ -8,15 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from perfdojo_sdk.hookspecs.types import Bound, Failure, Measurement
-from perfdojo_sdk.kernels.selection import Kernel
 from perfdojo_sdk.library.attempts import Attempt, Rejected, in_a_line
+from perfdojo_sdk.library.work import KernelWork
 from perfdojo_sdk.measure.answer import at_fault
-
-if TYPE_CHECKING:
-    from perfdojo_sdk.library.forge import Forge
 
 #: A time below this fraction of a calibrated bound is not believed.
 SUSPECT = 0.85
@@ -24,32 +20,32 @@ SUSPECT = 0.85
 PROBES = 3
 
 
-def plausible(forge: Forge, kernel: Kernel, attempt: Attempt) -> tuple[Attempt, Bound | None]:
+def plausible(work: KernelWork, attempt: Attempt) -> tuple[Attempt, Bound | None]:
     """The attempt, timed anew where its time looked too good, suspect where it stays so; and its bound.
 
     :class:`Rejected` when it does not run any more. Figures that were not measured on this device doubt
     nothing.
     """
-    measured, bound = attempt.measured, forge._bound(kernel, attempt.trace)
+    measured, bound = attempt.measured, work.roofline.bound(work.kernel, attempt.trace)
     if measured is None or bound is None or not bound.calibrated or attempt.suspect:
         return attempt, bound
     if measured.median < SUSPECT * bound.seconds:
-        measured = _again(forge, attempt)
+        measured = _again(work, attempt)
     for _ in range(PROBES):
         if measured.median >= SUSPECT * bound.seconds:
             break
-        forge.figures = forge.figures.at_best(forge.plugins.machine_figures(forge.target, refresh=True))
-        bound = forge._bound(kernel, attempt.trace) or bound
+        work.roofline.probe()
+        bound = work.roofline.bound(work.kernel, attempt.trace) or bound
         if measured.median < SUSPECT * bound.seconds:
             # Where memory is shared, the kernel may have met a better moment than any probe.
-            measured = _again(forge, attempt)
+            measured = _again(work, attempt)
     why = ""
     if measured.median < SUSPECT * bound.seconds:
         why = f"{measured.median:.3g} s beats the roofline of {bound.seconds:.3g} s"
     return replace(attempt, measured=measured, suspect=why), bound
 
 
-def believable_first(forge: Forge, kernel: Kernel, order: Sequence[Attempt]) -> list[Attempt]:
+def believable_first(work: KernelWork, order: Sequence[Attempt]) -> list[Attempt]:
     """``order``, fastest first, as it is when no suspect figure ranks anything.
 
     What was found and timed beyond doubt comes first. Where nothing was, a figure is no reason to prefer the
@@ -59,7 +55,7 @@ def believable_first(forge: Forge, kernel: Kernel, order: Sequence[Attempt]) -> 
     rest = list(order)
     while rest and rest[0].artifact is not None:
         try:
-            rest[0], _ = plausible(forge, kernel, rest[0])
+            rest[0], _ = plausible(work, rest[0])
         except Rejected:
             break
         if not rest[0].suspect:
@@ -71,9 +67,9 @@ def believable_first(forge: Forge, kernel: Kernel, order: Sequence[Attempt]) -> 
     return [*doubted, *rest]
 
 
-def _again(forge: Forge, attempt: Attempt) -> Measurement:
+def _again(work: KernelWork, attempt: Attempt) -> Measurement:
     assert attempt.artifact is not None
-    measured = forge._time(attempt.artifact)
+    measured = work.time(attempt.artifact)
     if at_fault(measured) and attempt.measured is not None:
         return attempt.measured  # nothing new is known of it
     if isinstance(measured, Failure):

@@ -1,8 +1,8 @@
-"""A search for one kernel: a player proposes, the pipeline evaluates, and every round can be the last.
+"""A search for one kernel: a player proposes, an evaluator answers, and every round can be the last.
 
-After each round the player's state is on disk, beside the records of what it proposed. A search that was
-stopped, by the user or by anything else, goes on from there; what was evaluated after the last round is
-taken from the records.
+Passes are played by the same loop. After each round the player's state is on disk, beside the records of
+what it proposed. A search that was stopped, by the user or by anything else, goes on from there; what was
+evaluated after the last round is taken from the records.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import ConfigDict, Field, ValidationError
 
@@ -21,22 +21,23 @@ from perfdojo_sdk.core.files import read_bounded
 from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.game import Game, read_saved, write_atomically
 from perfdojo_sdk.hookspecs.abilities import with_compile_timeout
-from perfdojo_sdk.hookspecs.types import Artifact, Runner, RunRequest
+from perfdojo_sdk.hookspecs.types import Artifact, RunRequest
 from perfdojo_sdk.kernels.selection import Kernel
 from perfdojo_sdk.library import verification
 from perfdojo_sdk.library.arrays import available_cores
+from perfdojo_sdk.library.context import BuildContext
 from perfdojo_sdk.library.evaluation import Champion, Conditions, DeviceGone, Evaluator, Tally, Verify
+from perfdojo_sdk.plugins import faults
 from perfdojo_sdk.search.strategies import PlayerFailed, Progress, play_out
-from perfdojo_sdk.store.candidates import CandidateLog, Proposer
+from perfdojo_sdk.store.candidates import Proposer
 from perfdojo_sdk.store.records import Figure, RecordKey
 from perfdojo_sdk.store.traces import SavedTrace, Strict, first_error
-
-if TYPE_CHECKING:
-    from perfdojo_sdk.library.forge import Forge
 
 #: Most timed calls of a candidate, and the time for them together: enough to tell a fifth, quickly. What
 #: is near the top is timed again and again in races.
 REPEATS, BUDGET_S = 20, 0.05
+#: Where games are few: the share of a timing's budget that a first look at one gets.
+LOOK = 0.3
 #: A compiler that takes longer than this is given up.
 COMPILE_TIMEOUT_S = 20.0
 MAX_STATE_BYTES = 256 << 20
@@ -67,7 +68,7 @@ class SavedSearch(Strict):
 
 @dataclass(frozen=True)
 class Standing:
-    """How far a search is."""
+    """The progress of a search."""
 
     evaluations: int
     """Proposals evaluated, earlier sessions included."""
@@ -79,7 +80,7 @@ class Standing:
 
 
 class Watch(Protocol):
-    """Who wants to know how far a search is."""
+    """Hears how far a search is."""
 
     def round(self, kernel: Kernel, standing: Standing) -> None:
         """A round is over, or the whole search."""
@@ -87,7 +88,7 @@ class Watch(Protocol):
 
 @dataclass(frozen=True)
 class Session:
-    """How long to search, and where to keep what a later session needs."""
+    """The limits of a search, and the files that a later session needs."""
 
     seconds: float | None = None
     """Most wall time of the whole search, earlier sessions included."""
@@ -126,43 +127,52 @@ class Search:
 
     @property
     def standing(self) -> Standing:
-        """How far it is now; it stays as it is when the search goes on."""
+        """Its progress now; it stays as it is when the search goes on."""
         best_s = self.champion.seconds if self.champion else None
         return Standing(self.evaluations, self.elapsed_s, self.resumed, best_s, copy.deepcopy(self.tally))
 
 
 def tune(
-    forge: Forge,
+    context: BuildContext,
     kernel: Kernel,
-    store: CandidateLog | None = None,
+    evaluator: Evaluator,
     session: Session | None = None,
     watch: Watch | None = None,
 ) -> Search:
-    """Search with the forge's strategy, within its settings' number of evaluations.
+    """Let the context's strategy play ``kernel``, within its settings' number of evaluations.
 
     The initial program is evaluated first, so that there is something to beat. An error of the player, or
     the loss of the device, ends the search with a note; what it found until then stands.
     """
     session = session or Session()
-    evaluator = Evaluator(conditions(forge, kernel), store, _verifier(forge))
     search = Search(evaluator)
-    saved = _load(session, _search_key(forge, kernel)) if session.resume else None
+    saved = _load(session, _search_key(context, kernel)) if session.resume else None
     begin = time.monotonic() - (saved.elapsed_s if saved else 0.0)
     try:
-        _begin(search, forge, kernel, saved, session)
-        _play(search, forge, kernel, saved, session, watch, begin)
+        _begin(search, context, kernel, saved, session)
+        _play(search, context, kernel, saved, session, watch, begin)
     except PlayerFailed as error:
-        search.notes.append(forge.failed_search(error))
+        search.notes.append(_failed(context, error))
     except DeviceGone as error:
         search.notes.append(f"the search ended early, the device is gone: {error}")
+    search.notes += [f"a game of the search is left out: {why}" for why in evaluator.refused]
     search.elapsed_s = time.monotonic() - begin
     if watch is not None:
         watch.round(kernel, search.standing)
     return search
 
 
+def _failed(context: BuildContext, error: PlayerFailed) -> str:
+    """The note of a search that failed; whose fault it is, is heard."""
+    name = context.strategy.name
+    if not isinstance(error.__cause__, faults.PluginFault):  # which has said so itself
+        owner = context.plugins.owner_of_strategy(name)
+        faults.note(owner, f"the search {name} failed ({error})", error.__cause__)
+    return f"the search {name} failed ({error})"
+
+
 def _begin(
-    search: Search, forge: Forge, kernel: Kernel, saved: SavedSearch | None, session: Session
+    search: Search, context: BuildContext, kernel: Kernel, saved: SavedSearch | None, session: Session
 ) -> None:
     """Evaluate the initial program, and the champions of this search and of whichever wrote the game's file.
 
@@ -171,40 +181,40 @@ def _begin(
     evaluator = search.evaluator
     [initial] = evaluator.evaluate([Trace(kernel.program)])
     search.initial_s = initial.seconds
-    earlier = [_kept(session.game, forge, kernel), saved.best if saved else None]
+    earlier = [_kept(session.game, context, kernel), saved.best if saved else None]
     if saved is not None:
         search.resumed = True
         search.evaluations = saved.evaluations
     for best in earlier:
         if best is not None and best.moves:
-            evaluator.evaluate([best.replay(forge.rules)])
+            evaluator.evaluate([best.replay(context.rules)])
     # Neither was proposed by the player; both took time.
     spent, evaluator.tally = evaluator.tally.seconds, _tally(saved) if saved else Tally()
     for stage, seconds in spent.items():
         evaluator.tally.seconds[stage] += seconds
 
 
-def _kept(file: Path | None, forge: Forge, kernel: Kernel) -> SavedTrace | None:
+def _kept(file: Path | None, context: BuildContext, kernel: Kernel) -> SavedTrace | None:
     """The game in the file of an earlier search, if it is one of this kernel that can still be played."""
     try:
         found = read_saved(file) if file is not None and file.exists() else None
-        if found is None or found.target != forge.target.name:
+        if found is None or found.target != context.target.name:
             return None
-        return found.trace if found.trace.replay(forge.rules).root == kernel.program else None
+        return found.trace if found.trace.replay(context.rules).root == kernel.program else None
     except DojoError:
         return None
 
 
 def _play(
     search: Search,
-    forge: Forge,
+    context: BuildContext,
     kernel: Kernel,
     saved: SavedSearch | None,
     session: Session,
     watch: Watch | None,
     begin: float,
 ) -> None:
-    key = _search_key(forge, kernel)
+    key = _search_key(context, kernel)
 
     def after(progress: Progress) -> bool:
         search.evaluations = progress.evaluations
@@ -213,7 +223,7 @@ def _play(
         if session.file is not None:
             _save(session.file, search, key, progress.state)
         if session.game is not None and search.champion is not None:
-            Game(forge.target, forge.rules, search.champion.game).save(session.game)
+            Game(context.target, context.rules, search.champion.game).save(session.game)
         if watch is not None:
             watch.round(kernel, search.standing)
         return session.seconds is None or search.elapsed_s < session.seconds
@@ -221,19 +231,25 @@ def _play(
     start = Progress(saved.evaluations, saved.state) if saved else None
     if saved is not None and session.seconds is not None and saved.elapsed_s >= session.seconds:
         return
-    task = forge.task(kernel)
+    task = context.task(kernel)
     evaluator = search.evaluator
     play_out(
-        forge.strategy, task, evaluator.evaluate, forge.settings.evaluations, start, after, evaluator.thought
+        context.strategy,
+        task,
+        evaluator.evaluate,
+        context.settings.evaluations,
+        start,
+        after,
+        evaluator.thought,
     )
 
 
 # -- what a time and a search depend on -----------------------------------------------------------------
 
 
-def conditions(forge: Forge, kernel: Kernel) -> Conditions:
-    """How candidates of ``kernel`` are evaluated."""
-    settings = forge.settings
+def conditions(context: BuildContext, kernel: Kernel) -> Conditions:
+    """The conditions under which candidates of ``kernel`` are evaluated: briefly, one after the other."""
+    settings = context.settings
     request = RunRequest(
         seed=settings.seed,
         threads=settings.threads,
@@ -253,13 +269,13 @@ def conditions(forge: Forge, kernel: Kernel) -> Conditions:
         symbol=kernel.symbol,
         root=kernel.program,
         most=settings.most,
-        generator=forge.generator,
-        runner=impatient(forge.bare_runner),
+        generator=context.generator,
+        runner=with_compile_timeout(context.runner, COMPILE_TIMEOUT_S),
         request=request,
-        key=_key(forge.key(kernel), how),
-        proposer=Proposer(search=forge.strategy.name, seed=settings.seed),
+        key=_key(context.key(kernel), how),
+        proposer=Proposer(search=context.strategy.name, seed=settings.seed),
         workers=available_cores(),
-        helpers=forge.helpers,
+        helpers=context.helpers,
     )
 
 
@@ -267,32 +283,40 @@ def _key(key: RecordKey, settings: Mapping[str, Figure]) -> RecordKey:
     return RecordKey.model_validate({**key.model_dump(), "settings": dict(settings)})
 
 
-def _search_key(forge: Forge, kernel: Kernel) -> str:
+def _search_key(context: BuildContext, kernel: Kernel) -> str:
     """The same search, whatever its budget."""
-    key = forge.key(kernel)
+    key = context.key(kernel)
     return _key(key, {k: v for k, v in key.settings.items() if k != "evaluations"}).digest
 
 
-def impatient(runner: Runner) -> Runner:
-    """The runner with less patience for its compiler, if it is one that has any."""
-    return with_compile_timeout(runner, COMPILE_TIMEOUT_S)
+def conditions_of_few(context: BuildContext, kernel: Kernel) -> Conditions:
+    """The conditions for a few games of ``kernel``, such as a pass's: patient, with longer looks."""
+    request = context.settings.request
+    return replace(
+        conditions(context, kernel),
+        runner=context.runner,
+        request=replace(request, budget_s=LOOK * request.budget_s, want_outputs=False),
+        helpers=None,
+        few=True,
+    )
 
 
-def _verifier(forge: Forge) -> Verify:
-    settings = forge.settings
+def quick_check(context: BuildContext, memory: verification.Memory) -> Verify:
+    """The check that a search asks of a champion; ``memory``: of other verifications of the same kernel."""
+    settings = context.settings
 
     def verify(game: Trace, artifact: Artifact) -> str:
         try:
             return verification.quick(
                 game,
-                forge.rules,
+                context.rules,
                 artifact,
-                forge.runner,
-                forge.accuracy,
+                context.runner,
+                context.accuracy,
                 settings.threads,
                 settings.seed,
-                forge.generator,
-                forge.memory,
+                context.generator,
+                memory,
             ).failure
         except DojoError as error:
             return f"it stopped: {error.what}"
@@ -321,7 +345,7 @@ def _save(file: Path, search: Search, key: str, state: Mapping[str, Any]) -> Non
 
 
 def _load(session: Session, key: str) -> SavedSearch | None:
-    """Where the search stopped; None when it never began. :class:`TuneError` when it was another one."""
+    """The state in which the search stopped; None when it never began; :class:`TuneError` for another's."""
     if session.file is None or not session.file.exists():
         return None
     hint = "leave out --resume to begin again; what was measured before is in the records"
@@ -339,10 +363,10 @@ def _load(session: Session, key: str) -> SavedSearch | None:
     return saved
 
 
-def can_go_on(forge: Forge, kernel: Kernel, file: Path) -> bool:
-    """Whether ``file`` says where this very search stopped."""
+def can_go_on(context: BuildContext, kernel: Kernel, file: Path) -> bool:
+    """True when ``file`` says where this very search stopped."""
     try:
-        return _load(Session(file=file), _search_key(forge, kernel)) is not None
+        return _load(Session(file=file), _search_key(context, kernel)) is not None
     except TuneError:
         return False
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from perfdojo_sdk.core.errors import VerificationError
 from perfdojo_sdk.core.interface import EXECUTIONS
-from perfdojo_sdk.core.laws import FILTER
+from perfdojo_sdk.core.laws import computes_other_terms
 from perfdojo_sdk.core.transformation import Kind, Rules, Trace
 from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.hookspecs.abilities import GeneratesAsFor, LimitsInstances, ability
@@ -33,12 +33,12 @@ QUICK_COMPARED = 10**7
 
 @dataclass
 class Memory:
-    """What the verifications of one kernel's games have in common: most of them share most of their moves."""
+    """Results that the verifications of one kernel's games share: most of them share most of their moves."""
 
     proved: set[bytes] = field(default_factory=set)
     """Steps that the dependence leg proved."""
     reduction: Reduction | None = None
-    """How the last candidate was made small."""
+    """The way in which the last candidate was made small."""
 
 
 def verify(
@@ -92,7 +92,7 @@ def quick(
     skipped = LegResult(passed=True, detail="not asked")
     if not asked.passed:
         return Verification(exact=asked, numeric=skipped, dependence=skipped)
-    other_terms = FILTER in trace.laws
+    other_terms = computes_other_terms(trace.laws)
     few = quick_instances(trace.root, trace.program, other_terms) <= QUICK_COMPARED
     most = None if few else QUICK_COMPARED
     played, artifact = affordable(trace, rules, artifact, runner, generator, most)
@@ -209,7 +209,7 @@ def numeric(
         seed,
         threads=tuple(sorted({1, 2, threads})),
         nan_may_differ=trace.kind >= Kind.REASSOCIATES,
-        other_terms=FILTER in trace.laws,
+        other_terms=computes_other_terms(trace.laws),
     )
     classes = ", ".join(report.checked)
     detail = f"within the error bound on inputs: {classes}" if report.ok else report.problem

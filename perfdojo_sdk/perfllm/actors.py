@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from typing import Protocol
 
-from perfdojo_sdk.library.forge import Forge, Settings
+from perfdojo_sdk.library.context import BuildContext
+from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.perfllm.episodes import EVALUATIONS, AgentSnapshot, Experience, Job
 from perfdojo_sdk.perfllm.learner import LearnError
 from perfdojo_sdk.perfllm.training import Training
@@ -26,8 +27,8 @@ class Actors(Protocol):
         """The most jobs that may be in flight at once, those waiting for a device included."""
         ...
 
-    def forge(self, target: str, settings: Settings) -> Forge:
-        """A forge that describes the machine of ``target``: its device and toolchain."""
+    def context(self, target: str, settings: Settings) -> BuildContext:
+        """A context that describes the machine of ``target``: its device and toolchain."""
         ...
 
     def order(self, job: Job) -> None:
@@ -71,9 +72,9 @@ def _job(training: Training, number: int, store: CandidateLog | None) -> Job:
     plan, task = training.plan, training.tasks[number]
     return Job(
         number,
-        task.forge.target.name,
+        task.context.target.name,
         task.kernel,
-        task.forge.settings,
+        task.context.settings,
         AgentSnapshot.of(training.agent),
         task.player.state(),
         min(EVALUATIONS, plan.evaluations - task.evaluations),
@@ -85,7 +86,7 @@ def _new_to(task: TrainingTask, store: CandidateLog) -> Iterator[Candidate]:
     """Recorded candidates that the task's player has not met, and its fastest one."""
     player, key = task.player, task.evaluator.conditions.key
     best = player.met[player.best].program if player.timed else ""
-    for candidate in store.of(task.kernel.name, task.forge.target.name):
+    for candidate in store.of(task.kernel.name, task.context.target.name):
         program = candidate.key.program_sha256[:24]
         if candidate.key.conditions == key and (program == best or program not in player.known):
             yield candidate

@@ -43,12 +43,12 @@ class Demonstrations:
 
 def demonstrate(plan: TrainingPlan, task: TrainingTask, store: CandidateLog | None) -> Demonstrations:
     """Store the fastest recorded games of one task in the replay, in several orders and with slips."""
-    recorded = store.of(task.kernel.name, task.forge.target.name) if store else ()
+    recorded = store.of(task.kernel.name, task.context.target.name) if store else ()
     found = [candidate for candidate in recorded if _alike(candidate, task)]
     if plan.passes:
         found += _played_by_passes(task)
-    kinds = task.player.settings.kinds(task.forge.target.name)
-    recorded_games = RecordedGames(task.context, [each for each in found if not _beyond(each, kinds)])
+    kinds = task.player.settings.kinds(task.context.target.name)
+    recorded_games = RecordedGames(task.replay_context, [each for each in found if not _beyond(each, kinds)])
     games = recorded_games.fastest(plan.recorded)
     for game in games:
         recorded_games.remember(game)
@@ -68,7 +68,7 @@ def _beyond(candidate: Candidate, kinds: frozenset[str]) -> set[str]:
 
 def _played_by_passes(task: TrainingTask) -> list[Candidate]:
     """The games of the target's passes, evaluated."""
-    games = {sha256(game.program.text): game for game in openings(task.forge.task(task.kernel))}
+    games = {sha256(game.program.text): game for game in openings(task.context.task(task.kernel))}
     how, known = task.evaluator.conditions, task.evaluator.known
     for game in games.values():
         task.seconds(game)

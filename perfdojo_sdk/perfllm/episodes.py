@@ -15,8 +15,9 @@ import numpy as np
 
 from perfdojo_sdk.hookspecs.search import SearchTask, State
 from perfdojo_sdk.kernels.selection import Kernel
+from perfdojo_sdk.library.context import BuildContext
 from perfdojo_sdk.library.evaluation import Evaluator
-from perfdojo_sdk.library.forge import Forge, Settings
+from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.library.tuning import conditions
 from perfdojo_sdk.perfllm import agent_files
 from perfdojo_sdk.perfllm.agent import Agent
@@ -80,7 +81,7 @@ class Job:
     target: str
     kernel: Kernel
     settings: Settings
-    """The forge's settings; their ``evaluations`` are those of the whole training, which the schedule of
+    """The context's settings; their ``evaluations`` are those of the whole training, which the schedule of
     epsilon uses."""
     agent: AgentSnapshot
     player: State = field(repr=False)
@@ -110,14 +111,14 @@ class Experience:
     """Number of failed evaluations by reason."""
 
 
-def play(job: Job, forge: Forge, store: CandidateLog) -> Experience:
-    """Play ``job`` on the device of ``forge``; ``store`` supplies known candidates and receives new ones.
+def play(job: Job, context: BuildContext, store: CandidateLog) -> Experience:
+    """Play ``job`` on the device of ``context``; ``store`` supplies known candidates and receives new ones.
 
     Equal jobs lead to equal games if their times are equal.
     """
     agent = job.agent.restored()
-    player = PerfLLM(task_of(forge, job.kernel), job.player, agent, alone=False)
-    evaluator = Evaluator(conditions(forge, job.kernel), store)
+    player = PerfLLM(task_of(context, job.kernel), job.player, agent, alone=False)
+    evaluator = Evaluator(conditions(context, job.kernel), store)
     if player.timed:  # the one to beat, as in a search that goes on
         evaluator.evaluate([player.game(player.best)])
         evaluator.tally.failures.clear()
@@ -133,6 +134,6 @@ def play(job: Job, forge: Forge, store: CandidateLog) -> Experience:
     )
 
 
-def task_of(forge: Forge, kernel: Kernel) -> SearchTask:
+def task_of(context: BuildContext, kernel: Kernel) -> SearchTask:
     """The search task of a kernel without the target's expert, so that the agent finds games itself."""
-    return replace(forge.task(kernel), expert=None)
+    return replace(context.task(kernel), expert=None)

@@ -17,8 +17,9 @@ from pathlib import Path
 from perfdojo_sdk.core.frozen import seldom_collected
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.kernels.selection import Kernel, default_selection, select
+from perfdojo_sdk.library.context import BuildContext
 from perfdojo_sdk.library.evaluation import Evaluator
-from perfdojo_sdk.library.forge import Forge, Settings
+from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.library.tuning import conditions
 from perfdojo_sdk.perfllm import agent_files, checkpoints
 from perfdojo_sdk.perfllm.actors import Actors, rounds
@@ -41,7 +42,7 @@ AT_A_TIME = 200
 #: Seconds between two checkpoints.
 CHECKPOINT_S = 60.0
 
-MakeForge = Callable[[str, Settings], Forge]
+MakeContext = Callable[[str, Settings], BuildContext]
 """For a target by name."""
 
 
@@ -64,8 +65,8 @@ def train(
     the plan.
     """
     agent = _agent(plugins, plan, start_from)
-    make_forge = actors.forge if actors is not None else _forge_here(plugins)
-    training = Training(plan, agent, _tasks(plugins, plan, agent, store, make_forge), observer)
+    make_context = actors.context if actors is not None else _context_here(plugins)
+    training = Training(plan, agent, _tasks(plugins, plan, agent, store, make_context), observer)
     earlier = agent_files.read(start_from)[0].card if start_from is not None else Card()
     checkpoint = checkpoints.beside(output)
     if resume and checkpoint.exists():
@@ -96,23 +97,23 @@ def _agent(plugins: Plugins, plan: TrainingPlan, start_from: Path | None) -> Age
     return Agent(encoder, Learner(plan.agent, encoder.width, plan.seed), plan.encoder)
 
 
-def _forge_here(plugins: Plugins) -> MakeForge:
-    return lambda target, settings: Forge(plugins, plugins.require(target), settings)
+def _context_here(plugins: Plugins) -> MakeContext:
+    return lambda target, settings: BuildContext.of(plugins, plugins.require(target), settings)
 
 
 def _tasks(
-    plugins: Plugins, plan: TrainingPlan, agent: Agent, store: CandidateLog | None, make_forge: MakeForge
+    plugins: Plugins, plan: TrainingPlan, agent: Agent, store: CandidateLog | None, make_context: MakeContext
 ) -> list[TrainingTask]:
     tasks = []
     for lesson in plan.lessons:
         settings = Settings(
             threads=plan.threads, seed=plan.seed, search="perfllm", evaluations=plan.evaluations
         )
-        forge = make_forge(lesson.target, settings)
-        for kernel in _kernels(plugins, forge.target, lesson.kernels):
-            player = PerfLLM(task_of(forge, kernel), None, agent, alone=False)
-            evaluator = Evaluator(conditions(forge, kernel), store)
-            tasks.append(TrainingTask(kernel, forge, player, evaluator))
+        context = make_context(lesson.target, settings)
+        for kernel in _kernels(plugins, context.target, lesson.kernels):
+            player = PerfLLM(task_of(context, kernel), None, agent, alone=False)
+            evaluator = Evaluator(conditions(context, kernel), store)
+            tasks.append(TrainingTask(kernel, context, player, evaluator))
     return tasks
 
 
@@ -195,9 +196,9 @@ def _versions(plugins: Plugins, targets: Sequence[str]) -> dict[str, str]:
 
 def _card(plugins: Plugins, training: Training, earlier: Card) -> Card:
     """The card of the trained agent; ``earlier``: the card of the agent it began as."""
-    packages = _versions(plugins, [task.forge.target.name for task in training.tasks])
+    packages = _versions(plugins, [task.context.target.name for task in training.tasks])
     return Card(
-        targets=tuple(sorted({*earlier.targets, *(task.forge.target.name for task in training.tasks)})),
+        targets=tuple(sorted({*earlier.targets, *(task.context.target.name for task in training.tasks)})),
         kernels=tuple(dict.fromkeys([*earlier.kernels, *(task.name for task in training.tasks)])),
         evaluations=earlier.evaluations + training.evaluations,
         shown=earlier.shown + sum(task.shown for task in training.tasks),

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.kernels.selection import Kernel
+from perfdojo_sdk.library.context import BuildContext
 from perfdojo_sdk.library.evaluation import Evaluator
-from perfdojo_sdk.library.forge import Forge
 from perfdojo_sdk.perfllm.player import PerfLLM
 from perfdojo_sdk.perfllm.recorded_games import GameContext
 
@@ -17,7 +17,7 @@ class TrainingTask:
     """One kernel of one target on which an agent is trained, and the progress so far."""
 
     kernel: Kernel
-    forge: Forge
+    context: BuildContext
     player: PerfLLM
     evaluator: Evaluator
     evaluations: int = 0
@@ -29,10 +29,10 @@ class TrainingTask:
 
     @property
     def name(self) -> str:
-        return f"{self.kernel.name} on {self.forge.target.name}"
+        return f"{self.kernel.name} on {self.context.target.name}"
 
     @property
-    def context(self) -> GameContext:
+    def replay_context(self) -> GameContext:
         """The rules under which recorded games of this task are replayed."""
         search = self.player.task
         return GameContext(

@@ -104,9 +104,7 @@ class GuardedTransformation(Transformation):
             line = site.fault
         else:
             try:
-                return guarded(
-                    self.plugin, self._part("check"), lambda: self._played(site), everywhere=False
-                )
+                return guarded(self.plugin, self._part("check"), lambda: self._played(site), everywhere=False)
             except PluginFault as fault:
                 line = fault.what
         return Rejection(_FAULT, Refusal.of(line=line), site.program, site.move)

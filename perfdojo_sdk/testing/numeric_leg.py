@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from perfdojo_sdk.core.laws import FILTER
+from perfdojo_sdk.core.laws import computes_other_terms
 from perfdojo_sdk.core.transformation import Kind, Trace
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Runner, Target
 from perfdojo_sdk.measure.native_runner import NativeRunner
@@ -52,7 +52,7 @@ class NumericLeg:
                 self.plugins.math_accuracy(self.target),
                 self.target.dialect,
                 nan_may_differ=trace.kind >= Kind.REASSOCIATES,
-                other_terms=FILTER in trace.laws,
+                other_terms=computes_other_terms(trace.laws),
                 forks=True,
             )
             found.append(report.problem)

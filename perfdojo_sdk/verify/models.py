@@ -24,7 +24,8 @@ from typing import Any, NoReturn, TypeAlias, assert_never
 
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, integer_bounds, rounding_law, shorter, wrap
 from perfdojo_sdk.core.errors import ProgramError, VerificationError, closest
-from perfdojo_sdk.core.laws import EXPONENT, FACTOR, FILTER, RECIPROCAL, SQUARES
+from perfdojo_sdk.core.laws import EXPONENT, RECIPROCAL
+from perfdojo_sdk.core.laws import LAWS as DECLARED
 from perfdojo_sdk.core.operations import OPERATIONS, Algebra, identity, integer_operation
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.verify import modular_vm
@@ -35,7 +36,7 @@ IDEMPOTENT_MAX = "max(x,x) = x"
 IDEMPOTENT_MIN = "min(x,x) = x"
 
 #: Laws that rounding breaks and every model has.
-RING_LAWS = (FACTOR, SQUARES, FILTER)
+RING_LAWS = tuple(law.text for law in DECLARED.values() if law.of_rings)
 
 #: In the order of their flags in ``modular_vm.c``.
 _FLAGGED = (EXPONENT, RECIPROCAL, IDEMPOTENT_MAX, IDEMPOTENT_MIN, *map(rounding_law, modular_vm.ROUNDINGS))

@@ -83,9 +83,7 @@ def test_tails_touch_no_other_memory(target: Target) -> None:
 
 @both_targets
 @pytest.mark.parametrize("compiler", ["gnu", "zig"])
-def test_both_compilers_take_the_code(
-    compiler: str, target: Target, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_both_compilers_take_the_code(compiler: str, target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     found = importlib.util.find_spec("ziglang")
     if compiler == "zig" and (found is None or found.origin is None):
         pytest.skip("needs the ziglang wheel")

@@ -12,9 +12,9 @@ from perfdojo_arm_neon import at_home
 
 from perfdojo_sdk.cli.bench import artifact, compared, stored_request
 from perfdojo_sdk.library.build import build_library
-from perfdojo_sdk.library.forge import Settings
 from perfdojo_sdk.library.loader import load_library
 from perfdojo_sdk.library.manifest import LibraryError, Manifest
+from perfdojo_sdk.library.settings import Settings
 
 pytestmark = [
     needs_compiler,

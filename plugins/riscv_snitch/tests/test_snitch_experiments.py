@@ -18,7 +18,7 @@ from perfdojo_sdk.hookspecs.services import ExperimentRequest
 from perfdojo_sdk.hookspecs.types import Measurement, RunRequest
 from perfdojo_sdk.kernels.selection import select
 from perfdojo_sdk.library.build import RECORDS, build_library
-from perfdojo_sdk.library.forge import Settings
+from perfdojo_sdk.library.settings import Settings
 
 TWO = "dsum[4,4] smaxpool[4,4]"
 

@@ -34,9 +34,9 @@ from perfdojo_sdk.hookspecs.types import (
 )
 from perfdojo_sdk.kernels.selection import default_selection, select
 from perfdojo_sdk.library.build import build_library
-from perfdojo_sdk.library.forge import Settings
 from perfdojo_sdk.library.loader import load_library
 from perfdojo_sdk.library.manifest import LibraryError
+from perfdojo_sdk.library.settings import Settings
 
 QUERY = "pd_k_workspace_bytes: li a0, 0\nret\n"
 

@@ -1,4 +1,4 @@
-"""The driver's side of episodes: a forge whose kernels are built on the nodes of a cluster.
+"""The driver's side of episodes: kernels are ordered from the nodes of a cluster, many at a time.
 
 The driver alone writes records and files. When a node dies, the episode is ordered again with all that it
 had told; a candidate that was on its way then is measured again, and has one record as ever.
@@ -16,11 +16,15 @@ from perfdojo_sdk.cluster import worker
 from perfdojo_sdk.cluster.connection import Cluster, last_words
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.core.files import read_bounded
+from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.game import write_atomically
 from perfdojo_sdk.hookspecs.types import MachineFigures, Target
 from perfdojo_sdk.kernels.selection import Kernel
+from perfdojo_sdk.library.accepting import Found
 from perfdojo_sdk.library.attempts import Rejected
-from perfdojo_sdk.library.forge import Forge, Found, Settings, Watch
+from perfdojo_sdk.library.builder import KernelBuilder, Watch
+from perfdojo_sdk.library.context import BuildContext
+from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.library.tuning import MAX_STATE_BYTES, Session, conditions
 from perfdojo_sdk.plugins import Plugins
 from perfdojo_sdk.store.candidates import Candidate, CandidateLog
@@ -40,7 +44,7 @@ class NodeLost(Exception):
 
 @dataclass
 class Told:
-    """What an episode has told so far: enough to go on elsewhere."""
+    """Everything that an episode has told so far: enough to go on elsewhere."""
 
     state: bytes | None
     """Of the search."""
@@ -50,7 +54,20 @@ class Told:
     """Nodes since it last told something new."""
 
 
-class ClusterForge(Forge):
+def cluster_context(
+    cluster: Cluster,
+    plugins: Plugins,
+    target: Target,
+    settings: Settings,
+    figures: MachineFigures | None = None,
+) -> BuildContext:
+    """A driver's context for the devices in ``cluster``; the nodes measure their figures themselves."""
+    figures = figures or target.capabilities.figures
+    toolchain = cluster.report.toolchain
+    return BuildContext.of(plugins, target, settings, figures, cluster.runner, toolchain=toolchain)
+
+
+class RemoteBuilder:
     """Builds kernels on the devices of a cluster, many at a time."""
 
     def __init__(
@@ -63,12 +80,15 @@ class ClusterForge(Forge):
     ) -> None:
         self.cluster = cluster
         self._stop = Event()
-        # The machine's figures are those of the node, which measures them itself.
-        figures = figures or target.capabilities.figures
-        super().__init__(plugins, target, settings, figures, cluster.runner)
+        self._driver = KernelBuilder(cluster_context(cluster, plugins, target, settings, figures))
 
-    def _toolchain(self) -> str:
-        return self.cluster.report.toolchain
+    @property
+    def context(self) -> BuildContext:
+        return self._driver.context
+
+    def again(self, kernel: Kernel, trace: Trace, watch: Watch) -> Found:
+        """Judged by the driver, run by run on a node."""
+        return self._driver.again(kernel, trace, watch)
 
     def each(self, work: Callable[[S], T], items: Sequence[S]) -> list[T]:
         with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -92,8 +112,8 @@ class ClusterForge(Forge):
         session = session or Session()
         told = Told(_saved(session))
         if store is not None:
-            key = conditions(self, kernel).key
-            found = store.of(kernel.name, self.target.name)
+            key = conditions(self.context, kernel).key
+            found = store.of(kernel.name, self.context.target.name)
             told.known = {c.key.digest: c for c in found if c.key.conditions == key}
         while True:
             watch.stage(kernel, "waiting")
@@ -108,7 +128,7 @@ class ClusterForge(Forge):
     def _order(self, kernel: Kernel, session: Session, told: Told) -> worker.Order:
         known, place = tuple(told.known.values()), self.cluster.place
         return worker.Order(
-            kernel, self.settings, place, session.seconds, told.state, str(session.file), known
+            kernel, self.context.settings, place, session.seconds, told.state, str(session.file), known
         )
 
     def _follow(
@@ -140,7 +160,7 @@ class ClusterForge(Forge):
         session: Session,
         told: Told,
     ) -> None:
-        """What a local search would have kept at this moment."""
+        """Keep what a local search would have kept at this moment."""
         if isinstance(event, worker.Stage):
             watch.stage(kernel, event.name)
             return
@@ -159,14 +179,14 @@ class ClusterForge(Forge):
 
 
 def _saved(session: Session) -> bytes | None:
-    """Where an earlier session stopped; what is in the file is checked where it is used."""
+    """The state in which an earlier session stopped; the file is checked where it is used."""
     if not session.resume or session.file is None or not session.file.exists():
         return None
     return read_bounded(session.file, MAX_STATE_BYTES)
 
 
 def next_event(ray: Any, events: Any) -> worker.Event:
-    """What an episode tells next; what it says of itself is an event, so any error is the node's or Ray's."""
+    """The next event of an episode, whose own errors are events: any other error is the node's or Ray's."""
     errors = ray.exceptions
     try:
         event: worker.Event = ray.get(next(events))

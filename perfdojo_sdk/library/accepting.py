@@ -1,0 +1,164 @@
+"""Kernels that are ready for a library: an attempt that passes verification, or one from the records."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.core.transformation import Kind
+from perfdojo_sdk.hookspecs.types import Artifact, Bound, Failure, KernelSource, Measurement
+from perfdojo_sdk.kernels.selection import Kernel
+from perfdojo_sdk.library import verification
+from perfdojo_sdk.library.attempts import Attempt, Rejected
+from perfdojo_sdk.library.context import BuildContext
+from perfdojo_sdk.library.ranking import timed_again
+from perfdojo_sdk.library.running import run
+from perfdojo_sdk.library.suspicion import SUSPECT, plausible
+from perfdojo_sdk.library.work import KernelWork
+from perfdojo_sdk.store.records import KernelRecord, RooflineBound, Timing, Verification, sha256
+from perfdojo_sdk.store.traces import SavedTrace
+
+
+@dataclass(frozen=True)
+class Found:
+    """A kernel ready for a library."""
+
+    kernel: Kernel
+    source: KernelSource
+    record: KernelRecord
+    reused: bool = False
+    """Taken from the records, not built now."""
+    measured: Measurement | None = field(default=None, repr=False)
+    """The figures of this build, without the outputs; None when it is taken from the records."""
+
+
+def accept(work: KernelWork, attempt: Attempt, initial: Attempt) -> Found:
+    """Time, doubt and verify an attempt that ran; :class:`Rejected` with the first thing that is wrong."""
+    attempt, bound = plausible(work, _with_outputs(work, attempt))
+    assert attempt.artifact is not None and attempt.source is not None and attempt.measured is not None
+    work.stage("verifying")
+    with work.spent.on("verify"):
+        verified = _verified(work, attempt, attempt.artifact)
+    if not verified.passed:
+        raise Rejected(f"verification failed ({verified.failure})")
+    work.notes.extend(remarks(attempt, initial, bound))
+    record = record_of(attempt, initial, bound, verified, work.notes, work.spent.rounded)
+    return Found(work.kernel, attempt.source, record, measured=replace(attempt.measured, outputs=None))
+
+
+def restored(context: BuildContext, kernel: Kernel, record: KernelRecord) -> Found | None:
+    """The kernel from its record; None without a time, or when that does not lead to the same source."""
+    if record.final is None:
+        return None
+    try:
+        trace = record.trace.replay(context.rules)
+        source = context.generator.generate(trace.program, kernel.symbol)
+    except DojoError:
+        return None
+    same = source_sha256(source) == record.source_sha256 and record.verification.passed
+    return Found(kernel, source, record, reused=True) if same else None
+
+
+def _with_outputs(work: KernelWork, attempt: Attempt) -> Attempt:
+    """The attempt with the figures and results that ship; :class:`Rejected` when it does not run.
+
+    Where only the runner is at fault that there is no time, it is run once for its results.
+    """
+    first = attempt.measured
+    if first is not None and (first.outputs is None or first.details.get("stopped")):
+        attempt = timed_again(attempt, work.time)  # that was a first look, or a race
+    if attempt.measured is not None:
+        return attempt
+    if not attempt.untimed or attempt.artifact is None:
+        raise Rejected(f"it ran once and not twice: {attempt.failure}" if first else attempt.failure)
+    found = run(work.context.runner, attempt.artifact, replace(work.request, repeats=0))
+    if isinstance(found, Failure) or found.outputs is None:
+        raise Rejected(attempt.failure)
+    return replace(attempt, measured=replace(found, seconds=()), suspect=f"no time ({attempt.failure})")
+
+
+def _verified(work: KernelWork, attempt: Attempt, artifact: Artifact) -> Verification:
+    context = work.context
+    try:
+        return verification.verify(
+            attempt.trace,
+            context.rules,
+            artifact,
+            context.runner,
+            context.accuracy,
+            context.settings.threads,
+            context.settings.seed,
+            context.generator,
+            work.memory,
+        )
+    except DojoError as error:
+        raise Rejected(f"verification stopped: {error.what}") from error
+
+
+# -- pure ------------------------------------------------------------------------------------------
+
+
+def remarks(attempt: Attempt, initial: Attempt, bound: Bound | None) -> list[str]:
+    """Remarks for a person on a verified attempt."""
+    measured, notes = attempt.measured, list[str]()
+    timed = measured is not None and bool(measured.seconds)
+    if measured and timed and bound and not bound.calibrated and measured.median < SUSPECT * bound.seconds:
+        notes.append("faster than the roofline, whose figures are not measured on this device")
+    if attempt.suspect:
+        ranks = "its time ranks nothing" if timed else "it ranks nothing"
+        notes.append(f"suspect: {attempt.suspect}; the kernel is verified, {ranks}")
+    if attempt.trace.kind >= Kind.CHANGES_PRECISION:
+        notes.append(f"changes precision: {', '.join(sorted(attempt.trace.laws))}")
+    if initial.measured is None:
+        notes.append(f"the initial program has no time: {initial.failure}")
+    return notes
+
+
+def record_of(
+    attempt: Attempt,
+    initial: Attempt,
+    bound: Bound | None,
+    verified: Verification,
+    notes: Sequence[str],
+    build_seconds: dict[str, float],
+) -> KernelRecord:
+    """All that is kept of an attempt that ran and passed verification."""
+    assert attempt.source is not None and attempt.measured is not None
+    return KernelRecord(
+        trace=SavedTrace.of(attempt.trace),
+        program=attempt.trace.program.text,
+        source_sha256=source_sha256(attempt.source),
+        kind=attempt.trace.kind.label,
+        laws=tuple(sorted(attempt.trace.laws)),
+        verification=verified,
+        initial=Timing.of(initial.measured) if initial.measured else None,
+        final=Timing.of(attempt.measured) if attempt.measured.seconds else None,
+        bound=RooflineBound.of(bound) if bound else None,
+        suspect=attempt.suspect,
+        output_sha256=output_sha256(attempt.measured),
+        notes=tuple(notes),
+        build_seconds=build_seconds,
+    )
+
+
+def output_sha256(measured: Measurement) -> str | None:
+    """Over the outputs' names, shapes and bits; None where a time was estimated and nothing computed."""
+    if measured.outputs is None and measured.provenance == "estimated":
+        return None
+    digest = hashlib.sha256()
+    for name, array in sorted((measured.outputs or {}).items()):
+        digest.update(f"{name}{array.shape}".encode() + array.tobytes())
+    return digest.hexdigest()
+
+
+def source_sha256(source: KernelSource) -> str:
+    """Over everything that the compiler sees."""
+    parts = [
+        source.symbol,
+        source.language,
+        source.code,
+        *(f"{k}\0{v}" for k, v in sorted(source.support.items())),
+    ]
+    return sha256("\0".join(parts))

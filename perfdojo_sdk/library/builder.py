@@ -1,0 +1,210 @@
+"""One kernel from its initial program to a verified, measured record, or to a reason why not.
+
+A strategy plays, by default the target's expert; whatever it plays must pass the three legs of verification
+on the compiled code. When it does not, or is slower, the initial program takes its place and the record says
+so: a library never stays empty because a player went wrong.
+
+Passes and searches go the same way: :mod:`.tuning` lets them propose, :mod:`.evaluation` answers,
+:mod:`.ranking` says whose turn it is, :mod:`.accepting` verifies and records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Protocol, TypeVar
+
+from perfdojo_sdk.core.transformation import Kind, Trace
+from perfdojo_sdk.hookspecs.types import MachineFigures, Target
+from perfdojo_sdk.kernels.selection import Kernel
+from perfdojo_sdk.library import tuning
+from perfdojo_sdk.library.accepting import Found, accept
+from perfdojo_sdk.library.attempts import Attempt, Rejected, median
+from perfdojo_sdk.library.context import BuildContext
+from perfdojo_sdk.library.evaluation import Evaluator
+from perfdojo_sdk.library.ranking import FINALISTS, ranked
+from perfdojo_sdk.library.settings import Settings
+from perfdojo_sdk.library.work import KernelWork, Roofline
+from perfdojo_sdk.plugins import Plugins, faults
+from perfdojo_sdk.search.strategies import HEURISTIC, PASSES
+from perfdojo_sdk.store.candidates import CandidateLog
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+#: Stages of the evaluator -> what whoever watches is told.
+_SAID = {"compile": "compiling", "measure": "measuring"}
+
+
+class Watch(tuning.Watch, Protocol):
+    """Hears how far one kernel is."""
+
+    def stage(self, kernel: Kernel, stage: str) -> None: ...
+
+
+class Builder(Protocol):
+    """Builds kernels for one target: :class:`KernelBuilder` does on this machine."""
+
+    @property
+    def context(self) -> BuildContext: ...
+
+    def each(self, work: Callable[[S], T], items: Sequence[S]) -> list[T]:
+        """``work`` for each of ``items``, which calls :meth:`build`: as many at a time as can be."""
+        ...
+
+    def build(
+        self,
+        kernel: Kernel,
+        watch: Watch,
+        store: CandidateLog | None = None,
+        session: tuning.Session | None = None,
+    ) -> Found:
+        """Find, measure and verify; :class:`Rejected` when not even the initial program passes.
+
+        ``store`` and ``session`` are for searches that explore. What plugins did wrong meanwhile is in the
+        record.
+        """
+        ...
+
+    def again(self, kernel: Kernel, trace: Trace, watch: Watch) -> Found:
+        """A game that was played before, verified and measured anew; :class:`Rejected` when it fails."""
+        ...
+
+
+class MakeBuilder(Protocol):
+    """Makes a builder; :func:`builder_here` makes that of this machine."""
+
+    def __call__(
+        self, plugins: Plugins, target: Target, settings: Settings, figures: MachineFigures | None = None
+    ) -> Builder: ...
+
+
+def builder_here(
+    plugins: Plugins, target: Target, settings: Settings, figures: MachineFigures | None = None
+) -> Builder:
+    """Builds on this machine. ``figures``: its speeds; by default the plugin measures them."""
+    return KernelBuilder(BuildContext.of(plugins, target, settings, figures))
+
+
+class KernelBuilder:
+    """Builds kernels one after the other, with the context's runner."""
+
+    def __init__(self, context: BuildContext) -> None:
+        self._context, self._roofline = context, Roofline(context)
+
+    @property
+    def context(self) -> BuildContext:
+        return self._context
+
+    def each(self, work: Callable[[S], T], items: Sequence[S]) -> list[T]:
+        return [work(item) for item in items]
+
+    def build(
+        self,
+        kernel: Kernel,
+        watch: Watch,
+        store: CandidateLog | None = None,
+        session: tuning.Session | None = None,
+    ) -> Found:
+        with faults.heard() as heard:
+            work = self._work(kernel, watch)
+            few = _few(work)
+            few.evaluate([Trace(kernel.program)])
+            if self.context.strategy.name in PASSES:
+                attempts = _passed(work, few)
+            else:
+                attempts = _explored(work, few, watch, store, session)
+            found = _best(work, attempts, _of(few, Trace(kernel.program)))
+        return replace(found, record=found.record.model_copy(update={"faults": tuple(heard)}))
+
+    def again(self, kernel: Kernel, trace: Trace, watch: Watch) -> Found:
+        work = self._work(kernel, watch)
+        few, initial = _few(work, trace.kind), Trace(kernel.program)
+        few.evaluate([initial, trace])
+        return accept(work, _of(few, trace), _of(few, initial))
+
+    def _work(self, kernel: Kernel, watch: Watch) -> KernelWork:
+        return KernelWork(self.context, kernel, self._roofline, lambda stage: watch.stage(kernel, stage))
+
+
+def _few(work: KernelWork, most: Kind = Kind.EXACT) -> Evaluator:
+    """The evaluator of the few games that are timed with care; games of kind ``most`` may be among them."""
+    conditions = tuning.conditions_of_few(work.context, work.kernel)
+    conditions = replace(conditions, most=max(most, conditions.most))
+    return Evaluator(conditions, spent=work.spent, begins=lambda stage: work.stage(_SAID[stage]))
+
+
+def _of(few: Evaluator, game: Trace) -> Attempt:
+    """The attempt of a game that was evaluated."""
+    return few.kept[few.digest(game)]
+
+
+def _played(few: Evaluator) -> list[Attempt]:
+    """Of all games that were evaluated and have moves, in their order."""
+    return [attempt for attempt in few.kept.values() if attempt.trace.steps]
+
+
+def _passed(work: KernelWork, few: Evaluator) -> list[Attempt]:
+    """The fastest few games of a pass."""
+    context = work.context
+    if context.strategy.name == HEURISTIC and context.expert is None:
+        work.notes.append(f"the initial program is kept: no pass for target {context.target.name}")
+        return []
+    work.stage("searching")
+    with work.spent.on("search"):
+        work.notes.extend(tuning.tune(context, work.kernel, few).notes)
+    return sorted(_played(few), key=median)[:FINALISTS]
+
+
+def _explored(
+    work: KernelWork,
+    few: Evaluator,
+    watch: Watch,
+    store: CandidateLog | None,
+    session: tuning.Session | None,
+) -> list[Attempt]:
+    """The finalists of a search, evaluated among few.
+
+    They are the last few champions and, where the search began with them, the expert's games: a bad
+    moment may have thrown the best of these out.
+    """
+    work.stage("searching")
+    context, kernel = work.context, work.kernel
+    check = tuning.quick_check(context, work.memory)
+    many = Evaluator(tuning.conditions(context, kernel), store, check, work.spent)
+    with work.spent.on("search"):
+        search = tuning.tune(context, kernel, many, session, watch)
+    work.notes.extend(search.notes)
+    champions = [game for game in search.games if game.steps][:FINALISTS]
+    opening = [game for game in _expert_games(work) if many.has_timed(game)]
+    few.evaluate([*opening, *champions])
+    return _played(few)
+
+
+def _expert_games(work: KernelWork) -> Sequence[Trace]:
+    """The games of the target's expert; none where it fails, which the search has said already."""
+    task = work.context.task(work.kernel)
+    try:
+        return tuple(task.expert(task.root, task.rules, task.target)) if task.expert else ()
+    except Exception:  # a plugin's code
+        return ()
+
+
+def _best(work: KernelWork, attempts: Sequence[Attempt], initial: Attempt) -> Found:
+    """The first, the fastest before others, that passes verification; :class:`Rejected` when none does."""
+    order = ranked(work, attempts, initial)
+    if not order[0].trace.steps and any(attempt.measured for attempt in attempts):
+        work.notes.append("the initial program is kept: what the search found is slower")
+    if not order[0].untimed:
+        late = [attempt for attempt in order if attempt.untimed and attempt.trace.steps]
+        work.notes.extend(
+            f"{attempt.label} is left out: it has no figure ({attempt.failure})" for attempt in late
+        )
+    reasons = []
+    for attempt in order:
+        try:
+            return accept(work, attempt, initial)
+        except Rejected as reason:
+            reasons.append(str(reason))
+            work.notes.append(f"{attempt.label} is left out: {reason}")
+    raise Rejected("; ".join(dict.fromkeys(reasons)))

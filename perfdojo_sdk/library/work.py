@@ -1,0 +1,82 @@
+"""One kernel while it is built: its runs, the time they took, and the notes that its record will have.
+
+Ranking, accepting and doubting times are functions over this and attempts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from perfdojo_sdk.core.laws import computes_other_terms
+from perfdojo_sdk.core.transformation import Kind, Trace
+from perfdojo_sdk.hookspecs.types import Artifact, Bound, Failure, MachineFigures, Measurement, RunRequest
+from perfdojo_sdk.kernels.selection import Kernel
+from perfdojo_sdk.library.context import BuildContext
+from perfdojo_sdk.library.running import timed, timed_in_turns
+from perfdojo_sdk.library.spent import Spent
+from perfdojo_sdk.library.verification import Memory
+
+
+class Roofline:
+    """Lower bounds on times, by the best figures that any probe of the machine has shown so far."""
+
+    def __init__(self, context: BuildContext) -> None:
+        self._context, self.figures = context, context.figures
+
+    def bound(self, kernel: Kernel, trace: Trace) -> Bound | None:
+        """Of the kernel; of a game with a law that makes sums of other terms, of what that computes.
+
+        Where a game changes precision, at the peak of its shortest dtypes.
+        """
+        context = self._context
+        figures = self.figures if trace.kind < Kind.CHANGES_PRECISION else _at_shortest(self.figures, trace)
+        program = trace.program if computes_other_terms(trace.laws) else kernel.program
+        return context.plugins.roofline_bound(program, context.target, context.settings.threads, figures)
+
+    def probe(self) -> None:
+        """Measure the machine again; what was better before stays."""
+        context = self._context
+        found = context.plugins.machine_figures(context.target, refresh=True)
+        self.figures = self.figures.at_best(found)
+
+
+def _at_shortest(figures: MachineFigures, trace: Trace) -> MachineFigures:
+    """The figures of a machine that computes f32 as fast as the quickest of the game's dtypes."""
+    peaks = figures.peak_gflops
+    short = {b.dtype for b in trace.program.buffers} & peaks.keys()
+    quickest = max((peaks[dtype] for dtype in short), default=0.0)
+    if not quickest:
+        return figures
+    return figures.model_copy(update={"peak_gflops": {**peaks, "f32": quickest}})
+
+
+@dataclass(frozen=True)
+class KernelWork:
+    """One kernel while it is built."""
+
+    context: BuildContext
+    kernel: Kernel
+    roofline: Roofline
+    stage: Callable[[str], None]
+    """Hears of each stage as it begins."""
+    spent: Spent = field(default_factory=Spent)
+    memory: Memory = field(default_factory=Memory)
+    """Results that the verifications of its games share."""
+    notes: list[str] = field(default_factory=list)
+    """Remarks for a person."""
+
+    @property
+    def request(self) -> RunRequest:
+        return self.context.settings.request
+
+    def time(self, artifact: Artifact) -> Measurement | Failure:
+        """A timing at length, with outputs."""
+        with self.spent.on("measure"):
+            return timed(self.context.runner, artifact, self.request)
+
+    def time_in_turns(self, artifacts: list[Artifact]) -> list[Measurement | Failure] | None:
+        """Timings at length of kernels that take turns, without outputs; None where the runner cannot."""
+        request = replace(self.request, want_outputs=False)
+        with self.spent.on("measure"):
+            return timed_in_turns(self.context.runner, artifacts, request)

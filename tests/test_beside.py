@@ -1,0 +1,64 @@
+"""Work in a process of its own, however it ends."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from perfdojo_sdk.core.errors import NothingFoundError
+from perfdojo_sdk.library.beside import beside
+
+
+def test_work_beside_gives_its_result_or_is_done_here(tmp_path: Path) -> None:
+    def elsewhere() -> int:
+        return os.getpid()
+
+    with beside(elsewhere) as result:
+        assert result() != os.getpid()
+
+    def fails_elsewhere(here: int = os.getpid()) -> int:
+        if os.getpid() != here:
+            raise ValueError("not here")
+        return here
+
+    with beside(fails_elsewhere) as result:
+        assert result() == os.getpid()
+
+    def fails() -> int:
+        raise NothingFoundError("PD-K007", "in the middle")
+
+    with beside(fails) as result, pytest.raises(NothingFoundError, match="in the middle"):
+        result()
+
+
+def test_work_that_is_ended_at_any_time_never_comes_back(tmp_path: Path) -> None:
+    """However early or late it is told to end: a copy of this process must not go on as another one."""
+    here, mark = os.getpid(), tmp_path / "came back"
+    for number in range(400):
+        try:
+            with beside(os.getpid):
+                time.sleep(number % 40 * 5e-5)
+        except BaseException:
+            if os.getpid() == here:
+                raise
+            mark.touch()
+            os._exit(1)
+    assert not mark.exists()
+
+
+def test_an_interruption_ends_the_work_beside(tmp_path: Path) -> None:
+    mark = tmp_path / "pid"
+
+    def forever() -> None:
+        mark.write_text(str(os.getpid()))
+        time.sleep(60)
+
+    with pytest.raises(KeyboardInterrupt), beside(forever):
+        while not mark.exists() or not mark.read_text():
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(mark.read_text()), 0)

@@ -1,0 +1,138 @@
+"""What a library's kernels went through: a candidate's verification, and all three legs for real."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+from pathlib import Path
+
+import pytest
+from paper_target import QUICK
+from toy_target import perfdojo_toy
+
+from perfdojo_sdk.core.text import parse
+from perfdojo_sdk.core.transformation import Trace
+from perfdojo_sdk.hookspecs.types import (
+    Artifact,
+    Failure,
+    KernelSource,
+    Measurement,
+    Runner,
+    RunRequest,
+)
+from perfdojo_sdk.kernels.selection import select
+from perfdojo_sdk.library import verification
+from perfdojo_sdk.library.build import build_library
+from perfdojo_sdk.library.manifest import read_manifest
+from perfdojo_sdk.measure.toolchain import Compiled, find_toolchain
+from perfdojo_sdk.plugins import load_plugins
+from perfdojo_sdk.store.records import Verification
+from perfdojo_sdk.verify import numeric
+
+#: The mean over two of three dimensions, taken off: a row is a third of everything.
+CENTRED = """kernel centred(x) -> y
+x f32 [40,3,50] heap
+s f32 [3] heap
+y f32 [40,3,50] heap
+
+3 s[{0}] = 0
+3 40 50 s[{0}] += x[{1},{0},{2}]
+3 40 50 y[{1},{0},{2}] = x[{1},{0},{2}] - s[{0}] / 2000
+"""
+
+
+@dataclass
+class Shapes:
+    """A runner that keeps the shape of the first input of whatever runs."""
+
+    runner: Runner
+    seen: list[tuple[int, ...]]
+    spoilt: bool = False
+    """Whether the first element of each result is wrong."""
+
+    def device(self) -> str:
+        return self.runner.device()
+
+    def compile(self, source: KernelSource) -> Artifact | Failure:
+        if self.spoilt:
+            source = replace(source, code=source.code.replace("return 0;", "y[0] += 1.0f; return 0;"))
+        return self.runner.compile(source)
+
+    def run(self, artifact: Artifact, request: RunRequest) -> Measurement | Failure:
+        self.seen.append(artifact.inputs[0].shape)
+        return self.runner.run(artifact, request)
+
+
+def asked_of_a_candidate(runner: Shapes) -> Verification:
+    plugins = load_plugins(extra=[perfdojo_toy])
+    rules, generator = plugins.rules(plugins.require("toy")), plugins.code_generator(plugins.require("toy"))
+    game = Trace(parse(CENTRED, rules.dialect))
+    artifact = runner.compile(generator.generate(game.program, "pd_centred"))
+    assert isinstance(artifact, Artifact)
+    return verification.quick(game, rules, artifact, runner, {}, 1, 0, generator)
+
+
+def test_a_candidate_whose_rows_are_dear_is_compared_at_a_smaller_shape(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def runner(spoilt: bool = False) -> Shapes:
+        plugins = load_plugins(extra=[perfdojo_toy])
+        return Shapes(plugins.runner(plugins.require("toy")), [], spoilt)
+
+    own = runner()
+    assert asked_of_a_candidate(own).passed
+    assert own.seen == [(40, 3, 50)], "a cheap kernel is compared as it is"
+
+    monkeypatch.setattr(numeric, "_FULL_INSTANCES", 500)
+    monkeypatch.setattr(numeric, "_ROW_INSTANCES", 500)
+    monkeypatch.setattr(verification, "QUICK_COMPARED", 500)
+    small = runner()
+    assert asked_of_a_candidate(small).passed
+    [shape] = small.seen
+    assert prod(shape) < 500 and min(shape) > 1
+
+    refused = asked_of_a_candidate(runner(spoilt=True))
+    assert not refused.passed and "y[0,0,0]" in refused.failure
+
+
+# -- the real thing --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def verified(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library of one kernel that went through everything for real."""
+    folder = tmp_path_factory.mktemp("verified")
+    plugins = load_plugins(extra=[perfdojo_toy])
+    target = plugins.require("toy")
+    result = build_library(plugins, target, select("softmax[9,33]", plugins.operators), folder, QUICK)
+    assert result.manifest, result.failed
+    return folder
+
+
+def test_a_library_carries_all_three_legs(verified: Path) -> None:
+    [kernel] = read_manifest(verified).kernels
+    assert kernel.verification.passed and kernel.verification.failure == ""
+    assert kernel.verification.exact.figures["models"] == 2
+    assert kernel.verification.numeric.figures["elements"] >= 9 * 33
+    assert 0 < kernel.verification.numeric.figures["worst_error_over_bound"] <= 1
+    assert kernel.timing.final and kernel.timing.final.provenance == "measured"
+    assert kernel.timing.final.median_s > 0 and kernel.roofline_fraction
+
+
+def test_the_manifest_notes_contraction_and_toolchain(verified: Path) -> None:
+    manifest = read_manifest(verified)
+    assert not manifest.contraction and "-ffp-contract=off" in manifest.toolchain
+    assert {"perfdojo_sdk", "perfdojo_toy"} <= manifest.plugins.keys()
+    assert manifest.target == "toy" and manifest.settings["threads"] == 2
+
+
+def test_the_header_declares_what_the_sources_define(verified: Path) -> None:
+    """Compiled together: conflicting declarations are errors."""
+    sources = {p.name: p.read_text() for p in verified.glob("src/*")}
+    header = (verified / "include/perfdojo_toy.h").read_text()
+    [unit] = [name for name in sources if name.endswith(".c")]
+    sources[unit] = '#include "perfdojo_toy.h"\n' + sources[unit]
+    compiled = find_toolchain().compile(
+        {**sources, "perfdojo_toy.h": header}, ("-Wall", "-Wextra", "-Werror")
+    )
+    assert isinstance(compiled, Compiled), compiled

@@ -1,0 +1,209 @@
+"""Which of several attempts wins, and how often the winner is timed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from paper_target import QUICK, Paper, build, entry, judged, parallel_pass
+
+from perfdojo_sdk.core.laws import FILTER
+from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.text import parse
+from perfdojo_sdk.core.transformation import Kind, Legal, Move, Rules, Trace
+from perfdojo_sdk.hookspecs.types import (
+    Artifact,
+    Failure,
+    Measurement,
+    RunRequest,
+    Target,
+)
+from perfdojo_sdk.kernels.selection import select
+from perfdojo_sdk.library import verification
+from perfdojo_sdk.library.attempts import Attempt
+from perfdojo_sdk.library.context import BuildContext
+from perfdojo_sdk.library.evaluation import SLOW_S
+from perfdojo_sdk.library.ranking import FINALISTS, PATIENCE, first_unbeaten, timed_again
+from perfdojo_sdk.library.tuning import BUDGET_S
+from perfdojo_sdk.library.work import Roofline
+
+GAME = Trace(parse("kernel copy(x) -> y\nx f32 [4] heap\ny f32 [4] heap\n\n4 y[{0}] = x[{0}]\n"))
+
+
+def taking(*seconds: float) -> Attempt:
+    measured = Measurement({}, seconds, "measured", "here", threads=1)
+    return Attempt(GAME, artifact=Artifact("copy", (), (), "paper", b"", ""), measured=measured)
+
+
+def test_who_is_slower_beyond_doubt_loses() -> None:
+    slow, fast = taking(*[1.1] * 20), taking(*[1.0] * 20)
+    assert first_unbeaten([slow, fast]) is fast
+
+
+def test_the_earlier_of_two_that_are_level_wins() -> None:
+    earlier, luckier = taking(*[1.0, 1.2] * 10), taking(*[1.05, 1.1] * 10)
+    assert first_unbeaten([earlier, luckier]) is earlier
+    assert first_unbeaten([luckier, earlier]) is luckier
+
+
+def test_rounds_are_compared_where_levels_change() -> None:
+    """Both fall on two levels, and the earlier is slower by a tenth on each."""
+    weather = [1.0] * 10 + [2.0] * 11
+    earlier, faster = taking(*[1.1 * w for w in weather]), taking(*weather)
+    assert first_unbeaten([earlier, faster]) is faster
+
+
+def test_who_ran_fewer_rounds_is_compared_over_those() -> None:
+    slow, fast = taking(3.0, 3.0), taking(*[1.0] * 50)
+    assert first_unbeaten([slow, fast]) is fast
+
+
+def test_what_did_not_run_never_wins() -> None:
+    failed, fine = Attempt(GAME, reason=Failure("runtime")), taking(1.0)
+    assert first_unbeaten([failed, fine]) is fine
+    assert first_unbeaten([failed]) is None and first_unbeaten([]) is None
+
+
+@pytest.mark.parametrize(
+    ("times", "kept", "runs"),
+    [([1.0], 1.0, 1), ([4.0, 1.0], 1.0, 2), ([5.0, 4.0, 6.0, 5.0], 4.0, PATIENCE)],
+    ids=["quiet", "busy once", "busy"],
+)
+def test_what_was_faster_at_first_is_timed_again(times: list[float], kept: float, runs: int) -> None:
+    left = iter(times)
+
+    def time(artifact: Artifact) -> Measurement | Failure:
+        return Measurement({}, (next(left),), "measured", "here", threads=1)
+
+    timed = timed_again(taking(1.0), time)
+    assert timed.measured is not None and timed.measured.median == kept
+    assert len(times) - len(list(left)) == runs
+
+
+# -- in a build ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def paper(monkeypatch: pytest.MonkeyPatch) -> Paper:
+    return judged(Paper(), monkeypatch)
+
+
+def test_a_slow_initial_program_is_called_once_and_the_record_says_so(paper: Paper, tmp_path: Path) -> None:
+    paper.slow = 10 * SLOW_S
+    kernel = entry(build(paper, tmp_path))
+    assert kernel.timing.initial.details["stopped"] and not kernel.timing.final.details.get("stopped")
+    paper.expert = None
+    kernel = entry(build(paper, tmp_path / "alone"))
+    assert kernel.moves == () and not kernel.timing.final.details.get("stopped"), (
+        "what is shipped is timed well"
+    )
+
+
+def test_only_games_close_to_the_fastest_are_timed_again(paper: Paper, tmp_path: Path) -> None:
+    def two_games(root: Program, rules: Rules, target: Target) -> tuple[Trace, ...]:
+        (threads,) = parallel_pass(root, rules, target)
+        return threads, Trace(root).play(rules, Move.of("annotate_scope", "s1", suffix="u"))
+
+    def timings(slow: float) -> int:
+        paper.slow, paper.runs = slow, []
+        build(paper, tmp_path / f"{slow}")
+        return len(paper.runs)
+
+    paper.expert = two_games
+    assert timings(1.2e-3) == timings(2e-3) + 2, "the slow game, and the initial program"
+
+
+class Changing(Paper):
+    """A good moment for what has a parallel scope, which is over when kernels take turns."""
+
+    def time_interleaved(self, artifacts: Sequence[Artifact], request: RunRequest) -> list[Any]:
+        found = [self.run(artifact, request) for artifact in artifacts]
+        slow = [3 if b":p" in artifact.content else 1 for artifact in artifacts]
+        return [replace(f, seconds=tuple(k * s for s in f.seconds)) for f, k in zip(found, slow, strict=True)]
+
+
+@pytest.mark.parametrize(("initial", "kept"), [(1.2e-3, True), (2e-3, False)], ids=["close", "far behind"])
+def test_the_initial_program_takes_turns_with_what_hardly_beats_it(
+    paper: Paper, tmp_path: Path, initial: float, kept: bool
+) -> None:
+    kernel = entry(build(Changing(slow=initial), tmp_path))
+    assert (kernel.moves == ()) == kept
+    assert ("what the search found is slower" in " ".join(kernel.notes)) == kept
+
+
+class Estimating(Paper):
+    """Says of an initial program what a model thinks, which is too good."""
+
+    def run(self, artifact: Artifact, request: RunRequest) -> Any:
+        found = super().run(artifact, request)
+        model = isinstance(found, Measurement) and b":p" not in artifact.content
+        return replace(found, provenance="estimated" if model else "measured")
+
+
+def test_an_estimate_wins_over_no_measurement(paper: Paper, tmp_path: Path) -> None:
+    kernel = entry(build(Estimating(slow=1e-4), tmp_path))
+    assert kernel.moves and kernel.timing.initial.provenance == "estimated"
+
+
+def test_a_game_that_saves_products_is_bound_by_what_it_computes(paper: Paper) -> None:
+    plugins = paper.plugins()
+    target = plugins.target("paper")
+    kernel, other = select("relu[4,8] add[2,3]", plugins.operators, target.dialect)
+    roofline = Roofline(BuildContext.of(plugins, target, QUICK))
+    (trace,) = parallel_pass(kernel.program, plugins.rules(target), target)
+    roofline.bound(kernel, trace)
+    legal = Legal(Kind.DECLARED_LAW, frozenset((FILTER,)))
+    saves = replace(trace, steps=(replace(trace.steps[0], legal=legal, after=other.program),))
+    roofline.bound(kernel, saves)
+    assert paper.bounded[-2:] == [kernel.program, other.program]
+
+
+class Lucky(Paper):
+    """Whoever challenges the champion of a search has luck; at length, times are what they are."""
+
+    def __init__(self, known: Mapping[str, float], others: tuple[float, ...]) -> None:
+        """``known``: programs that always take so long; ``others``: what all others take."""
+        super().__init__()
+        self.known = {text.encode(): seconds for text, seconds in known.items()}
+        self.others, self.won = others, set[bytes]()
+
+    def run(self, artifact: Artifact, request: RunRequest) -> Any:
+        known = self.known.get(artifact.content)
+        seconds = (known,) * len(self.others) if known else self.others
+        seconds = seconds if request.repeats else ()
+        return replace(super().run(artifact, request), seconds=seconds, provenance="measured", details={})
+
+    def time_interleaved(self, artifacts: Sequence[Artifact], request: RunRequest) -> list[Any]:
+        found = [self.run(artifact, request) for artifact in artifacts]
+        if request.budget_s <= BUDGET_S:
+            found[0] = replace(found[0], seconds=tuple(s * 0.95 for s in found[0].seconds))
+            self.won |= {artifacts[0].content} if found[0].median < 0.99 * found[1].median else set()
+        return found
+
+
+@pytest.mark.parametrize(
+    ("others", "kept"),
+    [
+        ((1.03e-3,), True),
+        ((0.9e-3, 1.08e-3) * 10, True),  # 1 % faster in the mean, and nobody knows in which calls
+        ((0.96e-3, 0.98e-3) * 10, False),
+    ],
+    ids=["slower", "not faster beyond doubt", "faster"],
+)
+def test_luck_in_a_search_does_not_throw_out_what_the_expert_plays(
+    paper: Paper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: tuple[float, ...], kept: bool
+) -> None:
+    monkeypatch.setattr(verification, "quick", verification.verify)
+    plugins = paper.plugins()
+    target = plugins.target("paper")
+    [kernel] = select("softmax[4,8]", plugins.operators, target.dialect)
+    [expert] = parallel_pass(kernel.program, plugins.rules(target), target)
+    lucky = Lucky({kernel.program.text: 2e-3, expert.program.text: 1e-3}, others)
+    settings = replace(QUICK, search="evolution", evaluations=24, budget_s=1.0)
+    found = entry(build(lucky, tmp_path, "softmax[4,8]", settings))
+    assert len(lucky.won) > FINALISTS, "too little luck to show anything"
+    experts = [m.transformation for m in found.moves] == ["annotate_scope"]
+    assert experts == kept, "the expert's one move, or what a search found"
