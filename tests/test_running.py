@@ -12,7 +12,7 @@ from paper_target import QUICK, Paper
 
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.core.text import parse
-from perfdojo_sdk.hookspecs.abilities import with_compile_timeout
+from perfdojo_sdk.hookspecs.abilities import LimitsInstances, RunsSets, ability, with_compile_timeout
 from perfdojo_sdk.hookspecs.types import (
     Artifact,
     Capabilities,
@@ -21,7 +21,6 @@ from perfdojo_sdk.hookspecs.types import (
     Measurement,
     RunRequest,
     Target,
-    running_sets,
 )
 from perfdojo_sdk.library.context import BuildContext
 from perfdojo_sdk.library.running import compiled, rounds_of, run, takes_turns, timed_in_turns
@@ -96,16 +95,18 @@ def context(runner: Any, observer: Counting | None = None) -> BuildContext:
 
 def test_guards_and_observers_take_nothing_away() -> None:
     runner = context(Able(), Counting()).runner
-    assert takes_turns(runner) and running_sets(runner) and getattr(runner, "most_instances", None) == 7
+    assert takes_turns(runner) and ability(runner, RunsSets)
+    limits = ability(runner, LimitsInstances)
+    assert limits is not None and limits.most_instances == 7
     found = timed_in_turns(runner, [ARTIFACT, ARTIFACT], RunRequest(repeats=1))
     assert found is not None and [f.median for f in found if isinstance(f, Measurement)] == [1.0, 1.0]
 
 
 def test_they_add_nothing_either() -> None:
     runner = context(Plain()).runner
-    assert not takes_turns(runner) and running_sets(runner) is None
+    assert not takes_turns(runner) and ability(runner, RunsSets) is None
     assert timed_in_turns(runner, [ARTIFACT], RunRequest()) is None
-    assert not hasattr(runner, "most_instances")
+    assert ability(runner, LimitsInstances) is None
 
 
 def test_who_cannot_take_turns_is_timed_in_rounds() -> None:
