@@ -60,6 +60,7 @@ from perfdojo_sdk.verify.reference_c import (
     WIDE,
     Rows,
     cast_dtypes,
+    multiplies,
     outermost_rows,
     reference,
 )
@@ -373,8 +374,9 @@ class _References:
         sliced = self.rows is not None and not self.small
         value_rows = self.choose_rows(_VALUE_INSTANCES if whole else _ROW_INSTANCES) if sliced else None
         bound_rows = None if whole else value_rows
-        # What may come out where something overflows costs twice as much memory and time.
-        bound_kind = BOUNDED if whole and not self.small else OUTCOMES
+        # What may come out where something overflows costs twice as much memory and time; what factors come to
+        # in another order, only it knows.
+        bound_kind = BOUNDED if whole and not self.small and not multiplies(self.transformed) else OUTCOMES
         batch = len(next(iter(stacks.values()))) if stacks else len(places)
         jobs = [
             pool.submit(self.run, kind, stacks, batch, rows)

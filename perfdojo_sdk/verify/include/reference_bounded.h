@@ -21,8 +21,9 @@ EXTREME(N(max_d), >) EXTREME(N(min_d), <)
 #undef EXTREME
 
 #if OUTCOMES
-/* Of a sum or product in the making, `up` and `down` bound what part of its terms may come to. */
-typedef struct { W v, e, lo, hi, up, down; int far; } NUM;
+/* Of a sum or product in the making, `up` and `down` bound what some of its terms may come to, alone; `open`: the
+   sign of a factor is not known. */
+typedef struct { W v, e, lo, hi, up, down; int far, open; } NUM;
 #include "reference_outcomes.h"
 static inline NUM N(load)(W v, W e, W lo, W hi, int far)
 {
@@ -101,6 +102,10 @@ static inline NUM N(num_neg)(NUM a) { return N(turned)(a); }
 static inline NUM N(num_abs)(NUM a) { return N(magnitude_of)(a); }
 static inline NUM N(num_sub)(NUM a, NUM b) { return N(num_add)(a, N(num_neg)(b)); }
 
+#if OUTCOMES
+#include "reference_orders.h"
+#endif
+
 /* a + b where b is one of so many terms that are added in an unknown order: each of the roundings
    may meet any partial sum of magnitudes. */
 static inline NUM N(num_sum)(NUM a, NUM b, W terms)
@@ -108,16 +113,8 @@ static inline NUM N(num_sum)(NUM a, NUM b, W terms)
     W v = a.v + b.v, size = terms * (WIDE_(fabs)(b.v) + b.e);
     W e = a.e + b.e + 1.01 * U * size;
 #if OUTCOMES
-    W up = a.up + N(max_d)(b.v + b.e, 0), down = a.down + N(min_d)(b.v - b.e, 0);
     NUM x = RESULT(v, e, IN_RANGE(v, e), N(sum_certain)(a, b), ADD, a, b);
-    W grown = 1 + 1.01 * U * terms;
-    if (up * grown > F_MAX) x.far |= PLUS;
-    if (down * grown < -F_MAX) x.far |= MINUS;
-    /* Two infinities may meet: of two parts, or of one and what was summed before. */
-    int both = (x.far & PLUS || v == INFINITY) && (x.far & MINUS || v == -INFINITY);
-    if (both && (up * grown > F_MAX || down * grown < -F_MAX)) x.far |= NO_NUMBER;
-    x.up = up, x.down = down;
-    return x;
+    return N(sum_in_any_order)(x, a, b, terms);
 #else
     return RESULT(v, e, IN_RANGE(v, e) & (size <= F_MAX), N(sum_certain)(a, b), ADD, a, b);
 #endif
@@ -128,12 +125,12 @@ static inline NUM N(num_anchor)(NUM a, W terms)
 {
     W size = terms * (WIDE_(fabs)(a.v) + a.e);
 #if OUTCOMES
-    a.up = N(max_d)(a.v + a.e, 0), a.down = N(min_d)(a.v - a.e, 0);
     if (N(finite_)(a.v)) a.e += 1.01 * U * size;
+    return N(first_term)(a, terms);
 #else
     if (N(finite_)(a.v)) a.e = size <= F_MAX ? a.e + 1.01 * U * size : INFINITY;
-#endif
     return a;
+#endif
 }
 
 static inline NUM N(num_mul)(NUM a, NUM b)
@@ -151,25 +148,12 @@ static inline NUM N(num_mul_exact)(NUM a, NUM b)
 }
 
 #if OUTCOMES
-/* a * b where b is one of so many factors in an unknown order: some of them may overflow or underflow. */
+/* a * b where b is one of so many factors in an unknown order. */
 static inline NUM N(num_product)(NUM a, NUM b, W factors)
 {
-    NUM x = N(num_mul)(a, b);
-    x.up = a.up * N(max_d)(WIDE_(fabs)(b.v) + b.e, 1);
-    x.down = a.down * N(min_d)(N(max_d)(WIDE_(fabs)(b.v) - b.e, 0), 1);
-    if (x.up * (1 + 1.01 * U * factors) > F_MAX) x.far |= PLUS | MINUS | NO_NUMBER;
-    if (x.down >= ETA / U) return x;
-    /* Some factors alone may come to nothing, whatever the others come to. */
-    if (!N(finite_)(x.v)) return N(partial)(N(anything)(x.v), x.up, x.down);
-    x.e += factors * ETA * x.up;
-    return x;
+    return N(product_in_any_order)(N(num_mul)(a, b), a, b, factors);
 }
-
-static inline NUM N(num_first)(NUM a)
-{
-    a.up = N(max_d)(WIDE_(fabs)(a.v) + a.e, 1), a.down = N(min_d)(N(max_d)(WIDE_(fabs)(a.v) - a.e, 0), 1);
-    return a;
-}
+static inline NUM N(num_first)(NUM a) { return N(first_factor)(a); }
 #endif
 
 static inline int N(quotient_certain)(NUM a, NUM b)
