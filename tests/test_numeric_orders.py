@@ -1,7 +1,7 @@
 """What leg 2 allows of reductions in an order of their own, against all orders of small ones.
 
-Whatever comes out in some order is allowed; an infinity or a NaN that comes out in none is refused, as is a finite
-number where none comes out.
+Whatever comes out in some order is allowed; an infinity or a NaN that comes out in none is refused, as is a
+finite number where none comes out.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from perfdojo_sdk.verify.reference_c import OUTCOMES, ROWS, WIDE, outermost_rows
 
 INF, NAN = np.inf, np.nan
 LARGEST = float(np.finfo(np.float32).max)
-#: So large that two or three of them overflow, so small that they vanish, and what makes up for it. No product of
-#: them is denormal: of these is not told whether they come to zero.
+#: So large that two or three of them overflow, so small that they vanish, and what makes up for it. No product
+#: of them is denormal: of these is not told whether they come to zero.
 EXTREMES = (0.0, 1.0, -3.0, 3e38, -3e38, 1e20, -1e25, 1e-16, -1e-36, INF, -INF, NAN)
 FEWER = (0.0, -1.0, 3e38, -2e38, 1e20, 1e-16, -1e-36, INF)
 DENORMAL = (1e-45, -1e-38, 3e-42, 1e-20, 0.7, -1.5, 3e30, INF)
@@ -113,7 +113,8 @@ def reduced(rows: int, terms: int, sign: str, lanes: str) -> Program:
     start = 1 if lanes else 0
     first = "x[{0},0]" if lanes else {"+": "0", "*": "1", "max": "-inf", "min": "inf"}[sign]
     return parse(
-        f"kernel k(x) -> y\nx f32 [{rows},{terms}] heap\ny f32 [{rows}] heap\n\n{rows}\n| y[{{0}}] = {first}\n"
+        f"kernel k(x) -> y\nx f32 [{rows},{terms}] heap\ny f32 [{rows}] heap\n\n"
+        f"{rows}\n| y[{{0}}] = {first}\n"
         f"| {terms - start}{lanes} y[{{0}}] {sign}= x[{{0}},{{1}}+{start}]\n",
         DIALECT,
     )

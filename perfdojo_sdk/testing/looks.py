@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from perfdojo_sdk.core.laws import FILTER
 from perfdojo_sdk.core.transformation import Kind, Trace
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Runner, Target
 from perfdojo_sdk.measure.native_runner import NativeRunner
@@ -51,7 +50,7 @@ class NumericLooks:
                 self.plugins.math_accuracy(self.target),
                 self.target.dialect,
                 nan_may_differ=trace.kind >= Kind.REASSOCIATES,
-                other_terms=FILTER in trace.laws,
+                laws=trace.laws,
                 forks=True,
             )
             found.append(report.problem)

@@ -138,9 +138,7 @@ class _Filter:
             raise Refuted(f"{self.new.reader_text(reader)}, which is no value of the old program")
         return self.session.map([enter]).apply_range(seen).apply_range(self.tracer.origins.images)
 
-    def _added(
-        self, name: str, values: Mapping[str, Polynomial], free: list[int]
-    ) -> Polynomial:
+    def _added(self, name: str, values: Mapping[str, Polynomial], free: list[int]) -> Polynomial:
         """The polynomial that an output adds, of each of its terms."""
         place = self.new.by_name[name]
         _, coefficients = _linear(place.statement.value)

@@ -132,6 +132,7 @@ def reference(
     rows: int = 0,
     split: Rows | None = None,
     any_order: bool = False,
+    reciprocals: bool = False,
     nan_may_differ: bool = False,
 ) -> KernelSource:
     """The program over ``num`` as a C kernel.
@@ -144,10 +145,14 @@ def reference(
     for floats ``y_lo``, ``y_hi`` (f64) and ``y_far`` (u8, the bits ``PLUS``, ``MINUS``, ``NO_NUMBER`` and
     ``BETWEEN``); and ``PEAK``, the largest finite value ever stored. ``accuracy`` gives a
     function's error in ulp, 0.5 if absent. With ``any_order`` the bound holds for every order of
-    every reduction; with ``nan_may_differ`` nothing is certain that is made of an infinity or a NaN by a cast
-    to an integer or a comparison.
+    every reduction; with ``reciprocals`` also where a quotient is a product by a reciprocal. With
+    ``nan_may_differ`` nothing is certain that is made of an infinity or a NaN by a cast to an integer or a
+    comparison.
     """
-    return _Emitter(program, kind, accuracy, dialect, batch, rows, split, any_order, nan_may_differ).source()
+    emitter = _Emitter(
+        program, kind, accuracy, dialect, batch, rows, split, any_order, reciprocals, nan_may_differ
+    )
+    return emitter.source()
 
 
 class _Emitter:
@@ -161,6 +166,7 @@ class _Emitter:
         rows: int,
         split: Rows | None,
         any_order: bool,
+        reciprocals: bool,
         nan_may_differ: bool,
     ) -> None:
         self.program, self.kind, self.accuracy, self.dialect = program, kind, accuracy, dialect
@@ -169,7 +175,7 @@ class _Emitter:
         self.floats = WIDER_FLOATS if multiplies(program) else FLOATS
         self.summed = _reduced_buffers(program, "add") if self.any_order else {}
         self.multiplied = _reduced_buffers(program, "mul") if self.any_order and kind == OUTCOMES else {}
-        self.nan_may_differ = nan_may_differ
+        self.reciprocals, self.nan_may_differ = reciprocals, nan_may_differ
         if unsupported := {b.dtype for b in program.buffers} - C_TYPES.keys():
             known = ", ".join(C_TYPES)
             raise VerificationError(
@@ -266,6 +272,7 @@ class _Emitter:
         yield from defined(rows_in_c(self.accuracy))
         yield '#include "reference_whole.h"'
         yield f"#define NAN_MAY_DIFFER {int(self.nan_may_differ)}"
+        yield f"#define RECIPROCALS {int(self.reciprocals)}"
         yield f"#define OUTCOMES {int(self.kind == OUTCOMES)}"
         used = {b.dtype for b in self.program.buffers} | cast_dtypes(self.program)
         used |= set() if used.isdisjoint(STORED_DTYPES) else {"f32"}

@@ -4,7 +4,7 @@
  * legal compilation may compute. With OUTCOMES it also holds what else may come out where something on the way
  * overflows (reference_outcomes.h), and the bound stays the one without overflow; else such a number has an
  * infinite bound.
- * Before inclusion: OUTCOMES, NAN_MAY_DIFFER, DTYPE, F (its C type), W (the wider type), WIDE_(f) (the name of
+ * Before inclusion: OUTCOMES, NAN_MAY_DIFFER, RECIPROCALS (whether x/y may be x*(1/y)), DTYPE, F (its C type), W (the wider type), WIDE_(f) (the name of
  * a function of math.h for it), F_MAX, W_MAX, U (half a unit in the last place, relative), ETA (half the
  * smallest denormal), EXACT_INTEGERS, E (the type that holds a bound), BITS (an unsigned type of its size), the
  * error in ulp of the functions below (EXP_ULP, LOG_ULP), and the rows of the table of operations that are written
@@ -163,11 +163,16 @@ static inline int N(quotient_certain)(NUM a, NUM b)
     return exact & told & N(sized)(a) & N(sized)(b) & N(sign_known)(a) & N(sign_known)(b);
 }
 
+/* A reciprocal is rounded, too, and may be denormal; a bit more, since both roundings meet. */
+#undef ROUNDINGS_OF_DIV
+#define ROUNDINGS_OF_DIV (RECIPROCALS ? 2 + 2 * U : 1)
+
 /* What is divided by zero is infinite with either sign, since a zero has none that the language tells. */
 static inline NUM N(num_div)(NUM a, NUM b)
 {
     W v = a.v / b.v;
-    W e = N(rounding)(v, (a.e + WIDE_(fabs)(v) * b.e) / (WIDE_(fabs)(b.v) - b.e), 1, ETA);
+    W e = N(rounding)(v, (a.e + WIDE_(fabs)(v) * b.e) / (WIDE_(fabs)(b.v) - b.e), ROUNDINGS_OF_DIV, ETA);
+    if (RECIPROCALS) e += (WIDE_(fabs)(a.v) + a.e) * ETA;
     int nonzero = WIDE_(fabs)(b.v) > b.e;
 #if OUTCOMES
     if (N(finite_)(b.v) && !nonzero) return N(over_zero)(v, a, b);
