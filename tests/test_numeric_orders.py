@@ -25,8 +25,8 @@ from perfdojo_sdk.verify.reference_c import OUTCOMES, ROWS, WIDE, outermost_rows
 
 INF, NAN = np.inf, np.nan
 LARGEST = float(np.finfo(np.float32).max)
-#: So large that two or three of them overflow, so small that they vanish, and what makes up for it. No product
-#: of them is denormal: of these is not told whether they come to zero.
+#: So large that two or three of them overflow, so small that they vanish, and what makes up for it.
+#: No product of them is denormal: of these is not told whether they come to zero.
 EXTREMES = (0.0, 1.0, -3.0, 3e38, -3e38, 1e20, -1e25, 1e-16, -1e-36, INF, -INF, NAN)
 FEWER = (0.0, -1.0, 3e38, -2e38, 1e20, 1e-16, -1e-36, INF)
 DENORMAL = (1e-45, -1e-38, 3e-42, 1e-20, 0.7, -1.5, 3e30, INF)

@@ -480,8 +480,8 @@ def _independent_rows(
 ) -> tuple[Rows | None, str]:
     """How the program falls into rows that may be looked at alone; if it does not, why.
 
-    On rows, the bound is that of the original program in any order of its terms. It is told of reciprocals, and
-    knows of no other rounding that a move declared, nor of sums that the original does not have.
+    On rows, the bound is that of the original program in any order of its terms. It is told of reciprocals,
+    but of no other rounding that a move declared, nor of sums that the original does not have.
     """
     if not _float_dtypes(transformed) <= _float_dtypes(original):
         return None, "its moves change precision"
