@@ -216,6 +216,16 @@ def test_a_product_of_any_order_may_overflow_or_vanish() -> None:
     assert found["y_far"] == NO_NUMBER and found["y_v"] == found["y_e"] == 0, "an infinity cannot stay"
 
 
+@pytest.mark.parametrize("sign", ["*", "/"])
+def test_nothing_but_nan_comes_of_nan(sign: str) -> None:
+    """Whatever the sign of what came to zero before."""
+    text = product(3)
+    if sign == "/":
+        text = text.replace("y[{0}] *= x[{0},{1}]", "y[{0}] = x[{0},{1}] / y[{0}]")
+    found = outcomes(text, x=[1e-30, 1e-30, float("nan")] if sign == "*" else [float("nan"), 1, 1])
+    assert np.isnan(found["y_v"]) and found["y_far"] == found["y_e"] == 0
+
+
 @pytest.mark.parametrize("any_order", [False, True])
 def test_a_product_beyond_double_may_have_vanished_on_the_way(any_order: bool) -> None:
     """1e-60 is zero in f32, and stays it; without rounding it is 1e320 in the end."""

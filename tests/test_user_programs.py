@@ -13,6 +13,7 @@ from benchmarks import users
 from perfdojo_sdk.codegen.c import CEmitter
 from perfdojo_sdk.core.dialect import CORE_DIALECT
 from perfdojo_sdk.core.text import parse
+from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.hookspecs.types import Artifact
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.plugins import load_plugins
@@ -52,7 +53,7 @@ def test_what_a_leg_refuses_is_told_with_its_program(monkeypatch: pytest.MonkeyP
     plugins = load_plugins()
     target = next(iter(plugins.targets.values()))
     looks = NumericLooks(plugins, target)
-    monkeypatch.setattr(users, "games", lambda program, *_: [users.Trace(program)])
+    monkeypatch.setattr(users, "games", lambda program, *_: [Trace(program)])
     monkeypatch.setattr(NumericLooks, "__call__", lambda self, traces, optimised: ["is wrong"] * len(traces))
     found = list(users.problems([7], plugins.rules(target), looks))
     assert [(seed, leg, said) for seed, leg, said, _ in found] == [(7, "numeric", "is wrong")]

@@ -89,7 +89,8 @@ static inline int N(sum_certain)(NUM a, NUM b)
 
 static inline int N(product_certain)(NUM a, NUM b)
 {
-    return N(sum_certain)(a, b) & N(sign_known)(a) & N(sign_known)(b);
+    int none = (a.v != a.v) | (b.v != b.v);
+    return N(sum_certain)(a, b) & (none | (N(sign_known)(a) & N(sign_known)(b)));
 }
 
 static inline NUM N(num_add)(NUM a, NUM b)
@@ -159,8 +160,8 @@ static inline NUM N(num_first)(NUM a) { return N(first_factor)(a); }
 static inline int N(quotient_certain)(NUM a, NUM b)
 {
     int exact = !N(finite_)(a.v) | !N(finite_)(b.v) | ((b.v == 0) & (a.v == 0));
-    int told = (b.v != 0) | (a.v == 0) | (a.v != a.v);
-    return exact & told & N(sized)(a) & N(sized)(b) & N(sign_known)(a) & N(sign_known)(b);
+    int none = (a.v != a.v) | (b.v != b.v), told = (b.v != 0) | (a.v == 0);
+    return exact & N(sized)(a) & N(sized)(b) & (none | (told & N(sign_known)(a) & N(sign_known)(b)));
 }
 
 /* A reciprocal is rounded, too, and may be denormal; a bit more, since both roundings meet. */

@@ -151,6 +151,7 @@ RARE NUM N(unusual)(W v, W e, int certain, int operation, NUM a, NUM b)
 /* A quotient whose divisor may be zero. */
 RARE NUM N(over_zero)(W v, NUM a, NUM b)
 {
+    if (a.v != a.v && a.e == 0 && !a.far) return (NUM){.v = v};
     if (b.e > 0 || a.far || b.far) return N(anything)(v);
     NUM x = {.v = v};
     if (a.v != a.v || (a.v == 0 && a.e == 0)) return x;
