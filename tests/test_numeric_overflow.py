@@ -197,24 +197,49 @@ def test_what_becomes_of_an_infinity(epilogue: str, far: int, low: float, high: 
         assert found["y_lo"] <= low <= high <= found["y_hi"]
 
 
+def product(size: int) -> str:
+    return (
+        f"kernel k(x) -> y\nx f32 [1,{size}] heap\ny f32 [1] heap\n\n"
+        f"1\n| y[{{0}}] = 1\n| {size} y[{{0}}] *= x[{{0}},{{1}}]\n"
+    )
+
+
 def test_a_product_of_any_order_may_overflow_or_vanish() -> None:
-    text = "kernel k(x) -> y\nx f32 [1,4] heap\ny f32 [1] heap\n\n1\n| y[{0}] = 1\n| 4 y[{0}] *= x[{0},{1}]\n"
-    assert outcomes(text, any_order=True, x=[1e30, 1e-30, 1e30, 1e-30])["y_far"] == PLUS | MINUS | NO_NUMBER
-    assert outcomes(text, any_order=True, x=[1e10, 1e-10, 1e10, 1e-10])["y_far"] == 0
-    assert outcomes(text, any_order=True, x=[1e-30, 1e-30, 1e30, 1])["y_e"] > 1e-16, "1e-60 is zero"
+    found = outcomes(product(4), any_order=True, x=[1e30, 1e-30, 1e30, 1e-30])
+    assert found["y_far"] == PLUS | NO_NUMBER
+    found = outcomes(product(4), any_order=True, x=[1e30, 1e-18, -1e30, 1e-18])
+    assert found["y_far"] == MINUS, "no factors come to zero, and the sign is known"
+    assert outcomes(product(4), any_order=True, x=[1e10, 1e-10, 1e10, 1e-10])["y_far"] == 0
+    found = outcomes(product(4), any_order=True, x=[1e-30, 1e-30, 1e30, 1])
+    assert found["y_far"] == 0 and found["y_e"] > 1e-16, "1e-60 is zero"
+    found = outcomes(product(4), any_order=True, x=[1e30, 1e30, 0, 1])
+    assert found["y_far"] == NO_NUMBER and found["y_v"] == found["y_e"] == 0, "an infinity cannot stay"
+
+
+@pytest.mark.parametrize("sign", ["*", "/"])
+def test_nothing_but_nan_comes_of_nan(sign: str) -> None:
+    """Whatever the sign of what came to zero before."""
+    text = product(3)
+    if sign == "/":
+        text = text.replace("y[{0}] *= x[{0},{1}]", "y[{0}] = x[{0},{1}] / y[{0}]")
+    found = outcomes(text, x=[1e-30, 1e-30, float("nan")] if sign == "*" else [float("nan"), 1, 1])
+    assert np.isnan(found["y_v"]) and found["y_far"] == found["y_e"] == 0
 
 
 @pytest.mark.parametrize("any_order", [False, True])
 def test_a_product_beyond_double_may_have_vanished_on_the_way(any_order: bool) -> None:
-    """1e-60 is zero in f32, and stays it; in double it is 1e320 in the end, which is infinite."""
-    text = (
-        "kernel k(x) -> y\nx f32 [1,12] heap\ny f32 [1] heap\n\n1\n| y[{0}] = 1\n| 12 y[{0}] *= x[{0},{1}]\n"
-    )
-    found = outcomes(text, any_order=any_order, x=[1e-30, 1e-30, *[1e38] * 10])
-    assert found["y_v"] == np.inf and found["y_far"].item() & (PLUS | BETWEEN) == PLUS | BETWEEN
-    assert found["y_lo"] <= 0
-    certain = outcomes(text, any_order=any_order, x=[1e30] * 12)
-    assert certain["y_v"] == np.inf and not certain["y_far"].item() & BETWEEN, "nothing vanishes here"
+    """1e-60 is zero in f32, and stays it; without rounding it is 1e320 in the end."""
+    found = outcomes(product(12), any_order=any_order, x=[1e-30, 1e-30, *[1e38] * 10])
+    assert found["y_v"] == np.inf and found["y_far"].item() & PLUS
+    assert found["y_e"] == np.inf, "zero is allowed"
+    certain = outcomes(product(12), any_order=any_order, x=[1e30] * 12)
+    assert certain["y_v"] == np.inf and certain["y_e"] == 0, "nothing vanishes here"
+    assert not certain["y_far"].item() & BETWEEN
+
+
+def test_a_product_that_leaves_the_range_of_a_double_on_the_way_is_known() -> None:
+    found = outcomes(product(20), any_order=True, x=[*[1e-38] * 10, *[1e38] * 10])
+    assert found["y_v"] == pytest.approx(1, rel=1e-5)
 
 
 EXPECTED = {

@@ -32,6 +32,8 @@ class Law:
     """Numbers that obey it, but for rounding."""
     of_rings: bool = False
     """True if it follows from what every ring has, so that every random model obeys it."""
+    bounded_in_rows: bool = False
+    """True if the numeric leg's error bound of a single row accounts for what the law changes."""
     other_terms: bool = False
     """True if results become sums of other terms. They share what is not finite with those that are computed
     together, no row of them can be judged alone, and the bound of a time is that of what is computed."""
@@ -41,7 +43,7 @@ class Law:
 LAWS: Mapping[str, Law] = {
     law.text: law
     for law in (
-        Law(RECIPROCAL),
+        Law(RECIPROCAL, bounded_in_rows=True),
         Law(EXPONENT),
         Law(FACTOR, (*FLOAT_DTYPES, *INTEGER_DTYPES), of_rings=True),
         Law(SQUARES, of_rings=True),  # of floats alone: the mean is a quotient
@@ -53,6 +55,11 @@ LAWS: Mapping[str, Law] = {
 def holds(law: str, dtype: str) -> bool:
     """True if numbers of ``dtype`` obey ``law``."""
     return dtype in LAWS[law].dtypes
+
+
+def bounded_in_rows(law: str) -> bool:
+    """True if a game that declares ``law``, or a rounding, may be judged row by row."""
+    return law in LAWS and LAWS[law].bounded_in_rows
 
 
 def computes_other_terms(laws: Iterable[str]) -> bool:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from perfdojo_sdk.core.errors import VerificationError
 from perfdojo_sdk.core.interface import EXECUTIONS
-from perfdojo_sdk.core.laws import computes_other_terms
 from perfdojo_sdk.core.transformation import Kind, Rules, Trace
 from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.hookspecs.abilities import GeneratesAsFor, LimitsInstances, ability
@@ -92,8 +91,7 @@ def quick(
     skipped = LegResult(passed=True, detail="not asked")
     if not asked.passed:
         return Verification(exact=asked, numeric=skipped, dependence=skipped)
-    other_terms = computes_other_terms(trace.laws)
-    few = quick_instances(trace.root, trace.program, other_terms) <= QUICK_COMPARED
+    few = quick_instances(trace.root, trace.program, trace.laws) <= QUICK_COMPARED
     most = None if few else QUICK_COMPARED
     played, artifact = affordable(trace, rules, artifact, runner, generator, most)
     compared = verify_numeric(
@@ -107,7 +105,7 @@ def quick(
         threads=(threads,),
         nan_may_differ=trace.kind >= Kind.REASSOCIATES,
         quick=True,
-        other_terms=other_terms,
+        laws=trace.laws,
     )
     return Verification(
         exact=asked,
@@ -209,7 +207,7 @@ def numeric(
         seed,
         threads=tuple(sorted({1, 2, threads})),
         nan_may_differ=trace.kind >= Kind.REASSOCIATES,
-        other_terms=computes_other_terms(trace.laws),
+        laws=trace.laws,
     )
     classes = ", ".join(report.checked)
     detail = f"within the error bound on inputs: {classes}" if report.ok else report.problem

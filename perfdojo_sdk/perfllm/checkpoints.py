@@ -162,7 +162,9 @@ def load(file: Path, training: Training) -> None:
 def _demonstrations(task: TrainingTask, saved: SavedDemonstrations) -> Demonstrations:
     recorded_games = RecordedGames(task.replay_context, ())
     recorded_games.read_notes(saved.times.model_dump())
-    return Demonstrations(task, recorded_games, [game.replay(task.replay_context.rules) for game in saved.games])
+    return Demonstrations(
+        task, recorded_games, [game.replay(task.replay_context.rules) for game in saved.games]
+    )
 
 
 def _plan(training: Training) -> str:

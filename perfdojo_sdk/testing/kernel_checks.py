@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.errors import DojoError
-from perfdojo_sdk.core.laws import computes_other_terms
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Kind, Trace
@@ -158,7 +157,7 @@ def _look(context: Context, cases: Sequence[Case]) -> tuple[str, bool]:
         context.plugins.math_accuracy(context.target),
         dialect,
         nan_may_differ=any(case.game.kind >= Kind.REASSOCIATES for case in cases),
-        other_terms=any(computes_other_terms(case.game.laws) for case in cases),
+        laws=frozenset().union(*(case.game.laws for case in cases)),
         forks=True,
     )
     too_large = any(each.problem.startswith(TOO_LARGE) for each in report.classes)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from perfdojo_sdk.core.laws import computes_other_terms
 from perfdojo_sdk.core.transformation import Kind, Trace
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Runner, Target
 from perfdojo_sdk.measure.native_runner import NativeRunner
@@ -52,7 +51,7 @@ class NumericLeg:
                 self.plugins.math_accuracy(self.target),
                 self.target.dialect,
                 nan_may_differ=trace.kind >= Kind.REASSOCIATES,
-                other_terms=computes_other_terms(trace.laws),
+                laws=trace.laws,
                 forks=True,
             )
             found.append(report.problem)

@@ -234,6 +234,13 @@ def _whole(mixture: _Mixture, chosen: Array) -> None:
     mixture.later.append(change)
 
 
+def _ended(mixture: _Mixture, chosen: Array) -> None:
+    """Few different numbers, zeros among them, and near the end NaN or an infinity: a product that came to
+    zero, or anything that seems decided, is not."""
+    _whole(mixture, chosen)
+    mixture.set(chosen, _near_end(mixture, chosen), mixture.rng.choice([np.nan, np.inf], len(chosen)))
+
+
 def _masked(mixture: _Mixture, chosen: Array) -> None:
     """-inf from some place on, as where a row of logits is masked; one element at least is left."""
     at, size = mixture.groups.numbered(chosen), mixture.groups.size
@@ -308,7 +315,7 @@ CHARACTERS: tuple[_Character, ...] = (
     _specials(np.inf, -np.inf, position=_anywhere),
     _specials(np.nan, position=_anywhere),
     _both_infinities,
-    _plain,
+    _ended,
 )
 
 

@@ -23,6 +23,7 @@ from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
 from perfdojo_sdk.core.errors import VerificationError
 from perfdojo_sdk.core.interface import EXECUTIONS, MAX_THREADS
+from perfdojo_sdk.core.laws import RECIPROCAL, bounded_in_rows, computes_other_terms
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.hookspecs.abilities import Forks, RunsSets, RunsTogether, ability
@@ -60,6 +61,7 @@ from perfdojo_sdk.verify.reference_c import (
     WIDE,
     Rows,
     cast_dtypes,
+    multiplies,
     outermost_rows,
     reference,
 )
@@ -149,7 +151,7 @@ def verify_numeric(
     nan_may_differ: bool = False,
     quick: bool = False,
     forks: bool = False,
-    other_terms: bool = False,
+    laws: Collection[str] = (),
     executions: bool | None = None,
 ) -> NumericReport:
     """Compare the compiled ``transformed`` with ``original``.
@@ -160,15 +162,15 @@ def verify_numeric(
     The first drawing runs with every number of ``threads``, the others with one of them in turn. ``quick``:
     the first drawing only and, of a large program with independent rows, some of these only. ``forks``, for
     many small programs: the references are compiled without optimising and run in forks of this process,
-    nothing runs at the same time. ``other_terms``: a move of the trace declared that sums are made of other
-    terms, so that the bound which holds for every order of the original's terms, that of rows, does not hold.
+    nothing runs at the same time. ``laws``: those that moves of the trace declared. With most of them numbers
+    are added that the original does not have, so that the bound which holds for every order of the original's
+    terms, that of rows, does not hold.
     ``executions``: also call the kernel in all ways that the runner knows of ``core.interface.EXECUTIONS``,
     on the first drawing; unless told otherwise, where it is neither quick nor one of many.
     UnavailableError without a C compiler; VerificationError for a dtype that is not checked here.
     """
-    references = _References(
-        original, transformed, accuracy, dialect, seed, forks, nan_may_differ, other_terms
-    )
+    references = _References(original, transformed, accuracy, dialect, seed, forks, nan_may_differ, laws)
+    other_terms = computes_other_terms(laws)
     if executions is None:
         executions = not quick and not forks
     first = tuple(dict.fromkeys((1, *threads))) if executions else tuple(threads)
@@ -357,14 +359,14 @@ class _References:
         seed: int,
         forks: bool,
         nan_may_differ: bool = False,
-        other_terms: bool = False,
+        laws: Collection[str] = (),
     ) -> None:
-        self.nan_may_differ = nan_may_differ
+        self.nan_may_differ, self.laws = nan_may_differ, laws
         self.original, self.transformed, self.forks = original, transformed, forks
         self.accuracy, self.dialect, self.seed = accuracy, dialect, seed
         self.instances = max(_instances(original), _instances(transformed))
         self.small = self.instances <= _FULL_INSTANCES
-        self.rows, self.no_rows = _independent_rows(original, transformed, other_terms)
+        self.rows, self.no_rows = _independent_rows(original, transformed, laws)
         self.compiled: dict[tuple[str, int, int], Artifact] = {}
 
     def expect(
@@ -378,8 +380,9 @@ class _References:
         sliced = self.rows is not None and not self.small
         value_rows = self.choose_rows(_VALUE_INSTANCES if whole else _ROW_INSTANCES) if sliced else None
         bound_rows = None if whole else value_rows
-        # What may come out where something overflows costs twice as much memory and time.
-        bound_kind = BOUNDED if whole and not self.small else OUTCOMES
+        # What may come out where something overflows costs twice as much memory and time; but only so is
+        # known what factors come to in another order.
+        bound_kind = BOUNDED if whole and not self.small and not multiplies(self.transformed) else OUTCOMES
         batch = len(next(iter(stacks.values()))) if stacks else len(places)
         jobs = [
             pool.submit(self.run, kind, stacks, batch, rows)
@@ -457,6 +460,7 @@ class _References:
                 rows=rows,
                 split=self.rows if rows else None,
                 any_order=rows > 0,
+                reciprocals=RECIPROCAL in self.laws,
                 nan_may_differ=self.nan_may_differ,
             )
             support = tuple(sorted(source.support.items()))
@@ -467,25 +471,27 @@ class _References:
         return self.compiled[key]
 
 
-def quick_instances(original: Program, transformed: Program, other_terms: bool = False) -> int:
+def quick_instances(original: Program, transformed: Program, laws: Collection[str] = ()) -> int:
     """Statement instances of ``original`` whose results a quick comparison looks at."""
     instances = _instances(original)
-    rows, _ = _independent_rows(original, transformed, other_terms)
+    rows, _ = _independent_rows(original, transformed, laws)
     if rows is None or max(instances, _instances(transformed)) <= _FULL_INSTANCES:
         return instances
     return instances // rows.count * _wanted_rows(original, rows, _ROW_INSTANCES)
 
 
-def _independent_rows(original: Program, transformed: Program, other_terms: bool) -> tuple[Rows | None, str]:
+def _independent_rows(
+    original: Program, transformed: Program, laws: Collection[str]
+) -> tuple[Rows | None, str]:
     """How the program falls into rows that may be looked at alone; if it does not, why.
 
-    On rows, the bound is that of the original program, which knows of no rounding that a move declared,
-    nor of other terms.
+    On rows, the bound is that of the original program in any order of its terms. It is told of reciprocals,
+    but of no other rounding that a move declared, nor of sums that the original does not have.
     """
     if not _float_dtypes(transformed) <= _float_dtypes(original):
         return None, "its moves change precision"
-    if other_terms:
-        return None, "its moves make sums of other terms"
+    if others := sorted({law for law in laws if not bounded_in_rows(law)}):
+        return None, f"its moves declare {' and '.join(others)}"
     return outermost_rows(original, _ROW_INSTANCES // _SOME_ROWS), "its rows depend on each other"
 
 

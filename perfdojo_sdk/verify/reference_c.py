@@ -50,7 +50,7 @@ from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.validate import beyond_storage
 from perfdojo_sdk.hookspecs.types import ArraySpec, KernelSource
 from perfdojo_sdk.verify.reference_operations import rows_in_c
-from perfdojo_sdk.verify.reference_types import BOUNDS, C_TYPES, FLOATS, defined
+from perfdojo_sdk.verify.reference_types import BOUNDS, C_TYPES, FLOATS, WIDER_FLOATS, defined
 
 SYMBOL = "pd_reference"
 #: What a reference is given and gives beside the program's own arrays, under names that no program has.
@@ -58,6 +58,8 @@ ROWS, PEAK = "0rows", "0peak"
 WIDE, BOUNDED, OUTCOMES = "wide", "bounded", "outcomes"
 #: Bits of what else a float may be: an infinity, NaN, or a number of an interval; as in the headers.
 PLUS, MINUS, NO_NUMBER, BETWEEN = 1, 2, 4, 8
+#: What a cell knows of the terms of a sum or product that another order may combine.
+_OF_TERMS = ("up", "down", "open")
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,7 @@ def reference(
     rows: int = 0,
     split: Rows | None = None,
     any_order: bool = False,
+    reciprocals: bool = False,
     nan_may_differ: bool = False,
 ) -> KernelSource:
     """The program over ``num`` as a C kernel.
@@ -142,10 +145,14 @@ def reference(
     for floats ``y_lo``, ``y_hi`` (f64) and ``y_far`` (u8, the bits ``PLUS``, ``MINUS``, ``NO_NUMBER`` and
     ``BETWEEN``); and ``PEAK``, the largest finite value ever stored. ``accuracy`` gives a
     function's error in ulp, 0.5 if absent. With ``any_order`` the bound holds for every order of
-    every reduction; with ``nan_may_differ`` nothing is certain that is made of an infinity or a NaN by a cast
-    to an integer or a comparison.
+    every reduction; with ``reciprocals`` also where a quotient is a product by a reciprocal. With
+    ``nan_may_differ`` nothing is certain that is made of an infinity or a NaN by a cast to an integer or a
+    comparison.
     """
-    return _Emitter(program, kind, accuracy, dialect, batch, rows, split, any_order, nan_may_differ).source()
+    emitter = _Emitter(
+        program, kind, accuracy, dialect, batch, rows, split, any_order, reciprocals, nan_may_differ
+    )
+    return emitter.source()
 
 
 class _Emitter:
@@ -159,14 +166,16 @@ class _Emitter:
         rows: int,
         split: Rows | None,
         any_order: bool,
+        reciprocals: bool,
         nan_may_differ: bool,
     ) -> None:
         self.program, self.kind, self.accuracy, self.dialect = program, kind, accuracy, dialect
         self.batch, self.rows, self.split = batch, rows, split
         self.any_order = any_order and kind != WIDE
+        self.floats = WIDER_FLOATS if multiplies(program) else FLOATS
         self.summed = _reduced_buffers(program, "add") if self.any_order else {}
         self.multiplied = _reduced_buffers(program, "mul") if self.any_order and kind == OUTCOMES else {}
-        self.nan_may_differ = nan_may_differ
+        self.reciprocals, self.nan_may_differ = reciprocals, nan_may_differ
         if unsupported := {b.dtype for b in program.buffers} - C_TYPES.keys():
             known = ", ".join(C_TYPES)
             raise VerificationError(
@@ -208,13 +217,14 @@ class _Emitter:
         """
         if buffer.dtype not in FLOAT_DTYPES:
             return [("v", "int64_t"), ("u", "int")]
-        wide, bound = (FLOATS[buffer.dtype][macro] for macro in ("W", "E"))
+        wide, bound = (self.floats[buffer.dtype][macro] for macro in ("W", "E"))
         parts = [("v", wide)]
         if self.kind == BOUNDED:
             parts.append(("e", bound))
         elif self.kind == OUTCOMES:
-            tracked = ("up", "down") if buffer.name in self.tracked else ()
-            parts += [*((part, wide) for part in ("e", "lo", "hi", *tracked)), ("far", "uint8_t")]
+            parts += [*((part, wide) for part in ("e", "lo", "hi")), ("far", "uint8_t")]
+            if buffer.name in self.tracked:
+                parts += [("up", wide), ("down", wide), ("open", "uint8_t")]
         return parts
 
     @cached_property
@@ -233,9 +243,11 @@ class _Emitter:
         cell = {part: f"b_{buffer.name}_{part}[{at}]" for part in parts}
         if buffer.dtype not in FLOAT_DTYPES:
             return f"(whole){{{cell['v']}, {cell['u']}}}"
-        found = ", ".join(cell[part] for part in parts if part not in ("up", "down"))
-        loaded = f"load_{buffer.dtype}({found})"
-        return f"partial_{buffer.dtype}({loaded}, {cell['up']}, {cell['down']})" if "up" in cell else loaded
+        kept = [cell[part] for part in parts if part not in _OF_TERMS]
+        loaded = f"load_{buffer.dtype}({', '.join(kept)})"
+        if "up" not in cell:
+            return loaded
+        return f"partial_{buffer.dtype}({loaded}, {', '.join(cell[part] for part in _OF_TERMS)})"
 
     def store(self, buffer: Buffer) -> str:
         """Assign the number x to the cell ``at``."""
@@ -260,16 +272,17 @@ class _Emitter:
         yield from defined(rows_in_c(self.accuracy))
         yield '#include "reference_whole.h"'
         yield f"#define NAN_MAY_DIFFER {int(self.nan_may_differ)}"
+        yield f"#define RECIPROCALS {int(self.reciprocals)}"
         yield f"#define OUTCOMES {int(self.kind == OUTCOMES)}"
         used = {b.dtype for b in self.program.buffers} | cast_dtypes(self.program)
         used |= set() if used.isdisjoint(STORED_DTYPES) else {"f32"}
         floats = [dtype for dtype in FLOATS if dtype in used]
         header = WIDE if self.kind == WIDE else BOUNDED
         for dtype in floats:
-            yield from defined({"DTYPE": dtype, **FLOATS[dtype]})
+            yield from defined({"DTYPE": dtype, **self.floats[dtype]})
             yield f'#include "reference_{header}.h"'
         for dtype, wider in combinations(floats, 2):
-            yield from defined({"DTYPE": dtype, **FLOATS[dtype], "WIDER": wider})
+            yield from defined({"DTYPE": dtype, **self.floats[dtype], "WIDER": wider})
             yield f'#include "reference_convert_{header}.h"'
 
     def file(self, inputs: list[ArraySpec], outputs: list[ArraySpec]) -> Iterator[str]:
@@ -320,7 +333,8 @@ class _Emitter:
         """Whether an output's cells are kept where the caller wants them: they have the same types there."""
         is_output = not {*self.program.outputs}.isdisjoint(buffer.arrays)
         more = self.kind == OUTCOMES and buffer.name in self.tracked
-        return is_output and buffer.dtype == "f32" and not self.split and not more
+        same = self.floats is FLOATS and buffer.dtype == "f32"
+        return is_output and same and not self.split and not more
 
     def copy_out(self, name: str) -> Iterator[str]:
         """Unpack the cells; of the rows that were run if there are rows."""
@@ -341,7 +355,8 @@ class _Emitter:
         yield "    {"
         yield f"        const long at = {' + '.join([*address, '0L'])};"
         for part, _ in self.parts(buffer.dtype):
-            yield f"        {_result(f'{name}_{part}')}[{to}] = {_part(part, buffer)};"
+            wide = self.floats.get(buffer.dtype, {}).get("W") == "long double"
+            yield f"        {_result(f'{name}_{part}')}[{to}] = {_part(part, buffer, wide)};"
         yield "    }"
         yield "    }"
 
@@ -442,9 +457,10 @@ class _Emitter:
         return self.horizontal(statement, scopes)
 
     def horizontal(self, statement: Statement, scopes: list[Scope]) -> int:
-        """How many lanes are combined into one sum."""
+        """How many lanes are combined into one sum, or with OUTCOMES into one product."""
         innermost = scopes[-1] if scopes else None
-        if self.kind == WIDE or statement.accumulate != "add" or statement.dtype not in FLOAT_DTYPES:
+        known = {BOUNDED: ("add",), OUTCOMES: ("add", "mul")}.get(self.kind, ())
+        if statement.accumulate not in known or statement.dtype not in FLOAT_DTYPES:
             return 1
         if innermost is None or not self.dialect.is_lockstep(innermost.suffix):
             return 1
@@ -452,11 +468,14 @@ class _Emitter:
         return 1 if len(scopes) - 1 in address.levels else innermost.size
 
     def anchor(self, statement: Statement, scopes: list[Scope]) -> str:
-        """A horizontal sum may add the old value anywhere among its lanes."""
+        """Lanes may be combined with the old value anywhere among them."""
         terms = 1 if self.any_order else self.horizontal(statement, scopes)
         if terms == 1:
             return ""
-        return f" if (i{len(scopes) - 1} == 0) a = num_anchor_{statement.dtype}(a, {terms + 1});"
+        first = f"num_anchor_{statement.dtype}(a, {terms + 1})"
+        if statement.accumulate == "mul":
+            first = f"num_first_{statement.dtype}(a)"
+        return f" if (i{len(scopes) - 1} == 0) a = {first};"
 
     def expression(self, value: Expression) -> str:
         match value:
@@ -500,6 +519,11 @@ class _Emitter:
         return f"literal_{buffer.dtype}({given})" if buffer.dtype in FLOAT_DTYPES else f"whole_of({given})"
 
 
+def multiplies(program: Program) -> bool:
+    """Whether there are products of many floats."""
+    return bool(_reduced_buffers(program, "mul"))
+
+
 def _reduced_buffers(program: Program, accumulate: str) -> dict[str, int]:
     """Buffer of floats -> most terms that sums into one of its cells may have together; or factors, for
     ``accumulate`` mul, where it holds no sums."""
@@ -533,16 +557,23 @@ def _number(dtype: str) -> str:
     return f"num_{dtype}" if dtype in FLOAT_DTYPES else "whole"
 
 
-def _part(part: str, buffer: Buffer) -> str:
-    """A part of the cell ``at`` as an output holds it; of f64, rounded to a double, outwards."""
+def _part(part: str, buffer: Buffer, wide: bool) -> str:
+    """A part of the cell ``at`` as an output holds it; of f64, rounded to a double, outwards.
+
+    ``wide``: the cell may hold what is too large for a double. That is an infinity, for sure where its bound
+    leaves nothing else.
+    """
     cell = f"b_{buffer.name}_%s[at]"
     if buffer.dtype not in FLOAT_DTYPES:
         return f"{cell % 'u'} ? INFINITY : 0" if part == "e" else cell % "v"
     signs = {"e": "+", "lo": "-", "hi": "+"}
-    if buffer.dtype != "f64" or part not in signs:
-        return cell % part
-    rounded = cell % ("v" if part == "e" else part)
-    return f"{cell % part} {signs[part]} 0x1.01p-53 * fabs((double){rounded})"
+    held = cell % part
+    if buffer.dtype == "f64" and part in signs:
+        rounded = cell % ("v" if part == "e" else part)
+        held = f"{held} {signs[part]} 0x1.01p-53 * fabs((double){rounded})"
+    if wide and part == "e":
+        held = f"fabsl({cell % 'v'}) - {cell % 'e'} > DBL_MAX ? 0 : {held}"
+    return held
 
 
 def _cast(value: Cast, argument: str) -> str:

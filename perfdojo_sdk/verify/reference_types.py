@@ -30,6 +30,11 @@ FLOATS: Mapping[str, Mapping[str, str]] = {
         "EXACT_INTEGERS": "0x1p53", "E": "double", "BITS": "uint64_t",
     },
 }  # fmt: skip
+#: The same for programs that multiply many numbers up: nine of f32 may leave the range of a double.
+WIDER_FLOATS: Mapping[str, Mapping[str, str]] = {
+    dtype: {**macros, **{name: FLOATS["f64"][name] for name in ("W", "WIDE_(name)", "W_MAX")}}
+    for dtype, macros in FLOATS.items()
+}
 #: dtype of a float -> dtype of the bound on its error: a half has none so small as that of its denormals.
 BOUNDS: Mapping[str, str] = {"bf16": "f32", "tf32": "f32", "f16": "f32", "f32": "f32", "f64": "f64"}
 

@@ -4,7 +4,7 @@
  * legal compilation may compute. With OUTCOMES it also holds what else may come out where something on the way
  * overflows (reference_outcomes.h), and the bound stays the one without overflow; else such a number has an
  * infinite bound.
- * Before inclusion: OUTCOMES, NAN_MAY_DIFFER, DTYPE, F (its C type), W (the wider type), WIDE_(f) (the name of
+ * Before inclusion: OUTCOMES, NAN_MAY_DIFFER, RECIPROCALS (whether x/y may be x*(1/y)), DTYPE, F (its C type), W (the wider type), WIDE_(f) (the name of
  * a function of math.h for it), F_MAX, W_MAX, U (half a unit in the last place, relative), ETA (half the
  * smallest denormal), EXACT_INTEGERS, E (the type that holds a bound), BITS (an unsigned type of its size), the
  * error in ulp of the functions below (EXP_ULP, LOG_ULP), and the rows of the table of operations that are written
@@ -21,8 +21,9 @@ EXTREME(N(max_d), >) EXTREME(N(min_d), <)
 #undef EXTREME
 
 #if OUTCOMES
-/* Of a sum or product in the making, `up` and `down` bound what part of its terms may come to. */
-typedef struct { W v, e, lo, hi, up, down; int far; } NUM;
+/* Of a sum or product in the making, `up` and `down` bound what some of its terms may come to, alone; `open`: the
+   sign of a factor is not known. */
+typedef struct { W v, e, lo, hi, up, down; int far, open; } NUM;
 #include "reference_outcomes.h"
 static inline NUM N(load)(W v, W e, W lo, W hi, int far)
 {
@@ -88,7 +89,8 @@ static inline int N(sum_certain)(NUM a, NUM b)
 
 static inline int N(product_certain)(NUM a, NUM b)
 {
-    return N(sum_certain)(a, b) & N(sign_known)(a) & N(sign_known)(b);
+    int none = (a.v != a.v) | (b.v != b.v);
+    return N(sum_certain)(a, b) & (none | (N(sign_known)(a) & N(sign_known)(b)));
 }
 
 static inline NUM N(num_add)(NUM a, NUM b)
@@ -101,6 +103,10 @@ static inline NUM N(num_neg)(NUM a) { return N(turned)(a); }
 static inline NUM N(num_abs)(NUM a) { return N(magnitude_of)(a); }
 static inline NUM N(num_sub)(NUM a, NUM b) { return N(num_add)(a, N(num_neg)(b)); }
 
+#if OUTCOMES
+#include "reference_orders.h"
+#endif
+
 /* a + b where b is one of so many terms that are added in an unknown order: each of the roundings
    may meet any partial sum of magnitudes. */
 static inline NUM N(num_sum)(NUM a, NUM b, W terms)
@@ -108,16 +114,8 @@ static inline NUM N(num_sum)(NUM a, NUM b, W terms)
     W v = a.v + b.v, size = terms * (WIDE_(fabs)(b.v) + b.e);
     W e = a.e + b.e + 1.01 * U * size;
 #if OUTCOMES
-    W up = a.up + N(max_d)(b.v + b.e, 0), down = a.down + N(min_d)(b.v - b.e, 0);
     NUM x = RESULT(v, e, IN_RANGE(v, e), N(sum_certain)(a, b), ADD, a, b);
-    W grown = 1 + 1.01 * U * terms;
-    if (up * grown > F_MAX) x.far |= PLUS;
-    if (down * grown < -F_MAX) x.far |= MINUS;
-    /* Two infinities may meet: of two parts, or of one and what was summed before. */
-    int both = (x.far & PLUS || v == INFINITY) && (x.far & MINUS || v == -INFINITY);
-    if (both && (up * grown > F_MAX || down * grown < -F_MAX)) x.far |= NO_NUMBER;
-    x.up = up, x.down = down;
-    return x;
+    return N(sum_in_any_order)(x, a, b, terms);
 #else
     return RESULT(v, e, IN_RANGE(v, e) & (size <= F_MAX), N(sum_certain)(a, b), ADD, a, b);
 #endif
@@ -128,12 +126,12 @@ static inline NUM N(num_anchor)(NUM a, W terms)
 {
     W size = terms * (WIDE_(fabs)(a.v) + a.e);
 #if OUTCOMES
-    a.up = N(max_d)(a.v + a.e, 0), a.down = N(min_d)(a.v - a.e, 0);
     if (N(finite_)(a.v)) a.e += 1.01 * U * size;
+    return N(first_term)(a, terms);
 #else
     if (N(finite_)(a.v)) a.e = size <= F_MAX ? a.e + 1.01 * U * size : INFINITY;
-#endif
     return a;
+#endif
 }
 
 static inline NUM N(num_mul)(NUM a, NUM b)
@@ -151,39 +149,31 @@ static inline NUM N(num_mul_exact)(NUM a, NUM b)
 }
 
 #if OUTCOMES
-/* a * b where b is one of so many factors in an unknown order: some of them may overflow or underflow. */
+/* a * b where b is one of so many factors in an unknown order. */
 static inline NUM N(num_product)(NUM a, NUM b, W factors)
 {
-    NUM x = N(num_mul)(a, b);
-    x.up = a.up * N(max_d)(WIDE_(fabs)(b.v) + b.e, 1);
-    x.down = a.down * N(min_d)(N(max_d)(WIDE_(fabs)(b.v) - b.e, 0), 1);
-    if (x.up * (1 + 1.01 * U * factors) > F_MAX) x.far |= PLUS | MINUS | NO_NUMBER;
-    if (x.down >= ETA / U) return x;
-    /* Some factors alone may come to nothing, whatever the others come to. */
-    if (!N(finite_)(x.v)) return N(partial)(N(anything)(x.v), x.up, x.down);
-    x.e += factors * ETA * x.up;
-    return x;
+    return N(product_in_any_order)(N(num_mul)(a, b), a, b, factors);
 }
-
-static inline NUM N(num_first)(NUM a)
-{
-    a.up = N(max_d)(WIDE_(fabs)(a.v) + a.e, 1), a.down = N(min_d)(N(max_d)(WIDE_(fabs)(a.v) - a.e, 0), 1);
-    return a;
-}
+static inline NUM N(num_first)(NUM a) { return N(first_factor)(a); }
 #endif
 
 static inline int N(quotient_certain)(NUM a, NUM b)
 {
     int exact = !N(finite_)(a.v) | !N(finite_)(b.v) | ((b.v == 0) & (a.v == 0));
-    int told = (b.v != 0) | (a.v == 0) | (a.v != a.v);
-    return exact & told & N(sized)(a) & N(sized)(b) & N(sign_known)(a) & N(sign_known)(b);
+    int none = (a.v != a.v) | (b.v != b.v), told = (b.v != 0) | (a.v == 0);
+    return exact & N(sized)(a) & N(sized)(b) & (none | (told & N(sign_known)(a) & N(sign_known)(b)));
 }
+
+/* A reciprocal is rounded, too, and may be denormal; a bit more, since both roundings meet. */
+#undef ROUNDINGS_OF_DIV
+#define ROUNDINGS_OF_DIV (RECIPROCALS ? 2 + 2 * U : 1)
 
 /* What is divided by zero is infinite with either sign, since a zero has none that the language tells. */
 static inline NUM N(num_div)(NUM a, NUM b)
 {
     W v = a.v / b.v;
-    W e = N(rounding)(v, (a.e + WIDE_(fabs)(v) * b.e) / (WIDE_(fabs)(b.v) - b.e), 1, ETA);
+    W e = N(rounding)(v, (a.e + WIDE_(fabs)(v) * b.e) / (WIDE_(fabs)(b.v) - b.e), ROUNDINGS_OF_DIV, ETA);
+    if (RECIPROCALS) e += (WIDE_(fabs)(a.v) + a.e) * ETA;
     int nonzero = WIDE_(fabs)(b.v) > b.e;
 #if OUTCOMES
     if (N(finite_)(b.v) && !nonzero) return N(over_zero)(v, a, b);

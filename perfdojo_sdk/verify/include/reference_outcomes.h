@@ -113,7 +113,7 @@ static inline NUM N(with_others_of)(NUM x, NUM a, W (*function)(W), W least, W h
     return a.far ? N(more_of_one)(x, a, function, least, halves) : x;
 }
 
-static inline NUM N(partial)(NUM x, W up, W down) { x.up = up, x.down = down; return x; }
+static inline NUM N(partial)(NUM x, W up, W down, int open) { x.up = up, x.down = down, x.open = open; return x; }
 
 /* Whether a number is its value within its bound, and nothing else. */
 static inline int N(plain)(NUM a) { return !a.far; }
@@ -151,6 +151,7 @@ RARE NUM N(unusual)(W v, W e, int certain, int operation, NUM a, NUM b)
 /* A quotient whose divisor may be zero. */
 RARE NUM N(over_zero)(W v, NUM a, NUM b)
 {
+    if (a.v != a.v && a.e == 0 && !a.far) return (NUM){.v = v};
     if (b.e > 0 || a.far || b.far) return N(anything)(v);
     NUM x = {.v = v};
     if (a.v != a.v || (a.v == 0 && a.e == 0)) return x;
