@@ -21,6 +21,7 @@ from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.made import NOTHING, Made, Rewritten
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
+from perfdojo_sdk.core.words import filled
 
 T = TypeVar("T")
 
@@ -270,7 +271,7 @@ class Rejection:
 def _filled(sentence: str, refusal: Refusal) -> str:
     """The sentence with the words in it; as it stands where a plugin's words do not fit."""
     try:
-        return sentence.format(**dict(refusal.words))
+        return filled(sentence, dict(refusal.words))
     except (LookupError, TypeError, ValueError, AttributeError):
         return sentence
 

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
-from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.core.errors import DojoError, UnavailableError
 from perfdojo_sdk.core.laws import FILTER
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Kind, Trace
@@ -45,7 +45,6 @@ from perfdojo_sdk.library.attempts import (
     untimed_last,
 )
 from perfdojo_sdk.library.evaluation import Helpers
-from perfdojo_sdk.library.manifest import LibraryError
 from perfdojo_sdk.library.spent import Spent
 from perfdojo_sdk.library.suspicion import SUSPECT, believable_first, plausible
 from perfdojo_sdk.plugins import Plugins, faults
@@ -578,7 +577,7 @@ def toolchain_of(target: Target, generator: CodeGenerator, runner: Runner) -> st
     artifact = runner.compile(generator.generate(program, "pd_probe"))
     if isinstance(artifact, Failure):
         what = f"the compiler of target {target.name} does not work"
-        raise LibraryError("PD-L020", what, why=artifact.detail, hint="see: perfdojo-sdk targets")
+        raise UnavailableError("PD-L020", what, why=artifact.detail, hint="see: perfdojo-sdk targets")
     return artifact.toolchain
 
 

@@ -7,6 +7,7 @@ into an objection to the move that led there. So a program that can be played ca
 from __future__ import annotations
 
 from perfdojo_sdk.core.transformation import Refusal, Requirement, Site
+from perfdojo_sdk.core.words import filled
 
 
 def _elsewhere(site: Site) -> None:
@@ -149,4 +150,4 @@ class Refused(Exception):
 
     @property
     def why(self) -> str:
-        return self.requirement.why.format(**dict(self.refusal.words))
+        return filled(self.requirement.why, dict(self.refusal.words))
