@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from command_line import Outcome, clear
 
+from perfdojo_sdk.core.dialect import CORE_DIALECT
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Move, Rejection, Rules
 from perfdojo_sdk.core.transformations import GENERIC
@@ -99,14 +100,14 @@ def test_an_import_that_is_refused_leaves_no_database(cli: Cli, tmp_path: Path) 
 
 def test_one_iteration_is_not_many() -> None:
     program = parse("kernel k(x) -> y\nx f32 [1] heap\ny f32 [1] heap\n\n1 y[{0}] = x[{0}]\n")
-    found = Rules(GENERIC).check(program, Move("split_scope", "s0", (("factor", 4),)))
+    found = Rules(CORE_DIALECT, GENERIC).attempt(program, Move.of("split_scope", "s0", factor=4))
     assert isinstance(found, Rejection) and found.why == "a scope of 1 iteration has no inner scope of 4"
     assert filled("{size} iterations, {most} lanes", {"size": 2, "most": 1}) == "2 iterations, 1 lane"
     assert filled("{size} iterations of {head}", {"size": True, "head": "x"}) == "True iterations of x"
 
 
 def test_why_no_target_runs_is_a_line_for_each(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    from perfdojo_sdk.hookspecs.services import Unavailable
+    from perfdojo_sdk.hookspecs.types import Unavailable
     from perfdojo_sdk.plugins import Plugins
 
     monkeypatch.setattr(Plugins, "unavailable", lambda *_: Unavailable("no such chip", "buy one"))
