@@ -83,7 +83,9 @@ def test_a_name_that_is_no_plain_one_is_refused(name: str) -> None:
     assert isinstance(found, Failure) and found.reason == "compile" and repr(name) in found.detail
 
 
-@pytest.mark.parametrize("left", ["true", "mkfifo out.so", "ln -s /dev/zero out.so", "mkdir out.so", ": > out.so"])
+@pytest.mark.parametrize(
+    "left", ["true", "mkfifo out.so", "ln -s /dev/zero out.so", "mkdir out.so", ": > out.so"]
+)
 def test_success_without_code_is_a_failure(left: str) -> None:
     found = shell(left).compile({"k.c": CODE}, timeout_s=20)
     assert isinstance(found, Failure) and found.reason == "compile" and "left no code" in found.detail
