@@ -349,6 +349,8 @@ def test_errors_of_the_commands(cli: Cli, tmp_path: Path) -> None:
     clear(cli("db", "import", "bad.jsonl", "--db", "r.sqlite"), 1, "PD-R005")
     clear(cli("db", "import", "none.jsonl", "--db", "r.sqlite"), 1, "PD-R005")
     clear(cli("db", "import", ".", "--db", "r.sqlite"), 1, "PD-R005")
+    assert not Path("r.sqlite").exists()
+    filled("r.sqlite").close()
     clear(cli("db", "export", "bad.jsonl/r.jsonl", "--db", "r.sqlite"), 1, "PD-J004")
     clear(cli("db", "stats", "--db", "r\0.sqlite"), 1, "PD-R004")
     clear(cli("db", "stats", "--db", "x" * 5000), 1, "PD-E001")
