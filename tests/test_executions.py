@@ -275,13 +275,41 @@ FAULTS: Mapping[str, Fault] = {
         "a register that is its caller's",
         f'{RIGHT} __asm__ volatile("movl $5, %r15d");',
     ),
-    "leaves signals blocked": Fault(
-        "kept_for_caller",
-        "wrong_result",
-        "other signals blocked",
-        f"{RIGHT} sigset_t all; sigfillset(&all); sigprocmask(SIG_BLOCK, &all, 0);",
-        "#include <signal.h>",
-    ),
+    **{
+        f"leaves another: {words}": Fault("kept_for_caller", "wrong_result", words, RIGHT + body, before)
+        for words, body, before in (
+            (
+                "blocked signals",
+                "sigset_t all; sigfillset(&all); sigprocmask(SIG_BLOCK, &all, 0);",
+                "#include <signal.h>",
+            ),
+            ("ignored signals", "signal(SIGUSR1, SIG_IGN);", "#include <signal.h>"),
+            (
+                "handled signals",
+                "signal(SIGUSR2, take);",
+                "#include <signal.h>\nstatic void take(int number) {}",
+            ),
+            ("current folder", 'chdir("/");', ""),
+            (
+                "locale",
+                'setlocale(LC_CTYPE, strcmp(setlocale(LC_CTYPE, 0), "C") ? "C" : "C.UTF-8");',
+                "#include <locale.h>",
+            ),
+            ("permissions of new files", "umask(0123);", "#include <sys/stat.h>"),
+            (
+                "limits",
+                "struct rlimit r; getrlimit(RLIMIT_STACK, &r); r.rlim_cur /= 2; setrlimit(RLIMIT_STACK, &r);",
+                "#include <sys/resource.h>",
+            ),
+            ("priority", "nice(1);", ""),
+            (
+                "processors",
+                "cpu_set_t s; sched_getaffinity(0, sizeof s, &s); for (int k = 0; k < CPU_SETSIZE; k++)"
+                " if (CPU_ISSET(k, &s)) { CPU_CLR(k, &s); break; } sched_setaffinity(0, sizeof s, &s);",
+                "#include <sched.h>",
+            ),
+        )
+    },
     "leaves a thread in code that is gone": Fault(
         "unloaded",
         "runtime",

@@ -235,7 +235,7 @@ def gone(pid: int) -> bool:
 )
 def test_no_descendant_survives(ending: str, forks: bool, tmp_path: Path) -> None:
     place = tmp_path / "pid"
-    request = replace(ONCE, timeout_s=1.0) if "for" in ending else ONCE
+    request = replace(ONCE, timeout_s=1.0 if forks else 5.0) if "for" in ending else ONCE
     result = run(SURVIVOR.replace("PLACE", str(place)) + ending + RIGHT, forks, request)
     assert isinstance(result, Failure if ending else Measurement), result
     assert gone(int(place.read_text()))
@@ -244,7 +244,7 @@ def test_no_descendant_survives(ending: str, forks: bool, tmp_path: Path) -> Non
 def test_one_that_stops_its_supervisor_is_ended_all_the_same(tmp_path: Path) -> None:
     place = tmp_path / "pid"
     body = SURVIVOR.replace("PLACE", str(place)) + "kill(getppid(), SIGSTOP); for (;;);"
-    result = run(body, request=replace(ONCE, timeout_s=1.0))
+    result = run(body, request=replace(ONCE, timeout_s=5.0))
     assert isinstance(result, Failure) and result.reason == "timeout"
     assert gone(int(place.read_text()))
 

@@ -83,7 +83,9 @@ def test_a_name_that_is_no_plain_one_is_refused(name: str) -> None:
     assert isinstance(found, Failure) and found.reason == "compile" and repr(name) in found.detail
 
 
-@pytest.mark.parametrize("left", ["true", "mkfifo out.so", "ln -s /dev/zero out.so", "mkdir out.so"])
+@pytest.mark.parametrize(
+    "left", ["true", "mkfifo out.so", "ln -s /dev/zero out.so", "mkdir out.so", ": > out.so"]
+)
 def test_success_without_code_is_a_failure(left: str) -> None:
     found = shell(left).compile({"k.c": CODE}, timeout_s=20)
     assert isinstance(found, Failure) and found.reason == "compile" and "left no code" in found.detail
@@ -95,6 +97,17 @@ def test_a_compiler_variable_that_is_no_command(wanted: str, monkeypatch: pytest
     with pytest.raises(UnavailableError) as caught:
         find_toolchain()
     assert caught.value.code == "PD-M001" and COMPILER_VARIABLE in caught.value.hint
+
+
+def test_a_compiler_in_the_current_folder_is_found_from_any(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It runs in a folder of its own."""
+    (tmp_path / "cc").write_text(f'#!/bin/sh\nexec {shlex.join(find_toolchain().command)} "$@"\n')
+    (tmp_path / "cc").chmod(0o700)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(COMPILER_VARIABLE, "./cc -O1")
+    assert isinstance(find_toolchain().compile({"k.c": CODE}), Compiled)
 
 
 def test_a_compiler_whose_version_is_no_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfdojo_sdk.cli.console import Json, PlaceOption, emit, progress, seconds, table
+from perfdojo_sdk.cli.paths import output_option
 from perfdojo_sdk.cli.search_options import AgentOption, SearchOption, search_options
 from perfdojo_sdk.cli.workplace import ClusterOption, DeviceOption, workplace
 from perfdojo_sdk.core.errors import NothingFoundError, VerificationError
@@ -47,9 +48,7 @@ def command(
             help="For example: 'softmax matmul[8,8,8] FILE.dojo'. Default: the target's choice, or all."
         ),
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Default: build/library/TARGET.")
-    ] = None,
+    output: Annotated[Path | None, output_option(help="Default: build/library/TARGET.")] = None,
     threads: Annotated[int | None, typer.Option(min=1, max=MAX_THREADS, help="Default: all cores.")] = None,
     allow: Annotated[Allow, typer.Option(help="The most that moves may change.")] = Allow.law,
     search: Annotated[

@@ -160,10 +160,11 @@ def import_records(
     import again: what is there already is not doubled.
     """
     from perfdojo_sdk.store.database import Records
-    from perfdojo_sdk.store.exchange import import_file
+    from perfdojo_sdk.store.exchange import bring, checked
 
-    with Records(_place(db)) as records:
-        imported = import_file(records, file)
+    place = _place(db)
+    with checked(file) as lines, Records(place) as records:
+        imported = bring(records, lines)
     emit(_imported_text(imported), imported.as_json(), as_json)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfdojo_sdk.cli.console import Json, emit, progress, table
+from perfdojo_sdk.cli.paths import path_option
 from perfdojo_sdk.core.errors import NothingFoundError, UnavailableError, VerificationError, closest
 
 if TYPE_CHECKING:
@@ -200,11 +201,11 @@ def check(
         typer.Option(metavar="WORDS", help="Only checks with these words in their name; may be repeated."),
     ] = None,
     junit: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a JUnit file.", show_default=False)
+        Path | None, path_option(metavar="FILE", help="Write a JUnit file.", show_default=False)
     ] = None,
     badge: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write a badge as shields.io reads it.", show_default=False),
+        path_option(metavar="FILE", help="Write a badge as shields.io reads it.", show_default=False),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -344,7 +345,7 @@ def _probe_lines(probe: dict[str, Any]) -> list[str]:
 def new(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Of the target: letters, digits, underscores.")],
     directory: Annotated[
-        Path | None, typer.Option(help="New or empty. Default: NAME in this folder.", show_default=False)
+        Path | None, path_option(help="New or empty. Default: NAME in this folder.", show_default=False)
     ] = None,
     as_json: Json = False,
 ) -> None:

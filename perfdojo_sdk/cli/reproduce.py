@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perfdojo_sdk.cli.console import Json, emit, progress, table
+from perfdojo_sdk.cli.paths import output_option
 from perfdojo_sdk.cli.search_options import AgentOption
 from perfdojo_sdk.cli.tune import duration
 from perfdojo_sdk.core.errors import DojoError, UnavailableError, closest
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 def command(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Run this one.", show_default=False)] = "",
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="For its files; default: build/reproduce/NAME.")
+        Path | None, output_option(help="For its files; default: build/reproduce/NAME.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="In minutes, with fewer points.")] = False,
     target: Annotated[str, typer.Option(help="On this target, where an experiment is about any.")] = "best",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -45,6 +46,7 @@ def search_options(
         if not equals or not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", name):
             raise typer.BadParameter(f"{word!r} is no NAME=VALUE")
         options[name] = value
+    _check_settings(search, options)
     if agent is not None:
         from perfdojo_sdk.perfllm.strategies import agent_options
 
@@ -54,6 +56,17 @@ def search_options(
 
         options |= shipped_options(target)
     return tuple(sorted(options.items()))
+
+
+def _check_settings(search: str, options: Mapping[str, str]) -> None:
+    """DojoError where a search that learns has no such setting, before PyTorch is loaded."""
+    from perfdojo_sdk.perfllm.strategies import LEARNED
+
+    settings = {name: value for name, value in options.items() if name not in ("agent", "encoder")}
+    if settings and search in {strategy.name for strategy in LEARNED}:
+        from perfdojo_sdk.perfllm.settings import AgentSettings, changed
+
+        changed(AgentSettings(), settings)
 
 
 def _refuse_options(search: str, option: str) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perfdojo_sdk.cli.paths import output_option
 from perfdojo_sdk.core.errors import UnavailableError, VerificationError
 from perfdojo_sdk.core.transformation import Rules
 
@@ -30,7 +31,7 @@ TargetOption = Annotated[
     ),
 ]
 SavedGameArgument = Annotated[Path, typer.Argument(metavar="GAME", help="A saved game (GAME.json).")]
-OutputOption = Annotated[Path | None, typer.Option("--output", "-o", help="Save the game in this file.")]
+OutputOption = Annotated[Path | None, output_option(help="Save the game in this file.")]
 
 
 def plugins_for(source: str, target: str) -> Plugins:

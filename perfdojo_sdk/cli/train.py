@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfdojo_sdk.cli.console import Json, emit, place_option, progress, seconds
+from perfdojo_sdk.cli.paths import output_option
 from perfdojo_sdk.cli.tune import duration
 from perfdojo_sdk.cli.workplace import ClusterOption, DeviceOption, refuse_device_without, tell_of
 from perfdojo_sdk.core.files import refuse_links
@@ -61,9 +62,9 @@ def command(
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="The only source of chance.")] = None,
     threads: Annotated[int | None, typer.Option(min=1, max=MAX_THREADS, help="Of each kernel.")] = None,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="The agent; its checkpoint lies beside it.")
-    ] = Path("build/agent.safetensors"),
+    output: Annotated[Path, output_option(help="The agent; its checkpoint lies beside it.")] = Path(
+        "build/agent.safetensors"
+    ),
     start_from: Annotated[
         Path | None, typer.Option("--agent", help="Go on with this one, on other kernels.")
     ] = None,

@@ -12,6 +12,7 @@ import typer
 
 from perfdojo_sdk.cli.build_library import Allow
 from perfdojo_sdk.cli.console import Json, PlaceOption, emit, progress, seconds
+from perfdojo_sdk.cli.paths import output_option
 from perfdojo_sdk.cli.search_options import AgentOption, SearchOption, search_options
 from perfdojo_sdk.cli.sources import one_kernel
 from perfdojo_sdk.cli.workplace import ClusterOption, DeviceOption, workplace
@@ -55,7 +56,7 @@ def command(
     allow: Annotated[Allow, typer.Option(help="The most that moves may change.")] = Allow.law,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Folder of the library. Default: build/library/TARGET."),
+        output_option(help="Folder of the library. Default: build/library/TARGET."),
     ] = None,
     agent: AgentOption = None,
     option: SearchOption = None,

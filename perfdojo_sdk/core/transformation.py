@@ -22,6 +22,7 @@ from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.made import NOTHING, Made, Rewritten
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
+from perfdojo_sdk.core.words import filled
 
 F = TypeVar("F")
 _Asked = TypeVar("_Asked", contravariant=True)
@@ -339,7 +340,7 @@ class Rejection:
 def _filled(sentence: str, refusal: Refusal) -> str:
     """The sentence with the words in it; as it stands where a plugin's words do not fit."""
     try:
-        return sentence.format(**refusal.sentence_words)
+        return filled(sentence, refusal.sentence_words)
     except (LookupError, TypeError, ValueError, AttributeError):
         return sentence
 

@@ -16,6 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from perfdojo_sdk.core.dialect import CORE_LOCATIONS, CORE_SUFFIXES, Dialect, Location, ScopeSuffix
 from perfdojo_sdk.core.dtypes import DTYPES
 from perfdojo_sdk.core.errors import closest
+from perfdojo_sdk.core.metadata import spare_pydantic
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Rules, Trace
 
@@ -34,6 +35,9 @@ FailureReason = Literal[
     "device",  # the device or its driver is gone
     "runtime",  # anything else that the kernel or its runner reported
 ]
+
+
+spare_pydantic()
 
 
 class Strict(BaseModel):

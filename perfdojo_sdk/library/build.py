@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -113,8 +113,8 @@ def build_library(
     ``figures``: the machine's speeds, for the roofline; by default the plugin measures them.
     ``place``: of the records, a file or a URL; by default a file in ``directory``.
     ``make_builder``: where kernels are built, by default on this machine.
-    :class:`LibraryError` when another build writes there or the toolchain does not work,
-    :class:`NothingFoundError` without kernels. KeyboardInterrupt passes through; what was
+    :class:`LibraryError` when another build writes there, :class:`UnavailableError` when the toolchain does
+    not work, :class:`NothingFoundError` without kernels. KeyboardInterrupt passes through; what was
     finished is kept.
     """
     if not kernels:
@@ -123,9 +123,11 @@ def build_library(
     observer = observer or Observer()
     from perfdojo_sdk.store.database import Records
 
-    with exclusive(directory), Records(place or directory / RECORDS) as records:
-        spent = Spent()
+    with exclusive(directory), ExitStack() as opened:
+        # Before there are records: in a folder that is refused, none are left.
         elder = Elder(directory, None) if start_over else elder_of(directory, target.name)
+        records = opened.enter_context(Records(place or directory / RECORDS))
+        spent = Spent()
         kernels = elder.called(kernels)
         with spent.on("set-up"):
             builder = make_builder(plugins, target, settings or Settings(), figures)
@@ -223,6 +225,13 @@ def _one(
     return KernelResult(kernel, found)
 
 
+def _no_folder(directory: Path) -> str:
+    """What is there in a folder's place, in words; empty when nothing else is."""
+    if not os.path.lexists(directory) or directory.is_dir():
+        return ""
+    return "it is a link that leads nowhere" if directory.is_symlink() else "it is a file, not a folder"
+
+
 @contextmanager
 def exclusive(directory: Path) -> Iterator[None]:
     """Hold ``directory`` against other builds; the lock ends with the process, however it ends.
@@ -235,7 +244,7 @@ def exclusive(directory: Path) -> Iterator[None]:
         lock = open_lock(directory / LOCK)
     except OSError as error:
         why = "" if error.filename in (None, str(directory)) else f"at {error.filename}"
-        what = f"cannot write to {directory}: {error.strerror}"
+        what = f"cannot write to {directory}: {_no_folder(directory) or error.strerror}"
         raise LibraryError("PD-L024", what, why=why, hint="choose another folder") from None
     try:
         if not try_lock(lock):

@@ -25,7 +25,6 @@ from perfdojo_sdk.hookspecs.types import (
     Target,
 )
 from perfdojo_sdk.library.attempts import said
-from perfdojo_sdk.library.manifest import LibraryError
 from perfdojo_sdk.measure.answer import runner_fault
 
 T = TypeVar("T")
@@ -114,7 +113,7 @@ def toolchain_of(target: Target, generator: CodeGenerator, runner: Runner) -> st
     artifact = runner.compile(generator.generate(program, "pd_probe"))
     if isinstance(artifact, Failure):
         what = f"the compiler of target {target.name} does not work"
-        raise LibraryError("PD-L020", what, why=artifact.detail, hint="see: perfdojo-sdk targets")
+        raise UnavailableError("PD-L020", what, why=artifact.detail, hint="see: perfdojo-sdk targets")
     return artifact.toolchain
 
 

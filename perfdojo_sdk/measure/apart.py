@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from perfdojo_sdk.measure import family
 from perfdojo_sdk.measure.kernel_calls import Refused
 
 #: Says how far a process apart is.
@@ -65,8 +66,7 @@ def apart(action: Callable[[Tell], None], limit_s: float) -> Ended:
         os.close(read_end)
         if ended.late:
             os.kill(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)
-    code = os.waitstatus_to_exitcode(status)
+        code = family.ended(child) or 0
     if code < 0 and not ended.late:
         ended.signal = -code
     elif not (ended.finished or ended.late or ended.refused):

@@ -55,6 +55,11 @@ class Interpreted:
     def end(self) -> int:
         if self._process.poll() is None:
             family.end(lambda: family.children(self._process.pid))
+            # Nobody is left who could stop it; its own end is that of those whom we did not meet.
+            self._process.send_signal(signal.SIGCONT)
+            self._process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(2 * family.PATIENCE_S)
             self._process.kill()
         return self._process.wait()
 
@@ -62,10 +67,11 @@ class Interpreted:
 class Forked:
     """``work`` in a fork of this process, which adopts its orphans as long as it runs.
 
-    No other thread of this process may start processes meanwhile: they would count as orphans.
+    Of this process's open files it has ``files`` only. No other thread of this process may start processes
+    meanwhile: they would count as orphans.
     """
 
-    def __init__(self, work: Callable[[], None], said: int) -> None:
+    def __init__(self, work: Callable[[], None], said: int, files: Sequence[int]) -> None:
         self._status: int | None = None
         self._adopting = ExitStack()
         self._adopting.enter_context(family.adopting())
@@ -75,34 +81,38 @@ class Forked:
         try:
             self._pid = os.fork()
             if self._pid == 0:
-                _work_and_leave(work, said, blocked)
+                _work_and_leave(work, said, files, blocked)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
     def poll(self) -> int | None:
         if self._status is None:
-            pid, status = os.waitpid(self._pid, os.WNOHANG)
-            self._status = os.waitstatus_to_exitcode(status) if pid else None
+            self._status = family.ended(self._pid, os.WNOHANG)
         return self._status
 
     def roots(self) -> Iterable[int]:
         return [pid for pid in family.children(os.getpid()) if pid not in self._others]
 
     def end(self) -> int:
-        family.end(self.roots)
+        family.end(self.roots, self._reap)
         if self._status is None:
-            self._status = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
-        for orphan in self.roots():
-            with suppress(ChildProcessError):
-                os.waitpid(orphan, os.WNOHANG)
+            self._status = family.ended(self._pid) or 0
         self._adopting.close()
         return self._status
+
+    def _reap(self, pid: int) -> None:
+        if pid == self._pid:
+            self.poll()
+        else:
+            family.reap(pid)
 
 
 _HANDLED = (signal.SIGTERM, signal.SIGINT)
 
 
-def _work_and_leave(work: Callable[[], None], said: int, blocked: Iterable[int]) -> None:
+def _work_and_leave(
+    work: Callable[[], None], said: int, files: Sequence[int], blocked: Iterable[int]
+) -> None:
     """The child's life: no handlers and no clean-up of the parent's. It begins with signals blocked."""
     status = 1
     try:
@@ -112,6 +122,7 @@ def _work_and_leave(work: Callable[[], None], said: int, blocked: Iterable[int])
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         os.dup2(said, 1)
         os.dup2(said, 2)
+        _close_others({0, 1, 2, *files})
         faulthandler.disable()  # it may write to where the parent's errors went
         work()
         status = 0
@@ -119,3 +130,11 @@ def _work_and_leave(work: Callable[[], None], said: int, blocked: Iterable[int])
         os.write(2, traceback.format_exc().encode())
     finally:
         os._exit(status)
+
+
+def _close_others(kept: Iterable[int]) -> None:
+    """A kernel that writes into whatever is open shall not meet a database of this process."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) not in kept:
+            with suppress(OSError):  # the folder's own is closed by now
+                os.close(int(name))

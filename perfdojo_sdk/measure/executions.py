@@ -41,7 +41,7 @@ from perfdojo_sdk.measure.kernel_calls import (
     poison_of,
 )
 from perfdojo_sdk.measure.own_memory import Segment, writable_segments
-from perfdojo_sdk.measure.process_state import Used, blocked_signals, changed
+from perfdojo_sdk.measure.process_state import Used, changed, surroundings
 
 PAGE = mmap.PAGESIZE
 #: Bytes that are inaccessible on either side of a room.
@@ -391,7 +391,7 @@ def two_callers(trial: Trial) -> None:
             for room in workspaces:
                 room.place("middle", 0, (size,))
             callers = (Caller * 2)(*map(partial(_caller, count, size), arrays, workspaces, expected))
-            _harness().pd_two_callers(kernel.entry, callers)
+            _harness(trial).pd_two_callers(kernel.entry, callers)
             for caller in callers:
                 _check_caller(caller, first, "{} is not what the caller gets who calls alone")
             for room in (*first.outputs, *outputs, *workspaces):
@@ -407,7 +407,7 @@ def handed_over(trial: Trial) -> None:
     lines = sum(output.bits.nbytes for output in stage.outputs) // CACHE_LINE
     caller.meetings = min(MOST_HANDED, max(MEETINGS, 8 * lines))
     caller.few, caller.seconds, caller.patience = caller.meetings // 4, HANDING_S, HANDING_PATIENCE_S
-    _harness().pd_hand_over(trial.kernel.entry, ctypes.byref(caller))
+    _harness(trial).pd_hand_over(trial.kernel.entry, ctypes.byref(caller))
     _check_caller(caller, stage, "what a thread sees of {} that waited for the call is not its result")
 
 
@@ -416,12 +416,12 @@ def kept_for_caller(trial: Trial) -> None:
     for count in (ALONE, TOGETHER):
         size = stage.arrange("middle", count)
         caller = _caller(count, size, stage.arrays, stage.workspace, stage.expected)
-        _harness().pd_keep(trial.kernel.entry, ctypes.byref(caller))
+        _harness(trial).pd_keep(trial.kernel.entry, ctypes.byref(caller))
         check_status(caller.status)
         if caller.wrong:
             raise Refused("wrong_result", "the kernel changes a register that is its caller's")
-        if blocked_signals() != trial.kernel.blocked:
-            raise Refused("wrong_result", "the kernel leaves other signals blocked than before")
+        if differs := changed(trial.kernel.around, surroundings()):
+            raise Refused("wrong_result", f"the kernel leaves them different: {differs}")
         stage.check()
 
 
@@ -457,8 +457,13 @@ def _unload(trial: Trial) -> None:
         raise Refused("runtime", f"{left} threads stay in code that is gone")
 
 
-def _harness() -> ctypes.CDLL:
-    return ctypes.CDLL("./callers.so")
+def _harness(trial: Trial) -> ctypes.CDLL:
+    return ctypes.CDLL(_callers(trial.job))
+
+
+def _callers(job: Mapping[str, Any]) -> str:
+    """The file of what C calls. A kernel may have changed the current folder."""
+    return os.path.join(job["folder"], "callers.so")
 
 
 def _check_caller(caller: Caller, stage: Stage, says: str) -> None:
@@ -582,7 +587,7 @@ def put_through(
 
 def _possible(name: str, kernel: Kernel, job: Mapping[str, Any]) -> bool:
     if name in HARNESSED and (
-        not os.path.exists("callers.so") or len(job["inputs"]) + len(job["outputs"]) > MOST_ARRAYS
+        not os.path.exists(_callers(job)) or len(job["inputs"]) + len(job["outputs"]) > MOST_ARRAYS
     ):
         return False
     return kernel.executions is None or name in kernel.executions

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 #: Of prctl(2).
 _DEATH_SIGNAL, _ADOPT, _ADOPTS = 1, 36, 37
 #: After this long, what cannot be killed is left alone: it hangs in the kernel of the system.
-_PATIENCE_S = 10.0
+PATIENCE_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -66,18 +66,56 @@ def usage(pids: Iterable[int], limit: int) -> Usage:
     return Usage(tasks, resident)
 
 
-def end(roots: Callable[[], Iterable[int]]) -> None:
-    """Kill ``roots()`` and all their descendants until nobody is left. Their orphans must become roots."""
-    deadline = time.monotonic() + _PATIENCE_S
-    while living := [pid for pid in family(roots()) if _status(pid)[0] not in "ZX"]:
+def end(roots: Callable[[], Iterable[int]], reap: Callable[[int], object] | None = None) -> None:
+    """Kill ``roots()`` and all their descendants until nobody is left. Their orphans must become roots.
+
+    One that forks and ends, over and over, may never be met alive. So the parent of the roots gives
+    ``reap``, which waits for one of them if that has ended: nobody is left when there is no root any more.
+    """
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        found = list(roots())
+        for pid in found:
+            _kill(pid)  # before looking any further, which takes time
+        living = [pid for pid in family(found) if _status(pid)[0] not in "ZX"]
         for pid in living:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, signal.SIGKILL)  # all at once that did not leave its group, if it leads one
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        if time.monotonic() > deadline:
+            _kill(pid)
+        if not (found if reap else living):
             return
-        time.sleep(0.001)
+        if reap:
+            for pid in found:
+                reap(pid)
+        else:
+            time.sleep(0.001)
+
+
+def _kill(pid: int) -> None:
+    """The process and, at one stroke, all that did not leave its group."""
+    with suppress(ProcessLookupError, PermissionError):
+        group = os.getpgid(pid)
+        if group != os.getpgrp():
+            os.killpg(group, signal.SIGKILL)
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def reap(pid: int) -> None:
+    """Wait for a child if it has ended."""
+    with suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
+
+
+def ended(pid: int, flags: int = 0) -> int | None:
+    """How a child of this process has ended, negative for a signal; waits for it without ``WNOHANG``.
+
+    None: it has not. One that has itself traced tells of each stop as others tell of their end.
+    """
+    while True:
+        found, status = os.waitpid(pid, flags)
+        if not found:
+            return None
+        if os.WIFEXITED(status) or os.WIFSIGNALED(status):
+            return os.waitstatus_to_exitcode(status)
 
 
 @contextmanager
@@ -157,9 +195,10 @@ def main(script: str, folder: str, parent: int) -> None:
             runpy.run_path(script, run_name="__main__")
             return
         try:
-            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            status = ended(child) or 0
         finally:
-            end(lambda: children(os.getpid()))
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            end(lambda: children(os.getpid()), reap)
     if status < 0:
         if -status not in (signal.SIGKILL, signal.SIGSTOP):
             signal.signal(-status, signal.SIG_DFL)

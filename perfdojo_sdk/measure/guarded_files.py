@@ -40,7 +40,7 @@ def remove_folders() -> None:
 
 
 def _remove(kept: tempfile.TemporaryDirectory[str]) -> None:
-    with suppress(RecursionError):
+    with suppress(RecursionError, OSError):  # such as of a file that cannot be changed or deleted any more
         kept.cleanup()
     if os.path.islink(kept.name) or os.path.isfile(kept.name):
         os.unlink(kept.name)

@@ -1,4 +1,4 @@
-"""What a kernel must leave as it was: how its caller's thread computes with floats, what the process takes.
+"""What a kernel must leave as it was: how its caller's thread computes with floats, what its process has.
 
 Floats are seen by what arithmetic does, which holds on every processor: a control word has other bits beside
 those that matter, on each processor others.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import os
 import resource
-import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -82,9 +81,65 @@ def _mathematics() -> ctypes.CDLL | None:
 _M = _mathematics()
 
 
-def blocked_signals() -> set[int]:
-    """Those that this thread does not take now."""
-    return set(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+#: What Linux tells of a thread under names of its own.
+_TOLD = {
+    "Umask": "permissions of new files",
+    "SigBlk": "blocked signals",
+    "SigIgn": "ignored signals",
+    "SigCgt": "handled signals",
+    "Cpus_allowed": "processors",
+}
+_LIMITS = tuple(value for name, value in sorted(vars(resource).items()) if name.startswith("RLIMIT_"))
+_ALL_OF_LOCALE = 6
+
+
+def surroundings() -> Mapping[str, object]:
+    """Name of a property of this thread and its process -> its value; equal before and after a call."""
+    with open("/proc/thread-self/status") as status:
+        told = dict(line.split(":", 1) for line in status)
+    return {
+        **{words: told.get(name) for name, words in _TOLD.items()},
+        "current folder": _current_folder(),
+        "limits": tuple(map(resource.getrlimit, _LIMITS)),
+        "priority": (os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0)),
+        "locale": _locale(),
+    }
+
+
+def _current_folder() -> tuple[int, int] | None:
+    """Its device and number: a name may lead elsewhere."""
+    try:
+        about = os.stat(".")
+    except OSError:
+        return None
+    return about.st_dev, about.st_ino
+
+
+def _locale() -> bytes | None:
+    function = _C.setlocale
+    function.restype, function.argtypes = ctypes.c_char_p, [ctypes.c_int, ctypes.c_char_p]
+    found: bytes | None = function(_ALL_OF_LOCALE, None)
+    return found
+
+
+class Floats:
+    """How this thread computes with floats, to be put back."""
+
+    #: More than an ``fenv_t`` takes on any processor.
+    _BYTES = 256
+
+    def __init__(self) -> None:
+        self._kept = ctypes.create_string_buffer(self._BYTES)
+        _of_mathematics("fegetenv", self._kept)
+
+    def put_back(self) -> None:
+        _of_mathematics("fesetenv", self._kept)
+
+
+def _of_mathematics(name: str, place: ctypes.Array[ctypes.c_char]) -> None:
+    function = getattr(_C, name, None) or getattr(_M, name, None)
+    if function is not None:
+        function(place)
 
 
 @dataclass(frozen=True)

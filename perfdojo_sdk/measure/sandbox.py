@@ -108,36 +108,44 @@ class _Ending:
 def execute(job: Job) -> list[Measurement | Failure]:
     """Run the job; one result per artifact, in order. ValueError when interfaces differ."""
     _check_interfaces(job)
-    results: list[Measurement | Failure | None] = [None] * len(job.artifacts)
-    # A kernel that takes the child down is left out of the next try.
-    while waiting := [k for k, result in enumerate(results) if result is None]:
-        artifacts = [job.artifacts[k] for k in waiting]
+    return _together(job, job.artifacts)
+
+
+def _together(job: Job, artifacts: Sequence[Artifact]) -> list[Measurement | Failure]:
+    """Kernels that share a child. One that takes it down, or its clock, and fails alone too is left out."""
+    found, guilty = _attempt(job, artifacts)
+    if guilty is None and all(map(at_fault, found)):
+        # On a busy machine the parent may hear late of the child's marks; a cheat cheats again.
         found, guilty = _attempt(job, artifacts)
-        if guilty is None and all(map(at_fault, found)):
-            # On a busy machine the parent may hear late of the child's marks; a cheat cheats again.
-            found, guilty = _attempt(job, artifacts)
-        if guilty is not None:
-            results[waiting[guilty]] = found[guilty]
-        else:
-            for k, result in zip(waiting, found, strict=True):
-                results[k] = result
-    return [r for r in results if r is not None]
+    if len(artifacts) < 2 or (guilty is None and not all(map(at_fault, found))):
+        return found
+    alone = {} if guilty is None else {guilty: _together(job, [artifacts[guilty]])[0]}
+    if not any(isinstance(result, Failure) for result in alone.values()):
+        # It was seen last, which is all: another one may have changed the process that they share.
+        others = [k for k in range(len(artifacts)) if k not in alone]
+        alone |= {k: _together(job, [artifacts[k]])[0] for k in others}
+    left = [k for k in range(len(artifacts)) if not isinstance(alone.get(k), Failure)]
+    if len(left) < len(artifacts):
+        alone |= dict(zip(left, _together(job, [artifacts[k] for k in left]), strict=True)) if left else {}
+    return [alone[k] for k in range(len(artifacts))]
 
 
 def execute_together(jobs: Sequence[Job]) -> list[list[Measurement | Failure]]:
     """Jobs that fork, one after the other in one child; each in a child of its own should that one die."""
     with private_folder("perfdojo-run-") as top, ExitStack() as stack:
         folders = [Path(top, str(k)) for k in range(len(jobs))]
-        results: list[tuple[int, ...]] = []
+        results, given = list[tuple[int, ...]](), list[int]()
         read_end, write_end = os.pipe()
         try:
             for folder, job in zip(folders, jobs, strict=True):
                 _check_interfaces(job)
                 inputs = stack.enter_context(_given(job))
+                given += [source.file for source in inputs]
                 results.append(stack.enter_context(_room(job, job.artifacts)))
                 folder.mkdir()
                 _write(folder, job, list(job.artifacts), _Channels(write_end, inputs, results[-1]))
-            ending = _watch(folders, jobs[0], len(jobs), read_end, (write_end,))
+            files = (write_end, *given, *(file for room in results for file in room))
+            ending = _watch(folders, jobs[0], len(jobs), read_end, files)
         finally:
             os.close(read_end)
         if not _death(folders[-1], ending):
@@ -163,7 +171,7 @@ def _check_interfaces(job: Job) -> None:
             raise ValueError(f"input {spec.name} is {given.dtype}{given.shape}, the kernel takes {spec}")
 
 
-def _attempt(job: Job, artifacts: list[Artifact]) -> tuple[list[Measurement | Failure], int | None]:
+def _attempt(job: Job, artifacts: Sequence[Artifact]) -> tuple[list[Measurement | Failure], int | None]:
     """Results, and which kernel took the child down if one did."""
     with (
         private_folder("perfdojo-run-") as folder,
@@ -258,7 +266,7 @@ def _taken(file: int, spec: ArraySpec) -> np.ndarray[Any, Any]:
     return np.frombuffer(memory, np.dtype(CARRIER[spec.dtype])).reshape(spec.shape)
 
 
-def _write(folder: Path, job: Job, artifacts: list[Artifact], channels: _Channels) -> None:
+def _write(folder: Path, job: Job, artifacts: Sequence[Artifact], channels: _Channels) -> None:
     request, first = job.request, artifacts[0]
     for k, artifact in enumerate(artifacts):
         (folder / f"k{k}.so").write_bytes(artifact.content)
@@ -316,7 +324,7 @@ def _watch(folders: list[Path], job: Job, kernels: int, read_end: int, files: tu
     # Open from the start: whatever a kernel puts in their place later is not looked at.
     with open(folder / "said", "w+b") as said, open(folder / "running", "rb") as running:
         try:
-            child = _start(folders, job, said.fileno(), read_end, files)
+            child = _start(folders, job, said.fileno(), files)
         finally:
             os.close(files[0])
         own = _INTERPRETER_BYTES
@@ -344,15 +352,14 @@ def _watch(folders: list[Path], job: Job, kernels: int, read_end: int, files: tu
     return ending
 
 
-def _start(folders: list[Path], job: Job, said: int, read_end: int, files: tuple[int, ...]) -> Child:
+def _start(folders: list[Path], job: Job, said: int, files: tuple[int, ...]) -> Child:
     if job.forks:
 
         def work() -> None:
-            os.close(read_end)
             for folder in folders:
                 worker.main(str(folder))
 
-        return Forked(work, said)
+        return Forked(work, said, files)
     # One thread of numpy's own: the child calls kernels, not linear algebra.
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     environment["PYTHONPATH"] = os.pathsep.join(job.modules)
@@ -401,7 +408,7 @@ def without_traceback(said: str) -> str:
 
 
 def _results(
-    folder: Path, job: Job, artifacts: list[Artifact], ending: _Ending, outputs: tuple[int, ...]
+    folder: Path, job: Job, artifacts: Sequence[Artifact], ending: _Ending, outputs: tuple[int, ...]
 ) -> list[Measurement | Failure] | Failure:
     """What the child left; one failure for the whole child when it did not end well."""
     died = _death(folder, ending)

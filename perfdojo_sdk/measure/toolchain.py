@@ -6,6 +6,7 @@ only a machine without a compiler is an error of the user's.
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import os
 import re
@@ -130,6 +131,8 @@ class Toolchain:
                 return Failure("compile", why)
             try:
                 made = read_bounded(Path(folder, "out.so"), _MOST_CODE, inside=Path(folder))
+                if not made:
+                    raise OSError(errno.ENODATA, "its file is empty")
             except OSError as error:
                 why = f"the compiler reported success, but left no code: {error.strerror or error}"
                 return Failure("compile", f"{why}\n{ended.said}".strip()[:_MOST_NOTES])
@@ -202,11 +205,16 @@ def _find(wanted: str, _path: str) -> Toolchain:
 
 
 def words_of(wanted: str, variable: str) -> tuple[str, ...]:
-    """The command that an environment variable holds. UnavailableError when no shell could read it."""
+    """The command that an environment variable holds. UnavailableError when no shell could read it.
+
+    Compilers run in folders of their own, so a path that begins in the current one is written out.
+    """
     try:
         words, why = tuple(shlex.split(wanted)), "it holds no word"
     except ValueError as error:
         words, why = (), f"it cannot be split into words: {error}"
+    if words and os.sep in words[0]:
+        return os.path.abspath(words[0]), *words[1:]
     if words:
         return words
     raise UnavailableError(

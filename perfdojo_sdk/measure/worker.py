@@ -18,6 +18,7 @@ import resource
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ from perfdojo_sdk.measure.kernel_calls import (
     read,
     write,
 )
+from perfdojo_sdk.measure.process_state import Floats
 
 SAMPLES = 1024
 MOST_SETS = 4096
@@ -97,9 +99,13 @@ class Contender:
             library, self.job["symbols"][self.number], self.job["threads"], self.job["memory_bytes"]
         )
 
+    def library(self, kind: str = "so") -> str:
+        """A kernel may have changed the current folder, so the file is named in full."""
+        return os.path.join(self.job["folder"], f"k{self.number}.{kind}")
+
     def first_call(self, memory: Memory) -> None:
         """Load and call twice; the two results must agree although the poison does not."""
-        self.kernel = self.load(f"./k{self.number}.so")
+        self.kernel = self.load(self.library())
         seconds = self.kernel.call(memory, 0)
         self.first = outputs_of(memory)
         if self.too_slow(seconds):
@@ -115,7 +121,7 @@ class Contender:
 
     def call_on_sets(self) -> None:
         """One call on each of many sets of inputs; the results one behind the other."""
-        self.kernel, memory = self.load(f"./k{self.number}.so"), Memory(self.job)
+        self.kernel, memory = self.load(self.library()), Memory(self.job)
         count = self.job["sets"]
         self.first = [np.empty(count * output.bits.size, output.bits.dtype) for output in memory.outputs]
         for number in range(count):
@@ -142,7 +148,7 @@ class Contender:
                 second = outputs_of(memory)
         if self.job["first_look"]:
             return
-        untouched = self.load(f"./k{self.number}.fresh.so")
+        untouched = self.load(self.library("fresh.so"))
         untouched.call(sets[1], 0)
         compare(sets[1], second, "depend on earlier calls (a cached result?)")
 
@@ -177,7 +183,7 @@ class Race:
         self.rotating = len(sets) if job["cold"] else 1
         self.next_set = 0
         self.table = np.array([m.addresses for m in sets], np.uintp)
-        self.repeat = ctypes.CDLL("./harness.so").pd_repeat
+        self.repeat = ctypes.CDLL(os.path.join(job["folder"], "harness.so")).pd_repeat
         self.repeat.restype = ctypes.c_int
 
     def run(self) -> int:
@@ -263,16 +269,22 @@ class Race:
 
 
 def attempt(contender: Contender, action: Any) -> None:
-    """Run one step of a contender that still counts; note the first reason why it no longer does."""
+    """Run one step of a contender that still counts; note the first reason why it no longer does.
+
+    How the thread computes with floats is put back: the next step may be another contender's.
+    """
     if not contender.alive:
         return
     contender.job["running"][0] = contender.number
+    floats = Floats()
     try:
         action(contender)
     except Refused as refused:
         contender.failure = (refused.reason, refused.detail)
     except MemoryError:
         contender.failure = ("memory", "the arrays do not fit into the memory allowed")
+    finally:
+        floats.put_back()
 
 
 def number_of_sets(job: dict[str, Any]) -> int:
@@ -339,16 +351,24 @@ def read_job(folder: str) -> dict[str, Any]:
     os.chdir(folder)
     with open("job.json") as file:
         job: dict[str, Any] = json.load(file)
+    job["folder"] = os.getcwd()
     job["running"] = np.memmap("running", np.int64, "r+", shape=(1,))
     limit_resources(job)
     return job
 
 
-def leave_result(result: dict[str, Any]) -> None:
-    """Written aside first: a result is there whole or not at all."""
-    with open("result.json.part", "w") as file:
+def leave_result(result: dict[str, Any], folder: str = ".") -> None:
+    """Written aside first: a result is there whole or not at all.
+
+    A kernel may have put a link in its place, which is not followed.
+    """
+    part = os.path.join(folder, "result.json.part")
+    with suppress(FileNotFoundError):
+        os.unlink(part)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(part, flags, 0o600), "w") as file:
         json.dump(result, file)
-    os.rename("result.json.part", "result.json")
+    os.rename(part, os.path.join(folder, "result.json"))
 
 
 def main(folder: str, kind: type[Kernel] = Kernel) -> None:
@@ -384,7 +404,7 @@ def main(folder: str, kind: type[Kernel] = Kernel) -> None:
         }
         for c in contenders
     ]
-    leave_result({"elapsed_ns": elapsed, "cold": bool(job["cold"]), "kernels": kernels})
+    leave_result({"elapsed_ns": elapsed, "cold": bool(job["cold"]), "kernels": kernels}, job["folder"])
 
 
 def __getattr__(name: str) -> object:

@@ -168,7 +168,7 @@ class Plugins(HookCalls):
         raise UnavailableError(
             "PD-G003",
             "no target can run on this machine",
-            why="; ".join(reasons) or "no plugin brings a target",
+            why="\n        ".join(reasons) or "no plugin brings a target",
             hint="install a plugin for this machine, or mend one of the above",
         )
 

@@ -9,8 +9,10 @@ interrupted imports again: a record that is there already is not doubled.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
+from io import BufferedReader
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Annotated
@@ -97,11 +99,31 @@ def lines_of(records: Records, chosen: Callable[[RecordKey], bool] = lambda key:
 
 def import_file(records: Records, path: Path) -> Imported:
     """Bring in every record of a file. :class:`FormatError` names the first bad line; nothing is changed."""
-    with open_regular(path) as file:
+    with checked(path) as lines:
+        return bring(records, lines)
+
+
+@contextmanager
+def checked(path: Path) -> Iterator[Iterable[Line]]:
+    """The lines of a file that has been read to its end once; :class:`FormatError` names the first bad one.
+
+    Whoever opens records only in here makes no new database for a file that is refused.
+    """
+    with _opened(path) as file:
         for _ in _read(file, path.name):
             pass
         file.seek(0)
-        return _bring(records, _read(file, path.name))
+        yield _read(file, path.name)
+
+
+def _opened(path: Path) -> BufferedReader:
+    try:
+        return open_regular(path)
+    except OSError as error:
+        why = "it is a folder" if path.is_dir() else error.strerror or error
+        what = f"cannot read {path}: {why}"
+        hint = "name a file that `perfdojo-sdk db export` wrote"
+        raise FormatError("PD-R005", what, hint=hint) from None
 
 
 def merge(records: Records, other: Records) -> Imported:
@@ -111,14 +133,15 @@ def merge(records: Records, other: Records) -> Imported:
         (Line(candidate=candidate) for candidate in other.candidates),
     )
     try:
-        return _bring(records, lines)
+        return bring(records, lines)
     except ValidationError as error:
         what = f"a record in {other.database.name} cannot come in"
         hint = "export the other database, take that line out (importing names it), and import the rest"
         raise FormatError("PD-R005", what, why=first_error(error), hint=hint) from None
 
 
-def _bring(records: Records, lines: Iterable[Line]) -> Imported:
+def bring(records: Records, lines: Iterable[Line]) -> Imported:
+    """Put records in, some hundreds at a time."""
     found, rest = Imported(), iter(lines)
     while batch := list(islice(rest, BATCH)):
         found.kernels += records.add_missing([(k.key, k.record) for k in (b.kernel for b in batch) if k])

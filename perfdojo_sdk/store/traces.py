@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import DojoError, MoveError, closest
+from perfdojo_sdk.core.metadata import spare_pydantic
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import MAX_CHARACTERS, parse
 from perfdojo_sdk.core.tokens import MAX_NUMBER
@@ -34,6 +35,9 @@ def first_error(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(str(part)[:64] for part in first["loc"])
     return f"{place}: {first['msg']}" if place else str(first["msg"])
+
+
+spare_pydantic()
 
 
 class Strict(BaseModel):

@@ -10,6 +10,7 @@ from typing import Any
 
 from perfdojo_sdk.core.expression import Access
 from perfdojo_sdk.core.transformation import NO_MOVE, Refusal, Requirement, Site
+from perfdojo_sdk.core.words import filled
 
 
 def _elsewhere(site: Site) -> None:
@@ -171,4 +172,4 @@ class Refused(Exception):
 
     @property
     def why(self) -> str:
-        return self.requirement.why.format(**self.refusal.sentence_words)
+        return filled(self.requirement.why, self.refusal.sentence_words)
