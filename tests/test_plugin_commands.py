@@ -46,7 +46,7 @@ def test_list_shows_versions_targets_hooks_and_status(cli: Cli) -> None:
     outcome = cli("plugins", "list", "--json", plugins=EVERYTHING)
     assert outcome.code == 0
     toy = row(outcome, "toy")
-    assert (toy["version"], toy["api"], toy["targets"], toy["status"]) == ("1.0", "0.2", ["toy"], "ok")
+    assert (toy["version"], toy["api"], toy["targets"], toy["status"]) == ("1.0", "0.3", ["toy"], "ok")
     assert toy["package"] == "perfdojo-toy" and len(toy["hooks"]) == 18
     torn = row(outcome, "torn")
     assert torn["status"] == "broken" and torn["problems"][0]["stage"] == "import"
