@@ -16,6 +16,7 @@ from toy_target import perfdojo_toy
 from toy_target.perfdojo_toy.moves import UnrollShort
 
 from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.hookspecs import API_VERSION
 from perfdojo_sdk.hookspecs.services import (
     Experiment,
     ExperimentResult,
@@ -46,7 +47,7 @@ def test_list_shows_versions_targets_hooks_and_status(cli: Cli) -> None:
     outcome = cli("plugins", "list", "--json", plugins=EVERYTHING)
     assert outcome.code == 0
     toy = row(outcome, "toy")
-    assert (toy["version"], toy["api"], toy["targets"], toy["status"]) == ("1.0", "0.2", ["toy"], "ok")
+    assert (toy["version"], toy["api"], toy["targets"], toy["status"]) == ("1.0", "0.3", ["toy"], "ok")
     assert toy["package"] == "perfdojo-toy" and len(toy["hooks"]) == 18
     torn = row(outcome, "torn")
     assert torn["status"] == "broken" and torn["problems"][0]["stage"] == "import"
@@ -70,7 +71,7 @@ def test_list_without_importing(cli: Cli) -> None:
 
 
 def test_a_deprecated_plugin_says_what_to_use_instead(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    old = plugin("old", targets=lambda: [target("a")], unavailable=lambda target: None)
+    old = plugin("old", api=(0, 2), targets=lambda: [target("a")], unavailable=lambda target: None)
     monkeypatch.setattr(discovery, "entry_points", lambda: Metadata([Entry("old", lambda: old)]))
     with pytest.warns(DeprecationWarning):
         outcome = cli("plugins", "list", plugins="old")
@@ -204,7 +205,8 @@ def test_check_finds(
 ) -> None:
     monkeypatch.setattr(discovery, "entry_points", lambda: Metadata())
     monkeypatch.delenv("PERFDOJO_PLUGINS", raising=False)
-    plugins = load_plugins(extra=[plugin("made", targets=lambda: [target("a")], **hooks)])
+    api = (0, 2) if name == "up to date" else API_VERSION
+    plugins = load_plugins(extra=[plugin("made", api=api, targets=lambda: [target("a")], **hooks)])
     [made] = [p for p in plugins.loaded if p.name == "made"]
     [result] = run(Context(plugins, made), [c for c in PACKAGE_CHECKS if c.name == name])
     assert result.outcome == "failed"

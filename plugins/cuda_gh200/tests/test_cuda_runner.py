@@ -66,3 +66,10 @@ def test_a_device_is_not_kept_busy_by_one_thread(runner: CudaRunner, monkeypatch
             if isinstance(made, Failure):
                 assert made.reason == "timeout" and made.detail.endswith("it was not run")
     assert len(ran) == 2
+
+
+def test_a_target_may_have_no_way_to_a_device() -> None:
+    found = gpu_runner.GpuRunner(TARGET.capabilities).run_on_device(
+        Artifact("k", (), (), "bundle", b""), RunRequest()
+    )
+    assert found == Failure("device", "cuda_gh200 has no way to a device")
