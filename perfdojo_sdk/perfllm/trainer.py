@@ -42,7 +42,7 @@ AT_A_TIME = 200
 CHECKPOINT_S = 60.0
 
 MakeForge = Callable[[str, Settings], Forge]
-"""For a target by name."""
+"""Makes the forge of a target, given by name, with settings."""
 
 
 @seldom_collected()
