@@ -114,7 +114,7 @@ _REFERENCE_BYTES = 32 << 30
 
 @dataclass(frozen=True)
 class NumericReport:
-    """What leg 2 found."""
+    """The result of leg 2."""
 
     ok: bool
     classes: tuple[ClassResult, ...]
@@ -260,7 +260,7 @@ def _runs(
     pool: Executor,
     forks: bool,
 ) -> Iterator[Measurement | Failure]:
-    """What comes of each request, which is for so many sets of inputs."""
+    """Run each request, which is for the given number of sets of inputs."""
     several = running_sets(runner)
     if forks and isinstance(runner, NativeRunner):
         together = iter(runner.run_together(artifact, [request for sets, request in requests if sets == 1]))
@@ -312,7 +312,7 @@ def _groups(planned: Sequence[_Plan], original: Program, small: bool) -> list[Se
 
 
 def _places(group: Sequence[_Plan]) -> list[int | slice]:
-    """Where in the stacks the drawings stand."""
+    """Positions of the drawings in the stacked arrays."""
     ends = list(accumulate(plan.sets for plan in group))
     return [
         end - 1 if plan.sets == 1 else slice(end - plan.sets, end)
@@ -472,7 +472,7 @@ def quick_instances(original: Program, transformed: Program, other_terms: bool =
 
 
 def _independent_rows(original: Program, transformed: Program, other_terms: bool) -> tuple[Rows | None, str]:
-    """How the program falls into rows that may be looked at alone; if it does not, why.
+    """The decomposition of the program into rows that can be verified alone, or None with the reason.
 
     On rows, the bound is that of the original program, which knows of no rounding that a move declared,
     nor of other terms.
