@@ -31,7 +31,7 @@ class Observed:
         return getattr(self.runner, "most_instances", None)
 
     def __getattr__(self, name: str) -> Any:
-        """What a runner may have besides and nobody watches: runs without timing."""
+        """Forward the optional method ``run_sets``, which times nothing and is not observed."""
         if name != "run_sets":
             raise AttributeError(name)
         return getattr(self.runner, name)

@@ -26,7 +26,7 @@ class Segment:
         return ctypes.string_at(self.address, self.size)
 
     def differences(self, before: bytes) -> int:
-        """How many bytes are others than they were."""
+        """The number of bytes that have changed since ``before``."""
         now, then = (np.frombuffer(content, np.uint8) for content in (self.content(), before))
         return int(np.count_nonzero(now != then))
 

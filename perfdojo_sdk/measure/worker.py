@@ -88,7 +88,7 @@ class Contender:
 
     @property
     def settled(self) -> bool:
-        """Whether the median is known as precisely as was asked for."""
+        """True if the median is known to the requested precision."""
         wanted = self.job["precision"]
         return bool(wanted) and spread_of_median(self.seconds) <= wanted
 
@@ -388,7 +388,7 @@ def main(folder: str, kind: type[Kernel] = Kernel) -> None:
 
 
 def __getattr__(name: str) -> object:
-    """What stood here in contract 0.2; plugins of that time import it."""
+    """Names that were here in contract 0.2 and that plugins of that version import."""
     return getattr(kernel_calls, name)
 
 
