@@ -44,7 +44,7 @@ class KernelAnswer:
     busy_s: float
     """All calls between the marks together; 0 when only the first calls were timed."""
     executions: tuple[str, ...] = ()
-    """Those of the request that it was put through."""
+    """The requested executions that were run."""
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,7 @@ _WEIGHTS = np.random.default_rng().integers(0, 1 << 63, 1 << 13, dtype=np.uint64
 
 
 def checksum(content: np.ndarray[Any, Any]) -> int:
-    """Of bytes at an aligned address: weighted sums of blocks, as fast as memory; then a CRC of these."""
+    """The checksum of aligned bytes: weighted sums of blocks, at the speed of memory, then a CRC of these."""
     whole = content.size - content.size % (8 * _WEIGHTS.size)
     sums = content[:whole].view(np.uint64).reshape(-1, _WEIGHTS.size) @ _WEIGHTS
     return zlib.crc32(content[whole:].data, zlib.crc32(sums.tobytes()))

@@ -41,7 +41,7 @@ class _Found(ctypes.Structure):
 
 
 def writable_segments(function: ctypes.c_void_p) -> list[Segment]:
-    """Those of the shared object that a function is in; none where that cannot be told."""
+    """The writable segments of the shared object that contains ``function``; none where it is unknown."""
     found = _Found()
     if not _libc.dladdr(function, ctypes.byref(found)) or not found.base:
         return []

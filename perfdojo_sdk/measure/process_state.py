@@ -83,7 +83,7 @@ _M = _mathematics()
 
 
 def blocked_signals() -> set[int]:
-    """Those that this thread does not take now."""
+    """The signals that this thread blocks."""
     return set(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
 
 

@@ -80,7 +80,7 @@ class Contender:
         self.timed_enough = False
         """One call took all the time that there is for timing."""
         self.executions: Sequence[str] = ()
-        """Those that it has been put through."""
+        """The executions that were run on it."""
 
     @property
     def alive(self) -> bool:

@@ -118,7 +118,7 @@ def _around(centre: float) -> _Character:
 
 
 def _far(sign: int) -> _Character:
-    """Of one sign, and as large as the dtype allows or nearly so."""
+    """Numbers of one sign, as large as the dtype allows or nearly so."""
 
     def character(mixture: _Mixture, chosen: Array) -> None:
         most, count = mixture.range.largest, len(chosen)

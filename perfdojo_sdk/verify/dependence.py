@@ -481,7 +481,7 @@ class _Step:
         origin: Instance,
         fix: tuple[Place, Correction | ScaledCombine] | None,
     ) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
-        """Those of one new statement and the old one that it is; ``fix`` follows where a law is used."""
+        """The pairs of one new statement and its old one; ``fix`` follows where a law is used."""
         place, old = self.new.by_name[name], self.old.places[origin.statement]
         described, was = self.new.describe(place.statement.id), self.old.describe(origin.statement)
         if place.statement.accumulate != old.statement.accumulate:

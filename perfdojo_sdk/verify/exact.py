@@ -35,7 +35,7 @@ class Mismatch:
     index: tuple[int, ...]
     schedule: Schedule
     seed: int
-    """Of the model."""
+    """The model's seed."""
 
     @property
     def text(self) -> str:

@@ -67,7 +67,7 @@ class Groups:
         return prod(self.shape) // max(self.count, 1)
 
     def of_sets(self, sets: int) -> Groups:
-        """Those of so many arrays one behind the other, along a first dimension."""
+        """The groups of ``sets`` arrays that are stacked along a new first dimension."""
         return Groups((sets, *self.shape), (0, *(k + 1 for k in self.kept)), self.apart)
 
     def each(self, values: Array) -> Array:

@@ -210,7 +210,7 @@ class _Turn:
     asked: bool
     """True if it is this array's turn to be extreme."""
     largest: int
-    """Of integers."""
+    """The largest absolute value of integers."""
 
 
 def _all_groups(program: Program) -> Mapping[str, Groups]:

@@ -31,7 +31,7 @@ class ClassResult:
     """The reason why the class was not run."""
     problem: str = ""
     executions: tuple[str, ...] = ()
-    """Those that the kernel was put through on these inputs."""
+    """The executions of the kernel that were run on these inputs."""
 
 
 @dataclass(frozen=True)

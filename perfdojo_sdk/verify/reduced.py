@@ -261,7 +261,7 @@ class _Game:
         return [p.name for p in self.transformations[k].parameters if p.counts]
 
     def cuts(self, trace: Trace) -> Mapping[int, _Cut]:
-        """Of a trace of this game, the moves that cut a range in two."""
+        """The moves of a trace of this game that cut a range in two, by position."""
         cuts = ((k, self._cut(k, step)) for k, step in enumerate(trace.steps))
         return {k: cut for k, cut in cuts if cut is not None}
 
