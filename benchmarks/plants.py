@@ -59,10 +59,10 @@ class Planting:
 
 
 def plantings(plants: Sequence[Plant], grounds: Sequence[Ground], seed: int, each: int) -> list[Planting]:
-    """Of every plant, ``each`` kernels where it matters, of different operators if it can; a place in each.
+    """A place in each of ``each`` kernels for every plant, kernels of different operators where possible.
 
-    Of each operator the seed prefers one kernel, so that plants share kernels, which have to pass without a
-    fault first. The order is random: a run that was stopped has seen plants of all kinds.
+    The seed prefers one kernel of each operator, so that plants share kernels, which must pass without a
+    fault first. The order is random, so that a run that was stopped has tried plants of all kinds.
     """
     shuffled = list(grounds)
     Random(seed).shuffle(shuffled)

@@ -64,7 +64,7 @@ def test_a_beam_plays_the_game_that_is_liked_and_stops_there() -> None:
     assert [len(place.actions) for place in places] == [len(place.game.steps) for place in places]
 
 
-def test_the_favourite_game_is_played_where_a_beam_loses_it() -> None:
+def test_the_greedy_game_is_played_where_a_beam_loses_it() -> None:
     """After its first move nothing is much likelier than the rest; after any other one, two moves are."""
     way = [digest(Trace(step.after)) for step in GAME.steps[:5]]
     chance = Random(0)
@@ -126,7 +126,7 @@ def test_a_beam_does_not_go_round_in_circles_under_other_names() -> None:
     assert len(alike) == len(set(alike)) == len(set(texts))
 
 
-def test_the_favourite_game_ends_where_it_comes_round_but_not_at_another_name() -> None:
+def test_the_greedy_game_ends_where_it_comes_round_but_not_at_another_name() -> None:
     def look(game: Trace) -> tuple[Listed, np.ndarray]:
         steps = tuple(RULES.steps(game.program))
         none = np.zeros((1 + len(steps), 1), np.float32)

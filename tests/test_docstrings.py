@@ -32,7 +32,9 @@ DONE = (
     "tools",
 )
 #: Write "True if it is legal" for "Whether it is legal", and "The cost of a move" for "What a move costs".
-HALF_A_SENTENCE = re.compile(r"\s*(Who|Whose|What|Where|How|That|Which|Whether|When|Why)\b")
+HALF_A_SENTENCE = re.compile(
+    r"\s*(Who|Whose|What|Where|How|That|Which|Whether|When|Why|Of|Those|With|From|Everybody|Nobody)\b"
+)
 
 
 def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:

@@ -1,4 +1,4 @@
-"""The rooms of the house: who may import whom, checked on the source itself."""
+"""The layers of packages: the permitted imports, checked on the source itself."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def imported(path: Path) -> Iterator[tuple[str, int]]:
             yield from ((f"{module}.{alias.name}", node.lineno) for alias in node.names)
 
 
-#: The rooms of the SDK from the bottom up. A file imports its own room and rooms that stand before it, inside
+#: The packages of the SDK from the bottom up. A file imports its own package and those before it, inside
 #: functions too. What the SDK itself brings (``builtin``) is found by name, as every plugin is.
 LAYERS = (
     "core",

@@ -135,10 +135,10 @@ def test_a_beam_evaluates_ends_and_what_looks_fast_and_remembers_only_their_ways
         assert STOP in {t.action for t in replay.transitions if t.state == number}
 
 
-def test_the_first_game_is_that_of_the_favourite_moves() -> None:
+def test_the_first_game_is_that_of_greedy_moves() -> None:
     searching = search(replace_settings(beam=2, restarts=0.0))
     round_of(searching, 1, [8.0])
-    liked = player.favourite(Trace(ROOT), searching._look, searching.settings.most_moves).game
+    liked = player.greedy_game(Trace(ROOT), searching._look, searching.settings.most_moves).game
     assert round_of(searching, 6)[0] == liked
 
 

@@ -2,7 +2,7 @@
 
     python tools/commit_subject.py MESSAGE_FILE
 
-A hook of pre-commit calls it. The scope is a room or a target (``core``, ``verify``, ``x86_avx512``), or
+A hook of pre-commit calls it. The scope is a package or a target (``core``, ``verify``, ``x86_avx512``), or
 ``docs``, ``tests``, ``tools``.
 """
 

@@ -71,7 +71,7 @@ class Field:
         self.operators = operators
 
     def grounds(self) -> Iterator[Ground]:
-        """Those with code; two of an operator never have the same program."""
+        """The kernels with code; two of an operator never have the same program."""
         seen: set[str] = set()
         for name, game in self._games():
             text = game.program.text

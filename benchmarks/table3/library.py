@@ -13,7 +13,7 @@ from perfdojo_sdk.peers.operators import Operator
 
 
 def selection(builders: Mapping[str, Builder], operators: Sequence[Operator]) -> list[str]:
-    """Those of ``operators`` that there is a builder for, as ``build-library --kernels`` wants them."""
+    """The selection for ``build-library --kernels`` of those ``operators`` that have a builder."""
     found = (_selected(builders, operator) for operator in operators)
     return [item for item in found if item]
 

@@ -244,7 +244,7 @@ def _text(result: BuildResult) -> str:
 
 
 def told(result: BuildResult) -> list[tuple[str, str]]:
-    """Of kernels that were there already: what became of them, where it takes more than a word."""
+    """Kernels that were in the library before, with a sentence on their fate where one word is not enough."""
     return [(name, fate) for name, fate in result.fates.items() if ":" in fate]
 
 

@@ -106,7 +106,7 @@ def command(
 
 
 def nothing_passed(result: KernelResult, standing: Standing | None) -> NothingFoundError:
-    """Not even the initial program: the reasons, and the commonest thing that was said."""
+    """The error when not even the initial program passed: the reasons, and the most common message."""
     said = [f"{words} ({number_of(often, 'times')})" for _, words, often in _commonest(standing)]
     return NothingFoundError(
         "PD-C009",

@@ -49,7 +49,7 @@ class Workplace:
     target: Target
     make_builder: MakeBuilder
     threads: int | None = None
-    """Those of its devices; None: this machine's."""
+    """Threads of the cluster's devices; None: those of this machine."""
 
 
 @contextmanager

@@ -133,7 +133,7 @@ def chosen(words: str, plugins: Plugins, target: Target) -> tuple[Kernel, ...]:
 
 
 def among(players: Sequence[Player], titles: Sequence[str]) -> tuple[Player, ...]:
-    """Those of the players that have these titles, in the players' order; without titles everybody.
+    """The players with these titles, in the players' order; without titles all players.
 
     :class:`DojoError` when somebody has a title that no player has.
     """
@@ -178,7 +178,7 @@ class KernelEvaluators:
         self.evaluators = {kernel.name: Evaluator(conditions(context, kernel), store) for kernel in kernels}
 
     def key(self, entry: Entry) -> dict[str, Any]:
-        """All that the run depends on."""
+        """The key of the run: everything that it depends on."""
         options = {name: value for name, value in entry.player.options if name not in PLACES}
         who = {"player": entry.player.search, "options": options, "seed": entry.seed}
         return {"conditions": self.conditions[entry.kernel], **who}
@@ -277,11 +277,11 @@ def _runs(
 
 
 _table: KernelEvaluators
-"""Of a process that plays."""
+"""The evaluators of this child process, set by :func:`_begin`."""
 
 
 def _begin(table: KernelEvaluators, parent: int) -> None:
-    """In a process that plays: it uses one core, and ends with its parent or with Ctrl-C, without words."""
+    """Initialise a child process that plays: one core; it ends silently with its parent or on Ctrl-C."""
     global _table
     _table = table
     signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -1,6 +1,6 @@
 """Best times over the evaluations of a search, median and quartiles over seeds: as rows, lines, pictures.
 
-All of it takes the data of :func:`perfdojo_sdk.experiments.contest.hold`.
+All of it takes the data of :func:`perfdojo_sdk.experiments.contest.run_contest`.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def require_fitting(agent: Path | None, plugins: Plugins, target: Target) -> Non
 
 
 def all_players(trained: tuple[tuple[str, str], ...]) -> tuple[Player, ...]:
-    """Everybody who plays; with the options of a trained agent, those who begin with it too."""
+    """All players, including those that begin with a trained agent if its options are given."""
     players = [
         Player("random", "sampling-edges"),
         Player("annealing", "annealing-edges"),
@@ -113,7 +113,8 @@ def marks_within(count: int, marks: Sequence[int] = MARKS) -> list[int]:
 
 
 def _kernels(request: ExperimentRequest, plugins: Plugins, target: Target) -> tuple[Kernel, ...]:
-    """Those of the request; else of the first operators in the target's default list the last size each."""
+    """The request's kernels; else the last size of each of the first operators in the target's default
+    list."""
     if request.kernels:
         return chosen(request.kernels, plugins, target)
     operators, lists = plugins.operators_for(target), target.capabilities.selections

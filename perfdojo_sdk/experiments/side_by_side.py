@@ -214,7 +214,7 @@ def _race(
     manifests: Libraries,
     found: _Found,
 ) -> None:
-    """All that can start take turns on one kernel after the other."""
+    """Time all systems that can start, in turns, on one kernel after the other."""
     rows, cache = Rows(request.folder / f"{plan.name}.rows"), machine().last_cache_bytes
     racing = {name: peer for name, peer in ALL.items() if name in plan.others or not plan.others}
     missing = {name: peer.missing() for name, peer in racing.items()}

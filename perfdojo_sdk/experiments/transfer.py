@@ -75,7 +75,7 @@ def all_players(trained: tuple[tuple[str, str], ...]) -> tuple[Player, ...]:
 def _kernels(
     request: ExperimentRequest, plugins: Plugins, target: Target, learned: Sequence[str]
 ) -> tuple[Kernel, ...]:
-    """Those of the request; else those of the target's default list that the agent has not learned from."""
+    """The request's kernels; else those of the target's default list that the agent has not learned from."""
     if request.kernels:
         return chosen(request.kernels, plugins, target)
     lists = target.capabilities.selections

@@ -255,7 +255,7 @@ def _kernels(
 
 
 def _unknown(name: str, text: str, known: list[str]) -> SelectionError:
-    """Nothing that can be selected has this name, which may have been meant as a path."""
+    """The error for an unknown name, which may have been meant as a path."""
     if _is_path(text):
         hint = "a path that holds blanks, commas or brackets stands in quotes"
     elif "/" in name or Path(name).exists():

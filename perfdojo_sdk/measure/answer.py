@@ -1,7 +1,7 @@
-"""What a child left behind, read as what it is: the words of somebody who may lie, or be dead.
+"""The answer of a child process, parsed as untrusted input: the kernel in it may have forged it.
 
-A kernel shares its process with the worker, so it can write any result in its place. What is believed is what
-has the right form, and times only as far as the parent's own clock bears them out.
+A kernel shares its process with the worker, so it can write any result in the worker's place. An answer is
+accepted only in the right form, and times only as far as the parent's own clock confirms them.
 """
 
 from __future__ import annotations
@@ -35,30 +35,30 @@ _LEAST_SHARE, _LEAST_TIMED = 1 / 20, 1 / 8
 
 @dataclass(frozen=True)
 class KernelAnswer:
-    """What is said of one kernel."""
+    """The answer for one kernel."""
 
     failure: Failure | None
     seconds: tuple[float, ...]
-    """Of each timed call, or batch of calls."""
+    """Seconds of each timed call, or batch of calls."""
     details: Mapping[str, float]
     busy_s: float
     """All calls between the marks together; 0 when only the first calls were timed."""
     executions: tuple[str, ...] = ()
-    """Those of the request that it was put through."""
+    """The requested executions that were run."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What is said of all kernels of a job."""
+    """The answer for all kernels of a job."""
 
     elapsed_s: float
-    """Between the marks, by the child's clock."""
+    """Seconds between the marks by the child's clock."""
     cold: bool
     kernels: tuple[KernelAnswer, ...]
 
 
 class Malformed(Exception):
-    """What was read is no answer; the message says why."""
+    """The content is no valid answer; the message gives the reason."""
 
 
 def runner_fault(what: str) -> Failure:
@@ -66,7 +66,7 @@ def runner_fault(what: str) -> Failure:
 
 
 def at_fault(result: object) -> bool:
-    """Whether it is such a failure."""
+    """True if the result is a failure made by :func:`runner_fault`."""
     return isinstance(result, Failure) and result.detail.startswith(RUNNER_FAULT)
 
 
@@ -121,7 +121,7 @@ def _number(value: Any, most: float) -> float:
 
 
 def doubt(answer: Answer, request: RunRequest, marks: str, lived_s: float) -> str:
-    """Why the answer's times are not to be believed; "" when nothing speaks against them.
+    """The reason why the answer's times are implausible; "" when they are plausible.
 
     ``marks``: what the child sent while it timed. ``lived_s``: how long it ran, by our own clock.
     """
@@ -142,7 +142,7 @@ def doubt(answer: Answer, request: RunRequest, marks: str, lived_s: float) -> st
 
 
 def _slow_at_once(kernel: KernelAnswer, request: RunRequest, lived_s: float) -> bool:
-    """Whether one of the first calls took so long that nothing more was timed."""
+    """True if one of the first calls took so long that no further one was timed."""
     [slow, *more] = kernel.seconds
     given_up = request.stop_above_s is not None and slow > request.stop_above_s
     enough = request.repeats and request.first_look and slow >= request.budget_s

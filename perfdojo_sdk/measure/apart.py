@@ -25,7 +25,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass
 class Ended:
-    """How a fork of this process ended, and what it told."""
+    """The end of a fork of this process, and its messages."""
 
     begun: str = ""
     threads: int = 1

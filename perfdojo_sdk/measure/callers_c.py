@@ -1,4 +1,4 @@
-"""What happens right at a call of a kernel, in C: Python would come in between.
+"""Callers of a kernel in C, for checks at the call itself, where Python would interfere.
 
 Two callers at once; a thread that waits for a call's results; what a function must leave to its caller.
 """

@@ -87,7 +87,7 @@ def explained(result: Measurement | Failure) -> Measurement | Failure:
 
 
 def probe_emulation() -> Probe:
-    """Whether this machine's compiler takes C++, for the doctor."""
+    """The doctor's probe of a C++ compiler."""
     found = probe_compiler()
     if not found.ok:
         return found

@@ -191,7 +191,7 @@ def same(room: Room, bits: np.ndarray[Any, Any]) -> bool:
 
 @dataclass(frozen=True)
 class Trial:
-    """What the executions of one kernel have in common."""
+    """The inputs that all executions of one kernel share."""
 
     kernel: Kernel
     stage: Stage
@@ -199,7 +199,7 @@ class Trial:
     call_s: float
     """Seconds of one plain call."""
     tell: Tell = lambda *_: None
-    """Where it says how far it is."""
+    """The callback for progress messages."""
 
 
 def guard_pages(trial: Trial) -> None:
@@ -264,7 +264,7 @@ def _too_little(stage: Stage, threads: int, less: int) -> None:
 
 
 def _untouched(room: Room) -> bool:
-    """Whether all of it is poison: its start is, and each element is like the one before."""
+    """True if the array is all poison: its first element is, and each equals the one before."""
     step = room.bits.itemsize
     one, next_one = ctypes.c_void_p(room.address), ctypes.c_void_p(room.address + step)
     alike = not _libc.memcmp(one, next_one, ctypes.c_size_t(room.bits.nbytes - step))
@@ -272,7 +272,7 @@ def _untouched(room: Room) -> bool:
 
 
 def float_control(trial: Trial) -> None:
-    """What is compared is compared after every execution."""
+    """Call the kernel once; the floating-point state is compared after every execution anyway."""
     trial.stage.call("middle", TOGETHER)
 
 
@@ -620,7 +620,7 @@ def _explain(ended: Ended, trial: Trial) -> None:
 
 
 def _where_it_leaves(stage: Stage, threads: int) -> str:
-    """Which wall a kernel runs into, found by one call for each."""
+    """The guard page that a kernel runs into, found by one call for each; "" for none."""
     for room in stage.rooms:
         for place, side in (("end", "after"), ("start", "before")):
             ended = apart(lambda _: stage.call({room: place}, threads), PATIENCE_S)  # noqa: B023

@@ -27,7 +27,7 @@ PATIENCE_S = 10.0
 
 @dataclass(frozen=True)
 class Usage:
-    """What some processes take together."""
+    """The resources that some processes use together."""
 
     tasks: int
     """Processes and threads."""
@@ -57,7 +57,7 @@ def family(roots: Iterable[int]) -> list[int]:
 
 
 def usage(pids: Iterable[int], limit: int) -> Usage:
-    """What the processes take; pages that they share are counted once where the sum is above ``limit``."""
+    """The usage of the processes. Shared pages are counted once if the sum exceeds ``limit``."""
     pids = list(pids)
     tasks = sum(map(_tasks, pids))
     resident = sum(map(_resident, pids))

@@ -39,7 +39,7 @@ MOST_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Resources:
-    """What one kernel needs of a multiprocessor, as its assembler reports it."""
+    """The resources of a multiprocessor that one kernel needs, as the assembler reports them."""
 
     kernel: str
     figures: Mapping[str, int]
@@ -90,7 +90,8 @@ class GpuRunner:
 
     @property
     def most_instances(self) -> int | None:
-        """How large a kernel should be verified as it is; None on a device, which is quick enough."""
+        """The most statement instances for which a kernel is verified at full size; None on a device, which
+        is fast."""
         return None if self.device_name() else MOST_INSTANCES
 
     @property
@@ -136,7 +137,8 @@ class GpuRunner:
         return self._emulated(artifact, requests, alone=False)
 
     def _too_slow(self, artifact: Artifact) -> Failure | None:
-        """Why a kernel is not run on the device: a loop of one thread would keep it busy for minutes."""
+        """The failure of a kernel that is too slow to run: a loop on one thread would block the device for
+        minutes."""
         try:
             seconds = estimate(launches_in(unpack(artifact.content)), self.capabilities).seconds
         except (ValueError, KeyError, TypeError) as error:

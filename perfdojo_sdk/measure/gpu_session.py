@@ -91,7 +91,7 @@ class Gpu(Protocol):
     def seconds_between(self, start: Any, end: Any) -> float: ...
 
     def capture(self, stream: Any, work: Callable[[], None]) -> Any:
-        """What ``work`` puts into the stream, as a graph; nothing of it runs."""
+        """Capture the operations that ``work`` puts into the stream as a graph, without running them."""
         ...
 
     def replay(self, graph: Any, stream: Any) -> None: ...
@@ -99,7 +99,7 @@ class Gpu(Protocol):
 
 @dataclass(frozen=True)
 class Work:
-    """What to run, and how to time it."""
+    """A job: the kernel to run, and the parameters of timing."""
 
     about: dict[str, Any]
     """Interface and seed, as :class:`perfdojo_sdk.measure.kernel_calls.Memory` takes them."""

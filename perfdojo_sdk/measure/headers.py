@@ -46,7 +46,7 @@ class ParsedHeaders:
     def options(
         self, compiler: Sequence[str], flags: Sequence[str], sources: Mapping[str, str], compile: Compile
     ) -> tuple[str, ...]:
-        """What to add to the ``flags`` with which ``compiler`` compiles ``sources``; often nothing."""
+        """Options to add to the ``flags`` with which ``compiler`` compiles ``sources``; often none."""
         units = [text for name, text in sources.items() if name.endswith(".c")]
         includes = leading_includes(units[0]) if len(units) == 1 else ""
         if not includes:

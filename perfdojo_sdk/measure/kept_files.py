@@ -42,7 +42,7 @@ def kept_code(folder: Path, stem: str, suffix: str, make: Callable[[], bytes]) -
 
 
 def is_private(folder: Path) -> bool:
-    """Whether nobody but this user and the administrator can change what a path in ``folder`` leads to."""
+    """True if only this user and the administrator can change the files that paths in ``folder`` lead to."""
     try:
         place = folder.resolve(strict=True)
         about = place.stat()
@@ -92,7 +92,7 @@ def _unshared(about: os.stat_result) -> bool:
 
 @cache
 def _own_group(number: int) -> bool:
-    """Whether a group is the one that many systems give to each user, with nobody else in it."""
+    """True if a group is the user's private group, without other members."""
     try:
         group, user = grp.getgrgid(number), pwd.getpwuid(os.getuid())
     except KeyError:

@@ -60,7 +60,7 @@ def poison_of(dtype: str, variant: int) -> int:
 
 
 def bytes_of(shape: Sequence[int], dtype: str) -> int:
-    """How much memory an array takes."""
+    """Size of an array in bytes."""
     return np.dtype(CARRIER[dtype]).itemsize * int(np.prod(shape, dtype=np.int64))
 
 
@@ -111,7 +111,7 @@ _WEIGHTS = np.random.default_rng().integers(0, 1 << 63, 1 << 13, dtype=np.uint64
 
 
 def checksum(content: np.ndarray[Any, Any]) -> int:
-    """Of bytes at an aligned address: weighted sums of blocks, as fast as memory; then a CRC of these."""
+    """The checksum of aligned bytes: weighted sums of blocks, at the speed of memory, then a CRC of these."""
     whole = content.size - content.size % (8 * _WEIGHTS.size)
     sums = content[:whole].view(np.uint64).reshape(-1, _WEIGHTS.size) @ _WEIGHTS
     return zlib.crc32(content[whole:].data, zlib.crc32(sums.tobytes()))
@@ -225,11 +225,11 @@ class Kernel:
         ctypes.CDLL(None).dlclose(ctypes.c_void_p(self.library._handle))
 
     def float_state(self) -> Mapping[str, object]:
-        """How the thread computes that calls the kernel."""
+        """The floating-point state of the thread that calls the kernel."""
         return float_state()
 
     def used(self) -> Used:
-        """What the process takes that calls the kernel."""
+        """The resources used by the process that calls the kernel."""
         return Used.now()
 
     def workspace_bytes(self, threads: int) -> int:
@@ -274,7 +274,7 @@ def check_status(status: int) -> None:
 
 
 def near_limit() -> bool:
-    """Whether the process ever came close to the address space that it may use."""
+    """True if the process has ever used more than 80 % of the address space that it may use."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit == resource.RLIM_INFINITY:
         return False
@@ -284,7 +284,7 @@ def near_limit() -> bool:
 
 
 class Results(Protocol):
-    """Where a kernel's results are."""
+    """The outputs of a kernel's call."""
 
     @property
     def outputs(self) -> Sequence[Guarded]: ...

@@ -40,7 +40,7 @@ class Cache:
     level: int
     bytes: int
     shared: bool
-    """Whether several processors use one instance."""
+    """True if several processors share one instance."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def _size(count: int) -> str:
 
 @lru_cache
 def machine() -> Machine:
-    """What /proc and /sys say; unknown parts are left out, never guessed."""
+    """A description of this machine from /proc and /sys; unknown parts are left out, never guessed."""
     info = _cpuinfo()
     model = info.get("model name") or info.get("cpu model") or _numbered(info) or platform.processor()
     model = model or "unknown processor"
@@ -84,7 +84,7 @@ def machine() -> Machine:
 
 
 def _numbered(info: dict[str, str]) -> str:
-    """Where the kernel gives no name but numbers: who designed the processor, and which of theirs it is."""
+    """A name from the numbers of the designer, part and variant, where the kernel gives no model name."""
     found = [info.get(f"cpu {what}", "") for what in ("implementer", "part", "variant")]
     return "processor {}:{} variant {}".format(*found) if all(found) else ""
 
@@ -116,7 +116,7 @@ def _caches() -> tuple[Cache, ...]:
 
 
 def cache_folder() -> Path:
-    """Where measured figures are kept: ``$PERFDOJO_CACHE``, else ``perfdojo`` in the user's cache."""
+    """The folder of measured figures: ``$PERFDOJO_CACHE``, else ``perfdojo`` in the user's cache."""
     own = os.environ.get("PERFDOJO_CACHE")
     if own:
         return Path(own)
@@ -126,7 +126,7 @@ def cache_folder() -> Path:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What a machine really does. GB/s count bytes read plus bytes written; copies with
+    """Measured bandwidth and peak of a machine. GB/s count bytes read plus bytes written; copies with
     ordinary stores and with the target's streaming stores, writes with the faster of the two."""
 
     device: str

@@ -41,7 +41,7 @@ class NativeRunner:
     compiler: Toolchain | None = None
     """In place of the one that this machine has."""
     array_alignment: int = 1
-    """What kernels ask of arrays and workspace beside that arrays are aligned to their elements, in bytes."""
+    """Alignment in bytes that kernels require of arrays and workspace, beyond that of the elements."""
 
     def compile(self, source: KernelSource) -> Artifact | Failure:
         """UnavailableError without a compiler; a compiler's error is a Failure."""
@@ -132,7 +132,8 @@ def _arrays(artifact: Artifact) -> int:
 
 
 def _callers(artifact: Artifact, request: RunRequest) -> bytes:
-    """What the executions need that C calls; nothing where nobody asks for one, or there is no compiler."""
+    """The compiled callers for executions that need C; empty if none is requested, or there is no
+    compiler."""
     if not HARNESSED & {*request.executions}:
         return b""
     try:

@@ -26,7 +26,7 @@ class Segment:
         return ctypes.string_at(self.address, self.size)
 
     def differences(self, before: bytes) -> int:
-        """How many bytes are others than they were."""
+        """The number of bytes that have changed since ``before``."""
         now, then = (np.frombuffer(content, np.uint8) for content in (self.content(), before))
         return int(np.count_nonzero(now != then))
 
@@ -41,7 +41,7 @@ class _Found(ctypes.Structure):
 
 
 def writable_segments(function: ctypes.c_void_p) -> list[Segment]:
-    """Those of the shared object that a function is in; none where that cannot be told."""
+    """The writable segments of the shared object that contains ``function``; none where it is unknown."""
     found = _Found()
     if not _libc.dladdr(function, ctypes.byref(found)) or not found.base:
         return []

@@ -1,7 +1,7 @@
-"""What a kernel must leave as it was: how its caller's thread computes with floats, what its process has.
+"""The state that a kernel must preserve: its caller's floating-point environment and what its process has.
 
-Floats are seen by what arithmetic does, which holds on every processor: a control word has other bits beside
-those that matter, on each processor others.
+The floating-point environment is observed through arithmetic, which works on every processor: control words
+contain further bits, which differ between processors.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _bits(numbers: Numbers) -> bytes:
 
 
 def _told(name: str) -> int | None:
-    """What a function of the C library says, where there is one."""
+    """The result of a function of the C library; None where it does not exist."""
     function: Callable[[], int] | None = getattr(_C, name, None) or getattr(_M, name, None)
     return function() if function else None
 
@@ -144,7 +144,7 @@ def _of_mathematics(name: str, place: ctypes.Array[ctypes.c_char]) -> None:
 
 @dataclass(frozen=True)
 class Used:
-    """What a process takes; grows with each call of a kernel that gives nothing back."""
+    """Resources used by a process; they grow with each call of a kernel that leaks."""
 
     threads: int = 0
     resident: int = 0
@@ -158,7 +158,8 @@ class Used:
         return Used(len(os.listdir("/proc/self/task")), resident, _allocated())
 
     def beyond(self, before: Used) -> str:
-        """What is worth noting of the growth since then, in words; the interpreter takes a little, too."""
+        """A description of significant growth since ``before``, "" for none; the interpreter itself grows a
+        little."""
         threads, resident = self.threads - before.threads, self.resident - before.resident
         allocated = self.allocated - before.allocated
         if threads > 0:

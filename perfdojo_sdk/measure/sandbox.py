@@ -72,7 +72,7 @@ class Job:
     trusted: bool = False
     """Our own reference: one call, no search for cheats."""
     script: str = worker.__file__
-    """What the child runs: a script whose one argument is the folder."""
+    """The script that the child runs, with the folder as its only argument."""
     array_alignment: int = 1
     """Callers give arrays and a workspace that start at multiples of this, and of their elements."""
     callers: bytes = b""
@@ -91,12 +91,12 @@ class Job:
 
 @dataclass
 class _Ending:
-    """How a child ended."""
+    """The end of a child."""
 
     status: int = 0
     killed_for: Failure | None = None
     marks: str = ""
-    """What the child sent while it timed."""
+    """The marks that the child sent while it timed."""
     timed_s: float | None = None
     """Seconds between the child's two marks, by this process's clock."""
     lived_s: float = 0.0
@@ -197,7 +197,7 @@ class _Channels:
     """Open files that the child inherits."""
 
     pipe: int
-    """Where it puts its marks."""
+    """The pipe to which it writes its marks."""
     inputs: tuple[Source, ...]
     """Memory with one input each; none when the child draws them."""
     outputs: tuple[int, ...]
@@ -238,7 +238,7 @@ def _bytes_of(spec: ArraySpec) -> int:
 
 @contextmanager
 def _given(job: Job) -> Iterator[tuple[Source, ...]]:
-    """Where the child finds its inputs: where they stand already, or in copies."""
+    """The sources of the child's inputs: files that hold them already, or copies."""
     request, names = job.request, [spec.name for spec in job.artifacts[0].inputs]
     arrays = [request.inputs[name] for name in names] if request.inputs is not None else []
     found = [source_of(array) for array in arrays]
@@ -367,7 +367,7 @@ def _start(folders: list[Path], job: Job, said: int, files: tuple[int, ...]) -> 
 
 
 def _excess(child: Child, request: RunRequest, own: int) -> Failure | None:
-    """Which limit the child and its descendants are beyond, all of them together.
+    """The failure if the child and its descendants together exceed a limit, else None.
 
     ``own``: bytes that the child has before it loads a kernel.
     """
@@ -400,7 +400,7 @@ def _tail(file: int) -> str:
 
 
 def without_traceback(said: str) -> str:
-    """What a child said, without the places in its code if Python told of its end."""
+    """A child's message without the file lines of a Python traceback."""
     lines = said.splitlines()
     if not any(line.lstrip().startswith('File "') for line in lines):
         return said
@@ -410,7 +410,7 @@ def without_traceback(said: str) -> str:
 def _results(
     folder: Path, job: Job, artifacts: Sequence[Artifact], ending: _Ending, outputs: tuple[int, ...]
 ) -> list[Measurement | Failure] | Failure:
-    """What the child left; one failure for the whole child when it did not end well."""
+    """The child's results; one failure for the whole child when it did not end properly."""
     died = _death(folder, ending)
     if died:
         return died
@@ -449,7 +449,7 @@ _TAMPERS = "the kernel tampers with time, or this machine was too busy to watch 
 
 
 def time_problem(answer: Answer, request: RunRequest, ending: _Ending) -> Failure | None:
-    """Why the times of an answer give no figure, as far as this process saw the child."""
+    """The failure if the times of an answer are implausible by this process's own observations."""
     why = doubt(answer, request, ending.marks, ending.lived_s)
     return runner_fault(why) if why else clock_problem(answer.elapsed_s, ending.timed_s)
 

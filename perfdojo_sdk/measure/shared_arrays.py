@@ -18,7 +18,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class Source(NamedTuple):
-    """Where a child finds the bytes of an array."""
+    """The file and offset at which a child finds the bytes of an array."""
 
     file: int
     at: int

@@ -1,4 +1,4 @@
-"""What a list of times says: which of two kernels is faster, and how sure that is."""
+"""Statistics of times: the ratio of two kernels' times, and its confidence interval."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Ratio:
 
     @property
     def decided(self) -> bool:
-        """Whether the interval excludes "equally fast"."""
+        """True if the interval excludes a ratio of 1."""
         return self.low > 1 or self.high < 1
 
 
@@ -32,13 +32,14 @@ def ratio_by_rounds(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> Ratio:
-    """How many times as long one kernel takes as another: in each round the quotient of their medians,
-    over the rounds the median of these, with a percentile bootstrap interval.
+    """The ratio of two kernels' times: the median over rounds of the quotient of medians in each round, with
+    a percentile bootstrap interval.
 
-    ``turns``: seconds of the calls of each round. Both saw the same weather in a round, not over all of
-    them: where memory is shared, times fall on two levels, and on which of them the median over all calls
-    falls is luck. For the same reason the calls of a turn say much the same, and rounds are what is drawn.
-    ValueError when there is no round, when one has no times, or when one kernel has more than the other.
+    ``turns``: seconds of the calls of each round. Conditions are equal for both within a round, but change
+    between rounds: where memory is shared, times fall on two levels, and the level of the median over all
+    calls is random. For the same reason calls of one turn are correlated, and the bootstrap resamples
+    rounds. ValueError when there is no round, when one has no times, or when one kernel has more than the
+    other.
     """
     if not turns or len(turns) != len(reference) or not all(map(len, (*turns, *reference))):
         raise ValueError("a ratio needs times on both sides in every round")

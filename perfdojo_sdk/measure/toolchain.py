@@ -47,7 +47,7 @@ class Compiled:
 
     content: bytes = field(repr=False)
     notes: str = ""
-    """What the compiler said although it succeeded."""
+    """The compiler's messages although it succeeded."""
 
 
 #: Loop transformations on GCC's own trees: clang warns of these flags, zig refuses them.
@@ -168,7 +168,7 @@ def find_toolchain() -> Toolchain:
 
 
 def probe_compiler() -> Probe:
-    """Whether this machine has a C compiler, for the doctor."""
+    """The doctor's probe of a C compiler."""
     try:
         return Probe("C compiler", find_toolchain().version)
     except UnavailableError as error:

@@ -26,7 +26,7 @@ _POLL_MS = 20
 
 @dataclass(frozen=True)
 class Ended:
-    """How a program ended."""
+    """The end of a program."""
 
     status: int
     """Negative for a signal."""
@@ -68,7 +68,7 @@ def run_tool(
 
 
 def _listen(process: subprocess.Popen[bytes], output: int, deadline: float) -> bytes | None:
-    """What the process says until it ends; None when it does not in time."""
+    """The output of the process until it ends; None when it does not end in time."""
     said, waiting, poll_ms = bytearray(), select.poll(), _POLL_MS
     waiting.register(output, select.POLLIN)
     while time.monotonic() < deadline:

@@ -82,7 +82,7 @@ class Contender:
         self.timed_enough = False
         """One call took all the time that there is for timing."""
         self.executions: Sequence[str] = ()
-        """Those that it has been put through."""
+        """The executions that were run on it."""
 
     @property
     def alive(self) -> bool:
@@ -90,7 +90,7 @@ class Contender:
 
     @property
     def settled(self) -> bool:
-        """Whether the median is known as precisely as was asked for."""
+        """True if the median is known to the requested precision."""
         wanted = self.job["precision"]
         return bool(wanted) and spread_of_median(self.seconds) <= wanted
 
@@ -408,7 +408,7 @@ def main(folder: str, kind: type[Kernel] = Kernel) -> None:
 
 
 def __getattr__(name: str) -> object:
-    """What stood here in contract 0.2; plugins of that time import it."""
+    """Names that were here in contract 0.2 and that plugins of that version import."""
     return getattr(kernel_calls, name)
 
 

@@ -124,7 +124,8 @@ def _swiglu(graph: _Graph) -> None:
 
 
 def _batchnorm_by_deviations(graph: _Graph) -> None:
-    """With the statistics of the batch, which ONNX's operator has for training only."""
+    """Batch normalisation with the statistics of the batch, which ONNX's operator computes in training
+    only."""
     axes = graph.constant([0, 2, 3], np.int64)
     centred = graph.node("Sub", "i0", graph.node("ReduceMean", "i0", axes, keepdims=1))
     variance = graph.node("ReduceMean", graph.node("Mul", centred, centred), axes, keepdims=1)

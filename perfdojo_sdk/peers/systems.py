@@ -73,4 +73,4 @@ PEERS = {
 """The six that a summary needs."""
 
 ALL = {**PEERS, "tvm": Peer("TVM", "tvm_schedules", ("tvm",), "apache-tvm apache-tvm-ffi==0.1.14.post1")}
-"""With TVM, whose schedules take a search of their own to be a rival."""
+"""All systems: TVM as well, whose schedules need a search of their own to be competitive."""

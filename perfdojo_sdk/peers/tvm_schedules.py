@@ -77,7 +77,7 @@ def _by_channel(values: Any) -> Any:
 
 
 def _mean(x: Any, axes: Sequence[int]) -> Any:
-    """With the dimensions kept."""
+    """The mean over ``axes``, which are kept as dimensions of size 1."""
     count = prod(int(x.shape[axis]) for axis in axes)
     return topi.divide(topi.sum(x, axes, keepdims=True), float(count))
 

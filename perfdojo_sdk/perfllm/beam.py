@@ -78,10 +78,10 @@ def beam(start: Trace, look: Look, width: BeamWidth, chance: Random) -> list[Bea
             likely = log_softmax(values / TEMPERATURE)
             found.append(replace(place, stopping=float(likely[STOP]), worth=float(values[STOP])))
             best_end = max(best_end, place.likely + float(likely[STOP]))
-            for alike, child in _children(place, listed, likely, width, chance):
-                if alike not in seen:
-                    known = children.get(alike)
-                    children[alike] = _merged(known, child) if known else child
+            for key, child in _children(place, listed, likely, width, chance):
+                if key not in seen:
+                    known = children.get(key)
+                    children[key] = _merged(known, child) if known else child
         hopeful = {n: child for n, child in children.items() if child.likely > best_end - HOPELESS}
         if moves == width.moves or not hopeful:
             break

@@ -44,7 +44,7 @@ class Demonstrations:
 def demonstrate(plan: TrainingPlan, task: TrainingTask, store: CandidateLog | None) -> Demonstrations:
     """Store the fastest recorded games of one task in the replay, in several orders and with slips."""
     recorded = store.of(task.kernel.name, task.context.target.name) if store else ()
-    found = [candidate for candidate in recorded if _alike(candidate, task)]
+    found = [candidate for candidate in recorded if _comparable(candidate, task)]
     if plan.passes:
         found += _played_by_passes(task)
     kinds = task.player.settings.kinds(task.context.target.name)
@@ -75,7 +75,7 @@ def _played_by_passes(task: TrainingTask) -> list[Candidate]:
     return [Candidate.of(how.key, game, known[text], how.proposer) for text, game in games.items()]
 
 
-def _alike(candidate: Candidate, task: TrainingTask) -> bool:
+def _comparable(candidate: Candidate, task: TrainingTask) -> bool:
     """True if a record was measured under the conditions of this training, by any search."""
     one, other = candidate.key.conditions, task.evaluator.conditions.key
     same = (one.program_sha256, one.device) == (other.program_sha256, other.device)

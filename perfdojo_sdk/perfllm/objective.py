@@ -25,7 +25,8 @@ class Objective:
 
     name: str
     combined: Callable[[Tensor, Tensor], Tensor]
-    """From ``reward`` and ``following``, both plain values, to the value of a move that ends no game."""
+    """Maps ``reward`` and ``following``, both plain values, to the value of a move that does not end the
+    game."""
     reward_is_bound: bool
     """True if a discounted reward that some game reached is a lower bound of the values of all moves before
     it. So it is where only the best reward of a game counts, since a game can be repeated."""

@@ -25,11 +25,11 @@ class Lesson(Strict):
 
     target: Words = "best"
     kernels: Words = ""
-    """As `build-library --kernels` takes them; empty: the target's own list."""
+    """Kernels in the syntax of `build-library --kernels`; empty: the target's own list."""
 
 
 class TrainingPlan(Strict):
-    """All that a training depends on."""
+    """Everything that a training depends on."""
 
     notes: Words = ""
     """A note for users of the agent; it is written into the card."""

@@ -65,7 +65,7 @@ class PerfLLM(Explorer):
         self.proposed: dict[str, int] = {}
         """Digest of a proposal -> the episode that made it."""
         self.loss: float | None = None
-        self._alike: list[str] = []
+        self._keys: list[str] = []
         """The alpha-equivalence key of each game met; filled by :meth:`_equivalence_keys_met`."""
         self._at_hand: OrderedDict[tuple[str, ...], Listed] = OrderedDict()
         super().__init__(task, state)
@@ -132,9 +132,9 @@ class PerfLLM(Explorer):
         met = self._equivalence_keys_met()
         first = greedy_game(start, self._look, width.moves)
         for place in chain([first], _alternating(beam(start, self._look, width, chance))):
-            alike = alpha_equivalence_key(place.game.program)
-            if alike not in met:
-                met.add(alike)
+            key = alpha_equivalence_key(place.game.program)
+            if key not in met:
+                met.add(key)
                 for step in place.game.steps[len(start.steps) :]:
                     self._listed(step.before)
                 self._listed(place.game.program)
@@ -143,9 +143,9 @@ class PerfLLM(Explorer):
 
     def _equivalence_keys_met(self) -> set[str]:
         """The alpha-equivalence keys of all programs met; a renamed array is not worth an evaluation."""
-        new = range(len(self._alike), len(self.met))
-        self._alike += [alpha_equivalence_key(self.game(number).program) for number in new]
-        return set(self._alike)
+        new = range(len(self._keys), len(self.met))
+        self._keys += [alpha_equivalence_key(self.game(number).program) for number in new]
+        return set(self._keys)
 
     def _look(self, game: Trace) -> tuple[Listed, Vector]:
         """The moves of a game's last program and their values. Not stored in the replay: most programs a

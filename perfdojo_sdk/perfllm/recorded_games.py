@@ -49,23 +49,23 @@ class MoveTable:
     moves: tuple[Move, ...]
     to: tuple[bytes, ...]
     """Digest of the text of the program that each move leads to."""
-    alike: Mapping[bytes, tuple[int, ...]]
+    by_key: Mapping[bytes, tuple[int, ...]]
     """Digest of an alpha-equivalence key -> numbers, from 1, of the moves that lead to such a program."""
 
     @staticmethod
     def of(steps: Sequence[Step]) -> MoveTable:
-        alike: dict[bytes, tuple[int, ...]] = {}
+        by_key: dict[bytes, tuple[int, ...]] = {}
         for action, step in enumerate(steps, 1):
             name = _short(alpha_equivalence_key(step.after))
-            alike[name] = (*alike.get(name, ()), action)
-        return MoveTable(tuple(s.move for s in steps), tuple(_short(s.after.text) for s in steps), alike)
+            by_key[name] = (*by_key.get(name, ()), action)
+        return MoveTable(tuple(s.move for s in steps), tuple(_short(s.after.text) for s in steps), by_key)
 
     def leading_to(self, program: Program) -> Sequence[int]:
         """The numbers, from 1, of the moves that lead to a program alpha-equivalent to ``program``.
 
         Staging a read and staging a write often make the same copy under different names.
         """
-        return self.alike.get(_short(alpha_equivalence_key(program)), ())
+        return self.by_key.get(_short(alpha_equivalence_key(program)), ())
 
     def action(self, step: Step) -> int | None:
         """The number of ``step`` from 1, found by the program it leads to, since its place may have another
@@ -88,7 +88,7 @@ class RecordedGames:
         self.best = min(times, default=None)
         timed = [c.result.timing for c in self.found if isinstance(c.result, Timed)]
         self.nearly = NEARLY_MEASURED if any(t.provenance == "measured" for t in timed) else NEARLY
-        self.alike: dict[str, float | None] = {}
+        self.seconds_by_key: dict[str, float | None] = {}
         """Digest of an alpha-equivalence key -> time in seconds, so that a renamed program is not evaluated
         again."""
         self._move_tables: dict[bytes, MoveTable] = {}
@@ -103,7 +103,7 @@ class RecordedGames:
                 games.append(candidate.trace.replay(self.context.rules))
             except DojoError:
                 continue
-            self.alike[_alike(games[-1])] = candidate.seconds
+            self.seconds_by_key[_key_of(games[-1])] = candidate.seconds
         return games if self.base is not None else []
 
     def better(self, seconds: float) -> bool:
@@ -118,10 +118,10 @@ class RecordedGames:
     def evaluated(self, game: Trace, seconds: Callable[[Trace], float | None]) -> None:
         """Evaluate a game unless the time of an alpha-equivalent program is known."""
         if digest(game) not in self.seconds:
-            alike = _alike(game)
-            if alike not in self.alike:
-                self.alike[alike] = seconds(game)
-            self.seconds[digest(game)] = self.alike[alike]
+            key = _key_of(game)
+            if key not in self.seconds_by_key:
+                self.seconds_by_key[key] = seconds(game)
+            self.seconds[digest(game)] = self.seconds_by_key[key]
 
     def remember(self, game: Trace, begin: int = 0) -> None:
         """Store a game in the replay move by move; its moves from ``begin`` on are demonstrations if it is
@@ -195,11 +195,11 @@ class RecordedGames:
 
     def notes(self) -> dict[str, Any]:
         """The known times in seconds, as JSON values; :meth:`read_notes` restores them."""
-        known = {"seconds": self.seconds, "alike": self.alike, "nearly": self.nearly}
+        known = {"seconds": self.seconds, "alike": self.seconds_by_key, "nearly": self.nearly}
         return known | {"base": self.base, "best": self.best}
 
     def read_notes(self, notes: Mapping[str, Any]) -> None:
-        self.seconds, self.alike = dict(notes["seconds"]), dict(notes["alike"])
+        self.seconds, self.seconds_by_key = dict(notes["seconds"]), dict(notes["alike"])
         self.nearly, self.base, self.best = notes["nearly"], notes["base"], notes["best"]
 
     # -- what it knows of a program ----------------------------------------------------------------
@@ -253,7 +253,7 @@ def remember_fastest(context: GameContext, candidates: Iterable[Candidate], game
     return len(found)
 
 
-def _alike(game: Trace) -> str:
+def _key_of(game: Trace) -> str:
     return _short(alpha_equivalence_key(game.program)).hex()
 
 

@@ -81,7 +81,7 @@ class Replay:
 
     @property
     def names(self) -> list[str]:
-        """Of the states, in their order."""
+        """Names of the states, in order of their numbers."""
         return list(self.number)
 
     def state(self, name: str, reward: float | None = None) -> int:
@@ -111,7 +111,7 @@ class Replay:
         state.before = state.after[0].astype(np.float32)
 
     def vectors(self, number: int) -> tuple[Vector, np.ndarray[Any, Any]]:
-        """Of a listed state and its moves."""
+        """The vectors of a listed state [width] and of its moves [1 + moves, width]."""
         state = self.states[number]
         if state.before is None or state.after is None:
             assert self.relist is not None
@@ -186,7 +186,7 @@ class Replay:
             self._raise(number, theirs.bound)
 
     def some_vectors(self, most: int) -> list[Vector]:
-        """Of listed states, evenly chosen, and their moves: [1 + moves, width] each."""
+        """The vectors [1 + moves, width] of at most about ``most`` listed states, evenly chosen."""
         listed = [number for number, state in enumerate(self.states) if state.listed]
         chosen = listed[:: 1 + len(listed) // most]
         return [self.vectors(number)[1].astype(np.float32) for number in chosen]

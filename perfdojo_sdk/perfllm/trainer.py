@@ -43,7 +43,7 @@ AT_A_TIME = 200
 CHECKPOINT_S = 60.0
 
 MakeContext = Callable[[str, Settings], BuildContext]
-"""For a target by name."""
+"""Makes the build context of a target, given by name, with settings."""
 
 
 @seldom_collected()

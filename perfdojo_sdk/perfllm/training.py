@@ -63,7 +63,7 @@ class Training:
     recalled: bool = False
     """True once learning from demonstrations is finished; the agent plays from then on."""
     demonstrations: list[Demonstrations] = field(default_factory=list)
-    """Those of each task, until then."""
+    """Demonstrations of each task, until :attr:`recalled`."""
     corrected: int = 0
     """Rounds of corrected games so far."""
     begin: float = field(default_factory=time.monotonic)

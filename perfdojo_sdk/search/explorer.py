@@ -51,9 +51,9 @@ class Met:
     parent: int
     """Number of the game that it was made from, or NO_PARENT."""
     seconds: float | None
-    """None when it failed."""
+    """Time in seconds; None when it failed."""
     game: Trace | None = None
-    """None until somebody asks for it after a restart."""
+    """The replayed game; None after a resume until it is needed."""
 
 
 class SavedMet(Strict):

@@ -31,12 +31,12 @@ class Space:
 
 
 def edges(task: SearchTask) -> Space:
-    """From the initial program, move by move."""
+    """The space of edges: a neighbour has one more move; the start is the initial program."""
     return Space([Trace(task.root)], Edges(task.rules, task.most))
 
 
 def sequences(task: SearchTask) -> Space:
-    """From whole games, changed anywhere."""
+    """The space of sequences: a neighbour is a whole game with one change anywhere."""
     starts = openings(task)
     return Space(starts, Sequences(task.rules, task.most, starts))
 

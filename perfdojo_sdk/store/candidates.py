@@ -36,7 +36,7 @@ class CandidateKey(Strict):
     """Kernel and initial program, target, device, toolchain, plugins, and how it is measured. The
     settings say nothing about the search: whoever proposes a program, it takes the same time."""
     program_sha256: Sha256
-    """Of the candidate's own text."""
+    """SHA-256 of the candidate's own text."""
 
     @cached_property
     def digest(self) -> str:
@@ -95,7 +95,7 @@ class Proposer(Strict):
     search: Text
     seed: Annotated[int, Field(strict=True, ge=-(2**63), lt=2**64)] = 0
     number: Annotated[int, Field(strict=True, ge=0, lt=2**63)] = 0
-    """Of the evaluation in its search, from 1; 0 when it is not known."""
+    """Number of the evaluation in its search, from 1; 0 when unknown."""
 
 
 class Took(Strict):

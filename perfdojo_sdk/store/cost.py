@@ -31,7 +31,7 @@ class Cost:
     finished: int
     """Kernels that were finished after such a search."""
     finish_s: float | None
-    """To time, verify and keep a finished kernel; None when none was."""
+    """Mean seconds to time, verify and record a finished kernel; None without one."""
 
     @property
     def evaluation_s(self) -> float:
@@ -39,7 +39,7 @@ class Cost:
         return sum(seconds or 0.0 for seconds in self.stages.values())
 
     def node_hours(self, operators: int, budget: int) -> float:
-        """Of a library of so many operators with so many evaluations each, on one node after the other."""
+        """Estimated hours of one node for ``operators`` operators with ``budget`` evaluations each."""
         return operators * (budget * self.evaluation_s + (self.finish_s or 0.0)) / 3600
 
 

@@ -34,13 +34,13 @@ PROVENANCE_RANK = {"measured": 0, "simulated": 1, "estimated": 2}
 
 @dataclass(frozen=True)
 class ImportCounts:
-    """Of records that came in: how many are new, and how many were there already."""
+    """Counts of stored records: new ones, and those whose key was present already."""
 
     new: int = 0
     replaced: int = 0
-    """Were there, of an earlier time."""
+    """Records that replaced an earlier one."""
     kept: int = 0
-    """Were there, as they came in or of a later time."""
+    """Records that were not stored, since an equal or later one was present."""
 
     def __add__(self, other: ImportCounts) -> ImportCounts:
         return ImportCounts(self.new + other.new, self.replaced + other.replaced, self.kept + other.kept)
@@ -181,7 +181,7 @@ class Candidates:
         return next(self.ranked(conditions), None)
 
     def ranked(self, conditions: RecordKey) -> Iterator[Candidate]:
-        """Those that were timed to the end under equal conditions, the fastest first.
+        """The candidates timed to the end under equal conditions, the fastest first.
 
         All that were measured come before those simulated, and these before those estimated.
         """

@@ -85,7 +85,7 @@ class Database:
 
     @property
     def path(self) -> Path:
-        """Of the file; only for SQLite."""
+        """Path of the file; only for SQLite."""
         return Path(self.url.database or "")
 
     @property

@@ -74,7 +74,7 @@ def _statistics(connection: Connection) -> dict[str, Any]:
 
 
 def _groups(connection: Connection) -> list[dict[str, Any]]:
-    """For each set of equal conditions: how many candidates, and the best time with its provenance."""
+    """Number of candidates and the best time with its provenance, for each set of equal conditions."""
     c = candidates.c
     finished = case((~c.cut, c.seconds))
     columns = (func.count(), func.count(c.reason), func.min(c.at), func.max(c.at))
@@ -125,7 +125,7 @@ class PruningRule:
     before: datetime | None = None
     """Select candidates evaluated before this time."""
     keep: int | None = None
-    """Not among so many of the fastest under equal conditions. What failed or was cut comes last."""
+    """Select candidates not among this many fastest under equal conditions; failed and cut ones rank last."""
     failures: bool = False
     """Select failed candidates."""
     kernel: str = ""

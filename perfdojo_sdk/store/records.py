@@ -33,10 +33,10 @@ class RecordKey(Strict):
 
     kernel: Text
     program_sha256: Sha256
-    """Of the initial program's text."""
+    """SHA-256 of the initial program's text."""
     target: Text
     target_sha256: Sha256
-    """Of the target's capabilities."""
+    """SHA-256 of the target's capabilities."""
     device: Text
     toolchain: Text
     plugins: dict[Text, Text] = Field(max_length=1000)
@@ -127,7 +127,7 @@ class KernelRecord(Strict):
     program: str
     """Text of the final program."""
     source_sha256: str
-    """Of the source text that was verified and measured."""
+    """SHA-256 of the source text that was verified and measured."""
     kind: str
     laws: tuple[str, ...]
     verification: Verification
@@ -135,7 +135,7 @@ class KernelRecord(Strict):
     final: Timing | None
     bound: RooflineBound | None
     output_sha256: str | None
-    """Of the outputs on the inputs that the seed gives; a library's copy must give the same bits. None: the
+    """SHA-256 of the outputs on the inputs of the seed; a library's copy must give the same bits. None: the
     kernel's time was estimated, and nothing computed at this size."""
     suspect: str = ""
     """The reason why the final time is implausibly short; such a time is not ranked. Empty: it is

@@ -52,7 +52,8 @@ class CompilerComparison:
         }
 
     def __call__(self, sources: Sequence[KernelSource], seed: int) -> list[str]:
-        """For each source, whose symbols differ, what its kernels disagree about, or nothing."""
+        """The disagreement of the compiled kernels of each source, "" for none. Symbols of the sources
+        differ."""
         runners = self.runners()
         made = {name: compiled_together(runner, sources) for name, runner in runners.items()}
         return [

@@ -63,11 +63,11 @@ class Budget:
     walks: int
     """Random games."""
     moves: int
-    """Of each random game."""
+    """Moves of each random game."""
     shapes: int
-    """Of each operator."""
+    """Shapes of each operator."""
     seconds: float
-    """For one check, which then finishes the case at hand; what came first is always done."""
+    """Seconds for one check, which then finishes its current case; the first case always runs."""
 
 
 BUDGETS: Mapping[str, Budget] = {
@@ -193,7 +193,7 @@ class Context:
 
     @cached_property
     def lanes(self) -> int:
-        """Of a vector of f32; of a made-up one where the target has none."""
+        """Lanes of an f32 vector; an arbitrary number where the target has no vectors."""
         return max(self.target.dialect.lanes.get("f32", 0), 4)
 
     @property
@@ -208,7 +208,7 @@ class Context:
 
     @cached_property
     def operators(self) -> tuple[Operator, ...]:
-        """Those of the plugin first: they are what its own moves are for."""
+        """All operators, those of the plugin first, since its own moves are made for them."""
         found = self.plugins.operators_for(self.target).values()
         own = {o.name for o in self.plugins.collect(self.plugin, "perfdojo_operators", Operator)}
         return tuple(sorted(found, key=lambda o: o.name not in own))

@@ -29,11 +29,11 @@ class AnalyticMachine:
     caches: tuple[tuple[int, float], ...] = ((32 << 10, 1 / 64), (1 << 20, 1 / 32), (32 << 20, 1 / 8))
     """Bytes of each level, and cycles for a byte that it has to fetch from the next."""
     launch: float = 3000.0
-    """To start the threads."""
+    """Cycles to start the threads."""
     iteration: float = 1.5
-    """Of a loop that is neither unrolled nor in lanes."""
+    """Overhead in cycles of an iteration of a scope without a suffix."""
     latency: float = 4.0
-    """Of one term after the other into the same cell; in different cells they overlap."""
+    """Cycles between two accumulations into the same cell; those into different cells overlap."""
     code_lines: int = 512
     """Copies of statements beyond which the code itself is slow to fetch."""
 

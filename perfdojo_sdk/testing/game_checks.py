@@ -54,7 +54,7 @@ def same_seed_same_game(context: Context) -> Iterator[str]:
 
 
 def played(plugin_name: str, target_name: str, budget: Budget) -> list[tuple[list[str], str]]:
-    """In a process of its own: the moves of each random game, and the code of its end."""
+    """The moves of each random game and the code of its last program; called in a child process."""
     plugins = load_plugins(targets=[target_name])
     plugin = next(p for p in plugins.loaded if p.name == plugin_name)
     context = Context(plugins, plugin, plugins.target(target_name), budget)

@@ -90,7 +90,7 @@ class _Writer:
         return f"{array}[{self.subscript(array, levels)}]"
 
     def subscript(self, array: str, levels: int) -> str:
-        """In range, by a remainder; now and then a plain cell."""
+        """A random subscript, kept in range by a remainder; now and then a constant."""
         if array in self.forms:
             return self.forms[array]
         size = self.sizes[array]

@@ -47,8 +47,8 @@ _BLOCKS = (4, 8, 16, 32, 64, 128, 256, 1024, 4096)
 
 @dataclass(frozen=True)
 class _Mixture:
-    """What becomes of an array of normally distributed numbers x: in each group factor * x + term, and then
-    some elements that are set."""
+    """A transformation of an array of normally distributed numbers x: factor * x + term in each group, then
+    some elements set to special values."""
 
     groups: Groups
     range: Range
@@ -57,7 +57,7 @@ class _Mixture:
     terms: Array
     largest: float
     later: list[Callable[[Array], None]] = field(default_factory=list)
-    """What happens to the array with the dimensions of the groups in front."""
+    """Functions applied to the array with the dimensions of the groups in front."""
 
     def powers(self, count: int, low: float, high: float) -> Array:
         """Positive numbers with exponents of that range, as far as the dtype has them."""
@@ -118,7 +118,7 @@ def _around(centre: float) -> _Character:
 
 
 def _far(sign: int) -> _Character:
-    """Of one sign, and as large as the dtype allows or nearly so."""
+    """Numbers of one sign, as large as the dtype allows or nearly so."""
 
     def character(mixture: _Mixture, chosen: Array) -> None:
         most, count = mixture.range.largest, len(chosen)

@@ -70,10 +70,10 @@ class DependenceReport:
 
     ok: bool
     problem: str
-    """What is wrong and where, with a sample instance; "undecided: ..." when isl gave up."""
+    """The problem and its place, with a sample instance; "undecided: ..." when isl gave up."""
     seconds: float
     decided: bool = True
-    """Whether the integer-set library came to an answer within its limit; without one nothing is proved."""
+    """True if the integer-set library found an answer within its limit; without one nothing is proved."""
 
     def __bool__(self) -> bool:
         return self.ok
@@ -287,7 +287,7 @@ def _rebased(new: ProgramSets, old: _Term, term: _Term) -> list[tuple[_Term, _Te
 
 
 def _one_value(new: ProgramSets, left: _Term, right: _Term) -> bool:
-    """Whether two terms of one statement are one expression of elements that one instance reads."""
+    """True if two terms of one statement are the same expression of elements read by one instance."""
     if left.path or right.path:
         same = left.head == right.head and len(left.path) == len(right.path) == 1
         owners = [term.path[0].rpartition("_")[0] for term in (left, right)] if same else ["", "other"]
@@ -300,7 +300,7 @@ def _one_value(new: ProgramSets, left: _Term, right: _Term) -> bool:
 
 
 def _scales(value: Expression) -> bool:
-    """Whether the value is an element times something."""
+    """True if the value is a product whose first factor is a read."""
     return performs(value, "mul") and isinstance(value.arguments[0], Read)
 
 
@@ -384,7 +384,8 @@ class _Step:
                 )
 
     def _check_known(self, statement: str, origin: PointProduct | Bundle) -> None:
-        """What is said of a filter is said of a statement that there was, and of its scopes."""
+        """Raise :class:`Refuted` unless the origin of a filter names a statement of the old program and its
+        scopes."""
         old = self.old.places.get(origin.statement)
         levels = range(len(old.sizes) if old else 0)
         if isinstance(origin, Bundle):
@@ -395,7 +396,7 @@ class _Step:
             raise Refuted(f"{self.new.describe(statement)}: the old program has no such {origin.statement}")
 
     def _check_removed(self, statement: str) -> None:
-        """What is gone was read by nobody but what is gone too."""
+        """Raise :class:`Refuted` when a remaining statement reads a value of a removed one."""
         if statement in self.new.places or statement not in self.old.places:
             raise Refuted(f"{statement} is said to be removed and is not")
         name = self.old.places[statement].name
@@ -480,7 +481,7 @@ class _Step:
         origin: Instance,
         fix: tuple[Place, Correction | ScaledCombine] | None,
     ) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
-        """Those of one new statement and the old one that it is; ``fix`` follows where a law is used."""
+        """The pairs of one new statement and its old one; ``fix`` follows where a law is used."""
         place, old = self.new.by_name[name], self.old.places[origin.statement]
         described, was = self.new.describe(place.statement.id), self.old.describe(origin.statement)
         if place.statement.accumulate != old.statement.accumulate:

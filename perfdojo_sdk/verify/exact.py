@@ -35,7 +35,7 @@ class Mismatch:
     index: tuple[int, ...]
     schedule: Schedule
     seed: int
-    """Of the model."""
+    """The model's seed."""
 
     @property
     def text(self) -> str:
@@ -45,7 +45,7 @@ class Mismatch:
 
 @dataclass(frozen=True)
 class ExactReport:
-    """What running both programs in random models showed. ``problem`` is empty when ``ok``."""
+    """The result of running both programs in random models. ``problem`` is empty when ``ok``."""
 
     ok: bool
     models: int
@@ -135,8 +135,8 @@ def _encoder(dialect: Dialect) -> Encoder | None:
 def _compare(
     original: _Subject, transformed: _Subject, laws: frozenset[str], seed: int, models: int
 ) -> ExactReport:
-    """Where exp turns sums into products, programs that differ may do so by exponentials of exponentials
-    only, so models that know more of these decide; most programs need none of them."""
+    """Compare two programs in models of increasing depth. Where exp turns sums into products, a mismatch may
+    be due to nested exponentials alone, and deeper models decide; most programs need none of them."""
     report = _compare_nested(original, transformed, laws, seed, models, 1)
     for nested in range(2, len(FIELDS)) if EXPONENT in laws else ():
         if report.mismatch is None:
@@ -168,7 +168,7 @@ class _Nesting:
 
 
 def _nested(subject: _Subject) -> int:
-    """How many exponentials stand inside each other in an output of the program."""
+    """The largest nesting depth of exponentials in an output of the program."""
     program = subject.program
     given = {name: [0] * program.buffer_of[name].cells for name in program.inputs}
     outputs = subject.interpreter.run(given, _Nesting(), FORWARD)

@@ -1,8 +1,8 @@
-"""What the dependence check asks of a filter that is computed by fewer products.
+"""The dependence check of filters that are computed with fewer products (minimal filtering).
 
-Each new product is that of a sum of the old first operands and one of the second. What the operands are is
-worked out from what they see, and the products are multiplied out, with rational coefficients: what an output
-adds has to be the very polynomial that the old statement added there, whatever the scheme.
+Each new product is that of a sum of the old first operands and one of the second. The operands are derived
+from the values they read, and the products are multiplied out with rational coefficients. The polynomial
+that an output adds must equal the one that the old statement added there, whatever the scheme.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ def _without_zeros(total: Polynomial) -> Polynomial:
 
 
 def _linear(value: Expression) -> tuple[int, list[Fraction]]:
-    """How many leaves a sum has, and the coefficient of each."""
+    """The number of leaves of a sum, and the coefficient of each."""
     found = list(_coefficients(value, Fraction(1)))
     return len(found), found
 

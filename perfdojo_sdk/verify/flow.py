@@ -19,8 +19,8 @@ Role: TypeAlias = OneOf["read", "own", "write", "add"]
 """``own``: an accumulation reads what it adds onto."""
 
 Mode: TypeAlias = OneOf["last", "terms"]
-"""What a read sees: the ``last`` write or accumulation (so that order counts), or all ``terms``: the
-last plain write and every accumulation since then, as a set."""
+"""The writers that a read depends on: the ``last`` write or accumulation (order counts), or all ``terms``:
+the last plain write and every accumulation since then, as a set."""
 
 
 class Touch(NamedTuple):

@@ -1,4 +1,5 @@
-"""Which elements of an input are reduced together: those whose character has to be one for a fault to show.
+"""Groups: the elements of an input that are reduced together. A fault may show only if a whole group has one
+character.
 
 Of a matrix whose rows are summed up, a group is a row; of the second factor of a product of matrices, a
 column; of images that are normalised by channels, a channel of all images.
@@ -66,7 +67,7 @@ class Groups:
         return prod(self.shape) // max(self.count, 1)
 
     def of_sets(self, sets: int) -> Groups:
-        """Those of so many arrays one behind the other, along a first dimension."""
+        """The groups of ``sets`` arrays that are stacked along a new first dimension."""
         return Groups((sets, *self.shape), (0, *(k + 1 for k in self.kept)), self.apart)
 
     def each(self, values: Array) -> Array:

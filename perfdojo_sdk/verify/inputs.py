@@ -103,12 +103,13 @@ def drawings(program: Program, instances: int) -> Mapping[str, int]:
 
 
 def _parts(floats: Sequence[str]) -> int:
-    """What is scaled apart: the first array, and all others as one, as the weights and shifts of channels."""
+    """The number of parts scaled separately: the first array, and all others together, such as weights and
+    shifts."""
     return max(1, min(2, len(floats)))
 
 
 def level_sets(program: Program, instances: int) -> int:
-    """How many sets of levels: so many that largest elements lie closely."""
+    """The number of sets of levels, large enough that the largest elements lie densely."""
     floats = [name for name in program.inputs if program.buffer_of[name].dtype in FLOAT_DTYPES]
     if not floats:
         return 1
@@ -147,7 +148,7 @@ def draw_levels(program: Program, seed: int, sets: int, out: Mapping[str, Array]
 
 
 def _turns(large: Sequence[str]) -> int:
-    """How many drawings of rows it takes until each of several arrays has been extreme."""
+    """The number of drawings of rows after which each of several arrays has been extreme."""
     return max(1, min(2, len(large)))
 
 
@@ -201,15 +202,15 @@ def draw(
 
 @dataclass(frozen=True)
 class _Turn:
-    """Which of a class's drawings this is."""
+    """The position of a drawing among those of its class."""
 
     number: int
     round: int
-    """How often this array has been asked."""
+    """Number of earlier turns of this array."""
     asked: bool
-    """Whether it is this array's turn to be out of the ordinary."""
+    """True if it is this array's turn to be extreme."""
     largest: int
-    """Of integers."""
+    """The largest absolute value of integers."""
 
 
 def _all_groups(program: Program) -> Mapping[str, Groups]:
@@ -342,8 +343,8 @@ def _one_by_one(change: _Draw) -> _Draw:
 
 
 def _rows(rng: np.random.Generator, values: Array, dtype: str, groups: Groups, turn: _Turn) -> None:
-    """What is reduced together has one character; of several arrays, one is extreme at a time, so that what
-    both could show, neither hides."""
+    """Give each group one character. Of several arrays one is extreme at a time, so that none hides a fault
+    that another shows."""
     later = turn.round - ceil(len(CHARACTERS) / groups.count)
     if turn.asked and 0 <= later < len(ALIKE):
         mix_alike(values, groups, dtype, rng, ALIKE[later])
@@ -398,7 +399,7 @@ def _denormal(rng: np.random.Generator, values: Array, dtype: str, groups: Group
 
 
 def _nonnegative(rng: np.random.Generator, values: Array, dtype: str, groups: Groups, turn: _Turn) -> None:
-    """What a variance, a probability or the argument of a logarithm may be; now and then zero."""
+    """Nonnegative numbers, as for a variance, a probability or the argument of a logarithm; some are zero."""
     size = np.exp2(rng.uniform(-24, 4, values.shape)).astype(values.dtype)
     np.abs(values, out=values)
     values *= size
@@ -445,7 +446,7 @@ def integer_range(program: Program) -> tuple[int, str]:
 
 
 def _not_polynomial(value: Expression) -> str:
-    """Why integers do not stay integers, or nothing."""
+    """The reason why integer inputs do not give integer results; "" when they do."""
     for node in walk(value):
         if isinstance(node, Operation) and not OPERATIONS[node.name].exact_on_integers:
             return f"it uses {node.name}"

@@ -78,11 +78,11 @@ class ProgramSets:
 
     @cached_property
     def horizontal(self) -> bool:
-        """Whether lanes of some vector statement accumulate onto one cell."""
+        """True if lanes of some vector statement accumulate into one cell."""
         return any(p.statement.accumulate and self.lanes_meet(p) for p in self.places.values())
 
     def lanes_meet(self, place: Place) -> bool:
-        """Whether the statement is run by lanes and all of them write the same cell."""
+        """True if the statement is vectorised and all lanes write the same cell."""
         if not place.scopes or not self.dialect.is_lockstep(place.scopes[-1].suffix):
             return False
         buffer = self.program.buffer_of[place.statement.target.array]
@@ -187,7 +187,7 @@ class ProgramSets:
 
     @cached_property
     def direct(self) -> Mapping[str, Direct]:
-        """What the readers of inputs and iterators see."""
+        """The values read by reads of inputs and iterators."""
         found = {}
         for statement, name, *_, domain in self.places.values():
             for k, leaf in enumerate(expression_leaves(statement.value)):

@@ -1,7 +1,7 @@
-"""Whether what a kernel computed is what the references of leg 2 say, element by element.
+"""The judgement of leg 2: compares a kernel's results with the references, element by element.
 
-Near a finite value within its bound; where something may overflow for these inputs, what that leads to; the
-infinity or NaN that the original gives; of integers, the very value.
+A result is right if it is within the bound of a finite value, if it is a possible outcome of an overflow for
+these inputs, or if it is the infinity or NaN of the original. Integers must be equal.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ class ClassResult:
     elements: int = 0
     """Output elements looked at."""
     skipped: str = ""
-    """Why the class was not run."""
+    """The reason why the class was not run."""
     problem: str = ""
     executions: tuple[str, ...] = ()
-    """Those that the kernel was put through on these inputs."""
+    """The executions of the kernel that were run on these inputs."""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What the references say about one output array."""
+    """The references' results for one output array."""
 
     value: Array
     """The original in a wider type."""
     own: Array
     """The transformed program in a wider type."""
     bound: Array
-    """How far a legal kernel in which nothing overflows may be from ``value``; infinite: nothing is known."""
+    """The largest distance from ``value`` of a legal kernel in which nothing overflows; infinite: unknown."""
     far: Array | None = None
-    """Which infinities and NaN may come out where something overflows, and whether there is a
-    ``low`` and a ``high``: bits of :mod:`~perfdojo_sdk.verify.reference_c`. None: not known, so that nothing
-    is compared where the bound is infinite."""
+    """The infinities and NaN that are possible where something overflows, and flags for ``low`` and
+    ``high``: bits of :mod:`~perfdojo_sdk.verify.reference_c`. None: unknown, and nothing is compared where
+    the bound is infinite."""
     low: Array | None = None
     high: Array | None = None
 
@@ -69,14 +69,14 @@ _Judge: TypeAlias = Callable[[Array, Expected, bool], tuple[float, Array]]
 
 @dataclass(frozen=True)
 class Piece:
-    """What is known about one output array, or about some of its rows."""
+    """The expected results of one output array, or of some of its rows."""
 
     output: str
     expected: Expected
     rows: Array | None = None
     """The iteration of each level, row by row."""
     dimensions: tuple[int, ...] = ()
-    """Where the levels' iterators stand in this output's subscripts."""
+    """Dimensions of this output that the levels' iterators index."""
     sets: bool = False
     """These are many outputs, one behind the other."""
 
@@ -169,7 +169,7 @@ def _equal(got: Array, expected: Expected, _: bool) -> tuple[float, Array]:
 
 
 def _of_wrong_sign(got: Array, expected: Expected) -> Array:
-    """Where the result is a zero, as it must be, and the other one."""
+    """Mask of results that are the zero of the wrong sign."""
     zero = (got == 0) & (expected.value == 0) & (expected.bound == 0)
     return np.asarray(zero & (np.signbit(got) != np.signbit(expected.value)))
 
@@ -208,8 +208,8 @@ def _loosened(bound: Array, value: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _other_outcome(got: Array, expected: Expected, nan_may_differ: bool) -> Array:
-    """Where ``got`` is right though it is not near a finite value: it is the infinity or the NaN that the
-    original gives, or what may come out when something overflows for these very inputs."""
+    """Mask of results that are right although not near a finite value: the infinity or NaN of the original,
+    or a possible outcome of an overflow for these inputs."""
     value, own = expected.value, expected.own
     unknown = ~np.isfinite(expected.bound)
     with np.errstate(all="ignore"):

@@ -1,8 +1,7 @@
-"""What the dependence check asks of a move that uses an algebraic law.
+"""The dependence check of moves that use an algebraic law.
 
-A law replaces terms of a sum by other terms, and what makes up for the difference stands in another
-statement. Here it is proved, instance by instance, that the right terms are made up for: those of
-one *group*, all of them, once.
+A law replaces terms of a sum by other terms, and another statement compensates for the difference. The check
+proves, instance by instance, that exactly the terms of one *group* are compensated, all of them, once.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class Group:
         return onto.apply_range(self.map).apply_range(entered).apply_range(seen)
 
     def check_order_among_others(self) -> None:
-        """Where other operations work on the cell, both statements must come after the same ones."""
+        """Raise unless both statements follow the same other operations on the cell, where there are any."""
         for name in (self.term.name, self.whole.name):
             flow = self.new.flow_of.get(f"{name}_t")
             if flow is None or len(flow.operations) < 2:
@@ -115,7 +114,7 @@ def check_squares(tracer: Tracer, old: Place, term: Place, fix: Place) -> Pairs:
 
 
 def _is_square(value: Expression) -> bool:
-    """Whether the value is ``(a - b) * (a - b)`` for two reads; its leaves are a, b, a, b."""
+    """True if the value is ``(a - b) * (a - b)`` for two reads; its leaves are a, b, a, b."""
     if not performs(value, "mul") or value.arguments[0] != value.arguments[1]:
         return False
     inner = value.arguments[0]

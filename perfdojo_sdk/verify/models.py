@@ -82,11 +82,11 @@ def _like(other: int, result: int) -> int:
 Element: TypeAlias = int | Infinity
 
 _RANK: Mapping[object, int] = {Infinity.NEGATIVE: -1, Infinity.POSITIVE: 1}
-"""Where the infinities stand among numbers, which are at 0."""
+"""Order of the infinities relative to numbers, which have rank 0."""
 
 
 def _significant(value: int) -> int:
-    """What two equal results of floats agree in, of a number that stands for one."""
+    """The part of a number that is equal for equal float results."""
     return value if value < PRIME else value % PRIME
 
 
@@ -130,7 +130,8 @@ def _inverse(a: int, modulus: int) -> Constant:
 
 
 def _joined(parts: Sequence[int]) -> int:
-    """What is each of ``parts`` modulo its one of FIELDS (Chinese remainders)."""
+    """The number that is congruent to each of ``parts`` modulo its entry of FIELDS (Chinese remainder
+    theorem)."""
     value, modulus = parts[0] % PRIME, PRIME
     for part, field in zip(parts[1:], FIELDS[1:], strict=False):
         value += modulus * ((part - value) * _inverse(modulus % field, field) % field)
@@ -212,7 +213,7 @@ class RandomModel:
         return lambda value: wrap(value, target)
 
     def _unseen(self, source: str, target: str) -> bool:
-        """Whether a conversion between two floats is one that a move declared."""
+        """True if a conversion between two floats is a rounding that a move declared."""
         if source not in FLOAT_DTYPES or target not in FLOAT_DTYPES:
             return False
         return rounding_law(shorter(source, target)) in self.laws
@@ -333,7 +334,7 @@ class RandomModel:
         return _packed(self.seed, tuple([(b.arrays[0], b.cells, b.dtype) for b in buffers]))
 
     def cells(self, values: Sequence[Element], dtype: str) -> Cells:
-        """What two equal results agree in."""
+        """Cells in the form in which equal results are equal."""
         words, kinds = array("Q"), bytearray()
         for value in values:
             if isinstance(value, Infinity):

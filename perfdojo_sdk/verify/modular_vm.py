@@ -1,12 +1,11 @@
-"""The random models of leg 1 in C: programs as rows of words, run by ``modular_vm.c``.
+"""The modular VM: runs programs in the random models of leg 1, compiled to words for ``modular_vm.c``.
 
-The interpreter is the reference and stays in use where there is no compiler. Here a program is written
-as words for a small machine that knows the same models and the same schedules and computes the same
-cells, some hundred times as fast. It has no words for errors: whatever has no value ends a run, and the
-interpreter then says what is wrong.
+The interpreter is the reference, and is used where there is no C compiler. The VM implements the same models
+and schedules and computes the same cells, some hundred times as fast. It reports no errors: an operation
+without a value ends the run, and the interpreter then finds the reason.
 
-An :class:`Encoder` remembers the words of nests. A move changes one or two of a program's nests; the
-words of the others stand as they are.
+An :class:`Encoder` caches the words of nests. A move changes one or two nests of a program; the words of the
+others are reused.
 """
 
 from __future__ import annotations
@@ -64,7 +63,8 @@ _FIRST_ROUNDING = 16
 
 
 class Cells(NamedTuple):
-    """An array of results, in a form to compare: residues (or the bits of integers), and infinities."""
+    """An array of results in a form to compare: residues modulo PRIME (or bits of integers), and
+    infinities."""
 
     values: bytes
     """Eight bytes for each cell."""
@@ -257,7 +257,7 @@ class _Writer:
         self.end_guard(start)
 
     def guard(self, statement: Statement) -> int:
-        """Where the guard stands, or -1."""
+        """Emit the guard of a statement; its position in the words, or -1 without a guard."""
         if not statement.guard:
             return -1
         start = len(self.words)
@@ -317,7 +317,7 @@ class _Writer:
             self.words.append(_STEP)
 
     def combine(self, statement: Statement) -> None:
-        """What is in the cell, combined with the value on the stack."""
+        """Emit the accumulation of the value on the stack into the target cell."""
         self.load(statement.target)
         self.words.append(_SWAP)
         self.operation(str(statement.accumulate), statement.dtype, 2)
@@ -516,7 +516,7 @@ _EXTREMA_KEYS = array("Q", [name_key(name) for name in _EXTREMA])
 
 
 def available() -> bool:
-    """Whether this machine has a compiler for ``modular_vm.c``."""
+    """True if this machine has a compiler for ``modular_vm.c``."""
     return _machine() is not None
 
 

@@ -116,7 +116,7 @@ _REFERENCE_BYTES = 32 << 30
 
 @dataclass(frozen=True)
 class NumericReport:
-    """What leg 2 found."""
+    """The result of leg 2."""
 
     ok: bool
     classes: tuple[ClassResult, ...]
@@ -263,7 +263,7 @@ def _runs(
     pool: Executor,
     forks: bool,
 ) -> Iterator[Measurement | Failure]:
-    """What comes of each request, which is for so many sets of inputs."""
+    """Run each request, which is for the given number of sets of inputs."""
     several = ability(runner, RunsSets)
     together = ability(runner, RunsTogether) if forks else None
     if together:
@@ -319,7 +319,7 @@ def _groups(planned: Sequence[_Plan], original: Program, small: bool) -> list[Se
 
 
 def _places(group: Sequence[_Plan]) -> list[int | slice]:
-    """Where in the stacks the drawings stand."""
+    """Positions of the drawings in the stacked arrays."""
     ends = list(accumulate(plan.sets for plan in group))
     return [
         end - 1 if plan.sets == 1 else slice(end - plan.sets, end)
@@ -483,7 +483,8 @@ def quick_instances(original: Program, transformed: Program, laws: Collection[st
 def _independent_rows(
     original: Program, transformed: Program, laws: Collection[str]
 ) -> tuple[Rows | None, str]:
-    """How the program falls into rows that may be looked at alone; if it does not, why.
+    """The decomposition of the program into rows that can be verified alone, or None with the reason.
+
 
     On rows, the bound is that of the original program in any order of its terms. It is told of reciprocals,
     but of no other rounding that a move declared, nor of sums that the original does not have.

@@ -1,4 +1,4 @@
-"""What must hold of one program alone: no race between parallel iterations, no read before a write."""
+"""Checks of a single program: no race between parallel iterations, no read before a write."""
 
 from __future__ import annotations
 

@@ -28,21 +28,21 @@ from perfdojo_sdk.core.transformation import Move, Rejection, Rules, Step, Trace
 from perfdojo_sdk.core.validate import violations
 
 Place: TypeAlias = Path | tuple[str, int]
-"""Where a size stands: a scope's path, or a buffer's name and a dimension's position."""
+"""The place of a size: a scope's path, or a buffer's name and a dimension's position."""
 
 #: Every size up to this one is tried, beyond it only divisors.
 _FEW = 24
 
 
 def statement_instances(program: Program) -> int:
-    """How many times a statement runs when the program runs once."""
+    """The number of statement instances in one run of the program."""
     touches = [t for node in program.body for each in node.touches.values() for t in each]
     return sum(prod(t.sizes) for t in touches if t.writes)
 
 
 @dataclass(frozen=True)
 class Reduction:
-    """How a game was made small, to be tried first on a game that shares moves with it."""
+    """A reduction of a game to smaller sizes, to be tried first on games that share moves with it."""
 
     large: Trace
     small: Trace
@@ -114,7 +114,8 @@ class _Cut:
     at: int
 
     def shortened(self, size: int, longer: bool) -> int | None:
-        """Where to cut a range of ``size`` instead; None where it is too short for two such parts.
+        """The position at which to cut a range of ``size`` instead; None where it is too short for two such
+        parts.
 
         The ``longer`` part, or else the other, gives up what is missing; but a part that iterates keeps two
         iterations.
@@ -171,7 +172,7 @@ class Extent:
 
 
 def extents(root: Program) -> list[Extent]:
-    """What can shrink in a root, largest first."""
+    """The sizes of a root program that can shrink, largest first."""
     sizes = _sizes(root)
     groups = _Groups(sizes)
     pinned: list[Place] = []
@@ -261,7 +262,7 @@ class _Game:
         return [p.name for p in self.transformations[k].parameters if p.counts]
 
     def cuts(self, trace: Trace) -> Mapping[int, _Cut]:
-        """Of a trace of this game, the moves that cut a range in two."""
+        """The moves of a trace of this game that cut a range in two, by position."""
         cuts = ((k, self._cut(k, step)) for k, step in enumerate(trace.steps))
         return {k: cut for k, cut in cuts if cut is not None}
 

@@ -88,7 +88,7 @@ class Rows:
 
 
 def outermost_rows(program: Program, row_instances: int = 0) -> Rows | None:
-    """How the program falls into independent rows of at most so many statement instances, or None.
+    """The decomposition of a program into independent rows of at most ``row_instances`` instances, or None.
 
     As many of the outermost levels as that takes, or as there are: level k qualifies when all scopes
     down to it are perfectly nested, those of one level have one size, and every array that is written
@@ -330,7 +330,7 @@ class _Emitter:
         yield "}"
 
     def in_place(self, buffer: Buffer) -> bool:
-        """Whether an output's cells are kept where the caller wants them: they have the same types there."""
+        """True if an output's cells are computed in the caller's array, which has the same type."""
         is_output = not {*self.program.outputs}.isdisjoint(buffer.arrays)
         more = self.kind == OUTCOMES and buffer.name in self.tracked
         same = self.floats is FLOATS and buffer.dtype == "f32"
@@ -450,14 +450,14 @@ class _Emitter:
         return f"num_{statement.accumulate}_{statement.dtype}(a, x)"
 
     def terms(self, statement: Statement, scopes: list[Scope]) -> int:
-        """How many terms the target machine may combine in an order of its own; 1: in program order."""
+        """The number of terms that the target machine may combine in any order; 1: in program order."""
         if self.any_order:
             reduced = self.summed if statement.accumulate == "add" else self.multiplied
             return reduced.get(self.program.buffer_of[statement.target.array].name, 1)
         return self.horizontal(statement, scopes)
 
     def horizontal(self, statement: Statement, scopes: list[Scope]) -> int:
-        """How many lanes are combined into one sum, or with OUTCOMES into one product."""
+        """The number of lanes that are combined into one sum, or with OUTCOMES into one product."""
         innermost = scopes[-1] if scopes else None
         known = {BOUNDED: ("add",), OUTCOMES: ("add", "mul")}.get(self.kind, ())
         if statement.accumulate not in known or statement.dtype not in FLOAT_DTYPES:

@@ -8,7 +8,7 @@ from perfdojo_sdk.core.operations import ENDS, OPERATIONS, Meaning
 
 
 def rows_in_c(accuracy: Mapping[str, float]) -> Mapping[str, str]:
-    """What the headers of ``include/`` want defined, whatever the dtype.
+    """The macros that the headers of ``include/`` need for every dtype.
 
     Each macro applies its argument to every row of a kind. ``accuracy``: operation -> the error in ulp that a
     target states for it, which cannot exceed what the row allows; of one that it leaves out, the row's own.

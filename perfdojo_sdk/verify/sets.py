@@ -49,7 +49,7 @@ T = TypeVar("T", "isl.UnionMap", "isl.UnionSet")
 
 
 class Domain(NamedTuple):
-    """Which instances a statement has: iterators of these sizes, where every condition is at least 0."""
+    """The iteration domain of a statement: iterators of these sizes, where every condition is at least 0."""
 
     sizes: tuple[int, ...]
     conditions: tuple[str, ...] = ()
@@ -84,7 +84,7 @@ class Session:
         self.context.set_max_operations(self.max_operations)
 
     def exhausted(self) -> bool:
-        """Whether isl has run out of operations.
+        """True if isl has run out of operations.
 
         Its errors do not tell: out of operations, a parser reports a syntax error.
         """

@@ -42,7 +42,7 @@ class Piece(NamedTuple):
 
     origin: Instance
     conditions: tuple[str, ...] = ()
-    """Which part: these forms are at least 0, as isl text."""
+    """The part of the domain on which these forms are at least 0, as isl text."""
 
 
 class Origins:
@@ -52,7 +52,7 @@ class Origins:
         self.session, self.old, self.new, self.relation = new.session, old, new, relation
 
     def origin(self, place: Place) -> Origin:
-        """What the relation says; by default the old statement, unchanged."""
+        """The origin of a statement by the relation; by default the old statement, unchanged."""
         origin = self.relation.get(place.statement.id)
         if origin is not None:
             return origin
@@ -234,7 +234,8 @@ class Tracer:
                     self.compare((f"{self.old.places[piece.origin.statement].name}_t",), (f"{name}_t",))
 
     def compare_mixed(self) -> None:
-        """Where += meets max= on a cell, their order counts although that among equals does not."""
+        """Compare the order of different accumulations (+= and max=) on a cell, which matters, unlike that
+        of equal ones."""
         pairs = ((name, piece) for name, pieces in self.origins.instances.items() for piece in pieces)
         for name, piece in pairs:
             place, old = self.new.by_name[name], self.old.places[piece.origin.statement].name
@@ -247,7 +248,7 @@ class Tracer:
             self.equal(f"{old}_t", f"{name}_t", found, known)
 
     def _untouched(self, reader: str) -> bool:
-        """Whether the very nest that the reader belongs to is in both programs."""
+        """True if the reader's nest is the same object in both programs."""
         origins = self.origins
         owner = reader.rpartition("_")[0]
         if not reader.startswith("F_") and not origins.same(self.new.by_name[owner]):

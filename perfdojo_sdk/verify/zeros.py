@@ -1,4 +1,4 @@
-"""Which zeros there are: inputs that may hold one, and outputs in which a zero has a sign that is promised.
+"""Analysis of zeros: inputs that may hold one, and outputs in which the sign of a zero is determined.
 
 The sign of a zero is determined wherever IEEE 754 does it: in copies, negations, products, single sums. It is
 not where the order of operations decides, in accumulated sums, nor where a maximum or a minimum has zeros of
@@ -101,7 +101,7 @@ def _computed(one: int, other: int) -> int:
 
 
 def _zeros(value: Expression, program: Program, zeros: Mapping[str, int]) -> int:
-    """Which zeros ``value`` may be."""
+    """The zeros, +0 and -0 as bits, that ``value`` may be."""
     if value.dtype not in FLOAT_DTYPES:
         return 0
     if isinstance(value, Literal):
@@ -132,7 +132,7 @@ def _zeros(value: Expression, program: Program, zeros: Mapping[str, int]) -> int
 
 
 def _certain(condition: Expression, program: Program) -> bool:
-    """Whether it compares what no rounding has touched."""
+    """True if a condition compares values that no rounding has affected."""
     if isinstance(condition, Read):
         return condition.access.array in program.inputs
     if isinstance(condition, Operation):

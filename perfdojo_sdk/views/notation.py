@@ -57,7 +57,7 @@ class Notation:
     """A dividend over a divisor, rounded down; ``remainder``: what it leaves."""
     remainder: str
     least: str
-    """At least; ``most``: at most."""
+    """Sign of "at least"; ``most``: that of "at most"."""
     most: str
 
     @property

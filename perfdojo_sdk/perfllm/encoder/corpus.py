@@ -64,7 +64,8 @@ class Corpus:
             self.walks[sample.walk].append(k)
 
     def change_spread(self) -> Tensor:
-        """By how much each standardised label changes in one move, where it changes: float32 [columns]."""
+        """Root mean square of the change of each standardised label in one move that changes it: float32
+        [columns]."""
         pairs = torch.tensor([pair for walk in self.walks.values() for pair in self._steps(walk)])
         changes = self.labels[pairs[:, 1]] - self.labels[pairs[:, 0]]
         changed = torch.isfinite(changes) & (changes.abs() > 1e-3)

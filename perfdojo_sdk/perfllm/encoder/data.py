@@ -58,7 +58,7 @@ class Sample:
     operator: str
     walk: int
     number: int
-    """Of the program in its walk; 0 is the program with which the walk begins."""
+    """Index of the program in its walk; 0 is the program with which the walk begins."""
     parent: int
     """Number of the program that is one move before it; its own for the first."""
     text: str

@@ -26,7 +26,7 @@ class Shape:
     token_width: int = 64
     line_width: int = 96
     width: int = 128
-    """Of an embedding."""
+    """Width of an embedding."""
     line_layers: int = 2
     program_layers: int = 2
     heads: int = 4

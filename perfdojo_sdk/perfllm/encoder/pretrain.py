@@ -48,7 +48,7 @@ SHIPPED_PROGRAMS = 64
 
 @dataclass(frozen=True)
 class Losses:
-    """Of one batch, in units of the standardised labels; ``hidden`` in nats for a token."""
+    """Losses of one batch, in units of the standardised labels; ``hidden`` in nats per token."""
 
     values: Tensor
     changes: Tensor

@@ -1,4 +1,4 @@
-"""From a program's text to lines that stand on their own, and from these to tokens.
+"""Tokenizer: splits a program's text into independent lines, and these into tokens.
 
 A line means little without what is declared elsewhere. So each line carries its *surroundings*: the heads of
 the scopes around it, and what is declared of the arrays in it. Arrays are numbered in the order of their
@@ -42,11 +42,11 @@ class Declared(NamedTuple):
     """The declaration of an array."""
 
     number: int
-    """In the order of declaration."""
+    """Index in the order of declaration."""
     dtype: str
     location: str
     magnitude: float
-    """Of the cells that are stored."""
+    """Magnitude of the number of stored cells."""
 
 
 class Line(NamedTuple):

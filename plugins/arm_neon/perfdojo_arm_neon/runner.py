@@ -126,7 +126,7 @@ class ArmRunner:
 
 
 def waking_seconds(counted: Measurement) -> float:
-    """Of the threads, before each parallel loop."""
+    """Estimated seconds to wake the threads before all parallel loops."""
     return counted.details["parallel_loops"] * WAKING_S
 
 

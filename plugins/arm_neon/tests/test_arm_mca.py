@@ -32,7 +32,7 @@ pytestmark = [
 
 
 def mca_cycles(lines: list[str]) -> float:
-    """Of one run of a block that follows itself."""
+    """Cycles of one run of a block that is repeated, by llvm-mca."""
     command = [str(MCA), "-mtriple=aarch64", "-mcpu=neoverse-v2", f"-iterations={ROUNDS}", "-"]
     text = "\n".join([".Lhere:", *lines, ""])
     said = subprocess.run(command, input=text, capture_output=True, text=True, check=True, timeout=60).stdout

@@ -79,7 +79,7 @@ def test_both_emulators_give_the_same_bits(
 
 
 def test_longer_vectors_are_noticed_and_nothing_is_written(tmp_path: Path) -> None:
-    """With vectors of 256 bits a kernel returns 2 and leaves every output unchanged."""
+    """A kernel on vectors of 256 bits returns 2 and leaves every output unchanged."""
     made = source("kernel k(x) -> y\nx f32 [4] heap\ny f32 [4] heap\n\n4:v y[{0}] = x[{0}] + 1\n", target=SVE)
     for name, text in {"k.c": program_of(made, 1), **made.support}.items():
         (tmp_path / name).write_text(text)

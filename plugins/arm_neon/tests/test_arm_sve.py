@@ -35,7 +35,7 @@ def test_the_target_file_says_only_what_is_different() -> None:
 
 @needs_compiler
 def test_a_tail_is_one_masked_access() -> None:
-    """Of three floats; NEON takes two instructions, a pair and a single one."""
+    """A tail of three floats; NEON needs two instructions, for a pair and a single one."""
     text = "kernel t(x) -> y\nx f32 [3] heap\ny f32 [3] heap\n\n3:v y[{0}] = x[{0}] * 2\n"
     code = compiled(text, target=SVE)
     words = np.frombuffer(code.content[: len(code.content) // 4 * 4], np.uint32)

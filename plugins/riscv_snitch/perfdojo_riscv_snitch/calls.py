@@ -69,7 +69,7 @@ class Call:
     """A kernel with places for its arrays, the workspace being the last of them."""
 
     program: Program
-    """With the instructions that call the kernel."""
+    """The program with the instructions that call the kernel."""
     kernel: Program
     places: tuple[Place, ...]
     inputs: int

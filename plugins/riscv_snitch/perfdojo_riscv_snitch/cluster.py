@@ -109,7 +109,7 @@ def binary() -> str:
 
 
 def probe() -> Probe:
-    """For the doctor."""
+    """The doctor's probe of the model of the cluster."""
     named = binary()
     if not named:
         what = "the simulator of this package"

@@ -80,7 +80,7 @@ def _misaligned(artifact: Artifact, request: RunRequest, expected: Arrays, _: in
 
 
 def _short_of_workspace(artifact: Artifact, request: RunRequest, _: Arrays, __: int) -> Failure | None:
-    """Of one byte: the kernel has to say so, and to leave everything as it is."""
+    """Call with a workspace one byte too small: the kernel must report it and change nothing."""
     call = prepare_call(artifact, less=1)
     if isinstance(call, Failure):
         return call

@@ -53,7 +53,7 @@ _WORD = re.compile(r"[^\s\[]+(?:\[[^]]*\])?")
 
 
 def experiments() -> list[Experiment]:
-    """All, for the hook."""
+    """All experiments, for the hook."""
     from perfdojo_riscv_snitch.published import published
 
     return [
@@ -164,7 +164,7 @@ class Bench:
         self.runner = self.plugins.runner(self.target)
 
     def kernels(self, request: ExperimentRequest) -> Sequence[Kernel]:
-        """Those that are asked for; else a few, or what the target builds by default."""
+        """The requested kernels; else a few (quick form), or the target's default list."""
         from perfdojo_sdk.kernels.selection import select
 
         default = QUICK if request.quick else " ".join(self.target.capabilities.selections["default"])

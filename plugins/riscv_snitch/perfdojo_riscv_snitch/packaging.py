@@ -21,7 +21,7 @@ NOTICE = """\
 
 @dataclass(frozen=True)
 class SnitchPackager:
-    """All kernels in ``lib/NAME.o``, described in ``include/NAME.h``."""
+    """Package all kernels into ``lib/NAME.o``, declared in ``include/NAME.h``."""
 
     def package(self, name: str, kernels: Sequence[Packable], runner: Runner) -> Package | Failure:
         code = "\n".join(kernel.source.code for kernel in kernels)

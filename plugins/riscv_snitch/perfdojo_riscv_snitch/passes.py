@@ -72,7 +72,7 @@ def heuristic(root: Program, rules: Rules, target: Target) -> Sequence[Trace]:
 
 
 def nest_by_nest(root: Program, rules: Rules) -> Trace:
-    """Nothing fused, and functions written out."""
+    """The game that fuses no nests and emits functions inline."""
     play = Play(root, rules)
     apart(play, _packed)
     settle(play)
@@ -131,7 +131,8 @@ def _interleaved(play: Play, place: str) -> None:
 
 
 def _wide(play: Play, place: str) -> None:
-    """As many accumulators as there are registers, of all rows if they are few: movers have fewer loops."""
+    """Use as many accumulators as there are registers, over all rows if these are few: movers then need
+    fewer loops."""
     loops = perfect(play, place)
     if len(loops) > 1 and prod(play.scope(each).size for each in loops) <= WIDE:
         kept = play.trace

@@ -83,7 +83,7 @@ def _tuned(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:
-    """As in the table: the issue of instructions, and what takes most of the other cycles."""
+    """The cells of a table row: the share of issue cycles, and the largest of the other parts."""
     parts, expert = dict(row["parts"]), row["expert"]
     issue = parts.pop("issue", 0)
     most = max(parts, key=parts.__getitem__)

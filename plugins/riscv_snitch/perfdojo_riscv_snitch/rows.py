@@ -217,7 +217,7 @@ def _in_pairs(play: Play, columns: Scope) -> None:
 
 
 def _keep_what_stays(play: Play, place: str) -> None:
-    """In registers: what is the same in all iterations of the scope."""
+    """Keep values that are invariant in the scope in registers."""
     level = len(play.program.paths[place]) - 1
     for array, touches in play.scope(place).touches.items():
         if not any(t.writes or any(l >= level for l in t.access.levels) for t in touches):

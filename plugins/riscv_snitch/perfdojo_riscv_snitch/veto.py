@@ -26,7 +26,7 @@ class HardwareLimits:
 
     def __init__(self) -> None:
         self._judge: _Judge | None = None
-        """Of the dialect that was asked about last; a game has one."""
+        """The judge of the last dialect used; a game has one dialect."""
 
     def __call__(self, before: Program, move: Move, after: Program, dialect: Dialect) -> Objection | None:
         if not uses_extensions(after):

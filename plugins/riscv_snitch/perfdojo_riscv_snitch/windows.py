@@ -110,7 +110,7 @@ def _apart(play: Play, column: str) -> list[str]:
 
 
 def _keep(play: Play, place: str, block: Sequence[str]) -> None:
-    """In registers throughout: numbers that all results share, as the weights of a filter."""
+    """Keep numbers that all results share, such as the weights of a filter, in registers."""
     mine = range(len(play.program.paths[place]) - 1, len(play.program.paths[block[-1]]))
     for array in arrays(play, place, written=False):
         touches = play.scope(place).touches[array]

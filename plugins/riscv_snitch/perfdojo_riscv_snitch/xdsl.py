@@ -30,7 +30,8 @@ class _Nest:
     operands: Sequence[str]
     """Subscripts of each operand of the body, %0, %1 ..."""
     body: str
-    """From the operands, the result so far (%o) and %start to %r; none: the operand itself is the result."""
+    """MLIR that computes %r from the operands, the result so far (%o) and %start; empty: %r is the
+    operand."""
     summed: int = 0
     """Loops of the sum, which follow."""
     start: str = "0.0"

@@ -140,7 +140,7 @@ def test_a_nest_that_cannot_be_collapsed_is_left_whole() -> None:
 
 @pytest.mark.parametrize("seed", [0, 4, 15, 71, 156])
 def test_the_expert_answers_for_any_program(seed: int) -> None:
-    """Of each of these it once asked for something that is not there."""
+    """Regression: in each of these programs the expert once asked for a node that does not exist."""
     program = random_program(Random(seed))
     for game in (*heuristic(program, GAME.rules, GAME.target), *greedy(program, GAME.rules, GAME.target)):
         assert game.root == program

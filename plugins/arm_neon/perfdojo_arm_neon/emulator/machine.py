@@ -78,7 +78,7 @@ class Machine:
         self.waiting: deque[Any] = deque()
         """Threads that wait, the next one first."""
         self.calls: Counter[str] = Counter()
-        """Of functions of the C library."""
+        """Number of calls of each function of the C library."""
         self.problem: Exception | None = None
         self.switching = False
         self.current = 0

@@ -54,7 +54,7 @@ class _Item:
     """Bytes of one integer of a data item."""
     content: bytes = b""
     step: int = 0
-    """Of an alignment: it ends at a multiple of this."""
+    """The alignment in bytes, for an alignment directive."""
     part: str = ""
     """The text to underline in an error."""
 
@@ -397,7 +397,7 @@ def _statements(line: str) -> list[str]:
 
 
 def _split(operands: str) -> list[str]:
-    """At commas outside of brackets and quotes."""
+    """Split operands at commas outside of brackets and quotes."""
     parts, depth, start = [], 0, 0
     for k, char in enumerate(operands):
         if char in "()":

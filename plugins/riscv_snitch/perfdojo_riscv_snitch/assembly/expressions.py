@@ -16,7 +16,7 @@ _ESCAPES = {"n": 10, "t": 9, "r": 13, "0": 0, "\\": 92, "'": 39, '"': 34}
 
 
 class ExpressionError(Exception):
-    """Not an expression; the message says what is wrong."""
+    """A syntax error in an expression; the message describes it."""
 
 
 class UnknownSymbolError(ExpressionError):

@@ -1,4 +1,4 @@
-"""From a program to the assembly of one kernel."""
+"""The code generator: compiles a program to the assembly of one kernel."""
 
 from perfdojo_riscv_snitch.codegen.kernel import SnitchCodeGenerator
 

@@ -49,7 +49,7 @@ class Allocation:
 
     @property
     def bytes(self) -> int:
-        """Of the frame: slots and saved registers."""
+        """Size of the frame in bytes: slots and saved registers."""
         return 8 * (len(set(self.slots.values())) + len(self.saved))
 
 

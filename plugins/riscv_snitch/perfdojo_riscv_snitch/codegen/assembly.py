@@ -63,13 +63,13 @@ class Mark:
     begins_loop: bool = False
     ends_loop: bool = False
     repeats: str = ""
-    """Of the begin of a loop that the sequencer repeats: id of the scope."""
+    """Id of the scope, at the begin of a loop that the sequencer repeats; empty elsewhere."""
     times: int = 0
-    """Of the same: how often."""
+    """Number of repetitions of that loop."""
     copies: int = 1
-    """Of the same: how often its body is written out that the sequencer holds once."""
+    """Number of emitted copies of a body that the sequencer holds once."""
     together: tuple[tuple[Register, ...], ...] = ()
-    """Of the same: registers that have to stand in a row."""
+    """Groups of registers that must have consecutive numbers in that loop."""
 
 
 Line: TypeAlias = Instruction | Mark

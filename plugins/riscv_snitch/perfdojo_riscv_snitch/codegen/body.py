@@ -141,7 +141,7 @@ class Body:
         return shared(self.listing.lines)
 
     def merged(self, lines: Sequence[Line]) -> list[Line]:
-        """With fewer copies around repeated bodies."""
+        """The lines with fewer register copies around repeated bodies."""
         zeros = [register for (bits, dtype), register in self.constants.items() if dtype == PAIR and not bits]
         direct = [r for name, r in self.setup.registers.items() if self.setup.undisturbed(name)]
         return merged(lines, zeros, () if self.written.jobs else direct)

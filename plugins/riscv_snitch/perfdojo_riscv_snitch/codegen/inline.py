@@ -35,7 +35,7 @@ class Rescue(Mark):
 
     routine: str
     arguments: tuple[Register | None, ...]
-    """None stands for the number 1."""
+    """The argument registers; None stands for the number 1."""
     result: Register
     zeros: tuple[Register, ...] = ()
     ones: tuple[Register, ...] = ()
@@ -189,7 +189,8 @@ class StraightLines:
     # -- pieces ------------------------------------------------------------------------------------
 
     def _estimate(self, b: Register, share: float, start: float) -> Register:
-        """From the bits of b: those of f32 as a number, less a share of it, as an upper half."""
+        """A first approximation by integer arithmetic on the bits of ``b``: ``start`` minus a share of
+        them."""
         word = self._f("fcvt.s.d {0}, {1}", b)
         word = self._pack(word, self._constant(_HIGH_WORD, "f32"))
         word = self._f("fnmsub.d {0}, {1}, {2}, {3}", word, self._number(share), self._number(start))

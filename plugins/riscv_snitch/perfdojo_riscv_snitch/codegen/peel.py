@@ -249,7 +249,7 @@ def _is_label(line: Line) -> bool:
 
 
 def _counted(lines: Sequence[Line], count: Register, times: int) -> list[Line]:
-    """With the number of times changed, or left out where nothing repeats any more."""
+    """The lines with another repetition count, or without the repetition where nothing repeats any more."""
     found: list[Line] = []
     for line in lines:
         if _of(line).writes != (count,):
@@ -270,7 +270,7 @@ def _loads_late(lines: Sequence[Line], count: Register) -> list[Line]:
 
 
 def _sized(lines: Sequence[Line], lengths: Mapping[int, int]) -> list[Line]:
-    """With the lengths of repeated bodies put right; ``lengths``: begin of each -> its entries."""
+    """The lines with corrected lengths of repeated bodies; ``lengths``: begin of each -> its entries."""
     found = list(lines)
     for begin, length in lengths.items():
         found[begin - 1] = frep(_of(found[begin - 1]).reads[0], length)

@@ -58,7 +58,7 @@ class Repeated:
     own: int
     """Registers for values that live in it only."""
     statements: Sequence[Statement]
-    """Those that are instructions."""
+    """Its statements that become instructions, not jobs of movers."""
     nested: bool
     """True if it contains another repeated scope, whose count needs an integer register."""
 
@@ -126,7 +126,7 @@ def fits(plan: Plan, repeated: Sequence[Repeated], kept: dict[object, Lives]) ->
 
 
 def _all_of(plan: Plan, some: range, where: Mapping[str, range]) -> object:
-    """All that the code of these nests depends on."""
+    """A cache key: everything that the code of these nests depends on."""
     program, nodes = plan.program, [plan.program.body[k] for k in some]
     arrays = sorted(frozenset[str]().union(*[node.arrays for node in nodes]))
     buffers = [program.buffer_of[array] for array in arrays]
@@ -148,7 +148,8 @@ def _crosses(places: range, some: range) -> tuple[bool, bool]:
 
 
 def _most_lives(plan: Plan, some: range, where: Mapping[str, range]) -> Lives:
-    """For these nests, counted in their code. ``where``: nests that use each buffer."""
+    """The largest numbers of live values in these nests, counted in their code. ``where``: nests that use
+    each buffer."""
     parts = [part for k in some for part in plan.parts_at((k,), ())]
     body = Body(plan, parts, Listing("alone"))
     body.bases = {buffer.name: Register("x") for buffer in plan.program.buffers}

@@ -58,7 +58,7 @@ def latency(line: Instruction) -> int:
 
 
 def _dependences(work: Sequence[Instruction]) -> list[dict[int, int]]:
-    """Of each instruction: those before it that it depends on -> cycles that have to be between the two."""
+    """The dependences of each instruction: index of an earlier one -> minimal cycles between the two."""
     found: list[dict[int, int]] = []
     for k, line in enumerate(work):
         mine: dict[int, int] = {}

@@ -68,7 +68,7 @@ def _folded(work: Sequence[Instruction], count: int) -> Folded | None:
 
 
 def _fields(line: Instruction) -> tuple[int | None, ...] | None:
-    """Of rd, rs1, rs2 and rs3 the number of the operand that stands there, None for anything else.
+    """Numbers of the operands in the fields rd, rs1, rs2 and rs3; None for a field without an operand.
 
     None for the line where an operand that stands in no field is not one that is written, too.
     """

@@ -313,7 +313,8 @@ def _check_order(
     outside: int,
     dialect: Dialect,
 ) -> None:
-    """Nothing in the job comes before the stream's reads, or after its writes, that it would overtake."""
+    """Raise :class:`Refused` when the mover, which reads ahead and writes behind, would overtake another
+    access."""
     source = program.buffer_of[memory.array]
     job = copy.path[: outside + 1]
     # With its lanes, over which its subscripts run.

@@ -168,7 +168,7 @@ class Cells:
     def __init__(self, program: Program) -> None:
         self.program = program
         self._known: dict[int, tuple[Index, Access]] = {}
-        """By Python's id of the access, which is kept so that no other gets the id."""
+        """Cache by Python's id of the access; the access is kept alive so that its id is not reused."""
 
     def __call__(self, access: Access) -> Index:
         known = self._known.get(id(access))

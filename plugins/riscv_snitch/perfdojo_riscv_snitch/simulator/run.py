@@ -56,9 +56,9 @@ class Simulation:
     two."""
 
     cycles: int
-    """Between the first two reads of mcycle; of the whole run where there are not two."""
+    """Cycles between the first two reads of mcycle; of the whole run if there are fewer."""
     total_cycles: int
-    """From the first instruction until everything that was started had ended."""
+    """Cycles from the first instruction until all activity has ended."""
     instructions: int
     """Issued by the integer core, those that it hands to the FP side included."""
     fpu_instructions: int
@@ -96,7 +96,7 @@ class Simulation:
 
     @property
     def stalls(self) -> dict[str, int]:
-        """All reasons that occurred, integer core and FP side."""
+        """Stall cycles by reason, of the integer core and the FP subsystem together."""
         return {name: n for name, n in {**self.core_stalls, **self.fp_stalls, **self.conflicts}.items() if n}
 
     def read(self, address: int, count: int) -> bytes:
@@ -107,7 +107,7 @@ class Simulation:
         return self.memory[start : start + count]
 
     def as_json(self) -> dict[str, object]:
-        """All but memory and trace, for machines to read."""
+        """The result without memory and trace, as JSON values."""
         return {
             "cycles": self.cycles,
             "total_cycles": self.total_cycles,
