@@ -289,6 +289,12 @@ def test_a_stage_inside_another_is_taken_out_of_it(monkeypatch: pytest.MonkeyPat
     assert spent.rounded == {"search": 1.0 + 3.0 + 5.0, "measure": 2.0}
 
 
+def test_a_search_says_where_the_time_went_as_a_pass_does(paper: Paper, tmp_path: Path) -> None:
+    search = replace(QUICK, search="annealing", evaluations=8)
+    stages = {"compile", "measure", "search", "verify"}
+    assert set(entry(build(paper, tmp_path, settings=search)).build_seconds) == stages
+
+
 def test_the_manifest_says_where_the_time_went(paper: Paper, tmp_path: Path) -> None:
     result = build(paper, tmp_path)
     assert set(entry(result).build_seconds) == {"compile", "measure", "search", "verify"}
