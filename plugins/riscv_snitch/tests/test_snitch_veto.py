@@ -3,8 +3,8 @@
 from random import Random
 
 import pytest
-from perfdojo_riscv_snitch.codegen.assembly import Listing, Register
 from perfdojo_riscv_snitch.codegen import limits
+from perfdojo_riscv_snitch.codegen.assembly import Listing, Register
 from perfdojo_riscv_snitch.codegen.bounds import Bounds, Unsure
 from perfdojo_riscv_snitch.codegen.group import Group, Table
 from perfdojo_riscv_snitch.codegen.inline import Check, StraightLines, has_line
