@@ -126,8 +126,16 @@ class Refusal:
         code: str = "",
         **words: object,
     ) -> Refusal:
-        """``nodes``: others than ``at``. A mark that is an access is the access at fault, too."""
-        if isinstance(access, str):  # a word, as packages gave it before there were facts
+        """``nodes``: others than ``at``. A mark that is an access is the access at fault, too.
+
+        What is not of a fact's type is a word under the same name: packages gave such words before there
+        were facts.
+        """
+        if not isinstance(nodes, tuple):
+            words["nodes"], nodes = nodes, ()
+        if not isinstance(arrays, tuple):
+            words["arrays"], arrays = arrays, ()
+        if access is not None and not isinstance(access, Access):
             words["access"], access = access, None
         if isinstance(mark, Access):
             access, mark = access or mark, mark.text
@@ -140,7 +148,7 @@ class Refusal:
     @property
     def sentence_words(self) -> dict[str, object]:
         """Everything that a sentence can name."""
-        found: dict[str, object] = {"location": self.location, "iterator": self.iterator}
+        found: dict[str, object] = {"location": self.location, "iterator": self.iterator, "code": self.code}
         if self.arrays:
             found["array"] = self.arrays[0]
         if self.access is not None:
@@ -151,11 +159,11 @@ class Refusal:
         """The facts as data, for programs that look for another way."""
         access = self.access
         return {
-            "nodes": list(self.nodes),
-            "arrays": list(self.arrays),
+            "nodes": [str(node) for node in self.nodes],
+            "arrays": [str(array) for array in self.arrays],
             "access": access and {"array": access.array, "text": access.text, "levels": list(access.levels)},
-            "location": self.location,
-            "iterator": self.iterator,
+            "location": str(self.location),
+            "iterator": str(self.iterator),
             "words": {name: word if isinstance(word, int) else str(word) for name, word in self.words},
         }
 
