@@ -92,6 +92,11 @@ class Scope:
         return (self, *scopes), statement
 
     @lazy
+    def divisors(self) -> tuple[int, ...]:
+        """Divisors of the size other than 1 and itself, ascending."""
+        return divisors(self.size)
+
+    @lazy
     def read_arrays(self) -> tuple[str, ...]:
         """Arrays that a statement inside reads, in the order of :attr:`touches`."""
         return tuple([a for a, touches in self.touches.items() if not all(t.writes for t in touches)])
@@ -321,3 +326,17 @@ _new_leaf, _new_touch = maker(Leaf), maker(Touch)
 
 Touches: TypeAlias = Mapping[str, tuple[Touch, ...]]
 """Array -> its touches, in program order (the reads of a statement before its write)."""
+
+
+def divisors(size: int) -> tuple[int, ...]:
+    """Divisors of ``size`` other than 1 and itself, ascending."""
+    found, rest, prime = [1], size, 2
+    while rest > 1:
+        if prime * prime > rest:
+            prime = rest
+        power, more = 1, found[:]
+        while rest % prime == 0:
+            rest, power = rest // prime, power * prime
+            found += [power * divisor for divisor in more]
+        prime += 1
+    return tuple(sorted(found)[1:-1])
