@@ -164,6 +164,14 @@ FAULTS = (
         '""',
     ),
     Fault(
+        "unknown remedy",
+        "moves are described",
+        "TOY-002: it may be established by split_scoop",
+        "moves.py",
+        'established_by=("split_scope",)',
+        'established_by=("split_scoop",)',
+    ),
+    Fault(
         "borrowed code",
         "moves are described",
         "the codes PD-... are the SDK's",

@@ -124,6 +124,10 @@ def test_words_of_packages_stay_words() -> None:
     refusal = Refusal.of("c0", "x[{0}]", access="x[{0}]", array="x", location="far", names=3)
     assert refusal.access is None and refusal.arrays == ()
     assert "{access} {array} {location} {names}".format(**refusal.sentence_words) == "x[{0}] x far 3"
+    counted: dict[str, Any] = {"nodes": 3, "arrays": "a and b", "code": "E7"}
+    odd = Refusal.of("c0", **counted)
+    assert odd.nodes == ("c0",) and odd.arrays == ()
+    assert "{nodes} {arrays} {code}".format(**odd.sentence_words) == "3 a and b E7"
     typed = Refusal.of("c0", Access("x", (Index.level(0),)), access="it")
     assert typed.access is not None and typed.sentence_words["access"] == "it"
 

@@ -9,7 +9,7 @@ import textwrap
 import pytest
 from snippets import DIALECT, RULES, move, play, program, refusal, tree
 
-from perfdojo_sdk.core.program import LONGEST_NAME
+from perfdojo_sdk.core.names import LONGEST_NAME
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Kind, Rejection, Step
 from perfdojo_sdk.core.transformations import GENERIC

@@ -48,7 +48,11 @@ def _facts(rejection: Rejection) -> dict[str, Any]:
     ``established_by`` is null where the requirement, of a package, does not say, and empty where no move can.
     """
     by = rejection.established_by
-    return {"facts": rejection.refusal.as_json(), "established_by": None if by is None else list(by)}
+    try:
+        facts = rejection.refusal.as_json()
+        return {"facts": facts, "established_by": None if by is None else [str(name) for name in by]}
+    except (LookupError, TypeError, ValueError, AttributeError):  # a package's refusal is anything
+        return {"facts": None, "established_by": None}
 
 
 def _legal(step: Step) -> dict[str, Any]:

@@ -17,10 +17,22 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import MoveError, Place, closest
-from perfdojo_sdk.core.expression import Access, Index
+from perfdojo_sdk.core.expression import Access
 from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.made import NOTHING, Made, Rewritten
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
+from perfdojo_sdk.core.relation import Bundle as Bundle
+from perfdojo_sdk.core.relation import Correction as Correction
+from perfdojo_sdk.core.relation import Definition as Definition
+from perfdojo_sdk.core.relation import Instance as Instance
+from perfdojo_sdk.core.relation import Joined as Joined
+from perfdojo_sdk.core.relation import Origin as Origin
+from perfdojo_sdk.core.relation import PartialCombine as PartialCombine
+from perfdojo_sdk.core.relation import PartialStart as PartialStart
+from perfdojo_sdk.core.relation import PointProduct as PointProduct
+from perfdojo_sdk.core.relation import Relation as Relation
+from perfdojo_sdk.core.relation import Removed as Removed
+from perfdojo_sdk.core.relation import ScaledCombine as ScaledCombine
 from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.words import filled
 
@@ -76,115 +88,6 @@ class Move:
         }
 
 
-# -- the instance relation: where each new statement instance comes from ------------------------
-
-
-@dataclass(frozen=True)
-class Instance:
-    """The new statement is the old one; its old iterators as affine forms of the new levels."""
-
-    statement: str
-    iterators: tuple[Index, ...]
-    inlined: tuple[str, ...] = ()
-    """Old definitions whose value now stands where the old statement read what they wrote."""
-    rounded: str = ""
-    """Float dtype that the new statement may round to where the old one did not; the move declares it."""
-
-
-@dataclass(frozen=True)
-class Joined:
-    """The new statement is ``first`` while the iterator at ``level`` is below ``at``, then ``second``."""
-
-    level: int
-    at: int
-    first: Instance
-    second: Instance
-
-
-@dataclass(frozen=True)
-class Definition:
-    """A new plain assignment; whoever reads its target sees its value (a copy, when it is a read)."""
-
-
-@dataclass(frozen=True)
-class PartialStart:
-    """A new assignment of the identity of a reduction to a partial result."""
-
-
-@dataclass(frozen=True)
-class PartialCombine:
-    """A new accumulation of a partial result into the whole."""
-
-
-@dataclass(frozen=True)
-class ScaledCombine:
-    """A new accumulation ``whole += partial * factor``: a factor that all terms of ``statement`` had.
-
-    It stands right after the scopes that it does not share with ``statement``.
-    """
-
-    statement: str
-    factors: tuple[int, ...]
-    """Positions of these factors in the old product, counted from the left."""
-
-
-@dataclass(frozen=True)
-class Correction:
-    """A new accumulation that makes up for another centre of squares: ``whole += n * (m - c)^2``.
-
-    It stands right after the scopes that it does not share with ``statement``, the accumulation
-    of the squares; one instance corrects the ``n`` instances inside these scopes.
-    """
-
-    statement: str
-
-
-@dataclass(frozen=True)
-class PointProduct:
-    """A new accumulation of a product of two sums: one of ``statement``'s first operands, one of its second.
-
-    The operands are those of some iterations of the old levels ``outputs`` and ``taps``; its own levels are
-    the others.
-    """
-
-    statement: str
-    outputs: int
-    taps: int
-
-
-@dataclass(frozen=True)
-class Bundle:
-    """A new accumulation that adds at once what instances of ``statement`` added: those at ``iterators``.
-
-    They are forms of the new levels; None stands for every iteration of that scope.
-    """
-
-    statement: str
-    iterators: tuple[Index | None, ...]
-
-
-@dataclass(frozen=True)
-class Removed:
-    """An old statement, under its old id, that is gone because nothing read what it wrote."""
-
-
-Origin: TypeAlias = (
-    Instance
-    | Joined
-    | Definition
-    | PartialStart
-    | PartialCombine
-    | ScaledCombine
-    | Correction
-    | PointProduct
-    | Bundle
-    | Removed
-)
-
-Relation: TypeAlias = Mapping[str, Origin]
-"""New statement id -> origin. An id that is absent is the old statement with the same iterators."""
-
-
 # -- requirements --------------------------------------------------------------------------------
 
 
@@ -224,8 +127,16 @@ class Refusal:
         code: str = "",
         **words: object,
     ) -> Refusal:
-        """``nodes``: others than ``at``. A mark that is an access is the access at fault, too."""
-        if isinstance(access, str):  # a word, as packages gave it before there were facts
+        """``nodes``: others than ``at``. A mark that is an access is the access at fault, too.
+
+        What is not of a fact's type is a word under the same name: packages gave such words before there
+        were facts.
+        """
+        if not isinstance(nodes, tuple):
+            words["nodes"], nodes = nodes, ()
+        if not isinstance(arrays, tuple):
+            words["arrays"], arrays = arrays, ()
+        if access is not None and not isinstance(access, Access):
             words["access"], access = access, None
         if isinstance(mark, Access):
             access, mark = access or mark, mark.text
@@ -238,7 +149,7 @@ class Refusal:
     @property
     def sentence_words(self) -> dict[str, object]:
         """Everything that a sentence can name."""
-        found: dict[str, object] = {"location": self.location, "iterator": self.iterator}
+        found: dict[str, object] = {"location": self.location, "iterator": self.iterator, "code": self.code}
         if self.arrays:
             found["array"] = self.arrays[0]
         if self.access is not None:
@@ -249,11 +160,11 @@ class Refusal:
         """The facts as data, for programs that look for another way."""
         access = self.access
         return {
-            "nodes": list(self.nodes),
-            "arrays": list(self.arrays),
+            "nodes": [str(node) for node in self.nodes],
+            "arrays": [str(array) for array in self.arrays],
             "access": access and {"array": access.array, "text": access.text, "levels": list(access.levels)},
-            "location": self.location,
-            "iterator": self.iterator,
+            "location": str(self.location),
+            "iterator": str(self.iterator),
             "words": {name: word if isinstance(word, int) else str(word) for name, word in self.words},
         }
 

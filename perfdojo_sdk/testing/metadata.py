@@ -12,6 +12,7 @@ from pathlib import Path
 
 from perfdojo_sdk.core.errors import DojoError, UnavailableError
 from perfdojo_sdk.core.transformation import Transformation
+from perfdojo_sdk.core.transformations import GENERIC
 from perfdojo_sdk.hookspecs.imports import instead_of
 from perfdojo_sdk.hookspecs.search import SearchStrategy
 from perfdojo_sdk.hookspecs.services import Experiment
@@ -143,6 +144,7 @@ def names_have_a_prefix(context: Context) -> Iterator[str]:
 def moves_are_described(context: Context) -> Iterator[str]:
     """Each transformation has a sentence, an example, and requirements with codes of their own."""
     codes: dict[str, str] = {}
+    known = {*GENERIC, *[move.name for move in _moves(context)]}
     for move in _moves(context):
         doc = inspect.getdoc(type(move)) or ""
         if type(move).__doc__ is None or not doc.split("\n")[0].endswith("."):
@@ -156,6 +158,9 @@ def moves_are_described(context: Context) -> Iterator[str]:
                 yield f"{move.name} and {codes[requirement.code]} share the code {requirement.code}"
             if requirement.code.startswith("PD-"):
                 yield f"{move.name}: the codes PD-... are the SDK's, and {requirement.code} is one of them"
+            unknown = [name for name in requirement.established_by or () if name not in known]
+            if unknown:
+                yield f"{requirement.code}: it may be established by {', '.join(unknown)}, which is no move"
             if not (requirement.title and requirement.why and requirement.hint):
                 yield f"{requirement.code}: title, why and hint must say something"
 

@@ -25,6 +25,7 @@ from perfdojo_sdk.core.transformation import (
     Requirement,
     Site,
 )
+from perfdojo_sdk.core.tree import divisors as divisors
 from perfdojo_sdk.core.validate import Violation
 
 
@@ -174,7 +175,7 @@ class SplitScope(Analysed[Division]):
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
         for _, scope in program.scopes:
             if not scope.suffix:
-                for factor in divisors(scope.size):
+                for factor in scope.divisors:
                     yield Move(self.name, scope.id, (("factor", factor),))
 
     def analyse(self, site: Site) -> Division:
@@ -213,20 +214,6 @@ def statements_below(node: Node, level: int) -> Iterator[tuple[Node, int]]:
         return
     for child in node.body:
         yield from statements_below(child, level + 1)
-
-
-def divisors(size: int) -> tuple[int, ...]:
-    """Divisors of ``size`` other than 1 and itself, ascending."""
-    found, rest, prime = [1], size, 2
-    while rest > 1:
-        if prime * prime > rest:
-            prime = rest
-        power, more = 1, found[:]
-        while rest % prime == 0:
-            rest, power = rest // prime, power * prime
-            found += [power * divisor for divisor in more]
-        prime += 1
-    return tuple(sorted(found)[1:-1])
 
 
 # -- swap_scopes -----------------------------------------------------------------------------------

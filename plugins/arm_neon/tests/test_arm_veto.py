@@ -7,7 +7,7 @@ from arm_support import RULES, TARGET, program
 from perfdojo_arm_neon.veto import fullest
 
 from perfdojo_sdk.core.errors import MoveError
-from perfdojo_sdk.core.transformation import Move
+from perfdojo_sdk.core.transformation import Move, Rejection
 
 #: Two tiles of 20 vectors each, in use together or one after the other.
 TOGETHER = """kernel k(x) -> y
@@ -62,3 +62,9 @@ def test_a_buffer_of_a_loop_is_in_use_in_all_of_it() -> None:
     text = text.replace("3 20:u", "20:u 4:v y[{0},{1}] = 0\n3 20:u")
     with pytest.raises(MoveError, match="registers are full"):
         RULES.step(program(text), MOVE)
+
+
+def test_the_refusal_names_arrays_and_the_moves_that_may_help() -> None:
+    rejection = RULES.attempt(program(TOGETHER), MOVE)
+    assert isinstance(rejection, Rejection) and rejection.refusal.arrays == ("p", "q")
+    assert rejection.established_by and set(rejection.established_by) <= set(RULES.transformations)

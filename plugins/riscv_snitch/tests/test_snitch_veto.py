@@ -3,6 +3,7 @@
 from random import Random
 
 import pytest
+from perfdojo_riscv_snitch.codegen import limits
 from perfdojo_riscv_snitch.codegen.assembly import Listing, Register
 from perfdojo_riscv_snitch.codegen.bounds import Bounds, Unsure
 from perfdojo_riscv_snitch.codegen.group import Group, Table
@@ -39,6 +40,12 @@ def quick(bounds: Bounds, program: Program) -> Refused | None | str:
     except DojoError:
         return None
     return None
+
+
+def test_each_limit_names_the_moves_that_may_help() -> None:
+    for requirement in limits.REQUIREMENTS:
+        by = requirement.established_by
+        assert by is not None and set(by) <= set(GAME.rules.transformations), requirement.code
 
 
 def words(refused: Refused | None) -> object:

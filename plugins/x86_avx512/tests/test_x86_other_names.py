@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from perfdojo_sdk.library.settings import Settings
 from perfdojo_x86_avx512 import perfdojo_doctor_probes
 from perfdojo_x86_avx512.codegen import MATH_ACCURACY, X86CodeGenerator
 from x86_support import capabilities
@@ -20,6 +19,7 @@ from perfdojo_sdk.hookspecs import API_VERSION, hookimpl
 from perfdojo_sdk.hookspecs.types import Capabilities, Target
 from perfdojo_sdk.kernels.selection import select
 from perfdojo_sdk.library.build import build_library
+from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.plugins import Plugins, load_plugins
 

@@ -8,7 +8,14 @@ from math import prod
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.program import Node, Program, Scope
-from perfdojo_sdk.core.transformation import Move, Refusal, Requirement, Site, Transformation
+from perfdojo_sdk.core.transformation import (
+    NO_MOVE,
+    Move,
+    Refusal,
+    Requirement,
+    Site,
+    Transformation,
+)
 
 SHORT = 4
 
@@ -57,6 +64,7 @@ class UnrollShort(Transformation):
             "{head} is mapped already",
             "choose another scope",
             _plain,
+            established_by=NO_MOVE,
         ),
         Requirement(
             "TOY-002",
@@ -64,6 +72,7 @@ class UnrollShort(Transformation):
             f"{{size}} iterations, at most {SHORT}",
             "split the scope first",
             _short,
+            established_by=("split_scope",),
         ),
         Requirement(
             "TOY-003",
@@ -71,6 +80,7 @@ class UnrollShort(Transformation):
             "{copies} copies in all, at most {most}",
             "unroll fewer scopes",
             _few_copies,
+            established_by=("split_scope",),
         ),
     )
 
