@@ -12,12 +12,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Reason:
-    """Regular expressions of the whole of a plant's name and of an operator, and of a part of the line."""
+    """Regular expressions of the whole of a plant's name and of an operator, and of parts of the line and of the
+    text around it."""
 
     plants: str
     operators: str
     line: str
     why: str
+    around: str = ""
+    """Of the whole file (multi-line), in which ``@@`` stands where the fault is planted."""
 
 
 _ZERO_TAIL = r"pd_select_first_f32v\(\d+, pd_load_first_f32v\([^()]*\), pd_splat_f32v\(0\.0f\)\)"
@@ -123,13 +126,14 @@ REASONS: Sequence[Reason] = (
 )
 
 
-def reason(plant: str, operator: str, line: str) -> str:
+def reason(plant: str, operator: str, line: str, marked: str) -> str:
     """Why this plant shows in no results of this operator, planted in this line; empty: nobody knows."""
     for known in REASONS:
         if (
             re.fullmatch(known.plants, plant)
             and re.fullmatch(known.operators, operator)
             and re.search(known.line, line)
+            and re.search(known.around, marked, re.MULTILINE)
         ):
             return known.why
     return ""
