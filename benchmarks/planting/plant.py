@@ -18,7 +18,7 @@ Change: TypeAlias = str | Callable[["re.Match[str]"], str]
 FAMILIES = {"c": "c", "cu": "gpu", "hip": "gpu", "s": "assembly"}
 
 #: Stands before a place in its text; no emitted text has it.
-MARK = "@@"
+MARK = "¶"
 
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 
