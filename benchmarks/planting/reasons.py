@@ -19,7 +19,7 @@ class Reason:
     line: str
     why: str
     around: str = ""
-    """A regular expression of the whole file (multi-line), in which ``¶`` stands where the fault is planted."""
+    """Regular expression of the whole file (multi-line); ``¶`` stands where the fault is planted."""
 
 
 _ZERO_TAIL = r"pd_select_first_f32v\(\d+, pd_load_first_f32v\([^()]*\), pd_splat_f32v\(0\.0f\)\)"
@@ -142,9 +142,11 @@ def _between(first: str, last: str, start: str = "") -> str:
 
 
 _WEAK_ESTIMATE = (
-    "an estimate of a reciprocal or a root is refined whatever it is; the sum of the squares of what is left to "
-    "correct says whether two steps brought it near, after which the others reach the last bit, and where they "
-    "did not, or it is no number, the routine computes the quotient instead"
+    "an estimate of a reciprocal or a root is refined whatever it is; the squares of what is left to "
+    "correct say "
+    "whether two steps brought it near, after which the others reach the last bit; where they did not, or "
+    "it is "
+    "no number, the routine computes the quotient instead"
 )
 _ESTIMATE_CHANGED = (
     r"packed-(first-source|second-source|the-other-way-round|dropped)|(first|second)-lane-twice"
@@ -156,8 +158,9 @@ _NEVER_F32 = (
     "f32 operands: no double precision number is denormal, and exponents of quotients stay within 280 of zero"
 )
 _SURE_OF_TIES = (
-    "f32 operands: no quotient and no root lies within 2^-49 of itself from the middle between two f32 unless "
-    "it is exact, and the last bit in double precision is 2^-52"
+    "f32 operands: no quotient and no root lies within 2^-49 of itself from the middle between two f32 "
+    "unless it "
+    "is exact, and the last bit in double precision is 2^-52"
 )
 _KEPT = (*(f"t{k}" for k in range(1, 7)), *(f"fa{k}" for k in range(8)))
 
@@ -206,7 +209,7 @@ ASSEMBLY_REASONS: Sequence[Reason] = (
         r"upper-bits",
         r".*",
         r"^lui t6, 0x3ff00$",
-        "the mantissas of dividend and divisor are both halved, and so is the remainder: the quotient is the same",
+        "the mantissas of dividend and divisor are both halved, and so is the remainder: the quotient stays",
     ),
     Reason(
         r"sign-taken-not-multiplied",
@@ -219,8 +222,9 @@ ASSEMBLY_REASONS: Sequence[Reason] = (
         r"term-for-factor|product-(of-other-sign|negated|dropped)|all-negated",
         r".*",
         r"^fmadd\.d fa5, fa5, fa3, fa4$",
-        "the routine is entered with |x| >= 700 alone: with |q| <= 2, 1 + r + r^2 q is between 1/2 and 2, and that "
-        "times 2^1009 or more is infinite in f32, times 2^-1009 or less zero",
+        "the routine is entered with |x| >= 700 alone: with |q| <= 2, 1 + r + r^2 q is between 1/2 and 2, "
+        "and "
+        "that times 2^1009 or more is infinite in f32, times 2^-1009 or less zero",
         _F32
         + r"(?![^¶]*rescue_exp\n(?:(?!\.L).*\n)*    jal ra, \S+rescue_exp\n)"
         + r"(?=(?:(?!^    jal t1, \S+_exp\n)[\s\S])*^    ret\n)"
@@ -252,7 +256,8 @@ ASSEMBLY_REASONS: Sequence[Reason] = (
         r".*",
         r"^fcvt\.s\.d",
         _WEAK_ESTIMATE,
-        rf"¶    fcvt\.s\.d (\w+), \w+\n{_FEW}    \.insn r 0x33, 0, 88, \1, \1, \w+ #.*\n{_FEW}    fnmsub\.d \w+, \1, ",
+        rf"¶    fcvt\.s\.d (\w+), \w+\n{_FEW}    \.insn r 0x33, 0, 88, \1, \1, \w+ #.*\n"
+        rf"{_FEW}    fnmsub\.d \w+, \1, ",
     ),
     Reason(
         _ESTIMATE_CHANGED,
@@ -271,7 +276,8 @@ ASSEMBLY_REASONS: Sequence[Reason] = (
         r"asked-early",
         r".*",
         r"^\.insn i 0x2b, 1, zero, ",
-        "the loop behind it asks until the mover is done, which it is after its last datum: it only asks more often",
+        "the loop behind it asks until the mover is done, which is after its last datum: it only asks more "
+        "often",
     ),
     Reason(
         r"only-one-looked-at|nan-not-looked-at",
@@ -290,14 +296,16 @@ ASSEMBLY_REASONS: Sequence[Reason] = (
         r"stream-set-too-early",
         r".*",
         r"^mv zero, ",
-        "all jobs of the mover repeat alike, and all else waits in its second registers until its job is over",
+        "all jobs of the mover repeat alike, and all else waits in its second registers until its job is "
+        "over",
         r"\A(?:(?!, 34 #)[\s\S])*¶    mv zero, .*\n(?:    li .*\n)?.*, 34 #(?:(?!, 34 #)[\s\S])*\Z",
     ),
     Reason(
         r".*",
         r"(layer|batch)norm\d|[ds]layernorm",
         r"",
-        "all divisions are those of distances by their mean square's root: where one is infinite, so is the other",
+        "all divisions are of distances by the root of their mean square: where one is infinite, so is the "
+        "other",
         _between(
             r"_div_infinite:",
             r"_div_no_dividend:",
@@ -308,8 +316,8 @@ ASSEMBLY_REASONS: Sequence[Reason] = (
         r"fence-dropped",
         r"dlayernorm",
         r"^fence$",
-        "stores leave in the order of the program, four at a time; of the last four, the first is to element 159, "
-        "which the stream is asked for after 150 more stores",
+        "stores leave in the order of the program, four at a time; of the last four, the first is to element "
+        "159, which the stream is asked for after 150 more stores",
         r"    fsd \w+, 1792\(a0\)\n    addi t0, t0, 8\n    addi a0, a0, 8\n    bne t0, a1, .*\n"
         r"    # ssr0: y_w\[\{0\},\{1\}\]\n¶",
     ),
@@ -332,7 +340,7 @@ GRID_REASONS: Sequence[Reason] = (
         r"exp-coefficient-last-digits",
         r".*",
         r"",
-        "the reduced argument is below 0.35: the term, at most 0.07, times 3e-7 is less than 2^-25 of the result",
+        "the reduced argument is below 0.35: the term, at most 0.07, times 3e-7 is below 2^-25 of the result",
         r"p = p \* r",
     ),
     Reason(
