@@ -172,6 +172,21 @@ def test_a_right_kernel_passes(warp: int, checked: bool) -> None:
     np.testing.assert_array_equal(result.outputs["y"], expected)
 
 
+@pytest.mark.parametrize("scratch", ["own", "own[1]"])
+def test_what_one_thread_keeps_where_all_write_is_noticed(scratch: str) -> None:
+    """Threads that run one after the other would each find their own."""
+    mine = scratch.replace("[1]", "[0]")
+    body = f"""
+    float {scratch};
+    {mine} = x[pd_block*64 + pd_thread];
+    const float other = x[pd_block*64 + 63 - pd_thread];
+    y[pd_block*64 + pd_thread] = other - {mine};
+"""
+    assert isinstance(result_of(body), Measurement)
+    found = result_of(body.replace("float own", "static float own"))
+    assert isinstance(found, Failure) and "change from call to call" in found.detail, found
+
+
 def test_many_sets_are_as_many_calls() -> None:
     """Each set's results are its own, and a fault in one of them fails."""
     x = np.arange(3 * N, dtype=np.float32).reshape(3, N)

@@ -371,6 +371,14 @@ PLACES = (
         r"    PD_SHARED(float, \2, \1);",
     ),
     Plant(
+        "static scratch",
+        "own-array-of-all-threads",
+        GPU,
+        r"^    float (\w+)\[(\d+)\];",
+        r"    static float \1[\2];",
+    ),
+    Plant("static scratch", "own-number-of-all-threads", GPU, r"^    float (\w+);", r"    static float \1;"),
+    Plant(
         "memory of another scope",
         "own-number-in-shared-memory",
         GPU,
@@ -383,7 +391,9 @@ PLACES = (
         GPU,
         r"^    PD_SHARED\(float, (\d+), (\w+)\);",
         r"    PD_ARRAY(float, \1, \2)(pd_planted_cells);",
-        helper="static float pd_planted_cells[1 << 16];\n",
+        helper="#if defined(__CUDACC__) || defined(__CUDACC_RTC__) || defined(__HIP__)\n"
+        "static __attribute__((device)) float pd_planted_cells[1 << 16];\n"
+        "#else\nstatic float pd_planted_cells[1 << 16];\n#endif\n",
     ),
     Plant(
         "memory of another scope",
