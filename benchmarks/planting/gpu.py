@@ -17,6 +17,12 @@ def _next_component(match: re.Match[str]) -> str:
     return f"{match[1]}.{'xyzw'['xyzw'.index(match[2]) - 1]}"
 
 
+def _kept_by_all(match: re.Match[str]) -> str:
+    """One number for all threads in place of one in each, where each adds up its own."""
+    adds_up = re.search(rf"^ +{match[1]} \+= ", match.string, re.MULTILINE)
+    return f"    static float {match[1]};" if adds_up else match[0]
+
+
 def _again(match: re.Match[str]) -> str:
     """The launch twice, where its kernel adds to what an earlier one left: others begin anew."""
     body = re.search(rf"^PD_KERNEL\({match[2]}, [\s\S]*?^\}}$", match.string, re.MULTILINE)
@@ -328,7 +334,7 @@ SHARED_BY_THREADS = (
 #: Name -> what becomes of a value ``v``, in a narrow range alone.
 _NARROW = {
     "slightly-wrong-near-three": "v > 3.0f && v < 3.05f ? v * 1.001f : v",
-    "wrong-sign-near-minus-one": "v > -1.02f && v < -1.0f ? -v : v",
+    "wrong-sign-near-one-half": "v > 0.5f && v < 0.51f ? -v : v",
     "rounded-near-a-thousand": "v > 1000.0f && v < 1024.0f ? (float)(int)v : v",
     "largest-binade-infinite": "v > 1.7014118e38f ? PD_INF : v",
 }
@@ -346,6 +352,7 @@ NARROW = tuple(
         GPU,
         _STORED,
         r"\1pd_planted(\2);",
+        needs=r"\A(?![\s\S]*pd_exp_f32)",  # no result of softmax is above one
         helper=_PLANTED + f"    return {value};\n}}",
     )
     for name, value in _NARROW.items()
@@ -377,7 +384,7 @@ PLACES = (
         r"^    float (\w+)\[(\d+)\];",
         r"    static float \1[\2];",
     ),
-    Plant("static scratch", "own-number-of-all-threads", GPU, r"^    float (\w+);", r"    static float \1;"),
+    Plant("static scratch", "own-number-of-all-threads", GPU, r"^    float (\w+);", _kept_by_all),
     Plant(
         "memory of another scope",
         "own-number-in-shared-memory",
