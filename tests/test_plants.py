@@ -119,7 +119,7 @@ def test_each_fault_of_calls_has_a_place() -> None:
 
 
 def test_each_fault_of_assembly_has_a_place() -> None:
-    names = ("softmax:shrunk-3", "batchnorm2:odd", "matmul:even", "dsum:last", "srelu:first")
+    names = ("softmax:shrunk-3", "batchnorm2:odd", "matmul:even", "dsum:last", "srelu:first", "relu:odd")
     _, grounds = looked_at(STREAMS, *names)
     plants = [p for p in PLANTS if p.families == ("assembly",)]
     nowhere = [p.name for p in plants if not any(places(p, g.source) for g in grounds)]

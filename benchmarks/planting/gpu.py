@@ -465,7 +465,7 @@ PLACES = (
         r"if \(pd_thread == 0\)",
         "if (pd_thread == 0 && pd_block != 1)",
     ),
-    Plant("status ignored", "first-lane-writes-not", GPU, r"if \(pd_lane == 0\)", "if (pd_lane == 1)"),
+    Plant("status ignored", "no-lane-writes", GPU, r"if \(pd_lane == 0\)", "if (pd_lane == PD_WARP)"),
     Plant(
         "launch wrong",
         "threads-of-a-warp-less",
