@@ -181,8 +181,8 @@ static void serve_all(Machine *m, u32 movers) {
 
 /* Others keep the memory busy, and leave what is late but a few cycles of each period. */
 static bool late(const Machine *m, u32 what) {
-    enum { PERIOD = 1024, LEFT = 64 };
-    return m->state->late & what && m->cycle % PERIOD < PERIOD - LEFT;
+    enum { PERIOD = 128, LEFT = 8 };
+    return m->state->late & what && m->cycle % PERIOD >= LEFT;
 }
 
 void memory_step(Machine *m) {
