@@ -172,6 +172,37 @@ def test_a_right_kernel_passes(warp: int, checked: bool) -> None:
     np.testing.assert_array_equal(result.outputs["y"], expected)
 
 
+@pytest.mark.parametrize("scratch", ["own", "own[1]"])
+def test_what_one_thread_keeps_where_all_write_is_noticed(scratch: str) -> None:
+    """Threads that run one after the other would each find their own."""
+    mine = scratch.replace("[1]", "[0]")
+    body = f"""
+    float {scratch};
+    {mine} = x[pd_block*64 + pd_thread];
+    const float other = x[pd_block*64 + 63 - pd_thread];
+    y[pd_block*64 + pd_thread] = other - {mine};
+"""
+    assert isinstance(result_of(body), Measurement)
+    found = result_of(body.replace("float own", "static float own"))
+    assert isinstance(found, Failure) and "change from call to call" in found.detail, found
+
+
+def test_many_sets_are_as_many_calls() -> None:
+    """Each set's results are its own, and a fault in one of them fails."""
+    x = np.arange(3 * N, dtype=np.float32).reshape(3, N)
+    runner, late = EmulatedRunner(), "    if (x[0] == 2*N)\n        y[pd_thread + 100] = 1;\n"
+    found = []
+    for body in (REVERSE, REVERSE + late.replace("N", str(N))):
+        artifact = runner.compile(source(body))
+        assert isinstance(artifact, Artifact), artifact
+        found.append(runner.run_sets(artifact, RunRequest(inputs={"x": x}), 3))
+    right, wrong = found
+    assert isinstance(right, Measurement) and right.provenance == "simulated" and right.outputs is not None
+    expected = x.reshape(3, 2, 64)[:, :, ::-1].reshape(3, N)
+    np.testing.assert_array_equal(right.outputs["y"], expected)
+    assert isinstance(wrong, Failure) and wrong.detail in (FAULTS[101], FAULTS[103]), wrong
+
+
 @pytest.mark.parametrize("checked", [True, False])
 def test_four_floats_move_at_once(checked: bool) -> None:
     """Into shared memory and out of it, and to an array of the caller, watched or not."""

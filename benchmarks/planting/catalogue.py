@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from planting.assembly import INSTRUCTIONS
 from planting.assembly_calls import CALLED
-from planting.assembly_streams import PACKED, STREAMS
+from planting.assembly_streams import PACKED, STRANGE, STREAMS
 from planting.c_arm import ARM
 from planting.c_calls import C_CALLS
 from planting.c_process import PROCESS
@@ -20,7 +20,7 @@ PLANTS = tuple(
     for plants in (
         unique((*SHARED, *C_VECTORS, *ARM, *SLIPS, *C_CALLS, *PROCESS)),
         unique(GRIDS),
-        unique((*INSTRUCTIONS, *STREAMS, *PACKED, *CALLED)),
+        unique((*INSTRUCTIONS, *STREAMS, *PACKED, *STRANGE, *CALLED)),
     )
     for plant in plants
 )

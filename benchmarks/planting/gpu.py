@@ -17,6 +17,27 @@ def _next_component(match: re.Match[str]) -> str:
     return f"{match[1]}.{'xyzw'['xyzw'.index(match[2]) - 1]}"
 
 
+def _kept_by_all(match: re.Match[str]) -> str:
+    """One number for all threads in place of one in each, where each adds up its own."""
+    adds_up = re.search(rf"^ +{match[1]} \+= ", match.string, re.MULTILINE)
+    return f"    static float {match[1]};" if adds_up else match[0]
+
+
+def _again(match: re.Match[str]) -> str:
+    """The launch twice, where its kernel adds to what an earlier one left: others begin anew."""
+    body = re.search(rf"^PD_KERNEL\({match[2]}, [\s\S]*?^\}}$", match.string, re.MULTILINE)
+    added = re.findall(r"^ +(\w+)\[[^\]]*\] \+= ", body[0], re.MULTILINE) if body else []
+    anew = [name for name in added if body and re.search(rf"\b{name}\[[^\]]*\] = ", body[0])]
+    return match[1] * 2 if set(added) - set(anew) else match[0]
+
+
+def _total_alone(match: re.Match[str]) -> str:
+    """The total alone, where another one was combined before it: the first meets the neutral number."""
+    earlier = match.string[match.string.rfind("\nPD_KERNEL(", 0, match.start()) : match.start()]
+    again = re.search(rf"^ +{match[2]} = .*\bpd_total\b", earlier, re.MULTILINE)
+    return f"{match[1]}{match[2]} = pd_total;" if again else match[0]
+
+
 GUARDS = (
     Plant("tail mask wrong", "guard-one-less", GPU, r"if \(pd_thread < (\d+)\)", more(1, -1)),
     Plant("one thread more", "guard-one-more", GPU, r"if \(pd_thread < (\d+)\)", more(1, 1)),
@@ -72,7 +93,7 @@ WARPS = (
         r"PD_WARP / 2",
         "PD_WARP / 4",
         "pd_gpu.h",
-        r"pd_warp_\w+\(",
+        r"pd_warp_\w+\((?!pd_value\b)\w",
     ),
     Plant(
         "lane of a shuffle wrong",
@@ -121,8 +142,8 @@ WARPS = (
         "partial result left out",
         "total-not-combined",
         GPU,
-        r"^( +\w+ = )(?:\w+ \+ pd_total|pd_max_f32\(pd_total, \w+\));$",
-        r"\1pd_total;",
+        r"^( +)(\w+) = (?:\w+ \+ pd_total|pd_max_f32\(pd_total, \w+\));$",
+        _total_alone,
     ),
     Plant("partial result left out", "total-of-own-lane", GPU, r"pd_warp_(?:add|max)_f32\((\w+)\)", r"(\1)"),
 )
@@ -194,7 +215,7 @@ LAUNCHES = (
         lambda m: instead(m, 1, str(int(m[1]) // 2)),
     ),
     Plant("launch wrong", "launch-dropped", GPU, r"^    PD_LAUNCH\(.*\n", ""),
-    Plant("launch wrong", "launch-twice", GPU, r"^(    PD_LAUNCH\(.*\n)", r"\1\1"),
+    Plant("launch wrong", "launch-twice", GPU, r"^(    PD_LAUNCH\((\w+), .*\n)", _again),
     Plant(
         "status ignored",
         "always-success",
@@ -310,4 +331,156 @@ SHARED_BY_THREADS = (
     ),
 )
 
-GRIDS = (*FAST, *SHARED_BY_THREADS, *GUARDS, *BARRIERS, *WARPS, *MEMORY, *LAUNCHES, *VALUES)
+#: Name -> what becomes of a value ``v``, in a narrow range alone.
+_NARROW = {
+    "slightly-wrong-near-three": "v > 3.0f && v < 3.05f ? v * 1.001f : v",
+    "wrong-sign-near-one-half": "v > 0.5f && v < 0.51f ? -v : v",
+    "rounded-near-a-thousand": "v > 1000.0f && v < 1024.0f ? (float)(int)v : v",
+    "largest-binade-infinite": "v > 1.7014118e38f ? PD_INF : v",
+}
+#: The same for the argument ``v`` of an exponential.
+_NARROW_EXP = {
+    "exp-wrong-near-minus-ten": "v > -10.1f && v < -10.0f ? 1.01f * pd_exp_f32(v) : pd_exp_f32(v)",
+    "exp-wrong-near-zero": "v < 0.0f && v > -0.001f ? 1.0f : pd_exp_f32(v)",
+    "exp-wrong-near-its-end": "v < -86.0f && v > -87.0f ? 0.0f : pd_exp_f32(v)",
+    "exp-of-a-half-interval": "v > -0.3466f && v < -0.3464f ? 0.7f : pd_exp_f32(v)",
+}
+NARROW = tuple(
+    Plant(
+        "wrong in a range",
+        name,
+        GPU,
+        _STORED,
+        r"\1pd_planted(\2);",
+        needs=r"\A(?![\s\S]*pd_exp_f32)",  # no result of softmax is above one
+        helper=_PLANTED + f"    return {value};\n}}",
+    )
+    for name, value in _NARROW.items()
+) + tuple(
+    Plant(
+        "wrong in a range",
+        name,
+        GPU,
+        r"pd_exp_f32\(",
+        "pd_planted(",
+        needs=r"- m\w*(?:\[\w+\])?\)",
+        helper=_PLANTED + f"    return {value};\n}}",
+    )
+    for name, value in _NARROW_EXP.items()
+)
+
+PLACES = (
+    Plant(
+        "memory of another scope",
+        "own-array-in-shared-memory",
+        GPU,
+        r"^    float (\w+)\[(\d+)\];",
+        r"    PD_SHARED(float, \2, \1);",
+    ),
+    Plant(
+        "static scratch",
+        "own-array-of-all-threads",
+        GPU,
+        r"^    float (\w+)\[(\d+)\];",
+        r"    static float \1[\2];",
+    ),
+    Plant("static scratch", "own-number-of-all-threads", GPU, r"^    float (\w+);", _kept_by_all),
+    Plant(
+        "memory of another scope",
+        "own-number-in-shared-memory",
+        GPU,
+        r"^    float (\w+);",
+        "    PD_SHARED(float, 1, pd_planted_place);\n#define \\1 pd_planted_place[0]",
+    ),
+    Plant(
+        "memory of another scope",
+        "shared-by-all-blocks",
+        GPU,
+        r"^    PD_SHARED\(float, (\d+), (\w+)\);",
+        r"    PD_ARRAY(float, \1, \2)(pd_planted_cells);",
+        helper="#if defined(__CUDACC__) || defined(__CUDACC_RTC__) || defined(__HIP__)\n"
+        "static __attribute__((device)) float pd_planted_cells[1 << 16];\n"
+        "#else\nstatic float pd_planted_cells[1 << 16];\n#endif\n",
+    ),
+    Plant(
+        "memory of another scope",
+        "shared-memory-of-each-thread",
+        GPU,
+        r"^    PD_SHARED\(float, (\d+), (\w+)\);",
+        r"    float \2[\1];",
+    ),
+    Plant("slot of another thread", "thread-halved", GPU, r"(?<== )pd_thread;", "(pd_thread / 2);"),
+    Plant("slot of another thread", "lane-halved", GPU, r"(?<== )pd_lane;", "(pd_lane / 2);"),
+    Plant("slot of another thread", "warp-halved", GPU, r"(?<== )pd_warp;", "(pd_warp / 2);"),
+    Plant("slot of another thread", "block-halved", GPU, r"(?<== )pd_block;", "(pd_block / 2);"),
+    Plant(
+        "slot of another thread",
+        "two-components-of-one-offset",
+        GPU,
+        r"(?<=\w)\[([^\[\]\n]*) \+ 1\](?= = pd_v1;)",
+        r"[\1]",
+    ),
+    Plant(
+        "slot of another thread",
+        "shared-cell-of-the-warp",
+        GPU,
+        r"(?<=\w)\[(i\d+)\](?= = )",
+        "[0]",
+        needs=r"PD_SHARED\(float, \d{2,}",
+    ),
+    Plant(
+        "barrier missing",
+        "warp-barrier-dropped-for-a-lane",
+        GPU,
+        r"pd_sync_warp\(\);",
+        "if (pd_lane) pd_sync_warp();",
+    ),
+    Plant(
+        "barrier divergent",
+        "barrier-for-half-of-the-warps",
+        GPU,
+        r"pd_sync_block\(\);",
+        "if (pd_thread / PD_WARP % 2 == 0) pd_sync_block(); else pd_sync_warp();",
+        needs=r"PD_LAUNCH\(\w+, \d+, (?!(?:1?\d|2\d|3[0-2]), )",
+    ),
+    Plant(
+        "zero of the other sign",
+        "relu-of-minus-zero",
+        GPU,
+        r"pd_max_number_f32\(0\.0f, ",
+        "pd_max_number_f32(-0.0f, ",
+    ),
+    Plant(
+        "zero of the other sign",
+        "relu-keeps-the-sign-of-zero",
+        GPU,
+        r"pd_max_number_f32\(0\.0f, (.*)\);$",
+        r"pd_planted(\1);",
+        helper=_PLANTED + "    return v < 0.0f ? 0.0f * v : v;\n}",
+    ),
+    Plant(
+        "status ignored",
+        "launch-of-no-block-for-the-last",
+        GPU,
+        r"if \(pd_thread == 0\)",
+        "if (pd_thread == 0 && pd_block != 1)",
+    ),
+    Plant("status ignored", "no-lane-writes", GPU, r"if \(pd_lane == 0\)", "if (pd_lane == PD_WARP)"),
+    Plant(
+        "launch wrong",
+        "threads-of-a-warp-less",
+        GPU,
+        r"PD_LAUNCH\(\w+, \d+, (\d{2,}), .*\);",
+        lambda m: instead(m, 1, str(max(int(m[1]) - 32, 1))),
+    ),
+    Plant(
+        "shared memory too small",
+        "shared-one-less",
+        GPU,
+        r"PD_SHARED\(float, (\d+), ",
+        more(1, -1),
+        needs=r"PD_SHARED\(float, (?!1,)",
+    ),
+)
+
+GRIDS = (*NARROW, *PLACES, *FAST, *SHARED_BY_THREADS, *GUARDS, *BARRIERS, *WARPS, *MEMORY, *LAUNCHES, *VALUES)

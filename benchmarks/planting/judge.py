@@ -13,9 +13,10 @@ processor, if that target's header is the very same text: it ships one header, v
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from random import Random
 from time import perf_counter
@@ -72,12 +73,22 @@ class Impatient:
         self.endless = b""
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.runner, name)
+        found = getattr(self.runner, name)
+        return partial(self._bounded, found) if name == "run_sets" else found
 
     def run(self, artifact: Artifact, request: RunRequest) -> Measurement | Failure:
+        return self._bounded(self.runner.run, artifact, request)
+
+    def _bounded(
+        self,
+        run: Callable[..., Measurement | Failure],
+        artifact: Artifact,
+        request: RunRequest,
+        *sets: int,
+    ) -> Measurement | Failure:
         if artifact.content == self.endless:
             return Failure("timeout", "an earlier run did not end")
-        result = self.runner.run(artifact, replace(request, timeout_s=min(request.timeout_s, TIMEOUT_S)))
+        result = run(artifact, replace(request, timeout_s=min(request.timeout_s, TIMEOUT_S)), *sets)
         if isinstance(result, Failure) and result.reason == "timeout":
             self.endless = artifact.content
         return result
@@ -121,12 +132,14 @@ class Judge:
         begin = perf_counter()
         source = planted(plant, ground.source, place)
         line = place.line(ground.source.support[place.file] if place.file else ground.source.code)
-        verdict, by = self._judged(ground, plant, source, line)
+        verdict, by = self._judged(ground, plant, source, line, place.marked(ground.source))
         if verdict == SURVIVED and place.file and plant.shows == "execution" and not self.all_put_through:
             verdict, by = self._natively(ground, plant, place) or (verdict, by)
         return Verdict(verdict, by, round(perf_counter() - begin, 2))
 
-    def _judged(self, ground: Ground, plant: Plant, source: KernelSource, line: str) -> tuple[str, str]:
+    def _judged(
+        self, ground: Ground, plant: Plant, source: KernelSource, line: str, marked: str
+    ) -> tuple[str, str]:
         made, sound = self.runner.compile(source), self.sound[ground.name]
         if isinstance(made, Failure):
             return UNUSABLE, f"does not compile: {made.detail.strip()[:400]}"
@@ -142,7 +155,7 @@ class Judge:
             return SURVIVED, "the code differs, and only how it is called can show it"
         verdict, why = self._beside(ground, sound, made)
         if verdict == HARMLESS:
-            known = reason(plant.name, ground.operator, line)
+            known = reason(plant.name, ground.operator, line, marked)
             return (HARMLESS, f"{known}; {why}") if known else (SURVIVED, f"for no known reason: {why}")
         return verdict, why
 

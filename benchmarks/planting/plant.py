@@ -17,6 +17,9 @@ Change: TypeAlias = str | Callable[["re.Match[str]"], str]
 #: Languages of sources -> the family whose plants fit them.
 FAMILIES = {"c": "c", "cu": "gpu", "hip": "gpu", "s": "assembly"}
 
+#: Stands before a place in its text; no emitted text has it.
+MARK = "¶"
+
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 
 
@@ -58,6 +61,11 @@ class Place:
     def line(self, text: str) -> str:
         """The line it starts on, stripped."""
         return text[text.rfind("\n", 0, self.start) + 1 :].partition("\n")[0].strip()
+
+    def marked(self, source: KernelSource) -> str:
+        """The text that it is in, with ``MARK`` before it."""
+        text = source.support[self.file] if self.file else source.code
+        return text[: self.start] + MARK + text[self.start :]
 
 
 def places(plant: Plant, source: KernelSource) -> list[Place]:

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Reason:
-    """Regular expressions of the whole of a plant's name and of an operator, and of a part of the line."""
+    """Regular expressions of the whole of a plant's name and of an operator, and of parts of the line."""
 
     plants: str
     operators: str
     line: str
     why: str
+    around: str = ""
+    """Regular expression of the whole file (multi-line); ``¶`` stands where the fault is planted."""
 
 
 _ZERO_TAIL = r"pd_select_first_f32v\(\d+, pd_load_first_f32v\([^()]*\), pd_splat_f32v\(0\.0f\)\)"
@@ -123,13 +125,249 @@ REASONS: Sequence[Reason] = (
 )
 
 
-def reason(plant: str, operator: str, line: str) -> str:
+# -- assembly ------------------------------------------------------------------------------------------
+
+#: At the start of a file: no array is f64, so that whatever a routine computes comes from f32.
+_F32 = r"\A(?![^¶]*^# \w+ f64 )"
+#: At the start of a file: each division that a routine computes is that of 1 by something.
+_RECIPROCALS = (
+    r"\A(?![^¶]*^    (?!fcvt\.d\.w).*\n    fsd \w+, \d+\+0\(sp\)\n    fsd \w+, \d+\+8\(sp\)\n)"
+    r"(?=(?:(?!^    jal t1, \S+_div\n)[\s\S])*^    ret\n)"
+)
+
+
+def _between(first: str, last: str, start: str = "") -> str:
+    """The place stands behind the line ``first`` and before the next ``last``."""
+    return rf"{start}[\s\S]*{first}\n(?:(?!{last})[\s\S])*¶"
+
+
+_WEAK_ESTIMATE = (
+    "an estimate of a reciprocal or a root is refined whatever it is; the squares of what is left to "
+    "correct say "
+    "whether two steps brought it near, after which the others reach the last bit; where they did not, or "
+    "it is "
+    "no number, the routine computes the quotient instead"
+)
+_ESTIMATE_CHANGED = (
+    r"packed-(first-source|second-source|the-other-way-round|dropped)|(first|second)-lane-twice"
+    r"|conversion-(towards-zero|dropped)|product-(of-other-sign|negated|accumulator)|all-negated|term-for-factor"
+    r"|word-of-a-constant|exponent-of-a-constant"
+)
+_FEW = r"(?:.*\n){0,16}?"
+_NEVER_F32 = (
+    "f32 operands: no double precision number is denormal, and exponents of quotients stay within 280 of zero"
+)
+_SURE_OF_TIES = (
+    "f32 operands: no quotient and no root lies within 2^-49 of itself from the middle between two f32 "
+    "unless it "
+    "is exact, and the last bit in double precision is 2^-52"
+)
+_KEPT = (*(f"t{k}" for k in range(1, 7)), *(f"fa{k}" for k in range(8)))
+
+ASSEMBLY_REASONS: Sequence[Reason] = (
+    Reason(r".*", r".*", r"", _NEVER_F32, _between(r"_div_far:", r"_div_special:", _F32)),
+    Reason(r".*", r".*", r"", _NEVER_F32, _between(r"# a denormal operand.*", r"_div_infinite:", _F32)),
+    Reason(r".*", r".*", r"", _NEVER_F32, _between(r"beqz \w+, \S+_sqrt_normal", r"_sqrt_normal:", _F32)),
+    Reason(
+        r"bound-of-loop(-more)?|limit-of-a-comparison|compared-with-sign",
+        r".*",
+        r"^addi t6, t4, 1021$|^sltiu t6, t6, 2043$",
+        _NEVER_F32,
+        _F32,
+    ),
+    Reason(r"limit-of-a-comparison", r".*", r"^sltiu (t[45]), \1, 2046$", _NEVER_F32, _F32),
+    Reason(r"tie-as-usual", r".*", r"", _SURE_OF_TIES, _F32),
+    Reason(
+        r"counter-of-loop-more",
+        r".*",
+        r"^li t3, 5$",
+        f"one more step leaves the root where it is but for its last bit. {_SURE_OF_TIES}",
+        _F32 + r"[\s\S]*¶    li t3, 5\n\S+_sqrt_refine:",
+    ),
+    Reason(
+        r".*",
+        r".*",
+        r"",
+        "every dividend is 1: it is neither infinite nor zero",
+        _between(r"_div_infinite:", r"_div_zero:", _RECIPROCALS),
+    ),
+    Reason(
+        r"shifts-in-signs",
+        r".*",
+        r"^srli t2, t2, 12$",
+        "every dividend is 1: its mantissa has no bit that a sign could be taken from",
+        _between(r"_div:", r"_div_special:", _RECIPROCALS),
+    ),
+    Reason(
+        r"word-of-a-table-(further|dropped)",
+        r".*",
+        r"^sw zero, 0\(sp\)$",
+        "every dividend is 1: its lower half, which is there, is zero too",
+        _between(r"_div_again:", r"_div_done:", _RECIPROCALS),
+    ),
+    Reason(
+        r"upper-bits",
+        r".*",
+        r"^lui t6, 0x3ff00$",
+        "the mantissas of dividend and divisor are both halved, and so is the remainder: the quotient stays",
+    ),
+    Reason(
+        r"sign-taken-not-multiplied",
+        r"[ds]?softmax",
+        r"^fsgnjx\.d fa0, fa[02], fa1$",
+        "exponentials and their sums have no sign: the one sign is the product of both",
+        r"_div_special:\n[\s\S]*¶",
+    ),
+    Reason(
+        r"term-for-factor|product-(of-other-sign|negated|dropped)|all-negated",
+        r".*",
+        r"^fmadd\.d fa5, fa5, fa3, fa4$",
+        "the routine is entered with |x| >= 700 alone: with |q| <= 2, 1 + r + r^2 q is between 1/2 and 2, "
+        "and "
+        "that times 2^1009 or more is infinite in f32, times 2^-1009 or less zero",
+        _F32
+        + r"(?![^¶]*rescue_exp\n(?:(?!\.L).*\n)*    jal ra, \S+rescue_exp\n)"
+        + r"(?=(?:(?!^    jal t1, \S+_exp\n)[\s\S])*^    ret\n)"
+        + r"[\s\S]*_exp:\n(?:(?!_exp_done:)[\s\S])*¶",
+    ),
+    Reason(
+        _ESTIMATE_CHANGED,
+        r".*",
+        r"^(?!.*\bft3\b).*vfcpka",
+        _WEAK_ESTIMATE,
+        rf"¶    \.insn r 0x33, 0, 88, (\w+), \1, \w+ #.*\n{_FEW}    fnmsub\.d \w+, \1, ",
+    ),
+    Reason(
+        _ESTIMATE_CHANGED,
+        r".*",
+        r"^(?!.*\bft3\b).*vfcpka",
+        _WEAK_ESTIMATE,
+        rf"fnmsub\.d (\w+), \1, \w+, \w+\n{_FEW}¶    \.insn r 0x33, 0, 88, \1, \w+, \1 #",
+    ),
+    Reason(
+        _ESTIMATE_CHANGED,
+        r".*",
+        r"^fnmsub\.d",
+        _WEAK_ESTIMATE,
+        rf"¶    fnmsub\.d (\w+), \1, \w+, \w+\n{_FEW}    \.insn r 0x33, 0, 88, \1, \w+, \1 #",
+    ),
+    Reason(
+        _ESTIMATE_CHANGED,
+        r".*",
+        r"^fcvt\.s\.d",
+        _WEAK_ESTIMATE,
+        rf"¶    fcvt\.s\.d (\w+), \w+\n{_FEW}    \.insn r 0x33, 0, 88, \1, \1, \w+ #.*\n"
+        rf"{_FEW}    fnmsub\.d \w+, \1, ",
+    ),
+    Reason(
+        _ESTIMATE_CHANGED,
+        r".*",
+        r"^li \w+, (1127219200|1127350272|1205756472|1127284736|1139206992)$",
+        _WEAK_ESTIMATE,
+    ),
+    Reason(
+        _ESTIMATE_CHANGED,
+        r".*",
+        r"^(?!.*\bft3\b).*vfcpka",
+        _WEAK_ESTIMATE,
+        r"    li \w+, (1127350272|1127284736)\n    fmv\.w\.x \w+, \w+\n¶",
+    ),
+    Reason(
+        r"asked-early",
+        r".*",
+        r"^\.insn i 0x2b, 1, zero, ",
+        "the loop behind it asks until the mover is done, which is after its last datum: it only asks more "
+        "often",
+    ),
+    Reason(
+        r"only-one-looked-at|nan-not-looked-at",
+        r"softmax",
+        r"^and |^bnez ",
+        "a NaN that the maximum loses is in its own exponential, and so in the sum that all of the row has",
+    ),
+    Reason(
+        r"sum-for-difference",
+        r".*",
+        r"^fadd\.[sd] ",
+        "one of both is NaN here, and so are sum and difference",
+        r"feq\.[sd] (\w+), .*\n    bnez \1, (\.L\w+)\n¶    fadd\.[sd] .*\n\2:",
+    ),
+    Reason(
+        r"stream-set-too-early",
+        r".*",
+        r"^mv zero, ",
+        "all jobs of the mover repeat alike, and all else waits in its second registers until its job is "
+        "over",
+        r"\A(?:(?!, 34 #)[\s\S])*¶    mv zero, .*\n(?:    li .*\n)?.*, 34 #(?:(?!, 34 #)[\s\S])*\Z",
+    ),
+    Reason(
+        r".*",
+        r"(layer|batch)norm\d|[ds]layernorm",
+        r"",
+        "all divisions are of distances by the root of their mean square: where one is infinite, so is the "
+        "other",
+        _between(
+            r"_div_infinite:",
+            r"_div_no_dividend:",
+            r"\A(?![^¶]*/ (?!(?:[1248]|16|32|64|128|256|512|1024|2048|4096)\b)\d)",
+        ),
+    ),
+    Reason(
+        r"fence-dropped",
+        r"dlayernorm",
+        r"^fence$",
+        "stores leave in the order of the program, four at a time; of the last four, the first is to element "
+        "159, which the stream is asked for after 150 more stores",
+        r"    fsd \w+, 1792\(a0\)\n    addi t0, t0, 8\n    addi a0, a0, 8\n    bne t0, a1, .*\n"
+        r"    # ssr0: y_w\[\{0\},\{1\}\]\n¶",
+    ),
+    *(
+        Reason(
+            r"temporary-not-kept",
+            r".*",
+            rf"^(lw|fld) {register}, ",
+            "no code but that of routines uses the register",
+            rf"\A(?:(?!_rescue_\w+:|\b{register}\b)[\s\S])*_rescue_\w+:[\s\S]*¶",
+        )
+        for register in _KEPT
+    ),
+)
+
+# -- grids and blocks ----------------------------------------------------------------------------------
+
+GRID_REASONS: Sequence[Reason] = (
+    Reason(
+        r"exp-coefficient-last-digits",
+        r".*",
+        r"",
+        "the reduced argument is below 0.35: the term, at most 0.07, times 3e-7 is below 2^-25 of the result",
+        r"p = p \* r",
+    ),
+    Reason(
+        r"exp-power-of-two|exp-without-denormals",
+        r"swiglu",
+        r"",
+        "exp of that is added to one, where less than 2^-25 is nothing",
+    ),
+    Reason(
+        r"block-barrier-dropped|warp-barrier-for-block",
+        r"rmsnorm",
+        r"",
+        "a barrier stands before it, from which on r_i is only read, and each cell of y is stored once",
+        r"pd_sync_block\(\);\n(?:(?!r_i\[\w+\] = |pd_sync_block)[\s\S])*"
+        r"¶ *pd_sync_block\(\);(?:(?!r_i\[\w+\] = |^\})[\s\S])*^\}",
+    ),
+)
+
+
+def reason(plant: str, operator: str, line: str, marked: str) -> str:
     """The reason why this plant in this line shows in no results of this operator; empty: none is known."""
-    for known in REASONS:
+    for known in (*REASONS, *ASSEMBLY_REASONS, *GRID_REASONS):
         if (
             re.fullmatch(known.plants, plant)
             and re.fullmatch(known.operators, operator)
             and re.search(known.line, line)
+            and re.search(known.around, marked, re.MULTILINE)
         ):
             return known.why
     return ""

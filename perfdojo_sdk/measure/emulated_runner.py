@@ -69,6 +69,9 @@ class EmulatedRunner:
         plain = [_possible(request) for request in requests]
         return [explained(result) for result in self.native.run_together(artifact, plain)]
 
+    def run_sets(self, artifact: Artifact, request: RunRequest, sets: int) -> Measurement | Failure:
+        return explained(self.native.run_sets(artifact, _possible(request), sets))
+
 
 def _possible(request: RunRequest) -> RunRequest:
     """No times; and the emulation is one thread of the host, which it takes for itself."""

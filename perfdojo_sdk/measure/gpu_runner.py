@@ -8,7 +8,7 @@ machine code, and how a bundle runs on its device; without one, times are those 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from perfdojo_sdk.codegen.gpu.bundle import BUNDLE, pack, unpack
@@ -136,6 +136,21 @@ class GpuRunner:
             return [self.run(artifact, request) for request in requests]
         return self._emulated(artifact, requests, alone=False)
 
+    @property
+    def run_sets(self) -> Callable[[Artifact, RunRequest, int], Measurement | Failure]:
+        """The SDK's ``RunsSets``, in emulation; a device has a call of its own for each set."""
+        if self.device_name():
+            raise AttributeError("on a device, sets of inputs run one at a time")
+        return self._emulated_sets
+
+    def _emulated_sets(self, artifact: Artifact, request: RunRequest, sets: int) -> Measurement | Failure:
+        try:
+            code = _emulated_code(artifact, unpack(artifact.content))
+        except (ValueError, KeyError, TypeError) as error:
+            return Failure("runtime", f"the artifact is no bundle of this target: {error}")
+        result = self.emulation.run_sets(code, request, sets)
+        return replace(result, device=self.device()) if isinstance(result, Measurement) else result
+
     def _too_slow(self, artifact: Artifact) -> Failure | None:
         """The failure of a kernel that is too slow to run: a loop on one thread would block the device for
         minutes."""
@@ -154,7 +169,7 @@ class GpuRunner:
         try:
             files = unpack(artifact.content)
             launches = launches_in(files)
-            code = replace(artifact, kind=SHARED_OBJECT, content=files["emulated.so"])
+            code = _emulated_code(artifact, files)
         except (ValueError, KeyError, TypeError) as error:
             return [Failure("runtime", f"the artifact is no bundle of this target: {error}")] * len(requests)
         if all(request.repeats for request in requests) and work_of(launches) > MOST_COMPUTED:
@@ -178,6 +193,10 @@ class GpuRunner:
         """The model's time, and no outputs."""
         seconds = estimate(launches, self.capabilities).seconds
         return Measurement(None, (seconds,), "estimated", self.device(), request.threads)
+
+
+def _emulated_code(artifact: Artifact, files: Mapping[str, bytes]) -> Artifact:
+    return replace(artifact, kind=SHARED_OBJECT, content=files["emulated.so"])
 
 
 def work_of(launches: Sequence[LaunchFigures]) -> int:

@@ -33,6 +33,8 @@ RANGES: Mapping[str, Range] = {
     "f32": Range(-149, -126, 127),
     "f64": Range(-1074, -1022, 1023),
 }
+#: Beyond this and its negative, exponentials are infinite or 0. f16 is computed in f32.
+_EXPONENTIALS: Mapping[str, float] = {"f16": 130.0, "f32": 130.0, "f64": 800.0}
 #: Different numbers of one character.
 _DRAWN = 1 << 18
 #: The last positions of a group, at each of which a loop may end too early.
@@ -433,7 +435,7 @@ def level(values: Array, groups: Groups, dtype: str, rng: Generator) -> None:
 
 def _levels(count: int, dtype: str, rng: Generator) -> Array:
     """Numbers of both signs, evenly over the whole range of the dtype, more closely where limits of functions
-    lie: over its powers of two around 1, and over the numbers up to 130."""
+    lie: over its powers of two around 1, and over the numbers whose exponential it holds, and some more."""
     reach = RANGES[dtype]
     share = (rng.permutation(count) + rng.random(count)) / max(count, 1)
 
@@ -443,7 +445,7 @@ def _levels(count: int, dtype: str, rng: Generator) -> Array:
     parts = [share < 0.5, share < 0.8]
     within = np.select(parts, [share / 0.5, (share - 0.5) / 0.3], (share - 0.8) / 0.2) * 2 - 1
     around, whole = powers(-14, 10, within), powers(reach.smallest, reach.largest + 0.99, within)
-    return np.select(parts, [within * 130, around], whole)
+    return np.select(parts, [within * _EXPONENTIALS[dtype], around], whole)
 
 
 def spread(values: Array, dtype: str, rng: Generator) -> None:

@@ -6,12 +6,13 @@ its last. Of the SDK's executions, those of :mod:`perfdojo_riscv_snitch.executio
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from perfdojo_riscv_snitch import cluster
 from perfdojo_riscv_snitch.assembly import assemble
-from perfdojo_riscv_snitch.calls import Call, Outcome, call_kernel, execute, on_model
+from perfdojo_riscv_snitch.calls import Call, Outcome, call_kernel, call_on_sets, execute, on_model
 from perfdojo_riscv_snitch.executions import put_through
 from perfdojo_riscv_snitch.objects import write_object
 from perfdojo_riscv_snitch.simulator import Simulation, simulate
@@ -81,6 +82,19 @@ class SnitchRunner:
             details=figures(first),
             executions=executed,
         )
+
+    @property
+    def run_sets(self) -> Callable[[Artifact, RunRequest, int], Measurement | Failure]:
+        """The SDK's ``RunsSets``; the model of the hardware is too slow for it."""
+        if cluster.binary():
+            raise AttributeError("the model of the hardware runs one set at a time")
+        return self._run_sets
+
+    def _run_sets(self, artifact: Artifact, request: RunRequest, sets: int) -> Measurement | Failure:
+        outputs = call_on_sets(artifact, request, sets)
+        if isinstance(outputs, Failure):
+            return outputs
+        return Measurement(outputs, (), "simulated", self.device(), request.threads)
 
 
 def figures(result: Outcome) -> dict[str, float]:

@@ -31,6 +31,7 @@ from perfdojo_sdk.hookspecs.types import (
     KernelSource,
     Measurement,
     RunRequest,
+    running_sets,
 )
 from perfdojo_sdk.kernels.selection import default_selection, select
 from perfdojo_sdk.library.build import build_library
@@ -192,6 +193,36 @@ def test_a_stream_that_reads_too_much_is_left_to_the_next_kernel() -> None:
     assert isinstance(outcome(long), Measurement), "a plain call does not show it"
     failed = outcome(long, request=RunRequest(executions=("float_control",)))
     assert isinstance(failed, Failure) and "ft0 has a job or data left" in failed.detail, failed
+
+
+def test_a_loop_that_nobody_set_is_left_to_the_next_kernel() -> None:
+    """An earlier kernel left a bound there, and the job goes on: only the next kernel's wait would tell."""
+    deep = STREAMED.replace(setting(24, "a0"), setting(25, "a0"))
+    assert isinstance(outcome(deep), Measurement), "a plain call does not show it"
+    failed = outcome(deep, request=RunRequest(executions=("float_control",)))
+    assert isinstance(failed, Failure) and "ft0 has a job or data left" in failed.detail, failed
+
+
+def test_many_sets_are_as_many_calls() -> None:
+    """More than one child runs; each set's results are its own, and what is wrong in one of them fails."""
+    inputs = {"x": np.arange(4.0 * 70).reshape(70, 4)}
+    runner = SnitchRunner()
+    artifact, beyond = (
+        runner.compile(kernel(body))
+        for body in (COPY, f"{COPY}\nli t0, 276\nfcvt.w.d t1, ft0\nbne t0, t1, 1f\nfsd ft0, 32(a1)\n1:")
+    )
+    assert isinstance(artifact, Artifact) and isinstance(beyond, Artifact)
+    found = runner.run_sets(artifact, RunRequest(inputs), 70)
+    assert isinstance(found, Measurement) and found.outputs is not None
+    np.testing.assert_array_equal(found.outputs["y"], inputs["x"])
+    failed = runner.run_sets(beyond, RunRequest(inputs), 70)
+    assert isinstance(failed, Failure) and "outside its arrays" in failed.detail, failed
+
+
+def test_a_model_of_the_hardware_runs_no_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert running_sets(SnitchRunner())
+    monkeypatch.setattr("perfdojo_riscv_snitch.cluster.binary", lambda: "/bin/true")
+    assert running_sets(SnitchRunner()) is None
 
 
 def test_a_kernel_that_runs_too_long_is_stopped() -> None:
