@@ -27,7 +27,7 @@ EXECUTIONS = {
     "two_callers": "two callers at once",
     "after_fork": "a call in a process that was forked after a call",
     "handed_over": "results that another thread looks at as soon as the call is over",
-    "kept_for_caller": "registers, and signals that are blocked, which a function keeps for its caller",
+    "kept_for_caller": "registers, signals and settings of the process, which it keeps for its caller",
     "own_memory": "memory of its own, which no call on one thread changes",
     "unloaded": "unloaded right after a call",
 }

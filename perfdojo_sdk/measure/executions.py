@@ -41,7 +41,13 @@ from perfdojo_sdk.measure.kernel_calls import (
     poison_of,
 )
 from perfdojo_sdk.measure.own_memory import Segment, writable_segments
-from perfdojo_sdk.measure.process_state import Used, blocked_signals, changed
+from perfdojo_sdk.measure.process_state import (
+    Used,
+    blocked_signals,
+    changed,
+    process_settings,
+    threads_that_take_signals,
+)
 
 PAGE = mmap.PAGESIZE
 #: Bytes that are inaccessible on either side of a room.
@@ -69,6 +75,8 @@ MOST_HANDED, HANDING_S, HANDING_PATIENCE_S = 2000, 0.2, 0.6
 SETTLED = 10
 #: Seconds until a call after a fork, and one of many slow calls, is taken to hang.
 PATIENCE_S = 5.0
+#: Numbers of threads that nobody means: the least and the largest that the argument can be.
+LEAST_THREADS, MOST_THREADS = -(1 << 31), (1 << 31) - 1
 #: Numbers of threads that other executions than ``threads`` use.
 ALONE, TOGETHER = 1, 2
 
@@ -242,7 +250,7 @@ def alignment(trial: Trial) -> None:
 def workspace(trial: Trial) -> None:
     """Every call gives the kernel exactly what it asks for, so what is left is to give it less."""
     stage = trial.stage
-    for threads in (ALONE, TOGETHER):
+    for threads in dict.fromkeys((ALONE, TOGETHER, *stage.counts[1:2])):
         if stage.kernel.workspace_bytes(threads):
             _too_little(stage, threads, 1)
     if whole := stage.kernel.workspace_bytes(ALONE):
@@ -284,7 +292,10 @@ def threads(trial: Trial) -> None:
     for count in counts[FEWEST_COUNTS:]:
         if count > MANY_THREADS or time.monotonic() < end:
             _with_threads(trial, count, _collide)
-    _with_threads(trial, MAX_THREADS + 1, _too_many)
+    for count in (0, -1, LEAST_THREADS):
+        _with_threads(trial, count, _as_one)
+    for count in (MAX_THREADS + 1, MOST_THREADS):
+        _with_threads(trial, count, _too_many)
 
 
 def _with_threads(trial: Trial, count: int, action: Callable[[Trial, int], None]) -> None:
@@ -333,6 +344,11 @@ def _unused(room: Room) -> int:
     """Bytes at its end that are still poison."""
     written = np.flatnonzero(room.bytes != poison_of(room.dtype, 0))
     return room.bytes.size - (int(written[-1]) + 1 if written.size else 0)
+
+
+def _as_one(trial: Trial, count: int) -> None:
+    """Fewer than one count as one."""
+    trial.stage.call("end", count)
 
 
 def _too_many(trial: Trial, count: int) -> None:
@@ -419,10 +435,22 @@ def kept_for_caller(trial: Trial) -> None:
         _harness().pd_keep(trial.kernel.entry, ctypes.byref(caller))
         check_status(caller.status)
         if caller.wrong:
-            raise Refused("wrong_result", "the kernel changes a register that is its caller's")
+            raise Refused("wrong_result", f"the kernel {_NOT_KEPT[caller.wrong]}")
         if blocked_signals() != trial.kernel.blocked:
             raise Refused("wrong_result", "the kernel leaves other signals blocked than before")
         stage.check()
+    if differs := changed(trial.kernel.settings, process_settings()):
+        raise Refused("wrong_result", f"the kernel changes, of the process: {differs}")
+    if threads_that_take_signals(trial.kernel.others):
+        raise Refused("wrong_result", "threads that the kernel starts take signals, which are its caller's")
+
+
+#: What the harness says was not kept.
+_NOT_KEPT = {
+    1: "changes a register that is its caller's",
+    2: "leaves the direction of string instructions set to backwards",
+    3: "leaves numbers in the registers of x87, or those of MMX in use",
+}
 
 
 def own_memory(trial: Trial) -> None:

@@ -82,6 +82,62 @@ def _mathematics() -> ctypes.CDLL | None:
 _M = _mathematics()
 
 
+def process_settings() -> Mapping[str, object]:
+    """Name of what all of the process has once -> its value; equal before and after a call."""
+    _C.fflush(None)
+    with open("/proc/self/status") as status:
+        told = {name: value.strip() for name, _, value in (line.partition(":") for line in status)}
+    return {
+        "handlers of signals": (told.get("SigCgt"), told.get("SigIgn")),
+        "the mask of new files": told.get("Umask"),
+        "the processors of this thread": told.get("Cpus_allowed"),
+        "its priority": os.getpriority(os.PRIO_PROCESS, 0),
+        "timers": tuple(signal.getitimer(which)[0] > 0 for which in _TIMERS),
+        "its folder": os.getcwd(),
+        "its environment": _environment(),
+        "its limits": tuple(resource.getrlimit(kind) for kind in _LIMITS),
+        "what it has said": tuple(os.fstat(file).st_size for file in (1, 2)),
+    }
+
+
+_TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+_LIMITS = (resource.RLIMIT_AS, resource.RLIMIT_NOFILE, resource.RLIMIT_STACK, resource.RLIMIT_CORE)
+
+
+def _environment() -> tuple[bytes, ...]:
+    """As C has it: Python keeps a copy of its own."""
+    words = ctypes.POINTER(ctypes.c_char_p).in_dll(_C, "environ")
+    found: list[bytes] = []
+    while words and (word := words[len(found)]) is not None:
+        found.append(word)
+    return tuple(found)
+
+
+def threads_that_take_signals(known: frozenset[int]) -> list[int]:
+    """Threads of this process beside the known ones that do not leave signals to others."""
+    return [thread for thread in thread_numbers() - known if not _left_to_others(thread)]
+
+
+def thread_numbers() -> frozenset[int]:
+    return frozenset(map(int, os.listdir("/proc/self/task")))
+
+
+def _left_to_others(thread: int) -> bool:
+    """Whether it blocks what a caller may have handlers for; so does a thread that has ended."""
+    try:
+        with open(f"/proc/self/task/{thread}/status") as status:
+            blocked = next((int(line.split()[1], 16) for line in status if line.startswith("SigBlk")), 0)
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return all(blocked >> (number - 1) & 1 for number in _OF_CALLERS)
+
+
+_OF_CALLERS = (
+    signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGCHLD, signal.SIGUSR1,
+    signal.SIGUSR2,
+)  # fmt: skip
+
+
 def blocked_signals() -> set[int]:
     """Those that this thread does not take now."""
     return set(signal.pthread_sigmask(signal.SIG_BLOCK, ()))

@@ -242,7 +242,7 @@ def _counts(parallel: Collection[int], chance: Random) -> tuple[int, ...]:
     above.sort(key=lambda count: count > _FEW_ITERATIONS)
     smaller = list(range(2, _FEW_ITERATIONS + 1))
     chance.shuffle(smaller)
-    wanted = (*_THREAD_COUNTS, *above, *smaller, *map(chance.choice, _MANY_COUNTS))
+    wanted = (*_THREAD_COUNTS, *above, *smaller, *map(chance.choice, _MANY_COUNTS), MAX_THREADS)
     return tuple(dict.fromkeys(count for count in wanted if 1 < count <= MAX_THREADS))
 
 
