@@ -41,9 +41,25 @@ PLAIN = RunRequest(timeout_s=20)
 #: Threads that are more than there are, beside the usual ones.
 ALL = replace(PLAIN, executions=tuple(EXECUTIONS), thread_counts=(2, 3, 5, 600, N + 1), busy_threads=2)
 
-#: One worker that waits for its orders, and knows nothing of forks.
-POOL = """
+#: Starts a thread that leaves signals to its caller.
+START = """
 #include <pthread.h>
+#include <signal.h>
+static int start(pthread_t *thread, void *(*work)(void *), void *argument)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int failed = pthread_create(thread, 0, work, argument);
+    pthread_sigmask(SIG_SETMASK, &before, 0);
+    return failed;
+}
+"""
+
+#: One worker that waits for its orders, and knows nothing of forks.
+POOL = (
+    START
+    + """
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t news = PTHREAD_COND_INITIALIZER;
 static int started, ordered, done;
@@ -63,7 +79,7 @@ static void on_the_pool(void)
     pthread_t worker;
     pthread_mutex_lock(&lock);
     if (!started++)
-        pthread_create(&worker, NULL, work, NULL);
+        start(&worker, work, 0);
     ordered++;
     pthread_cond_broadcast(&news);
     while (done != ordered)
@@ -71,6 +87,7 @@ static void on_the_pool(void)
     pthread_mutex_unlock(&lock);
 }
 """
+)
 
 #: Counts calls in a row on the same arrays.
 THIRTIETH = "static int n; static float *seen; n = seen == y ? n + 1 : 1; seen = y;"
@@ -93,7 +110,7 @@ MET_BY = {
     "guard_pages": ("workspace", "threads"),
     "alignment": ("two_callers", "own_memory"),  # other inputs are one element further on
     "repeated": ("two_callers", "after_fork", "handed_over", "own_memory", "unloaded"),
-    "after_fork": ("unloaded",),
+    "after_fork": ("unloaded", "no_threads"),
     "two_callers": ("own_memory",),
     "kept_for_caller": ("two_callers", "handed_over"),
 }
@@ -218,7 +235,7 @@ FAULTS: Mapping[str, Fault] = {
         f" {RIGHT}",
         POOL,
         "96 * (threads > 1 ? threads : 1)",
-        also=("after_fork", "unloaded"),
+        also=("after_fork", "unloaded", "no_threads"),
     ),
     "gives each thread a row, also where there is none": Fault(
         "threads",
@@ -239,8 +256,8 @@ FAULTS: Mapping[str, Fault] = {
         "repeated",
         "memory",
         "threads behind",
-        f"pthread_t t; if (threads > 1) pthread_create(&t, 0, wait, 0); {RIGHT}",
-        "#include <pthread.h>\nstatic void *wait(void *x) { for (;;) sleep(9); return x; }",
+        f"pthread_t t; if (threads > 1) start(&t, wait, 0); {RIGHT}",
+        f"{START}static void *wait(void *x) {{ for (;;) sleep(9); return x; }}",
     ),
     "has one scratch array for all callers": Fault(
         "two_callers",
@@ -282,13 +299,73 @@ FAULTS: Mapping[str, Fault] = {
         f"{RIGHT} sigset_t all; sigfillset(&all); sigprocmask(SIG_BLOCK, &all, 0);",
         "#include <signal.h>",
     ),
+    "leaves a handler of signals": Fault(
+        "kept_for_caller",
+        "wrong_result",
+        "handlers of signals",
+        f"{RIGHT} signal(SIGUSR1, SIG_IGN);",
+        "#include <signal.h>\n",
+    ),
+    "changes the environment": Fault(
+        "kept_for_caller",
+        "wrong_result",
+        "its environment",
+        f'{RIGHT} setenv("PD_X", "1", 1);',
+        "#include <stdlib.h>\n",
+    ),
+    "prints": Fault(
+        "kept_for_caller",
+        "wrong_result",
+        "what it has said",
+        f'{RIGHT} puts("done");',
+        "#include <stdio.h>\n",
+    ),
+    "leaves another mask for files": Fault(
+        "kept_for_caller",
+        "wrong_result",
+        "mask of new files",
+        f"{RIGHT} umask(0);",
+        "#include <sys/stat.h>\n",
+    ),
+    "leaves a timer": Fault(
+        "kept_for_caller", "wrong_result", "timers", f"{RIGHT} alarm(3000);", "#include <unistd.h>\n"
+    ),
+    "binds its caller to one processor": Fault(
+        "kept_for_caller",
+        "wrong_result",
+        "the processors of this thread",
+        f"{RIGHT} unsigned long one[16] = {{1}}; sched_setaffinity(0, sizeof one, (void *)one);",
+        "extern int sched_setaffinity(int, unsigned long, const void *);\n",
+    ),
+    "leaves numbers in registers of x87": Fault(
+        "float_control", "wrong_result", "rounding", f'{RIGHT} __asm__ volatile("fld1");'
+    ),
+    "keeps a thread that takes signals": Fault(
+        "kept_for_caller",
+        "wrong_result",
+        "take signals",
+        f"if (threads > 1) on_the_pool(); {RIGHT}",
+        POOL.replace("SIG_SETMASK, &all", "SIG_BLOCK, 0"),
+        also=("after_fork", "unloaded", "no_threads"),
+    ),
+    "counts the calls of a thread": Fault(
+        "own_memory", "wrong_result", "other values in 1 bytes", f"static _Thread_local int n; n++; {RIGHT}"
+    ),
+    "waits for a worker that does not start": Fault(
+        "no_threads",
+        "timeout",
+        "does not return",
+        "volatile int done = threads < 2; pthread_t t; if (!done) {"
+        " int failed = start(&t, say, (void *)&done); while (!done) sched_yield();"
+        f" if (!failed) pthread_join(t, 0); }} {RIGHT}",
+        f"{START}#include <sched.h>\nstatic void *say(void *x) {{ *(volatile int *)x = 1; return x; }}",
+    ),
     "leaves a thread in code that is gone": Fault(
         "unloaded",
         "runtime",
         "1 threads stay",
-        f"pthread_t t; if (threads > 1 && !started++) pthread_create(&t, 0, wait, 0); {RIGHT}",
-        "#include <pthread.h>\nstatic int started;\n"
-        "static void *wait(void *x) { for (;;) sleep(9); return x; }",
+        f"pthread_t t; if (threads > 1 && !started++) start(&t, wait, 0); {RIGHT}",
+        f"{START}static int started;\nstatic void *wait(void *x) {{ for (;;) sleep(9); return x; }}",
     ),
     "changes a static variable, with nobody there who could meet it": Fault(
         "own_memory", "wrong_result", "other values", f"{RIGHT} last = x[5];", "static volatile float last;"

@@ -154,7 +154,7 @@ def test_the_same_code_is_harmless_and_the_same_results_need_a_reason(
                     "    return v * pd_splat_f32v(one);\n}")  # fmt: skip
     assert judged_without_leg(judge, ground, unused, monkeypatch) == HARMLESS
     assert judged_without_leg(judge, ground, swapped, monkeypatch) == SURVIVED, "nobody says why"
-    monkeypatch.setattr("planting.judge.reason", lambda plant, operator, line: f"{plant} of {operator}")
+    monkeypatch.setattr("planting.judge.reason", lambda plant, operator, *_: f"{plant} of {operator}")
     assert judged_without_leg(judge, ground, swapped, monkeypatch) == HARMLESS
     found = judge.judge(ground, swapped, places(swapped, ground.source)[0])
     assert found.by.startswith("bits of relu; ") and "equal to the unplanted kernel" in found.by

@@ -55,9 +55,14 @@ _LOADED = r"(?<!\w)pd_load_f32v\(&\w+\[[^\[\]]*\]\)"
 _ALONE = r"^( +[cy]\[[^\]]*\] = )(.*);$"
 _RELU = r"pd_max_number_f32v?\(0\.0f"
 
+#: Where results are inputs: of what is computed, one in millions is such a number.
+_RARE = dict.fromkeys(
+    ("powers-of-two", "below-powers-of-two", "largest-to-infinity"), r"y\[[^\]]*\], " + _RELU
+)
+
 SELDOM = (
     *(
-        _value(name, "stored", kind, value, _STORED, r"\1pd_planted_v(\2));")
+        _value(name, "stored", kind, value, _STORED, r"\1pd_planted_v(\2));", _RARE.get(name, ""))
         for name, (kind, value) in _SELDOM.items()
     ),
     *(
@@ -160,10 +165,10 @@ ARRAYS = (
     ),
     Plant(
         "writes past the end", "tail-spills-into-the-next-row", C,
-        r"^( +)pd_store_first_f32v\((&(y|c)\[[^\]]*\]), (\d+), (.*)\);$",
+        r"^( +)pd_store_first_f32v\((&(y|c)\[i0\*\d+ \+ \d+\]), (\d+), (.*)\);$",
         r"\1if (\2 + PD_LANES_F32 <= \3 + PD_CELLS_\3) pd_store_f32v(\2, \5); "
         r"else pd_store_first_f32v(\2, \4, \5);",
-        needs=_PARALLEL,
+        needs=r"i0 = begin",
     ),
     Plant(
         "reads past the end", "prefetch-by-loading", C,
@@ -198,12 +203,18 @@ LENGTHS = tuple(
             "longer-vectors-taken", r"return bytes != sizeof\(pd_f32v\);",
             "return bytes < sizeof(pd_f32v);", "", "execution",
         ),
-        ("predicate-of-all-lanes", r"svwhilelt_b32_s32\(0, n\)", "svptrue_b32()", r"_first_f32v\(&", "values"),
+        (
+            "predicate-of-all-lanes", r"svwhilelt_b32_s32\(0, n\)", "svptrue_b32()",
+            r"pd_store_first_f32v\(", "values",
+        ),
         (
             "predicate-of-as-many-lanes-as-there-are", r"svwhilelt_b32_s32\(0, n\)",
             "svwhilelt_b32_s32(0, (int)svcntw())", r"pd_store_first_f32v\(", "values",
         ),
-        ("two-lanes-of-four", r"svptrue_b32\(\)", "svptrue_pat_b32(SV_VL2)", r"pd_exp_f32v\(|pd_max_f32v\(", "values"),
+        (
+            "two-lanes-of-four", r"svptrue_b32\(\)", "svptrue_pat_b32(SV_VL2)",
+            r"pd_exp_f32v\(|pd_max_f32v\(", "values",
+        ),
     )
 )  # fmt: skip
 
@@ -308,7 +319,7 @@ POOL = (
     ),
     _pool(
         "two callers at once", "loop-beside-another-is-short",
-        r"        body\(context, 0, size, 0\);", "        body(context, 0, size - (size > 1 && threads > 1), 0);",
+        r"(?<=        body\(context, 0, )size(?=, 0\);)", "size - (size > 1 && threads > 1)",
     ),
     _pool(
         "threads not waited for", "counted-after-the-orders",

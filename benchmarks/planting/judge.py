@@ -141,7 +141,7 @@ class Judge:
             return SURVIVED, "the code differs, and only how it is called can show it"
         verdict, why = self._beside(ground, sound, made)
         if verdict == HARMLESS:
-            known = reason(plant.name, ground.operator, line)
+            known = reason(plant.name, ground.operator, line, ground.source.code)
             return (HARMLESS, f"{known}; {why}") if known else (SURVIVED, f"for no known reason: {why}")
         return verdict, why
 

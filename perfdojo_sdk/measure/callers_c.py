@@ -182,19 +182,6 @@ void pd_hand_over(kernel *run, struct caller *c)
 #define TAKE_FLOAT(k) double float##k = (double)numbers[k]; __asm__ volatile("" : "+w"(float##k));
 #define COMPARE_FLOAT(k) __asm__ volatile("" : "+w"(float##k)); c->wrong |= float##k != (double)numbers[k];
 
-/* What else a function has to leave as callers expect it: 0, or what is not so. */
-static int of_processor(void)
-{{
-#ifdef __x86_64__
-    const unsigned long flags = __builtin_ia32_readeflags_u64();
-    unsigned short x87[14];
-    __asm__ volatile("cld\n\tfnstenv %0\n\tfldenv %0" : "=m"(x87));
-    return flags >> 10 & 1 ? 2 : x87[4] != 0xFFFF ? 3 : 0;
-#else
-    return 0;
-#endif
-}}
-
 __attribute__((noinline)) void pd_keep(kernel *run, struct caller *c)
 {{
     static volatile unsigned long numbers[] = {{
@@ -206,8 +193,6 @@ __attribute__((noinline)) void pd_keep(kernel *run, struct caller *c)
     c->status = run({arguments}, c->workspace, c->bytes, c->threads);
     KEPT(COMPARE)
     FLOATS(COMPARE_FLOAT)
-    if (!c->wrong)
-        c->wrong = of_processor();
 }}
 """
 

@@ -40,6 +40,7 @@ from perfdojo_sdk.measure.kernel_calls import (
     compare,
     poison_of,
 )
+from perfdojo_sdk.measure.no_threads import forbid_threads
 from perfdojo_sdk.measure.own_memory import Segment, writable_segments
 from perfdojo_sdk.measure.process_state import (
     Used,
@@ -435,22 +436,14 @@ def kept_for_caller(trial: Trial) -> None:
         _harness().pd_keep(trial.kernel.entry, ctypes.byref(caller))
         check_status(caller.status)
         if caller.wrong:
-            raise Refused("wrong_result", f"the kernel {_NOT_KEPT[caller.wrong]}")
+            raise Refused("wrong_result", "the kernel changes a register that is its caller's")
         if blocked_signals() != trial.kernel.blocked:
             raise Refused("wrong_result", "the kernel leaves other signals blocked than before")
         stage.check()
     if differs := changed(trial.kernel.settings, process_settings()):
         raise Refused("wrong_result", f"the kernel changes, of the process: {differs}")
-    if threads_that_take_signals(trial.kernel.others):
+    if threads_that_take_signals():
         raise Refused("wrong_result", "threads that the kernel starts take signals, which are its caller's")
-
-
-#: What the harness says was not kept.
-_NOT_KEPT = {
-    1: "changes a register that is its caller's",
-    2: "leaves the direction of string instructions set to backwards",
-    3: "leaves numbers in the registers of x87, or those of MMX in use",
-}
 
 
 def own_memory(trial: Trial) -> None:
@@ -474,15 +467,35 @@ def unloaded(trial: Trial) -> None:
 
 
 def _unload(trial: Trial) -> None:
-    kernel, stage = trial.kernel, trial.stage
-    kernel.unload()  # a fork has its pool, and none of its threads
     before = Used.now()
-    kernel.load(kernel.library._name, kernel.symbol)
+    kernel, stage = _anew(trial), trial.stage
     size = stage.arrange("middle", TOGETHER)
     check_status(kernel.enter(stage.arrays, stage.workspace, size, TOGETHER))
     kernel.unload()
     if left := Used.now().threads - before.threads:
         raise Refused("runtime", f"{left} threads stay in code that is gone")
+
+
+def _anew(trial: Trial) -> Kernel:
+    """The kernel without what it has set up: a fork has its pool, and none of its threads."""
+    kernel = trial.kernel
+    kernel.unload()
+    kernel.load(kernel.library._name, kernel.symbol)
+    return kernel
+
+
+def no_threads(trial: Trial) -> None:
+    """Where no thread can be started, the caller does all of the work."""
+    ended = apart(lambda _: _alone(trial), PATIENCE_S + 20 * trial.call_s)
+    if ended.late:
+        raise Refused("timeout", "the call does not return")
+    ended.raise_what_it_met()
+
+
+def _alone(trial: Trial) -> None:
+    _anew(trial)
+    if forbid_threads():
+        trial.stage.call("middle", TOGETHER)
 
 
 def _harness() -> ctypes.CDLL:
@@ -583,6 +596,7 @@ RUN: Mapping[str, Callable[[Trial], None]] = {
     "handed_over": handed_over,
     "own_memory": own_memory,
     "unloaded": unloaded,
+    "no_threads": no_threads,
 }
 
 

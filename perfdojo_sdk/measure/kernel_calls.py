@@ -19,13 +19,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from perfdojo_sdk.core.interface import OTHER_PROCESSOR, TOO_MANY_THREADS, WORKSPACE_TOO_SMALL
-from perfdojo_sdk.measure.process_state import (
-    Used,
-    blocked_signals,
-    float_state,
-    process_settings,
-    thread_numbers,
-)
+from perfdojo_sdk.measure.process_state import Used, blocked_signals, float_state, process_settings
 
 # Bound before any kernel is loaded, so that nothing a kernel brings can take its place. The
 # parent compares it with its own clock all the same.
@@ -210,7 +204,7 @@ class Kernel:
     def __init__(self, library: str, symbol: str, threads: int, memory_bytes: int) -> None:
         # Loading runs code already.
         self.floats, self.blocked = self.float_state(), blocked_signals()
-        self.settings, self.others = process_settings(), thread_numbers()
+        self.settings = process_settings()
         try:
             self.load(library, symbol)
         except (OSError, AttributeError) as error:

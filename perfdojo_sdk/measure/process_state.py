@@ -10,6 +10,7 @@ import ctypes
 import os
 import resource
 import signal
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -88,7 +89,7 @@ def process_settings() -> Mapping[str, object]:
     with open("/proc/self/status") as status:
         told = {name: value.strip() for name, _, value in (line.partition(":") for line in status)}
     return {
-        "handlers of signals": (told.get("SigCgt"), told.get("SigIgn")),
+        "handlers of signals": (int(told["SigCgt"], 16) & ~_OF_LIBRARY, told["SigIgn"]),
         "the mask of new files": told.get("Umask"),
         "the processors of this thread": told.get("Cpus_allowed"),
         "its priority": os.getpriority(os.PRIO_PROCESS, 0),
@@ -100,6 +101,8 @@ def process_settings() -> Mapping[str, object]:
     }
 
 
+#: Signals 32 and 33, by which the C library talks to threads: it takes them with the first one.
+_OF_LIBRARY = 3 << 31
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 _LIMITS = (resource.RLIMIT_AS, resource.RLIMIT_NOFILE, resource.RLIMIT_STACK, resource.RLIMIT_CORE)
 
@@ -113,13 +116,10 @@ def _environment() -> tuple[bytes, ...]:
     return tuple(found)
 
 
-def threads_that_take_signals(known: frozenset[int]) -> list[int]:
-    """Threads of this process beside the known ones that do not leave signals to others."""
-    return [thread for thread in thread_numbers() - known if not _left_to_others(thread)]
-
-
-def thread_numbers() -> frozenset[int]:
-    return frozenset(map(int, os.listdir("/proc/self/task")))
+def threads_that_take_signals() -> list[int]:
+    """Threads of this process beside this one that do not leave signals to it."""
+    others = {int(number) for number in os.listdir("/proc/self/task")} - {threading.get_native_id()}
+    return [thread for thread in others if not _left_to_others(thread)]
 
 
 def _left_to_others(thread: int) -> bool:

@@ -1,9 +1,9 @@
 """Which zeros there are: inputs that may hold one, and outputs in which a zero has a sign that is promised.
 
 The sign of a zero is determined wherever IEEE 754 does it: in copies, negations, products, single sums. It is
-not where the order of operations decides, in accumulated sums of which a term may be -0, nor where a maximum or
-a minimum has zeros of either sign to choose from, nor after functions of vector math. Only zeros that nothing
-rounded matter, since only there a sign is compared: a product is one where a factor is.
+not where the order of operations decides, in accumulated sums of which a term may be -0, nor where a maximum
+or a minimum has zeros of either sign to choose from, nor after functions of vector math. Signs are compared
+where no rounding could have made the zero, so a product counts as zero only where a factor may be.
 """
 
 from __future__ import annotations
