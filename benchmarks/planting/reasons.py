@@ -132,7 +132,7 @@ OF_C: Sequence[Reason] = (
         r"softmax",
         r"^s_i = 1\.0f / s;",
         "s is at least 1: there the quotient is wrong by 3.5 * 2^-24 at most (each float from 0.5 to 128 was"
-        " tried), where 1 is allowed; 2 ulp are allowed to each exponential and 1.51 used (each third float was"
+        " tried), where 1 is allowed; 2 ulp are allowed to each exponential, 1.51 used (each third float was"
         " tried), in the numerator and in s; roundings of additions to zero are allowed, which are exact",
     ),
     Reason(

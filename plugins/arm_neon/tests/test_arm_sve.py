@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from arm_support import PLUGINS, RUNNER, SVE, TARGET, compiled, kernel, loaded, needs_compiler, played, run
+from arm_support import (
+    PLUGINS,
+    RUNNER,
+    SVE,
+    TARGET,
+    compiled,
+    failure,
+    kernel,
+    loaded,
+    needs_compiler,
+    played,
+    run,
+    source,
+)
 from perfdojo_arm_neon import at_home
 from perfdojo_arm_neon.codegen import HEADERS
 from perfdojo_arm_neon.emulator.machine import Machine
 from perfdojo_arm_neon.estimate.sve import is_sve
-from unicorn import arm64_const as reg
 
 from perfdojo_sdk.cluster.offers import offer_of_this_machine
-from perfdojo_sdk.hookspecs.types import RunRequest
+from perfdojo_sdk.hookspecs.types import Artifact, RunRequest
 
 #: The operators of the paper's Table 3, where sizes leave tails.
 OPERATORS = (
@@ -72,12 +86,38 @@ def test_longer_vectors_are_refused_before_anything_is_written() -> None:
     text = "kernel k(x) -> y\nx f32 [4] heap\ny f32 [4] heap\n\n4:v y[{0}] = x[{0}] + 1\n"
     for length, status, expected in ((0, 0, 2.0), (1, 2, 0.0)):
         machine = Machine(loaded(text, SVE))
-        for level in (0, 4, 6):  # ZCR_EL1, 2 and 3: the units of 128 bits that a vector has beyond the first
-            machine.uc.reg_write(reg.UC_ARM64_REG_CP_REG, (1, 2, 3, level, 0, length))
+        machine.set_vector_length(1 + length)
         x, y = machine.allocate(np.ones(4, np.float32).tobytes()), machine.reserve(16)
         assert machine.call("pd_test", [x, y, 0, 0, 1]) & 0xFFFFFFFF == status
         found = np.frombuffer(machine.uc.mem_read(y, 16), np.float32)
         assert (found == expected).all()
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("return bytes != sizeof(pd_f32v);", "return 0;", "are others where vectors are longer"),
+        (
+            "PD_OTHER_VECTORS = 2",
+            "PD_OTHER_VECTORS = 7",
+            "where vectors have 256 bits, the kernel returned 7",
+        ),
+    ],
+)
+def test_a_kernel_that_takes_longer_vectors_for_its_own_is_refused(old: str, new: str, words: str) -> None:
+    """Where lanes are added up across the vector, that is; others compute the same on longer ones."""
+    right = source(played("softmax[2,19]", SVE).program, target=SVE)
+    assert right.support["pd_sve.h"].count(old) == 1
+    support = {**right.support, "pd_sve.h": right.support["pd_sve.h"].replace(old, new)}
+    for planted in (False, True):
+        artifact = PLUGINS.runner(SVE).compile(replace(right, support=support) if planted else right)
+        assert isinstance(artifact, Artifact)
+        if planted:
+            found = failure(artifact)
+            assert found.reason == "wrong_result" and words in found.detail, found
+        else:
+            run(artifact, x=np.ones((2, 19), np.float32))
 
 
 @needs_compiler

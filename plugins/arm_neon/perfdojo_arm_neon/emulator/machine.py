@@ -32,6 +32,7 @@ from unicorn import arm64_const as reg
 from unicorn.arm64_const import UC_CPU_ARM64_MAX
 
 from perfdojo_arm_neon.emulator.elf import SharedObject
+from perfdojo_arm_neon.estimate.sve import is_sve
 
 STACK_BYTES = 1 << 20
 HOST_PAGE = mmap.PAGESIZE
@@ -186,8 +187,7 @@ class Machine:
     def has_sve_code(self) -> bool:
         """Whether some word of the object could be an instruction of SVE."""
         image = self.loaded.image
-        words = np.frombuffer(image, "<u4", len(image) // 4)
-        return bool((words >> 25 & 15 == 2).any())
+        return any(map(is_sve, np.frombuffer(image, "<u4", len(image) // 4).tolist()))
 
     @property
     def float_control(self) -> int:
