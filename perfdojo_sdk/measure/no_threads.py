@@ -42,4 +42,4 @@ def forbid_threads() -> bool:
     nothing = ctypes.c_ulong(0)
     _libc.prctl(_NO_NEW_PRIVILEGES, ctypes.c_ulong(1), nothing, nothing, nothing)
     program = _Program(len(steps), code)
-    return _libc.prctl(_SET_SECCOMP, ctypes.c_ulong(_FILTER), ctypes.byref(program), nothing, nothing) == 0
+    return not _libc.prctl(_SET_SECCOMP, ctypes.c_ulong(_FILTER), ctypes.byref(program), nothing, nothing)

@@ -93,31 +93,43 @@ def test_longer_vectors_are_refused_before_anything_is_written() -> None:
         assert (found == expected).all()
 
 
+#: As long as the processor's vectors are, whatever the compiler knows.
+WHOLE = '__asm__ volatile("str %0, [%1]" : : "w"(v), "r"(p) : "memory");'
+BEYOND = (
+    "#define PD_ALL",
+    "PD_INLINE int pd_beyond(void)\n{\n    uint64_t bytes;\n"
+    '    __asm__("rdvl %0, #1" : "=r"(bytes));\n    return bytes > 16;\n}\n#define PD_ALL',
+)
+NOT_ASKED = ("return bytes != sizeof(pd_f32v);", "return 0;")
+
+
 @needs_compiler
 @pytest.mark.parametrize(
-    ("old", "new", "words"),
+    ("changes", "words"),
     [
-        ("return bytes != sizeof(pd_f32v);", "return 0;", "are others where vectors are longer"),
-        (
-            "PD_OTHER_VECTORS = 2",
-            "PD_OTHER_VECTORS = 7",
-            "where vectors have 256 bits, the kernel returned 7",
-        ),
+        ([], ""),
+        ([("PD_OTHER_VECTORS = 2", "PD_OTHER_VECTORS = 7")], "have 256 bits, the kernel returned 7"),
+        ([NOT_ASKED, ("__builtin_memcpy(p, &v, sizeof v);", WHOLE)], "after y"),
+        ([NOT_ASKED, ("svdup_n_f32(x)", "svdup_n_f32(x + pd_beyond())"), BEYOND], "vectors are longer"),
     ],
 )
-def test_a_kernel_that_takes_longer_vectors_for_its_own_is_refused(old: str, new: str, words: str) -> None:
-    """Where lanes are added up across the vector, that is; others compute the same on longer ones."""
-    right = source(played("softmax[2,19]", SVE).program, target=SVE)
-    assert right.support["pd_sve.h"].count(old) == 1
-    support = {**right.support, "pd_sve.h": right.support["pd_sve.h"].replace(old, new)}
-    for planted in (False, True):
-        artifact = PLUGINS.runner(SVE).compile(replace(right, support=support) if planted else right)
-        assert isinstance(artifact, Artifact)
-        if planted:
-            found = failure(artifact)
-            assert found.reason == "wrong_result" and words in found.detail, found
-        else:
-            run(artifact, x=np.ones((2, 19), np.float32))
+def test_a_kernel_that_takes_longer_vectors_for_its_own_is_refused(
+    changes: list[tuple[str, str]], words: str
+) -> None:
+    text = "kernel k(x) -> y\nx f32 [12] heap\ny f32 [12] heap\n\n3 4:v y[{0}*4+{1}] = x[{0}*4+{1}] + 1\n"
+    right = source(text, target=SVE)
+    header = right.support["pd_sve.h"]
+    for old, new in changes:
+        assert header.count(old) == 1
+        header = header.replace(old, new)
+    planted = replace(right, support={**right.support, "pd_sve.h": header})
+    artifact = PLUGINS.runner(SVE).compile(planted)
+    assert isinstance(artifact, Artifact)
+    if changes:
+        found = failure(artifact)
+        assert found.reason == "wrong_result" and words in found.detail, found
+    else:
+        run(artifact, x=np.ones(12, np.float32))
 
 
 @needs_compiler
