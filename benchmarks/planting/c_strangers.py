@@ -269,7 +269,7 @@ def _assembly(name: str, x86: str, arm: str) -> Plant:
 
 _PROCESS = "process left changed"
 LEFT = (
-    _assembly("direction-or-float-register-left", "std", "fmov d8, #1.0"),
+    _assembly("direction-or-float-register-left", "std", "fmov d14, #1.0"),
     _assembly("x87-or-last-float-register-left", "fld1", "fmov d15, #2.0"),
     _left(_PROCESS, "line-printed", "#include <stdio.h>\n", 'puts("done");'),
     _left(_PROCESS, "signal-ignored", "#include <signal.h>\n", "signal(SIGUSR1, SIG_IGN);"),

@@ -139,7 +139,7 @@ OF_C: Sequence[Reason] = (
         r"other-vectors-not-asked-for|longer-vectors-taken",
         r".*",
         r"sizeof\(pd_f32v\);",
-        "the leg called it where vectors have 256 bits, too, with the same results: whole vectors and swaps are"
+        "the leg called it where vectors have 256 bits, too: same results. Whole vectors and swaps are"
         " compiled to instructions of 128 bits, masks are for as many lanes as asked for",
     ),
     Reason(

@@ -94,7 +94,7 @@ def test_longer_vectors_are_refused_before_anything_is_written() -> None:
 
 
 #: As long as the processor's vectors are, whatever the compiler knows.
-WHOLE = '__asm__ volatile("str %0, [%1]" : : "w"(v), "r"(p) : "memory");'
+WHOLE = 'svfloat32_t w = v; __asm__ volatile("str %0, [%1]" : : "w"(w), "r"(p) : "memory");'
 BEYOND = (
     "#define PD_ALL",
     "PD_INLINE int pd_beyond(void)\n{\n    uint64_t bytes;\n"
