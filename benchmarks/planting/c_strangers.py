@@ -329,10 +329,6 @@ POOL = (
         r"(    __atomic_store_n\(&pd_pool\.pending, .*\n)(    pd_give_orders\(threads\);\n)", r"\2\1",
     ),
     _pool(
-        "array of the pool too small", "letter-boxes-for-four-workers",
-        r"struct pd_worker worker\[PD_MAX_THREADS\];", "struct pd_worker worker[5];",
-    ),
-    _pool(
         "workers live on", "workers-not-joined",
         r"        pthread_join\(pd_pool\.worker\[pd_pool\.workers\]\.thread, NULL\);", "        ;",
     ),
