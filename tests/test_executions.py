@@ -196,6 +196,28 @@ FAULTS: Mapping[str, Fault] = {
         workspace="96 - threads",
         also=tuple(e for e in EXECUTIONS if e not in ("guard_pages", "alignment")),
     ),
+    "refuses no threads at all": Fault(
+        "threads", "runtime", "on 0 threads: the kernel returned 3", f"if (!threads) return 3; {RIGHT}"
+    ),
+    "asks for no workspace where there are less threads than none": Fault(
+        "threads",
+        "wrong_result",
+        "after the workspace",
+        f"memset(workspace, 1, 96); {RIGHT}",
+        workspace="threads < 0 ? 0 : 96",
+        also=("workspace",),
+    ),
+    "starts as many threads as the largest integer": Fault(
+        "threads", "wrong_result", "returned 9", f"if (threads > 1 << 30) return 9; {RIGHT}"
+    ),
+    "looks at the size of the workspace for two threads": Fault(
+        "workspace",
+        "wrong_result",
+        "on 3 threads and gets 287: the kernel returned 0 instead of 1",
+        f"if (bytes < 96 * (threads > 2 ? 2 : threads > 1 ? threads : 1)) return 1; {RIGHT}",
+        workspace="96 * (threads > 1 ? threads : 1)",
+        also=("threads",),
+    ),
     "leaves a rounding mode behind": Fault(
         "float_control",
         "wrong_result",
