@@ -202,10 +202,9 @@ FAULTS: Mapping[str, Fault] = {
     "asks for no workspace where there are less threads than none": Fault(
         "threads",
         "wrong_result",
-        "after the workspace",
-        f"memset(workspace, 1, 96); {RIGHT}",
+        "the kernel reads or writes outside of its arrays",
+        f"if (threads >= 0 && bytes < 96) return 1; memset(workspace, 1, 96); {RIGHT}",
         workspace="threads < 0 ? 0 : 96",
-        also=("workspace",),
     ),
     "starts as many threads as the largest integer": Fault(
         "threads", "wrong_result", "returned 9", f"if (threads > 1 << 30) return 9; {RIGHT}"
