@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import os
 import struct
-from collections.abc import Mapping
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
-#: What ``uname -m`` says -> number of the system call ``clone``; ``clone3`` has one number everywhere.
-_CLONE: Mapping[str, int] = {"x86_64": 56, "aarch64": 220}
+#: The kernel's number of a processor family -> number of its system call ``clone``; ``clone3`` has one number
+#: everywhere. On others nothing is refused.
+(_FAMILY, _CLONE), (_OTHER_FAMILY, _OTHER_CLONE) = (0xC000003E, 56), (0xC00000B7, 220)
 _CLONE3 = 435
 _NO_NEW_PRIVILEGES, _SET_SECCOMP, _FILTER = 38, 22, 2
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
@@ -27,12 +26,16 @@ class _Program(ctypes.Structure):
 def forbid_threads() -> bool:
     """From now on a new thread, or process, is refused as where there are too many; for good. Whether this
     system can do so."""
-    clone = _CLONE.get(os.uname().machine)
-    if clone is None:
-        return False
     steps = (
+        (_LOAD, 0, 0, 4),  # the family
+        (_JUMP_IF_EQUAL, 2, 0, _FAMILY),
+        (_JUMP_IF_EQUAL, 4, 0, _OTHER_FAMILY),
+        (_RETURN, 0, 0, _ALLOW),
         (_LOAD, 0, 0, 0),  # the number of the call
-        (_JUMP_IF_EQUAL, 2, 0, clone),
+        (_JUMP_IF_EQUAL, 5, 0, _CLONE),
+        (_JUMP_IF_EQUAL, 5, 3, _CLONE3),
+        (_LOAD, 0, 0, 0),
+        (_JUMP_IF_EQUAL, 2, 0, _OTHER_CLONE),
         (_JUMP_IF_EQUAL, 2, 0, _CLONE3),
         (_RETURN, 0, 0, _ALLOW),
         (_RETURN, 0, 0, _ERRNO | errno.EAGAIN),
