@@ -79,7 +79,8 @@ SELDOM = (
     ),
     _value(
         "sign-of-zero-lost", "stored", "sign of zero wrong", "v == 0.0f ? 0.0f : v",
-        _STORED, r"\1pd_planted_v(\2));", r"^ +pd_store_f32v\(&y\[[^\]]*\], pd_load_f32v\([^()]*\) \* ",
+        _STORED, r"\1pd_planted_v(\2));",
+        r"^ +pd_store_f32v\(&y\[[^\]]*\], pd_load_f32v\([^()]*\) \* pd_load_f32v",
     ),
     Plant(
         "sign of zero wrong",
