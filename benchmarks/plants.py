@@ -8,10 +8,11 @@ some kernels (``--each``) where it matters, at a place that the seed chooses, co
 and given to the numeric leg as a build gives it. Kernels are what the expert plays on the operators of
 Table 3 at small shapes, odd ones with tails, even ones, and games for the operators' own shapes made small.
 
-For each plant: *caught*, and by which inputs or execution (of a header that targets share, maybe those of
-another target); *survived*; or *harmless*, with what was computed
-that says so. An unplanted kernel must pass first. One line per planting goes to STATE/TARGET.jsonl: stop it
-with Ctrl-C, run the same command again, and it goes on. ``--again`` looks once more at what survived.
+For each planting: *caught*, and by which inputs or execution (of a header that targets share, maybe those of
+another target); *survived*; or *harmless*, with what was computed that says so. A plant that is harmless in a
+kernel is planted in two others, if it matters in so many, until one shows it. An unplanted kernel must pass
+first. One line per planting goes to STATE/TARGET.jsonl: stop it with Ctrl-C, run the same command again, and
+it goes on. ``--again`` looks once more at what survived.
 
 Ends with status 1 where one survived.
 """
@@ -24,7 +25,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -41,6 +42,9 @@ from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.plugins import load_plugins
 
+#: Kernels that a plant is tried in, one after the other, where it was harmless in the one before.
+OTHERS = 2
+
 
 @dataclass(frozen=True)
 class Planting:
@@ -51,6 +55,8 @@ class Planting:
     place: Place
     number: int
     of: int
+    others: tuple[Planting, ...] = ()
+    """The same plant in kernels that are tried where this one does not show it."""
 
     @property
     def key(self) -> str:
@@ -59,7 +65,9 @@ class Planting:
 
 
 def plantings(plants: Sequence[Plant], grounds: Sequence[Ground], seed: int, each: int) -> list[Planting]:
-    """A place in each of ``each`` kernels for every plant, kernels of different operators where possible.
+    """``each`` kernels for every plant, of different operators where possible, with a place in each.
+
+    The other kernels where the plant matters follow as its alternatives.
 
     The seed prefers one kernel of each operator, so that plants share kernels, which must pass without a
     fault first. The order is random, so that a run that was stopped has tried plants of all kinds.
@@ -82,9 +90,12 @@ def _plantings(
     chance = Random(f"{seed} {plant.name}")
     found = [(ground, at) for ground in grounds if (at := places(plant, ground.source))]
     order = {ground.name: (ranks[ground.name], chance.random()) for ground, _ in found}
-    for ground, at in sorted(found, key=lambda pair: order[pair[0].name])[:each]:
+    made = []
+    for ground, at in sorted(found, key=lambda pair: order[pair[0].name])[: each * (1 + OTHERS)]:
         number = chance.randrange(len(at))
-        yield Planting(plant, ground, at[number], number + 1, len(at))
+        made.append(Planting(plant, ground, at[number], number + 1, len(at)))
+    for k, planting in enumerate(made[:each]):
+        yield replace(planting, others=tuple(made[each + k :: each]))
 
 
 def line_of(planting: Planting, verdict: dict[str, Any]) -> dict[str, Any]:
@@ -127,22 +138,31 @@ class Record:
 
 def run(chosen: Sequence[Planting], judge: Judge, record: Record, deadline: float) -> bool:
     """Judge what the record does not know; whether all was judged before the deadline."""
-    for done, planting in enumerate(chosen, 1):
-        if planting.key in record.lines:
-            continue
-        if time.monotonic() > deadline:
-            return False
-        if problem := judge.unplanted(planting.ground):
-            raise SystemExit(f"{planting.ground.name} is refused without any fault: {problem}")
-        verdict = judge.judge(planting.ground, planting.plant, planting.place)
-        record.add(line_of(planting, asdict(verdict)))
-        print(f"{done}/{len(chosen)} {verdict.verdict:9} {planting.key}", file=sys.stderr, flush=True)
+    for done, first in enumerate(chosen, 1):
+        for planting in (first, *first.others):
+            if planting.key not in record.lines:
+                if time.monotonic() > deadline:
+                    return False
+                if problem := judge.unplanted(planting.ground):
+                    raise SystemExit(f"{planting.ground.name} is refused without any fault: {problem}")
+                verdict = judge.judge(planting.ground, planting.plant, planting.place)
+                record.add(line_of(planting, asdict(verdict)))
+                print(f"{done}/{len(chosen)} {verdict.verdict:9} {planting.key}", file=sys.stderr, flush=True)
+            if record.lines[planting.key]["verdict"] != HARMLESS:
+                break
     return True
 
 
+def judged(chosen: Sequence[Planting], record: Record) -> list[dict[str, Any]]:
+    """What the record says of the plantings, and of the others of those that were harmless."""
+    keys = dict.fromkeys(planting.key for first in chosen for planting in (first, *first.others))
+    return [record.lines[key] for key in keys if key in record.lines]
+
+
 def summary(lines: Sequence[dict[str, Any]], target: str, complete: bool) -> dict[str, Any]:
-    """Counts, and every planting that is not simply caught."""
+    """Counts, the plants that were harmless in each kernel that they were tried in, and all plantings."""
     counts = Counter(line["verdict"] for line in lines)
+    shown = {line["plant"] for line in lines if line["verdict"] != HARMLESS}
     return {
         "target": target,
         "complete": complete,
@@ -150,6 +170,7 @@ def summary(lines: Sequence[dict[str, Any]], target: str, complete: bool) -> dic
         "plants": len({line["plant"] for line in lines}),
         "kinds": len({line["kind"] for line in lines}),
         **{verdict: counts[verdict] for verdict in (CAUGHT, HARMLESS, SURVIVED, UNUSABLE)},
+        "shown_by_no_kernel": sorted({line["plant"] for line in lines} - shown),
         "lines": list(lines),
     }
 
@@ -163,7 +184,8 @@ def text_of(found: dict[str, Any]) -> str:
     counts = ", ".join(f"{found[v]} {v}" for v in (CAUGHT, HARMLESS, SURVIVED, UNUSABLE))
     planted = f"{found['plantings']} plantings of {found['plants']} plants, {found['kinds']} kinds"
     rest = "" if found["complete"] else "; stopped at the time limit, the same command goes on"
-    return "\n".join([*table, f"{found['target']}: {planted}: {counts}{rest}"])
+    nowhere = f"harmless in every kernel tried: {', '.join(found['shown_by_no_kernel']) or 'none'}"
+    return "\n".join([*table, nowhere, f"{found['target']}: {planted}: {counts}{rest}"])
 
 
 def main() -> int:
@@ -207,8 +229,7 @@ def main() -> int:
     except KeyboardInterrupt:
         print("\ninterrupted; the same command goes on", file=sys.stderr)
         return 130
-    lines = [record.lines[p.key] for p in chosen if p.key in record.lines]
-    found = summary(lines, field.target.name, complete)
+    found = summary(judged(chosen, record), field.target.name, complete)
     print(json.dumps(found, indent=1) if options.json else text_of(found))
     return 1 if found[SURVIVED] or found[UNUSABLE] else 0
 

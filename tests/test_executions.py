@@ -41,9 +41,25 @@ PLAIN = RunRequest(timeout_s=20)
 #: Threads that are more than there are, beside the usual ones.
 ALL = replace(PLAIN, executions=tuple(EXECUTIONS), thread_counts=(2, 3, 5, 600, N + 1), busy_threads=2)
 
-#: One worker that waits for its orders, and knows nothing of forks.
-POOL = """
+#: Starts a thread that leaves signals to its caller.
+START = """
 #include <pthread.h>
+#include <signal.h>
+static int start(pthread_t *thread, void *(*work)(void *), void *argument)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int failed = pthread_create(thread, 0, work, argument);
+    pthread_sigmask(SIG_SETMASK, &before, 0);
+    return failed;
+}
+"""
+
+#: One worker that waits for its orders, and knows nothing of forks.
+POOL = (
+    START
+    + """
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t news = PTHREAD_COND_INITIALIZER;
 static int started, ordered, done;
@@ -63,7 +79,7 @@ static void on_the_pool(void)
     pthread_t worker;
     pthread_mutex_lock(&lock);
     if (!started++)
-        pthread_create(&worker, NULL, work, NULL);
+        start(&worker, work, 0);
     ordered++;
     pthread_cond_broadcast(&news);
     while (done != ordered)
@@ -71,6 +87,7 @@ static void on_the_pool(void)
     pthread_mutex_unlock(&lock);
 }
 """
+)
 
 #: Counts calls in a row on the same arrays.
 THIRTIETH = "static int n; static float *seen; n = seen == y ? n + 1 : 1; seen = y;"
@@ -93,7 +110,7 @@ MET_BY = {
     "guard_pages": ("workspace", "threads"),
     "alignment": ("two_callers", "own_memory"),  # other inputs are one element further on
     "repeated": ("two_callers", "after_fork", "handed_over", "own_memory", "unloaded"),
-    "after_fork": ("unloaded",),
+    "after_fork": ("unloaded", "no_threads"),
     "two_callers": ("own_memory",),
     "kept_for_caller": ("two_callers", "handed_over"),
 }
@@ -179,6 +196,27 @@ FAULTS: Mapping[str, Fault] = {
         workspace="96 - threads",
         also=tuple(e for e in EXECUTIONS if e not in ("guard_pages", "alignment")),
     ),
+    "refuses no threads at all": Fault(
+        "threads", "runtime", "on 0 threads: the kernel returned 3", f"if (!threads) return 3; {RIGHT}"
+    ),
+    "asks for no workspace where there are less threads than none": Fault(
+        "threads",
+        "wrong_result",
+        "the kernel reads or writes outside of its arrays",
+        f"if (threads >= 0 && bytes < 96) return 1; memset(workspace, 1, 96); {RIGHT}",
+        workspace="threads < 0 ? 0 : 96",
+    ),
+    "starts as many threads as the largest integer": Fault(
+        "threads", "wrong_result", "returned 9", f"if (threads > 1 << 30) return 9; {RIGHT}"
+    ),
+    "looks at the size of the workspace for two threads": Fault(
+        "workspace",
+        "wrong_result",
+        "on 3 threads and gets 287: the kernel returned 0 instead of 1",
+        f"if (bytes < 96 * (threads > 2 ? 2 : threads > 1 ? threads : 1)) return 1; {RIGHT}",
+        workspace="96 * (threads > 1 ? threads : 1)",
+        also=("threads",),
+    ),
     "leaves a rounding mode behind": Fault(
         "float_control",
         "wrong_result",
@@ -218,7 +256,7 @@ FAULTS: Mapping[str, Fault] = {
         f" {RIGHT}",
         POOL,
         "96 * (threads > 1 ? threads : 1)",
-        also=("after_fork", "unloaded"),
+        also=("after_fork", "unloaded", "no_threads"),
     ),
     "gives each thread a row, also where there is none": Fault(
         "threads",
@@ -239,8 +277,8 @@ FAULTS: Mapping[str, Fault] = {
         "repeated",
         "memory",
         "threads behind",
-        f"pthread_t t; if (threads > 1) pthread_create(&t, 0, wait, 0); {RIGHT}",
-        "#include <pthread.h>\nstatic void *wait(void *x) { for (;;) sleep(9); return x; }",
+        f"pthread_t t; if (threads > 1) start(&t, wait, 0); {RIGHT}",
+        f"{START}static void *wait(void *x) {{ for (;;) sleep(9); return x; }}",
     ),
     "has one scratch array for all callers": Fault(
         "two_callers",
@@ -302,6 +340,9 @@ FAULTS: Mapping[str, Fault] = {
                 "#include <sys/resource.h>",
             ),
             ("priority", "nice(1);", ""),
+            ("environment", 'setenv("PD_X", "1", 1);', "#include <stdlib.h>"),
+            ("printed output", 'puts("done");', "#include <stdio.h>"),
+            ("timers", "alarm(3000);", "#include <unistd.h>"),
             (
                 "processors",
                 "cpu_set_t s; sched_getaffinity(0, sizeof s, &s); for (int k = 0; k < CPU_SETSIZE; k++)"
@@ -310,13 +351,35 @@ FAULTS: Mapping[str, Fault] = {
             ),
         )
     },
+    "leaves numbers in registers of x87": Fault(
+        "float_control", "wrong_result", "rounding", f'{RIGHT} __asm__ volatile("fld1");'
+    ),
+    "keeps a thread that takes signals": Fault(
+        "kept_for_caller",
+        "wrong_result",
+        "take signals",
+        f"if (threads > 1) on_the_pool(); {RIGHT}",
+        POOL.replace("SIG_SETMASK, &all", "SIG_BLOCK, 0"),
+        also=("after_fork", "unloaded", "no_threads"),
+    ),
+    "counts the calls of a thread": Fault(
+        "own_memory", "wrong_result", "other values in 1 bytes", f"static _Thread_local int n; n++; {RIGHT}"
+    ),
+    "waits for a worker that does not start": Fault(
+        "no_threads",
+        "timeout",
+        "does not return",
+        "volatile int done = threads < 2; pthread_t t; if (!done) {"
+        " int failed = start(&t, say, (void *)&done); while (!done) sched_yield();"
+        f" if (!failed) pthread_join(t, 0); }} {RIGHT}",
+        f"{START}#include <sched.h>\nstatic void *say(void *x) {{ *(volatile int *)x = 1; return x; }}",
+    ),
     "leaves a thread in code that is gone": Fault(
         "unloaded",
         "runtime",
         "1 threads stay",
-        f"pthread_t t; if (threads > 1 && !started++) pthread_create(&t, 0, wait, 0); {RIGHT}",
-        "#include <pthread.h>\nstatic int started;\n"
-        "static void *wait(void *x) { for (;;) sleep(9); return x; }",
+        f"pthread_t t; if (threads > 1 && !started++) start(&t, wait, 0); {RIGHT}",
+        f"{START}static int started;\nstatic void *wait(void *x) {{ for (;;) sleep(9); return x; }}",
     ),
     "changes a static variable, with nobody there who could meet it": Fault(
         "own_memory", "wrong_result", "other values", f"{RIGHT} last = x[5];", "static volatile float last;"

@@ -13,7 +13,7 @@ from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, KernelSource
 from perfdojo_sdk.measure.native_runner import NativeRunner
-from perfdojo_sdk.verify.characters import ALIKE, CHARACTERS, SCALINGS
+from perfdojo_sdk.verify.characters import ALIKE, CHARACTERS, SCALINGS, spread
 from perfdojo_sdk.verify.groups import Groups, kept_dimensions
 from perfdojo_sdk.verify.inputs import FLOAT_CLASSES, classes, draw, drawings
 from perfdojo_sdk.verify.numeric import NumericReport, verify_numeric
@@ -442,9 +442,33 @@ r f32 [4] heap
 def test_the_sign_of_a_zero_is_asked_for_where_it_is_determined() -> None:
     plus, minus = np.array([1, 0, 2, 0], np.float32), np.array([1, -0.0, 2, 3], np.float32)
     root = parse(SIGNS)
-    assert signed_outputs(root, {"x": plus, "w": plus}) == {"y", "m", "q"}
+    assert signed_outputs(root, {"x": plus, "w": plus}) == {"y", "m", "q", "s"}
     assert signed_outputs(root, {"x": minus, "w": plus}) == {"y", "q"}
-    assert signed_outputs(root, {"x": plus + 1, "w": plus}) == {"y", "m", "q", "r"}
+    assert signed_outputs(root, {"x": plus + 1, "w": plus}) == {"y", "m", "q", "r", "s"}
+
+
+def test_a_maximum_with_zero_of_a_sum_has_signs_where_no_term_is_minus_zero() -> None:
+    """Negative sums give +0; of terms of -0 the order decides."""
+    text = "kernel k(x, w) -> y\nx f32 [4] heap\nw f32 [4] heap\ns f32 [1] heap\ny f32 [1] heap\n\n1\n"
+    root = parse(
+        f"{text}| s[{{0}}] = 0\n| 4 s[{{0}}] += x[{{1}}] * w[{{1}}]\n| y[{{0}}] = max(s[{{0}}], 0)\n"
+    )
+    some = np.array([1, -2, 3, -4], np.float32)
+    assert signed_outputs(root, {"x": some, "w": some}) == {"y"}
+    assert signed_outputs(root, {"x": some * 0, "w": some}) == frozenset()
+
+
+def test_some_magnitudes_are_powers_of_two_and_some_right_below() -> None:
+    values = np.empty(4096, np.float32)
+    spread(values, "f32", np.random.default_rng(0))
+    bits = values.view(np.uint32)
+    exponent, mantissa = bits >> 23 & 255, bits & 0x7FFFFF
+    normal = (exponent > 0) & (exponent < 255)
+    for fraction in (0, 0x7FFFFF):
+        share = np.count_nonzero(normal & (mantissa == fraction)) / values.size
+        assert 0.08 < share < 0.16, fraction
+        assert {0, 1} == set(bits[normal & (mantissa == fraction)] >> 31), "of either sign"
+    assert np.isfinite(values).all()
 
 
 @pytest.mark.parametrize("name", FAULTS)

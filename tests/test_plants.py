@@ -17,13 +17,17 @@ from perfdojo_sdk.plugins import load_plugins
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 
 import plants as tool
+from planting.c_strangers import STRANGERS
 from planting.catalogue import PLANTS
-from planting.judge import CAUGHT, HARMLESS, SURVIVED, Judge
+from planting.judge import CAUGHT, HARMLESS, SURVIVED, Judge, Verdict
 from planting.kernels import Field, Ground
 from planting.plant import Place, Plant, places, planted
+from planting.reasons import reason
 
 #: How many plantings of a seed are looked at.
 PLANTINGS = 8
+#: Kernels of which one has whatever may go wrong in a call.
+CALLED = ("relu:shrunk-3", "softmax:odd-last", "bmm:shrunk-1", "swiglu:shrunk-1", "conv2:shrunk-1")
 VECTORS, STREAMS = ("x86_avx512", "x86_avx2", "arm_neon"), ("riscv_snitch",)
 
 
@@ -110,8 +114,7 @@ def test_a_header_that_targets_share_is_judged_where_every_execution_runs(
 
 def test_each_fault_of_calls_has_a_place() -> None:
     """A pattern that emitted code has left behind would be planted nowhere, and nobody would notice."""
-    names = ("relu:shrunk-3", "softmax:odd-last", "bmm:shrunk-1", "swiglu:shrunk-1", "conv2:shrunk-1")
-    _, grounds = looked_at(VECTORS[:2], *names)
+    _, grounds = looked_at(VECTORS[:2], *CALLED)
     calls = [p for p in PLANTS if p.shows == "execution" and p.families == ("c",)]
     calls = [p for p in calls if p.file in ("", "pd_runtime.h")]  # what others have, not each target has
     nowhere = [p.name for p in calls if not any(places(p, g.source) for g in grounds)]
@@ -158,6 +161,55 @@ def test_the_same_code_is_harmless_and_the_same_results_need_a_reason(
     assert judged_without_leg(judge, ground, swapped, monkeypatch) == HARMLESS
     found = judge.judge(ground, swapped, places(swapped, ground.source)[0])
     assert found.by.startswith("bits of relu; ") and "equal to the unplanted kernel" in found.by
+
+
+def test_another_kernel_is_tried_where_a_plant_is_harmless(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two others at most, until one shows it; what the record knows is not judged again."""
+    judge, grounds = looked_at(VECTORS, "relu:odd")
+    kernels = [replace(grounds[0], name=f"{name}:odd") for name in ("relu", "add", "mul", "softmax")]
+    plant = Plant("k", "n", ("c",), r"threads > 1024", "threads > 1023")
+    verdicts = dict.fromkeys((ground.name for ground in kernels), HARMLESS)
+    asked: list[str] = []
+
+    def judged(self: Judge, ground: Ground, *_: object) -> Verdict:
+        asked.append(ground.name)
+        return Verdict(verdicts[ground.name])
+
+    monkeypatch.setattr(Judge, "judge", judged)
+    monkeypatch.setattr(Judge, "unplanted", lambda *_: "")
+    [first] = tool.plantings([plant], kernels, 0, 1)
+    names = [planting.ground.name for planting in (first, *first.others)]
+    assert len(set(names)) == 1 + tool.OTHERS == 3
+    for shows, tried in ((None, names), (names[2], names), (names[1], names[:2]), (names[0], names[:1])):
+        asked.clear()
+        record = tool.Record(tmp_path / f"{shows}.jsonl")
+        verdicts.update({name: CAUGHT if name == shows else HARMLESS for name in verdicts})
+        for _ in range(2):
+            assert tool.run([first], judge, record, float("inf"))
+        assert asked == tried
+        found = tool.summary(tool.judged([first], record), "t", True)
+        assert found["plantings"] == len(tried) and found[CAUGHT] == (shows is not None)
+        assert found["shown_by_no_kernel"] == ([] if shows else ["n"])
+        assert f"harmless in every kernel tried: {'none' if shows else 'n'}" in tool.text_of(found)
+
+
+def test_a_reason_holds_for_sources_of_its_kind_alone() -> None:
+    """Two areas of the workspace may be one where the first is done with before the second is written."""
+    areas = "const b_r = (float *)(pd_base + 0);\n const b_r_2 = (float *)(pd_base + 1536);\n"
+    line, used = "const b_r_2 = (float *)(pd_base + 1536);", "use(b_r);\n b_r_2[i0] = b[i0];\n use(b_r_2);\n"
+    assert reason("areas-overlap", "matmul", line, areas + used)
+    for source in (areas + used + "use(b_r);", areas + "use(b_r_2, b_r);", ""):
+        assert not reason("areas-overlap", "matmul", line, source), source
+
+
+def test_each_fault_of_strangers_has_a_place() -> None:
+    """Of those that only a call shows, in whatever instruction set."""
+    _, grounds = looked_at(VECTORS[:2], *CALLED)
+    plants = [p for p in STRANGERS if p.shows == "execution" and p.file in ("", "pd_runtime\\.h")]
+    nowhere = [p.name for p in plants if not any(places(p, g.source) for g in grounds)]
+    assert len(plants) > 25 and not nowhere
 
 
 def test_other_prefetches_are_harmless_and_nothing_else_is(monkeypatch: pytest.MonkeyPatch) -> None:

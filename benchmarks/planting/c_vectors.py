@@ -11,7 +11,7 @@ _VECTORS = r"pd_(avx512|avx2|neon|sve)\.h"
 
 #: The kernel's function, with an array, and its end.
 _FIRST_INPUT = rf"(?s){HEAD}const float \*restrict (\w+)[^;{{]*\)\n\{{\n.*?(    return 0;\n)"
-_FIRST_OUTPUT = rf"(?s){HEAD}[^;{{]*?(?<!const )float \*restrict (\w+)[^;{{]*\)\n\{{\n.*?(    return 0;\n)"
+FIRST_OUTPUT = rf"(?s){HEAD}[^;{{]*?(?<!const )float \*restrict (\w+)[^;{{]*\)\n\{{\n.*?(    return 0;\n)"
 _TAIL = r"pd_load_first_f32v\((&[^,;]*), (\d+)\)"
 
 TAILS = (
@@ -67,7 +67,7 @@ TAILS = (
         "writes past the end",
         "writes-behind-output",
         C,
-        _FIRST_OUTPUT,
+        FIRST_OUTPUT,
         lambda m: instead(m, 2, f"    {m[1]}[PD_CELLS_{m[1]}] = 1.0f;\n{m[2]}"),
         shows="execution",
     ),
@@ -83,7 +83,7 @@ TAILS = (
         "writes past the end",
         "writes-before-output",
         C,
-        _FIRST_OUTPUT,
+        FIRST_OUTPUT,
         lambda m: instead(m, 2, f"    {m[1]}[-1] = 1.0f;\n{m[2]}"),
         shows="execution",
     ),
@@ -380,7 +380,7 @@ FUNCTIONS = (
 )
 
 #: Through memory and calls: gcc 12 loses what is done to single lanes of a vector now and then.
-_LANE_BY_LANE = """
+LANE_BY_LANE = """
 static __attribute__((noinline)) pd_f32v pd_planted_v(pd_f32v v)
 {
     float lanes[PD_LANES_F32];
@@ -414,7 +414,7 @@ def _deviations(stage: str, pattern: str, change: str) -> list[Plant]:
             C,
             pattern,
             change,
-            helper=helper.replace("PD_INLINE", "static __attribute__((noinline))") + _LANE_BY_LANE,
+            helper=helper.replace("PD_INLINE", "static __attribute__((noinline))") + LANE_BY_LANE,
         )
         for name, (kind, helper) in DEVIATING.items()
     ]
@@ -450,7 +450,7 @@ VALUES = (
         r"(?<!\w)pd_load_f32v\(&\w+\[[^\[\]]*\]\)",
         r"pd_planted_v(\g<0>)",
         helper="PD_INLINE float pd_planted(float v)\n{\n"
-        "    return v < -150.0f && v > -250.0f ? 0.0f : v;\n}" + _LANE_BY_LANE,
+        "    return v < -150.0f && v > -250.0f ? 0.0f : v;\n}" + LANE_BY_LANE,
     ),
 )
 

@@ -9,6 +9,7 @@ from planting.c_arm import ARM
 from planting.c_calls import C_CALLS
 from planting.c_process import PROCESS
 from planting.c_slips import SLIPS
+from planting.c_strangers import STRANGERS
 from planting.c_vectors import C_VECTORS
 from planting.gpu import GRIDS
 from planting.plant import unique
@@ -18,7 +19,7 @@ from planting.shared import SHARED
 PLANTS = tuple(
     plant
     for plants in (
-        unique((*SHARED, *C_VECTORS, *ARM, *SLIPS, *C_CALLS, *PROCESS)),
+        unique((*SHARED, *C_VECTORS, *ARM, *SLIPS, *C_CALLS, *PROCESS, *STRANGERS)),
         unique(GRIDS),
         unique((*INSTRUCTIONS, *STREAMS, *PACKED, *STRANGE, *CALLED)),
     )

@@ -30,9 +30,10 @@ EXECUTIONS = {
     "kept_for_caller": "registers, and what the process has, which a function keeps for its caller",
     "own_memory": "memory of its own, which no call on one thread changes",
     "unloaded": "unloaded right after a call",
+    "no_threads": "where no thread can be started",
 }
 
 #: Those in which C calls it, not Python.
 HARNESSED = frozenset({"two_callers", "handed_over", "kept_for_caller"})
 #: Those for which the kernel has to be code of the process that calls it.
-IN_PROCESS = HARNESSED | {"after_fork", "own_memory", "unloaded"}
+IN_PROCESS = HARNESSED | {"after_fork", "own_memory", "unloaded", "no_threads"}

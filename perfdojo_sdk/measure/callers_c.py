@@ -174,6 +174,14 @@ void pd_hand_over(kernel *run, struct caller *c)
 #define TAKE(k) unsigned long kept##k = numbers[k]; __asm__ volatile("" : "+r"(kept##k));
 #define COMPARE(k) __asm__ volatile("" : "+r"(kept##k)); c->wrong |= kept##k != numbers[k];
 
+#ifdef __aarch64__
+#define FLOATS(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9)
+#else
+#define FLOATS(DO) /* No register of floats is the caller's. */
+#endif
+#define TAKE_FLOAT(k) double float##k = (double)numbers[k]; __asm__ volatile("" : "+w"(float##k));
+#define COMPARE_FLOAT(k) __asm__ volatile("" : "+w"(float##k)); c->wrong |= float##k != (double)numbers[k];
+
 __attribute__((noinline)) void pd_keep(kernel *run, struct caller *c)
 {{
     static volatile unsigned long numbers[] = {{
@@ -181,8 +189,10 @@ __attribute__((noinline)) void pd_keep(kernel *run, struct caller *c)
         0x5a5a8, 0x5a5a9, 0x5a5aa, 0x5a5ab, 0x5a5ac, 0x5a5ad, 0x5a5ae,
     }};
     KEPT(TAKE)
+    FLOATS(TAKE_FLOAT)
     c->status = run({arguments}, c->workspace, c->bytes, c->threads);
     KEPT(COMPARE)
+    FLOATS(COMPARE_FLOAT)
 }}
 """
 

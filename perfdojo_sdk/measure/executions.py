@@ -40,8 +40,9 @@ from perfdojo_sdk.measure.kernel_calls import (
     compare,
     poison_of,
 )
+from perfdojo_sdk.measure.no_threads import forbid_threads
 from perfdojo_sdk.measure.own_memory import Segment, writable_segments
-from perfdojo_sdk.measure.process_state import Used, changed, surroundings
+from perfdojo_sdk.measure.process_state import Used, changed, surroundings, threads_that_take_signals
 
 PAGE = mmap.PAGESIZE
 #: Bytes that are inaccessible on either side of a room.
@@ -69,6 +70,8 @@ MOST_HANDED, HANDING_S, HANDING_PATIENCE_S = 2000, 0.2, 0.6
 SETTLED = 10
 #: Seconds until a call after a fork, and one of many slow calls, is taken to hang.
 PATIENCE_S = 5.0
+#: Numbers of threads that nobody means: the least and the largest that the argument can be.
+LEAST_THREADS, MOST_THREADS = -(1 << 31), (1 << 31) - 1
 #: Numbers of threads that other executions than ``threads`` use.
 ALONE, TOGETHER = 1, 2
 
@@ -242,7 +245,7 @@ def alignment(trial: Trial) -> None:
 def workspace(trial: Trial) -> None:
     """Every call gives the kernel exactly what it asks for, so what is left is to give it less."""
     stage = trial.stage
-    for threads in (ALONE, TOGETHER):
+    for threads in dict.fromkeys((ALONE, TOGETHER, *stage.counts[1:2])):
         if stage.kernel.workspace_bytes(threads):
             _too_little(stage, threads, 1)
     if whole := stage.kernel.workspace_bytes(ALONE):
@@ -284,7 +287,10 @@ def threads(trial: Trial) -> None:
     for count in counts[FEWEST_COUNTS:]:
         if count > MANY_THREADS or time.monotonic() < end:
             _with_threads(trial, count, _collide)
-    _with_threads(trial, MAX_THREADS + 1, _too_many)
+    for count in (0, -1, LEAST_THREADS):
+        _with_threads(trial, count, _as_one)
+    for count in (MAX_THREADS + 1, MOST_THREADS):
+        _with_threads(trial, count, _too_many)
 
 
 def _with_threads(trial: Trial, count: int, action: Callable[[Trial, int], None]) -> None:
@@ -333,6 +339,11 @@ def _unused(room: Room) -> int:
     """Bytes at its end that are still poison."""
     written = np.flatnonzero(room.bytes != poison_of(room.dtype, 0))
     return room.bytes.size - (int(written[-1]) + 1 if written.size else 0)
+
+
+def _as_one(trial: Trial, count: int) -> None:
+    """Fewer than one count as one."""
+    trial.stage.call("end", count)
 
 
 def _too_many(trial: Trial, count: int) -> None:
@@ -423,6 +434,8 @@ def kept_for_caller(trial: Trial) -> None:
         if differs := changed(trial.kernel.around, surroundings()):
             raise Refused("wrong_result", f"the kernel leaves them different: {differs}")
         stage.check()
+    if threads_that_take_signals():
+        raise Refused("wrong_result", "threads that the kernel starts take signals, which are its caller's")
 
 
 def own_memory(trial: Trial) -> None:
@@ -446,15 +459,35 @@ def unloaded(trial: Trial) -> None:
 
 
 def _unload(trial: Trial) -> None:
-    kernel, stage = trial.kernel, trial.stage
-    kernel.unload()  # a fork has its pool, and none of its threads
     before = Used.now()
-    kernel.load(kernel.library._name, kernel.symbol)
+    kernel, stage = _anew(trial), trial.stage
     size = stage.arrange("middle", TOGETHER)
     check_status(kernel.enter(stage.arrays, stage.workspace, size, TOGETHER))
     kernel.unload()
     if left := Used.now().threads - before.threads:
         raise Refused("runtime", f"{left} threads stay in code that is gone")
+
+
+def _anew(trial: Trial) -> Kernel:
+    """The kernel without what it has set up: a fork has its pool, and none of its threads."""
+    kernel = trial.kernel
+    kernel.unload()
+    kernel.load(kernel.library._name, kernel.symbol)
+    return kernel
+
+
+def no_threads(trial: Trial) -> None:
+    """Where no thread can be started, the caller does all of the work."""
+    ended = apart(lambda _: _alone(trial), PATIENCE_S + 20 * trial.call_s)
+    if ended.late:
+        raise Refused("timeout", "the call does not return")
+    ended.raise_what_it_met()
+
+
+def _alone(trial: Trial) -> None:
+    _anew(trial)
+    if forbid_threads():
+        trial.stage.call("middle", TOGETHER)
 
 
 def _harness(trial: Trial) -> ctypes.CDLL:
@@ -560,6 +593,7 @@ RUN: Mapping[str, Callable[[Trial], None]] = {
     "handed_over": handed_over,
     "own_memory": own_memory,
     "unloaded": unloaded,
+    "no_threads": no_threads,
 }
 
 

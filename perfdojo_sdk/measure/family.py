@@ -42,7 +42,7 @@ def children(pid: int) -> list[int]:
         for task in os.listdir(f"/proc/{pid}/task"):
             with suppress(ProcessLookupError), open(f"/proc/{pid}/task/{task}/children") as file:
                 found += map(int, file.read().split())
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         # The process has ended, or this system has no such files.
         return [child for child in _processes() if _status(child)[1] == pid]
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,7 @@ _libc.dladdr.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
 #: Of an ELF file of 64 bits: what it begins with; where its program headers are, how long and how many.
 _MAGIC = b"\x7fELF\x02"
 _OFFSET, _SIZES, _HEADER = struct.Struct("32x Q"), struct.Struct("54x 2H"), struct.Struct("2I 6Q")
-_LOADED, _WRITABLE = 1, 2
+_LOADED, _THREADS, _WRITABLE = 1, 7, 2
 
 
 @dataclass(frozen=True)
@@ -55,4 +56,33 @@ def writable_segments(function: ctypes.c_void_p) -> list[Segment]:
         kind, flags, _, address, _, _, size, _ = _HEADER.unpack_from(headers, number * length)
         if kind == _LOADED and flags & _WRITABLE:
             segments.append(Segment(found.base + address, size))
+        if kind == _THREADS and (own := _of_this_thread(found.base)):
+            segments.append(Segment(own, size))
     return segments
+
+
+class _Loaded(ctypes.Structure):
+    """``struct dl_phdr_info``."""
+
+    _fields_ = (
+        ("base", ctypes.c_size_t), ("name", ctypes.c_char_p), ("headers", ctypes.c_void_p),
+        ("count", ctypes.c_uint16), ("added", ctypes.c_ulonglong), ("removed", ctypes.c_ulonglong),
+        ("module", ctypes.c_size_t), ("of_thread", ctypes.c_size_t),
+    )  # fmt: skip
+
+
+def _of_this_thread(base: int) -> int:
+    """Where the variables are that each thread has of its own; 0: it has none yet."""
+    found = 0
+
+    def look(loaded: Any, size: int, _: int) -> int:
+        nonlocal found
+        if loaded[0].base == base and size >= ctypes.sizeof(_Loaded):
+            found = int(loaded[0].of_thread or 0)
+        return found != 0
+
+    _libc.dl_iterate_phdr(_LOOK(look), None)
+    return found
+
+
+_LOOK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Loaded), ctypes.c_size_t, ctypes.c_void_p)

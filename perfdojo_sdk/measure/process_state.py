@@ -9,6 +9,8 @@ from __future__ import annotations
 import ctypes
 import os
 import resource
+import signal
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -81,28 +83,35 @@ def _mathematics() -> ctypes.CDLL | None:
 _M = _mathematics()
 
 
-#: What Linux tells of a thread under names of its own.
+#: What Linux tells of a thread, under the names of this module.
 _TOLD = {
     "Umask": "permissions of new files",
     "SigBlk": "blocked signals",
     "SigIgn": "ignored signals",
-    "SigCgt": "handled signals",
     "Cpus_allowed": "processors",
 }
+#: Signals 32 and 33, by which the C library talks to threads: it handles them from the first thread on.
+_OF_LIBRARY = 3 << 31
 _LIMITS = tuple(value for name, value in sorted(vars(resource).items()) if name.startswith("RLIMIT_"))
+_TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 _ALL_OF_LOCALE = 6
 
 
 def surroundings() -> Mapping[str, object]:
     """Name of a property of this thread and its process -> its value; equal before and after a call."""
+    _C.fflush(None)
     with open("/proc/thread-self/status") as status:
         told = dict(line.split(":", 1) for line in status)
     return {
         **{words: told.get(name) for name, words in _TOLD.items()},
+        "handled signals": int(told["SigCgt"], 16) & ~_OF_LIBRARY,
         "current folder": _current_folder(),
+        "environment": _environment(),
         "limits": tuple(map(resource.getrlimit, _LIMITS)),
         "priority": (os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0)),
+        "timers": tuple(signal.getitimer(which)[0] > 0 for which in _TIMERS),
         "locale": _locale(),
+        "printed output": tuple(os.fstat(file).st_size for file in (1, 2)),
     }
 
 
@@ -115,11 +124,43 @@ def _current_folder() -> tuple[int, int] | None:
     return about.st_dev, about.st_ino
 
 
+def _environment() -> tuple[bytes, ...]:
+    """The variables as C has them: Python keeps a copy of its own."""
+    words = ctypes.POINTER(ctypes.c_char_p).in_dll(_C, "environ")
+    found: list[bytes] = []
+    while words and (word := words[len(found)]) is not None:
+        found.append(word)
+    return tuple(found)
+
+
 def _locale() -> bytes | None:
     function = _C.setlocale
     function.restype, function.argtypes = ctypes.c_char_p, [ctypes.c_int, ctypes.c_char_p]
     found: bytes | None = function(_ALL_OF_LOCALE, None)
     return found
+
+
+#: Signals that a caller may handle; a thread that a kernel starts has to leave them to its caller.
+_OF_CALLERS = (
+    signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGCHLD, signal.SIGUSR1,
+    signal.SIGUSR2,
+)  # fmt: skip
+
+
+def threads_that_take_signals() -> list[int]:
+    """Threads of this process beside this one that do not leave signals to it."""
+    others = {int(number) for number in os.listdir("/proc/self/task")} - {threading.get_native_id()}
+    return [thread for thread in others if not _leaves_signals(thread)]
+
+
+def _leaves_signals(thread: int) -> bool:
+    """True if it blocks all of ``_OF_CALLERS``, or has ended."""
+    try:
+        with open(f"/proc/self/task/{thread}/status") as status:
+            blocked = next((int(line.split()[1], 16) for line in status if line.startswith("SigBlk")), 0)
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return all(blocked >> (number - 1) & 1 for number in _OF_CALLERS)
 
 
 class Floats:

@@ -449,12 +449,21 @@ def _levels(count: int, dtype: str, rng: Generator) -> Array:
 
 
 def spread(values: Array, dtype: str, rng: Generator) -> None:
-    """Give each element a magnitude of its own, evenly over the whole range of the dtype, and either sign."""
+    """Give each element a magnitude of its own, evenly over the whole range of the dtype, and either sign.
+    One in eight is a power of two, one in eight the number right below one."""
     reach = RANGES[dtype]
     turn = rng.permutation(values.size).reshape(values.shape)
     share = (turn + rng.random(values.shape)) / max(values.size, 1)
-    size = np.exp2(reach.smallest + share * (reach.largest + 0.99 - reach.smallest))
-    np.copysign(size, 0.5 - turn % 2, out=values, casting="same_kind")
+    size = np.exp2(_at_powers(reach.smallest + share * (reach.largest + 0.99 - reach.smallest), turn // 2))
+    with np.errstate(under="ignore"):
+        np.copysign(size, 0.5 - turn % 2, out=values, casting="same_kind")
+        below = turn // 2 % 8 == 7
+        values[below] = np.nextafter(values[below], values.dtype.type(0))
+
+
+def _at_powers(exponents: Array, turn: Array) -> Array:
+    """A quarter of them as whole numbers."""
+    return np.where(turn % 8 >= 6, np.floor(exponents), exponents)
 
 
 def enlarge_some(values: Array, groups: Groups, dtype: str, rng: Generator) -> None:

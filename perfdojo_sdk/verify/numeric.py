@@ -245,7 +245,9 @@ def _counts(parallel: Collection[int], chance: Random) -> tuple[int, ...]:
     above.sort(key=lambda count: count > _FEW_ITERATIONS)
     smaller = list(range(2, _FEW_ITERATIONS + 1))
     chance.shuffle(smaller)
-    wanted = (*_THREAD_COUNTS, *above, *smaller, *map(chance.choice, _MANY_COUNTS))
+    # Where loops are long, to start so many takes longer than all the rest.
+    most = (MAX_THREADS,) if max(parallel, default=0) <= 2 * _FEW_ITERATIONS else ()
+    wanted = (*_THREAD_COUNTS, *above, *smaller, *map(chance.choice, _MANY_COUNTS), *most)
     return tuple(dict.fromkeys(count for count in wanted if 1 < count <= MAX_THREADS))
 
 

@@ -1,8 +1,9 @@
 """Analysis of zeros: inputs that may hold one, and outputs in which the sign of a zero is determined.
 
 The sign of a zero is determined wherever IEEE 754 does it: in copies, negations, products, single sums. It is
-not where the order of operations decides, in accumulated sums, nor where a maximum or a minimum has zeros of
-either sign to choose from, nor after functions of vector math.
+not where the order of operations decides, in accumulated sums of which a term may be -0, nor where a maximum
+or a minimum has zeros of either sign to choose from, nor after functions of vector math. Signs are compared
+where no rounding could have made the zero, so a product counts as zero only where a factor may be.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def _parts(value: Expression) -> Iterator[Expression]:
 
 def signed_outputs(program: Program, inputs: Mapping[str, Array]) -> frozenset[str]:
     """Outputs in which each zero has the sign that the program's operations say, for these very inputs."""
-    if not _signed(program, dict.fromkeys(program.inputs, _PLUS)):
+    if not _signed(program, dict.fromkeys(program.inputs, 0)):
         return frozenset()
     return _signed(program, {name: _zeros_of(inputs[name]) for name in program.inputs})
 
@@ -87,6 +88,9 @@ def _accumulated(operation: str | None, old: int, new: int) -> int:
         return _extreme(old | new, new)
     if operation == "mul":
         return _computed(old, new)
+    if operation == "add":
+        # Of terms of which none is -0 it is +0, in every order.
+        return _PLUS | (_OPEN if (old | new) & (_MINUS | _OPEN) else 0)
     return _OPEN if operation else new
 
 
@@ -100,6 +104,20 @@ def _computed(one: int, other: int) -> int:
     return (one | other) & _OPEN | _PLUS | _MINUS
 
 
+def _product(one: int, other: int) -> int:
+    """Zero where a factor is, and of either sign then."""
+    return _computed(one, other) if one | other else 0
+
+
+def _negated(part: int) -> int:
+    return part & _OPEN | (_MINUS if part & _PLUS else 0) | (_PLUS if part & _MINUS else 0)
+
+
+def _sum(one: int, other: int) -> int:
+    """What cancels is +0; -0 is the sum of two."""
+    return (one | other) & _OPEN | _PLUS | (one & other & _MINUS)
+
+
 def _zeros(value: Expression, program: Program, zeros: Mapping[str, int]) -> int:
     """The zeros, +0 and -0 as bits, that ``value`` may be."""
     if value.dtype not in FLOAT_DTYPES:
@@ -111,12 +129,19 @@ def _zeros(value: Expression, program: Program, zeros: Mapping[str, int]) -> int
     if isinstance(value, Read):
         return zeros[program.buffer_of[value.access.array].name]
     if isinstance(value, Cast):
-        floats = value.argument.dtype in FLOAT_DTYPES
-        return _zeros(value.argument, program, zeros) if floats else _PLUS
+        if value.argument.dtype not in FLOAT_DTYPES:
+            return _PLUS
+        # What is rounded to fewer digits may become a zero, in the references, too.
+        return _zeros(value.argument, program, zeros) | _PLUS | _MINUS
     assert isinstance(value, Operation)
     parts = [_zeros(argument, program, zeros) for argument in value.arguments]
-    if value.name in ("mul", "div", "add", "sub"):
+    if value.name == "mul":
+        return _product(*parts)
+    if value.name == "div":
         return _computed(*parts)
+    if value.name in ("add", "sub"):
+        one, other = parts
+        return _sum(one, other if value.name == "add" else _negated(other))
     if value.name in ("max", "min"):
         return _extreme(*parts)
     if value.name == "select":
@@ -124,8 +149,7 @@ def _zeros(value: Expression, program: Program, zeros: Mapping[str, int]) -> int
         certain = _certain(value.arguments[0], program) or (one | other) in (0, _PLUS, _MINUS)
         return one | other | (0 if certain else _OPEN)
     if value.name == "neg":
-        [part] = parts
-        return part & _OPEN | (_MINUS if part & _PLUS else 0) | (_PLUS if part & _MINUS else 0)
+        return _negated(*parts)
     if value.name == "abs":
         return _PLUS
     return parts[0] if value.name == "sqrt" else _OPEN

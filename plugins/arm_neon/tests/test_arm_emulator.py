@@ -110,6 +110,8 @@ PUT_THROUGH = RunRequest(executions=tuple(EXECUTIONS), thread_counts=(2, 3), tim
         (f"{ABS} if (t == 3) y[3] += 1;", "wrong_result", "on 3 threads: 1 of 4"),
         (f"{ABS} static int calls; if (++calls == 30) y[3] += 1;", "wrong_result", "1 of 4"),
         (f'{ABS} __asm__ volatile("msr fpcr, %0" :: "r"((size_t)1 << 24));', "wrong_result", "FPCR"),
+        (f'{ABS} __asm__ volatile("mov x19, #5");', "wrong_result", "registers that are its caller's"),
+        (f'{ABS} __asm__ volatile("fmov d15, #1.0");', "wrong_result", "registers that are its caller's"),
     ],
 )
 def test_executions_show_what_a_plain_call_hides(body: str, reason: str, words: str) -> None:

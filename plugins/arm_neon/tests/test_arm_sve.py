@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from arm_support import PLUGINS, RUNNER, SVE, TARGET, compiled, kernel, loaded, needs_compiler, played, run
+from arm_support import (
+    PLUGINS,
+    RUNNER,
+    SVE,
+    TARGET,
+    compiled,
+    failure,
+    kernel,
+    loaded,
+    needs_compiler,
+    played,
+    run,
+    source,
+)
 from perfdojo_arm_neon import at_home
 from perfdojo_arm_neon.codegen import HEADERS
 from perfdojo_arm_neon.emulator.machine import Machine
 from perfdojo_arm_neon.estimate.sve import is_sve
-from unicorn import arm64_const as reg
 
 from perfdojo_sdk.cluster.offers import offer_of_this_machine
-from perfdojo_sdk.hookspecs.types import RunRequest
+from perfdojo_sdk.hookspecs.types import Artifact, RunRequest
 
 #: The operators of the paper's Table 3, where sizes leave tails.
 OPERATORS = (
@@ -73,12 +87,50 @@ def test_longer_vectors_are_refused_before_anything_is_written() -> None:
     text = "kernel k(x) -> y\nx f32 [4] heap\ny f32 [4] heap\n\n4:v y[{0}] = x[{0}] + 1\n"
     for length, status, expected in ((0, 0, 2.0), (1, 2, 0.0)):
         machine = Machine(loaded(text, SVE))
-        for level in (0, 4, 6):  # ZCR_EL1, 2 and 3: the units of 128 bits that a vector has beyond the first
-            machine.uc.reg_write(reg.UC_ARM64_REG_CP_REG, (1, 2, 3, level, 0, length))
+        machine.set_vector_length(1 + length)
         x, y = machine.allocate(np.ones(4, np.float32).tobytes()), machine.reserve(16)
         assert machine.call("pd_test", [x, y, 0, 0, 1]) & 0xFFFFFFFF == status
         found = np.frombuffer(machine.uc.mem_read(y, 16), np.float32)
         assert (found == expected).all()
+
+
+#: As long as the processor's vectors are, whatever the compiler knows.
+WHOLE = 'svfloat32_t w = v; __asm__ volatile("str %0, [%1]" : : "w"(w), "r"(p) : "memory");'
+BEYOND = (
+    "#define PD_ALL",
+    "PD_INLINE int pd_beyond(void)\n{\n    uint64_t bytes;\n"
+    '    __asm__("rdvl %0, #1" : "=r"(bytes));\n    return bytes > 16;\n}\n#define PD_ALL',
+)
+NOT_ASKED = ("return bytes != sizeof(pd_f32v);", "return 0;")
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ([], ""),
+        ([("PD_OTHER_VECTORS = 2", "PD_OTHER_VECTORS = 7")], "have 256 bits, the kernel returned 7"),
+        ([NOT_ASKED, ("__builtin_memcpy(p, &v, sizeof v);", WHOLE)], "after y"),
+        ([NOT_ASKED, ("svdup_n_f32(x)", "svdup_n_f32(x + pd_beyond())"), BEYOND], "vectors are longer"),
+    ],
+)
+def test_a_kernel_that_takes_longer_vectors_for_its_own_is_refused(
+    changes: list[tuple[str, str]], words: str
+) -> None:
+    text = "kernel k(x) -> y\nx f32 [12] heap\ny f32 [12] heap\n\n3 4:v y[{0}*4+{1}] = x[{0}*4+{1}] + 1\n"
+    right = source(text, target=SVE)
+    header = right.support["pd_sve.h"]
+    for old, new in changes:
+        assert header.count(old) == 1
+        header = header.replace(old, new)
+    planted = replace(right, support={**right.support, "pd_sve.h": header})
+    artifact = PLUGINS.runner(SVE).compile(planted)
+    assert isinstance(artifact, Artifact)
+    if changes:
+        found = failure(artifact)
+        assert found.reason == "wrong_result" and words in found.detail, found
+    else:
+        run(artifact, x=np.ones(12, np.float32))
 
 
 @needs_compiler

@@ -32,12 +32,19 @@ from unicorn import arm64_const as reg
 from unicorn.arm64_const import UC_CPU_ARM64_MAX
 
 from perfdojo_arm_neon.emulator.elf import SharedObject
+from perfdojo_arm_neon.estimate.sve import is_sve
 
 STACK_BYTES = 1 << 20
 HOST_PAGE = mmap.PAGESIZE
 _RETURN = 0xD65F03C0
 #: CRn, CRm, op0, op1, op2 and what is written: at the highest level too, SVE is not trapped.
 _CPTR_EL3_ALLOWS_SVE = (1, 1, 3, 6, 2, 1 << 8)
+#: Registers that a function keeps for its caller, and what they hold when it is called.
+_CALLERS = tuple(
+    getattr(reg, f"UC_ARM64_REG_{name}")
+    for name in (*(f"X{k}" for k in range(19, 29)), *(f"D{k}" for k in range(8, 16)))
+)
+_OF_CALLER = 0x5A5A5A5A5A5A00
 #: Functions of one or two doubles, called with their arguments in d0 and d1.
 _MATH: Mapping[str, Callable[..., float]] = {
     "exp": math.exp, "log": math.log, "tanh": math.tanh, "erf": math.erf, "fmod": math.fmod,
@@ -80,6 +87,8 @@ class Machine:
         self.calls: Counter[str] = Counter()
         """Number of calls of each function of the C library."""
         self.problem: Exception | None = None
+        self.kept = True
+        """Whether calls left the registers that are their caller's as they were."""
         self.switching = False
         self.current = 0
         """Number of the thread that runs; 0 is the caller's."""
@@ -175,6 +184,12 @@ class Machine:
             raise Crashed(f"it called {name}, which the emulator does not have")
 
     @property
+    def has_sve_code(self) -> bool:
+        """Whether some word of the object could be an instruction of SVE."""
+        image = self.loaded.image
+        return any(map(is_sve, np.frombuffer(image, "<u4", len(image) // 4).tolist()))
+
+    @property
     def float_control(self) -> int:
         """The FPCR register: rounding mode and treatment of denormal numbers."""
         return int(self.uc.reg_read(reg.UC_ARM64_REG_FPCR))
@@ -191,10 +206,20 @@ class Machine:
             ctypes.c_uint64.from_address(top + 8 * k).value = value
         for k, value in enumerate(arguments[:8]):
             write(getattr(reg, f"UC_ARM64_REG_X{k}"), value)
-        write(reg.UC_ARM64_REG_SP, top)
         write(reg.UC_ARM64_REG_X30, self.end)
+        for k, register in enumerate(_CALLERS):
+            write(register, _OF_CALLER + k)
+        write(reg.UC_ARM64_REG_SP, top)
         self._run(self.base + self.loaded.symbols[symbol])
-        return int(self.uc.reg_read(reg.UC_ARM64_REG_X0))
+        read = self.uc.reg_read
+        kept = all(read(register) == _OF_CALLER + k for k, register in enumerate(_CALLERS))
+        self.kept &= kept and read(reg.UC_ARM64_REG_SP) == top
+        return int(read(reg.UC_ARM64_REG_X0))
+
+    def set_vector_length(self, units: int) -> None:
+        """Make SVE's vectors so many times 128 bits long."""
+        for level in (0, 4, 6):
+            self.uc.reg_write(reg.UC_ARM64_REG_CP_REG, (1, 2, 3, level, 0, units - 1))
 
     def _run(self, at: int) -> None:
         while True:

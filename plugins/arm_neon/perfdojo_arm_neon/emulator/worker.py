@@ -12,13 +12,14 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from perfdojo_arm_neon.emulator.elf import ElfError, read
 from perfdojo_arm_neon.emulator.machine import Crashed, Ended, Machine
-from perfdojo_sdk.core.interface import EXECUTIONS, IN_PROCESS
-from perfdojo_sdk.measure.kernel_calls import Guarded, Kernel, Memory, Refused
+from perfdojo_sdk.core.interface import EXECUTIONS, IN_PROCESS, OTHER_PROCESSOR
+from perfdojo_sdk.measure.kernel_calls import Guarded, Kernel, Memory, Refused, compare, outputs_of, poison_of
 from perfdojo_sdk.measure.process_state import Used
 from perfdojo_sdk.measure.worker import main
 
@@ -37,7 +38,7 @@ class EmulatedKernel(Kernel):
         for name in (symbol, f"{symbol}_workspace_bytes"):
             if name not in loaded.symbols:
                 raise Refused("runtime", f"cannot load {symbol}: the file has no {name}")
-        self.symbol = symbol
+        self.symbol, self.first = symbol, True
         self.machine = Machine(loaded)
         self.floats = self.float_state()
         size = self.workspace_bytes(threads)
@@ -55,13 +56,36 @@ class EmulatedKernel(Kernel):
         for array in (*memory.inputs, *memory.outputs, self.workspace):
             start = array.before.ctypes.data
             self.machine.share(start, array.after.ctypes.data + array.after.nbytes - start)
-        return super().call(memory, variant)
+        longer = self._on_longer_vectors(memory) if self.first else None
+        self.first = False
+        seconds = super().call(memory, variant)
+        if longer:
+            compare(memory, longer, "are others where vectors are longer, and the kernel does not refuse")
+        return seconds
+
+    def _on_longer_vectors(self, memory: Memory) -> list[np.ndarray[Any, Any]] | None:
+        """What it computes where SVE's vectors have 256 bits; None where it says that it cannot run there,
+        or has no code for such vectors."""
+        if not self.machine.has_sve_code:
+            return None
+        for output in (*memory.outputs, self.workspace):
+            output.poison(0)
+        self.machine.set_vector_length(2)
+        status = self.entry(*memory.pointers, *self.tail)
+        self.machine.set_vector_length(1)
+        if status == 0:
+            return outputs_of(memory)
+        untouched = all((output.bits == poison_of(output.dtype, 0)).all() for output in memory.outputs)
+        if status != OTHER_PROCESSOR or not untouched:
+            wrote = "" if untouched else " and wrote results"
+            raise Refused("wrong_result", f"where vectors have 256 bits, the kernel returned {status}{wrote}")
+        return None
 
     def workspace_bytes(self, threads: int) -> int:
         return self._emulate(f"{self.symbol}_workspace_bytes", threads)
 
     def float_state(self) -> Mapping[str, object]:
-        return {"FPCR": self.machine.float_control}
+        return {"FPCR": self.machine.float_control, "registers that are its caller's": self.machine.kept}
 
     def used(self) -> Used:
         return Used(self.machine.threads)
