@@ -154,7 +154,7 @@ def run(chosen: Sequence[Planting], judge: Judge, record: Record, deadline: floa
 
 
 def judged(chosen: Sequence[Planting], record: Record) -> list[dict[str, Any]]:
-    """What the record says of the plantings, and of the others of those that were harmless."""
+    """The recorded verdicts of the plantings, and of the alternatives of those that were harmless."""
     keys = dict.fromkeys(planting.key for first in chosen for planting in (first, *first.others))
     return [record.lines[key] for key in keys if key in record.lines]
 

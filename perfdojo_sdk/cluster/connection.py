@@ -136,10 +136,10 @@ class Cluster:
     plugins: Plugins = field(repr=False)
     target: Target
     kind: str
-    """Of the device, in short."""
+    """Short name of the device."""
     wanted: Equipment = field(repr=False)
     report: worker.Report
-    """Of any node with such a device; they all say the same, but for their names."""
+    """Report of one node with such a device; those of the others differ in their names only."""
 
     @property
     def claim(self) -> dict[str, float]:

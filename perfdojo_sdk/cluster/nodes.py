@@ -34,9 +34,9 @@ class Start:
 
     offer: Offer
     address: str = ""
-    """Of the cluster to join; empty: start one."""
+    """Address of the cluster to join; empty: start one."""
     port: int = PORT
-    """Of the cluster to start."""
+    """Port of the cluster to start."""
     host: str = ""
     """By which address others reach this machine; empty: Ray finds out."""
     block: bool = False

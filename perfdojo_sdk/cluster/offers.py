@@ -48,7 +48,7 @@ class Offer:
 
     @classmethod
     def of(cls, resources: Mapping[str, float]) -> Offer:
-        """From what Ray says that a node has; other people's resources are left out."""
+        """The offer in the resources that Ray lists for a node; other people's resources are left out."""
 
         def named(prefix: str) -> dict[str, int]:
             return {k.removeprefix(prefix): int(v) for k, v in resources.items() if k.startswith(prefix)}

@@ -47,7 +47,7 @@ class Told:
     """Everything that an episode has told so far: enough to go on elsewhere."""
 
     state: bytes | None
-    """Of the search."""
+    """State of the search."""
     known: dict[str, Candidate] = field(default_factory=dict)
     """By digest of their keys."""
     lost: int = 0

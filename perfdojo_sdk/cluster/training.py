@@ -28,7 +28,7 @@ class Away:
     """A job that is out."""
 
     job: Job
-    """With all that its actors have told."""
+    """The job, with all that its actors have told."""
     cluster: Cluster
     lost: int = 0
     """Actors since one of them last told something new."""

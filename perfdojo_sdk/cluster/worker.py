@@ -156,7 +156,7 @@ class Place:
     device: str
     toolchain: str
     compilers: int
-    """Of other nodes, for this episode."""
+    """Number of compilers on other nodes for this episode."""
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ class Ended:
 
     found: Found | None = None
     experience: Experience | None = None
-    """Of an actor."""
+    """Experience of an actor."""
     rejected: str = ""
     error: DojoError | None = None
 

@@ -53,21 +53,23 @@ class Spelling:
     cost: float = 1.0
     """In additions: how much longer than one it takes, wherever nothing better is known."""
     f64: str = ""
-    """Of doubles; :data:`WRITTEN` where a header defines it, empty where no function is called."""
+    """Spelling for doubles; :data:`WRITTEN` where a header defines it, empty where no function is called."""
     f32: str = ""
-    """Of floats, as ``f64``; empty: that function, rounded once, which is off by a hair over half an ulp."""
+    """Spelling for floats, as ``f64``; empty: that function, rounded once, which is off by a hair over half
+    an ulp."""
     whole: str = ""
-    """Of integers: ``C`` is their type, ``U`` an unsigned one at least as wide as ``int``; its sums wrap."""
+    """Spelling for integers: ``C`` is their type, ``U`` an unsigned one at least as wide as ``int``, whose sums
+    wrap."""
     unsigned: str = ""
-    """Of unsigned integers, where that is something else."""
+    """Spelling for unsigned integers, where it differs."""
     truth: str = ""
-    """Of bool, where that is something else: 0 or 1."""
+    """Spelling for bool, where it differs: 0 or 1."""
     mask: str = ""
     """The sign on masks, which have all bits of a lane set where something holds."""
     of_number: bool = False
     """There is a cheaper function for a first operand that is a literal: ``pd_NAME_number_DTYPE``."""
     horizontal: str = ""
-    """Of an accumulation: the name of the function that combines the lanes of a vector."""
+    """For an accumulation: the name of the function that combines the lanes of a vector."""
 
 
 #: From this cost on an operation is a function that is worth keeping the result of.

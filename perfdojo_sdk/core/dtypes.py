@@ -32,7 +32,7 @@ def rounding_law(dtype: str) -> str:
 
 
 def shorter(a: str, b: str) -> str:
-    """Of two float dtypes, the one with fewer digits, or with as many in less room."""
+    """The float dtype of the two with fewer digits, or with as many in less room."""
     return min(a, b, key=lambda dtype: (DIGITS[dtype], BYTES[dtype]))
 
 

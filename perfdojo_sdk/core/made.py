@@ -62,7 +62,7 @@ class Made:
 
     @property
     def became(self) -> Became:
-        """Of each old id that is gone, or stands for a part only of what it stood for."""
+        """New ids for each old id that is gone, or stands for a part only of what it stood for."""
         return {}
 
     @property

@@ -1,4 +1,4 @@
-"""What installed packages declare about themselves may be anything: a look before Pydantic reads it."""
+"""A check of installed packages' metadata, which may be anything, before Pydantic reads it."""
 
 from __future__ import annotations
 

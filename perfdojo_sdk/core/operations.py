@@ -63,7 +63,7 @@ class Meaning:
     floats: Callable[..., float] = _meaningless
     """On Python floats, which are IEEE doubles: never an exception where ``dtypes`` has a float."""
     integers: Callable[[str], Callable[..., int]] = _meaningless
-    """Of a dtype of integers, or bool: the function on Python integers, its result wrapped."""
+    """For a dtype of integers, or bool: the function on Python integers, its result wrapped."""
     interval: Callable[..., Interval] | None = None
     """On intervals of floats, whatever is rounded; None: any value may come out."""
     algebra: Algebra = Algebra.OPAQUE
@@ -80,9 +80,10 @@ class Meaning:
     largest_error: float = ROUNDED
     """In ulp, the most that a target may state: it may lower the error, never raise it."""
     monotone: bool = False
-    """Of floats: where an operand grows, and the result is a number, that does not fall."""
+    """For floats: where an operand grows, and the result is a number, that does not fall."""
     exact_on_integers: bool = False
-    """Of integers as floats the result is an integer, largest in size at the ends of the operands' ranges."""
+    """For integers held in floats, the result is an integer, largest in size at the ends of the operands'
+    ranges."""
     total: bool = True
     """Every operand of an integer dtype has a result; else some are an error of the program."""
     compares: bool = False
@@ -94,7 +95,7 @@ class Meaning:
     accumulation: str = ""
     """The sign of a statement that combines its value so with the cell that it writes."""
     neutral: float = 0.0
-    """Of an accumulation: leaves the other operand as it is; of an integer dtype, the nearest to it there."""
+    """For an accumulation: leaves the other operand as it is; for an integer dtype, the nearest there."""
 
     def operands(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments of one dtype: without the condition of a selection."""
@@ -200,7 +201,7 @@ _ALL = (*_NUMBERS, "bool")
 
 
 def _function(floats: Callable[[float], float], wide: str, **more: Any) -> Meaning:
-    """Of one operand, approximated by targets."""
+    """A function of one operand, approximated by targets."""
     return Meaning(1, FLOAT_DTYPES, floats, wide=wide, largest_error=APPROXIMATED, monotone=True, **more)
 
 

@@ -65,7 +65,7 @@ class Move:
     place: str
     parameters: tuple[tuple[str, int | str], ...] = ()
     version: int = 1
-    """Of the transformation; what is played gets the version that played it."""
+    """Version of the transformation; what is played gets the version that played it."""
 
     @staticmethod
     def of(transformation: str, place: str, version: int = 1, **parameters: int | str) -> Move:

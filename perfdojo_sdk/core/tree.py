@@ -182,7 +182,7 @@ class Statement:
     guard: tuple[Index, ...] = ()
 
     suffixes: ClassVar[frozenset[str]] = frozenset()
-    """Those of the scopes inside: there are none."""
+    """Suffixes of the scopes inside: there are none."""
 
     @lazy
     def reads(self) -> tuple[Access, ...]:

@@ -54,7 +54,7 @@ class Violation(NamedTuple):
     """The array or buffer at fault."""
     hint: str = ""
     arrays: tuple[str, ...] = ()
-    """Those of the buffer at fault."""
+    """Arrays of the buffer at fault."""
     access: Access | None = None
     location: str = ""
     iterator: str = ""

@@ -45,4 +45,4 @@ DEPRECATIONS: tuple[Deprecation, ...] = (
 
 @hookspec(firstresult=True)
 def perfdojo_unavailable(target: Target) -> Unavailable | None:
-    """Why ``target`` cannot run on this machine and what would mend it; None when it can."""
+    """The reason why ``target`` cannot run on this machine, with what would mend it; None when it can."""

@@ -28,7 +28,7 @@ class SearchTask:
     """The initial program; every proposal is a game on it."""
     rules: Rules = field(repr=False)
     target: Target
-    """With the figures of the machine at hand."""
+    """The target, with the figures of the machine at hand."""
     seed: int = 0
     """The only source of chance."""
     most: Kind = Kind.DECLARED_LAW

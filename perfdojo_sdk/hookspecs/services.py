@@ -105,7 +105,7 @@ class SimulatedRun:
     figures: Mapping[str, float]
     """Other counts of the simulator: name -> value."""
     stalls: Mapping[str, int]
-    """Why no instruction was issued -> cycles."""
+    """Reason why no instruction was issued -> cycles."""
     registers: Mapping[str, str]
     """Registers at the end, as text."""
     trace: tuple[str, ...] = ()
@@ -188,7 +188,7 @@ class ExperimentRequest:
     kernels: str = ""
     """A selection instead of the experiment's own kernels, where it has any."""
     evaluations: int | None = None
-    """Of each search in it, instead of the experiment's own number."""
+    """Evaluations of each search in it, instead of the experiment's own number."""
     progress: Callable[[str], None] = field(default=lambda line: None, repr=False)
     """Tells the person who waits how far it is."""
     agent: Path | None = None

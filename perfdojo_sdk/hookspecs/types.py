@@ -278,7 +278,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Unavailable:
-    """Why a target cannot run on this machine, and what would mend it."""
+    """The reason why a target cannot run on this machine, and what would mend it."""
 
     why: str
     remedy: str
@@ -385,7 +385,8 @@ class RunRequest:
     precision: float = 0.0
     """Stop early when the median is known this well: half of its 95 % interval over itself."""
     first_look: bool = False
-    """Of a candidate that runs again if it wins: a runner may leave out what only a cheat would fail."""
+    """True for a candidate that runs again if it wins: a runner may leave out what only a cheat would
+    fail."""
     executions: tuple[str, ...] = ()
     """Names of ``core.interface.EXECUTIONS``: ways in which to call the kernel beside the plain one, each of
     which must give the plain call's bits. A runner does those that it knows, and says so."""
@@ -407,7 +408,7 @@ class Measurement:
     cold: bool = False
     details: Mapping[str, float] = field(default_factory=dict)
     executions: tuple[str, ...] = ()
-    """Those of the request's that the kernel was put through."""
+    """The executions of the request that the kernel was put through."""
 
     @property
     def median(self) -> float:

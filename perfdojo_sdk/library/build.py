@@ -226,7 +226,7 @@ def _one(
 
 
 def _no_folder(directory: Path) -> str:
-    """What is there in a folder's place, in words; empty when nothing else is."""
+    """The thing that is there in a folder's place, in words; empty when nothing else is."""
     if not os.path.lexists(directory) or directory.is_dir():
         return ""
     return "it is a link that leads nowhere" if directory.is_symlink() else "it is a file, not a folder"

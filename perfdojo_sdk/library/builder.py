@@ -140,7 +140,7 @@ def _of(few: Evaluator, game: Trace) -> Attempt:
 
 
 def _played(few: Evaluator) -> list[Attempt]:
-    """Of all games that were evaluated and have moves, in their order."""
+    """Attempts of all games that were evaluated and have moves, in their order."""
     return [attempt for attempt in few.kept.values() if attempt.trace.steps]
 
 

@@ -1,4 +1,4 @@
-"""From games that a player proposes to their times, or to the reasons why they have none.
+"""Evaluation: from games that a player proposes to their times, or to the reasons why they have none.
 
 The one pipeline of passes and searches. Whatever is proposed is refused, or generated, compiled beside others
 and timed; a program that was evaluated before is looked up, never measured again.
@@ -108,7 +108,7 @@ class Conditions:
     workers: int = 2
     """Compilers that run at once on this machine."""
     helpers: Helpers | None = field(default=None, repr=False)
-    """Those of others."""
+    """Compilers of other machines."""
     few: bool = False
     """True where few games come: each is timed with the others in turns, and kept with its code. Else each is
     timed for itself, and races with the fastest so far where it comes near."""
@@ -130,7 +130,7 @@ class Tally:
 
     evaluations: int = 0
     reused: int = 0
-    """Of them, taken from the records."""
+    """The number of them that was taken from the records."""
     failures: Counter[str] = field(default_factory=Counter)
     """By reason."""
     messages: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -192,7 +192,7 @@ class Evaluator:
         self.champions: list[Champion] = []
         """Each faster than the one before it."""
         self.kept: dict[str, Attempt] = {}
-        """Of few games, all that were not refused: digest of a program's text -> the attempt."""
+        """Attempts that were not refused, where games are few: digest of a program's text -> the attempt."""
         self.tally = Tally()
         self.refused: list[str] = []
         """Reasons why games were not even compiled, each once."""
@@ -260,7 +260,7 @@ class Evaluator:
 
     @staticmethod
     def digest(game: Trace) -> str:
-        """Of a game's last program, under which what became of it is known."""
+        """Digest of a game's last program, under which what became of it is known."""
         return sha256(game.program.text)
 
     def has_timed(self, game: Trace) -> bool:

@@ -69,7 +69,8 @@ def timed_again(attempt: Attempt, time: Callable[[Artifact], Measurement | Failu
 
 
 def near_fastest(attempts: Sequence[Attempt]) -> tuple[list[Attempt], list[Attempt]]:
-    """Those that ran and came within :data:`CLOSE` of the fastest, and the others, both in their order."""
+    """The attempts that ran and came within :data:`CLOSE` of the fastest, and the others, both in their
+    order."""
     limit = CLOSE * min(map(median, attempts), default=0.0)
     close, rest = list[Attempt](), list[Attempt]()
     for attempt in attempts:
@@ -85,7 +86,7 @@ def by_turns(took_turns: Sequence[Attempt], rest: Sequence[Attempt]) -> list[Att
 
 
 def first_unbeaten(attempts: Sequence[Attempt]) -> Attempt | None:
-    """Of attempts that took turns: the first that is not slower than the fastest beyond doubt.
+    """The first of attempts that took turns that is not slower than the fastest beyond doubt.
 
     Many programs are as fast as memory allows, and luck would choose among them; what it chooses may be
     slow where memory is faster. None when nothing ran.

@@ -25,7 +25,7 @@ class Roofline:
         self._context, self.figures = context, context.figures
 
     def bound(self, kernel: Kernel, trace: Trace) -> Bound | None:
-        """Of the kernel; of a game with a law that makes sums of other terms, of what that computes.
+        """Roofline of the kernel; of a game with a law that makes sums of other terms, of what that computes.
 
         Where a game changes precision, at the peak of its shortest dtypes.
         """

@@ -477,7 +477,7 @@ def _anew(trial: Trial) -> Kernel:
 
 
 def no_threads(trial: Trial) -> None:
-    """Where no thread can be started, the caller does all of the work."""
+    """Call it where no thread can be started: the caller does all of the work."""
     ended = apart(lambda _: _alone(trial), PATIENCE_S + 20 * trial.call_s)
     if ended.late:
         raise Refused("timeout", "the call does not return")

@@ -106,7 +106,7 @@ def reap(pid: int) -> None:
 
 
 def ended(pid: int, flags: int = 0) -> int | None:
-    """How a child of this process has ended, negative for a signal; waits for it without ``WNOHANG``.
+    """The exit status of a child of this process, negative for a signal; waits for it without ``WNOHANG``.
 
     None: it has not. One that has itself traced tells of each stop as others tell of their end.
     """

@@ -24,8 +24,8 @@ class _Program(ctypes.Structure):
 
 
 def forbid_threads() -> bool:
-    """From now on a new thread, or process, is refused as where there are too many; for good. Whether this
-    system can do so."""
+    """Refuse every new thread and process from now on, as a system with too many does. True if this system
+    can."""
     steps = (
         (_LOAD, 0, 0, 4),  # the family
         (_JUMP_IF_EQUAL, 2, 0, _FAMILY),

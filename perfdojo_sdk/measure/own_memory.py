@@ -72,7 +72,7 @@ class _Loaded(ctypes.Structure):
 
 
 def _of_this_thread(base: int) -> int:
-    """Where the variables are that each thread has of its own; 0: it has none yet."""
+    """Address of the variables that each thread has of its own; 0: it has none yet."""
     found = 0
 
     def look(loaded: Any, size: int, _: int) -> int:

@@ -164,7 +164,7 @@ def _leaves_signals(thread: int) -> bool:
 
 
 class Floats:
-    """How this thread computes with floats, to be put back."""
+    """The floating-point environment of this thread, to be put back."""
 
     #: More than an ``fenv_t`` takes on any processor.
     _BYTES = 256

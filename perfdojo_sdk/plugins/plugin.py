@@ -117,7 +117,7 @@ def _misfit_field(error: Mapping[str, Any]) -> str:
 
 
 def misfit_version(plugin: Plugin) -> Problem | None:
-    """Why a plugin for another version of the contract cannot be used."""
+    """The problem of a plugin for another version of the contract; None where it can be used."""
     if compatible(plugin.api):
         return None
     ours = ".".join(map(str, API_VERSION))

@@ -72,7 +72,7 @@ class Plugins(HookCalls):
         self.targets: dict[str, Target] = {}
         """Targets by name; one that two plugins claim is not among them."""
         self.operators: dict[str, Operator] = {}
-        """Those of all loaded plugins; :meth:`operators_for` has those of one target."""
+        """Operators of all loaded plugins; :meth:`operators_for` has those of one target."""
         self.strategies: dict[str, SearchStrategy] = {}
         self.experiments: dict[str, Experiment] = {}
         self._operator_owners: dict[str, Plugin] = {}
@@ -190,7 +190,8 @@ class Plugins(HookCalls):
         ]
 
     def unavailable(self, target: Target) -> Unavailable | None:
-        """Why ``target`` cannot run here, or None: the first thing missing that its own plugin requires."""
+        """The reason why ``target`` cannot run here, or None: the first thing missing that its own plugin
+        requires."""
         for plugin, probe in self.probes(target):
             if plugin.name == target.plugin and probe.required and not probe.ok:
                 return Unavailable(probe.why or f"there is no {probe.part}", probe.remedy)
@@ -234,7 +235,7 @@ class Plugins(HookCalls):
         return Rules(target.dialect, moves, tuple(vetoes), packages)
 
     def operators_for(self, target: Target) -> dict[str, Operator]:
-        """Those that any target has, and those of the target's own plugin."""
+        """The operators that any target has, and those of the target's own plugin."""
         concerned = {plugin.name for plugin in self.concerned(target)}
         return {n: o for n, o in self.operators.items() if self._operator_owners[n].name in concerned}
 

@@ -126,7 +126,7 @@ class Result:
     refused: tuple[str, ...] = ()
     """Programs that the target says it has no code for, and why."""
     warnings: tuple[str, ...] = ()
-    """What is no failure yet, and may become one with another release of the SDK."""
+    """Findings that are no failure yet, and may become one with another release of the SDK."""
     cut: bool = False
     """True if the budget's time ended it before all of its cases."""
     seconds: float = 0.0

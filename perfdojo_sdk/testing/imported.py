@@ -46,7 +46,7 @@ def _modules(node: ast.AST) -> Iterator[tuple[str, int]]:
 
 
 def _is_module(name: str) -> bool:
-    """Whether a dotted name is a file or folder of the SDK."""
+    """True if a dotted name is a file or folder of the SDK."""
     first, *parts = name.split(".")
     at = _FOLDER.joinpath(*parts)
     return first == SDK and (at.with_suffix(".py").is_file() or (at / "__init__.py").is_file())

@@ -92,7 +92,8 @@ def import_is_cheap(context: Context) -> Iterator[str]:
 
 
 def imports_what_plugins_may(context: Context) -> Iterator[str]:
-    """Of the SDK, it imports the modules of the contract; each other one is a warning, with what to use."""
+    """It imports no modules of the SDK but those of the contract; each other one is a warning, with what to
+    use."""
     file = getattr(context.plugin.module, "__file__", None)
     if context.plugin.name == BUILTIN or file is None:
         return

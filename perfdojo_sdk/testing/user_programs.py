@@ -140,7 +140,7 @@ def _conv(w: _Writer) -> None:
 
 
 def _softmax(w: _Writer) -> None:
-    """Of rows that may be masked and scaled; or its logarithm, or a weighted sum by it."""
+    """A softmax of rows that may be masked and scaled; or its logarithm, or a weighted sum by it."""
     w.input("x", w.r, w.c)
     value = w.maybe("x[{0},{1}]", "x[{0},{1}] * 0.125", "x[{0},{1}] / 8")
     mask = w.maybe("", "", "log", "select", "add", "causal")
@@ -294,7 +294,7 @@ def _loss(w: _Writer) -> None:
 
 
 def _similarity(w: _Writer) -> None:
-    """Of all pairs of rows: cosine, squared distance, or a kernel of it."""
+    """Similarity of all pairs of rows: cosine, squared distance, or a kernel of it."""
     n = w.rng.choice(ROWS)
     w.input("x", w.r, w.c)
     w.input("z", n, w.c)

@@ -520,7 +520,7 @@ class _Emitter:
 
 
 def multiplies(program: Program) -> bool:
-    """Whether there are products of many floats."""
+    """True if there are products of many floats."""
     return bool(_reduced_buffers(program, "mul"))
 
 

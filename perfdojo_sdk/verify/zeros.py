@@ -114,7 +114,7 @@ def _negated(part: int) -> int:
 
 
 def _sum(one: int, other: int) -> int:
-    """What cancels is +0; -0 is the sum of two."""
+    """Zeros of a sum: terms that cancel give +0, two of -0 give -0."""
     return (one | other) & _OPEN | _PLUS | (one & other & _MINUS)
 
 

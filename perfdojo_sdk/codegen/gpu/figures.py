@@ -58,7 +58,8 @@ class LaunchFigures:
     index_bytes: int = 4
     """Width of such an argument."""
     matrix_operations: Mapping[str, int] = field(default_factory=dict)
-    """Those of ``operations`` that a matrix unit makes of factors shorter than f32, by the factors' dtype."""
+    """The part of ``operations`` that a matrix unit makes of factors shorter than f32, by the factors'
+    dtype."""
     nest: tuple[int, ...] = ()
     """Its place in the program, which says what loops it shares with other launches."""
 

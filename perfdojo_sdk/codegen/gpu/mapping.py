@@ -45,7 +45,8 @@ class Machine:
     """dtypes whose products the matrix unit of a warp adds up in f32; empty: there is no such unit."""
 
     def share_at_work(self, blocks: int) -> float:
-        """Of the multiprocessors on average, while equal blocks run: some wait for the last of them."""
+        """The average share of multiprocessors at work while equal blocks run: some wait for the last of
+        them."""
         return blocks / (-(-blocks // self.multiprocessors) * self.multiprocessors)
 
 

@@ -67,12 +67,12 @@ class Placed:
 
     @property
     def cells(self) -> int:
-        """Of one copy; of one thread's part where the threads share them out."""
+        """Cells of one copy, or of one thread's part where the threads share them out."""
         return self.buffer.cells // prod(size for _, size in self.digits)
 
     @property
     def tiles(self) -> int:
-        """Of a ``tile``: how many a warp has."""
+        """Number of tiles that a warp has of a ``tile``."""
         return self.cells // (SIDE * SIDE)
 
     @property

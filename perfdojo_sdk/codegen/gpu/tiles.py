@@ -38,7 +38,7 @@ class TileNest:
 
     @property
     def steps(self) -> int:
-        """Of a sum for each cell; 0 where the statement runs once for each."""
+        """Terms of the sum for each cell; 0 where the statement runs once for each."""
         return self.scopes[2].size if len(self.scopes) == 3 else 0
 
 

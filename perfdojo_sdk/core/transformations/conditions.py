@@ -168,9 +168,9 @@ class Decided(Facts):
     """The comparisons of a statement's condition that come out the same in every iteration."""
 
     always: tuple[Index, ...]
-    """Those that hold."""
+    """The conditions that hold."""
     never: tuple[Index, ...]
-    """Those that fail."""
+    """The conditions that fail."""
 
     @staticmethod
     def of(site: Site) -> Decided:

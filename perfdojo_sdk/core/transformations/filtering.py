@@ -45,13 +45,13 @@ class Scheme:
     """The sums of data and of taps that are multiplied, and the sums of products that are the outputs."""
 
     data: tuple[tuple[int, ...], ...]
-    """Of each product: a coefficient for each of m + r - 1 neighbours."""
+    """For each product: a coefficient for each of m + r - 1 neighbours."""
     taps: tuple[tuple[int, ...], ...]
-    """Of each product: a coefficient for each tap,"""
+    """For each product: a coefficient for each tap,"""
     divisors: tuple[int, ...]
     """and what their sum is divided by."""
     outputs: tuple[tuple[int, ...], ...]
-    """Of each output: a coefficient for each product."""
+    """For each output: a coefficient for each product."""
 
 
 def scheme(outputs: int, taps: int) -> Scheme | None:

@@ -497,7 +497,8 @@ def _shared_levels(one: tuple[int, ...], other: tuple[int, ...]) -> int:
 
 
 def _copies_stay_apart(facts: WrittenSlice) -> Refusal | None:
-    """Of a buffer that each iteration of a parallel scope owns, the copy would be one for all of them."""
+    """Refuses a buffer that each iteration of a parallel scope owns: the copy would be one for all of
+    them."""
     site, buffer = facts.site, facts.buffer.name
     for level, scope in _parallel_scopes((site.scope,), site.level, site.dialect):
         if buffer in private_buffers(site.program, scope):

@@ -111,7 +111,7 @@ class Plan:
     scattered: bool
     """The lanes are no neighbours in the output."""
     steps: int
-    """Of the reduction."""
+    """Steps of the reduction."""
     tiling: Tiling
     cost: float
     """In multiply-adds of vectors."""
@@ -262,7 +262,7 @@ def _outputs(program: Program, nest: Nest) -> Iterator[Access]:
 
 
 def _cost_of_dots(program: Program, nest: Nest, target: Target) -> float:
-    """Of each sum alone: with lanes along the reduction where both operands allow it."""
+    """Cost of each sum alone, with lanes along the reduction where both operands allow it."""
     lanes = target.capabilities.lanes.get(nest.dtype, 1)
     cost = 0.0
     for product in nest.products:
@@ -328,7 +328,7 @@ def map_to_hardware(play: Play, target: Target, windows: Windows) -> None:
 
 
 def _statements_per_second(scope: Scope, target: Target) -> float:
-    """Of sums at the peak of the arithmetic; of copies at the speed of memory."""
+    """Statements per second: of sums at the peak of the arithmetic, of copies at the speed of memory."""
     capabilities, dtype = target.capabilities, scope.leaves[0].statement.dtype
     if any(leaf.statement.accumulate for leaf in scope.leaves):
         return capabilities.peak_gflops.get(dtype, 1) * 1e9 / 2

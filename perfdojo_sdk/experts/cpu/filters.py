@@ -48,7 +48,7 @@ class _Filter:
 
     nest: Nest
     plan: Plan
-    """Of the contraction as it is; its parts get the same rows and lanes."""
+    """Plan of the contraction as it is; its parts get the same rows and lanes."""
     outputs: int
     """Level of the loop over the rows of outputs."""
     tap: int
@@ -111,7 +111,7 @@ class _Game:
         """The array that is computed."""
 
     def play(self) -> None:
-        """From the nest to sums, four contractions, and rows of outputs."""
+        """Turn the nest into sums, four contractions, and rows of outputs."""
         play, found = self.moves, self.found
         whole = found.nest.loops[0].id
         top = separate(play, found.nest.body[1].id, whole)

@@ -93,7 +93,7 @@ def write_out(play: Play, copies: int, outermost: bool = False) -> None:
 
 
 def _copies(node: Node, suffix: str) -> int:
-    """Of the innermost statements, as scopes with ``suffix`` write them out."""
+    """Copies of the innermost statements, as scopes with ``suffix`` write them out."""
     if isinstance(node, Statement):
         return 1
     return max(_copies(c, suffix) for c in node.body) * (node.size if node.suffix == suffix else 1)

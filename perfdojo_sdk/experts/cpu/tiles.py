@@ -45,7 +45,7 @@ class Tiling:
     high: int
     pieces: tuple[Piece, ...]
     cost: float
-    """Of one step of the reduction over the whole block, in multiply-adds of vectors."""
+    """Cost of one step of the reduction over the whole block, in multiply-adds of vectors."""
 
 
 def best_tiling(rows: int, columns: int, lanes: int, registers: int, sums: int) -> Tiling:

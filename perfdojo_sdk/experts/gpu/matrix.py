@@ -74,7 +74,7 @@ def _slices(play: Play, compute: str) -> list[str]:
 
 @dataclass(frozen=True)
 class _Tile:
-    """Of a block, and of each of its warps."""
+    """The tile of a block, and of each of its warps."""
 
     rows: int
     columns: int
@@ -88,7 +88,8 @@ class _Tile:
 
 
 def _best_tile(play: Play, product: Product, machine: Machine, dtype: str) -> _Tile:
-    """With warps both ways: it does most with what it loads, while there are blocks and threads enough."""
+    """The tile, with warps both ways, that does most with what it loads, while there are blocks and threads
+    enough."""
     around = prod(play.scope(loop).size for loop in product.outer)
     depths = [d for d in factors(product.steps, DEPTH) if d % STEPS[dtype] == 0 and d < product.steps]
     sides = [n * SIDE for n in OWN]

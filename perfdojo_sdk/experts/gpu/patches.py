@@ -35,7 +35,8 @@ WRITTEN_OUT = 1024
 
 @dataclass(frozen=True)
 class Patch:
-    """Of a thread: outputs that read the same, in so many rows; of a block: threads one below the other."""
+    """A patch of a thread: outputs that read the same, in so many rows; and threads of a block one below the
+    other."""
 
     outputs: int
     rows: int

@@ -65,7 +65,7 @@ class Product:
 
 @dataclass(frozen=True)
 class Tile:
-    """Of a block, and of a thread in it."""
+    """The tile of a block, and of a thread in it."""
 
     rows: int
     columns: int

@@ -1,4 +1,4 @@
-"""What several tests share: the target, its generator, verification in emulation."""
+"""Shared by several tests: the target, its generator, verification in emulation."""
 
 from __future__ import annotations
 

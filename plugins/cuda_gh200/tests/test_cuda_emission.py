@@ -1,4 +1,4 @@
-"""What programs become in CUDA: who runs what, where buffers live, where barriers stand."""
+"""Programs in CUDA: who runs what, where buffers live, where barriers stand."""
 
 from __future__ import annotations
 

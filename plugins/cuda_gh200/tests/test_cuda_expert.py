@@ -1,4 +1,4 @@
-"""What the expert plays on the sixteen operators of Table 3, at their own sizes and at awkward ones."""
+"""The expert on the sixteen operators of Table 3, at their own sizes and at awkward ones."""
 
 from __future__ import annotations
 

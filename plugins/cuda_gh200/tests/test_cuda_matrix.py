@@ -63,7 +63,7 @@ def emulated() -> Emulated:
 
 
 def asked(text: str) -> list[tuple[Trace, ...]]:
-    """Of each kernel, where the user lets precision change: on FMA units, and on tensor cores."""
+    """Games of each kernel, where the user lets precision change: on FMA units, and on tensor cores."""
     rules = replace(emulated().rules, most=Kind.CHANGES_PRECISION)
     kernels = select(text, emulated().operators, TARGET.dialect)
     return [tuple(emulated().expert(k.program, rules, TARGET)) for k in kernels]

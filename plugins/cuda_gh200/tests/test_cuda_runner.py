@@ -1,4 +1,4 @@
-"""What a runner without a GPU computes, and what it only estimates."""
+"""A runner without a GPU: the figures that it computes, and those that it only estimates."""
 
 from __future__ import annotations
 

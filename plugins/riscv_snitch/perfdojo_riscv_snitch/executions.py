@@ -115,7 +115,7 @@ def _left_as_it_was(artifact: Artifact, request: RunRequest, _: Arrays, __: int)
 
 
 def _changed_by(call: Call, after: Simulation) -> Failure | None:
-    """What differs for the caller after the call."""
+    """The failure that tells which state of the caller differs after the call."""
     kept = {**_KEPT, "sp": call.registers["sp"]}
     floats = {name: struct.unpack("<Q", struct.pack("<d", n))[0] for name, n in _KEPT_FLOATS.items()}
     changed = [name for name, bits in kept.items() if after.registers[name] != bits]

@@ -1,4 +1,4 @@
-"""What a compiler makes of right code: cases in which it was seen to go wrong."""
+"""Right code that a compiler may break: cases in which it was seen to go wrong."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def test_convolutions(build_all: BuildAll) -> None:
 
 
 def filters(game: Game) -> list[int]:
-    """Which ways of the game are played by fewer products."""
+    """The ways of the game that are played by fewer products."""
     moves = [[step.move.transformation for step in trace.steps] for trace in game.traces]
     return [way for way, played in enumerate(moves) if "minimal_filter" in played]
 

@@ -169,7 +169,7 @@ def test_rows_that_go_on_in_the_next_one_need_no_tails() -> None:
 
 
 def test_the_next_row_is_computed_while_the_stores_of_one_drain() -> None:
-    """Where rows are short; the sums of one row begin in the loop that writes the one before."""
+    """For short rows, the sums of one row begin in the loop that writes the one before."""
     *others, in_step = play("softmax[256,256]", figures=ROOMY).traces
     moves = [[move.transformation for move in trace.moves] for trace in (*others, in_step)]
     assert [played.count("rotate_scope") for played in moves] == [0, 0, 0, 1]

@@ -22,7 +22,7 @@ TARGETS = ["x86_avx512", "x86_avx2"]
 class ExpError:
     library: ctypes.CDLL
     bound: float
-    """What the target promises, in ulp."""
+    """The bound that the target promises, in ulp."""
 
     def worst(self, begin: int, end: int, step: int) -> tuple[float, float]:
         """Largest errors in ulp, of the vector and of the scalar function."""

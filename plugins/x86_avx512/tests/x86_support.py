@@ -131,7 +131,7 @@ TINY = MachineFigures(
 
 @dataclass(frozen=True)
 class Game:
-    """What the expert plays on one kernel."""
+    """The expert's game on one kernel."""
 
     selection: str
     target: Target

@@ -88,7 +88,7 @@ class Machine:
         """Number of calls of each function of the C library."""
         self.problem: Exception | None = None
         self.kept = True
-        """Whether calls left the registers that are their caller's as they were."""
+        """True if calls left the registers that are their caller's as they were."""
         self.switching = False
         self.current = 0
         """Number of the thread that runs; 0 is the caller's."""
@@ -185,7 +185,7 @@ class Machine:
 
     @property
     def has_sve_code(self) -> bool:
-        """Whether some word of the object could be an instruction of SVE."""
+        """True if some word of the object could be an instruction of SVE."""
         image = self.loaded.image
         return any(map(is_sve, np.frombuffer(image, "<u4", len(image) // 4).tolist()))
 

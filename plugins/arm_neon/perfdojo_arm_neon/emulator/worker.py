@@ -64,7 +64,7 @@ class EmulatedKernel(Kernel):
         return seconds
 
     def _on_longer_vectors(self, memory: Memory) -> list[np.ndarray[Any, Any]] | None:
-        """What it computes where SVE's vectors have 256 bits; None where it says that it cannot run there,
+        """The results where SVE's vectors have 256 bits; None where it says that it cannot run there,
         or has no code for such vectors."""
         if not self.machine.has_sve_code:
             return None
