@@ -58,7 +58,7 @@ class Spelling:
     """Spelling for floats, as ``f64``; empty: that function, rounded once, which is off by a hair over half
     an ulp."""
     whole: str = ""
-    """Spelling for integers: ``C`` is their type, ``U`` an unsigned one at least as wide as ``int``, whose sums
+    """Spelling for integers: ``C`` is their type, ``U`` an unsigned one, at least as wide as ``int``; sums
     wrap."""
     unsigned: str = ""
     """Spelling for unsigned integers, where it differs."""

@@ -65,8 +65,7 @@ def emulated() -> Emulated:
 
 def games(text: str, most: Kind = Kind.DECLARED_LAW) -> list[tuple[Trace, ...]]:
     """Games of each kernel: on vector units, and on matrix units where there is a product for them; where
-    precision
-    may change, with operands of tf32 and of bf16 as well."""
+    precision may change, with operands of tf32 and of bf16 as well."""
     kernels, rules = select(text, emulated().operators, TARGET.dialect), replace(emulated().rules, most=most)
     return [tuple(emulated().expert(k.program, rules, TARGET)) for k in kernels]
 
