@@ -14,6 +14,8 @@ from made_plugins import Entry, Metadata
 
 from perfdojo_sdk.builtin import perfdojo_operators
 from perfdojo_sdk.core.operations import OPERATIONS
+from perfdojo_sdk.core.transformation import Transformation
+from perfdojo_sdk.core.transformations import GENERIC
 from perfdojo_sdk.kernels.selection import select
 from perfdojo_sdk.library.build import build_library
 from perfdojo_sdk.perfllm.objective import OBJECTIVES
@@ -50,6 +52,11 @@ def files_with(word: str, *left_out: str) -> set[str]:
     return {str(f) for f in files if f.parts[0] not in left_out and word in words(SDK / f)}
 
 
+@pytest.mark.parametrize("move", GENERIC.values(), ids=list(GENERIC))
+def test_a_move_stands_in_the_file_of_its_family(move: Transformation) -> None:
+    assert not files_with(type(move).__name__), "its family lists it; nobody else imports it"
+
+
 #: Operations of no law: nothing but their rows knows them. The others name a part of algebra, such as a sum.
 PLAIN = ("tanh", "erf", "trunc")
 
@@ -57,7 +64,7 @@ PLAIN = ("tanh", "erf", "trunc")
 @pytest.mark.parametrize("name", PLAIN)
 def test_an_operation_is_two_rows(name: str) -> None:
     assert name in OPERATIONS
-    assert files_with(name, "faces", "views") == {"core/operations.py", "codegen/operations.py"}
+    assert files_with(name, "views") == {"core/operations.py", "codegen/operations.py"}
 
 
 #: Where operators are examples: the encoder's texts, and comparisons with other systems.

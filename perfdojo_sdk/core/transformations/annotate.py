@@ -380,3 +380,6 @@ class AnnotateScope(Analysed[Mapped]):
     def rewrite(self, facts: Mapped, /) -> Program:
         old = facts.scope
         return facts.site.replaced((Scope(old.size, old.body, facts.suffix.name, old.id),))
+
+
+MOVES = (AnnotateScope(),)

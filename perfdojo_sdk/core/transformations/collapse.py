@@ -146,3 +146,6 @@ class CollapseScopes(Analysed[Collapse]):
             )
             for statement, depth in statements_below(site.scope, level)
         }
+
+
+MOVES = (CollapseScopes(),)

@@ -288,3 +288,6 @@ def _guarded(name: str, program: Program) -> Iterator[Move]:
     for _, node in program.walk():
         if isinstance(node, Statement) and node.guard:
             yield Move(name, node.id)
+
+
+MOVES = (SplitWithCondition(), DropCondition(), DropUnreached())

@@ -148,3 +148,6 @@ class FactorReduction(Analysed[SumOfProducts]):
     def relation(self, facts: SumOfProducts, result: Program, /) -> Relation:
         start, combine = facts.factored.made.statements
         return {start: PartialStart(), combine: ScaledCombine(facts.statement.id, facts.fixed)}
+
+
+MOVES = (FactorReduction(),)

@@ -386,3 +386,6 @@ class MinimalFilter(Analysed[Filter]):
         sums = PointProduct(statement, found.level, found.tap)
         starts = dict.fromkeys(made.starts, PartialStart())
         return {**starts, **dict.fromkeys(made.products, sums), **bundles}
+
+
+MOVES = (MinimalFilter(),)

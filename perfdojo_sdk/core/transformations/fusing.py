@@ -317,3 +317,6 @@ class FissionScope(Analysed[Parts]):
         made = Cut(parent.id, fresh(f"{parent.id}.{facts.node.id}", site.program.place_of))
         parts = parent.with_body(facts.first), replace(parent, body=facts.rest, id=made.second)
         return Rewritten(site.program.replaced(site.path[:-1], parts), made)
+
+
+MOVES = (JoinScopes(), FissionScope())

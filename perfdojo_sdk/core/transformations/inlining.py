@@ -419,3 +419,6 @@ class RemoveDead(Analysed[Dead]):
     def relation(self, facts: Dead, result: Program, /) -> Relation:
         _, gone = facts.left
         return {node.id: Removed() for node in gone if isinstance(node, Statement)}
+
+
+MOVES = (InlineDefinition(), RemoveDead())

@@ -523,3 +523,6 @@ class RebaseExponent(Analysed[Exponent]):
     def upgrade(self, move: Move) -> Move | None:
         """Version 1 took the maximum as it was: where that was -inf, its result was NaN."""
         return replace(move, version=self.version)
+
+
+MOVES = (RebaseExponent(), RebaseSquares())

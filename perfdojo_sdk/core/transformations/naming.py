@@ -327,3 +327,6 @@ class StageSliding(StageExpression):
         )
     )
     """All but one: a lockstep scope holds no loops whose iterators could slide."""
+
+
+MOVES = (StageExpression(), StageSliding())

@@ -212,3 +212,6 @@ class LowerPrecision(Analysed[Shortening]):
             p.node.id: Instance(p.node.id, tuple(LEVELS[: len(p.sizes)]), rounded=facts.dtype)
             for p in facts.touching
         }
+
+
+MOVES = (LowerPrecision(),)

@@ -441,3 +441,6 @@ class JoinRanges(Analysed[JoinedRange]):
 def _alike(scope: Scope, after: Scope) -> bool:
     """A quick look at whether the second may go on where the first ends."""
     return scope.suffix == after.suffix and scope.touches.keys() == after.touches.keys()
+
+
+MOVES = (SplitRange(), JoinRanges())

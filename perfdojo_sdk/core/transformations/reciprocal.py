@@ -165,3 +165,6 @@ class StageReciprocal(Analysed[Slice]):
     def upgrade(self, move: Move) -> Move | None:
         """Version 1 multiplied whatever the divisor was: where 1/x is infinite, its result was not x/y."""
         return replace(move, version=self.version)
+
+
+MOVES = (StageReciprocal(),)

@@ -207,3 +207,6 @@ def with_statement(node: Node, statement: Statement) -> Node:
     if isinstance(node, Statement):
         return statement
     return node.with_body((with_statement(node.body[0], statement),))
+
+
+MOVES = (SplitReduction(),)

@@ -160,3 +160,6 @@ class RotateScope(Analysed[Rotation]):
                     found[statement.id] = Instance(statement.id, levels(depth))
                     found[last(statement.id)] = Instance(statement.id, shift(level, scope.size - 1)[:depth])
         return found
+
+
+MOVES = (RotateScope(),)

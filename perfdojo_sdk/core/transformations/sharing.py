@@ -404,3 +404,6 @@ class UnshareStorage(Analysed[Parting]):
         for buffer in site.program.buffers:
             buffers += [kept, new] if buffer is old else [buffer]
         return Rewritten(_stored(site.program, buffers), Unshared(old.name, kept.name, new.name))
+
+
+MOVES = (ShareStorage(), UnshareStorage())

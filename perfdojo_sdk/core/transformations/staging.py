@@ -593,3 +593,6 @@ class StageWrite(Analysed[WrittenSlice]):
 
     def relation(self, facts: WrittenSlice, result: Program, /) -> Relation:
         return dict.fromkeys(self.rewrite(facts).made.statements, Definition())
+
+
+MOVES = (StageRead(), StageAccumulator(), StageWrite())

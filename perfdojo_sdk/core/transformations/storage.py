@@ -1,9 +1,8 @@
-"""Moves on buffers: contract a dimension, reorder and pad dimensions, choose a location."""
+"""Moves on buffers: contract a dimension, reorder dimensions, choose a location."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import prod
 from typing import Self
 
 from perfdojo_sdk.core.dependence import home_depth, leaking_level
@@ -14,7 +13,6 @@ from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.geometry import lane_stride
 from perfdojo_sdk.core.program import Node, Occurrence, Program, Scope
 from perfdojo_sdk.core.storage import Buffer, Dimension
-from perfdojo_sdk.core.text import MAX_CELLS
 from perfdojo_sdk.core.transformation import (
     NO_MOVE,
     Analysed,
@@ -50,7 +48,7 @@ OWNED = (
     "stage it into a buffer of the kernel's own first",
     _not_interface,
 )
-_LAYOUT_AGREED = (
+LAYOUT_AGREED = (
     "the caller owns the buffer",
     "{buffer} is part of the kernel's interface, its layout is agreed",
     "stage it into a buffer of the kernel's own first",
@@ -99,7 +97,7 @@ class BufferDimension(Facts):
 # -- reuse_dims ------------------------------------------------------------------------------------
 
 
-def _materialised(facts: BufferDimension) -> Refusal | None:
+def materialised(facts: BufferDimension) -> Refusal | None:
     if facts.dimension.materialised:
         return None
     buffer = facts.buffer
@@ -149,7 +147,7 @@ class ReuseDims(Analysed[BufferDimension]):
             "the dimension is not materialised",
             "dimension {dim} of {buffer} takes no memory already",
             "choose another dimension",
-            _materialised,
+            materialised,
             established_by=NO_MOVE,
         ),
         Requirement(
@@ -242,7 +240,7 @@ class ReorderDims(Analysed[Exchange]):
     place = "buffer"
     parameters = (Parameter("dim", int, "position of the first of the two dimensions, from 0"),)
     requirements = (
-        Requirement("PD-T211", *_LAYOUT_AGREED, semantic=True, established_by=STAGING),
+        Requirement("PD-T211", *LAYOUT_AGREED, semantic=True, established_by=STAGING),
         Requirement(
             "PD-T212",
             "there is no next dimension",
@@ -290,140 +288,6 @@ def _exchanged_in(node: Node, arrays: frozenset[str], k: int) -> Node:
 
 
 # -- pad_dim ---------------------------------------------------------------------------------------
-
-
-@frozen
-class Padding(BufferDimension):
-    """A dimension that is to become longer than its use."""
-
-    @property
-    def size(self) -> int:
-        """Its new size."""
-        size: int = self.site.move["size"]
-        return size
-
-    @lazy
-    def padded(self) -> Buffer:
-        """The buffer after the move."""
-        dims, k = list(self.buffer.dimensions), self.k
-        dims[k] = Dimension(self.size, dims[k].suffix)
-        return self.buffer.with_dimensions(tuple(dims))
-
-
-def _grows(facts: Padding) -> Refusal | None:
-    old, buffer = facts.dimension, facts.buffer
-    if facts.size > old.size:
-        return None
-    return Refusal.of(
-        first_use(facts.site),
-        arrays=buffer.arrays,
-        size=facts.size,
-        buffer=buffer.name,
-        dim=facts.k,
-        old=old.size,
-    )
-
-
-def _lanes_stay_near(facts: Padding) -> Refusal | None:
-    for o in facts.occurrences:
-        scope = o.above[-1:]
-        if scope and facts.site.dialect.is_lockstep(scope[0].suffix):
-            if lane_stride(facts.padded, o.access.subscripts, len(o.path) - 2) not in (0, 1):
-                return Refusal.of(o.statement.id, o.access, iterator=scope[0].id)
-    return None
-
-
-def _padding_fits(facts: Padding) -> Refusal | None:
-    site, buffer = facts.site, facts.padded
-    if prod(buffer.shape) > MAX_CELLS:
-        what = f"a buffer has at most {MAX_CELLS} elements"
-        return Refusal.of(first_use(site), arrays=buffer.arrays, what=what)
-    violation = next(location_violations(site.program, buffer, facts.occurrences, site.dialect), None)
-    return refuse_violation(site, violation, violation.node or first_use(site)) if violation else None
-
-
-class PadDim(Analysed[Padding]):
-    """Make a dimension of a buffer longer than its use, for alignment or against cache conflicts.
-
-    Rows of a length that is a multiple of the vectors start at aligned addresses; columns whose
-    elements lie a power of two apart fall into few sets of a cache.
-
-    before:
-        t f32 [8,14] heap
-        8 14 t[{0},{1}] = x[{0},{1}]
-        8 14 y[{0},{1}] = t[{0},{1}]
-    after: pad_dim(t, dim=1, size=16)
-        t f32 [8,16] heap
-        8 14 t[{0},{1}] = x[{0},{1}]
-        8 14 y[{0},{1}] = t[{0},{1}]
-    """
-
-    name = "pad_dim"
-    place = "buffer"
-    parameters = (
-        Parameter("dim", int, "position of the dimension, from 0"),
-        Parameter("size", int, "its new size", counts=True),
-    )
-    requirements = (
-        Requirement("PD-T321", *_LAYOUT_AGREED, semantic=True, established_by=STAGING),
-        Requirement(
-            "PD-T322",
-            "the dimension takes no memory",
-            "dimension {dim} of {buffer} is not materialised, there is nothing to pad",
-            "choose another dimension",
-            _materialised,
-            established_by=NO_MOVE,
-        ),
-        Requirement(
-            "PD-T323",
-            "the new size is not larger",
-            "dimension {dim} of {buffer} has {old} elements already, {size} are asked for",
-            "use a larger size; drop the earlier move from the trace to go back",
-            _grows,
-            established_by=NO_MOVE,
-        ),
-        Requirement(
-            "PD-T324",
-            "lanes would no longer be neighbours in memory",
-            "{access} stands in a lockstep scope and would move by more than one cell from lane to lane",
-            "pad another dimension, or pad before vectorising",
-            _lanes_stay_near,
-            established_by=NO_MOVE,
-        ),
-        Requirement(
-            "PD-T325",
-            "the padded buffer is too large",
-            "{what}",
-            "use a smaller size, or another location",
-            _padding_fits,
-            established_by=("set_location", "reuse_dims"),
-        ),
-    )
-
-    def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
-        widths = sorted({lanes for lanes in dialect.lanes.values() if lanes > 1})
-        for buffer in temporaries(program):
-            # Elements of the outermost dimension stay where they are, however many there are.
-            for k in buffer.materialised[1:]:
-                size = buffer.dimensions[k].size
-                if size > 1 and _used(program, buffer, k) == size:
-                    for padded in sorted({-(-size // w) * w + w * (size % w == 0) for w in widths}):
-                        yield Move(self.name, buffer.name, (("dim", k), ("size", padded)))
-
-    def analyse(self, site: Site) -> Padding:
-        return Padding.at(site)
-
-    def rewrite(self, facts: Padding, /) -> Program:
-        return facts.site.program.with_buffer(facts.buffer.name, facts.padded)
-
-
-def _used(program: Program, buffer: Buffer, k: int) -> int:
-    """One more than the largest index of a dimension that is used."""
-    occurrences = program.occurrences[buffer.name]
-    return max((o.access.subscripts[k].bounds(o.sizes)[1] + 1 for o in occurrences), default=0)
-
-
-# -- set_location ----------------------------------------------------------------------------------
 
 
 @frozen
@@ -509,3 +373,6 @@ class SetLocation(Analysed[Relocation]):
 
     def rewrite(self, facts: Relocation, /) -> Program:
         return facts.site.program.with_buffer(facts.buffer.name, facts.moved)
+
+
+MOVES = (ReuseDims(), ReorderDims(), SetLocation())
