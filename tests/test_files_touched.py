@@ -67,8 +67,8 @@ def test_an_operation_is_two_rows(name: str) -> None:
     assert files_with(name, "views") == {"core/operations.py", "codegen/operations.py"}
 
 
-#: Where operators are examples: the encoder's texts, and comparisons with other systems.
-EXAMPLES = ("perfllm", "peers")
+#: Packages with examples: texts of the encoder, comparisons with other systems, programs for tests.
+EXAMPLES = ("perfllm", "peers", "testing")
 
 
 @pytest.mark.parametrize(
