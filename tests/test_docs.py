@@ -194,3 +194,13 @@ def test_links_between_pages_lead_somewhere() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", text):
         assert (ROOT / target).exists(), target
+
+
+def test_the_map_of_files_names_files_that_are_there() -> None:
+    package = ""
+    for line in (ROOT / "docs" / "files.md").read_text(encoding="utf-8").splitlines():
+        package = found[1] if (found := re.match(r"  (\w+)/ ", line)) else package
+        names = re.findall(r"[\w*/]+\.(?:py|h|c)\b", line)
+        missing = [name for name in names if not list((ROOT / "perfdojo_sdk").glob(f"{package}/**/{name}"))]
+        outside = [name for name in missing if not (ROOT / "perfdojo_sdk" / name).exists()]
+        assert not outside, f"{package}: {outside}"
