@@ -8,12 +8,12 @@ where no rounding could have made the zero, so a product counts as zero only whe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
-from perfdojo_sdk.core.expression import Cast, Expression, IndexValue, Literal, Operation, Read
+from perfdojo_sdk.core.expression import Cast, Expression, IndexValue, Literal, Operation, Read, walk
 from perfdojo_sdk.core.program import Program, Statement
 from perfdojo_sdk.verify.groups import Array
 
@@ -28,9 +28,9 @@ def undivided(program: Program) -> frozenset[str]:
     divisors = {
         program.buffer_of[read.access.array].name
         for statement in statements
-        for part in _parts(statement.value)
+        for part in walk(statement.value)
         if isinstance(part, Operation) and part.name in ("div", "rem") and part.dtype not in FLOAT_DTYPES
-        for read in _parts(part.arguments[1])
+        for read in walk(part.arguments[1])
         if isinstance(read, Read)
     }
     for _ in statements:
@@ -41,15 +41,6 @@ def undivided(program: Program) -> frozenset[str]:
         if len(divisors) == known:
             break
     return frozenset(n for n in program.inputs if program.buffer_of[n].name not in divisors)
-
-
-def _parts(value: Expression) -> Iterator[Expression]:
-    yield value
-    if isinstance(value, Operation):
-        for argument in value.arguments:
-            yield from _parts(argument)
-    elif isinstance(value, Cast):
-        yield from _parts(value.argument)
 
 
 def signed_outputs(program: Program, inputs: Mapping[str, Array]) -> frozenset[str]:
