@@ -25,8 +25,8 @@ from perfdojo_sdk.store.candidates import (
     CandidateStore,
     Failed,
     Proposer,
+    StageSeconds,
     Timed,
-    Took,
     key_of,
     result_of,
 )
@@ -51,7 +51,7 @@ def evaluated(
     search: str = "walk",
 ) -> Candidate:
     result = result_of(found or measured(1e-3, 2e-3, 4e-3), ("outputs",))
-    took = Took(propose_s=1e-3, compile_s=0.5, measure_s=1.0)
+    took = StageSeconds(propose_s=1e-3, compile_s=0.5, measure_s=1.0)
     return Candidate.of(key, trace, result, Proposer(search=search, seed=7, number=3), took, at)
 
 

@@ -27,7 +27,7 @@ from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.kernels.selection import Kernel, select
 from perfdojo_sdk.library.build import Observer, build_library
 from perfdojo_sdk.library.settings import Settings
-from perfdojo_sdk.library.tuning import Standing
+from perfdojo_sdk.library.tuning import SearchStatus
 from perfdojo_sdk.plugins import load_plugins
 from perfdojo_sdk.store.candidates import Candidate
 from perfdojo_sdk.store.database import Records
@@ -358,9 +358,9 @@ class Killer(Observer):
     def stage(self, kernel: Kernel, stage: str) -> None:
         self.stages.append((kernel.name, stage))
 
-    def round(self, kernel: Kernel, standing: Standing) -> None:
-        self.done[kernel.name] = standing.evaluations
-        if standing.evaluations < 8 or self.killed is not None:
+    def round(self, kernel: Kernel, status: SearchStatus) -> None:
+        self.done[kernel.name] = status.evaluations
+        if status.evaluations < 8 or self.killed is not None:
             return
         self.before = kept(self.running, "many")
         self.killed = [line["node"] for line in self.running.diary() if line["what"] == "run"][-1]

@@ -15,7 +15,7 @@ from test_store import key, record
 from perfdojo_sdk.hookspecs.search import SearchStrategy
 from perfdojo_sdk.search import strategies
 from perfdojo_sdk.search.strategies import play_out
-from perfdojo_sdk.store.candidates import Took
+from perfdojo_sdk.store.candidates import StageSeconds
 from perfdojo_sdk.store.cost import costs
 from perfdojo_sdk.store.database import Records
 
@@ -25,7 +25,7 @@ TARGET = CONDITIONS.target
 def test_means_are_over_all_evaluations_with_times(place: str) -> None:
     """Of two evaluations one did not compile: its other stages count as nothing, not as unknown."""
     with filled(place) as records:
-        failed = evaluated(ROOT).model_copy(update={"took": Took(propose_s=3e-3, compile_s=1.5)})
+        failed = evaluated(ROOT).model_copy(update={"took": StageSeconds(propose_s=3e-3, compile_s=1.5)})
         records.candidates.put(failed)
         done = record().model_copy(update={"build_seconds": {"measure": 6.0, "verify": 2.0}})
         settings = {**CONDITIONS.settings, "search": "walk"}

@@ -24,8 +24,8 @@ from perfdojo_sdk.library.build import KernelResult, Observer, build_library, ex
 from perfdojo_sdk.library.builder import KernelBuilder
 from perfdojo_sdk.library.context import BuildContext
 from perfdojo_sdk.library.manifest import LibraryError, read_manifest
-from perfdojo_sdk.library.spent import Spent
-from perfdojo_sdk.library.tuning import Standing
+from perfdojo_sdk.library.stage_times import StageTimes
+from perfdojo_sdk.library.tuning import SearchStatus
 
 
 @pytest.fixture
@@ -223,10 +223,10 @@ class Rounds(Observer):
 
     def __init__(self, most: int = 0) -> None:
         self.most = most
-        self.seen: list[Standing] = []
+        self.seen: list[SearchStatus] = []
 
-    def round(self, kernel: Kernel, standing: Standing) -> None:
-        self.seen.append(standing)
+    def round(self, kernel: Kernel, status: SearchStatus) -> None:
+        self.seen.append(status)
         if len(self.seen) == self.most:
             raise KeyboardInterrupt
 
@@ -243,7 +243,7 @@ def test_an_interrupted_search_goes_on_where_it_stopped(kept: bool, paper: Paper
         state.write_text("{}")
     assert build_library(plugins, target, kernels, tmp_path, search, later).manifest
     assert later.seen[0].resumed == kept
-    rounds = [standing.evaluations for standing in earlier.seen]
+    rounds = [status.evaluations for status in earlier.seen]
     assert later.seen[0].evaluations == rounds[0] if not kept else later.seen[0].evaluations >= rounds[1]
 
 
@@ -280,8 +280,8 @@ def test_two_builds_do_not_share_a_folder(paper: Paper, tmp_path: Path) -> None:
 
 def test_a_stage_inside_another_is_taken_out_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter([0.0, 1.0, 3.0, 6.0, 10.0, 15.0])
-    monkeypatch.setattr("perfdojo_sdk.library.spent.perf_counter", lambda: next(times))
-    spent = Spent()
+    monkeypatch.setattr("perfdojo_sdk.library.stage_times.perf_counter", lambda: next(times))
+    spent = StageTimes()
     with spent.on("search"), spent.on("measure"):
         pass
     with spent.on("search"):

@@ -17,7 +17,7 @@ from test_measure import ONCE, RIGHT, RUNNER, TIMED, N, build
 
 from perfdojo_sdk.core.files import read_bounded
 from perfdojo_sdk.hookspecs.types import Failure, Measurement, RunRequest
-from perfdojo_sdk.measure import family
+from perfdojo_sdk.measure import process_tree
 from perfdojo_sdk.measure.answer import RUNNER_FAULT, Answer, KernelAnswer, Malformed, doubt, read_answer
 from perfdojo_sdk.measure.guarded_files import private_folder
 
@@ -223,7 +223,7 @@ while (access("PLACE", F_OK)) usleep(1000);
 def gone(pid: int) -> bool:
     """Whether a process has ended, within a second: somebody else may have to reap it."""
     for _ in range(100):
-        if family._status(pid)[0] in "ZX":
+        if process_tree._status(pid)[0] in "ZX":
             return True
         time.sleep(0.01)
     return False
@@ -283,7 +283,7 @@ def test_other_children_of_the_parent_are_left_alone() -> None:
         os._exit(0)
     try:
         assert isinstance(run(RIGHT, forks=True), Measurement)
-        assert family._status(other)[0] not in "ZX"
+        assert process_tree._status(other)[0] not in "ZX"
     finally:
         os.kill(other, 9)
         os.waitpid(other, 0)
@@ -376,9 +376,9 @@ def nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))
-    before = family.children(os.getpid())
+    before = process_tree.children(os.getpid())
     yield
-    assert not set(family.children(os.getpid())) - set(before)
+    assert not set(process_tree.children(os.getpid())) - set(before)
     assert not list(folder.iterdir())
 
 

@@ -16,7 +16,7 @@ from test_sandbox import INCLUDES, WAYS, run
 
 from perfdojo_sdk.core.interface import EXECUTIONS, HARNESSED
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, Measurement
-from perfdojo_sdk.measure import family
+from perfdojo_sdk.measure import process_tree
 from perfdojo_sdk.measure.answer import RUNNER_FAULT
 
 MORE = """
@@ -34,11 +34,11 @@ def nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))
-    before = family.children(os.getpid())
+    before = process_tree.children(os.getpid())
     here, nice = os.getcwd(), os.getpriority(os.PRIO_PROCESS, 0)
     yield
     assert (os.getcwd(), os.getpriority(os.PRIO_PROCESS, 0)) == (here, nice)
-    assert not set(family.children(os.getpid())) - set(before)
+    assert not set(process_tree.children(os.getpid())) - set(before)
     assert not list(folder.iterdir())
 
 
@@ -95,7 +95,7 @@ def test_that_all_have_ended_whom_one_met_is_no_sign_that_nobody_is_left() -> No
         if os.waitpid(pid, os.WNOHANG)[0]:
             pids.remove(pid)
 
-    family.end(lambda: pids[:1], reap)
+    process_tree.end(lambda: pids[:1], reap)
     assert not pids
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.hookspecs.types import Failure
-from perfdojo_sdk.measure import family
+from perfdojo_sdk.measure import process_tree
 from perfdojo_sdk.measure.toolchain import COMPILER_VARIABLE, Compiled, Toolchain, find_toolchain
 from perfdojo_sdk.measure.tools import MOST_OUTPUT, run_tool
 
@@ -25,7 +25,7 @@ def shell(script: str) -> Toolchain:
 
 def gone(pid: int) -> bool:
     for _ in range(100):
-        if family._status(pid)[0] in "ZX":
+        if process_tree._status(pid)[0] in "ZX":
             return True
         time.sleep(0.01)
     return False

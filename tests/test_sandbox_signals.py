@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from perfdojo_sdk.measure import family
+from perfdojo_sdk.measure import process_tree
 
 TESTS = Path(__file__).parent
 
@@ -40,7 +40,7 @@ def wait_for(file: Path) -> int:
 
 def gone(pid: int) -> bool:
     for _ in range(200):
-        if family._status(pid)[0] in "ZX":
+        if process_tree._status(pid)[0] in "ZX":
             return True
         time.sleep(0.01)
     return False
@@ -65,8 +65,8 @@ def hanging_kernel(folder: Path, forks: bool, beside: bool) -> str:
     code = f'FILE *f = fopen("{place}", "w"); fprintf(f, "%d", getpid()); fclose(f); for (;;);'
     run = f"replace(RUNNER, forks={forks}).run(build({code!r}, '#include <stdio.h>'), ONCE)"
     imports = "from dataclasses import replace\nfrom test_measure import *\n"
-    imports += "from perfdojo_sdk.library.beside import beside\n"
-    body = f"with beside(lambda: {run}) as found:\n        found()" if beside else run
+    imports += "from perfdojo_sdk.library.background import in_background\n"
+    body = f"with in_background(lambda: {run}) as found:\n        found()" if beside else run
     return AS_A_COMMAND.format(tests=str(TESTS), imports=imports, body=body)
 
 

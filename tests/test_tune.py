@@ -23,7 +23,7 @@ from perfdojo_sdk.library import tuning
 from perfdojo_sdk.library.context import BuildContext
 from perfdojo_sdk.library.evaluation import Evaluator
 from perfdojo_sdk.library.settings import Settings
-from perfdojo_sdk.library.tuning import Search, Session, Standing, TuneError, conditions, tune
+from perfdojo_sdk.library.tuning import Search, SearchStatus, Session, TuneError, conditions, tune
 from perfdojo_sdk.plugins import Plugins, load_plugins
 from perfdojo_sdk.store.candidates import CandidateStore
 from perfdojo_sdk.store.database import Records
@@ -104,7 +104,7 @@ class Stop:
     def __init__(self, rounds: int) -> None:
         self.rounds = rounds
 
-    def round(self, kernel: Kernel, standing: Standing) -> None:
+    def round(self, kernel: Kernel, status: SearchStatus) -> None:
         self.rounds -= 1
         if self.rounds == 0:
             raise KeyboardInterrupt

@@ -23,7 +23,7 @@ from perfdojo_sdk.core.words import number_of
 if TYPE_CHECKING:
     from perfdojo_sdk.kernels.selection import Kernel
     from perfdojo_sdk.library.build import KernelResult
-    from perfdojo_sdk.library.tuning import Standing
+    from perfdojo_sdk.library.tuning import SearchStatus
     from perfdojo_sdk.store.records import KernelRecord
 
 #: Seconds between two lines of progress, unless there is a new best.
@@ -99,15 +99,15 @@ def command(
                 progress(f"the fastest so far is in {game}; --resume goes on")
             raise
     if result.found is None:
-        raise nothing_passed(result, watch.standing)
-    emit(_text(result, watch.standing, game), _data(result, watch.standing, game), as_json)
+        raise nothing_passed(result, watch.status)
+    emit(_text(result, watch.status, game), _data(result, watch.status, game), as_json)
     if result.found.record.faults:
         raise typer.Exit(PluginFault.exit_code)
 
 
-def nothing_passed(result: KernelResult, standing: Standing | None) -> NothingFoundError:
+def nothing_passed(result: KernelResult, status: SearchStatus | None) -> NothingFoundError:
     """The error when not even the initial program passed: the reasons, and the most common message."""
-    said = [f"{words} ({number_of(often, 'times')})" for _, words, often in _commonest(standing)]
+    said = [f"{words} ({number_of(often, 'times')})" for _, words, often in _commonest(status)]
     return NothingFoundError(
         "PD-C009",
         f"no program of {result.kernel.name} passes verification, not even the initial one",
@@ -127,63 +127,62 @@ def observer(budget: int) -> Any:
     }
 
     class Lines(Observer):
-        standing: Standing | None = None
+        status: SearchStatus | None = None
         said, best = 0.0, float("inf")
 
         def stage(self, kernel: Kernel, stage: str) -> None:
             if stage in said_stages:
                 progress(said_stages[stage])
 
-        def round(self, kernel: Kernel, standing: Standing) -> None:
-            self.standing, now = standing, monotonic()
-            best = standing.best_s or float("inf")
+        def round(self, kernel: Kernel, status: SearchStatus) -> None:
+            self.status, now = status, monotonic()
+            best = status.best_s or float("inf")
             if best < self.best or now - self.said > _QUIET_S:
                 self.said, self.best = now, min(best, self.best)
-                progress(_line(standing, budget))
+                progress(_line(status, budget))
 
     return Lines()
 
 
-def _line(standing: Standing, budget: int) -> str:
-    best = seconds(standing.best_s) if standing.best_s else "nothing yet"
-    failed = f"failed {sum(standing.tally.failures.values())}{_reasons(standing)}"
-    return f"{standing.evaluations:6}/{budget}  best {best}  {failed}  {_split(standing)}"
+def _line(status: SearchStatus, budget: int) -> str:
+    best = seconds(status.best_s) if status.best_s else "nothing yet"
+    failed = f"failed {sum(status.tally.failures.values())}{_reasons(status)}"
+    return f"{status.evaluations:6}/{budget}  best {best}  {failed}  {_split(status)}"
 
 
-def _reasons(standing: Standing) -> str:
-    counts = standing.tally.failures.most_common()
+def _reasons(status: SearchStatus) -> str:
+    counts = status.tally.failures.most_common()
     return f" ({', '.join(f'{reason} {count}' for reason, count in counts)})" if counts else ""
 
 
-def _split(standing: Standing) -> str:
+def _split(status: SearchStatus) -> str:
     """Seconds by stage, and what is in none of them: records, the player's state."""
-    spent = standing.tally.seconds
-    rest = max(0.0, standing.elapsed_s - sum(spent.values()))
+    spent = status.tally.seconds
+    rest = max(0.0, status.elapsed_s - sum(spent.values()))
     shown = {**{stage: spent.get(stage, 0.0) for stage in _STAGES}, "other": rest}
     return ", ".join(f"{stage} {took:.1f} s" for stage, took in shown.items())
 
 
-def _commonest(standing: Standing | None) -> list[tuple[str, str, int]]:
+def _commonest(status: SearchStatus | None) -> list[tuple[str, str, int]]:
     from perfdojo_sdk.library.tuning import commonest
 
-    return list(commonest(standing.tally)) if standing else []
+    return list(commonest(status.tally)) if status else []
 
 
-def _text(result: KernelResult, standing: Standing | None, game: Path) -> str:
+def _text(result: KernelResult, status: SearchStatus | None, game: Path) -> str:
     assert result.found is not None
     record = result.found.record
     lines = [f"{result.kernel.name}: {_result(record)}"]
-    if standing is not None:
-        tally, elapsed_s = standing.tally, standing.elapsed_s
-        rate = f", {60 * standing.evaluations / elapsed_s:.0f} a minute" if elapsed_s else ""
+    if status is not None:
+        tally, elapsed_s = status.tally, status.elapsed_s
+        rate = f", {60 * status.evaluations / elapsed_s:.0f} a minute" if elapsed_s else ""
         known = f", {tally.reused} of them from the records" if tally.reused else ""
-        lines.append(f"{number_of(standing.evaluations, 'evaluations')} in {elapsed_s:.0f} s{rate}{known}")
-        lines.append(f"failed: {sum(tally.failures.values())}{_reasons(standing)}")
+        lines.append(f"{number_of(status.evaluations, 'evaluations')} in {elapsed_s:.0f} s{rate}{known}")
+        lines.append(f"failed: {sum(tally.failures.values())}{_reasons(status)}")
         lines += [
-            f"  {reason}: {said} ({number_of(often, 'times')})"
-            for reason, said, often in _commonest(standing)
+            f"  {reason}: {said} ({number_of(often, 'times')})" for reason, said, often in _commonest(status)
         ]
-        lines.append(f"time: {_split(standing)}")
+        lines.append(f"time: {_split(status)}")
     lines += [f"note: {note}" for note in record.notes]
     lines += [f"fault: {fault}" for fault in record.faults]
     lines.append(f"game: {game}")
@@ -205,7 +204,7 @@ def _result(record: KernelRecord) -> str:
     return f"{time}, {number_of(len(record.trace.moves), 'moves')}, {verified}"
 
 
-def _data(result: KernelResult, standing: Standing | None, game: Path) -> dict[str, Any]:
+def _data(result: KernelResult, status: SearchStatus | None, game: Path) -> dict[str, Any]:
     assert result.found is not None
     record = result.found.record
     data: dict[str, Any] = {
@@ -223,18 +222,17 @@ def _data(result: KernelResult, standing: Standing | None, game: Path) -> dict[s
         "faults": list(record.faults),
         "game": str(game),
     }
-    if standing is not None:
-        tally = standing.tally
+    if status is not None:
+        tally = status.tally
         data["search"] = {
-            "evaluations": standing.evaluations,
-            "resumed": standing.resumed,
+            "evaluations": status.evaluations,
+            "resumed": status.resumed,
             "from_records": tally.reused,
             "failures": dict(tally.failures),
             "messages": [
-                {"reason": reason, "said": said, "count": often}
-                for reason, said, often in _commonest(standing)
+                {"reason": reason, "said": said, "count": often} for reason, said, often in _commonest(status)
             ],
-            "elapsed_s": round(standing.elapsed_s, 3),
+            "elapsed_s": round(status.elapsed_s, 3),
             "seconds_by_stage": {stage: round(spent, 3) for stage, spent in tally.seconds.items()},
         }
     return data

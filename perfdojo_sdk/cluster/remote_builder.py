@@ -175,7 +175,7 @@ class RemoteBuilder:
             for file, content in ((session.file, event.state), (session.game, event.game)):
                 if file is not None and content is not None:
                     write_atomically(file, content)
-            watch.round(kernel, event.standing)
+            watch.round(kernel, event.status)
 
 
 def _saved(session: Session) -> bytes | None:

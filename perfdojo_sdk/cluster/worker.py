@@ -30,7 +30,7 @@ from perfdojo_sdk.library.builder import KernelBuilder
 from perfdojo_sdk.library.context import BuildContext
 from perfdojo_sdk.library.running import compiled, toolchain_of
 from perfdojo_sdk.library.settings import Settings
-from perfdojo_sdk.library.tuning import COMPILE_TIMEOUT_S, Session, Standing, TuneError
+from perfdojo_sdk.library.tuning import COMPILE_TIMEOUT_S, SearchStatus, Session, TuneError
 from perfdojo_sdk.store.candidates import Candidate, CandidateKey
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ class Stage:
 class Round:
     """A round of the search is over."""
 
-    standing: Standing
+    status: SearchStatus
     state: bytes | None
     game: bytes | None
 
@@ -285,8 +285,8 @@ class Telling:
     def stage(self, kernel: Kernel, stage: str) -> None:
         self.tell(Stage(stage))
 
-    def round(self, kernel: Kernel, standing: Standing) -> None:
-        self.tell(Round(standing, _content(self.files.state), _content(self.files.game)))
+    def round(self, kernel: Kernel, status: SearchStatus) -> None:
+        self.tell(Round(status, _content(self.files.state), _content(self.files.game)))
 
 
 def _content(file: Path) -> bytes | None:

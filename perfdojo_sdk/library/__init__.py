@@ -7,7 +7,7 @@ From text to shared object, control passes in one direction:
   times; :mod:`.ranking` says which game is tried first, and :mod:`.suspicion` which times are not believed;
   :mod:`.accepting` has it verified (:mod:`.verification`) and records it.
 - :mod:`.running`: generator, compiler and runner, as all of these call them.
-- :mod:`.standing`: what a library there holds already; :mod:`.package` and :mod:`.manifest`: the new one.
+- :mod:`.existing`: what a library there holds already; :mod:`.package` and :mod:`.manifest`: the new one.
 
 Whoever uses a library needs :mod:`.loader` alone.
 """

@@ -21,12 +21,12 @@ from perfdojo_sdk.kernels.selection import Kernel
 from perfdojo_sdk.library.accepting import Found, restored
 from perfdojo_sdk.library.attempts import Rejected
 from perfdojo_sdk.library.builder import Builder, MakeBuilder, builder_here
+from perfdojo_sdk.library.existing import ExistingLibrary, existing_library, merge
 from perfdojo_sdk.library.manifest import FILE, LibraryError, Manifest
 from perfdojo_sdk.library.package import package
 from perfdojo_sdk.library.settings import Settings
-from perfdojo_sdk.library.spent import Spent
-from perfdojo_sdk.library.standing import Elder, elder_of, merge
-from perfdojo_sdk.library.tuning import Session, Standing, can_go_on
+from perfdojo_sdk.library.stage_times import StageTimes
+from perfdojo_sdk.library.tuning import SearchStatus, Session, can_go_on
 from perfdojo_sdk.plugins import Plugins
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Observer:
     def stage(self, kernel: Kernel, stage: str) -> None:
         """``searching``, ``compiling``, ``verifying`` or ``measuring`` begins."""
 
-    def round(self, kernel: Kernel, standing: Standing) -> None:
+    def round(self, kernel: Kernel, status: SearchStatus) -> None:
         """A search has evaluated some more."""
 
     def finished(self, result: KernelResult) -> None:
@@ -125,10 +125,12 @@ def build_library(
 
     with exclusive(directory), ExitStack() as opened:
         # Before there are records: in a folder that is refused, none are left.
-        elder = Elder(directory, None) if start_over else elder_of(directory, target.name)
+        existing = (
+            ExistingLibrary(directory, None) if start_over else existing_library(directory, target.name)
+        )
         records = opened.enter_context(Records(place or directory / RECORDS))
-        spent = Spent()
-        kernels = elder.called(kernels)
+        spent = StageTimes()
+        kernels = existing.called(kernels)
         with spent.on("set-up"):
             builder = make_builder(plugins, target, settings or Settings(), figures)
 
@@ -144,7 +146,7 @@ def build_library(
         manifest, fates = None, dict[str, str]()
         if ready:
             with spent.on("packaging"):
-                merged = merge(builder, elder, ready, force, observer)
+                merged = merge(builder, existing, ready, force, observer)
             fates = dict(merged.fates)
             observer.packaging(len(merged.kernels))
             with spent.on("packaging"):

@@ -41,15 +41,15 @@ from perfdojo_sdk.library.running import (
     timed,
     timed_in_turns,
 )
-from perfdojo_sdk.library.spent import Spent
+from perfdojo_sdk.library.stage_times import StageTimes
 from perfdojo_sdk.store.candidates import (
     Candidate,
     CandidateLog,
     Check,
     Failed,
     Proposer,
+    StageSeconds,
     Timed,
-    Took,
     key_of,
     result_of,
 )
@@ -183,12 +183,12 @@ class Evaluator:
         conditions: Conditions,
         store: CandidateLog | None = None,
         verify: Verify | None = None,
-        spent: Spent | None = None,
+        spent: StageTimes | None = None,
         begins: Callable[[str], None] = lambda stage: None,
     ) -> None:
         """``spent`` and ``begins`` hear of the stages, too: ``compile``, ``measure``, ``verify``."""
         self.conditions, self.store, self.verify = conditions, store, verify
-        self.spent, self.begins = spent or Spent(), begins
+        self.spent, self.begins = spent or StageTimes(), begins
         self.champions: list[Champion] = []
         """Each faster than the one before it."""
         self.kept: dict[str, Attempt] = {}
@@ -496,7 +496,7 @@ class Evaluator:
         if self.store is not None:
             number = self.tally.evaluations + 1
             proposer = self.conditions.proposer.model_copy(update={"number": number})
-            took = Took(
+            took = StageSeconds(
                 propose_s=task.propose_s,
                 compile_s=task.compile_s,
                 measure_s=task.measure_s,

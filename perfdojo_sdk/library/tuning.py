@@ -67,7 +67,7 @@ class SavedSearch(Strict):
 
 
 @dataclass(frozen=True)
-class Standing:
+class SearchStatus:
     """The progress of a search."""
 
     evaluations: int
@@ -82,7 +82,7 @@ class Standing:
 class Watch(Protocol):
     """Hears how far a search is."""
 
-    def round(self, kernel: Kernel, standing: Standing) -> None:
+    def round(self, kernel: Kernel, status: SearchStatus) -> None:
         """A round is over, or the whole search."""
 
 
@@ -126,10 +126,10 @@ class Search:
         return self.evaluator.champion
 
     @property
-    def standing(self) -> Standing:
+    def status(self) -> SearchStatus:
         """Its progress now; it stays as it is when the search goes on."""
         best_s = self.champion.seconds if self.champion else None
-        return Standing(self.evaluations, self.elapsed_s, self.resumed, best_s, copy.deepcopy(self.tally))
+        return SearchStatus(self.evaluations, self.elapsed_s, self.resumed, best_s, copy.deepcopy(self.tally))
 
 
 def tune(
@@ -158,7 +158,7 @@ def tune(
     search.notes += [f"a game of the search is left out: {why}" for why in evaluator.refused]
     search.elapsed_s = time.monotonic() - begin
     if watch is not None:
-        watch.round(kernel, search.standing)
+        watch.round(kernel, search.status)
     return search
 
 
@@ -225,7 +225,7 @@ def _play(
         if session.game is not None and search.champion is not None:
             Game(context.target, context.rules, search.champion.game).save(session.game)
         if watch is not None:
-            watch.round(kernel, search.standing)
+            watch.round(kernel, search.status)
         return session.seconds is None or search.elapsed_s < session.seconds
 
     start = Progress(saved.evaluations, saved.state) if saved else None

@@ -16,7 +16,7 @@ from perfdojo_sdk.core.transformation import Kind, Rules, Trace
 from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.hookspecs.abilities import GeneratesAsFor, LimitsInstances, ability
 from perfdojo_sdk.hookspecs.types import Artifact, CodeGenerator, Failure, Runner
-from perfdojo_sdk.library.beside import beside
+from perfdojo_sdk.library.background import in_background
 from perfdojo_sdk.store.records import Figure, LegResult, Verification
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def verify(
     ``generator`` lets a runner that cannot run large kernels have the same game at a smaller shape.
     """
     memory = memory or Memory()
-    with beside(lambda: (exact(trace, rules, seed), dependence(trace, rules, memory))) as others:
+    with in_background(lambda: (exact(trace, rules, seed), dependence(trace, rules, memory))) as others:
         compiled = numeric(trace, rules, artifact, runner, accuracy, threads, seed, generator)
         models, sets = others()
     return Verification(exact=models, numeric=compiled, dependence=sets)

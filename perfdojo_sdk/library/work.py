@@ -14,7 +14,7 @@ from perfdojo_sdk.hookspecs.types import Artifact, Bound, Failure, MachineFigure
 from perfdojo_sdk.kernels.selection import Kernel
 from perfdojo_sdk.library.context import BuildContext
 from perfdojo_sdk.library.running import timed, timed_in_turns
-from perfdojo_sdk.library.spent import Spent
+from perfdojo_sdk.library.stage_times import StageTimes
 from perfdojo_sdk.library.verification import Memory
 
 
@@ -60,7 +60,7 @@ class KernelWork:
     roofline: Roofline
     stage: Callable[[str], None]
     """Hears of each stage as it begins."""
-    spent: Spent = field(default_factory=Spent)
+    spent: StageTimes = field(default_factory=StageTimes)
     memory: Memory = field(default_factory=Memory)
     """Results that the verifications of its games share."""
     notes: list[str] = field(default_factory=list)

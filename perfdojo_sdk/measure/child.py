@@ -1,4 +1,4 @@
-"""The process that runs kernels, as its parent sees it: started, watched, ended with all its family."""
+"""The process that runs kernels, as its parent sees it: started, watched, ended with all its process_tree."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import Protocol
 
-from perfdojo_sdk.measure import family
+from perfdojo_sdk.measure import process_tree
 
 
 class Child(Protocol):
@@ -35,7 +35,7 @@ class Interpreted:
         self, script: str, folder: str, environment: Mapping[str, str], said: int, files: Sequence[int]
     ) -> None:
         # No module of this package is found by the script's own interpreter.
-        command = [sys.executable, "-P", "-S", family.__file__, script, folder, str(os.getpid())]
+        command = [sys.executable, "-P", "-S", process_tree.__file__, script, folder, str(os.getpid())]
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -54,12 +54,12 @@ class Interpreted:
 
     def end(self) -> int:
         if self._process.poll() is None:
-            family.end(lambda: family.children(self._process.pid))
+            process_tree.end(lambda: process_tree.children(self._process.pid))
             # Nobody is left who could stop it; its own end is that of those whom we did not meet.
             self._process.send_signal(signal.SIGCONT)
             self._process.terminate()
             with suppress(subprocess.TimeoutExpired):
-                self._process.wait(2 * family.PATIENCE_S)
+                self._process.wait(2 * process_tree.PATIENCE_S)
             self._process.kill()
         return self._process.wait()
 
@@ -74,8 +74,8 @@ class Forked:
     def __init__(self, work: Callable[[], None], said: int, files: Sequence[int]) -> None:
         self._status: int | None = None
         self._adopting = ExitStack()
-        self._adopting.enter_context(family.adopting())
-        self._others = frozenset(family.children(os.getpid()))
+        self._adopting.enter_context(process_tree.adopting())
+        self._others = frozenset(process_tree.children(os.getpid()))
         # No handler of this process may raise in the child before it is ready to leave.
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
         try:
@@ -87,16 +87,16 @@ class Forked:
 
     def poll(self) -> int | None:
         if self._status is None:
-            self._status = family.ended(self._pid, os.WNOHANG)
+            self._status = process_tree.ended(self._pid, os.WNOHANG)
         return self._status
 
     def roots(self) -> Iterable[int]:
-        return [pid for pid in family.children(os.getpid()) if pid not in self._others]
+        return [pid for pid in process_tree.children(os.getpid()) if pid not in self._others]
 
     def end(self) -> int:
-        family.end(self.roots, self._reap)
+        process_tree.end(self.roots, self._reap)
         if self._status is None:
-            self._status = family.ended(self._pid) or 0
+            self._status = process_tree.ended(self._pid) or 0
         self._adopting.close()
         return self._status
 
@@ -104,7 +104,7 @@ class Forked:
         if pid == self._pid:
             self.poll()
         else:
-            family.reap(pid)
+            process_tree.reap(pid)
 
 
 _HANDLED = (signal.SIGTERM, signal.SIGINT)

@@ -28,7 +28,7 @@ from perfdojo_sdk.core.interface import (
     WORKSPACE_TOO_SMALL,
 )
 from perfdojo_sdk.core.words import number_of
-from perfdojo_sdk.measure.apart import Ended, Tell, apart
+from perfdojo_sdk.measure.forked import Ended, Tell, in_fork
 from perfdojo_sdk.measure.kernel_calls import (
     CARRIER,
     Guarded,
@@ -454,7 +454,7 @@ def own_memory(trial: Trial) -> None:
 
 def unloaded(trial: Trial) -> None:
     """Whoever rebuilds a library unloads the one before: no thread may be left in its code."""
-    ended = apart(lambda _: _unload(trial), PATIENCE_S + 20 * trial.call_s)
+    ended = in_fork(lambda _: _unload(trial), PATIENCE_S + 20 * trial.call_s)
     ended.raise_what_it_met()
 
 
@@ -478,7 +478,7 @@ def _anew(trial: Trial) -> Kernel:
 
 def no_threads(trial: Trial) -> None:
     """Call it where no thread can be started: the caller does all of the work."""
-    ended = apart(lambda _: _alone(trial), PATIENCE_S + 20 * trial.call_s)
+    ended = in_fork(lambda _: _alone(trial), PATIENCE_S + 20 * trial.call_s)
     if ended.late:
         raise Refused("timeout", "the call does not return")
     ended.raise_what_it_met()
@@ -572,7 +572,7 @@ def _caller(
 
 def after_fork(trial: Trial) -> None:
     trial.stage.call("middle", TOGETHER)
-    ended = apart(lambda _: trial.stage.call("middle", TOGETHER), PATIENCE_S + 20 * trial.call_s)
+    ended = in_fork(lambda _: trial.stage.call("middle", TOGETHER), PATIENCE_S + 20 * trial.call_s)
     if ended.late:
         raise Refused("timeout", "the call does not return")
     ended.raise_what_it_met()
@@ -613,7 +613,7 @@ def put_through(
     if not names or 4 * size > job["memory_bytes"]:
         return []
     trial = Trial(kernel, Stage(kernel, memory, expected, job), job, call_s)
-    ended = apart(lambda tell: _run_all(replace(trial, tell=tell), names), 0.7 * job["timeout_s"])
+    ended = in_fork(lambda tell: _run_all(replace(trial, tell=tell), names), 0.7 * job["timeout_s"])
     if ended.refused or ended.late or ended.signal:
         _explain(ended, trial)
     return ended.done
@@ -657,7 +657,7 @@ def _where_it_leaves(stage: Stage, threads: int) -> str:
     """The guard page that a kernel runs into, found by one call for each; "" for none."""
     for room in stage.rooms:
         for place, side in (("end", "after"), ("start", "before")):
-            ended = apart(lambda _: stage.call({room: place}, threads), PATIENCE_S)  # noqa: B023
+            ended = in_fork(lambda _: stage.call({room: place}, threads), PATIENCE_S)  # noqa: B023
             if ended.out_of_bounds:
                 return f", {side} {room.name}"
     return ""

@@ -26,7 +26,7 @@ import numpy as np
 
 import perfdojo_sdk
 from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, Failure, Measurement, RunRequest
-from perfdojo_sdk.measure import family, worker
+from perfdojo_sdk.measure import process_tree, worker
 from perfdojo_sdk.measure.answer import (
     MOST_SAID,
     Answer,
@@ -329,7 +329,7 @@ def _watch(folders: list[Path], job: Job, kernels: int, read_end: int, files: tu
             os.close(files[0])
         own = _INTERPRETER_BYTES
         if job.forks:
-            own += family.usage([os.getpid()], own).bytes
+            own += process_tree.usage([os.getpid()], own).bytes
         begin, marks = time.perf_counter(), list[tuple[str, float]]()
         deadline = time.monotonic() + job.request.timeout_s * kernels
         try:
@@ -372,7 +372,7 @@ def _excess(child: Child, request: RunRequest, own: int) -> Failure | None:
     ``own``: bytes that the child has before it loads a kernel.
     """
     limit = request.memory_bytes + own
-    used = family.usage(family.family(child.roots()), limit)
+    used = process_tree.usage(process_tree.with_descendants(child.roots()), limit)
     if used.bytes > limit:
         return Failure("memory", f"the kernel took more than {request.memory_bytes} bytes")
     most = _MOST_TASKS + _TASKS_PER_THREAD * max(request.threads, *request.thread_counts, 1)

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfdojo_sdk.measure import family
+from perfdojo_sdk.measure import process_tree
 
 #: Bytes that are kept of what a program says, from the beginning: the first error is the one that counts.
 MOST_OUTPUT = 1 << 20
@@ -98,7 +98,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     """End the process, its group and its descendants."""
     with suppress(ProcessLookupError):
         os.kill(process.pid, signal.SIGSTOP)  # it starts nothing more, and its children stay its own
-    family.end(lambda: family.children(process.pid))
+    process_tree.end(lambda: process_tree.children(process.pid))
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.kill()

@@ -42,7 +42,7 @@ def openings(task: SearchTask) -> list[Trace]:
 
 
 @dataclass
-class Met:
+class Visit:
     """A game that was evaluated."""
 
     moves: tuple[Move, ...]
@@ -56,8 +56,8 @@ class Met:
     """The replayed game; None after a resume until it is needed."""
 
 
-class SavedMet(Strict):
-    """The file form of :class:`Met`: only the moves that it does not share with its parent."""
+class SavedVisit(Strict):
+    """The file form of :class:`Visit`: only the moves that it does not share with its parent."""
 
     parent: Annotated[int, Field(strict=True, ge=NO_PARENT)]
     shared: Annotated[int, Field(strict=True, ge=0)]
@@ -76,7 +76,7 @@ class Explorer(ABC):
 
     def __init__(self, task: SearchTask, state: State | None) -> None:
         self.task = task
-        self.met: list[Met] = []
+        self.met: list[Visit] = []
         self.known: set[str] = set()
         self.round = 0
         self.waiting: list[Draw] = []
@@ -130,7 +130,7 @@ class Explorer(ABC):
         first = len(self.met)
         for (parent, _), each in zip(self.waiting, evaluations, strict=True):
             name = digest(each.trace)
-            self.met.append(Met(each.trace.moves, name, parent, each.seconds, each.trace))
+            self.met.append(Visit(each.trace.moves, name, parent, each.seconds, each.trace))
             self.known.add(name)
         self.waiting = []
         self.learn(range(first, len(self.met)))
@@ -160,7 +160,7 @@ class Explorer(ABC):
             met.game = Trace(self.task.root).play_all(self.task.rules, met.moves)
         return met.game
 
-    def _saved(self, met: Met) -> dict[str, Any]:
+    def _saved(self, met: Visit) -> dict[str, Any]:
         before = self.met[met.parent].moves if met.parent != NO_PARENT else ()
         shared = _shared(before, met.moves)
         return {
@@ -175,12 +175,12 @@ class Explorer(ABC):
         """ValueError when the state is none of this player's."""
         self.round = int(state["round"])
         for number, item in enumerate(state["met"]):
-            saved = SavedMet.model_validate(item)
+            saved = SavedVisit.model_validate(item)
             if saved.parent >= number:
                 raise ValueError(f"game {number} comes from game {saved.parent}, which is not met yet")
             before = self.met[saved.parent].moves if saved.parent != NO_PARENT else ()
             moves = (*before[: saved.shared], *(each.move() for each in saved.moves))
-            self.met.append(Met(moves, saved.program, saved.parent, saved.seconds))
+            self.met.append(Visit(moves, saved.program, saved.parent, saved.seconds))
             self.known.add(saved.program)
         self.read_notes(state)
 

@@ -98,7 +98,7 @@ class Proposer(Strict):
     """Number of the evaluation in its search, from 1; 0 when unknown."""
 
 
-class Took(Strict):
+class StageSeconds(Strict):
     """Seconds of wall time that went into one candidate; None: that stage was not reached."""
 
     propose_s: Duration | None = None
@@ -116,7 +116,7 @@ class Candidate(Strict):
     program: Annotated[str, StringConstraints(max_length=MAX_CHARACTERS)]
     result: Result
     proposer: Proposer
-    took: Took = Took()
+    took: StageSeconds = StageSeconds()
     at: AwareDatetime
     """The time at which the evaluation ended."""
 
@@ -141,7 +141,7 @@ class Candidate(Strict):
         trace: Trace,
         result: Timed | Failed,
         proposer: Proposer,
-        took: Took | None = None,
+        took: StageSeconds | None = None,
         at: datetime | None = None,
     ) -> Candidate:
         """The record of a game that was evaluated just now, or at ``at``."""
@@ -151,7 +151,7 @@ class Candidate(Strict):
             program=trace.program.text,
             result=result,
             proposer=proposer,
-            took=took or Took(),
+            took=took or StageSeconds(),
             at=at or datetime.now(UTC),
         )
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from perfdojo_sdk.core.errors import NothingFoundError
-from perfdojo_sdk.library.beside import beside
+from perfdojo_sdk.library.background import in_background
 
 
 def test_work_beside_gives_its_result_or_is_done_here(tmp_path: Path) -> None:
     def elsewhere() -> int:
         return os.getpid()
 
-    with beside(elsewhere) as result:
+    with in_background(elsewhere) as result:
         assert result() != os.getpid()
 
     def fails_elsewhere(here: int = os.getpid()) -> int:
@@ -24,13 +24,13 @@ def test_work_beside_gives_its_result_or_is_done_here(tmp_path: Path) -> None:
             raise ValueError("not here")
         return here
 
-    with beside(fails_elsewhere) as result:
+    with in_background(fails_elsewhere) as result:
         assert result() == os.getpid()
 
     def fails() -> int:
         raise NothingFoundError("PD-K007", "in the middle")
 
-    with beside(fails) as result, pytest.raises(NothingFoundError, match="in the middle"):
+    with in_background(fails) as result, pytest.raises(NothingFoundError, match="in the middle"):
         result()
 
 
@@ -39,7 +39,7 @@ def test_work_that_is_ended_at_any_time_never_comes_back(tmp_path: Path) -> None
     here, mark = os.getpid(), tmp_path / "came back"
     for number in range(400):
         try:
-            with beside(os.getpid):
+            with in_background(os.getpid):
                 time.sleep(number % 40 * 5e-5)
         except BaseException:
             if os.getpid() == here:
@@ -56,7 +56,7 @@ def test_an_interruption_ends_the_work_beside(tmp_path: Path) -> None:
         mark.write_text(str(os.getpid()))
         time.sleep(60)
 
-    with pytest.raises(KeyboardInterrupt), beside(forever):
+    with pytest.raises(KeyboardInterrupt), in_background(forever):
         while not mark.exists() or not mark.read_text():
             time.sleep(0.01)
         raise KeyboardInterrupt

@@ -1,7 +1,7 @@
 """The fate of the kernels that a library has already when another build writes into its folder.
 
-A kernel that nobody asked about stays. One that was built anew takes the place of its elder when it is not
-slower, both timed in turns; or when the elder computes something else, or does not run any more.
+A kernel that nobody asked about stays. One that was built anew takes the place of the one that is there when it is not
+slower, both timed in turns; or when the existing computes something else, or does not run any more.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ START_OVER = "--replace starts the library over; or choose another folder with -
 
 
 @dataclass(frozen=True)
-class Elder:
+class ExistingLibrary:
     """A library that is there before a build."""
 
     directory: Path
@@ -61,13 +61,13 @@ class Elder:
         return found
 
 
-def elder_of(directory: Path, target: str) -> Elder:
+def existing_library(directory: Path, target: str) -> ExistingLibrary:
     """The library in ``directory``, if any; :class:`LibraryError` when it is for another target.
 
     So it is where its manifest cannot be read: a newer SDK, or another moment, may know what its kernels are.
     """
     if not os.path.lexists(directory / FILE):
-        return Elder(directory, None)
+        return ExistingLibrary(directory, None)
     try:
         manifest = read_manifest(directory)
     except LibraryError as error:
@@ -75,7 +75,7 @@ def elder_of(directory: Path, target: str) -> Elder:
     if manifest.target != target:
         what = f"{directory} holds a library for {manifest.target}, not for {target}"
         raise LibraryError("PD-L026", what, hint=START_OVER)
-    return Elder(directory, manifest)
+    return ExistingLibrary(directory, manifest)
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,10 @@ class Merged:
     fates: Mapping[str, str]
 
 
-def merge(builder: Builder, elder: Elder, built: Sequence[Found], force: bool, watch: Watch) -> Merged:
-    """The elder's kernels and those that were ``built``, each once.
+def merge(
+    builder: Builder, existing: ExistingLibrary, built: Sequence[Found], force: bool, watch: Watch
+) -> Merged:
+    """The existing kernels and those that were ``built``, each once.
 
     ``force``: what was built takes the place of what is there in any case. :class:`LibraryError` when a
     kernel that nobody asked about cannot be kept; then nothing was written.
@@ -95,16 +97,16 @@ def merge(builder: Builder, elder: Elder, built: Sequence[Found], force: bool, w
     new = {found.kernel.name: found for found in built}
     kernels: dict[str, Found] = {}
     fates: dict[str, str] = {}
-    for name, entry in elder.entries.items():
+    for name, entry in existing.entries.items():
         if name not in new:
-            kernels[name], fates[name] = _kept(builder, elder, entry, watch), "kept"
+            kernels[name], fates[name] = _kept(builder, existing, entry, watch), "kept"
         elif not force:
-            kernels[name], fates[name] = _better(builder, elder, entry, new[name], watch)
+            kernels[name], fates[name] = _better(builder, existing, entry, new[name], watch)
         else:
             fates[name] = "replaced: forced"
     for name, found in new.items():
         kernels.setdefault(name, found)
-        if elder.entries:
+        if existing.entries:
             fates.setdefault(name, "new")
     return Merged(tuple(kernels.values()), {name: fate for name, fate in fates.items() if fate})
 
@@ -113,31 +115,33 @@ def _entry_key(entry: KernelEntry) -> tuple[str, tuple[tuple[tuple[int, ...], st
     return entry.operator, tuple((i.shape, i.dtype) for i in entry.inputs)
 
 
-def _kernel(context: BuildContext, elder: Elder, entry: KernelEntry) -> tuple[Kernel, Trace]:
+def _kernel(context: BuildContext, existing: ExistingLibrary, entry: KernelEntry) -> tuple[Kernel, Trace]:
     """The kernel and its game; :class:`DojoError` when it does not replay."""
-    trace = read_saved(elder.directory / entry.trace).trace.replay(context.rules)
+    trace = read_saved(existing.directory / entry.trace).trace.replay(context.rules)
     sizes = tuple(entry.sizes.items())
     return Kernel(entry.name, entry.operator, trace.root, sizes, entry.alias or ""), trace
 
 
-def _kept(builder: Builder, elder: Elder, entry: KernelEntry, watch: Watch) -> Found:
+def _kept(builder: Builder, existing: ExistingLibrary, entry: KernelEntry, watch: Watch) -> Found:
     """A kernel that nobody asked about: as it is, or verified and timed again where conditions changed."""
     try:
-        kernel, trace = _kernel(builder.context, elder, entry)
-        return _as_it_is(builder.context, elder, entry, kernel, trace) or builder.again(kernel, trace, watch)
+        kernel, trace = _kernel(builder.context, existing, entry)
+        return _as_it_is(builder.context, existing, entry, kernel, trace) or builder.again(
+            kernel, trace, watch
+        )
     except (DojoError, Rejected) as error:
         why = error.what if isinstance(error, DojoError) else str(error)
-        what = f"{entry.name}, which {elder.directory} holds, cannot be kept"
+        what = f"{entry.name}, which {existing.directory} holds, cannot be kept"
         raise LibraryError(
             "PD-L027", what, why=why, hint=f"name it too, to build it anew; {START_OVER}"
         ) from error
 
 
 def _as_it_is(
-    context: BuildContext, elder: Elder, entry: KernelEntry, kernel: Kernel, trace: Trace
+    context: BuildContext, existing: ExistingLibrary, entry: KernelEntry, kernel: Kernel, trace: Trace
 ) -> Found | None:
     """The kernel as its manifest has it; None where the code, or what a time depends on, is another now."""
-    manifest = elder.manifest
+    manifest = existing.manifest
     source = generated(context.generator, trace, kernel.symbol)
     if manifest is None or isinstance(source, Failure) or not entry.verification.passed:
         return None
@@ -147,7 +151,7 @@ def _as_it_is(
     if then != now or any(manifest.settings.get(name) != settings[name] for name in ("threads", "seed")):
         return None
     record = KernelRecord(
-        trace=read_saved(elder.directory / entry.trace).trace,
+        trace=read_saved(existing.directory / entry.trace).trace,
         program=trace.program.text,
         source_sha256=source_sha256(source),
         kind=entry.kind,
@@ -166,12 +170,12 @@ def _as_it_is(
 
 
 def _better(
-    builder: Builder, elder: Elder, entry: KernelEntry, found: Found, watch: Watch
+    builder: Builder, existing: ExistingLibrary, entry: KernelEntry, found: Found, watch: Watch
 ) -> tuple[Found, str]:
     """Whichever of two kernels of one name is not slower, and why."""
     context = builder.context
     try:
-        kernel, trace = _kernel(context, elder, entry)
+        kernel, trace = _kernel(context, existing, entry)
     except DojoError as error:
         return found, f"replaced: the old one does not replay ({error.what})"
     if trace.root != found.kernel.program:
@@ -193,7 +197,7 @@ def _better(
     else:
         return found, f"replaced: {ratio.value:.2f} of the old time"
     try:
-        kept = _as_it_is(context, elder, entry, kernel, trace) or builder.again(kernel, trace, watch)
+        kept = _as_it_is(context, existing, entry, kernel, trace) or builder.again(kernel, trace, watch)
     except (DojoError, Rejected) as error:
         return found, f"replaced: the old one cannot be kept ({error})"
     return kept, why

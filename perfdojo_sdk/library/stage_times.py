@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from time import perf_counter
 
 
-class Spent:
+class StageTimes:
     """Seconds by stage. A stage inside another one is taken out of that. For one thread."""
 
     def __init__(self) -> None:

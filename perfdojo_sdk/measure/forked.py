@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from perfdojo_sdk.measure import family
+from perfdojo_sdk.measure import process_tree
 from perfdojo_sdk.measure.kernel_calls import Refused
 
 #: Says how far a process apart is.
@@ -49,7 +49,7 @@ class Ended:
             raise Refused("crash", f"killed by {signal.Signals(self.signal).name}")
 
 
-def apart(action: Callable[[Tell], None], limit_s: float) -> Ended:
+def in_fork(action: Callable[[Tell], None], limit_s: float) -> Ended:
     """Do it in a fork of this process, for so many seconds at most; it may tell how far it is."""
     read_end, write_end = os.pipe()
     with warnings.catch_warnings():
@@ -66,7 +66,7 @@ def apart(action: Callable[[Tell], None], limit_s: float) -> Ended:
         os.close(read_end)
         if ended.late:
             os.kill(child, signal.SIGKILL)
-        code = family.ended(child) or 0
+        code = process_tree.ended(child) or 0
     if code < 0 and not ended.late:
         ended.signal = -code
     elif not (ended.finished or ended.late or ended.refused):

@@ -2,8 +2,8 @@
 
 A process may leave its session and its parent; it cannot leave whoever adopts orphans (*child subreaper*,
 see ``prctl(2)``). So somebody who adopts stands above everything that is not trusted, and looks for children
-until there are none. Also a script, ``family.py SCRIPT FOLDER PARENT``, which runs SCRIPT in a child and is
-that somebody.
+until there are none. Also a script, ``process_tree.py SCRIPT FOLDER PARENT``, which runs SCRIPT in a child
+and is that somebody.
 Linux only; only the standard library is imported, so that a start costs little.
 """
 
@@ -48,7 +48,7 @@ def children(pid: int) -> list[int]:
     return found
 
 
-def family(roots: Iterable[int]) -> list[int]:
+def with_descendants(roots: Iterable[int]) -> list[int]:
     """The processes ``roots`` and all their descendants."""
     found = list(dict.fromkeys(roots))
     for pid in found:  # grows meanwhile
@@ -77,7 +77,7 @@ def end(roots: Callable[[], Iterable[int]], reap: Callable[[int], object] | None
         found = list(roots())
         for pid in found:
             _kill(pid)  # before looking any further, which takes time
-        living = [pid for pid in family(found) if _status(pid)[0] not in "ZX"]
+        living = [pid for pid in with_descendants(found) if _status(pid)[0] not in "ZX"]
         for pid in living:
             _kill(pid)
         if not (found if reap else living):

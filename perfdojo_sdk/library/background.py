@@ -21,7 +21,7 @@ _KINDNESS_S = 2.0
 
 
 @contextmanager
-def beside(work: Callable[[], T]) -> Iterator[Callable[[], T]]:
+def in_background(work: Callable[[], T]) -> Iterator[Callable[[], T]]:
     """Start ``work`` in a process of its own; what it gives is a function that waits for the result.
 
     Where the process fails or none can be had, that function does the work itself, here, so that errors
