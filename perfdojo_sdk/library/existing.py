@@ -1,7 +1,7 @@
 """The fate of the kernels that a library has already when another build writes into its folder.
 
-A kernel that nobody asked about stays. One that was built anew takes the place of the one that is there when it is not
-slower, both timed in turns; or when the existing computes something else, or does not run any more.
+A kernel that nobody asked about stays. One that was built anew takes the place of the one that is there when
+it is not slower, both timed in turns; or when that one computes something else, or does not run any more.
 """
 
 from __future__ import annotations
