@@ -355,7 +355,7 @@ class Streams:
 def pretended(plays: Any, store: Any = None, said: Any = lambda line: None) -> tuple[Any, Streams]:
     ray = Streams(plays)
     cluster: Any = SimpleNamespace(
-        ray=ray, target=TARGET, claim={}, wanted=None, place=worker.Place("", "", 0), devices=1
+        ray=ray, target=TARGET, claim={}, wanted=None, place=worker.Assignment("", "", 0), devices=1
     )
     return cluster_training.ClusterActors({"sheet": cluster}, store, said), ray
 

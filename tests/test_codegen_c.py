@@ -16,7 +16,7 @@ from perfdojo_sdk.codegen.c_values import c_condition, c_index, c_literal
 from perfdojo_sdk.codegen.layout import plan
 from perfdojo_sdk.codegen.names import c_name
 from perfdojo_sdk.core.dialect import CORE_DIALECT
-from perfdojo_sdk.core.expression import Index, Literal
+from perfdojo_sdk.core.expression import AffineExpr, Literal
 from perfdojo_sdk.core.program import Scope
 from perfdojo_sdk.core.text import parse
 
@@ -123,15 +123,17 @@ def test_literals_round_once_and_come_back(value: float, expected: str) -> None:
 
 
 def test_indices() -> None:
-    assert c_index(Index.of({0: 512, 2: 1}, 3)) == "i0*512 + i2 + 3"
-    assert c_index(Index.of({0: -1, 1: 2}, -3)) == "-i0 + i1*2 - 3"
-    assert c_index(Index()) == "0"
+    assert c_index(AffineExpr.of({0: 512, 2: 1}, 3)) == "i0*512 + i2 + 3"
+    assert c_index(AffineExpr.of({0: -1, 1: 2}, -3)) == "-i0 + i1*2 - 3"
+    assert c_index(AffineExpr()) == "0"
 
 
 def test_conditions_read_as_in_the_program() -> None:
-    assert c_condition([Index.of({1: -1}, 126)]) == "i1 <= 126"
-    assert c_condition([Index.of({0: 4, 1: -1}, -3)]) == "i0*4 - i1 >= 3"
-    assert c_condition([Index.of({0: 1}, 2), Index.of({1: -2, 2: -1})]) == "i0 >= -2 && i1*2 + i2 <= 0"
+    assert c_condition([AffineExpr.of({1: -1}, 126)]) == "i1 <= 126"
+    assert c_condition([AffineExpr.of({0: 4, 1: -1}, -3)]) == "i0*4 - i1 >= 3"
+    assert (
+        c_condition([AffineExpr.of({0: 1}, 2), AffineExpr.of({1: -2, 2: -1})]) == "i0 >= -2 && i1*2 + i2 <= 0"
+    )
 
 
 #: What stands under one condition, beside another, and under the first one again.

@@ -9,7 +9,7 @@ import pytest
 from snippets import RULES, move, program
 
 from perfdojo_sdk.core.dependence import may_meet
-from perfdojo_sdk.core.expression import Access, Index, Quotient
+from perfdojo_sdk.core.expression import Access, AffineExpr, Quotient
 from perfdojo_sdk.core.program import Statement
 from perfdojo_sdk.core.reaching import Spot, matching_instance, one_instance_each
 from perfdojo_sdk.core.storage import Buffer, Dimension
@@ -30,11 +30,14 @@ def test_what_it_calls_apart_never_meets(seed: int) -> None:
         ours = [rng.randint(1, 4) for _ in range(depth)]
         theirs = ours[:shared] + [rng.randint(1, 4) for _ in range(depth - shared)]
 
-        def form(constant: int) -> Index:
-            return Index.of({l: rng.choice([0, 1, 2, 3, 4, 6, 8, -1, -2]) for l in range(depth)}, constant)  # noqa: B023
+        def form(constant: int) -> AffineExpr:
+            return AffineExpr.of(
+                {l: rng.choice([0, 1, 2, 3, 4, 6, 8, -1, -2]) for l in range(depth)},  # noqa: B023
+                constant,
+            )
 
         one = form(rng.randint(0, 6))
-        other = rng.choice([form(rng.randint(0, 6)), one, Index.of(dict(one.terms), rng.randint(0, 6))])
+        other = rng.choice([form(rng.randint(0, 6)), one, AffineExpr.of(dict(one.terms), rng.randint(0, 6))])
         signs = "".join(rng.choice("=<>*") for _ in range(shared))
         found = may_meet(BUFFER, Access("x", (one,)), ours, Access("x", (other,)), theirs, signs)
         meet = any(
@@ -48,31 +51,33 @@ def test_what_it_calls_apart_never_meets(seed: int) -> None:
     assert cautious < apart / 10
 
 
-def random_form(rng: Random, sizes: list[int]) -> Index:
+def random_form(rng: Random, sizes: list[int]) -> AffineExpr:
     """An affine form, a quotient, a remainder, or a sum of such, over iterators of these sizes."""
     coefficients = (0, 0, 1, 1, 2, 3, 4, -1, -2)
-    form = Index.of({l: rng.choice(coefficients) for l in range(len(sizes))}, rng.randint(0, 4))
+    form = AffineExpr.of({l: rng.choice(coefficients) for l in range(len(sizes))}, rng.randint(0, 4))
     if rng.random() < 0.3:
         return form
-    dividend = Index.of({l: rng.choice((0, 1, 1, 2, 4)) for l in range(len(sizes))}, rng.randint(0, 3))
+    dividend = AffineExpr.of({l: rng.choice((0, 1, 1, 2, 4)) for l in range(len(sizes))}, rng.randint(0, 3))
     divisor = rng.randint(1, 5)
     quotient = Quotient.of(dividend, divisor, rng.random() < 0.5, sizes)
     choice = rng.random()
     if choice < 0.5:
         return quotient
     if choice < 0.75:
-        return quotient.plus(Index.of({}, rng.randint(0, 2)), rng.choice((1, 2, -1)))
+        return quotient.plus(AffineExpr.of({}, rng.randint(0, 2)), rng.choice((1, 2, -1)))
     return quotient.plus(form)
 
 
-def digits(rng: Random, sizes: list[int]) -> list[Index]:
+def digits(rng: Random, sizes: list[int]) -> list[AffineExpr]:
     """Quotient and remainder of one number by one divisor, as collapsed loops leave them."""
-    number = Index.of({l: rng.choice((0, 1, 2, 3, 4, 8)) for l in range(len(sizes))}, rng.randint(0, 2))
+    number = AffineExpr.of({l: rng.choice((0, 1, 2, 3, 4, 8)) for l in range(len(sizes))}, rng.randint(0, 2))
     divisor = rng.randint(2, 5)
     return [Quotient.of(number, divisor, remainder, sizes) for remainder in (False, True)]
 
 
-def subscripts_of_two(rng: Random, ours: list[int], theirs: list[int]) -> tuple[list[Index], list[Index]]:
+def subscripts_of_two(
+    rng: Random, ours: list[int], theirs: list[int]
+) -> tuple[list[AffineExpr], list[AffineExpr]]:
     """Subscripts of one buffer in two places, often alike."""
     if rng.random() < 0.4:
         one = digits(rng, ours)
@@ -131,9 +136,10 @@ def test_an_instance_that_it_finds_wrote_what_is_read(seed: int) -> None:
         read = digits(rng, theirs) if rng.random() < 0.5 else [random_form(rng, theirs) for _ in range(2)]
         if rng.random() < 0.5:  # the writer's iterators in another order, or moved on
             forms = [
-                Index.of({rng.randrange(len(theirs)): 1} if theirs else {}, rng.randint(0, 1)) for _ in ours
+                AffineExpr.of({rng.randrange(len(theirs)): 1} if theirs else {}, rng.randint(0, 1))
+                for _ in ours
             ]
-            forms[:common] = [Index.level(level) for level in range(common)]
+            forms[:common] = [AffineExpr.level(level) for level in range(common)]
             written = [form for form in written if not form.quotients]
             read = [form.substitute(forms.__getitem__) for form in written]
         path = (0,) * common

@@ -13,7 +13,7 @@ from snippets import DIALECT, RULES, move, play, program
 from test_transformations import REFUSALS
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.expression import Access, Index
+from perfdojo_sdk.core.expression import Access, AffineExpr
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import (
     Analysed,
@@ -128,7 +128,7 @@ def test_words_of_packages_stay_words() -> None:
     odd = Refusal.of("c0", **counted)
     assert odd.nodes == ("c0",) and odd.arrays == ()
     assert "{nodes} {arrays} {code}".format(**odd.sentence_words) == "3 a and b E7"
-    typed = Refusal.of("c0", Access("x", (Index.level(0),)), access="it")
+    typed = Refusal.of("c0", Access("x", (AffineExpr.level(0),)), access="it")
     assert typed.access is not None and typed.sentence_words["access"] == "it"
 
 

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 from snippets import DIALECT, RULES, like, move, program, random_filter
 
-from perfdojo_sdk.core.expression import Index
+from perfdojo_sdk.core.expression import AffineExpr
 from perfdojo_sdk.core.laws import FILTER
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Bundle, Kind, PointProduct, Step
@@ -145,7 +145,7 @@ def test_the_relation_has_to_be_true() -> None:
     assert "no longer computed" in problem(step, **{first: outputs[second]})
     for other in (replace(outputs[first], statement="c9"), replace(outputs[first], iterators=(None,))):
         assert "the old program has no such" in problem(step, **{first: other})
-    turned = replace(outputs[first], iterators=(Index(3, ((0, -1),)), *outputs[first].iterators[1:]))
+    turned = replace(outputs[first], iterators=(AffineExpr(3, ((0, -1),)), *outputs[first].iterators[1:]))
     assert "answers for no output" in problem(step, **{first: turned})
     products = {i: o for i, o in relation.items() if isinstance(o, PointProduct)}
     swapped = {i: replace(o, outputs=o.taps, taps=o.outputs) for i, o in products.items()}

@@ -14,7 +14,7 @@ from paper_target import QUICK, Paper, build, entry, judged
 
 from perfdojo_sdk.cluster import worker
 from perfdojo_sdk.cluster.remote_builder import MOST_LOST, RemoteBuilder
-from perfdojo_sdk.cluster.worker import Place, Report
+from perfdojo_sdk.cluster.worker import Assignment, Report
 from perfdojo_sdk.library.build import BuildResult, Observer
 from perfdojo_sdk.plugins import Plugins
 
@@ -54,8 +54,8 @@ class Nodes:
         return Report("here", *HERE, cores=1)
 
     @property
-    def place(self) -> Place:
-        return Place(*HERE, compilers=0)
+    def place(self) -> Assignment:
+        return Assignment(*HERE, compilers=0)
 
     @property
     def runner(self) -> Any:
@@ -141,8 +141,8 @@ def test_a_kernel_that_stays_is_judged_again_by_the_driver(paper: Paper, tmp_pat
 
 def test_a_node_that_is_not_like_the_others_is_refused(paper: Paper) -> None:
     with pytest.raises(worker.UnavailableError, match="is not like the others"):
-        worker.context_at(None, QUICK, Place("another desk", HERE[1], 0))  # type: ignore[arg-type]
-    assert worker.context_at(None, QUICK, Place(*HERE, 0)).toolchain == HERE[1]  # type: ignore[arg-type]
+        worker.context_at(None, QUICK, Assignment("another desk", HERE[1], 0))  # type: ignore[arg-type]
+    assert worker.context_at(None, QUICK, Assignment(*HERE, 0)).toolchain == HERE[1]  # type: ignore[arg-type]
 
 
 def test_a_rejected_kernel_is_left_out_with_the_nodes_reason(paper: Paper, tmp_path: Path) -> None:

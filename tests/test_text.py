@@ -11,7 +11,7 @@ from snippets import DIALECT, RULES
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT
 from perfdojo_sdk.core.errors import ProgramError
-from perfdojo_sdk.core.expression import Access, Cast, Index, Literal, Operation, Quotient, Read
+from perfdojo_sdk.core.expression import Access, AffineExpr, Cast, Literal, Operation, Quotient, Read
 from perfdojo_sdk.core.program import Scope, Statement
 from perfdojo_sdk.core.text import MAX_CHARACTERS, MAX_LINES, parse
 from perfdojo_sdk.testing.programs import random_program
@@ -50,17 +50,17 @@ def test_printed_programs_parse_to_themselves(seed: int, statements: int, moves:
 
 
 VALUES = st.floats(allow_nan=False).map(lambda v: Literal(v, "f64"))
-READS = st.just(Read(Access("x", (Index(),)), "f64"))
+READS = st.just(Read(Access("x", (AffineExpr(),)), "f64"))
 
 
-def forms() -> st.SearchStrategy[Index]:
+def forms() -> st.SearchStrategy[AffineExpr]:
     """Subscripts that are never negative, with quotients of quotients."""
-    term = st.tuples(st.integers(0, 2), st.integers(1, 9)).map(lambda t: Index.of({t[0]: t[1]}))
+    term = st.tuples(st.integers(0, 2), st.integers(1, 9)).map(lambda t: AffineExpr.of({t[0]: t[1]}))
 
-    def extend(inner: st.SearchStrategy[Index]) -> st.SearchStrategy[Index]:
+    def extend(inner: st.SearchStrategy[AffineExpr]) -> st.SearchStrategy[AffineExpr]:
         total = st.tuples(inner, inner, st.integers(1, 4), st.integers(0, 9))
         quotient = st.tuples(inner, st.integers(1, 9), st.booleans())
-        return total.map(lambda t: t[0].plus(t[1], t[2]).plus(Index(t[3]))) | quotient.map(
+        return total.map(lambda t: t[0].plus(t[1], t[2]).plus(AffineExpr(t[3]))) | quotient.map(
             lambda t: Quotient.of(*t)
         )
 
@@ -99,7 +99,7 @@ def test_precedence_round_trips(value: object) -> None:
 
 @given(forms(), st.tuples(*[st.integers(0, 6)] * 3))
 @settings(max_examples=300, deadline=None)
-def test_subscripts_round_trip_and_keep_their_bounds(form: Index, point: tuple[int, ...]) -> None:
+def test_subscripts_round_trip_and_keep_their_bounds(form: AffineExpr, point: tuple[int, ...]) -> None:
     size = form.bounds((7, 7, 7))[1] + 1
     head = f"kernel k() -> y\ny i64 [{size}] heap\n\n{size} y[{{0}}] = 0\n"
     program = parse(f"{head}7 7 7 y[{form.text}] = index({form.text}) if {form.text} <= {size}\n")
@@ -113,7 +113,7 @@ def test_subscripts_round_trip_and_keep_their_bounds(form: Index, point: tuple[i
 @given(forms(), st.integers(1, 9), st.booleans(), st.tuples(*[st.integers(0, 6)] * 3))
 @settings(max_examples=300, deadline=None)
 def test_quotients_are_simplified_without_changing_a_value(
-    form: Index, divisor: int, remainder: bool, point: tuple[int, ...]
+    form: AffineExpr, divisor: int, remainder: bool, point: tuple[int, ...]
 ) -> None:
     value = form.evaluate(point)
     expected = value % divisor if remainder else value // divisor

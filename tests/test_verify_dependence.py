@@ -16,7 +16,7 @@ import pytest
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT
 from perfdojo_sdk.core.errors import VerificationError
-from perfdojo_sdk.core.expression import Index
+from perfdojo_sdk.core.expression import AffineExpr
 from perfdojo_sdk.core.program import Program, Statement
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import (
@@ -52,7 +52,7 @@ NEW: dict[str, Origin] = {
 TERM = re.compile(r"([+-]?)(?:\{(\d+)\}(?:\*(\d+))?|(\d+))")
 
 
-def index(text: str) -> Index:
+def index(text: str) -> AffineExpr:
     """``{0}*16+{1}-1``"""
     constant, coefficients = 0, dict[int, int]()
     for sign, level, factor, number in TERM.findall(text):
@@ -61,7 +61,7 @@ def index(text: str) -> Index:
             coefficients[int(level)] = value
         else:
             constant += value
-    return Index.of(coefficients, constant)
+    return AffineExpr.of(coefficients, constant)
 
 
 def origin(text: str) -> Origin:
@@ -627,7 +627,7 @@ t f32 [6,3] heap
 | t[{0}%6,{0}//6] += x[{0}//6] if {0}%6+{0}//6 >= 1
 """
     split = text.replace("18", "3 6").replace("{0}//6", "#").replace("{0}%6", "{1}").replace("#", "{0}")
-    relation = {c: Instance(c, (Index.of({0: 6, 1: 1}),)) for c in ("c0", "c1")}
+    relation = {c: Instance(c, (AffineExpr.of({0: 6, 1: 1}),)) for c in ("c0", "c1")}
     assert proved(verify_dependence(parse(text), parse(split), relation, CORE_DIALECT, Kind.EXACT))
 
 
@@ -643,7 +643,7 @@ t f32 [2,6,6] heap
 """
     split = text.replace("3 2 12", "3 2 2 6").replace("{2}//6", "{2}").replace("{2}%6", "{3}")
     whole, apart = parse(text), parse(split)
-    pairs = (Index.level(0), Index.level(1), Index.of({2: 6, 3: 1}))
+    pairs = (AffineExpr.level(0), AffineExpr.level(1), AffineExpr.of({2: 6, 3: 1}))
     relation = {c: Instance(c, pairs) for c in ("c0", "c1")}
     assert proved(verify_dependence(whole, apart, relation, CORE_DIALECT, Kind.EXACT))
 

@@ -20,9 +20,9 @@ from snippets import DIALECT, RULES
 from perfdojo_sdk.core.domains import FLOAT64
 from perfdojo_sdk.core.expression import (
     Access,
+    AffineExpr,
     Cast,
     Expression,
-    Index,
     IndexValue,
     Literal,
     Operation,
@@ -93,7 +93,7 @@ class Evaluator:
         function = FLOAT64.operation(value.name, value.operand_dtype)
         return function(*(self.value(a) for a in value.arguments))
 
-    def holds(self, guard: tuple[Index, ...]) -> bool:
+    def holds(self, guard: tuple[AffineExpr, ...]) -> bool:
         depth = max(self.at, default=-1) + 1
         return all(f.evaluate([self.at.get(l, 0) for l in range(depth)]) >= 0 for f in guard)
 

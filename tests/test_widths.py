@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from perfdojo_sdk.core.errors import ProgramError, UnavailableError
-from perfdojo_sdk.core.expression import Index, Quotient
+from perfdojo_sdk.core.expression import AffineExpr, Quotient
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measurement, RunRequest
@@ -118,18 +118,18 @@ def test_a_grid_holds_so_many_blocks(target_name: str) -> None:
         PLUGINS.code_generator(target).generate(parse(text, target.dialect), "pd_case")
 
 
-def form(rng: Random, depth: int = 0) -> Index:
-    made = Index.of({k: rng.randint(-9, 9) for k in range(2)}, rng.randint(-20, 200))
+def form(rng: Random, depth: int = 0) -> AffineExpr:
+    made = AffineExpr.of({k: rng.randint(-9, 9) for k in range(2)}, rng.randint(-20, 200))
     for _ in range(rng.randint(0, 2 - depth)):
         dividend = form(rng, depth + 1)
         low = dividend.bounds((4, 3))[0]
         if low < 0:
-            dividend = dividend.plus(Index(-low))
+            dividend = dividend.plus(AffineExpr(-low))
         made = made.plus(Quotient.of(dividend, rng.randint(1, 9), rng.random() < 0.5), rng.randint(-5, 5))
     return made
 
 
-def largest(index: Index, at: tuple[int, int]) -> int:
+def largest(index: AffineExpr, at: tuple[int, int]) -> int:
     """The largest magnitude that turns up when the terms are added in the worst order."""
     parts = [c * at[level] for level, c in index.terms] + [index.constant]
     inside = [0]

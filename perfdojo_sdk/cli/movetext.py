@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NoReturn
 
-from perfdojo_sdk.core.errors import MoveError, Place
+from perfdojo_sdk.core.errors import MoveError, SourceSpan
 from perfdojo_sdk.core.transformation import Move, Rules
 
 MAX_CHARACTERS = 1000
@@ -73,5 +73,5 @@ def _typed(value: str, wanted: type[int] | type[str]) -> int | str:
 
 
 def _fail(text: str, position: int, what: str) -> NoReturn:
-    place = Place(1, min(position, len(text)) + 1, text)
+    place = SourceSpan(1, min(position, len(text)) + 1, text)
     raise MoveError("PD-C002", what, place=place, hint=_FORM)

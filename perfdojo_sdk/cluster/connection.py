@@ -158,9 +158,9 @@ class Cluster:
         return -(-count // max(1, self.devices))
 
     @property
-    def place(self) -> worker.Place:
+    def place(self) -> worker.Assignment:
         """The place in which an episode that is ordered now will be played."""
-        return worker.Place(self.report.device, self.report.toolchain, self.compilers)
+        return worker.Assignment(self.report.device, self.report.toolchain, self.compilers)
 
     def wait_for(self, pending: Any, stopped: Callable[[], bool] = lambda: False) -> bool:
         """Wait until there is a result, or the next one of several; False when ``stopped`` says so.

@@ -150,7 +150,7 @@ class Compilers:
 
 
 @dataclass(frozen=True)
-class Place:
+class Assignment:
     """The conditions that an episode counts on where it is played."""
 
     device: str
@@ -165,7 +165,7 @@ class Order:
 
     kernel: Kernel
     settings: Settings
-    place: Place
+    place: Assignment
     seconds: float | None
     """Most time for the search."""
     state: bytes | None = field(repr=False)
@@ -243,7 +243,7 @@ def _guarded(play: Callable[[Tell], Ended], tell: Tell) -> None:
         tell(Ended(error=UnavailableError("PD-N006", what, why=why)))
 
 
-def context_at(wanted: Equipment, settings: Settings, place: Place) -> BuildContext:
+def context_at(wanted: Equipment, settings: Settings, place: Assignment) -> BuildContext:
     """This node's context; :class:`UnavailableError` when it is not what the driver counts on."""
     plugins, target = equipped(wanted)
     helpers = Compilers(wanted, place.toolchain, place.compilers) if place.compilers else None

@@ -30,9 +30,9 @@ from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, STORED_DTYPES
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.core.expression import (
     Access,
+    AffineExpr,
     Cast,
     Expression,
-    Index,
     IndexValue,
     Literal,
     Operation,
@@ -75,10 +75,10 @@ class Point:
     def at(self, level: int, value: int) -> Point:
         return Point(self.path, {**self.constants, level: value})
 
-    def fold(self, index: Index) -> Index:
+    def fold(self, index: AffineExpr) -> AffineExpr:
         """``index`` with the known iterators put in."""
         known = self.constants
-        return index.substitute(lambda l: Index(known[l]) if l in known else Index.level(l))
+        return index.substitute(lambda l: AffineExpr(known[l]) if l in known else AffineExpr.level(l))
 
 
 @dataclass
@@ -290,7 +290,7 @@ class CEmitter:
         name = c_name(buffer.name)
         self.function.line(f"PD_ALIGNED {C_TYPES[buffer.dtype]} {name}[{buffer.cells}];")
 
-    def flat(self, access: Access, point: Point) -> Index:
+    def flat(self, access: Access, point: Point) -> AffineExpr:
         """The access's distance from the buffer's start, in cells, with known iterators put in."""
         buffer = self.program.buffer_of[access.array]
         return point.fold(buffer.address(access.subscripts))

@@ -14,10 +14,10 @@ from perfdojo_sdk.core.domains import rounded
 from perfdojo_sdk.core.dtypes import BYTES, FLOAT_DTYPES, STORED_DTYPES
 from perfdojo_sdk.core.expression import (
     COMPARISON,
+    AffineExpr,
     Cast,
     Condition,
     Expression,
-    Index,
     Literal,
     Operation,
 )
@@ -69,7 +69,7 @@ def _wrap(argument: Expression, text: str, least: int) -> str:
     return f"({text})" if infix and argument.precedence < least else text
 
 
-def c_index(index: Index) -> str:
+def c_index(index: AffineExpr) -> str:
     """A form as a C expression over ``int64_t i0, i1 ...``; no dividend is negative."""
     parts = [_term(f"i{level}", coefficient) for level, coefficient in index.terms]
     for quotient, coefficient in index.quotients:
@@ -90,7 +90,7 @@ def _term(text: str, coefficient: int) -> str:
     return f"{'-' if coefficient < 0 else '+'} {text}{factor}"
 
 
-def c_condition(guard: Sequence[Index]) -> str:
+def c_condition(guard: Sequence[AffineExpr]) -> str:
     """Conditions ``form >= 0`` as C, each as the program's text writes it."""
     sides = [Condition(form).sides for form in guard]
     return " && ".join(f"{c_index(left)} {sign} {right}" for left, sign, right in sides)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.expression import Index
+from perfdojo_sdk.core.expression import AffineExpr
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 
 
@@ -38,7 +38,7 @@ def nothing_to_prove(program: Program) -> bool:
     return all(_one_form_each(program, node) and _only_accumulates(program, node, 0) for node in program.body)
 
 
-def _accesses(program: Program, node: Node) -> Iterator[tuple[Statement, str, Index, bool]]:
+def _accesses(program: Program, node: Node) -> Iterator[tuple[Statement, str, AffineExpr, bool]]:
     """Statement, buffer, cell and whether it is written, for all accesses under a node."""
     for statement in (leaf.statement for leaf in node.leaves):
         for access in (statement.target, *statement.reads):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.expression import Index
+from perfdojo_sdk.core.expression import AffineExpr
 from perfdojo_sdk.core.geometry import lane_stride
 from perfdojo_sdk.core.program import Occurrence, Program
 from perfdojo_sdk.core.storage import Buffer
@@ -88,7 +88,7 @@ def _names(buffer: Buffer, width: int, name: str, taken: set[str]) -> tuple[str,
         prefix += "_"
 
 
-def variable(registers: Registers, cell: Index) -> tuple[str, int]:
+def variable(registers: Registers, cell: AffineExpr) -> tuple[str, int]:
     """The variable that holds a cell of known flat index, and the cell's position in it."""
     assert not cell.levels, "the subscripts of a named cell are constants"
     group, position = divmod(cell.constant, registers.width)

@@ -20,9 +20,9 @@ from perfdojo_sdk.core.dialect import Dialect, Location
 from perfdojo_sdk.core.dtypes import BYTES, STORED_DTYPES
 from perfdojo_sdk.core.expression import (
     Access,
+    AffineExpr,
     Cast,
     Expression,
-    Index,
     IndexValue,
     Literal,
     Operation,
@@ -167,8 +167,8 @@ class VectorEmitter(CEmitter):
         """Prefetch what the next iteration of the outermost scope that ``source`` depends on will read."""
         if source.levels and not self.is_named(source):
             outermost = source.levels[0]
-            step = {outermost: Index.of({outermost: 1}, 1)}
-            following = source.substitute(lambda level: step.get(level) or Index.level(level))
+            step = {outermost: AffineExpr.of({outermost: 1}, 1)}
+            following = source.substitute(lambda level: step.get(level) or AffineExpr.level(level))
             self.function.line(f"pd_prefetch_ahead(&{self.cell(following, point)});")
 
     # -- lockstep scopes -------------------------------------------------------------------------
@@ -373,5 +373,5 @@ class Lanes:
             return f"pd_load_first_{value.dtype}v({place}, {self.count})"
         return f"pd_load_{value.dtype}v({place})"
 
-    def _start(self, access: Access) -> Index:
+    def _start(self, access: Access) -> AffineExpr:
         return self.emitter.flat(access, self.base)

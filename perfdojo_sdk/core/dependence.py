@@ -19,7 +19,7 @@ from math import gcd
 from typing import NamedTuple
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.expression import Access, Index, Quotient
+from perfdojo_sdk.core.expression import Access, AffineExpr, Quotient
 from perfdojo_sdk.core.geometry import common_depth
 from perfdojo_sdk.core.program import Node, Occurrence, Program, Scope, Touch
 from perfdojo_sdk.core.storage import Buffer
@@ -64,7 +64,7 @@ def may_meet(
     )
 
 
-def _same_dividends(buffer: Buffer, first: Access, second: Access) -> Iterator[tuple[Index, Index]]:
+def _same_dividends(buffer: Buffer, first: Access, second: Access) -> Iterator[tuple[AffineExpr, AffineExpr]]:
     """Dividends that are equal when the subscripts are: ``a//n == b//n`` and ``a%n == b%n`` mean a == b."""
     if not any(first.subscripts[k].quotients for k in buffer.materialised):
         return
@@ -79,15 +79,15 @@ def _same_dividends(buffer: Buffer, first: Access, second: Access) -> Iterator[t
             yield one_dividend, other_dividend
 
 
-def _lone_quotient(form: Index) -> Quotient | None:
+def _lone_quotient(form: AffineExpr) -> Quotient | None:
     alone = not form.terms and not form.constant and len(form.quotients) == 1
     return form.quotients[0][0] if alone and form.quotients[0][1] == 1 else None
 
 
 def _may_be_equal(
-    first: Index,
+    first: AffineExpr,
     first_sizes: Sequence[int],
-    second: Index,
+    second: AffineExpr,
     second_sizes: Sequence[int],
     directions: Directions,
 ) -> bool:
@@ -137,9 +137,9 @@ def _may_be_equal(
 
 
 def _parts(
-    first: Index,
+    first: AffineExpr,
     first_sizes: Sequence[int],
-    second: Index,
+    second: AffineExpr,
     second_sizes: Sequence[int],
     directions: Directions,
 ) -> Iterator[tuple[int, int, int]]:
@@ -173,9 +173,9 @@ def _digits_may_agree(offset: int, parts: Iterable[tuple[int, int, int]]) -> boo
 
 
 def _quotient_range(
-    first: Index,
+    first: AffineExpr,
     first_sizes: Sequence[int],
-    second: Index,
+    second: AffineExpr,
     second_sizes: Sequence[int],
     directions: Directions,
 ) -> tuple[int, int, int]:

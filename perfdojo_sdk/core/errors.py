@@ -18,7 +18,7 @@ def printable(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Place:
+class SourceSpan:
     """A position in a text. Lines and columns count from 1."""
 
     line: int
@@ -46,7 +46,7 @@ class DojoError(Exception):
     exit_code = 1
 
     def __init__(
-        self, code: str, what: str, *, place: Place | None = None, why: str = "", hint: str = ""
+        self, code: str, what: str, *, place: SourceSpan | None = None, why: str = "", hint: str = ""
     ) -> None:
         super().__init__(what)
         self.code, self.what, self.place, self.why, self.hint = code, what, place, why, hint
@@ -86,7 +86,7 @@ def _said(sentence: str) -> str:
 
 
 def _rebuild(
-    kind: type[DojoError], code: str, what: str, place: Place | None, why: str, hint: str
+    kind: type[DojoError], code: str, what: str, place: SourceSpan | None, why: str, hint: str
 ) -> DojoError:
     return kind(code, what, place=place, why=why, hint=hint)
 

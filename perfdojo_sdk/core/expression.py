@@ -23,14 +23,15 @@ from perfdojo_sdk.core.operations import OPERATIONS as OPERATIONS
 from perfdojo_sdk.core.operations import identity as identity
 from perfdojo_sdk.core.subscripts import LEVELS as LEVELS
 from perfdojo_sdk.core.subscripts import MAX_DEPTH as MAX_DEPTH
+from perfdojo_sdk.core.subscripts import AffineExpr as AffineExpr
 from perfdojo_sdk.core.subscripts import Condition as Condition
-from perfdojo_sdk.core.subscripts import Index as Index
 from perfdojo_sdk.core.subscripts import Quotient as Quotient
 from perfdojo_sdk.core.subscripts import Quotients as Quotients
 
 _TEXT = attrgetter("text")
 
-# Operations and subscripts stay importable from here, for plugins of contract 0.2.
+# Operations and subscripts stay importable from here, for plugins of contract 0.2, and under an old name.
+Index = AffineExpr
 
 #: What iterators and literals are compared as when nothing else says so.
 INDEX_DTYPE = "i64"
@@ -46,13 +47,13 @@ class Access:
     """One element of an array: ``x[{0},{1}*16+{2}]``."""
 
     array: str
-    subscripts: tuple[Index, ...]
+    subscripts: tuple[AffineExpr, ...]
 
     @lazy
     def text(self) -> str:
         return f"{self.array}[{','.join(map(_TEXT, self.subscripts))}]"
 
-    def substitute(self, levels: Callable[[int], Index]) -> Access:
+    def substitute(self, levels: Callable[[int], AffineExpr]) -> Access:
         return Access(self.array, tuple([s.substitute(levels) for s in self.subscripts]))
 
     @lazy
@@ -115,7 +116,7 @@ class Literal:
 class IndexValue:
     """A form of the iterators used as a value ("index as value" of the paper's Table 2)."""
 
-    index: Index
+    index: AffineExpr
     dtype: str
 
     precedence: ClassVar[int] = _ATOM
@@ -126,7 +127,7 @@ class IndexValue:
         plain = not form.constant and not form.quotients and [c for _, c in form.terms] == [1]
         return form.text if plain else f"index({form.text})"
 
-    def substitute(self, levels: Callable[[int], Index]) -> IndexValue:
+    def substitute(self, levels: Callable[[int], AffineExpr]) -> IndexValue:
         return IndexValue(self.index.substitute(levels), self.dtype)
 
     def shifted(self, level: int, by: int) -> IndexValue:
@@ -331,7 +332,7 @@ class Cast:
 
 
 #: What depends on the iterators: a subscript, iterators as a value, or a condition.
-Form: TypeAlias = Index | IndexValue | Condition
+Form: TypeAlias = AffineExpr | IndexValue | Condition
 
 #: A form of other iterators for each form.
 Change: TypeAlias = Callable[[Form], Form]
@@ -386,7 +387,7 @@ class Renumbering:
     """Levels replaced by forms, for one subtree, which must live as long: each form in it is worked
     out once, and known by its identity."""
 
-    def __init__(self, forms: Sequence[Index], start: int = 0) -> None:
+    def __init__(self, forms: Sequence[AffineExpr], start: int = 0) -> None:
         """``forms[l]`` replaces ``{l}``; below ``start`` every level stays what it is."""
         self.forms, self.start = forms, start
         self.known: dict[int, Any] = {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.expression import Expression, Index, IndexValue, Read
+from perfdojo_sdk.core.expression import AffineExpr, Expression, IndexValue, Read
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 
@@ -27,7 +27,9 @@ def common_depth(paths: list[tuple[int, ...]]) -> int:
     return depth
 
 
-def guarded_bounds(form: Index, guard: tuple[Index, ...], sizes: tuple[int, ...]) -> tuple[int, int]:
+def guarded_bounds(
+    form: AffineExpr, guard: tuple[AffineExpr, ...], sizes: tuple[int, ...]
+) -> tuple[int, int]:
     """A range of ``form`` over the iterations in which each form of ``guard`` is at least 0.
 
     One condition is used at a time, so many times as the form has more of an iterator, or of a quotient,
@@ -41,14 +43,14 @@ def guarded_bounds(form: Index, guard: tuple[Index, ...], sizes: tuple[int, ...]
     return low, high
 
 
-def _times(form: Index, condition: Index) -> set[int]:
+def _times(form: AffineExpr, condition: AffineExpr) -> set[int]:
     mine = dict(form.quotients)
     pairs = [(form.coefficients[l], c) for l, c in condition.terms if l in form.coefficients]
     pairs += [(mine[q], c) for q, c in condition.quotients if q in mine]
     return {max(1, abs(a // b)) for a, b in pairs} or {1}
 
 
-def negative_dividends(statement: Statement, sizes: tuple[int, ...]) -> Iterator[Index]:
+def negative_dividends(statement: Statement, sizes: tuple[int, ...]) -> Iterator[AffineExpr]:
     """Dividends in a subscript, a condition or an iterator's value that may be negative."""
     forms = [*statement.guard, *statement.target.subscripts]
     forms += [form for access in statement.reads for form in access.subscripts]
@@ -58,7 +60,7 @@ def negative_dividends(statement: Statement, sizes: tuple[int, ...]) -> Iterator
             yield bad
 
 
-def _negative_dividend(form: Index, sizes: tuple[int, ...]) -> Index | None:
+def _negative_dividend(form: AffineExpr, sizes: tuple[int, ...]) -> AffineExpr | None:
     for quotient, _ in form.quotients:
         inner = _negative_dividend(quotient.dividend, sizes)
         if inner is not None:
@@ -73,7 +75,7 @@ def index_values(value: Expression) -> Iterator[IndexValue]:
     return (form for form in value.forms if isinstance(form, IndexValue))
 
 
-def beyond_reach(program: Program, statement: Statement, sizes: tuple[int, ...]) -> Iterator[Index]:
+def beyond_reach(program: Program, statement: Statement, sizes: tuple[int, ...]) -> Iterator[AffineExpr]:
     """Subscripts, addresses, conditions and iterators' values on the way to which numbers are too large."""
     largest = max(sizes, default=1)
     forms = [*statement.guard, *[value.index for value in index_values(statement.value)]]
@@ -85,7 +87,7 @@ def beyond_reach(program: Program, statement: Statement, sizes: tuple[int, ...])
     return (form for form in forms if form.weight * largest > MAX_REACH and form.reach(sizes) > MAX_REACH)
 
 
-def lane_stride(buffer: Buffer, subscripts: tuple[Index, ...], level: int) -> int | None:
+def lane_stride(buffer: Buffer, subscripts: tuple[AffineExpr, ...], level: int) -> int | None:
     """Distance in cells between neighbouring iterations of ``level``; None when it is not the same
     for all of them (a quotient depends on the level)."""
     distance = 0
@@ -96,7 +98,7 @@ def lane_stride(buffer: Buffer, subscripts: tuple[Index, ...], level: int) -> in
     return distance
 
 
-def _stride_of(address: Index, level: int) -> int | None:
+def _stride_of(address: AffineExpr, level: int) -> int | None:
     if any(level in quotient.dividend.levels for quotient, _ in address.quotients):
         return None
     return address.coefficients.get(level, 0)

@@ -26,9 +26,9 @@ from perfdojo_sdk.core.domains import Domain, Value
 from perfdojo_sdk.core.errors import ProgramError
 from perfdojo_sdk.core.expression import (
     Access,
+    AffineExpr,
     Cast,
     Expression,
-    Index,
     IndexValue,
     Literal,
     Operation,
@@ -151,7 +151,7 @@ class _Code:
     sites: tuple[_Site, ...]
 
 
-def _python(index: Index) -> str:
+def _python(index: AffineExpr) -> str:
     terms = [f"i{level}*{c}" if c != 1 else f"i{level}" for level, c in index.terms]
     for quotient, c in index.quotients:
         sign = "%" if quotient.remainder else "//"

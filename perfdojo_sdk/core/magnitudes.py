@@ -14,9 +14,9 @@ from typing import assert_never
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, largest, smallest_normal
 from perfdojo_sdk.core.expression import (
     Access,
+    AffineExpr,
     Cast,
     Expression,
-    Index,
     IndexValue,
     Literal,
     Operation,
@@ -136,7 +136,7 @@ def _complete(program: Program, found: Reduction, divisor: Access) -> bool:
     shape = program.buffer_of[target.array].shape
     for size, written, read in zip(shape, target.subscripts, divisor.subscripts, strict=True):
         [level] = written.levels if len(written.levels) == 1 else [-1]
-        whole = level >= found.common and written == Index.level(level) and step.sizes[level] == size
+        whole = level >= found.common and written == AffineExpr.level(level) and step.sizes[level] == size
         if not whole and not (written == read and max(read.levels, default=-1) < found.common):
             return False
     return len(target.levels) == len({s.text for s in target.subscripts if s.levels})
@@ -163,8 +163,8 @@ def _has_every_element(program: Program, step: Spot, found: Reduction) -> bool:
     ):
         return False
     taken = {instance[level].substitute(at.__getitem__): most.step.sizes[level] for level in most.reduced}
-    summed = {Index.level(level): step.sizes[level] for level in found.reduced}
-    fixed = summed.keys().isdisjoint(map(Index.level, maximum.substitute(at.__getitem__).levels))
+    summed = {AffineExpr.level(level): step.sizes[level] for level in found.reduced}
+    fixed = summed.keys().isdisjoint(map(AffineExpr.level, maximum.substitute(at.__getitem__).levels))
     return fixed and taken == summed and len(taken) == len(most.reduced)
 
 
@@ -202,7 +202,7 @@ def _larger(statement: Statement) -> Access | None:
     return x.access if own and isinstance(x, Read) else None
 
 
-def _written_by(program: Program, access: Access, reader: Spot) -> tuple[Spot, tuple[Index, ...]] | None:
+def _written_by(program: Program, access: Access, reader: Spot) -> tuple[Spot, tuple[AffineExpr, ...]] | None:
     """The only statement that writes the array, and its instance that wrote what ``reader`` reads."""
     buffer = program.buffer_of[access.array]
     writes = [o.statement for o in program.occurrences[buffer.name] if o.writes]

@@ -29,7 +29,7 @@ _TEXT, _PATH, _NODE = map(attrgetter, ("text", "path", "node"))
 Path: TypeAlias = tuple[int, ...]
 
 
-class Place(NamedTuple):
+class LocatedNode(NamedTuple):
     """A node and where it stands."""
 
     node: Node
@@ -54,12 +54,12 @@ class Occurrence(NamedTuple):
     """Their sizes."""
 
 
-_new_place, new_occurrence = maker(Place), maker(Occurrence)
+_new_place, new_occurrence = maker(LocatedNode), maker(Occurrence)
 
 
-def places_in(nodes: tuple[Node, ...]) -> list[Place]:
+def places_in(nodes: tuple[Node, ...]) -> list[LocatedNode]:
     """``nodes`` and all that is in them, in program order."""
-    found: list[Place] = []
+    found: list[LocatedNode] = []
     _enter(nodes, (), (), (), found.append)
     return found
 
@@ -69,7 +69,7 @@ def _enter(
     path: Path,
     above: tuple[Scope, ...],
     sizes: tuple[int, ...],
-    add: Callable[[Place], None],
+    add: Callable[[LocatedNode], None],
 ) -> None:
     """Called for every program of every game. Not a function inside :func:`places_in`, which would hold
     itself and all that it has found until the collector comes by."""
@@ -215,7 +215,7 @@ class Program:
     # -- places ----------------------------------------------------------------------------
 
     @lazy
-    def places(self) -> tuple[Place, ...]:
+    def places(self) -> tuple[LocatedNode, ...]:
         """Every node and where it stands, parents before children, in program order."""
         return tuple(places_in(self.body))
 
@@ -225,7 +225,7 @@ class Program:
         return tuple([(path, node) for path, node in self.walk() if isinstance(node, Scope)])
 
     @lazy
-    def place_of(self) -> Mapping[str, Place]:
+    def place_of(self) -> Mapping[str, LocatedNode]:
         """Id -> the node and where it stands."""
         return {place.node.id: place for place in self.places}
 
@@ -258,7 +258,7 @@ class Program:
             nodes = scope.body
         return found
 
-    def beside(self, place: Place) -> tuple[Node, ...]:
+    def beside(self, place: LocatedNode) -> tuple[Node, ...]:
         """The node at a place and its siblings."""
         return place.above[-1].body if place.above else self.body
 
@@ -337,9 +337,9 @@ def enclosed(
     return nodes
 
 
-def innermost(place: Place) -> Place:
+def innermost(place: LocatedNode) -> LocatedNode:
     """The statement of a nest of single children, from the place of its outermost scope."""
     node, path, above, sizes = place
     while isinstance(node, Scope):
         above, sizes, path, node = (*above, node), (*sizes, node.size), (*path, 0), node.body[0]
-    return Place(node, path, above, sizes)
+    return LocatedNode(node, path, above, sizes)

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from perfdojo_sdk.core.dependence import may_meet
-from perfdojo_sdk.core.expression import Access, Index, Literal, Read
+from perfdojo_sdk.core.expression import Access, AffineExpr, Literal, Read
 from perfdojo_sdk.core.geometry import common_depth
 from perfdojo_sdk.core.operations import identity
 from perfdojo_sdk.core.program import Occurrence, Path, Program, Statement
@@ -53,8 +53,8 @@ def shared(first: Spot, second: Spot) -> int:
 
 
 def matching_instance(
-    written: Sequence[Index], first: Spot, read: Sequence[Index], second: Spot
-) -> tuple[Index, ...] | None:
+    written: Sequence[AffineExpr], first: Spot, read: Sequence[AffineExpr], second: Spot
+) -> tuple[AffineExpr, ...] | None:
     """The instance of ``first`` whose subscripts ``written`` equal ``read`` of ``second``.
 
     One form of the second's levels for each level of the first; the scopes that both stand in have
@@ -65,7 +65,7 @@ def matching_instance(
     if affine is None:
         return None
     common = shared(first, second)
-    known = {level: Index.level(level) for level in range(common)}
+    known = {level: AffineExpr.level(level) for level in range(common)}
     while affine:
         # The subscript with the fewest unknowns decides most.
         pair = min(affine, key=lambda pair: sum(level not in known for level, _ in pair[0].terms))
@@ -83,7 +83,9 @@ def matching_instance(
     return found
 
 
-def _affine(written: Sequence[Index], read: Sequence[Index]) -> list[tuple[Index, Index]] | None:
+def _affine(
+    written: Sequence[AffineExpr], read: Sequence[AffineExpr]
+) -> list[tuple[AffineExpr, AffineExpr]] | None:
     """Pairs of affine forms that are equal when all subscripts are; None where they are not evident.
 
     Two subscripts that make the digits of one number, ``a + d // n`` and ``d % n``, stand for ``a*n + d``.
@@ -102,19 +104,19 @@ def _affine(written: Sequence[Index], read: Sequence[Index]) -> list[tuple[Index
     return pairs
 
 
-def _number(digits: Sequence[Index]) -> tuple[Index, int] | None:
+def _number(digits: Sequence[AffineExpr]) -> tuple[AffineExpr, int] | None:
     """The affine form, and the divisor, of which two subscripts are quotient and remainder."""
     if len(digits) < 2 or len(digits[0].quotients) != 1:
         return None
     ((quotient, times),) = digits[0].quotients
-    rest = Index.of({}, 0, ((replace(quotient, remainder=True), 1),))
+    rest = AffineExpr.of({}, 0, ((replace(quotient, remainder=True), 1),))
     if times != 1 or quotient.remainder or quotient.dividend.quotients or digits[1] != rest:
         return None
-    whole = Index.affine(digits[0].constant, digits[0].terms)
+    whole = AffineExpr.affine(digits[0].constant, digits[0].terms)
     return quotient.dividend.plus(whole, quotient.divisor), quotient.divisor
 
 
-def _solve(written: Index, read: Index, known: dict[int, Index]) -> dict[int, Index]:
+def _solve(written: AffineExpr, read: AffineExpr, known: dict[int, AffineExpr]) -> dict[int, AffineExpr]:
     """Forms for the unknown levels of one subscript: a number in a mixed radix, digit by digit.
 
     Only a proposal: whoever asks has to put it in.
@@ -134,7 +136,7 @@ def _solve(written: Index, read: Index, known: dict[int, Index]) -> dict[int, In
         rest = {inner: c for inner, c in rest.items() if c % weight}
         quotient = constant // weight
         constant -= quotient * weight
-        found[level] = Index.of(digit, quotient)
+        found[level] = AffineExpr.of(digit, quotient)
     return found
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from perfdojo_sdk.core.subscripts import Index
+from perfdojo_sdk.core.subscripts import AffineExpr
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,7 @@ class Instance:
     """The new statement is the old one; its old iterators as affine forms of the new levels."""
 
     statement: str
-    iterators: tuple[Index, ...]
+    iterators: tuple[AffineExpr, ...]
     inlined: tuple[str, ...] = ()
     """Old definitions whose value now stands where the old statement read what they wrote."""
     rounded: str = ""
@@ -90,7 +90,7 @@ class Bundle:
     """
 
     statement: str
-    iterators: tuple[Index | None, ...]
+    iterators: tuple[AffineExpr | None, ...]
 
 
 @dataclass(frozen=True)

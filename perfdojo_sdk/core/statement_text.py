@@ -17,9 +17,9 @@ from perfdojo_sdk.core.expression import (
     INDEX_DTYPE,
     MAX_DEPTH,
     Access,
+    AffineExpr,
     Cast,
     Expression,
-    Index,
     IndexValue,
     Literal,
     Operation,
@@ -47,7 +47,7 @@ class _Value:
     """A value without dtypes. ``leaf`` is what an atom holds; a number keeps its token and sign."""
 
     token: Token
-    leaf: Access | Index | None = None
+    leaf: Access | AffineExpr | None = None
     sign: int = 0
     """1 or -1 for a number, else 0."""
     name: str = ""
@@ -59,7 +59,7 @@ def _operands(value: _Value) -> tuple[_Value, ...]:
     return value.arguments
 
 
-def _dividends(form: Index) -> tuple[Index, ...]:
+def _dividends(form: AffineExpr) -> tuple[AffineExpr, ...]:
     return tuple([quotient.dividend for quotient, _ in form.quotients])
 
 
@@ -111,7 +111,7 @@ class StatementParser:
             hint = closest(name, list(self.dtype_of))
             line.fail("PD-P009", f"undeclared array {name!r}", token.column, len(name), hint)
         line.expect("[")
-        subscripts: list[Index] = []
+        subscripts: list[AffineExpr] = []
         while not line.accept("]"):
             if subscripts:
                 line.expect(",")
@@ -126,10 +126,10 @@ class StatementParser:
             )
         return Access(name, tuple(subscripts))
 
-    def index(self) -> Index:
+    def index(self) -> AffineExpr:
         """A sum of constants, iterators and quotients, each with a constant factor."""
         line = self.line
-        form = Index().plus(self._term(), -1) if line.accept("-") else self._term()
+        form = AffineExpr().plus(self._term(), -1) if line.accept("-") else self._term()
         while True:
             if line.accept("+"):
                 form = form.plus(self._term())
@@ -138,16 +138,16 @@ class StatementParser:
             else:
                 return form
 
-    def _term(self) -> Index:
+    def _term(self) -> AffineExpr:
         line = self.line
         token = line.peek()
         if token and token.text in ("{", "("):
             form = self._quotient()
-            return Index().plus(form, line.integer("a coefficient")) if line.accept("*") else form
+            return AffineExpr().plus(form, line.integer("a coefficient")) if line.accept("*") else form
         value = line.integer("a subscript")
-        return Index().plus(self._quotient(), value) if line.accept("*") else Index(value)
+        return AffineExpr().plus(self._quotient(), value) if line.accept("*") else AffineExpr(value)
 
-    def _quotient(self) -> Index:
+    def _quotient(self) -> AffineExpr:
         line = self.line
         if line.accept("("):
             line.nested()
@@ -155,7 +155,7 @@ class StatementParser:
             line.depth -= 1
             line.expect(")")
         else:
-            form = Index.level(self._level())
+            form = AffineExpr.level(self._level())
         while line.at("//") or line.at("%"):
             remainder = line.accept("%")
             line.next += not remainder
@@ -179,19 +179,19 @@ class StatementParser:
         line.expect("}")
         return level
 
-    def guard(self) -> tuple[Index, ...]:
+    def guard(self) -> tuple[AffineExpr, ...]:
         """Conditions on iterators, joined by ``and``, as forms that must not be negative."""
         forms = list(self._condition())
         while self.line.accept("and"):
             forms += self._condition()
         return tuple(forms)
 
-    def _condition(self) -> tuple[Index, ...]:
+    def _condition(self) -> tuple[AffineExpr, ...]:
         left = self.index()
         for sign, factor, offset in ((">=", 1, 0), (">", 1, -1), ("<=", -1, 0), ("<", -1, -1)):
             if self.line.accept(sign):
                 difference = left.plus(self.index(), -1)
-                return (Index(offset).plus(difference, factor),)
+                return (AffineExpr(offset).plus(difference, factor),)
         self.line.fail("PD-P002", "expected a comparison: <, <=, > or >=")
 
     # -- values, first pass: comparison > sum > product > unary > atom -------------------------------
@@ -232,7 +232,7 @@ class StatementParser:
             line.next += 1
             return _Value(token, sign=1)
         if token.text == "{":
-            return _Value(token, Index.level(self._level()))
+            return _Value(token, AffineExpr.level(self._level()))
         line.nested()
         value = self._compound(token)
         line.depth -= 1
@@ -288,7 +288,7 @@ class StatementParser:
         """``value`` where one of ``dtype`` is needed."""
         if value.sign:
             return self._literal(value, dtype)
-        if isinstance(value.leaf, Index):
+        if isinstance(value.leaf, AffineExpr):
             return IndexValue(value.leaf, dtype)
         if isinstance(value.leaf, Access):
             self._agree(value, dtype, value.leaf.text)

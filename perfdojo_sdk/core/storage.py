@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfdojo_sdk.core.dtypes import BYTES
-from perfdojo_sdk.core.expression import Index, Quotients
+from perfdojo_sdk.core.expression import AffineExpr, Quotients
 from perfdojo_sdk.core.frozen import frozen, lazy
 
 
@@ -60,7 +60,7 @@ class Buffer:
             stride *= self.dimensions[k].size
         return tuple(found)
 
-    def address(self, subscripts: tuple[Index, ...]) -> Index:
+    def address(self, subscripts: tuple[AffineExpr, ...]) -> AffineExpr:
         """The cell's number, row-major over the materialised dimensions, as a form of the levels."""
         if len(self.materialised) == 1:
             return subscripts[self.materialised[0]]
@@ -74,7 +74,7 @@ class Buffer:
                 total[level] = total.get(level, 0) + stride * coefficient
             if form.quotients:
                 quotients += tuple([(q, stride * c) for q, c in form.quotients])
-        return Index.of(total, constant, quotients)
+        return AffineExpr.of(total, constant, quotients)
 
     @property
     def bytes(self) -> int:

@@ -21,7 +21,7 @@ MAX_DEPTH = 64
 class Quotient:
     """``dividend // divisor``, or ``dividend % divisor``; a dividend is never negative."""
 
-    dividend: Index
+    dividend: AffineExpr
     divisor: int
     remainder: bool = False
 
@@ -33,27 +33,29 @@ class Quotient:
         return f"{dividend}{'%' if self.remainder else '//'}{self.divisor}"
 
     @staticmethod
-    def of(dividend: Index, divisor: int, remainder: bool, sizes: Sequence[int] | None = None) -> Index:
+    def of(
+        dividend: AffineExpr, divisor: int, remainder: bool, sizes: Sequence[int] | None = None
+    ) -> AffineExpr:
         """The form of ``dividend // divisor`` or ``dividend % divisor``, simplified.
 
         Whole multiples of the divisor leave the dividend as long as what stays is evidently not
         negative. ``sizes`` (of the scopes around) bound what stays more closely, if they are given.
         """
         whole = {l: c for l, c in dividend.terms if c % divisor == 0}
-        rest = Index.of(
+        rest = AffineExpr.of(
             {l: c for l, c in dividend.terms if l not in whole},
             dividend.constant % divisor,
             dividend.quotients,
         )
         if rest.least < 0:
             whole, rest = {}, dividend
-        quotient = Index.of(
+        quotient = AffineExpr.of(
             {l: c // divisor for l, c in whole.items()}, (dividend.constant - rest.constant) // divisor
         )
         most = rest.most if sizes is None else rest.bounds(sizes)[1]
         if most is not None and most < divisor and rest.least >= 0:
             return rest if remainder else quotient
-        stays = Index.of({}, 0, ((Quotient(rest, divisor, remainder), 1),))
+        stays = AffineExpr.of({}, 0, ((Quotient(rest, divisor, remainder), 1),))
         return stays if remainder else quotient.plus(stays)
 
     def bounds(self, sizes: Sequence[int]) -> tuple[int, int]:
@@ -75,7 +77,7 @@ _NO_QUOTIENTS: Quotients = ()
 
 
 @frozen
-class Index:
+class AffineExpr:
     """A form ``constant + sum(coefficient * {level}) + sum(coefficient * quotient)``.
 
     Terms ascend by level, quotients by their text; no coefficient is 0. Nearly all forms are affine
@@ -87,7 +89,7 @@ class Index:
     quotients: Quotients = ()
 
     @staticmethod
-    def of(coefficients: Mapping[int, int], constant: int = 0, quotients: Quotients = ()) -> Index:
+    def of(coefficients: Mapping[int, int], constant: int = 0, quotients: Quotients = ()) -> AffineExpr:
         """The form with these coefficients; equal affine forms are one object as a rule.
 
         Moves make the same few forms again and again; what a form has worked out (its text, its
@@ -96,22 +98,22 @@ class Index:
         if quotients:
             found, whole = _collected(quotients)
             if whole is not None:
-                return whole.plus(Index.of(coefficients, constant, found))
+                return whole.plus(AffineExpr.of(coefficients, constant, found))
         terms = tuple(sorted(filter(_COEFFICIENT, coefficients.items())))
-        return Index(constant, terms, found) if quotients else Index.affine(constant, terms)
+        return AffineExpr(constant, terms, found) if quotients else AffineExpr.affine(constant, terms)
 
     @staticmethod
-    def affine(constant: int, terms: tuple[tuple[int, int], ...]) -> Index:
+    def affine(constant: int, terms: tuple[tuple[int, int], ...]) -> AffineExpr:
         """The form without quotients that has these terms, which ascend."""
         known = _FORMS.get((constant, terms))
         if known is None:
             if len(_FORMS) >= _MOST_FORMS:
                 _FORMS.clear()
-            known = _FORMS[constant, terms] = Index(constant, terms)
+            known = _FORMS[constant, terms] = AffineExpr(constant, terms)
         return known
 
     @staticmethod
-    def level(level: int) -> Index:
+    def level(level: int) -> AffineExpr:
         return LEVELS[level]
 
     @lazy
@@ -138,15 +140,17 @@ class Index:
             parts.append(f"{self.constant:+d}")
         return "".join(parts).removeprefix("+")
 
-    def plus(self, other: Index, factor: int = 1) -> Index:
+    def plus(self, other: AffineExpr, factor: int = 1) -> AffineExpr:
         """The form plus ``factor`` times another."""
         total = dict(self.terms)
         for level, coefficient in other.terms:
             total[level] = total.get(level, 0) + factor * coefficient
         added = tuple([(q, factor * c) for q, c in other.quotients])
-        return Index.of(total, self.constant + factor * other.constant, self.quotients + added)
+        return AffineExpr.of(total, self.constant + factor * other.constant, self.quotients + added)
 
-    def substitute(self, levels: Callable[[int], Index], sizes: Sequence[int] | None = None) -> Index:
+    def substitute(
+        self, levels: Callable[[int], AffineExpr], sizes: Sequence[int] | None = None
+    ) -> AffineExpr:
         """Replace every iterator ``{l}`` by the form ``levels(l)``.
 
         ``sizes``, of the scopes around the new form, help to simplify its quotients.
@@ -164,18 +168,18 @@ class Index:
                 total[inner] = total.get(inner, 0) + coefficient * inner_coefficient
             if form.quotients:
                 quotients += tuple([(q, coefficient * c) for q, c in form.quotients])
-        made = Index.of(total, constant, quotients)
+        made = AffineExpr.of(total, constant, quotients)
         for old, coefficient in self.quotients:
             dividend = old.dividend.substitute(levels, sizes)
             made = made.plus(Quotient.of(dividend, old.divisor, old.remainder, sizes), coefficient)
         return made
 
-    def shifted(self, level: int, by: int) -> Index:
+    def shifted(self, level: int, by: int) -> AffineExpr:
         """Replace the iterator ``{level}`` by ``{level} + by``."""
         if self.quotients:
-            return self.substitute(lambda l: Index(by, ((l, 1),)) if l == level else LEVELS[l])
+            return self.substitute(lambda l: AffineExpr(by, ((l, 1),)) if l == level else LEVELS[l])
         factor = self.coefficients.get(level)
-        return self if factor is None else Index.affine(self.constant + factor * by, self.terms)
+        return self if factor is None else AffineExpr.affine(self.constant + factor * by, self.terms)
 
     def evaluate(self, iterators: Sequence[int]) -> int:
         value = self.constant + sum(c * iterators[l] for l, c in self.terms)
@@ -239,7 +243,7 @@ def _term(text: str, coefficient: int) -> str:
     return f"{'-' if coefficient < 0 else '+'}{text}{factor}"
 
 
-def _collected(quotients: Quotients) -> tuple[Quotients, Index | None]:
+def _collected(quotients: Quotients) -> tuple[Quotients, AffineExpr | None]:
     """Equal quotients as one, in the order of their text; and the dividends that are whole again, since
     ``e//n*n + e%n`` is ``e``."""
     total: dict[Quotient, int] = {}
@@ -249,7 +253,7 @@ def _collected(quotients: Quotients) -> tuple[Quotients, Index | None]:
     for rest in [q for q in total if q.remainder]:
         quotient = Quotient(rest.dividend, rest.divisor)
         if total[rest] and total.get(quotient) == total[rest] * rest.divisor:
-            whole = (whole or Index()).plus(rest.dividend, total[rest])
+            whole = (whole or AffineExpr()).plus(rest.dividend, total[rest])
             total[rest] = total[quotient] = 0
     return tuple(sorted([i for i in total.items() if i[1]], key=lambda item: item[0].text)), whole
 
@@ -257,18 +261,18 @@ def _collected(quotients: Quotients) -> tuple[Quotients, Index | None]:
 #: Of an item of coefficients by level.
 _COEFFICIENT = itemgetter(1)
 
-_FORMS: dict[tuple[int, tuple[tuple[int, int], ...]], Index] = {}
+_FORMS: dict[tuple[int, tuple[tuple[int, int], ...]], AffineExpr] = {}
 _MOST_FORMS = 100_000
 
 #: ``{0}``, ``{1}`` ...: made once, since every move asks for them.
-LEVELS = tuple(Index(0, ((level, 1),)) for level in range(4 * MAX_DEPTH))
+LEVELS = tuple(AffineExpr(0, ((level, 1),)) for level in range(4 * MAX_DEPTH))
 
 
 @frozen
 class Condition:
     """``form >= 0``, written with the iterators on the left and the constant on the right."""
 
-    form: Index
+    form: AffineExpr
 
     @lazy
     def text(self) -> str:
@@ -276,16 +280,16 @@ class Condition:
         return f"{left.text} {sign} {right}"
 
     @property
-    def sides(self) -> tuple[Index, str, int]:
+    def sides(self) -> tuple[AffineExpr, str, int]:
         """The left side, ``>=`` or ``<=``, and the constant; the left is not made of minus signs alone."""
         form = self.form
         coefficients = [c for _, c in (*form.terms, *form.quotients)]
         if coefficients and max(coefficients) < 0:
-            turned = Index().plus(form, -1)
-            return Index(0, turned.terms, turned.quotients), "<=", form.constant
-        return Index(0, form.terms, form.quotients), ">=", -form.constant
+            turned = AffineExpr().plus(form, -1)
+            return AffineExpr(0, turned.terms, turned.quotients), "<=", form.constant
+        return AffineExpr(0, form.terms, form.quotients), ">=", -form.constant
 
-    def substitute(self, levels: Callable[[int], Index]) -> Condition:
+    def substitute(self, levels: Callable[[int], AffineExpr]) -> Condition:
         return Condition(self.form.substitute(levels))
 
     def shifted(self, level: int, by: int) -> Condition:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, NoReturn
 
 from perfdojo_sdk.core.dtypes import DTYPES
-from perfdojo_sdk.core.errors import Place, ProgramError
+from perfdojo_sdk.core.errors import ProgramError, SourceSpan
 from perfdojo_sdk.core.expression import MAX_DEPTH
 from perfdojo_sdk.core.operations import OPERATIONS
 
@@ -62,7 +62,7 @@ class Line:
             column = token.column if token else len(self.source.rstrip()) + 1
             length = len(token.text) if token else 1
         raise ProgramError(
-            code, what, place=Place(self.number, column, self.source, length, self.file), hint=hint
+            code, what, place=SourceSpan(self.number, column, self.source, length, self.file), hint=hint
         )
 
     def peek(self, ahead: int = 0) -> Token | None:

@@ -16,7 +16,7 @@ from inspect import getdoc
 from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.errors import MoveError, Place, closest
+from perfdojo_sdk.core.errors import MoveError, SourceSpan, closest
 from perfdojo_sdk.core.expression import Access
 from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.made import NOTHING, Made, Rewritten
@@ -34,6 +34,7 @@ from perfdojo_sdk.core.relation import Relation as Relation
 from perfdojo_sdk.core.relation import Removed as Removed
 from perfdojo_sdk.core.relation import ScaledCombine as ScaledCombine
 from perfdojo_sdk.core.storage import Buffer
+from perfdojo_sdk.core.tree import NodeId
 from perfdojo_sdk.core.words import filled
 
 F = TypeVar("F")
@@ -59,10 +60,11 @@ class Kind(IntEnum):
 
 @frozen
 class Move:
-    """A transformation, the place where it acts (an id or a buffer's name), its parameters."""
+    """A transformation, the node or buffer on which it acts, its parameters."""
 
     transformation: str
-    place: str
+    place: NodeId | str
+    """Id of the node, or name of the buffer."""
     parameters: tuple[tuple[str, int | str], ...] = ()
     version: int = 1
     """Version of the transformation; what is played gets the version that played it."""
@@ -241,7 +243,7 @@ class Rejection:
     def error(self) -> MoveError:
         """The rejection as the error that a user sees, with the line of the program underlined."""
         what = f"cannot apply {self.move.text} to {self.program.name}: {self.requirement.title}"
-        place = find_place(self.program, self.refusal.at, self.refusal.mark) if self.refusal.at else None
+        place = find_span(self.program, self.refusal.at, self.refusal.mark) if self.refusal.at else None
         return MoveError(self.code, what, place=place, why=self.why, hint=self.hint)
 
     def __str__(self) -> str:
@@ -275,7 +277,7 @@ def line_numbers(program: Program) -> Mapping[str, int]:
     return numbers
 
 
-def find_place(program: Program, node: str, mark: str) -> Place | None:
+def find_span(program: Program, node: str, mark: str) -> SourceSpan | None:
     line = line_numbers(program).get(node)
     if line is None:
         return None
@@ -283,7 +285,7 @@ def find_place(program: Program, node: str, mark: str) -> Place | None:
     start = source.rfind(mark) if mark else -1
     if start < 0:
         start, mark = len(source) - len(source.lstrip("| ")), source.lstrip("| ")
-    return Place(line, start + 1, source, len(mark))
+    return SourceSpan(line, start + 1, source, len(mark))
 
 
 # -- transformations -----------------------------------------------------------------------------

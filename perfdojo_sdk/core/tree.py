@@ -18,9 +18,12 @@ from itertools import chain
 from operator import attrgetter, is_
 from typing import ClassVar, NamedTuple, TypeAlias
 
-from perfdojo_sdk.core.expression import Access, Change, Condition, Expression, Form, Index, IndexValue
+from perfdojo_sdk.core.expression import Access, AffineExpr, Change, Condition, Expression, Form, IndexValue
 from perfdojo_sdk.core.frozen import frozen, later, lazy, maker
 from perfdojo_sdk.core.operations import ACCUMULATIONS
+
+#: Name of a scope or a statement, unique in its program: ``s3``, or ``s3.o`` for what a move made of it.
+NodeId: TypeAlias = str
 
 _TEXT, _BELOW = map(attrgetter, ("text", "below"))
 _FORMS, _ARRAYS, _SUFFIXES = map(attrgetter, ("forms", "arrays", "suffixes"))
@@ -33,7 +36,7 @@ class Scope:
     size: int
     body: tuple[Node, ...] = later(lambda new: tuple([new.copy(child) for child in new.origin.body]))
     suffix: str = ""
-    id: str = field(default="", compare=False)
+    id: NodeId = field(default="", compare=False)
 
     @property
     def head(self) -> str:
@@ -178,8 +181,8 @@ class Statement:
     value: Expression = later(lambda new: new.origin.value_with(new.forms))
     accumulate: str | None = None
     dtype: str = "f32"
-    id: str = field(default="", compare=False)
-    guard: tuple[Index, ...] = ()
+    id: NodeId = field(default="", compare=False)
+    guard: tuple[AffineExpr, ...] = ()
 
     suffixes: ClassVar[frozenset[str]] = frozenset()
     """Suffixes of the scopes inside: there are none."""
@@ -247,7 +250,7 @@ class Statement:
         found[array] = (*found.get(array, ()), Touch(self.target, self, True, ()))
         return found
 
-    def with_guard(self, guard: tuple[Index, ...]) -> Statement:
+    def with_guard(self, guard: tuple[AffineExpr, ...]) -> Statement:
         """The same statement under another condition."""
         return Statement(self.target, self.value, self.accumulate, self.dtype, self.id, guard)
 
@@ -270,7 +273,7 @@ class Statement:
     def value_with(self, forms: tuple[Form, ...]) -> Expression:
         return self.value.filled(iter(forms[len(self.target.subscripts) :]))
 
-    def guard_with(self, forms: tuple[Form, ...]) -> tuple[Index, ...]:
+    def guard_with(self, forms: tuple[Form, ...]) -> tuple[AffineExpr, ...]:
         return tuple([each.form for each in forms if isinstance(each, Condition)])
 
     def named(self, identifier: str) -> Statement:

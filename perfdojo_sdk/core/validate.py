@@ -34,8 +34,8 @@ from perfdojo_sdk.core.geometry import (
 )
 from perfdojo_sdk.core.operations import OPERATIONS
 from perfdojo_sdk.core.program import (
+    LocatedNode,
     Occurrence,
-    Place,
     Program,
     Scope,
     Statement,
@@ -113,7 +113,9 @@ def _shared(before: Program, after: Program) -> tuple[frozenset[int], frozenset[
     return frozenset(nests), frozenset([b.name for b in same])
 
 
-def target_violations(program: Program, places: Sequence[Place], dialect: Dialect) -> Iterator[Violation]:
+def target_violations(
+    program: Program, places: Sequence[LocatedNode], dialect: Dialect
+) -> Iterator[Violation]:
     """Violations of locations and lanes by the statements at ``places``, which are in program order.
 
     For moves that put such statements into a program, with plain scopes and buffers: what else there is
@@ -133,7 +135,7 @@ def target_violations(program: Program, places: Sequence[Place], dialect: Dialec
             yield from _lockstep(program, lanes, len(place.above) - 1, dialect)
 
 
-def _occurrences(place: Place) -> Iterator[Occurrence]:
+def _occurrences(place: LocatedNode) -> Iterator[Occurrence]:
     """The accesses of the statement at a place."""
     node, path, above, sizes = place
     if isinstance(node, Statement):
@@ -266,7 +268,7 @@ def _is_constant(scope: Scope, dialect: Dialect) -> bool:
     return scope.size == 1 or (suffix is not None and (suffix.unrolled or suffix.order == "lockstep"))
 
 
-def _scope(program: Program, place: Place, dialect: Dialect) -> Iterator[Violation]:
+def _scope(program: Program, place: LocatedNode, dialect: Dialect) -> Iterator[Violation]:
     scope, above = place.node, place.above
     if not isinstance(scope, Scope) or not scope.suffix:
         return
@@ -323,7 +325,7 @@ def _lockstep(program: Program, scope: Scope, level: int, dialect: Dialect) -> I
 # -- values ----------------------------------------------------------------------------------------
 
 
-def _statement(program: Program, place: Place) -> Iterator[Violation]:
+def _statement(program: Program, place: LocatedNode) -> Iterator[Violation]:
     """Dtypes meet in casts only, and nothing negative is divided in a subscript."""
     statement, sizes = place.node, place.sizes
     if not isinstance(statement, Statement):

@@ -49,7 +49,7 @@ from perfdojo_sdk.core.transformation import (
 )
 from perfdojo_sdk.verify.filters import check_filter
 from perfdojo_sdk.verify.flow import Mode
-from perfdojo_sdk.verify.instances import Place, ProgramSets
+from perfdojo_sdk.verify.instances import ProgramSets, StatementDomain
 from perfdojo_sdk.verify.laws import (
     Group,
     check_factor,
@@ -411,7 +411,7 @@ class _Step:
 
     def _check_instances(self) -> None:
         relation = self.origins.relation
-        claims: dict[str, list[tuple[Place, Piece]]] = {
+        claims: dict[str, list[tuple[StatementDomain, Piece]]] = {
             statement: [] for statement in self.old.places if not isinstance(relation.get(statement), Removed)
         }
         for name, pieces in self.origins.instances.items():
@@ -422,7 +422,7 @@ class _Step:
         for statement, claimed in claims.items():
             self._check_covered(self.old.places[statement], claimed)
 
-    def _check_named(self, place: Place, piece: Piece, known: Collection[str]) -> None:
+    def _check_named(self, place: StatementDomain, piece: Piece, known: Collection[str]) -> None:
         """The relation speaks of what exists."""
         origin, described = piece.origin, self.new.describe(place.statement.id)
         if origin.statement not in known:
@@ -430,7 +430,7 @@ class _Step:
         if len(origin.iterators) != len(self.old.places[origin.statement].sizes):
             raise Refuted(f"{described}: the relation gives {len(origin.iterators)} old iterators")
 
-    def _check_covered(self, old: Place, claims: list[tuple[Place, Piece]]) -> None:
+    def _check_covered(self, old: StatementDomain, claims: list[tuple[StatementDomain, Piece]]) -> None:
         described = self.old.describe(old.statement.id)
         bundles = [n for n, bundle in self.origins.bundles.items() if bundle.statement == old.statement.id]
         if not bundles and [self.origins.same(p) and p.domain == old.domain for p, _ in claims] == [True]:
@@ -479,7 +479,7 @@ class _Step:
         tracer: Tracer,
         name: str,
         origin: Instance,
-        fix: tuple[Place, Correction | ScaledCombine] | None,
+        fix: tuple[StatementDomain, Correction | ScaledCombine] | None,
     ) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
         """The pairs of one new statement and its old one; ``fix`` follows where a law is used."""
         place, old = self.new.by_name[name], self.old.places[origin.statement]
@@ -509,7 +509,7 @@ class _Step:
             raise Refuted(f"{described} computes another value than {was}")
         yield from (pair for pair in found if pair is not None)
 
-    def _check_rounded(self, origin: Instance, place: Place, old: Place) -> None:
+    def _check_rounded(self, origin: Instance, place: StatementDomain, old: StatementDomain) -> None:
         """Values are rounded on their way to a cell, sums are not; and the move said so."""
         described = self.new.describe(place.statement.id)
         self._need(rounding_law(origin.rounded), described)
@@ -520,7 +520,12 @@ class _Step:
             raise Refuted(f"{described} rounds a sum at each of its steps")
 
     def _factored(
-        self, tracer: Tracer, old: Place, place: Place, combine: Place, moved: tuple[int, ...]
+        self,
+        tracer: Tracer,
+        old: StatementDomain,
+        place: StatementDomain,
+        combine: StatementDomain,
+        moved: tuple[int, ...],
     ) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
         """Pairs of readers of the factors that stayed; those that moved behind the sum are compared."""
         group = Group(tracer, place, combine)

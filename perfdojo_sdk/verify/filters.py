@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import TypeAlias
 
-from perfdojo_sdk.core.expression import Expression, Index, Literal, Operation, Read, performs
+from perfdojo_sdk.core.expression import AffineExpr, Expression, Literal, Operation, Read, performs
 from perfdojo_sdk.core.laws import FILTER, holds
 from perfdojo_sdk.core.transformation import PointProduct
-from perfdojo_sdk.verify.instances import Place
+from perfdojo_sdk.verify.instances import StatementDomain
 from perfdojo_sdk.verify.sets import Refuted, isl, with_writers, writers
 from perfdojo_sdk.verify.tracing import Tracer
 
@@ -23,7 +23,7 @@ Polynomial: TypeAlias = Mapping[tuple[int, int], Fraction]
 """(First operand, second operand) -> coefficient. Operands are numbered by what they see."""
 
 
-def check_filter(tracer: Tracer, old: Place) -> None:
+def check_filter(tracer: Tracer, old: StatementDomain) -> None:
     """``y += x * w`` became sums of products, and each bundle adds those that its instances come to.
 
     :class:`Refuted` unless they do as polynomials in what the old statement reads.
@@ -34,7 +34,7 @@ def check_filter(tracer: Tracer, old: Place) -> None:
 class _Filter:
     """A statement, the products of sums of its operands, and the outputs that these make."""
 
-    def __init__(self, tracer: Tracer, old: Place) -> None:
+    def __init__(self, tracer: Tracer, old: StatementDomain) -> None:
         self.tracer, self.old = tracer, old
         self.session, self.new = tracer.session, tracer.new
         origins = {p.name: tracer.origins.origin(p) for p in tracer.new.places.values()}
@@ -64,7 +64,7 @@ class _Filter:
             at = bundle.iterators[self.output]
             free = [k for k, index in enumerate(bundle.iterators) if index is None]
             outer = [index for k, index in enumerate(bundle.iterators) if k not in (*free, self.output)]
-            same = outer == [Index.level(level) for level in range(len(outer))]
+            same = outer == [AffineExpr.level(level) for level in range(len(outer))]
             if at is None or at.levels or self.tap not in free or not same:
                 raise Refuted(f"{self._tell(name)} answers for no output")
             if self._added(name, values, free) != self._wanted(at.constant):
@@ -108,7 +108,7 @@ class _Filter:
 
     # -- polynomials -------------------------------------------------------------------------------
 
-    def _product(self, place: Place) -> Polynomial:
+    def _product(self, place: StatementDomain) -> Polynomial:
         """The value of a new product, multiplied out."""
         sizes = tuple([self.old.sizes[k] for k in self._inside])
         value = place.statement.value
@@ -129,7 +129,7 @@ class _Filter:
             sums.append(total)
         return {(a, b): x * y for a, x in sums[0].items() for b, y in sums[1].items()}
 
-    def _seen(self, place: Place, leaf: int) -> isl.UnionMap:
+    def _seen(self, place: StatementDomain, leaf: int) -> isl.UnionMap:
         reader = f"{place.name}_{leaf}"
         enter = self.session.identity("G", reader, len(place.sizes)).intersect_domain(self._box)
         seen = self.tracer.seen(reader)
@@ -149,7 +149,7 @@ class _Filter:
                 total[term] += coefficient * value
         return _without_zeros(total)
 
-    def _whole_sum(self, place: Place, leaf: int, free: list[int]) -> str:
+    def _whole_sum(self, place: StatementDomain, leaf: int, free: list[int]) -> str:
         """The product that the leaf sees the sum of: from 0 on, over all that the output is for."""
         reader = f"{place.name}_{leaf}"
         seen = self.new.seen(reader, "terms")

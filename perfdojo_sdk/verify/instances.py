@@ -19,7 +19,7 @@ from perfdojo_sdk.verify.flow import Final, Flow, Leaf, Loop, Mode, Nest, Role, 
 from perfdojo_sdk.verify.sets import Domain, Refuted, Session, form, isl
 
 
-class Place(NamedTuple):
+class StatementDomain(NamedTuple):
     """A statement and the scopes around it."""
 
     statement: Statement
@@ -50,7 +50,7 @@ class ProgramSets:
     session: Session
     program: Program
     dialect: Dialect
-    places: dict[str, Place] = field(init=False, default_factory=dict)
+    places: dict[str, StatementDomain] = field(init=False, default_factory=dict)
     """By statement id."""
 
     def __post_init__(self) -> None:
@@ -61,7 +61,9 @@ class ProgramSets:
                 if node.id in self.places:
                     raise Refuted(f"two statements carry the id {node.id}")
                 domain = Domain(sizes, tuple(map(form, node.guard)))
-                self.places[node.id] = Place(node, self.session.name(node.id), sizes, path, scopes, domain)
+                self.places[node.id] = StatementDomain(
+                    node, self.session.name(node.id), sizes, path, scopes, domain
+                )
             elif self.dialect.is_lockstep(node.suffix):
                 if len(node.body) != 1 or not isinstance(node.body[0], Statement):
                     raise Refuted(f"lockstep scope {node.head} holds more than one statement")
@@ -73,7 +75,7 @@ class ProgramSets:
         return f"{statement} `{self.places[statement].statement.text}`"
 
     @cached_property
-    def by_name(self) -> Mapping[str, Place]:
+    def by_name(self) -> Mapping[str, StatementDomain]:
         return {place.name: place for place in self.places.values()}
 
     @cached_property
@@ -81,7 +83,7 @@ class ProgramSets:
         """True if lanes of some vector statement accumulate into one cell."""
         return any(p.statement.accumulate and self.lanes_meet(p) for p in self.places.values())
 
-    def lanes_meet(self, place: Place) -> bool:
+    def lanes_meet(self, place: StatementDomain) -> bool:
         """True if the statement is vectorised and all lanes write the same cell."""
         if not place.scopes or not self.dialect.is_lockstep(place.scopes[-1].suffix):
             return False

@@ -10,7 +10,7 @@ from math import prod
 from typing import TypeAlias
 
 from perfdojo_sdk.core.expression import Expression, Literal, Read, performs
-from perfdojo_sdk.verify.instances import Place
+from perfdojo_sdk.verify.instances import StatementDomain
 from perfdojo_sdk.verify.sets import Refuted, isl, iterators, with_writers, writers
 from perfdojo_sdk.verify.tracing import Tracer, other_operations
 
@@ -21,7 +21,7 @@ Pairs: TypeAlias = list[tuple[tuple[str, ...], tuple[str, ...]]]
 class Group:
     """The instances of an accumulation that one instance of a statement behind it answers for."""
 
-    def __init__(self, tracer: Tracer, term: Place, whole: Place) -> None:
+    def __init__(self, tracer: Tracer, term: StatementDomain, whole: StatementDomain) -> None:
         self.tracer, self.term, self.whole = tracer, term, whole
         self.session, self.new = tracer.session, tracer.new
         self.depth = len(whole.sizes)
@@ -32,14 +32,14 @@ class Group:
         to_whole = self.session.affine(term.name, len(term.sizes), whole.name, iterators(self.depth))
         self.map = self.session.map([to_whole.intersect_domain(self.session.box(term.name, term.sizes))])
 
-    def tell(self, place: Place) -> str:
+    def tell(self, place: StatementDomain) -> str:
         return self.new.describe(place.statement.id)
 
     @property
     def size(self) -> int:
         return prod(self.term.sizes[self.depth :])
 
-    def sees(self, place: Place, reader: int | str) -> isl.UnionMap:
+    def sees(self, place: StatementDomain, reader: int | str) -> isl.UnionMap:
         """Instances of a new statement -> the last write that one of its readers sees."""
         name = f"{place.name}_{reader}"
         return self.tracer.enter(name).apply_range(self.new.seen(name, "last"))
@@ -98,7 +98,7 @@ def check_factor(group: Group, old_reader: str, whole_reader: str) -> None:
 # -- squares ---------------------------------------------------------------------------------------
 
 
-def check_squares(tracer: Tracer, old: Place, term: Place, fix: Place) -> Pairs:
+def check_squares(tracer: Tracer, old: StatementDomain, term: StatementDomain, fix: StatementDomain) -> Pairs:
     """``q += (x - c)^2`` became ``q += (x - m)^2`` and, once a group, ``q += (m - c)^2 * n``.
 
     :class:`Refuted` unless m is the mean of the group's x.
@@ -121,7 +121,7 @@ def _is_square(value: Expression) -> bool:
     return performs(inner, "sub") and all(isinstance(a, Read) for a in inner.arguments)
 
 
-def _check_shapes(group: Group, old: Place) -> None:
+def _check_shapes(group: Group, old: StatementDomain) -> None:
     fix = group.whole.statement
     value = fix.value
     shaped = (
@@ -148,7 +148,7 @@ def _check_one_mean(group: Group) -> None:
         raise Refuted(f"{group.tell(group.whole)} uses another mean than {group.tell(group.term)}")
 
 
-def _check_centre(group: Group, old: Place) -> None:
+def _check_centre(group: Group, old: StatementDomain) -> None:
     """The correction uses the c that the old squares did."""
     reader = f"{old.name}_1"
     known = group.tracer.old.seen(reader, group.tracer.mode)

@@ -25,7 +25,16 @@ from typing import NamedTuple, assert_never
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, bits, shorter, wrap
 from perfdojo_sdk.core.errors import UnavailableError
-from perfdojo_sdk.core.expression import Access, Cast, Expression, Index, IndexValue, Literal, Operation, Read
+from perfdojo_sdk.core.expression import (
+    Access,
+    AffineExpr,
+    Cast,
+    Expression,
+    IndexValue,
+    Literal,
+    Operation,
+    Read,
+)
 from perfdojo_sdk.core.interpreter import LOOPS, Schedule, owner
 from perfdojo_sdk.core.operations import OPERATIONS, Algebra
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
@@ -384,7 +393,7 @@ class _Writer:
 # -- pieces of words -------------------------------------------------------------------------------
 
 
-def _form(words: list[int], parts: Sequence[tuple[Index, int]]) -> None:
+def _form(words: list[int], parts: Sequence[tuple[AffineExpr, int]]) -> None:
     """The sum of some forms, each with a factor."""
     if len(parts) == 1 and parts[0][1] == 1 and not parts[0][0].quotients:
         index = parts[0][0]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from perfdojo_sdk.core.expression import Access
 from perfdojo_sdk.core.program import Scope
-from perfdojo_sdk.verify.instances import Place, ProgramSets
+from perfdojo_sdk.verify.instances import ProgramSets, StatementDomain
 from perfdojo_sdk.verify.sets import Refuted, coordinates, isl, iterators, numbers, tuple_name, unite
 
 
@@ -34,14 +34,14 @@ def check_races(sets: ProgramSets) -> None:
 class _Contact(NamedTuple):
     """One access inside a parallel scope."""
 
-    place: Place
+    place: StatementDomain
     text: str
     writes: bool
     iterations: isl.UnionMap
     """(outer iterations, cell) -> iterations of the scope that touch the cell."""
 
 
-def _check_parallel(sets: ProgramSets, scope: Scope, level: int, inside: list[Place]) -> None:
+def _check_parallel(sets: ProgramSets, scope: Scope, level: int, inside: list[StatementDomain]) -> None:
     """No cell is touched by two iterations of the scope (of the same outer iterations), one writing."""
     contacts: dict[str, list[_Contact]] = {}
     for place in inside:
@@ -62,7 +62,7 @@ def _check_parallel(sets: ProgramSets, scope: Scope, level: int, inside: list[Pl
                 raise Refuted(_race(sets, scope, level, a, b, meeting))
 
 
-def _touched_by(sets: ProgramSets, place: Place, access: Access, level: int) -> isl.UnionMap:
+def _touched_by(sets: ProgramSets, place: StatementDomain, access: Access, level: int) -> isl.UnionMap:
     session, depth = sets.session, len(place.sizes)
     key = [*iterators(level), *sets.cell(access)]
     cells = session.affine(place.name, depth, "C", key)

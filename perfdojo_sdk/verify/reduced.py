@@ -18,7 +18,7 @@ from math import prod
 from typing import TypeAlias
 
 from perfdojo_sdk.core.errors import MoveError
-from perfdojo_sdk.core.expression import Index
+from perfdojo_sdk.core.expression import AffineExpr
 from perfdojo_sdk.core.frozen import seldom_collected
 from perfdojo_sdk.core.geometry import index_values
 from perfdojo_sdk.core.made import Copied
@@ -27,7 +27,7 @@ from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.transformation import Move, Rejection, Rules, Step, Trace
 from perfdojo_sdk.core.validate import violations
 
-Place: TypeAlias = Path | tuple[str, int]
+SizeKey: TypeAlias = Path | tuple[str, int]
 """The place of a size: a scope's path, or a buffer's name and a dimension's position."""
 
 #: Every size up to this one is tried, beyond it only divisors.
@@ -167,7 +167,7 @@ def _instances(trace: Trace) -> int:
 class Extent:
     """Places that share one size and shrink together."""
 
-    places: frozenset[Place]
+    places: frozenset[SizeKey]
     size: int
 
 
@@ -175,10 +175,10 @@ def extents(root: Program) -> list[Extent]:
     """The sizes of a root program that can shrink, largest first."""
     sizes = _sizes(root)
     groups = _Groups(sizes)
-    pinned: list[Place] = []
+    pinned: list[SizeKey] = []
     for place, subscript, path, writes in _subscripts(root):
         scopes = [path[: level + 1] for level in sorted(subscript.levels)]
-        if scopes and subscript == Index.level(subscript.highest):
+        if scopes and subscript == AffineExpr.level(subscript.highest):
             groups.join(place, scopes[0])
         else:
             # Any other form says nothing of the dimension's size; and where it is written, fewer
@@ -194,14 +194,14 @@ def extents(root: Program) -> list[Extent]:
     return sorted(found, key=lambda extent: -extent.size)
 
 
-def _sizes(root: Program) -> Mapping[Place, int]:
-    sizes: dict[Place, int] = {path: n.size for path, n in root.walk() if isinstance(n, Scope)}
+def _sizes(root: Program) -> Mapping[SizeKey, int]:
+    sizes: dict[SizeKey, int] = {path: n.size for path, n in root.walk() if isinstance(n, Scope)}
     for buffer in root.buffers:
         sizes |= {(buffer.name, k): dimension.size for k, dimension in enumerate(buffer.dimensions)}
     return sizes
 
 
-def _subscripts(root: Program) -> Iterator[tuple[Place, Index, Path, bool]]:
+def _subscripts(root: Program) -> Iterator[tuple[SizeKey, AffineExpr, Path, bool]]:
     """Every subscript: its dimension, itself, its statement's path, whether it is written through."""
     for name, occurrences in root.occurrences.items():
         for occurrence in occurrences:
@@ -218,7 +218,7 @@ def _counted(root: Program) -> Iterator[Path]:
                 yield from (path[: level + 1] for level in form.levels)
 
 
-def _forms(statement: Statement) -> Iterator[Index]:
+def _forms(statement: Statement) -> Iterator[AffineExpr]:
     yield from statement.guard
     for access in (statement.target, *statement.reads):
         yield from access.subscripts
@@ -228,19 +228,19 @@ def _forms(statement: Statement) -> Iterator[Index]:
 class _Groups:
     """Disjoint sets of places."""
 
-    def __init__(self, places: Iterable[Place]) -> None:
+    def __init__(self, places: Iterable[SizeKey]) -> None:
         self.parent = {place: place for place in places}
 
-    def leader(self, place: Place) -> Place:
+    def leader(self, place: SizeKey) -> SizeKey:
         while self.parent[place] != place:
             place = self.parent[place]
         return place
 
-    def join(self, a: Place, b: Place) -> None:
+    def join(self, a: SizeKey, b: SizeKey) -> None:
         self.parent[self.leader(a)] = self.leader(b)
 
-    def members(self) -> Mapping[Place, frozenset[Place]]:
-        found: dict[Place, set[Place]] = {}
+    def members(self) -> Mapping[SizeKey, frozenset[SizeKey]]:
+        found: dict[SizeKey, set[SizeKey]] = {}
         for place in self.parent:
             found.setdefault(self.leader(place), set()).add(place)
         return {leader: frozenset(places) for leader, places in found.items()}

@@ -35,9 +35,9 @@ from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, STORED_DTYPES, integer_bounds
 from perfdojo_sdk.core.errors import VerificationError
 from perfdojo_sdk.core.expression import (
     Access,
+    AffineExpr,
     Cast,
     Expression,
-    Index,
     IndexValue,
     Literal,
     Operation,
@@ -118,7 +118,7 @@ def outermost_rows(program: Program, row_instances: int = 0) -> Rows | None:
 def _dimension_of(program: Program, buffer: Buffer, level: int) -> int | None:
     """The dimension in which every access of the buffer has the level's iterator alone."""
     accesses = [o.access for o in program.occurrences[buffer.name]]
-    alone = Index.level(level)
+    alone = AffineExpr.level(level)
     return next((k for k in buffer.materialised if all(a.subscripts[k] == alone for a in accesses)), None)
 
 
@@ -595,7 +595,7 @@ def _condition(statement: Statement) -> str:
     return " && ".join(f"{_form(form)} >= 0" for form in statement.guard)
 
 
-def _form(index: Index) -> str:
+def _form(index: AffineExpr) -> str:
     parts = [f"i{level} * {coefficient}L" for level, coefficient in index.terms]
     for quotient, coefficient in index.quotients:
         sign = "%" if quotient.remainder else "/"

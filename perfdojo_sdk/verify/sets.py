@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypeVar
 
 from perfdojo_sdk.core.errors import UnavailableError
-from perfdojo_sdk.core.expression import Index
+from perfdojo_sdk.core.expression import AffineExpr
 
 try:
     import islpy as isl
@@ -160,7 +160,7 @@ def iterators(depth: int) -> list[str]:
     return [f"i{level}" for level in range(depth)]
 
 
-def form(index: Index) -> str:
+def form(index: AffineExpr) -> str:
     """A form of the levels as isl text."""
     text = str(index.constant) + "".join(f"{c:+d}*i{level}" for level, c in index.terms)
     for quotient, c in index.quotients:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import NamedTuple
 
-from perfdojo_sdk.core.expression import Index, Literal, Read
+from perfdojo_sdk.core.expression import AffineExpr, Literal, Read
 from perfdojo_sdk.core.operations import identity
 from perfdojo_sdk.core.transformation import (
     Bundle,
@@ -24,7 +24,7 @@ from perfdojo_sdk.core.transformation import (
     ScaledCombine,
 )
 from perfdojo_sdk.verify.flow import Mode
-from perfdojo_sdk.verify.instances import Place, ProgramSets
+from perfdojo_sdk.verify.instances import ProgramSets, StatementDomain
 from perfdojo_sdk.verify.sets import (
     Domain,
     Refuted,
@@ -51,14 +51,14 @@ class Origins:
     def __init__(self, old: ProgramSets, new: ProgramSets, relation: Relation) -> None:
         self.session, self.old, self.new, self.relation = new.session, old, new, relation
 
-    def origin(self, place: Place) -> Origin:
+    def origin(self, place: StatementDomain) -> Origin:
         """The origin of a statement by the relation; by default the old statement, unchanged."""
         origin = self.relation.get(place.statement.id)
         if origin is not None:
             return origin
-        return Instance(place.statement.id, tuple(Index.level(l) for l in range(len(place.sizes))))
+        return Instance(place.statement.id, tuple(AffineExpr.level(l) for l in range(len(place.sizes))))
 
-    def same(self, place: Place) -> bool:
+    def same(self, place: StatementDomain) -> bool:
         return place.statement.id not in self.relation
 
     @cached_property
@@ -83,7 +83,7 @@ class Origins:
         known = self.session.instances(old.name, old.domain)
         return given.apply_range(held.intersect_domain(known).reverse())
 
-    def image(self, place: Place, piece: Piece, source: str = "", target: str = "") -> isl.Map:
+    def image(self, place: StatementDomain, piece: Piece, source: str = "", target: str = "") -> isl.Map:
         """Instances of a new statement (or of its reader ``source``) -> the old ones."""
         source, target = source or place.name, target or self.old.places[piece.origin.statement].name
         found = self.session.affine(source, len(place.sizes), target, map(form, piece.origin.iterators))

@@ -16,8 +16,8 @@ from typing import NamedTuple, TypeAlias
 from perfdojo_sdk.core.dialect import CORE_DIALECT, Dialect
 from perfdojo_sdk.core.expression import (
     Access,
+    AffineExpr,
     Expression,
-    Index,
     Literal,
     Read,
     Renumbering,
@@ -50,8 +50,8 @@ class Equation:
     start: Expression | None = None
     defines: bool = True
     """True if the target's cells had no value before, so that ``=`` is the whole equation."""
-    guard: tuple[Index, ...] = ()
-    terms: tuple[Index, ...] = ()
+    guard: tuple[AffineExpr, ...] = ()
+    terms: tuple[AffineExpr, ...] = ()
     together: bool = False
     """True if all values of the last loop are computed before any is stored, and this makes a difference."""
 
@@ -263,9 +263,9 @@ def _meet(a: _Box, b: _Box) -> bool:
     return all(low <= other_high and other_low <= high for (low, high), (other_low, other_high) in zip(a, b))
 
 
-def _bare(index: Index) -> int | None:
+def _bare(index: AffineExpr) -> int | None:
     """The level when the form is one iterator and nothing else."""
-    return index.terms[0][0] if index.terms and index == Index.level(index.terms[0][0]) else None
+    return index.terms[0][0] if index.terms and index == AffineExpr.level(index.terms[0][0]) else None
 
 
 def _mixed_radix(terms: list[tuple[int, int]], sizes: dict[int, int]) -> bool:
@@ -291,12 +291,12 @@ def _correspondence(first: Equation, second: Equation) -> Renumbering | None:
     if own != dict(second.loops) or len(own) != len(first.loops):
         return None
     depth = max([*to, *(loop.level for loop in first.loops)], default=-1) + 1
-    renumbering = Renumbering([Index.level(to.get(level, level)) for level in range(depth + 1)])
+    renumbering = Renumbering([AffineExpr.level(to.get(level, level)) for level in range(depth + 1)])
     same = first.target.renumbered(renumbering) == second.target
     return renumbering if same and _keeps_outer(first, to) else None
 
 
-def _by_coefficient(index: Index) -> list[tuple[int, int]]:
+def _by_coefficient(index: AffineExpr) -> list[tuple[int, int]]:
     return sorted(index.terms, key=lambda term: (term[1], term[0]))
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT, Dialect
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
-from perfdojo_sdk.core.expression import Index
+from perfdojo_sdk.core.expression import AffineExpr
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.views.equations import Equation, Item, Loop, equations, shared_dimensions
 from perfdojo_sdk.views.notation import LATEX, PRODUCT, SUM, UNICODE, Writer
@@ -16,7 +16,7 @@ _NEEDS = {"add": (SUM, PRODUCT), "mul": (PRODUCT, PRODUCT), "max": (0, PRODUCT),
 """Accumulation -> how strongly its start and its value must bind beside the operator."""
 
 
-_Ranges: TypeAlias = Callable[[Writer, Sequence[Loop], Sequence[Index]], str]
+_Ranges: TypeAlias = Callable[[Writer, Sequence[Loop], Sequence[AffineExpr]], str]
 
 
 class Right(NamedTuple):
@@ -126,7 +126,7 @@ def _stacked(right: Right) -> tuple[str, str]:
     return top, " " * len(right.before) + f"{ranges:^{width}}".rstrip()
 
 
-def _ranges(writer: Writer, loops: Sequence[Loop], guard: Sequence[Index] = ()) -> str:
+def _ranges(writer: Writer, loops: Sequence[Loop], guard: Sequence[AffineExpr] = ()) -> str:
     ranges = [f"{writer.letter(loop.level)} < {loop.size}" for loop in loops]
     return ", ".join([*ranges, *writer.conditions(guard)])
 
@@ -151,6 +151,6 @@ def _latex_rows(writer: Writer, item: Item, depth: int) -> Iterator[str]:
             yield from _latex_rows(writer, inner, depth + 1)
 
 
-def _latex_ranges(writer: Writer, loops: Sequence[Loop], guard: Sequence[Index] = ()) -> str:
+def _latex_ranges(writer: Writer, loops: Sequence[Loop], guard: Sequence[AffineExpr] = ()) -> str:
     ranges = [rf"0 \le {writer.letter(loop.level)} < {loop.size}" for loop in loops]
     return r",\ ".join([*ranges, *writer.conditions(guard)])

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from perfdojo_sdk.core.expression import (
     Access,
+    AffineExpr,
     Cast,
     Expression,
-    Index,
     IndexValue,
     Literal,
     Operation,
@@ -164,7 +164,7 @@ class Writer:
             return self.letters[level]
         return f"i_{{{level}}}" if self.notation is LATEX else f"i{level}"
 
-    def index(self, form: Index) -> str:
+    def index(self, form: AffineExpr) -> str:
         """A form of the iterators: ``{0}*16+{1}`` is 16i+j."""
         parts = [self._term(self.letter(level), c) for level, c in form.terms]
         parts += [self._term(self._quotient(quotient), c) for quotient, c in form.quotients]
@@ -184,17 +184,18 @@ class Writer:
         form = self.notation.remainder if quotient.remainder else self.notation.quotient
         return form.format(dividend, quotient.divisor)
 
-    def conditions(self, guard: Sequence[Index]) -> list[str]:
+    def conditions(self, guard: Sequence[AffineExpr]) -> list[str]:
         """Forms that must not be negative, as comparisons with a constant on the right."""
         return [self._condition(form) for form in guard]
 
-    def _condition(self, form: Index) -> str:
+    def _condition(self, form: AffineExpr) -> str:
         coefficients = [c for _, c in (*form.terms, *form.quotients)]
         if coefficients and max(coefficients) < 0:
-            turned = Index().plus(form, -1)
-            return f"{self.index(turned.plus(Index(-turned.constant)))} {self.notation.most} {form.constant}"
+            turned = AffineExpr().plus(form, -1)
+            left = self.index(turned.plus(AffineExpr(-turned.constant)))
+            return f"{left} {self.notation.most} {form.constant}"
         least = f"{-form.constant}".replace("-", self.notation.minus)
-        return f"{self.index(form.plus(Index(-form.constant)))} {self.notation.least} {least}"
+        return f"{self.index(form.plus(AffineExpr(-form.constant)))} {self.notation.least} {least}"
 
     def access(self, access: Access) -> str:
         if not access.subscripts:

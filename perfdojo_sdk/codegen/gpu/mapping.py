@@ -18,7 +18,7 @@ from typing import Literal, TypeAlias
 
 from perfdojo_sdk.codegen.gpu.tiles import MATRIX, TileNest, tile_nest
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.expression import Index
+from perfdojo_sdk.core.expression import AffineExpr
 from perfdojo_sdk.core.program import Node, Path, Program, Scope
 from perfdojo_sdk.hookspecs.types import Capabilities
 
@@ -112,7 +112,7 @@ class ProgramMap:
         for level, scope in enumerate(self.program.ancestors(path)):
             yield level, scope.size, self.role[path[: level + 1]]
 
-    def thread_form(self, path: Path, home: Path) -> tuple[Index, int] | None:
+    def thread_form(self, path: Path, home: Path) -> tuple[AffineExpr, int] | None:
         """The thread of the block (or lane of the warp, where ``home`` is inside a warp) that is at ``path``.
 
         With the number of threads of which that is one; None where not each of them is a thread of its
@@ -123,9 +123,9 @@ class ProgramMap:
         if not parts or (parts[-1][2] == "warps"):
             return None
         warp = self.machine.warp
-        form, count = Index(), 1
+        form, count = AffineExpr(), 1
         for level, size, role in reversed(parts):
-            form = form.plus(Index.level(level), count)
+            form = form.plus(AffineExpr.level(level), count)
             count *= warp if role in ("lanes", "shuffle") else size
             if role in ("lanes", "shuffle") and size != warp:
                 return None

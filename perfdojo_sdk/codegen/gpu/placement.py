@@ -27,7 +27,7 @@ from perfdojo_sdk.codegen.gpu.tiles import (
     tile_number,
 )
 from perfdojo_sdk.core.dtypes import BYTES
-from perfdojo_sdk.core.expression import Access, Index
+from perfdojo_sdk.core.expression import Access, AffineExpr
 from perfdojo_sdk.core.geometry import common_depth
 from perfdojo_sdk.core.program import Occurrence, Path, Program
 from perfdojo_sdk.core.storage import Buffer
@@ -83,13 +83,13 @@ class Placed:
     def bytes(self) -> int:
         return self.all_cells * BYTES[self.buffer.dtype]
 
-    def address(self, access: Access) -> Index:
+    def address(self, access: Access) -> AffineExpr:
         """The cell's number as a form of the levels."""
         form, stride = self.buffer.address(access.subscripts), self.cells
         for weight, size in self.digits:
             form = _without(form, weight, size)
         for level, size in reversed(self.copies):
-            form = form.plus(Index.level(level), stride)
+            form = form.plus(AffineExpr.level(level), stride)
             stride *= size
         return form
 
@@ -248,18 +248,18 @@ def _digits(
     return tuple(sorted(merged, reverse=True))
 
 
-def is_digit(address: Index, level: int, weight: int, size: int, sizes: Sequence[int]) -> bool:
+def is_digit(address: AffineExpr, level: int, weight: int, size: int, sizes: Sequence[int]) -> bool:
     """True if ``{level}`` is the digit of this weight: all else lies above it or below."""
     lower = {l: c for l, c in address.terms if l != level and c % (weight * size)}
-    low, high = Index.of(lower, address.constant % (weight * size)).bounds(sizes)
+    low, high = AffineExpr.of(lower, address.constant % (weight * size)).bounds(sizes)
     return weight > 0 and low >= 0 and high < weight
 
 
-def _without(form: Index, weight: int, size: int) -> Index:
+def _without(form: AffineExpr, weight: int, size: int) -> AffineExpr:
     """A cell's number without one digit."""
     above = weight * size
     terms = {l: c // size if c % above == 0 else c for l, c in form.terms if c % above == 0 or c < weight}
-    return Index.of(terms, form.constant // above * weight + form.constant % above)
+    return AffineExpr.of(terms, form.constant // above * weight + form.constant % above)
 
 
 def _lane_zero_reads(mapped: ProgramMap, found: Mapping[str, Placed]) -> set[str]:

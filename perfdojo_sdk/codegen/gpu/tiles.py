@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from perfdojo_sdk.core.expression import Access, Cast, Expression, Index, Read, performs
+from perfdojo_sdk.core.expression import Access, AffineExpr, Cast, Expression, Read, performs
 from perfdojo_sdk.core.program import Path, Program, Scope, Statement
 
 #: Most tiles of one warp; each takes some registers of every lane.
@@ -71,13 +71,13 @@ def _apart(program: Program, nest: TileNest) -> bool:
     return all(r == target for r in reads)
 
 
-def tile_number(form: Index, nest: TileNest) -> Index | None:
+def tile_number(form: AffineExpr, nest: TileNest) -> AffineExpr | None:
     """The number of the warp's tile that a cell is in; None unless the rest of the cell's number is the row
     times :data:`SIDE` plus the column."""
-    cells, rest = SIDE * SIDE, form.plus(Index.of({nest.row: SIDE, nest.row + 1: 1}), -1)
+    cells, rest = SIDE * SIDE, form.plus(AffineExpr.of({nest.row: SIDE, nest.row + 1: 1}), -1)
     if rest.quotients or any(number % cells for number in (rest.constant, *(c for _, c in rest.terms))):
         return None
-    return Index.of({level: c // cells for level, c in rest.terms}, rest.constant // cells)
+    return AffineExpr.of({level: c // cells for level, c in rest.terms}, rest.constant // cells)
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Factor:
     """One side of the products: the first element of the tile's slice, and the distance of its rows."""
 
     access: Access
-    first: Index
+    first: AffineExpr
     stride: int
 
 
@@ -104,7 +104,9 @@ def _read_dtype(value: Expression) -> str:
     return stored.dtype if isinstance(stored, Read) else ""
 
 
-def factors_of(nest: TileNest, addresses: Sequence[tuple[Access, Index]]) -> tuple[Factor, Factor] | None:
+def factors_of(
+    nest: TileNest, addresses: Sequence[tuple[Access, AffineExpr]]
+) -> tuple[Factor, Factor] | None:
     """Left and right factor of a sum of products that the matrix unit adds up; None where it cannot.
 
     ``addresses``: of the statement's reads. Both must have neighbouring steps side by side.
@@ -122,5 +124,5 @@ def factors_of(nest: TileNest, addresses: Sequence[tuple[Access, Index]]) -> tup
         stride = form.coefficients[mine[0]]
         if any(number % PIECE[dtype] for number in (stride, form.constant, *rest.values())):
             return None
-        found[mine[0]] = Factor(access, Index.of(rest, form.constant), stride)
+        found[mine[0]] = Factor(access, AffineExpr.of(rest, form.constant), stride)
     return (found[row], found[column]) if len(found) == 2 else None

@@ -15,7 +15,7 @@ from perfdojo_sdk.codegen.gpu.host import HostPart
 from perfdojo_sdk.codegen.gpu.placement import Placed
 from perfdojo_sdk.codegen.gpu.tiles import TileNest, tile_number
 from perfdojo_sdk.codegen.names import c_name
-from perfdojo_sdk.core.expression import Access, Expression, Index, Read
+from perfdojo_sdk.core.expression import Access, AffineExpr, Expression, Read
 from perfdojo_sdk.core.program import Statement
 
 
@@ -66,7 +66,7 @@ class GpuWriter(HostPart):
             ends.append(f"{c_name(self.place_of(access).buffer.name)}, {c_index(self.flat(access, point))}")
         self.function.line(f"{word}({', '.join(ends)});")
 
-    def flat(self, access: Access, point: Point) -> Index:
+    def flat(self, access: Access, point: Point) -> AffineExpr:
         return point.fold(self.place_of(access).address(access))
 
     def cell(self, access: Access, point: Point) -> str:

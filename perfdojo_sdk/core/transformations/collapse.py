@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.expression import Index, Quotient, Renumbering
+from perfdojo_sdk.core.expression import AffineExpr, Quotient, Renumbering
 from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.made import Collapsed, Rewritten
 from perfdojo_sdk.core.program import Program, Scope, fresh
@@ -46,14 +46,14 @@ class Collapse(Facts):
         return inner.headed(outer.size * inner.size, "", identifier, by)
 
     @lazy
-    def iterators(self) -> tuple[Index, Index]:
+    def iterators(self) -> tuple[AffineExpr, AffineExpr]:
         """The two old iterators as forms of the new one."""
-        one, size = Index.level(self.site.level), self.inner.size
+        one, size = AffineExpr.level(self.site.level), self.inner.size
         # A scope of one iteration is no part of the pair; where cells are named, a quotient would be refused.
         if self.site.scope.size == 1:
-            return Index(), one
+            return AffineExpr(), one
         if size == 1:
-            return one, Index()
+            return one, AffineExpr()
         return Quotient.of(one, size, remainder=False), Quotient.of(one, size, remainder=True)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.expression import Index, Renumbering
+from perfdojo_sdk.core.expression import AffineExpr, Renumbering
 from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.geometry import negative_dividends
 from perfdojo_sdk.core.made import Gone, Rewritten
@@ -44,9 +44,9 @@ class GuardedDivision(Division):
         """The two scopes with the condition on every statement inside."""
         site, factor, made = self.site, self.factor, self.halves
         scope, level = site.scope, site.level
-        position = Index.of({level: factor, level + 1: 1})
+        position = AffineExpr.of({level: factor, level + 1: 1})
         by = Renumbering((*levels(level), position, *shifted(level + 1, 1)), level)
-        condition = Index(scope.size - 1).plus(position, -1)
+        condition = AffineExpr(scope.size - 1).plus(position, -1)
         guarded = tuple([_with_condition(child.renumbered(by), condition) for child in scope.body])
         inner = Scope(factor, guarded, "", made.inner)
         return Scope(-(-scope.size // factor), (inner,), "", made.outer)
@@ -74,7 +74,7 @@ def _dividends_stay(facts: GuardedDivision) -> Refusal | None:
     return None
 
 
-def _with_condition(node: Node, condition: Index) -> Node:
+def _with_condition(node: Node, condition: AffineExpr) -> Node:
     if isinstance(node, Scope):
         return node.with_body(tuple([_with_condition(child, condition) for child in node.body]))
     return node.with_guard((*node.guard, condition))
@@ -151,7 +151,7 @@ class SplitWithCondition(Analysed[GuardedDivision]):
     def relation(self, facts: GuardedDivision, result: Program, /) -> Relation:
         site, factor = facts.site, facts.factor
         level = site.level
-        position = Index.of({level: factor, level + 1: 1})
+        position = AffineExpr.of({level: factor, level + 1: 1})
         return {
             statement.id: Instance(
                 statement.id, (*levels(level), position, *levels(depth - level - 1, level + 2))
@@ -167,9 +167,9 @@ class SplitWithCondition(Analysed[GuardedDivision]):
 class Decided(Facts):
     """The comparisons of a statement's condition that come out the same in every iteration."""
 
-    always: tuple[Index, ...]
+    always: tuple[AffineExpr, ...]
     """The conditions that hold."""
-    never: tuple[Index, ...]
+    never: tuple[AffineExpr, ...]
     """The conditions that fail."""
 
     @staticmethod

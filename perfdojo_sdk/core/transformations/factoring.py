@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.expression import Access, Expression, Index, Literal, Operation, Read, performs
+from perfdojo_sdk.core.expression import Access, AffineExpr, Expression, Literal, Operation, Read, performs
 from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.laws import FACTOR
 from perfdojo_sdk.core.made import Nest, Rewritten, Staged
@@ -66,7 +66,7 @@ class SumOfProducts(Facts):
         dims = sorted([level for level in used if level < site.level])
         sizes = tuple([Dimension(site.outer_sizes[level]) for level in dims])
         buffer = Buffer(name, dtype, sizes, site.dialect.default_location, (name,))
-        partial = Access(name, tuple([Index.level(level) for level in dims]))
+        partial = Access(name, tuple([AffineExpr.level(level) for level in dims]))
         zero = Literal(identity("add", dtype), dtype)
         start = Statement(partial, zero, None, dtype, fresh(f"{name}.in", taken))
         value = product([p for k, p in enumerate(parts) if k not in fixed])

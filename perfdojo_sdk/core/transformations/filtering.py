@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.expression import Access, Expression, Index, Literal, Operation, Read, performs
+from perfdojo_sdk.core.expression import Access, AffineExpr, Expression, Literal, Operation, Read, performs
 from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.laws import FILTER, holds
 from perfdojo_sdk.core.made import Filtered, Rewritten
@@ -131,12 +131,12 @@ class Filter(Facts):
         """The other scopes of the nest: all of them reduce."""
         return tuple([s for k, s in enumerate(self.chain) if k not in (0, self.tap - self.level)])
 
-    def within(self, output: int, tap: int) -> dict[int, Index]:
+    def within(self, output: int, tap: int) -> dict[int, AffineExpr]:
         """Levels of the old statement -> forms inside the scopes that stay."""
-        forms = {level: Index.level(level) for level in range(self.level)}
-        forms |= {self.level: Index(output), self.tap: Index(tap)}
+        forms = {level: AffineExpr.level(level) for level in range(self.level)}
+        forms |= {self.level: AffineExpr(output), self.tap: AffineExpr(tap)}
         stay = [self.level + k for k in range(len(self.chain)) if self.level + k not in forms]
-        return forms | {level: Index.level(self.level + k) for k, level in enumerate(stay)}
+        return forms | {level: AffineExpr.level(self.level + k) for k, level in enumerate(stay)}
 
     @lazy
     def names(self) -> Filtered:
@@ -215,10 +215,10 @@ def _filtered(found: Filter) -> Rewritten:
     shape = (*(Dimension(site.outer_sizes[level]) for level in dims), Dimension(count))
     buffer = Buffer(name, dtype, shape, site.dialect.default_location, (name,))
 
-    def part(index: Index) -> Access:
-        return Access(name, (*(Index.level(level) for level in dims), index))
+    def part(index: AffineExpr) -> Access:
+        return Access(name, (*(AffineExpr.level(level) for level in dims), index))
 
-    parts = [Read(part(Index(k)), dtype) for k in range(count)]
+    parts = [Read(part(AffineExpr(k)), dtype) for k in range(count)]
     data, taps = found.factors if found.data_first else found.factors[::-1]
     elements = [_at(data, found.within(0, k)) for k in range(count)]
     weights = [_at(taps, found.within(0, k)) for k in range(len(plan.taps[0]))]
@@ -248,7 +248,7 @@ def _filtered(found: Filter) -> Rewritten:
     return Rewritten(site.replaced((*starts, *body, *outputs), buffer=buffer), made)
 
 
-def _at(read: Read, forms: dict[int, Index]) -> Read:
+def _at(read: Read, forms: dict[int, AffineExpr]) -> Read:
     return replace(read, access=read.access.substitute(forms.__getitem__))
 
 
@@ -378,9 +378,9 @@ class MinimalFilter(Analysed[Filter]):
     def relation(self, facts: Filter, result: Program, /) -> Relation:
         found, made = facts, facts.names
         statement = found.statement.id
-        outer = tuple([Index.level(level) for level in range(found.level)])
+        outer = tuple([AffineExpr.level(level) for level in range(found.level)])
         bundles = {
-            identifier: Bundle(statement, (*outer, Index(s), *[None for _ in found.chain[1:]]))
+            identifier: Bundle(statement, (*outer, AffineExpr(s), *[None for _ in found.chain[1:]]))
             for s, identifier in enumerate(made.outputs)
         }
         sums = PointProduct(statement, found.level, found.tap)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import (
     Access,
+    AffineExpr,
     Expression,
-    Index,
     Read,
     Renumbering,
     map_expression,
@@ -16,7 +16,7 @@ from perfdojo_sdk.core.expression import (
 )
 from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.made import Gone, Rewritten
-from perfdojo_sdk.core.program import Node, Place, Program, Scope, Statement
+from perfdojo_sdk.core.program import LocatedNode, Node, Program, Scope, Statement
 from perfdojo_sdk.core.reaching import Spot, change_between, matching_instance, one_instance_each, shared
 from perfdojo_sdk.core.transformation import (
     NO_MOVE,
@@ -44,15 +44,15 @@ def here(site: Site) -> Spot:
     return Spot(site.statement, site.path, site.outer_sizes)
 
 
-def well_formed(site: Site, result: Program, places: Sequence[Place]) -> Refusal | None:
+def well_formed(site: Site, result: Program, places: Sequence[LocatedNode]) -> Refusal | None:
     """A refusal where the target forbids an access of the new statements at ``places``."""
     problem = next(target_violations(result, places, site.dialect), None)
     return refuse_violation(site, problem, site.move.place) if problem else None
 
 
-def in_its_place(site: Site, statement: Statement) -> Place:
+def in_its_place(site: Site, statement: Statement) -> LocatedNode:
     """The place of a statement that replaces the site's."""
-    return Place(statement, site.path, site.above, site.outer_sizes)
+    return LocatedNode(statement, site.path, site.above, site.outer_sizes)
 
 
 # -- inline_definition -----------------------------------------------------------------------------
@@ -68,12 +68,12 @@ class Inlining(Facts):
     reader: Spot
 
     @lazy
-    def found(self) -> Mapping[Access, tuple[Index, ...]] | Access:
+    def found(self) -> Mapping[Access, tuple[AffineExpr, ...]] | Access:
         """The instance of the definition that wrote each element; or the first access where it is unknown."""
         definition, reader, target = self.definition, self.reader, self.definition.statement.target
         buffer = self.site.program.buffer_of[target.array]
         written = [target.subscripts[k] for k in buffer.materialised]
-        found: dict[Access, tuple[Index, ...]] = {}
+        found: dict[Access, tuple[AffineExpr, ...]] = {}
         for read in self.reads:
             wanted = [read.subscripts[k] for k in buffer.materialised]
             instance = matching_instance(written, definition, wanted, reader)
@@ -83,7 +83,7 @@ class Inlining(Facts):
         return found
 
     @property
-    def instances(self) -> Mapping[Access, tuple[Index, ...]]:
+    def instances(self) -> Mapping[Access, tuple[AffineExpr, ...]]:
         """The instance that wrote each element, where all of them are known."""
         assert not isinstance(self.found, Access)
         return self.found

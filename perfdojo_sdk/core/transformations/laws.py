@@ -20,8 +20,8 @@ from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import largest
 from perfdojo_sdk.core.expression import (
     Access,
+    AffineExpr,
     Expression,
-    Index,
     Literal,
     Operation,
     Read,
@@ -30,7 +30,7 @@ from perfdojo_sdk.core.expression import (
 from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.laws import EXPONENT, SQUARES, holds
 from perfdojo_sdk.core.made import Made, Nest, Rewritten, Staged
-from perfdojo_sdk.core.program import Place, Program, Statement, fresh, innermost
+from perfdojo_sdk.core.program import LocatedNode, Program, Statement, fresh, innermost
 from perfdojo_sdk.core.reaching import (
     Reduction,
     Spot,
@@ -65,7 +65,7 @@ class Taken(NamedTuple):
     """The reduction that took an element into its result, and the instance of its step that did."""
 
     reduction: Reduction
-    instance: tuple[Index, ...]
+    instance: tuple[AffineExpr, ...]
 
     @staticmethod
     def of(site: Site, array: str, operation: str, element: Access, reader: Spot) -> Taken | None:
@@ -163,7 +163,7 @@ def _same_elements(facts: Squares) -> Refusal | None:
     found, instance = facts.total
     inner = range(facts.site.level, facts.spot.depth)
     over = {instance[level]: found.step.sizes[level] for level in found.reduced}
-    wanted = {Index.level(level): facts.spot.sizes[level] for level in inner}
+    wanted = {AffineExpr.level(level): facts.spot.sizes[level] for level in inner}
     if over == wanted and len(found.reduced) == len(inner):
         return None
     return Refusal.of(found.step.statement.id, arrays=(facts.site.move["sum"],))
@@ -318,7 +318,7 @@ class _Rebased(NamedTuple):
     """The program with the sum of squares from another centre, and its new statements."""
 
     program: Program
-    places: list[Place]
+    places: list[LocatedNode]
     made: Made
 
 
@@ -337,7 +337,7 @@ def _rebased_squares(squares: Squares) -> _Rebased:
         site.dialect.default_location,
         (name,),
     )
-    mean = Read(Access(name, tuple([Index.level(level) for level in dims])), dtype)
+    mean = Read(Access(name, tuple([AffineExpr.level(level) for level in dims])), dtype)
     number = Literal(float(count), dtype)
     value = Operation("div", (Read(total, dtype), number), dtype)
     define = Statement(mean.access, value, None, dtype, fresh(f"{name}.c", taken))
@@ -349,7 +349,7 @@ def _rebased_squares(squares: Squares) -> _Rebased:
     return _Rebased(
         site.replaced(nodes, buffer=buffer),
         [
-            innermost(Place(node, (*above, k + n), site.above, site.outer_sizes))
+            innermost(LocatedNode(node, (*above, k + n), site.above, site.outer_sizes))
             for n, node in enumerate(nodes)
         ],
         Staged(name, (Nest.of(define), Nest.of(correct))),

@@ -11,10 +11,10 @@ from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import (
     LEVELS,
     Access,
+    AffineExpr,
     Condition,
     Expression,
     Form,
-    Index,
     IndexValue,
     Read,
     Renumbering,
@@ -22,7 +22,7 @@ from perfdojo_sdk.core.expression import (
 )
 from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.made import Made, Nest, Rewritten, Staged
-from perfdojo_sdk.core.program import Node, Place, Program, Statement, enclosed, fresh, innermost
+from perfdojo_sdk.core.program import LocatedNode, Node, Program, Statement, enclosed, fresh, innermost
 from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.transformation import (
     NO_MOVE,
@@ -122,7 +122,7 @@ def _room_for_a_statement(facts: Term) -> Refusal | None:
     return None
 
 
-def _index(form: Form) -> Index:
+def _index(form: Form) -> AffineExpr:
     return form.index if isinstance(form, IndexValue) else form.form if isinstance(form, Condition) else form
 
 
@@ -143,7 +143,7 @@ class _Named(NamedTuple):
     """The program in which the value has a name, and its two new statements."""
 
     program: Program
-    places: tuple[Place, Place]
+    places: tuple[LocatedNode, LocatedNode]
     made: Made
 
 
@@ -154,13 +154,13 @@ def _named(facts: Term) -> _Named:
     # The nest runs over the value's iterators from this depth on, in the order that they have.
     dims, shape = facts.dims, facts.shape
     outer = sum(levels[0] < depth for levels in dims)
-    read = tuple([Index.of(dict.fromkeys(levels, 1)) for levels in dims])
+    read = tuple([AffineExpr.of(dict.fromkeys(levels, 1)) for levels in dims])
     element = (*read[:outer], *LEVELS[depth : depth + len(dims) - outer])
     name = fresh(f"{statement.target.array}_v", program.names)
     buffer = Buffer(name, value.dtype, tuple(map(Dimension, shape)), site.dialect.default_location, (name,))
     if element != read:
         forms = {levels[0]: form for levels, form in zip(dims, element, strict=True)}
-        forms |= {level: Index() for levels in dims for level in levels[1:]}
+        forms |= {level: AffineExpr() for levels in dims for level in levels[1:]}
         here = renumbered(value, Renumbering([forms.get(l, LEVELS[l]) for l in range(len(sizes))]))
     else:
         here = value
@@ -174,8 +174,8 @@ def _named(facts: Term) -> _Named:
     return _Named(
         program.edited(site.above[:depth], path, nodes, buffer=buffer),
         (
-            innermost(Place(copy, path, site.above[:depth], sizes[:depth])),
-            Place(changed, after + inside, site.above, sizes),
+            innermost(LocatedNode(copy, path, site.above[:depth], sizes[:depth])),
+            LocatedNode(changed, after + inside, site.above, sizes),
         ),
         Staged(name, (Nest.of(copy),)),
     )

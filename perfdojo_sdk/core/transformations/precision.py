@@ -20,7 +20,7 @@ from perfdojo_sdk.core.expression import (
     map_expression,
 )
 from perfdojo_sdk.core.frozen import frozen, lazy
-from perfdojo_sdk.core.program import Node, Place, Program, Scope, Statement
+from perfdojo_sdk.core.program import LocatedNode, Node, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.transformation import (
     NO_MOVE,
@@ -61,7 +61,7 @@ class Shortening(Facts):
         return site.program.with_buffer(old.name, buffer).with_body(body)
 
     @lazy
-    def touching(self) -> tuple[Place, ...]:
+    def touching(self) -> tuple[LocatedNode, ...]:
         """The statements of that program that touch the buffer."""
         arrays, places = frozenset(self.site.storage.arrays), self.program.places
         return tuple(

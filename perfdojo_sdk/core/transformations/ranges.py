@@ -13,7 +13,7 @@ from operator import methodcaller
 
 from perfdojo_sdk.core.dependence import conflicts, leaking_level, may_meet, private_buffers
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.expression import Index
+from perfdojo_sdk.core.expression import AffineExpr
 from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.geometry import common_depth
 from perfdojo_sdk.core.made import Copied, Rewritten, merged
@@ -272,9 +272,9 @@ def cuts(size: int, widths: tuple[int, ...]) -> list[int]:
     return sorted(at for at in found if 0 < at < size)
 
 
-def shift(level: int, by: int) -> tuple[Index, ...]:
+def shift(level: int, by: int) -> tuple[AffineExpr, ...]:
     """Every iterator as it is, but for the one at ``level``, which starts at ``by``."""
-    return (*levels(level), Index.of({level: 1}, by), *shifted(level + 1, 0))
+    return (*levels(level), AffineExpr.of({level: 1}, by), *shifted(level + 1, 0))
 
 
 def named(site: Site, part: str) -> Callable[[str], str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.expression import Access, Index, Literal, Read
+from perfdojo_sdk.core.expression import Access, AffineExpr, Literal, Read
 from perfdojo_sdk.core.frozen import frozen
 from perfdojo_sdk.core.made import Nest, Rewritten, Staged
 from perfdojo_sdk.core.operations import identity
@@ -163,12 +163,12 @@ class SplitReduction(Analysed[Accumulation]):
             name, dtype, tuple(Dimension(sizes[l]) for l in dims), site.dialect.default_location, (name,)
         )
         inner = [l for l in dims if l >= level]
-        renamed = {l: Index.level(level + k) for k, l in enumerate(inner)}
+        renamed = {l: AffineExpr.level(level + k) for k, l in enumerate(inner)}
 
-        def form(l: int) -> Index:
-            return renamed.get(l) or Index.level(l)
+        def form(l: int) -> AffineExpr:
+            return renamed.get(l) or AffineExpr.level(l)
 
-        partial = Access(name, tuple(Index.level(l) for l in dims))
+        partial = Access(name, tuple(AffineExpr.level(l) for l in dims))
         here = partial.substitute(form)
         start = Statement(here, Literal(identity(facts.combination, dtype), dtype), None, dtype)
         combine = Statement(statement.target.substitute(form), Read(here, dtype), facts.combination, dtype)

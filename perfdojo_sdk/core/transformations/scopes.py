@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from perfdojo_sdk.core.dependence import Conflict, conflicts, leaking_level, private_buffers
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.expression import LEVELS, MAX_DEPTH, Access, Index, Renumbering
+from perfdojo_sdk.core.expression import LEVELS, MAX_DEPTH, Access, AffineExpr, Renumbering
 from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.geometry import guarded_bounds
 from perfdojo_sdk.core.made import Halves, Rewritten
@@ -74,7 +74,7 @@ def refuse_violation(site: Site, violation: Violation, at: str, mark: str = "") 
     )
 
 
-def shifted(start: int, by: int) -> tuple[Index, ...]:
+def shifted(start: int, by: int) -> tuple[AffineExpr, ...]:
     """Levels ``start, start+1, ...`` moved by ``by``, as forms indexed from ``start``."""
     return levels(MAX_DEPTH, start + by)
 
@@ -184,7 +184,7 @@ class SplitScope(Analysed[Division]):
     def rewrite(self, facts: Division, /) -> Rewritten:
         site, factor, made = facts.site, facts.factor, facts.halves
         scope, level = site.scope, site.level
-        forms = (*levels(level), Index.of({level: factor, level + 1: 1}), *shifted(level + 1, 1))
+        forms = (*levels(level), AffineExpr.of({level: factor, level + 1: 1}), *shifted(level + 1, 1))
         inner = scope.headed(factor, "", made.inner, Renumbering(forms, level))
         outer = Scope(scope.size // factor, (inner,), "", made.outer)
         return Rewritten(site.replaced((outer,)), made)
@@ -192,17 +192,17 @@ class SplitScope(Analysed[Division]):
     def relation(self, facts: Division, result: Program, /) -> Relation:
         site, factor = facts.site, facts.factor
         level = site.level
-        split = Index.of({level: factor, level + 1: 1})
+        split = AffineExpr.of({level: factor, level + 1: 1})
         return {
             statement.id: Instance(
                 statement.id,
-                (*levels(level), split, *(Index.level(l + 1) for l in range(level + 1, depth))),
+                (*levels(level), split, *(AffineExpr.level(l + 1) for l in range(level + 1, depth))),
             )
             for statement, depth in statements_below(site.scope, level)
         }
 
 
-def levels(count: int, start: int = 0) -> tuple[Index, ...]:
+def levels(count: int, start: int = 0) -> tuple[AffineExpr, ...]:
     """The iterators ``{start}``, ``{start + 1}`` ..."""
     return LEVELS[start : start + count]
 
@@ -359,13 +359,13 @@ class SwapScopes(Analysed[Pair]):
     def rewrite(self, facts: Pair, /) -> Program:
         site, inner = facts.site, facts.inner
         outer, level = site.scope, site.level
-        forms = (*levels(level), Index.level(level + 1), Index.level(level), *shifted(level + 2, 0))
+        forms = (*levels(level), AffineExpr.level(level + 1), AffineExpr.level(level), *shifted(level + 2, 0))
         new_inner = inner.headed(outer.size, outer.suffix, outer.id, Renumbering(forms, level))
         return site.replaced((inner.with_body((new_inner,)),))
 
     def relation(self, facts: Pair, result: Program, /) -> Relation:
         site, level = facts.site, facts.site.level
-        swapped = (*levels(level), Index.level(level + 1), Index.level(level))
+        swapped = (*levels(level), AffineExpr.level(level + 1), AffineExpr.level(level))
         return {
             statement.id: Instance(statement.id, (*swapped, *levels(depth - level - 2, level + 2)))
             for statement, depth in statements_below(site.scope, level)

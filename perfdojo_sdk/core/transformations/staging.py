@@ -18,8 +18,8 @@ from perfdojo_sdk.core.errors import MoveError, closest
 from perfdojo_sdk.core.expression import (
     LEVELS,
     Access,
+    AffineExpr,
     Expression,
-    Index,
     Read,
     map_expression,
 )
@@ -54,7 +54,7 @@ class Form:
     inner: int
     outer: tuple[int, ...]
     sizes: tuple[int, ...]
-    subscripts: tuple[Index, ...]
+    subscripts: tuple[AffineExpr, ...]
 
     @staticmethod
     def of(access: Access, inner: int, sizes: tuple[int, ...]) -> Form:
@@ -74,7 +74,7 @@ class Form:
         return Access(name, tuple([LEVELS[l] for l in access.levels]))
 
     @property
-    def element(self) -> tuple[Index, ...]:
+    def element(self) -> tuple[AffineExpr, ...]:
         """Subscripts of the new buffer inside a nest over ``sizes``."""
         inner = self.inner
         return (*[LEVELS[l] for l in self.outer], *LEVELS[inner : inner + len(self.sizes)])

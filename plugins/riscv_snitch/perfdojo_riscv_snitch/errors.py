@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfdojo_riscv_snitch.program import SourceLine
-from perfdojo_sdk.core.errors import DojoError, Place
+from perfdojo_sdk.core.errors import DojoError, SourceSpan
 
 #: What to try, by code.
 _HINTS = {
@@ -31,7 +31,7 @@ class SnitchError(DojoError):
 def assembly_error(what: str, line: SourceLine, part: str, file: str, why: str = "") -> SnitchError:
     """An error that underlines ``part`` in its line."""
     column = line.text.find(part) + 1 if part else 0
-    place = Place(line.number, max(column, 1), line.text, max(len(part), 1), file or "assembly")
+    place = SourceSpan(line.number, max(column, 1), line.text, max(len(part), 1), file or "assembly")
     return SnitchError("PD-S011", what, place=place, why=why, hint=_HINTS["PD-S011"])
 
 
@@ -43,7 +43,7 @@ def run_error(
     if line is not None:
         stripped = line.statement or line.text.strip()
         column = line.text.find(stripped) + 1
-        place = Place(line.number, column, line.text, max(len(stripped), 1), file or "assembly")
+        place = SourceSpan(line.number, column, line.text, max(len(stripped), 1), file or "assembly")
     error = SnitchError(code, f"{what} (pc 0x{pc:08x})", place=place, why=why, hint=_HINTS[code])
     error.pc = pc
     return error

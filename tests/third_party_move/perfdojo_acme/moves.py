@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from perfdojo_sdk.core.dependence import conflicts
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.expression import MAX_DEPTH, Index, Renumbering
+from perfdojo_sdk.core.expression import MAX_DEPTH, AffineExpr, Renumbering
 from perfdojo_sdk.core.program import Node, Program, Scope
 from perfdojo_sdk.core.transformation import (
     Instance,
@@ -48,10 +48,10 @@ def _target_allows(site: Site) -> Refusal | None:
     return violation and Refusal.of(site.scope.id, site.scope.head, what=violation.what)
 
 
-def _backwards(site: Site) -> tuple[Index, ...]:
+def _backwards(site: Site) -> tuple[AffineExpr, ...]:
     """Every iterator as it is, but for the scope's own, which counts down."""
-    forms = [Index.level(level) for level in range(MAX_DEPTH)]
-    forms[site.level] = Index.of({site.level: -1}, site.scope.size - 1)
+    forms = [AffineExpr.level(level) for level in range(MAX_DEPTH)]
+    forms[site.level] = AffineExpr.of({site.level: -1}, site.scope.size - 1)
     return tuple(forms)
 
 

@@ -25,7 +25,7 @@ from perfdojo_riscv_snitch.codegen.tree import Address, Edge, Loop, Part, Point,
 from perfdojo_riscv_snitch.codegen.values import BYTES, FORMATS, Values
 from perfdojo_riscv_snitch.codegen.written import WrittenOut, side_by_side
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.expression import Access, Index
+from perfdojo_sdk.core.expression import Access, AffineExpr
 from perfdojo_sdk.core.geometry import index_values
 from perfdojo_sdk.core.program import Program, Statement
 from perfdojo_sdk.core.storage import Buffer
@@ -363,7 +363,7 @@ class Body:
     def constant(self, bits: int, dtype: str) -> Register:
         return self.constants.setdefault((bits, dtype), Register("f"))
 
-    def whole(self, index: Index, work: Work) -> Register:
+    def whole(self, index: AffineExpr, work: Work) -> Register:
         """A form of the iterators as an integer of 32 bits."""
         listing = self.listing
         form = work.fold(index)

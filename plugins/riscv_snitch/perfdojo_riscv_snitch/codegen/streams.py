@@ -24,7 +24,7 @@ from perfdojo_riscv_snitch.codegen.tree import Work
 from perfdojo_riscv_snitch.codegen.values import BYTES, Values
 from perfdojo_sdk.core.dependence import may_meet, may_run_before
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.expression import Access, Index
+from perfdojo_sdk.core.expression import Access, AffineExpr
 from perfdojo_sdk.core.geometry import is_copy
 from perfdojo_sdk.core.program import Occurrence, Path, Program, Statement
 from perfdojo_sdk.core.storage import Buffer
@@ -62,11 +62,11 @@ class Stream:
     repeat: int = 1
     """Number of times each element is read."""
 
-    def start(self, program: Program) -> Index:
+    def start(self, program: Program) -> AffineExpr:
         """Cell of the job's first element, as a form of the scopes around the job."""
         outside = len(self.job) - 1
         form = program.buffer_of[self.memory.array].address(self.memory.subscripts)
-        return form.substitute(lambda level: Index.level(level) if level < outside else Index())
+        return form.substitute(lambda level: AffineExpr.level(level) if level < outside else AffineExpr())
 
 
 def streams(program: Program, dialect: Dialect, pairs: Pairs) -> Mapping[str, Stream]:
@@ -191,7 +191,7 @@ class Nothing:
     def constant(self, bits: int, dtype: str) -> Register:
         return Register("f")
 
-    def whole(self, index: Index, work: Work) -> Register:
+    def whole(self, index: AffineExpr, work: Work) -> Register:
         return Register("x")
 
 
@@ -284,7 +284,7 @@ def _dimensions(
     return tuple(merged)
 
 
-def _loops(form: Index, level: int, size: int) -> tuple[Dimension, ...] | None:
+def _loops(form: AffineExpr, level: int, size: int) -> tuple[Dimension, ...] | None:
     """The loops of a mover, innermost first, that stand for a scope at ``level``; strides in elements.
 
     Two where the scope was made of two: ``{level}//n`` and ``{level}%n`` are their iterators.
@@ -294,7 +294,7 @@ def _loops(form: Index, level: int, size: int) -> tuple[Dimension, ...] | None:
     if not mine:
         return (Dimension(size, plain),)
     (inner, *others) = {q.divisor for q, _ in mine}
-    if others or size % inner or any(q.dividend != Index.level(level) for q, _ in mine):
+    if others or size % inner or any(q.dividend != AffineExpr.level(level) for q, _ in mine):
         return None
     rest = sum(c for q, c in mine if q.remainder)
     whole = sum(c for q, c in mine if not q.remainder)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias, cast
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.expression import Access, Index
+from perfdojo_sdk.core.expression import Access, AffineExpr
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 
@@ -35,17 +35,17 @@ class Point:
     iterators: tuple[Loop | int, ...]
     """For each level the loop, or the iterator's value where it is known."""
 
-    def fold(self, form: Index) -> Index:
+    def fold(self, form: AffineExpr) -> AffineExpr:
         """``form`` with the known iterators put in."""
         known = self.iterators
         if form.quotients:
             if all(level < len(known) and isinstance(known[level], int) for level in form.levels):
-                return Index.affine(form.evaluate(cast(tuple[int, ...], known)), ())
+                return AffineExpr.affine(form.evaluate(cast(tuple[int, ...], known)), ())
             return form.substitute(lambda level: _folded(known, level))
         constant, left = self.affine(form)
-        return form if len(left) == len(form.terms) else Index.affine(constant, tuple(left))
+        return form if len(left) == len(form.terms) else AffineExpr.affine(constant, tuple(left))
 
-    def affine(self, form: Index) -> tuple[int, list[tuple[int, int]]]:
+    def affine(self, form: AffineExpr) -> tuple[int, list[tuple[int, int]]]:
         """The constant and the terms of an affine form with the known iterators put in."""
         constant, left = form.constant, list[tuple[int, int]]()
         for level, coefficient in form.terms:
@@ -62,9 +62,9 @@ class Point:
         return found
 
 
-def _folded(iterators: Sequence[Loop | int], level: int) -> Index:
+def _folded(iterators: Sequence[Loop | int], level: int) -> AffineExpr:
     value = iterators[level] if level < len(iterators) else None
-    return Index.affine(value, ()) if isinstance(value, int) else Index.level(level)
+    return AffineExpr.affine(value, ()) if isinstance(value, int) else AffineExpr.level(level)
 
 
 @dataclass(eq=False)
@@ -152,7 +152,7 @@ def written_out(scope: Scope, dialect: Dialect) -> bool:
     return suffix is not None and suffix.unrolled
 
 
-def address(point: Point, buffer: Buffer, cell: Index, size: int) -> Address | None:
+def address(point: Point, buffer: Buffer, cell: AffineExpr, size: int) -> Address | None:
     """The address of the cell with number ``cell``; None when it is not affine. ``size``: bytes of a cell."""
     form = point.fold(cell) if cell.quotients else cell
     if form.quotients:
@@ -167,10 +167,10 @@ class Cells:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self._known: dict[int, tuple[Index, Access]] = {}
+        self._known: dict[int, tuple[AffineExpr, Access]] = {}
         """Cache by Python's id of the access; the access is kept alive so that its id is not reused."""
 
-    def __call__(self, access: Access) -> Index:
+    def __call__(self, access: Access) -> AffineExpr:
         known = self._known.get(id(access))
         if known is None:
             form = self.program.buffer_of[access.array].address(access.subscripts)

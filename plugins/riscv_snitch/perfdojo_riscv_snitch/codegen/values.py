@@ -19,9 +19,9 @@ from perfdojo_riscv_snitch.codegen.tree import Work
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.core.expression import (
     Access,
+    AffineExpr,
     Cast,
     Expression,
-    Index,
     IndexValue,
     Literal,
     Operation,
@@ -54,7 +54,7 @@ class Memory(Protocol):
         """A register that holds these bits throughout."""
         ...
 
-    def whole(self, index: Index, work: Work) -> Register:
+    def whole(self, index: AffineExpr, work: Work) -> Register:
         """The value of a form of the iterators, as an integer."""
         ...
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from perfdojo_riscv_snitch.codegen.limits import WIDTH, Refused
 from perfdojo_riscv_snitch.codegen.values import BYTES
-from perfdojo_sdk.core.expression import Index
+from perfdojo_sdk.core.expression import AffineExpr
 from perfdojo_sdk.core.geometry import index_values
 from perfdojo_sdk.core.program import Program, Statement
 
@@ -25,7 +25,7 @@ def check(program: Program) -> None:
                     raise Refused(WIDTH, place.node.id, form.text, form=form.text, reach=reach)
 
 
-def _forms(program: Program, statement: Statement) -> Iterator[tuple[Index, int, int]]:
+def _forms(program: Program, statement: Statement) -> Iterator[tuple[AffineExpr, int, int]]:
     """Forms of the iterators, what they are multiplied by, and how far that may reach."""
     for form in (*statement.guard, *[value.index for value in index_values(statement.value)]):
         yield form, 1, MOST
