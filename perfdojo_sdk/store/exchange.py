@@ -1,9 +1,9 @@
 """Records as lines of JSON: out of one database, into another, on another machine, in another year.
 
 The first line says what the file is; each other line is one record, whole. A file is hostile until it
-has been read: lines are bounded and every field is checked. An import reads the file twice, a merge the
-other database: what has a bad record anywhere changes nothing; then the records go in, some hundreds at a time. Whoever is
-interrupted imports again: a record that is there already is not doubled.
+has been read: lines are bounded and every field is checked. An import reads the file twice, and a merge
+the other database: with a bad record anywhere nothing is changed; then the records go in, some hundreds
+at a time. Whoever is interrupted imports again: a record that is there already is not doubled.
 """
 
 from __future__ import annotations
