@@ -7,7 +7,7 @@ import math
 import pickle
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -239,6 +239,42 @@ def test_what_a_runner_raises_is_a_failure_that_names_it(does: Callable[..., Any
         assert isinstance(result, Failure) and "plugin paper: its" in result.detail
     with pytest.raises(PluginFault, match="plugin paper: its runner raised"):
         runner.device()
+
+
+@pytest.mark.parametrize(("kernels", "runs"), [(1, 4), (2, 12), (3, 24)])
+def test_a_race_may_take_as_long_as_all_of_it_alone(
+    monkeypatch: pytest.MonkeyPatch, kernels: int, runs: int
+) -> None:
+    """Two runs together and two of each kernel alone, for each number of kernels that are left."""
+    monkeypatch.setenv(VARIABLE, "1")
+    assert runs == sum(2 * left + 2 * left for left in range(1, kernels + 1))
+    limits: list[float] = []
+
+    def heard(plugin: str, part: str, work: Callable[[], object], seconds: float) -> object:
+        limits.append(seconds)
+        return work()
+
+    class Racing(Paper):
+        def time_interleaved(self, artifacts: Sequence[Artifact], request: RunRequest) -> list[Any]:
+            return [FINE for _ in artifacts]
+
+    monkeypatch.setattr("perfdojo_sdk.plugins.guards.guarded", heard)
+    in_turns = ability(GuardedRunner("paper", Racing()), TimesInterleaved)
+    assert in_turns
+    in_turns.time_interleaved([Artifact("s", (), (), "paper", b"")] * kernels, RunRequest(timeout_s=10))
+    assert limits == [1 + runs * 10]
+
+
+def test_a_race_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Endless(Paper):
+        time_interleaved = sleeps
+
+    monkeypatch.setenv(VARIABLE, "0.1")
+    in_turns = ability(GuardedRunner("paper", Endless()), TimesInterleaved)
+    assert in_turns
+    artifacts = [Artifact("s", (), (), "paper", b"")] * 2
+    for result in in_turns.time_interleaved(artifacts, RunRequest(timeout_s=0.01)):
+        assert isinstance(result, Failure) and "its runner took longer than 0.22 s" in result.detail
 
 
 def test_a_build_goes_on_where_a_runner_raises_on_one_game(paper: Paper, tmp_path: Path) -> None:

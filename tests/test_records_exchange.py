@@ -140,10 +140,14 @@ def test_a_bad_line_is_named_and_nothing_is_changed(text: str, line: int, tmp_pa
     assert caught.value.code == "PD-R005" and len(caught.value.render()) < 2000
 
 
-def test_a_database_with_a_record_of_the_future_is_not_merged(tmp_path: Path) -> None:
-    late = evaluated(at=datetime.now(UTC) + timedelta(days=2))
-    with Records(tmp_path / "a.sqlite") as a, Records(tmp_path / "b.sqlite") as b:
+def test_a_database_with_a_record_of_the_future_is_not_merged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange, "BATCH", 2)  # the good ones before it would go in first
+    late = evaluated(SPLIT, at=datetime.now(UTC) + timedelta(days=2))
+    with Records(tmp_path / "a.sqlite") as a, filled(tmp_path / "b.sqlite") as b:
         b.candidates.put(late)
+        assert len(list(b.candidates)) > 3
         with pytest.raises(FormatError, match="b.sqlite cannot come in") as caught:
             merge(a, b)
         assert "future" in caught.value.why and content(a) == ([], [])

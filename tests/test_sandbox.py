@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,7 +18,7 @@ from test_measure import ONCE, RIGHT, RUNNER, TIMED, N, build
 
 from perfdojo_sdk.core.files import read_bounded
 from perfdojo_sdk.hookspecs.types import Failure, Measurement, RunRequest
-from perfdojo_sdk.measure import process_tree
+from perfdojo_sdk.measure import guarded_files, process_tree
 from perfdojo_sdk.measure.answer import RUNNER_FAULT, Answer, KernelAnswer, Malformed, doubt, read_answer
 from perfdojo_sdk.measure.guarded_files import private_folder
 
@@ -183,7 +184,7 @@ def test_output_is_bounded(forks: bool) -> None:
 
 
 def test_a_folder_goes_whatever_became_of_it(tmp_path: Path) -> None:
-    with private_folder("perfdojo-test-") as folder:
+    with private_folder("test") as folder:
         here = os.getcwd()
         try:
             os.chdir(folder)
@@ -196,10 +197,107 @@ def test_a_folder_goes_whatever_became_of_it(tmp_path: Path) -> None:
     subprocess.run(["rm", "-rf", folder], check=True)  # pytest would stumble over it, for ever after
     assert not left
     (tmp_path / "mine").write_text("kept")
-    with private_folder("perfdojo-test-") as folder:
+    with private_folder("test") as folder:
         folder.rmdir()
         folder.symlink_to(tmp_path)
     assert not os.path.lexists(folder) and (tmp_path / "mine").exists()
+
+
+#: Makes both kinds of folders, says which, and waits to be killed.
+KILLED = """
+import time
+from perfdojo_sdk.measure.guarded_files import private_folder, process_folder
+with private_folder("run") as folder:
+    (folder / "inside").mkdir()
+    (folder / "inside" / "file").write_text("left")
+    (folder / "inside").chmod(0)
+    print(folder, process_folder("headers"), flush=True)
+    time.sleep(60)
+"""
+#: Makes a folder, which removes those of the dead, and ends.
+LATER = "from perfdojo_sdk.measure.guarded_files import process_folder; process_folder('code')"
+
+
+def started(code: str, temporary: Path) -> subprocess.Popen[str]:
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment)
+
+
+def folders_of(process: subprocess.Popen[str]) -> set[str]:
+    assert process.stdout
+    return {Path(name).name for name in process.stdout.readline().split()}
+
+
+def test_folders_of_a_killed_process_go_with_the_next_one(tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    (place / "mine").mkdir()
+    (place / "mine" / "file").write_text("kept")
+    (place / "perfdojo-run-of-an-older-version").mkdir()
+    (place / f"perfdojo-run-link{guarded_files._HELD}").symlink_to(place / "mine")
+    before = set(os.listdir(place))
+    with started(KILLED, place) as dead, started(KILLED, place) as living:
+        try:
+            left, kept = folders_of(dead), folders_of(living)
+            assert len(left) == len(kept) == 2 and set(os.listdir(place)) == before | left | kept
+            dead.kill()
+            dead.wait()
+            assert started(LATER, place).wait() == 0
+            assert set(os.listdir(place)) == before | kept
+        finally:
+            dead.kill()
+            living.kill()
+    assert (place / "mine" / "file").read_text() == "kept"
+
+
+def test_folders_stay_where_others_may_exchange_them(tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    place.chmod(0o777)
+    left = place / f"perfdojo-run-left{guarded_files._HELD}"
+    left.mkdir()
+    assert started(LATER, place).wait() == 0 and os.listdir(place) == [left.name]
+    place.chmod(0o1777)
+    assert started(LATER, place).wait() == 0 and os.listdir(place) == []
+
+
+def test_folders_of_another_machine_or_user_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    elsewhere, theirs = place / "perfdojo-run-a.00000000.held", f"perfdojo-run-b{guarded_files._HELD}"
+    elsewhere.mkdir()
+    (place / theirs).mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(place))
+    monkeypatch.setattr(os, "getuid", lambda: os.stat(place).st_uid + 1)
+    guarded_files._remove_abandoned.__wrapped__()
+    assert set(os.listdir(place)) == {elsewhere.name, theirs}
+    monkeypatch.undo()
+    monkeypatch.setattr("tempfile.tempdir", str(place))
+    guarded_files._remove_abandoned.__wrapped__()
+    assert os.listdir(place) == [elsewhere.name]
+
+
+def test_a_folder_that_goes_before_its_lock_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody who tidies up may meet a folder that is not locked yet."""
+    place = tmp_path / "place"
+    place.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(place))
+    new, made = guarded_files._new, list[str]()
+
+    def snatched(name: str) -> Any:
+        kept = new(name)
+        if name == "test":
+            made.append(kept.name)
+            if len(made) < 3:
+                guarded_files._remove_if_abandoned(kept.name)
+        return kept
+
+    monkeypatch.setattr(guarded_files, "_new", snatched)
+    with private_folder("test") as folder:
+        assert folder.is_dir() and str(folder) == made[-1] and len(os.listdir(place)) == 1
+    assert os.listdir(place) == []
 
 
 # -- what it starts -----------------------------------------------------------------------------------

@@ -161,7 +161,7 @@ def test_a_folder_that_cannot_be_removed_is_no_error(monkeypatch: pytest.MonkeyP
     def refuse(*_: object) -> None:
         raise PermissionError("Operation not permitted")
 
-    with private_folder("perfdojo-test-") as folder:
+    with private_folder("test") as folder:
         (folder / "file").touch()
         monkeypatch.setattr(guarded_files.tempfile.TemporaryDirectory, "cleanup", refuse)
     monkeypatch.undo()

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from queue import SimpleQueue
-from tempfile import TemporaryDirectory
 from threading import BoundedSemaphore, Thread
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -31,6 +30,7 @@ from perfdojo_sdk.library.context import BuildContext
 from perfdojo_sdk.library.running import compiled, toolchain_of
 from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.library.tuning import COMPILE_TIMEOUT_S, SearchStatus, Session, TuneError
+from perfdojo_sdk.measure.guarded_files import private_folder
 from perfdojo_sdk.store.candidates import Candidate, CandidateKey
 
 if TYPE_CHECKING:
@@ -255,7 +255,7 @@ def context_at(wanted: Equipment, settings: Settings, place: Assignment) -> Buil
 
 def _found(wanted: Equipment, order: Order, tell: Tell) -> Found:
     builder = KernelBuilder(context_at(wanted, order.settings, order.place))
-    with TemporaryDirectory(prefix="perfdojo-episode-") as folder:
+    with private_folder("episode") as folder:
         files = Files(Path(folder, "state.json"), Path(folder, "game.json"))
         if order.state is not None:
             files.state.write_bytes(order.state)

@@ -6,7 +6,6 @@ Job and answer are files: arrays of a gigabyte would take long through a pipe.
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -21,6 +20,7 @@ from perfdojo_sdk.hookspecs.types import (
     Measurement,
     RunRequest,
 )
+from perfdojo_sdk.measure.guarded_files import private_folder
 from perfdojo_sdk.measure.kernel_calls import CARRIER
 from perfdojo_sdk.measure.tools import run_tool, signal_name
 
@@ -35,7 +35,7 @@ def run_on_gpu(
     of job and answer are its last arguments.
 
     Send the job, wait, and make a measurement of the answer; a hang or a crash is a failure."""
-    with tempfile.TemporaryDirectory(prefix="perfdojo-gpu-") as folder:
+    with private_folder("gpu") as folder:
         job, answer = Path(folder, "job.npz"), Path(folder, "answer.npz")
         _write_job(job, artifact, request, cache_bytes)
         try:

@@ -1,33 +1,53 @@
-"""Folders for one run or one process, removed whatever somebody else has put there."""
+"""Folders for one run or one process, removed whatever somebody else has put there.
+
+Each is locked by its process, and the lock ends with it, however it ends: a later process of the same user
+removes the folders that nobody holds any more.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import platform
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
+from perfdojo_sdk.core.files import try_lock
+
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+#: How names of these folders begin,
+_MARK = "perfdojo-"
+#: and how they end, on this machine: a lock on a network file system may be unknown to others.
+_HELD = f".{hashlib.sha256(platform.node().encode()).hexdigest()[:8]}.held"
+
+_Folder = tempfile.TemporaryDirectory[str]
 
 
 @contextmanager
-def private_folder(prefix: str) -> Iterator[Path]:
-    """A new folder that only this user may enter; it goes with whatever anybody has put there."""
-    kept = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
+def private_folder(name: str) -> Iterator[Path]:
+    """A new folder that only this user may enter; it goes with whatever anybody has put there.
+
+    ``name``: what it is for, as a part of its name.
+    """
+    kept, lock = _held(name)
     try:
         yield Path(kept.name)
     finally:
         _remove(kept)
+        os.close(lock)
 
 
-_OF_PROCESSES: list[tuple[int, tempfile.TemporaryDirectory[str]]] = []
+_OF_PROCESSES: list[tuple[int, _Folder]] = []
 
 
-def process_folder(prefix: str) -> Path:
+def process_folder(name: str) -> Path:
     """A new folder of this process, which goes with it; in a fork, with :func:`remove_folders`."""
-    kept = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
+    kept, _ = _held(name)  # locked until the process ends
     _OF_PROCESSES.append((os.getpid(), kept))
     return Path(kept.name)
 
@@ -39,7 +59,70 @@ def remove_folders() -> None:
             kept.cleanup()
 
 
-def _remove(kept: tempfile.TemporaryDirectory[str]) -> None:
+# -- whose they are --------------------------------------------------------------------------------
+
+
+def _held(name: str) -> tuple[_Folder, int]:
+    """A new folder, and its lock: the folder itself, open."""
+    _remove_abandoned()
+    while True:
+        kept = _new(name)
+        with suppress(FileNotFoundError):  # somebody who tidies up was faster than our lock
+            lock = os.open(kept.name, _FOLDER)
+            if _try_lock(lock) and _is_open(kept.name, lock):
+                return kept, lock
+            os.close(lock)
+        kept.cleanup()
+
+
+def _new(name: str) -> _Folder:
+    return tempfile.TemporaryDirectory(prefix=f"{_MARK}{name}-", suffix=_HELD, ignore_cleanup_errors=True)
+
+
+def _try_lock(folder: int) -> bool:
+    """Take the lock; true, too, on a file system where nobody can take one."""
+    try:
+        return try_lock(folder)
+    except OSError:
+        return True
+
+
+def _is_open(path: str, opened: int) -> bool:
+    """True if ``path`` still leads to the folder that is open."""
+    here, about = os.stat(path, follow_symlinks=False), os.fstat(opened)
+    return (here.st_dev, here.st_ino) == (about.st_dev, about.st_ino)
+
+
+@cache
+def _remove_abandoned() -> None:
+    """Remove what processes of this user on this machine have left when they were killed; once a process."""
+    top = tempfile.gettempdir()
+    with suppress(OSError):
+        mode = os.stat(top).st_mode
+        if mode & (stat.S_IWGRP | stat.S_IWOTH) and not mode & stat.S_ISVTX:
+            return  # others may put something else in a folder's place
+        for name in os.listdir(top):
+            if name.startswith(_MARK) and name.endswith(_HELD):
+                with suppress(OSError):
+                    _remove_if_abandoned(os.path.join(top, name))
+
+
+def _remove_if_abandoned(path: str) -> None:
+    """OSError where it is no folder, or goes meanwhile."""
+    folder = os.open(path, _FOLDER)
+    try:
+        if os.fstat(folder).st_uid == os.getuid() and try_lock(folder) and _is_open(path, folder):
+            kept = _new("left")  # as a new folder of ours it goes as those do
+            os.rename(path, kept.name)
+            _remove(kept)
+    finally:
+        os.close(folder)
+
+
+# -- removing --------------------------------------------------------------------------------------
+
+
+def _remove(kept: _Folder) -> None:
     with suppress(RecursionError, OSError):  # such as of a file that cannot be changed or deleted any more
         kept.cleanup()
     if os.path.islink(kept.name) or os.path.isfile(kept.name):

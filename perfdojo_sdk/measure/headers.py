@@ -75,7 +75,7 @@ class ParsedHeaders:
     ) -> tuple[str, ...]:
         with self._lock:
             if self._folder is None:
-                self._folder = process_folder("perfdojo-headers-")
+                self._folder = process_folder("headers")
             folder = self._folder / str(len(self._parsed))
             folder.mkdir()
         for name, text in headers.items():

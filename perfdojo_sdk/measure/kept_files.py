@@ -103,4 +103,4 @@ def _own_group(number: int) -> bool:
 @cache
 def _own_folder() -> Path:
     """A folder for this process's code."""
-    return process_folder("perfdojo-code-")
+    return process_folder("code")

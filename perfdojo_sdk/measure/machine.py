@@ -14,7 +14,6 @@ import platform
 import re
 import subprocess
 import sys
-import tempfile
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from pathlib import Path
@@ -22,6 +21,7 @@ from pathlib import Path
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.core.files import read_bounded, write_whole
 from perfdojo_sdk.hookspecs.types import Failure, Provenance
+from perfdojo_sdk.measure.guarded_files import private_folder
 from perfdojo_sdk.measure.probe_c import PROBE_CODE
 from perfdojo_sdk.measure.toolchain import find_toolchain
 
@@ -185,7 +185,7 @@ def _measure(
     sizes = [4 * here.last_cache_bytes, *(c.bytes // 2 for c in here.caches)]
     call = "import ctypes,sys; n=[int(a) for a in sys.argv[2:]]; sys.exit(ctypes.CDLL(sys.argv[1])"
     call += ".pd_probe(ctypes.c_int(n[0]), ctypes.c_int(len(n)-1), (ctypes.c_long*(len(n)-1))(*n[1:])))"
-    with tempfile.TemporaryDirectory(prefix="perfdojo-probe-") as folder:
+    with private_folder("probe") as folder:
         library = Path(folder, "probe.so")
         library.write_bytes(compiled.content)
         command = [sys.executable, "-P", "-c", call, str(library), str(here.cpus), *map(str, sizes)]

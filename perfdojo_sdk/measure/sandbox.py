@@ -132,7 +132,7 @@ def _together(job: Job, artifacts: Sequence[Artifact]) -> list[Measurement | Fai
 
 def execute_together(jobs: Sequence[Job]) -> list[list[Measurement | Failure]]:
     """Jobs that fork, one after the other in one child; each in a child of its own should that one die."""
-    with private_folder("perfdojo-run-") as top, ExitStack() as stack:
+    with private_folder("run") as top, ExitStack() as stack:
         folders = [Path(top, str(k)) for k in range(len(jobs))]
         results, given = list[tuple[int, ...]](), list[int]()
         read_end, write_end = os.pipe()
@@ -174,7 +174,7 @@ def _check_interfaces(job: Job) -> None:
 def _attempt(job: Job, artifacts: Sequence[Artifact]) -> tuple[list[Measurement | Failure], int | None]:
     """Results, and which kernel took the child down if one did."""
     with (
-        private_folder("perfdojo-run-") as folder,
+        private_folder("run") as folder,
         _given(job) as inputs,
         _room(job, artifacts) as outputs,
     ):

@@ -14,7 +14,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.core.files import read_bounded
 from perfdojo_sdk.hookspecs.services import Probe
 from perfdojo_sdk.hookspecs.types import Failure
+from perfdojo_sdk.measure.guarded_files import private_folder
 from perfdojo_sdk.measure.headers import ParsedHeaders
 from perfdojo_sdk.measure.tools import run_tool, write_sources
 
@@ -111,7 +111,7 @@ class Toolchain:
         The other files are for ``#include``. Failures: ``compile`` with the commonest message
         first, ``compile_timeout``. OSError when the compiler is gone.
         """
-        with tempfile.TemporaryDirectory(prefix="perfdojo-cc-") as folder:
+        with private_folder("cc") as folder:
             refused = write_sources(folder, sources)
             if refused:
                 return Failure("compile", refused)

@@ -182,7 +182,7 @@ class GuardedRunner(Wrapper):
 
     def within(self, request: RunRequest, work: Callable[[], object], kernels: int = 1) -> object:
         """The result of a call of the runner, which may run ``kernels`` kernels as requested."""
-        return guarded(self.plugin, "runner", work, limit_s() + kernels * request.timeout_s)
+        return guarded(self.plugin, "runner", work, limit_s() + most_runs(kernels) * request.timeout_s)
 
     def failure(self, error: DojoError) -> Failure:
         """A call of the runner that raised ``error``."""
@@ -336,6 +336,15 @@ class _Requirements:
         if strange is not None:
             raise _fault(self.plugin, f"its veto names {shown(strange)}, expected requirements")
         return found
+
+
+def most_runs(kernels: int) -> int:
+    """The most runs of one kernel that an honest race of so many kernels needs.
+
+    In a race that dies each may have to run alone, all that are left race again, and so on with one kernel
+    less each time. Each of these runs is repeated once, should the machine have been too busy to watch it.
+    """
+    return 2 * kernels * (kernels + 1)
 
 
 def why_no_measurement(found: Measurement) -> str:

@@ -1,19 +1,20 @@
 """Records as lines of JSON: out of one database, into another, on another machine, in another year.
 
 The first line says what the file is; each other line is one record, whole. A file is hostile until it
-has been read: lines are bounded and every field is checked. An import reads the file twice: what has a
-bad line anywhere changes nothing; then the records go in, some hundreds at a time. Whoever is
-interrupted imports again: a record that is there already is not doubled.
+has been read: lines are bounded and every field is checked. An import reads the file twice, and a merge
+the other database: with a bad record anywhere nothing is changed; then the records go in, some hundreds
+at a time. Whoever is interrupted imports again: a record that is there already is not doubled.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from io import BufferedReader
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import IO, Annotated
 
@@ -127,17 +128,25 @@ def _opened(path: Path) -> BufferedReader:
 
 
 def merge(records: Records, other: Records) -> Imported:
-    """Bring in every record of another database. :class:`FormatError` for one that must not come in."""
-    lines = chain(
-        (Line(kernel=FinishedKernel(key=key, record=record)) for key, record in other),
-        (Line(candidate=candidate) for candidate in other.candidates),
-    )
+    """Bring in every record of another database, which is read to its end before anything is changed.
+
+    :class:`FormatError` for a record that must not come in.
+    """
     try:
-        return bring(records, lines)
+        deque(_lines_in(other), maxlen=0)
+        return bring(records, _lines_in(other))
     except ValidationError as error:
         what = f"a record in {other.database.name} cannot come in"
-        hint = "export the other database, take that line out (importing names it), and import the rest"
+        hint = "nothing was changed; export the other database, take that line out, and import the rest"
         raise FormatError("PD-R005", what, why=first_error(error), hint=hint) from None
+
+
+def _lines_in(other: Records) -> Iterator[Line]:
+    """The records of a database, each checked as a line of a file is; ValidationError for a bad one."""
+    for key, record in other:
+        yield Line(kernel=FinishedKernel(key=key, record=record))
+    for candidate in other.candidates:
+        yield Line(candidate=candidate)
 
 
 def bring(records: Records, lines: Iterable[Line]) -> Imported:

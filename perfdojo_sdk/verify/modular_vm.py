@@ -11,7 +11,6 @@ others are reused.
 from __future__ import annotations
 
 import ctypes
-import tempfile
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,6 +38,7 @@ from perfdojo_sdk.core.interpreter import LOOPS, Schedule, owner
 from perfdojo_sdk.core.operations import OPERATIONS, Algebra
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
+from perfdojo_sdk.measure.guarded_files import private_folder
 from perfdojo_sdk.measure.toolchain import Compiled, find_toolchain
 from perfdojo_sdk.verify.mixing import EXPONENTS, PRIME, name_key
 
@@ -539,7 +539,7 @@ def _machine() -> Callable[..., int] | None:
         return None
     if not isinstance(made, Compiled):
         return None
-    with tempfile.TemporaryDirectory(prefix="perfdojo-modular-vm-") as folder:
+    with private_folder("modular-vm") as folder:
         path = FilePath(folder, "modular_vm.so")
         path.write_bytes(made.content)
         function = ctypes.CDLL(str(path)).pd_run
