@@ -10,7 +10,7 @@ import pytest
 from paper_target import QUICK, Paper, build, entry, judged, parallel_pass
 
 from perfdojo_sdk.core.dtypes import rounding_law
-from perfdojo_sdk.core.errors import NothingFoundError, VerificationError
+from perfdojo_sdk.core.errors import NothingFoundError, UnavailableError, VerificationError
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Kind, Rules, Trace
 from perfdojo_sdk.game import Game
@@ -167,7 +167,7 @@ def test_packaged_code_that_differs_is_refused_and_the_old_library_stays(
 
 def test_a_broken_toolchain_is_one_clear_error(paper: Paper, tmp_path: Path) -> None:
     paper.refuses = lambda code: True
-    with pytest.raises(LibraryError, match="compiler of target paper does not work"):
+    with pytest.raises(UnavailableError, match="compiler of target paper does not work"):
         build(paper, tmp_path)
 
 

@@ -12,7 +12,13 @@ from paper_target import QUICK, Paper
 
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.core.text import parse
-from perfdojo_sdk.hookspecs.abilities import LimitsInstances, RunsSets, ability, with_compile_timeout
+from perfdojo_sdk.hookspecs.abilities import (
+    LimitsCompiling,
+    LimitsInstances,
+    RunsSets,
+    ability,
+    with_compile_timeout,
+)
 from perfdojo_sdk.hookspecs.types import (
     Artifact,
     Capabilities,
@@ -118,8 +124,10 @@ def test_who_cannot_take_turns_is_timed_in_rounds() -> None:
 
 def test_less_patience_reaches_the_compiler_through_guard_and_observers() -> None:
     whole = context(Plain(), Counting()).runner
-    hasty: Any = with_compile_timeout(whole, COMPILE_TIMEOUT_S)
-    assert hasty.compile_timeout_s == COMPILE_TIMEOUT_S and type(hasty) is type(whole)
+    hasty = with_compile_timeout(whole, COMPILE_TIMEOUT_S)
+    limited = ability(hasty, LimitsCompiling)
+    assert limited is not None and limited.compile_timeout_s == COMPILE_TIMEOUT_S
+    assert type(hasty) is type(whole)
     assert with_compile_timeout(hasty, 60.0) is hasty, "nobody becomes more patient"
     paper = context(Paper()).runner
     assert with_compile_timeout(paper, 1.0) is paper, "one without a limit has none to lower"

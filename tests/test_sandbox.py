@@ -457,9 +457,9 @@ def test_a_time_that_is_changed_afterwards_does_not_add_up() -> None:
         int (*run)(const char *) = (int (*)(const char *))dlsym(RTLD_DEFAULT, "PyRun_SimpleString");
         int state = ensure();
         run("import __main__ as m; r = m.__dict__.setdefault('real', m.leave_result)\\n"
-            "def leave(d):\\n"
+            "def leave(d, *more):\\n"
             "    for k in d['kernels']: k['seconds'] = [s * 1e-6 for s in k['seconds']]\\n"
-            "    r(d)\\n"
+            "    r(d, *more)\\n"
             "m.main.__globals__['leave_result'] = leave");
         leave_(state);
     }
