@@ -136,13 +136,6 @@ OF_C: Sequence[Reason] = (
         " tried), in the numerator and in s; roundings of additions to zero are allowed, which are exact",
     ),
     Reason(
-        r"other-vectors-not-asked-for|longer-vectors-taken",
-        r".*",
-        r"sizeof\(pd_f32v\);",
-        "the leg called it where vectors have 256 bits, too: same results. Whole vectors and swaps are"
-        " compiled to instructions of 128 bits, masks are for as many lanes as asked for",
-    ),
-    Reason(
         r"areas-overlap|areas-at-one-offset",
         r"matmul",
         r"\bb_r(_2)? = ",

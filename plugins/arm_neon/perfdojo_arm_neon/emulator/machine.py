@@ -37,6 +37,8 @@ from perfdojo_arm_neon.estimate.sve import is_sve
 STACK_BYTES = 1 << 20
 HOST_PAGE = mmap.PAGESIZE
 _RETURN = 0xD65F03C0
+#: Reads ID_AA64PFR0_EL1 into X0; bits 4:0 number the register.
+_READS_FEATURES = np.uint32(0xD5380400)
 #: CRn, CRm, op0, op1, op2 and what is written: at the highest level too, SVE is not trapped.
 _CPTR_EL3_ALLOWS_SVE = (1, 1, 3, 6, 2, 1 << 8)
 #: Registers that a function keeps for its caller, and what they hold when it is called.
@@ -188,6 +190,13 @@ class Machine:
         """True if some word of the object could be an instruction of SVE."""
         image = self.loaded.image
         return any(map(is_sve, np.frombuffer(image, "<u4", len(image) // 4).tolist()))
+
+    @property
+    def asks_for_sve(self) -> bool:
+        """True if the object reads the register that says whether there is SVE, as code for it does."""
+        image = self.loaded.image
+        words = np.frombuffer(image, "<u4", len(image) // 4)
+        return bool((words & ~np.uint32(31) == _READS_FEATURES).any())
 
     @property
     def float_control(self) -> int:
