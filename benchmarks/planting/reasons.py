@@ -146,6 +146,31 @@ OF_C: Sequence[Reason] = (
     ),
 )
 
+#: Met on 64-bit Arm.
+OF_ARM: Sequence[Reason] = (
+    Reason(
+        r"infinity-of-one-sign-stored",
+        r"relu(_ffn)?",
+        r"pd_max_number_f32v\(0\.0f, [^()]*\)\);$",
+        "what is stored is a maximum with zero, which is never -inf",
+    ),
+    Reason(
+        r"exp-between-minus-(86-and-minus-85|100-and-minus-99)",
+        r"swiglu",
+        r"",
+        "exp of that is added to one, where less than 2^-25 is nothing",
+    ),
+    Reason(
+        r"sign-of-small-loaded",
+        _NORMS,
+        r"^(q\w*) = \1 \+ \(pd_load_f32v\((&x\[[^\]]*\])\) - pd_splat_f32v\(u\)\)"
+        r" \* \(pd_load_f32v\(\2\) - pd_splat_f32v\(u\)\);$",
+        "one of two factors d moves by 2e-10 at most, so the mean of squares m by 2e-10 times the mean of"
+        " |d|, which is at most the root of m; beside m + 1e-5, at least 2 * sqrt(1e-5 * m), that is 3.2e-8,"
+        " and half of it in the root: less than 2^-25",
+    ),
+)
+
 
 # -- assembly ------------------------------------------------------------------------------------------
 
@@ -384,7 +409,7 @@ GRID_REASONS: Sequence[Reason] = (
 
 def reason(plant: str, operator: str, line: str, marked: str) -> str:
     """The reason why this plant in this line shows in no results of this operator; empty: none is known."""
-    for known in (*REASONS, *OF_C, *ASSEMBLY_REASONS, *GRID_REASONS):
+    for known in (*REASONS, *OF_C, *OF_ARM, *ASSEMBLY_REASONS, *GRID_REASONS):
         if (
             re.fullmatch(known.plants, plant)
             and re.fullmatch(known.operators, operator)

@@ -47,9 +47,9 @@ _CALLERS = tuple(
     for name in (*(f"X{k}" for k in range(19, 29)), *(f"D{k}" for k in range(8, 16)))
 )
 _OF_CALLER = 0x5A5A5A5A5A5A00
-#: Functions of one or two doubles, called with their arguments in d0 and d1.
+#: Functions of a double, which is called with it in d0.
 _MATH: Mapping[str, Callable[..., float]] = {
-    "exp": math.exp, "log": math.log, "tanh": math.tanh, "erf": math.erf, "fmod": math.fmod,
+    "exp": math.exp, "log": math.log, "tanh": math.tanh, "erf": math.erf,
 }  # fmt: skip
 #: Reading, writing or running what is not mapped.
 _NOT_THERE = (UC_ERR_READ_UNMAPPED, UC_ERR_WRITE_UNMAPPED, UC_ERR_FETCH_UNMAPPED)
@@ -154,6 +154,9 @@ class Machine:
 
     def _do(self, name: str) -> None:
         read, write = self.uc.reg_read, self.uc.reg_write
+        if name in _MATH:  # first, since these are called for each element
+            write(reg.UC_ARM64_REG_D0, _bits(_evaluate(name, _double(read(reg.UC_ARM64_REG_D0)))))
+            return
         x = [read(getattr(reg, f"UC_ARM64_REG_X{k}")) for k in range(4)]
         if name in _NOTHING_TO_DO:
             write(reg.UC_ARM64_REG_X0, 0)
@@ -176,8 +179,6 @@ class Machine:
             self.uc.mem_write(x[0], bytes(self.uc.mem_read(x[1], x[2])))
         elif name == "memset":
             self.uc.mem_write(x[0], bytes([x[1] & 255]) * x[2])
-        elif name in _MATH:
-            write(reg.UC_ARM64_REG_D0, _bits(_evaluate(name, _double(read(reg.UC_ARM64_REG_D0)))))
         elif name == "abort":
             raise Crashed("it called abort")
         elif name in ("exit", "_exit"):
