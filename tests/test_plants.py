@@ -204,6 +204,26 @@ def test_a_reason_holds_for_sources_of_its_kind_alone() -> None:
         assert not reason("areas-overlap", "matmul", line, source), source
 
 
+def test_reasons_met_on_arm_hold_for_what_they_are_proved_for() -> None:
+    stored = "pd_store_f32v(&y[i0*4096], pd_max_number_f32v(0.0f, x_r));"
+    assert reason("infinity-of-one-sign-stored", "relu", stored, "")
+    for other in (
+        stored.replace("(0.0f", "(-1.0f"),
+        stored.replace("x_r)", "x_r) * w"),
+        "pd_store_f32v(&y[0], x_r);",
+    ):
+        assert not reason("infinity-of-one-sign-stored", "relu", other, ""), other
+    distance = "(pd_load_f32v(&x[i0*128]) - pd_splat_f32v(u))"
+    squares = f"q_p_0 = q_p_0 + {distance} * {distance};"
+    assert reason("sign-of-small-loaded", "layernorm1", squares, "")
+    for other in (
+        squares.replace("u))", "v))"),
+        squares.replace("* (pd_load_f32v(&x[i0*128])", "* (pd_load_f32v(&x[0])"),
+    ):
+        assert not reason("sign-of-small-loaded", "layernorm1", other, ""), other
+    assert not reason("longer-vectors-taken", "relu", "return bytes != sizeof(pd_f32v);", "")
+
+
 def test_each_fault_of_strangers_has_a_place() -> None:
     """Of those that only a call shows, in whatever instruction set."""
     _, grounds = looked_at(VECTORS[:2], *CALLED)

@@ -136,13 +136,6 @@ OF_C: Sequence[Reason] = (
         " tried), in the numerator and in s; roundings of additions to zero are allowed, which are exact",
     ),
     Reason(
-        r"other-vectors-not-asked-for|longer-vectors-taken",
-        r".*",
-        r"sizeof\(pd_f32v\);",
-        "the leg called it where vectors have 256 bits, too: same results. Whole vectors and swaps are"
-        " compiled to instructions of 128 bits, masks are for as many lanes as asked for",
-    ),
-    Reason(
         r"areas-overlap|areas-at-one-offset",
         r"matmul",
         r"\bb_r(_2)? = ",
@@ -150,6 +143,31 @@ OF_C: Sequence[Reason] = (
         " returns when all threads are done: no value of the first is wanted any more",
         r"(?s)const b_r_2 = \(float \*\)\(pd_base \+ \d+\);"
         r"(?:(?!\bb_r_2\b).)*\bb_r_2\b(?:(?!\bb_r\b).)*\Z",
+    ),
+)
+
+#: Met on 64-bit Arm.
+OF_ARM: Sequence[Reason] = (
+    Reason(
+        r"infinity-of-one-sign-stored",
+        r"relu(_ffn)?",
+        r"pd_max_number_f32v\(0\.0f, [^()]*\)\);$",
+        "what is stored is a maximum with zero, which is never -inf",
+    ),
+    Reason(
+        r"exp-between-minus-(86-and-minus-85|100-and-minus-99)",
+        r"swiglu",
+        r"",
+        "exp of that is added to one, where less than 2^-25 is nothing",
+    ),
+    Reason(
+        r"sign-of-small-loaded",
+        _NORMS,
+        r"^(q\w*) = \1 \+ \(pd_load_f32v\((&x\[[^\]]*\])\) - pd_splat_f32v\(u\)\)"
+        r" \* \(pd_load_f32v\(\2\) - pd_splat_f32v\(u\)\);$",
+        "one of two factors d moves by 2e-10 at most, so the mean of squares m by 2e-10 times the mean of"
+        " |d|, which is at most the root of m; beside m + 1e-5, at least 2 * sqrt(1e-5 * m), that is 3.2e-8,"
+        " and half of it in the root: less than 2^-25",
     ),
 )
 
@@ -391,7 +409,7 @@ GRID_REASONS: Sequence[Reason] = (
 
 def reason(plant: str, operator: str, line: str, marked: str) -> str:
     """The reason why this plant in this line shows in no results of this operator; empty: none is known."""
-    for known in (*REASONS, *OF_C, *ASSEMBLY_REASONS, *GRID_REASONS):
+    for known in (*REASONS, *OF_C, *OF_ARM, *ASSEMBLY_REASONS, *GRID_REASONS):
         if (
             re.fullmatch(known.plants, plant)
             and re.fullmatch(known.operators, operator)

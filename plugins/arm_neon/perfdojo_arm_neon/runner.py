@@ -87,6 +87,10 @@ class ArmRunner:
         assert isinstance(timed, Measurement)
         return replace(timed, outputs=emulated.outputs)
 
+    def run_sets(self, artifact: Artifact, request: RunRequest, sets: int) -> Measurement | Failure:
+        """The SDK's ``RunsSets``: one call for each set, on one emulated core, without a time."""
+        return self._executed(artifact, replace(request, repeats=0, executions=()), EMULATING, sets)
+
     def _estimate(self, artifact: Artifact, request: RunRequest) -> Measurement | Failure:
         asked = replace(request, inputs=None, want_outputs=False)
         counted = self._executed(artifact, asked, ESTIMATING)
@@ -97,9 +101,11 @@ class ArmRunner:
         details = {**counted.details, "stopped": float(limit is not None and seconds > limit)}
         return replace(counted, seconds=(seconds,), details=details)
 
-    def _executed(self, artifact: Artifact, request: RunRequest, script: str) -> Measurement | Failure:
+    def _executed(
+        self, artifact: Artifact, request: RunRequest, script: str, sets: int = 0
+    ) -> Measurement | Failure:
         harness = counter_library() if request.repeats else b""
-        job = Job((artifact,), request, self.device(), harness, script=script, modules=_modules())
+        job = Job((artifact,), request, self.device(), harness, script=script, modules=_modules(), sets=sets)
         [found] = execute(job)
         return found if isinstance(found, Failure) else replace(found, provenance="estimated")
 

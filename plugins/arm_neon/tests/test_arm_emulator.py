@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from arm_support import RUNNER, compiled, failure, needs_compiler, run, source
+from arm_support import RUNNER, TARGET, compiled, failure, needs_compiler, program, run, source
 from perfdojo_arm_neon.emulator.elf import ElfError, read
 
 from perfdojo_sdk.core.interface import EXECUTIONS, IN_PROCESS
-from perfdojo_sdk.hookspecs.types import Artifact, KernelSource, RunRequest
+from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measurement, RunRequest
+from perfdojo_sdk.verify.numeric import verify_numeric
 
 pytestmark = needs_compiler
 
@@ -124,6 +126,35 @@ def test_executions_show_what_a_plain_call_hides(body: str, reason: str, words: 
 def test_an_emulated_core_says_which_executions_it_runs() -> None:
     found = run(compiled(UNARY.format(n=4, name="abs")), PUT_THROUGH, x=FOUR)
     assert set(EXECUTIONS) - set(found.executions) == IN_PROCESS
+
+
+def test_many_sets_are_as_many_calls() -> None:
+    """In one child: each set's results are its own, and what is wrong in one of them fails."""
+    x = np.arange(4.0 * 70, dtype=np.float32).reshape(70, 4) - 100
+    request = RunRequest(inputs={"x": x}, executions=tuple(EXECUTIONS), timeout_s=60)
+    found = RUNNER.run_sets(c_kernel(f"{ABS} return 0;"), request, 70)
+    assert isinstance(found, Measurement) and found.outputs is not None
+    np.testing.assert_array_equal(found.outputs["y"], np.abs(x))
+    assert (found.provenance, found.seconds, tuple(found.executions)) == ("estimated", (), ())
+    for body, reason, words in (
+        ("if (x[0] == 176) y[4] = 0;", "wrong_result", "after y"),
+        ("if (x[0] == 176) ((float *)x)[0] = 3;", "input_modified", "input x"),
+        ("if (x[0] == 176) return 7;", "runtime", "returned 7"),
+        ("if (x[0] == 176) *(volatile float *)16 = 1;", "crash", "of the code"),
+        ('if (x[0] == 176) for (;;) __asm__ volatile("");', "timeout", "no result"),
+    ):
+        failed = RUNNER.run_sets(c_kernel(f"{ABS} {body} return 0;"), replace(request, timeout_s=10), 70)
+        assert isinstance(failed, Failure), (body, failed)
+        assert (failed.reason, words in failed.detail) == (reason, True), (body, failed)
+
+
+def test_the_leg_draws_sets_of_levels_for_a_small_kernel() -> None:
+    """A fault in a range so narrow that a single drawing misses it."""
+    parsed = program(UNARY.format(n=4, name="abs"))
+    fault = "if (x[i] > 2.5f && x[i] < 2.51f) y[i] = 0;"
+    artifact = c_kernel(f"for (int i = 0; i < 4; i++) {{ y[i] = __builtin_fabsf(x[i]); {fault} }} return 0;")
+    report = verify_numeric(parsed, parsed, artifact, RUNNER, {}, TARGET.dialect, executions=False)
+    assert not report.ok and report.problem.startswith("levels inputs"), report.problem
 
 
 def test_a_file_that_is_no_kernel() -> None:

@@ -102,6 +102,9 @@ BEYOND = (
     '    __asm__("rdvl %0, #1" : "=r"(bytes));\n    return bytes > 16;\n}\n#define PD_ALL',
 )
 NOT_ASKED = ("return bytes != sizeof(pd_f32v);", "return 0;")
+LONGER_TAKEN = ("return bytes != sizeof(pd_f32v);", "return bytes < sizeof(pd_f32v);")
+#: Code that the compiler makes of a kernel which knows nothing of SVE may be for any length.
+ANY_SVE = ("return (features >> 32 & 15) != 0;", "return 1;")
 
 
 @needs_compiler
@@ -109,9 +112,12 @@ NOT_ASKED = ("return bytes != sizeof(pd_f32v);", "return 0;")
     ("changes", "words"),
     [
         ([], ""),
+        ([ANY_SVE, NOT_ASKED], ""),
         ([("PD_OTHER_VECTORS = 2", "PD_OTHER_VECTORS = 7")], "have 256 bits, the kernel returned 7"),
-        ([NOT_ASKED, ("__builtin_memcpy(p, &v, sizeof v);", WHOLE)], "after y"),
-        ([NOT_ASKED, ("svdup_n_f32(x)", "svdup_n_f32(x + pd_beyond())"), BEYOND], "vectors are longer"),
+        ([NOT_ASKED], "have 256 bits, the kernel returned 0 and wrote results"),
+        ([LONGER_TAKEN], "have 256 bits, the kernel returned 0 and wrote results"),
+        ([ANY_SVE, NOT_ASKED, ("__builtin_memcpy(p, &v, sizeof v);", WHOLE)], "after y"),
+        ([ANY_SVE, NOT_ASKED, ("svdup_n_f32(x)", "svdup_n_f32(x + pd_beyond())"), BEYOND], "are longer"),
     ],
 )
 def test_a_kernel_that_takes_longer_vectors_for_its_own_is_refused(
@@ -126,7 +132,7 @@ def test_a_kernel_that_takes_longer_vectors_for_its_own_is_refused(
     planted = replace(right, support={**right.support, "pd_sve.h": header})
     artifact = PLUGINS.runner(SVE).compile(planted)
     assert isinstance(artifact, Artifact)
-    if changes:
+    if words:
         found = failure(artifact)
         assert found.reason == "wrong_result" and words in found.detail, found
     else:

@@ -37,6 +37,8 @@ from perfdojo_arm_neon.estimate.sve import is_sve
 STACK_BYTES = 1 << 20
 HOST_PAGE = mmap.PAGESIZE
 _RETURN = 0xD65F03C0
+#: Reads ID_AA64PFR0_EL1 into X0; bits 4:0 number the register.
+_READS_FEATURES = np.uint32(0xD5380400)
 #: CRn, CRm, op0, op1, op2 and what is written: at the highest level too, SVE is not trapped.
 _CPTR_EL3_ALLOWS_SVE = (1, 1, 3, 6, 2, 1 << 8)
 #: Registers that a function keeps for its caller, and what they hold when it is called.
@@ -45,9 +47,9 @@ _CALLERS = tuple(
     for name in (*(f"X{k}" for k in range(19, 29)), *(f"D{k}" for k in range(8, 16)))
 )
 _OF_CALLER = 0x5A5A5A5A5A5A00
-#: Functions of one or two doubles, called with their arguments in d0 and d1.
+#: Functions of a double, which is called with it in d0.
 _MATH: Mapping[str, Callable[..., float]] = {
-    "exp": math.exp, "log": math.log, "tanh": math.tanh, "erf": math.erf, "fmod": math.fmod,
+    "exp": math.exp, "log": math.log, "tanh": math.tanh, "erf": math.erf,
 }  # fmt: skip
 #: Reading, writing or running what is not mapped.
 _NOT_THERE = (UC_ERR_READ_UNMAPPED, UC_ERR_WRITE_UNMAPPED, UC_ERR_FETCH_UNMAPPED)
@@ -152,6 +154,9 @@ class Machine:
 
     def _do(self, name: str) -> None:
         read, write = self.uc.reg_read, self.uc.reg_write
+        if name in _MATH:  # first, since these are called for each element
+            write(reg.UC_ARM64_REG_D0, _bits(_evaluate(name, _double(read(reg.UC_ARM64_REG_D0)))))
+            return
         x = [read(getattr(reg, f"UC_ARM64_REG_X{k}")) for k in range(4)]
         if name in _NOTHING_TO_DO:
             write(reg.UC_ARM64_REG_X0, 0)
@@ -174,8 +179,6 @@ class Machine:
             self.uc.mem_write(x[0], bytes(self.uc.mem_read(x[1], x[2])))
         elif name == "memset":
             self.uc.mem_write(x[0], bytes([x[1] & 255]) * x[2])
-        elif name in _MATH:
-            write(reg.UC_ARM64_REG_D0, _bits(_evaluate(name, _double(read(reg.UC_ARM64_REG_D0)))))
         elif name == "abort":
             raise Crashed("it called abort")
         elif name in ("exit", "_exit"):
@@ -188,6 +191,13 @@ class Machine:
         """True if some word of the object could be an instruction of SVE."""
         image = self.loaded.image
         return any(map(is_sve, np.frombuffer(image, "<u4", len(image) // 4).tolist()))
+
+    @property
+    def asks_for_sve(self) -> bool:
+        """True if the object reads the register that says whether there is SVE, as code for it does."""
+        image = self.loaded.image
+        words = np.frombuffer(image, "<u4", len(image) // 4)
+        return bool((words & ~np.uint32(31) == _READS_FEATURES).any())
 
     @property
     def float_control(self) -> int:

@@ -65,7 +65,11 @@ class EmulatedKernel(Kernel):
 
     def _on_longer_vectors(self, memory: Memory) -> list[np.ndarray[Any, Any]] | None:
         """The results where SVE's vectors have 256 bits; None where it says that it cannot run there,
-        or has no code for such vectors."""
+        or has no code for such vectors.
+
+        Code that asks for SVE is for vectors of one length, and has to refuse these: results that are right
+        here need not be so where vectors are longer still, and spilled ones leave their stack frame.
+        """
         if not self.machine.has_sve_code:
             return None
         for output in (*memory.outputs, self.workspace):
@@ -73,7 +77,7 @@ class EmulatedKernel(Kernel):
         self.machine.set_vector_length(2)
         status = self.entry(*memory.pointers, *self.tail)
         self.machine.set_vector_length(1)
-        if status == 0:
+        if status == 0 and not self.machine.asks_for_sve:
             return outputs_of(memory)
         untouched = all((output.bits == poison_of(output.dtype, 0)).all() for output in memory.outputs)
         if status != OTHER_PROCESSOR or not untouched:
