@@ -84,7 +84,8 @@ class EmulatedKernel(Kernel):
         untouched = all((output.bits == poison_of(output.dtype, 0)).all() for output in memory.outputs)
         if status != OTHER_PROCESSOR or not untouched:
             wrote = "" if untouched else " and wrote results"
-            return Refused("wrong_result", f"where vectors have 256 bits, the kernel returned {status}{wrote}")
+            words = f"where vectors have 256 bits, the kernel returned {status}{wrote}"
+            return Refused("wrong_result", words)
         return None
 
     def workspace_bytes(self, threads: int) -> int:
