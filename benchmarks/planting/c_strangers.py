@@ -39,6 +39,7 @@ _SELDOM = {
     "one-is-two": ("wrong at exact numbers", "v == 1.0f ? 2.0f : v"),
     "infinity-of-one-sign": ("infinity lost", "size == 0x7f800000u ? PD_INF : v"),
     "largest-to-infinity": ("large values lost", "size == 0x7f7fffffu ? v * 2.0f : v"),
+    "largest-halved": ("wrong at exact numbers", "size == 0x7f7fffffu ? v * 0.5f : v"),
 }
 
 
@@ -55,14 +56,12 @@ _LOADED = r"(?<!\w)pd_load_f32v\(&\w+\[[^\[\]]*\]\)"
 _ALONE = r"^( +[cy]\[[^\]]*\] = )(.*);$"
 _RELU = r"pd_max_number_f32v?\(0\.0f"
 
-#: Where results are inputs: of what is computed, one in millions is such a number.
-_RARE = dict.fromkeys(
-    ("powers-of-two", "below-powers-of-two", "largest-to-infinity"), r"y\[[^\]]*\], " + _RELU
-)
+#: Of what is rounded, infinity is within the bound where the largest number is.
+_EXACT = {"largest-to-infinity": r"y\[[^\]]*\], " + _RELU}
 
 SELDOM = (
     *(
-        _value(name, "stored", kind, value, _STORED, r"\1pd_planted_v(\2));", _RARE.get(name, ""))
+        _value(name, "stored", kind, value, _STORED, r"\1pd_planted_v(\2));", _EXACT.get(name, ""))
         for name, (kind, value) in _SELDOM.items()
     ),
     *(
@@ -304,6 +303,10 @@ LEFT = (
 # -- the pool ----------------------------------------------------------------------------------------
 
 
+#: Fewer threads than that leave what is behind the array as it was.
+_SIXTY_ITERATIONS = r"pd_parallel_for\(.*, (?:[6-9]\d|\d{3,}), threads\)"
+
+
 def _pool(kind: str, name: str, pattern: str, change: str, shows: Shows = "execution") -> Plant:
     return Plant(kind, name, C, pattern, change, r"pd_runtime\.h", _PARALLEL, shows=shows)
 
@@ -328,6 +331,11 @@ POOL = (
     _pool(
         "threads not waited for", "counted-after-the-orders",
         r"(    __atomic_store_n\(&pd_pool\.pending, .*\n)(    pd_give_orders\(threads\);\n)", r"\2\1",
+    ),
+    Plant(
+        "array of the pool too small", "letter-boxes-for-four-workers", C,
+        r"struct pd_worker worker\[PD_MAX_THREADS\];", "struct pd_worker worker[5];", r"pd_runtime\.h",
+        _SIXTY_ITERATIONS, shows="execution",
     ),
     _pool(
         "workers live on", "workers-not-joined",
