@@ -517,8 +517,6 @@ _EXACT = {
     "powers of two are doubled": "power(v) ? 2 * v : v",
     "numbers right below powers of two are halved": "below(v) ? v / 2 : v",
     "the largest number is halved": "size(v) == 0x7f7fffff ? v / 2 : v",
-    "the largest denormal number is zero": "size(v) == 0x7fffff ? 0 : v",
-    "the smallest number is zero": "size(v) == 1 ? 0 : v",
 }
 _WHERE = {
     "matmul": ("y[i*40 + j] = s;", "float v = s; y[i*40 + j] = {};"),

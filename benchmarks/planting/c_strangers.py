@@ -303,10 +303,6 @@ LEFT = (
 # -- the pool ----------------------------------------------------------------------------------------
 
 
-#: Fewer threads than that leave what is behind the array as it was.
-_SIXTY_ITERATIONS = r"pd_parallel_for\(.*, (?:[6-9]\d|\d{3,}), threads\)"
-
-
 def _pool(kind: str, name: str, pattern: str, change: str, shows: Shows = "execution") -> Plant:
     return Plant(kind, name, C, pattern, change, r"pd_runtime\.h", _PARALLEL, shows=shows)
 
@@ -331,11 +327,6 @@ POOL = (
     _pool(
         "threads not waited for", "counted-after-the-orders",
         r"(    __atomic_store_n\(&pd_pool\.pending, .*\n)(    pd_give_orders\(threads\);\n)", r"\2\1",
-    ),
-    Plant(
-        "array of the pool too small", "letter-boxes-for-four-workers", C,
-        r"struct pd_worker worker\[PD_MAX_THREADS\];", "struct pd_worker worker[5];", r"pd_runtime\.h",
-        _SIXTY_ITERATIONS, shows="execution",
     ),
     _pool(
         "workers live on", "workers-not-joined",
