@@ -15,7 +15,7 @@ from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, KernelSource
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.verify.characters import ALIKE, CHARACTERS, SCALINGS, spread
 from perfdojo_sdk.verify.groups import Groups, kept_dimensions
-from perfdojo_sdk.verify.inputs import FLOAT_CLASSES, classes, draw, drawings
+from perfdojo_sdk.verify.inputs import FLOAT_CLASSES, PASSING, classes, draw, draw_sets, drawings
 from perfdojo_sdk.verify.numeric import NumericReport, verify_numeric
 from perfdojo_sdk.verify.zeros import signed_outputs, undivided
 
@@ -23,6 +23,9 @@ RUNNER = NativeRunner(("-O2",), forks=True)
 HELPERS = """
 static float big(float a, float b) { return a != a || b != b ? NAN : a > b ? a : b; }
 static float bits(unsigned u) { float f; memcpy(&f, &u, 4); return f; }
+static unsigned size(float f) { unsigned u; memcpy(&u, &f, 4); return u & 0x7fffffff; }
+static int power(float f) { return !(size(f) & 0x7fffff) && size(f) > 0x41000000 && size(f) < 0x7f800000; }
+static int below(float f) { return (size(f) & 0x7fffff) == 0x7fffff && size(f) < 0x7f800000; }
 """
 
 
@@ -123,6 +126,33 @@ for (int i = 0; i < 24; i++) for (int j = 0; j < 40; j++) {
     float s = 0;
     for (int k = 0; k < 300; k++) s += a[i*300 + k] * b[k*40 + j];
     y[i*40 + j] = s;
+}"""
+
+
+WEIGHTED = (rmsnorm(5, 77).replace("k(x)", "k(x, w)").replace("q f32", "w f32 [77] heap\nq f32")).replace(
+    "/ r[{0}]", "/ r[{0}] * w[{1}]"
+)
+WEIGHTED_C = (
+    RMSNORM_C.replace("ROWS", "5")
+    .replace("COLS", "77")
+    .replace("y[i*77 + k] = x[i*77 + k] / r;", "{ float v = x[i*77 + k] / r * w[k]; y[i*77 + k] = v; }")
+)
+MEAN = """kernel k(x) -> y
+x f32 [6,143] heap
+s f32 [6] heap
+y f32 [6] heap
+
+6
+| s[{0}] = 0
+| 143 s[{0}] += x[{0},{1}]
+6 y[{0}] = s[{0}] / 143
+"""
+MEAN_C = """
+for (int i = 0; i < 6; i++) {
+    float s = 0;
+    for (int k = 0; k < 143; k++) s += x[i*143 + k];
+    float v = s / 143;
+    y[i] = v;
 }"""
 
 
@@ -251,6 +281,8 @@ RIGHT: Mapping[str, tuple[str, str]] = {
     "root": (ROOT, ROOT_C),
     "log": (LOG, LOG_C),
     "rmsnorm": (rmsnorm(8, 100), sized(RMSNORM_C, 8, 100)),
+    "weighted rmsnorm": (WEIGHTED, WEIGHTED_C),
+    "mean": (MEAN, MEAN_C),
     "rmsnorm of long rows": (rmsnorm(2, 65536), sized(RMSNORM_C, 2, 65536)),
     "softmax": (SOFTMAX, SOFTMAX_C),
     "maximum": (MAXIMUM, MAXIMUM_C),
@@ -478,6 +510,54 @@ def test_planted_faults_are_refused(name: str) -> None:
     assert old in body
     report = look(text, body.replace(old, new, 1))
     assert not report.ok and report.problem
+
+
+#: Results that are computed, and such a number in one of millions.
+_EXACT = {
+    "powers of two are doubled": "power(v) ? 2 * v : v",
+    "numbers right below powers of two are halved": "below(v) ? v / 2 : v",
+    "the largest number is halved": "size(v) == 0x7f7fffff ? v / 2 : v",
+}
+_WHERE = {
+    "matmul": ("y[i*40 + j] = s;", "float v = s; y[i*40 + j] = {};"),
+    "weighted rmsnorm": ("y[i*77 + k] = v;", "y[i*77 + k] = {};"),
+    "shifted channels": ("y[k] = v", "y[k] = {}"),
+    "taps": ("y[k] = x[k] * f[0] + v * f[1];", "v = x[k] * f[0] + v * f[1]; y[k] = {};"),
+    "gate": (
+        "y[i*16 + j] = p / (1 + expf(-p));",
+        "float v = p / (1 + expf(-p)); y[i*16 + j] = {};",
+    ),
+    "add": ("y[k] = v", "y[k] = {}"),
+}
+EXACT_FAULTS = {
+    f"{name} in {kernel}": (kernel, old, new.format(value))
+    for name, value in _EXACT.items()
+    for kernel, (old, new) in _WHERE.items()
+}
+EXACT_FAULTS["powers of two are doubled in mean"] = ("mean", "y[i] = v", "y[i] = power(v) ? 2 * v : v")
+
+
+@pytest.mark.parametrize("name", EXACT_FAULTS)
+def test_faults_at_exact_results_are_refused(name: str) -> None:
+    kernel, old, new = EXACT_FAULTS[name]
+    text, body = RIGHT[kernel]
+    assert old in body
+    report = look(text, body.replace(old, new, 1))
+    assert not report.ok and report.problem
+
+
+def test_exact_numbers_pass_into_results() -> None:
+    """Of a product of matrices, each number that arithmetic seldom gives comes out, of either sign."""
+    root = program(MATMUL)
+    drawn = {name: np.empty((64, *root.buffer_of[name].shape), np.float32) for name in root.inputs}
+    draw_sets(PASSING, root, 0, 64, drawn)
+    with np.errstate(over="ignore", invalid="ignore"):
+        results = np.einsum("sik,skj->sij", drawn["a"], drawn["b"]).ravel()
+    bits = results.view(np.uint32)
+    wanted = {0x7F7FFFFF, 0x007FFFFF, 0x00800000, 1, *(e << 23 for e in range(1, 255))}
+    wanted |= {(e << 23) - 1 for e in range(1, 255)}
+    assert wanted <= set((bits & 0x7FFFFFFF).tolist())
+    assert wanted <= set((bits[bits >> 31 == 1] & 0x7FFFFFFF).tolist())
 
 
 #: What chance may find, too: in some drawing of magnitudes, but not in each seed's.

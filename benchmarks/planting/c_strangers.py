@@ -39,6 +39,7 @@ _SELDOM = {
     "one-is-two": ("wrong at exact numbers", "v == 1.0f ? 2.0f : v"),
     "infinity-of-one-sign": ("infinity lost", "size == 0x7f800000u ? PD_INF : v"),
     "largest-to-infinity": ("large values lost", "size == 0x7f7fffffu ? v * 2.0f : v"),
+    "largest-halved": ("wrong at exact numbers", "size == 0x7f7fffffu ? v * 0.5f : v"),
 }
 
 
@@ -55,14 +56,12 @@ _LOADED = r"(?<!\w)pd_load_f32v\(&\w+\[[^\[\]]*\]\)"
 _ALONE = r"^( +[cy]\[[^\]]*\] = )(.*);$"
 _RELU = r"pd_max_number_f32v?\(0\.0f"
 
-#: Where results are inputs: of what is computed, one in millions is such a number.
-_RARE = dict.fromkeys(
-    ("powers-of-two", "below-powers-of-two", "largest-to-infinity"), r"y\[[^\]]*\], " + _RELU
-)
+#: Of what is rounded, infinity is within the bound where the largest number is.
+_EXACT = {"largest-to-infinity": r"y\[[^\]]*\], " + _RELU}
 
 SELDOM = (
     *(
-        _value(name, "stored", kind, value, _STORED, r"\1pd_planted_v(\2));", _RARE.get(name, ""))
+        _value(name, "stored", kind, value, _STORED, r"\1pd_planted_v(\2));", _EXACT.get(name, ""))
         for name, (kind, value) in _SELDOM.items()
     ),
     *(

@@ -51,6 +51,18 @@ REASONS: Sequence[Reason] = (
         "only -inf is less, and a row of nothing else is NaN either way: exp(-inf + inf), or 0/0",
     ),
     Reason(
+        r"below-minus-1e37-to-infinity-loaded",
+        r"relu",
+        r"pd_max_number_f32v\(0\.0f, pd_load",
+        "the maximum with 0 of any negative number is 0, and so is that of -inf",
+    ),
+    Reason(
+        r"(powers-of-two|largest-halved)-stored",
+        r"softmax",
+        r"",
+        "the sum of a row is no less than any of its terms: no result reaches 2, the fault begins above 8",
+    ),
+    Reason(
         r"nan-to-zero-loaded",
         _NORMS,
         r"&x\[",

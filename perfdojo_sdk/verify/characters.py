@@ -466,6 +466,60 @@ def _at_powers(exponents: Array, turn: Array) -> Array:
     return np.where(turn % 8 >= 6, np.floor(exponents), exponents)
 
 
+#: An epsilon is nothing beside it, and the mean of its square, the root of that and the reciprocal are exact.
+_LARGE_POWER = 2.0**20
+
+
+def exact_numbers(values: Array, dtype: str, rng: Generator) -> None:
+    """Numbers over the whole range of the dtype, of either sign, that arithmetic seldom gives: powers of two,
+    their neighbours on both sides, the ends of the dtype and of what is normal; a few are ordinary."""
+    native = np.dtype("f2") if dtype == "f16" else values.dtype
+    reach, count = RANGES[dtype], values.size
+    turn = rng.permutation(count)
+    share = (turn + rng.random(count)) / max(count, 1)
+    exponents = reach.smallest + np.floor(share * (reach.largest + 1 - reach.smallest))
+    kind = rng.permutation(count) % 8
+    size = np.ldexp(np.ones(count), exponents.astype(np.int32)).astype(native)
+    below, above = np.nextafter(size, native.type(0)), np.nextafter(size, native.type(np.inf))
+    ordinary = (size * (1 + rng.random(count))).astype(native)
+    limits = np.finfo(native)
+    least, normal = np.nextafter(native.type(0), native.type(1)), limits.smallest_normal
+    ends = rng.choice(np.array([limits.max, normal, normal - least, least], native), count)
+    chosen = np.select([kind < 2, kind < 4, kind == 4, kind == 5], [size, below, above, ends], ordinary)
+    values[...] = np.copysign(chosen, rng.choice([-1.0, 1.0], count)).reshape(values.shape)
+
+
+def single(values: Array, groups: Groups, dtype: str, rng: Generator) -> None:
+    """Exact numbers that sums of one array give as they are: half of the groups have one and zeros, half of
+    these times the size of the group, so that a mean is the number; the others have nothing else."""
+    exact_numbers(values, dtype, rng)
+    if groups.size == 1 or groups.apart:
+        return
+    mixture = _mixture(values, groups, dtype, rng)
+    turn = rng.permutation(groups.count) % 4
+    for chosen, factor in ((np.flatnonzero(turn == 0), 1), (np.flatnonzero(turn == 1), groups.size)):
+        numbers = np.empty(len(chosen), values.dtype)
+        exact_numbers(numbers, dtype, rng)
+        with np.errstate(over="ignore"):
+            numbers = mixture.finite(numbers * values.dtype.type(factor))
+        first, at = groups.first(values), groups.numbered(chosen)
+        first[at] = 0
+        mixture.set(chosen, _anywhere(mixture, chosen), numbers)
+    _finish(mixture, values)
+
+
+def select_one(values: Array, groups: Groups, rng: Generator) -> None:
+    """What lets numbers of another array pass: half of the groups have one 1 and zeros, so that a sum of
+    products is one of the other's numbers; a quarter zeros alone, an eighth ones, an eighth a large power
+    of two."""
+    if groups.apart:
+        groups = Groups(groups.shape, tuple(range(values.ndim)))
+    turn = rng.permutation(groups.count) % 8
+    values[...] = groups.each(np.select([turn == 6, turn == 7], [1.0, _LARGE_POWER], 0.0))
+    chosen = np.flatnonzero(turn < 4)
+    groups.first(values)[groups.places(chosen, rng.integers(0, groups.size, len(chosen)))] = 1
+
+
 def enlarge_some(values: Array, groups: Groups, dtype: str, rng: Generator) -> None:
     """Make numbers of every fourth group huge."""
     mixture = _mixture(values, groups, dtype, rng)

@@ -2,9 +2,9 @@
 
 Plain numbers, sums that cancel, rows (or whatever is reduced together) each with a character of its own,
 magnitudes over the whole range, each of a few magnitudes for all elements at once, huge numbers in some rows,
-denormals, infinities and NaN one at a time, numbers that are not negative, and small integers on which
-additions and multiplications are exact in any order. Arrays of integers hold small numbers, or in the classes
-of extremes their dtype's whole range.
+denormals, infinities and NaN one at a time, numbers that are not negative, exact ones that pass into
+results unchanged, and small integers on which additions and multiplications are exact in any order. Arrays of
+integers hold small numbers, or in the classes of extremes their dtype's whole range.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ from perfdojo_sdk.verify.characters import (
     mix,
     mix_alike,
     scale,
+    select_one,
+    single,
     spread,
 )
 from perfdojo_sdk.verify.groups import Groups, kept_dimensions
@@ -56,14 +58,17 @@ FLOAT_CLASSES = (
     "denormal",
     "nonnegative",
     "levels",
+    "passing",
 )
-#: The class of which many sets are drawn together.
-LEVELS = "levels"
+#: The classes of which many sets are drawn together.
+LEVELS, PASSING = "levels", "passing"
 INTEGERS = "integers"
 #: Arrays of all sets of levels together: each of them is put in its place by itself.
 _LEVEL_ARRAYS = 1 << 13
 #: Classes that are characters of rows, too.
-_CHARACTERISTIC = frozenset({"magnitudes", "scaled", "huge", "special", "cancelling", "denormal", LEVELS})
+_CHARACTERISTIC = frozenset(
+    {"magnitudes", "scaled", "huge", "special", "cancelling", "denormal", LEVELS, PASSING}
+)
 
 _RANGES = (8, 4, 2, 1)
 
@@ -75,6 +80,8 @@ _INSTANCES, _DRAWINGS = 10**7, 8
 _LEVEL_INSTANCES, _LEVEL_BYTES, _LEVEL_GROUPS, _LEVEL_ELEMENTS = 3 * 10**6, 1 << 28, 1 << 13, 1 << 16
 #: Bytes that one element of an array takes, inputs, results and what is expected of them.
 _LEVEL_CELL = 64
+#: Of passing numbers there are so many times fewer sets than of levels, but so many if there are of levels.
+_PASSING_SHARE, _PASSING_SETS = 4, 16
 #: How many integers are zero where that is no divisor.
 _ZERO_SHARE = 1 / 16
 #: Groups below which a character may miss the only ones that some part of the code works on.
@@ -108,8 +115,13 @@ def _parts(floats: Sequence[str]) -> int:
     return max(1, min(2, len(floats)))
 
 
-def level_sets(program: Program, instances: int) -> int:
-    """The number of sets of levels, large enough that the largest elements lie densely."""
+def sets_of(program: Program, instances: int) -> Mapping[str, int]:
+    """Class -> the number of sets that are drawn together; of levels so many that they lie densely."""
+    levels = _sets_of_levels(program, instances)
+    return {LEVELS: levels, PASSING: min(levels, max(_PASSING_SETS, levels // _PASSING_SHARE))}
+
+
+def _sets_of_levels(program: Program, instances: int) -> int:
     floats = [name for name in program.inputs if program.buffer_of[name].dtype in FLOAT_DTYPES]
     if not floats:
         return 1
@@ -128,22 +140,25 @@ def _level_sets(groups: Groups) -> int:
     return ceil(wanted)
 
 
-def draw_levels(program: Program, seed: int, sets: int, out: Mapping[str, Array]) -> None:
-    """So many sets of inputs, one behind the other in the arrays ``out``; in each, one array has levels."""
-    rng = np.random.default_rng([seed, *LEVELS.encode()])
+def draw_sets(name: str, program: Program, seed: int, sets: int, out: Mapping[str, Array]) -> None:
+    """So many sets of inputs of class ``name``, one behind the other in the arrays ``out``; in each, it is
+    one array's turn."""
+    rng = np.random.default_rng([seed, *name.encode()])
     floats = [n for n in program.inputs if program.buffer_of[n].dtype in FLOAT_DTYPES]
     groups, zeros = _all_groups(program), undivided(program)
-    for name in program.inputs:
-        dtype = program.buffer_of[name].dtype
-        target = out[name].reshape(sets, *groups[name].shape)
+    for array in program.inputs:
+        dtype = program.buffer_of[array].dtype
+        target = out[array].reshape(sets, *groups[array].shape)
         if dtype not in FLOAT_DTYPES:
-            target[...] = _whole_numbers(rng, target.shape, dtype, LEVELS, name in zeros)
+            target[...] = _whole_numbers(rng, target.shape, dtype, name, array in zeros)
             continue
         values = np.empty(target.shape, np.float32 if dtype == "f16" else target.dtype)
         _normal(rng, values)
-        asked = values[floats.index(name) % sets :: len(floats)]
         with np.errstate(under="ignore"):
-            level(asked, groups[name].of_sets(len(asked)), dtype, rng)
+            for first in range(min(len(floats), sets)):
+                part = values[first :: len(floats)]
+                turn = _Turn(0, 0, asked=first == floats.index(array) % sets, largest=1)
+                _IN_SETS[name](rng, part, dtype, groups[array].of_sets(len(part)), turn)
             target[...] = values
 
 
@@ -412,10 +427,19 @@ def _level(rng: np.random.Generator, values: Array, dtype: str, groups: Groups, 
         level(values, groups, dtype, rng)
 
 
+def _passing(rng: np.random.Generator, values: Array, dtype: str, groups: Groups, turn: _Turn) -> None:
+    """Numbers that arithmetic seldom gives in one array; the others let them pass into results unchanged."""
+    if turn.asked:
+        single(values, groups, dtype, rng)
+    else:
+        select_one(values, groups, rng)
+
+
 def _small_integers(rng: np.random.Generator, values: Array, dtype: str, groups: Groups, turn: _Turn) -> None:
     values[...] = rng.integers(-turn.largest, turn.largest + 1, values.shape, dtype=np.int32)
 
 
+_IN_SETS: Mapping[str, _Draw] = {LEVELS: _level, PASSING: _passing}
 _DRAW: Mapping[str, _Draw] = {
     "random": _random,
     "rows": _in_groups(_rows),
@@ -427,7 +451,7 @@ _DRAW: Mapping[str, _Draw] = {
     "cancelling": _one_by_one(_cancelling),
     "denormal": _one_by_one(_denormal),
     "nonnegative": _one_by_one(_nonnegative),
-    LEVELS: _in_groups(_level),
+    **{name: _in_groups(change) for name, change in _IN_SETS.items()},
     INTEGERS: _one_by_one(_small_integers),
 }
 

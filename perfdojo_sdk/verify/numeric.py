@@ -43,14 +43,13 @@ from perfdojo_sdk.measure.shared_arrays import shared_array
 from perfdojo_sdk.measure.toolchain import IN_ORDER
 from perfdojo_sdk.verify.inputs import (
     INTEGERS,
-    LEVELS,
     Array,
     classes,
     draw,
-    draw_levels,
+    draw_sets,
     drawings,
     integer_range,
-    level_sets,
+    sets_of,
 )
 from perfdojo_sdk.verify.judgement import ClassResult, Expected, Outcome, Piece, judge, rows_of
 from perfdojo_sdk.verify.reference_c import (
@@ -177,7 +176,7 @@ def verify_numeric(
     results: list[ClassResult] = []
     planned: list[_Plan] = []
     skipped: list[ClassResult] = []
-    sets = level_sets(original, references.instances) if ability(runner, RunsSets) else 1
+    sets = sets_of(original, references.instances) if ability(runner, RunsSets) else {}
     for drawing, why in _drawings(original, transformed, references.instances, sets):
         if drawing.name not in _WHOLE and not references.small and references.rows is None:
             why = why or f"the program is large and {references.no_rows}"
@@ -199,7 +198,7 @@ def verify_numeric(
             inputs = [{name: stack[at, ...] for name, stack in stacks.items()} for at in places]
             for plan, given in zip(group, inputs, strict=True):
                 if plan.sets > 1:
-                    draw_levels(original, seed, plan.sets, given)
+                    draw_sets(plan.name, original, seed, plan.sets, given)
                 else:
                     draw(plan.name, original, seed, plan.largest, given, plan.number)
             requests = [
@@ -336,7 +335,7 @@ def _problem(results: Sequence[ClassResult]) -> str:
 
 
 def _drawings(
-    original: Program, transformed: Program, instances: int, sets: int
+    original: Program, transformed: Program, instances: int, sets: Mapping[str, int]
 ) -> Iterator[tuple[_Plan, str]]:
     """All drawings, the plain one first, and why one is skipped."""
     ranges = [integer_range(program) for program in (original, transformed)]
@@ -345,7 +344,7 @@ def _drawings(
     counts = drawings(original, instances)
     for name in classes(original, instances, _FULL_INSTANCES):
         for number in range(counts.get(name, 1)):
-            yield _Plan(name, number, sets=sets if name == LEVELS else 1), ""
+            yield _Plan(name, number, sets=sets.get(name, 1)), ""
     yield _Plan(INTEGERS, 0, largest), f"not a polynomial on small integers: {why}" if why else ""
 
 
