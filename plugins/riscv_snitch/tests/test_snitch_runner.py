@@ -24,6 +24,7 @@ from perfdojo_riscv_snitch.simulator.run import answer_bytes, finish, job, prepa
 from snitch_support import Game, golden
 
 from perfdojo_sdk.core.interface import EXECUTIONS
+from perfdojo_sdk.hookspecs.abilities import RunsSets, ability
 from perfdojo_sdk.hookspecs.types import (
     ArraySpec,
     Artifact,
@@ -31,7 +32,6 @@ from perfdojo_sdk.hookspecs.types import (
     KernelSource,
     Measurement,
     RunRequest,
-    running_sets,
 )
 from perfdojo_sdk.kernels.selection import default_selection, select
 from perfdojo_sdk.library.build import build_library
@@ -220,9 +220,9 @@ def test_many_sets_are_as_many_calls() -> None:
 
 
 def test_a_model_of_the_hardware_runs_no_sets(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert running_sets(SnitchRunner())
+    assert ability(SnitchRunner(), RunsSets)
     monkeypatch.setattr("perfdojo_riscv_snitch.cluster.binary", lambda: "/bin/true")
-    assert running_sets(SnitchRunner()) is None
+    assert ability(SnitchRunner(), RunsSets) is None
 
 
 def test_a_kernel_that_runs_too_long_is_stopped() -> None:
