@@ -217,9 +217,9 @@ _NEVER_F32 = (
     "f32 operands: no double precision number is denormal, and exponents of quotients stay within 280 of zero"
 )
 _SURE_OF_TIES = (
-    "f32 operands: no quotient and no root lies within 2^-49 of itself from the middle between two f32 "
-    "unless it "
-    "is exact, and the last bit in double precision is 2^-52"
+    "f32 operands: from the middle between two f32, a quotient lies at least 16 last bits of double precision "
+    "away, unless it is one in few bits, which the last step finds exactly, and a root at least 4 (all were "
+    "tried); this changes one last bit"
 )
 _KEPT = (*(f"t{k}" for k in range(1, 7)), *(f"fa{k}" for k in range(8)))
 
@@ -345,11 +345,35 @@ ASSEMBLY_REASONS: Sequence[Reason] = (
         "a NaN that the maximum loses is in its own exponential, and so in the sum that all of the row has",
     ),
     Reason(
-        r"sum-for-difference",
+        r"sum-for-difference|rounds-up",
         r".*",
         r"^fadd\.[sd] ",
-        "one of both is NaN here, and so are sum and difference",
-        r"feq\.[sd] (\w+), .*\n    bnez \1, (\.L\w+)\n¶    fadd\.[sd] .*\n\2:",
+        "one of both is NaN here, and so are sum and difference, however they are rounded",
+        r"feq\.[sd] (\w+), .*\n(?:    feq\.[sd] (\w+), .*\n    and \1, \1, \2\n)?    bnez \1, (\.L\w+)\n"
+        r"¶    fadd\.[sd] .*\n\3:",
+    ),
+    Reason(
+        r"rescued-result-dropped|unusual-arguments-not-rescued",
+        r"s?softmax",
+        r"^jal ra, |^bnez t\d, ",
+        "a sum of exponentials is at least 1, or NaN, of which the line makes what the routine does; or 0 where "
+        "all of a row are -inf: then it makes 18 times 2^126.9, which is infinite in f32",
+        r"\A(?![^¶]*^# \w+ f64 )(?=(?:(?! / )[\s\S])*^# .*s_i\[\{0\}\] = 1 / s\[\{0\}\]\n(?:(?!^# .* / )[\s\S])*\Z)"
+        r"[\s\S]*¶(?:    bnez .*\n(?:    .*\n){0,4})?    jal ra, \S+_rescue_div\n",
+    ),
+    Reason(
+        r"store-read-without-fence|fence-dropped",
+        r"[ds]?softmax",
+        r"^fence$",
+        "the same array was read through a stream after a fence, and no statement has written to it since",
+        r"^    # ssr\d: (\w+)\[.*\n    fence\n(?:(?!^    # \1\[)[\s\S])*^    # ssr\d: \1\[.*\n¶",
+    ),
+    Reason(
+        r".*",
+        r"(layer|batch)norm\d|[ds]layernorm",
+        r"",
+        "all divisions are by the root of a mean of squares and an epsilon of 1e-5: no divisor is denormal",
+        r"_div_dividend_normal:\n    bnez t3, \S+_div_again\n(?:(?!_div_infinite:)[\s\S])*¶",
     ),
     Reason(
         r"stream-set-too-early",
