@@ -17,12 +17,6 @@ def _next_component(match: re.Match[str]) -> str:
     return f"{match[1]}.{'xyzw'['xyzw'.index(match[2]) - 1]}"
 
 
-def _kept_by_all(match: re.Match[str]) -> str:
-    """One number for all threads in place of one in each, where each adds up its own."""
-    adds_up = re.search(rf"^ +{match[1]} \+= ", match.string, re.MULTILINE)
-    return f"    static float {match[1]};" if adds_up else match[0]
-
-
 def _again(match: re.Match[str]) -> str:
     """The launch twice, where its kernel adds to what an earlier one left: others begin anew."""
     body = re.search(rf"^PD_KERNEL\({match[2]}, [\s\S]*?^\}}$", match.string, re.MULTILINE)
@@ -384,7 +378,16 @@ PLACES = (
         r"^    float (\w+)\[(\d+)\];",
         r"    static float \1[\2];",
     ),
-    Plant("static scratch", "own-number-of-all-threads", GPU, r"^    float (\w+);", _kept_by_all),
+    Plant(
+        "static scratch", "own-number-of-all-threads", GPU, r"^    float (\w+);", r"    static float \1;"
+    ),
+    Plant(
+        "static scratch",
+        "one-memory-for-all-blocks",
+        GPU,
+        r"^    PD_SHARED\(float, (\d+), (\w+)\);",
+        r"    alignas(16) static float \2[\1];",
+    ),
     Plant(
         "memory of another scope",
         "own-number-in-shared-memory",
