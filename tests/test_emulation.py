@@ -232,6 +232,15 @@ def test_what_is_stored_is_read_when_others_had_their_turn() -> None:
     assert isinstance(found, Failure) and "change from call to call" in found.detail, found
 
 
+def test_one_process_has_room_for_a_hundred_kernels() -> None:
+    """Stacks of blocks in flight are for as many threads as there are, and given back."""
+    runner = EmulatedRunner()
+    artifact = runner.compile(source(REVERSE))
+    assert isinstance(artifact, Artifact), artifact
+    found = runner.run_together(artifact, [RunRequest()] * 100)
+    assert [type(each) for each in found] == [Measurement] * 100
+
+
 def test_many_sets_are_as_many_calls() -> None:
     """Each set's results are its own, and a fault in one of them fails."""
     x = np.arange(3 * N, dtype=np.float32).reshape(3, N)

@@ -80,6 +80,8 @@ struct Block {
     uint32_t epoch, warp_epoch[PD_MOST_THREADS];
     uint64_t slots[2][PD_MOST_THREADS];
     Fiber fibers[PD_MOST_THREADS];
+    char *stacks;
+    int room; /* for so many fibers */
     int ready; /* so many of its fibers have a stack that is set up */
 };
 
@@ -92,7 +94,6 @@ static const size_t STACK = 96 << 10;
 static const int MOST_IN_FLIGHT = 4;
 static Block in_flight[MOST_IN_FLIGHT];
 static Fiber *me = in_flight[0].fibers;
-static char *stacks;
 static void *scheduler;
 static Body body;
 static int fault;
@@ -109,7 +110,7 @@ __attribute__((naked, noinline, unused)) static void change(void **, void *)
 
 static void fiber_main();
 
-static void *set_up(char *top)
+static void *set_up(Fiber *, char *top)
 {
     void **stack = (void **)((uintptr_t)top & ~(uintptr_t)15);
     *--stack = 0; /* keeps the stack aligned as after a call */
@@ -126,21 +127,20 @@ static inline void to_scheduler(Fiber *fiber) { change(&fiber->place, scheduler)
 static ucontext_t home, contexts[MOST_IN_FLIGHT * PD_MOST_THREADS];
 static void fiber_main();
 
-static void *set_up(char *top)
+static ucontext_t *context_of(const Fiber *fiber)
 {
-    const size_t number = (size_t)(top - stacks) / STACK - 1;
-    ucontext_t *context = contexts + number;
+    return contexts + (fiber->of - in_flight) * PD_MOST_THREADS + fiber->thread;
+}
+
+static void *set_up(Fiber *fiber, char *top)
+{
+    ucontext_t *context = context_of(fiber);
     getcontext(context);
     context->uc_stack.ss_sp = top - STACK;
     context->uc_stack.ss_size = STACK;
     context->uc_link = &home;
     makecontext(context, fiber_main, 0);
     return context;
-}
-
-static ucontext_t *context_of(const Fiber *fiber)
-{
-    return contexts + (fiber->of - in_flight) * PD_MOST_THREADS + fiber->thread;
 }
 
 static inline void to_fiber(Fiber *fiber) { swapcontext(&home, context_of(fiber)); }
@@ -264,8 +264,34 @@ static bool release(Block &block, int threads)
     return any;
 }
 
+static void give_back_stacks(Block &block)
+{
+    if (block.room)
+        munmap(block.stacks, STACK * (size_t)block.room);
+    block.room = block.ready = 0;
+}
+
+/* For no more threads than a launch has had: a process may hold many kernels. */
+static bool has_stacks(Block &block, int threads)
+{
+    if (block.room >= threads)
+        return true;
+    give_back_stacks(block);
+    void *memory = mmap(0, STACK * (size_t)threads, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED)
+        return false;
+    block.stacks = (char *)memory;
+    block.room = threads;
+    return true;
+}
+
 static void begin_block(Block &block, int64_t number, int threads)
 {
+    if (!has_stacks(block, threads)) {
+        fault = NO_MEMORY;
+        return;
+    }
     block.running = true;
     block.number = number;
     block.serial = next_serial++;
@@ -274,8 +300,7 @@ static void begin_block(Block &block, int64_t number, int threads)
         Fiber &fiber = block.fibers[block.ready];
         fiber.of = &block;
         fiber.thread = block.ready;
-        const size_t stack = (size_t)(&block - in_flight) * PD_MOST_THREADS + (size_t)block.ready;
-        fiber.place = set_up(stacks + STACK * (stack + 1));
+        fiber.place = set_up(&fiber, block.stacks + STACK * (size_t)(block.ready + 1));
     }
     for (int k = 0; k < threads; k++) {
         block.fibers[k].state = READY;
@@ -310,13 +335,6 @@ static void run_threads(Block &block, int threads)
 
 static int launch_body(int64_t blocks, int threads)
 {
-    if (!stacks) {
-        void *memory = mmap(0, STACK * PD_MOST_THREADS * MOST_IN_FLIGHT, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (memory == MAP_FAILED)
-            return NO_MEMORY;
-        stacks = (char *)memory;
-    }
     first_serial = next_serial;
     drawn = 2463534242u;
     const int together = by_turns() ? MOST_IN_FLIGHT : 1;
@@ -328,13 +346,16 @@ static int launch_body(int64_t blocks, int threads)
             /* By turns, from either end: neighbours meet, and so do blocks far apart. */
             if (!block.running && first < behind)
                 begin_block(block, by_turns() && draw() % 2 ? --behind : first++, threads);
-            if (block.running)
+            if (block.running && !fault)
                 run_threads(block, threads);
             running = running || block.running || first < behind;
         }
     }
-    for (Block &block : in_flight)
+    for (Block &block : in_flight) {
         block.running = false;
+        if (&block != in_flight)
+            give_back_stacks(block);
+    }
     return fault;
 }
 
@@ -473,9 +494,9 @@ template <class T> struct Cell {
         return *this;
     }
     const Cell &operator=(const Cell &other) const { return *this = (T)other; }
-    const Cell &operator+=(T given) const { return *this = (T)((T)*this + given); }
-    const Cell &operator-=(T given) const { return *this = (T)((T)*this - given); }
-    const Cell &operator*=(T given) const { return *this = (T)((T)*this * given); }
+    const Cell &operator+=(const T &given) const { return *this = (T)((T)*this + given); }
+    const Cell &operator-=(const T &given) const { return *this = (T)((T)*this - given); }
+    const Cell &operator*=(const T &given) const { return *this = (T)((T)*this * given); }
 };
 
 template <class T, int64_t CELLS> struct Array {
