@@ -131,9 +131,7 @@ PD_HOST int {name}(const float *x, float *y, void *workspace, size_t bytes, int 
     )
 
 
-def result_of(
-    body: str, warp: int = 32, checked: bool = True, threads: int = 64
-) -> Measurement | Failure:
+def result_of(body: str, warp: int = 32, checked: bool = True, threads: int = 64) -> Measurement | Failure:
     runner = EmulatedRunner(warp, checked)
     artifact = runner.compile(source(body, threads=threads))
     assert isinstance(artifact, Artifact), artifact

@@ -179,7 +179,13 @@ MEMORY = (
         r"pd_store4\(\w+, ([^,]*),",
         lambda m: instead(m, 1, f"{m[1]} + 4"),
     ),
-    Plant("static scratch", "scratch-of-all-blocks", GPU, r"^    float (\w+) = ", r"    static float \1 = "),
+    Plant(
+        "static scratch",
+        "scratch-of-all-blocks",
+        GPU,
+        r"^( +)float (\w+) = (.*);",
+        r"\1static float \2;\n\1\2 = \3;",
+    ),
     Plant(
         "shared memory too small",
         "shared-of-half",
@@ -378,9 +384,7 @@ PLACES = (
         r"^    float (\w+)\[(\d+)\];",
         r"    static float \1[\2];",
     ),
-    Plant(
-        "static scratch", "own-number-of-all-threads", GPU, r"^    float (\w+);", r"    static float \1;"
-    ),
+    Plant("static scratch", "own-number-of-all-threads", GPU, r"^    float (\w+);", r"    static float \1;"),
     Plant(
         "static scratch",
         "one-memory-for-all-blocks",
