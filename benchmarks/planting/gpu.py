@@ -10,6 +10,8 @@ from planting.shared import DEVIATING
 GPU = ("gpu",)
 
 _LAUNCH = r"PD_LAUNCH\((\w+), (\d+), (\d+), .*\);"
+#: A launch of blocks of more than 32 threads.
+_MORE_THAN_32 = r"PD_LAUNCH\(\w+, \d+, (?!(?:1?\d|2\d|3[0-2]), )"
 _STORED = r"^( +[cy]\[[^\[\]\n]*\] = )([^;\n]*);$"
 
 
@@ -321,7 +323,14 @@ SHARED_BY_THREADS = (
         lambda m: f"pd_{'lane' if m[1] == 'warp' else 'warp'};",
     ),
     Plant("row or column mixed up", "block-of-neighbour", GPU, r"(?<== )pd_block;", "(pd_block ^ 1);"),
-    Plant("narrow index", "thread-in-five-bits", GPU, r"(?<== )pd_thread;", "(pd_thread & 31);"),
+    Plant(
+        "narrow index",
+        "thread-in-five-bits",
+        GPU,
+        r"(?<== )pd_thread;",
+        "(pd_thread & 31);",
+        needs=_MORE_THAN_32,
+    ),
     Plant(
         "launch wrong",
         "launched-in-the-other-order",
@@ -448,7 +457,7 @@ PLACES = (
         GPU,
         r"pd_sync_block\(\);",
         "if (pd_thread / PD_WARP % 2 == 0) pd_sync_block(); else pd_sync_warp();",
-        needs=r"PD_LAUNCH\(\w+, \d+, (?!(?:1?\d|2\d|3[0-2]), )",
+        needs=_MORE_THAN_32,
     ),
     Plant(
         "zero of the other sign",

@@ -379,6 +379,15 @@ GRID_REASONS: Sequence[Reason] = (
         "exp of that is added to one, where less than 2^-25 is nothing",
     ),
     Reason(
+        r"(large-to-zero|(beyond|below-minus)-1e37-to-infinity|sign-between-1e3-and-1e15|(negative-)?infinity-to-largest"
+        r"|whole-numbers-above-1e5|through-32-bit-integers)-stored",
+        r"softmax",
+        r"^y\[[^\]]*\] = e\[[^\]]*\] \* s_i;$",
+        "an exponential of a distance from the row's maximum is at most 1 and the sum at least that of the maximum, 1:"
+        " a result is between 0 and 1 but for roundings, or NaN",
+        r"s_i = 1\.0f / s;[\s\S]*¶",
+    ),
+    Reason(
         r"block-barrier-dropped|warp-barrier-for-block",
         r"rmsnorm",
         r"",
