@@ -12,6 +12,8 @@ GPU = ("gpu",)
 _LAUNCH = r"PD_LAUNCH\((\w+), (\d+), (\d+), .*\);"
 #: A launch of blocks of more than 32 threads.
 _MORE_THAN_32 = r"PD_LAUNCH\(\w+, \d+, (?!(?:1?\d|2\d|3[0-2]), )"
+#: The same of more than 64.
+_MORE_THAN_64 = r"PD_LAUNCH\(\w+, \d+, (?!(?:\d|[1-5]\d|6[0-4]), )"
 _STORED = r"^( +[cy]\[[^\[\]\n]*\] = )([^;\n]*);$"
 
 
@@ -61,7 +63,14 @@ GUARDS = (
 
 BARRIERS = (
     Plant("barrier missing", "block-barrier-dropped", GPU, r"^ +pd_sync_block\(\);\n", ""),
-    Plant("barrier missing", "warp-barrier-for-block", GPU, r"pd_sync_block\(\);", "pd_sync_warp();"),
+    Plant(
+        "barrier missing",
+        "warp-barrier-for-block",
+        GPU,
+        r"pd_sync_block\(\);",
+        "pd_sync_warp();",
+        needs=_MORE_THAN_64,  # no warp is longer
+    ),
     Plant("barrier missing", "warp-barrier-dropped", GPU, r"^ +pd_sync_warp\(\);\n", ""),
     Plant(
         "barrier divergent",

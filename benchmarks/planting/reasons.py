@@ -383,9 +383,17 @@ GRID_REASONS: Sequence[Reason] = (
         r"|whole-numbers-above-1e5|through-32-bit-integers)-stored",
         r"softmax",
         r"^y\[[^\]]*\] = e\[[^\]]*\] \* s_i;$",
-        "an exponential of a distance from the row's maximum is at most 1 and the sum at least that of the maximum, 1:"
-        " a result is between 0 and 1 but for roundings, or NaN",
+        "an exponential of a distance from the row's maximum is at most 1, and the sum at least that of the"
+        " maximum, 1: a result is between 0 and 1 but for roundings, or NaN",
         r"s_i = 1\.0f / s;[\s\S]*¶",
+    ),
+    Reason(
+        r"block-barrier-dropped|warp-barrier-for-block",
+        r"softmax",
+        r"",
+        "nobody has read e so far, and up to the next barrier each thread only writes cells of its own there",
+        r"^\{\n(?:(?!\be\[[^\]]*\](?! = ))[\s\S])*"
+        r"¶ *pd_sync_block\(\);(?:(?!\be\[[^\]]*\](?! = )|pd_sync_block)[\s\S])*pd_sync_block\(\);",
     ),
     Reason(
         r"block-barrier-dropped|warp-barrier-for-block",
