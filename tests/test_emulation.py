@@ -110,17 +110,18 @@ PLANTED = (
 )  # fmt: skip
 
 
-def source(body: str, name: str = "pd_case") -> KernelSource:
+def source(body: str, name: str = "pd_case", threads: int = 64) -> KernelSource:
     code = f"""
 #include "pd_gpu.h"
-PD_KERNEL({name}_k0, 64)(PD_INPUT(float, {N}, x), PD_ARRAY(float, {N}, y))
+#define THREADS {threads}
+PD_KERNEL({name}_k0, THREADS)(PD_INPUT(float, {N}, x), PD_ARRAY(float, {N}, y))
 {{{body}}}
 
 PD_HOST size_t {name}_workspace_bytes(int threads) {{ return 0; }}
 PD_HOST int {name}(const float *x, float *y, void *workspace, size_t bytes, int threads)
 {{
     PD_BEGIN_CALL();
-    PD_LAUNCH({name}_k0, {N // 64}, 64, x, y);
+    PD_LAUNCH({name}_k0, {N // threads}, {threads}, x, y);
     return PD_END_CALL();
 }}
 """
@@ -130,9 +131,9 @@ PD_HOST int {name}(const float *x, float *y, void *workspace, size_t bytes, int 
     )
 
 
-def result_of(body: str, warp: int = 32, checked: bool = True) -> Measurement | Failure:
+def result_of(body: str, warp: int = 32, checked: bool = True, threads: int = 64) -> Measurement | Failure:
     runner = EmulatedRunner(warp, checked)
-    artifact = runner.compile(source(body))
+    artifact = runner.compile(source(body, threads=threads))
     assert isinstance(artifact, Artifact), artifact
     x = np.arange(N, dtype=np.float32)
     return runner.run(artifact, RunRequest(inputs={"x": x}))
@@ -185,6 +186,57 @@ def test_what_one_thread_keeps_where_all_write_is_noticed(scratch: str) -> None:
     assert isinstance(result_of(body), Measurement)
     found = result_of(body.replace("float own", "static float own"))
     assert isinstance(found, Failure) and "change from call to call" in found.detail, found
+
+
+#: A block's sum is kept in one number, and each thread's distance from it in shared memory.
+SUM = """
+    float sum;
+    PD_SHARED(float, THREADS, part);
+    sum = 0;
+    for (int k = 0; k < THREADS; k++)
+        sum += x[pd_block*THREADS + k];
+    part[pd_thread] = x[pd_block*THREADS + pd_thread] - sum;
+    pd_sync_block();
+    y[pd_block*THREADS + pd_thread] = part[THREADS - 1 - pd_thread];
+"""
+
+
+@pytest.mark.parametrize("threads", [4, 64])
+@pytest.mark.parametrize(
+    ("own", "common"),
+    [
+        ("float sum", "static float sum"),
+        ("PD_SHARED(float, THREADS, part)", "alignas(16) static float part[THREADS]"),
+    ],
+    ids=["number", "array"],
+)
+def test_what_a_block_keeps_where_all_blocks_write_is_noticed(own: str, common: str, threads: int) -> None:
+    """Blocks that run one after the other would each find their own, or what they all agree on."""
+    right = result_of(SUM, threads=threads)
+    assert isinstance(right, Measurement) and right.outputs is not None, right
+    rows = np.arange(N, dtype=np.float32).reshape(-1, threads)
+    expected = (rows - rows.sum(1, keepdims=True))[:, ::-1].reshape(-1)
+    np.testing.assert_array_equal(right.outputs["y"], expected)
+    assert SUM.count(own) == 1
+    found = result_of(SUM.replace(own, common), threads=threads)
+    assert isinstance(found, Failure) and "change from call to call" in found.detail, found
+
+
+def test_what_is_stored_is_read_when_others_had_their_turn() -> None:
+    """Nothing watched stands between the number's two uses."""
+    body = "    float own;\n    own = x[pd_block*64 + pd_thread];\n    y[pd_block*64 + pd_thread] = own;\n"
+    assert isinstance(result_of(body), Measurement)
+    found = result_of(body.replace("float own", "static float own"))
+    assert isinstance(found, Failure) and "change from call to call" in found.detail, found
+
+
+def test_one_process_has_room_for_a_hundred_kernels() -> None:
+    """Stacks of blocks in flight are for as many threads as there are, and given back."""
+    runner = EmulatedRunner()
+    artifact = runner.compile(source(REVERSE))
+    assert isinstance(artifact, Artifact), artifact
+    found = runner.run_together(artifact, [RunRequest()] * 100)
+    assert [type(each) for each in found] == [Measurement] * 100
 
 
 def test_many_sets_are_as_many_calls() -> None:

@@ -29,6 +29,7 @@ PLANTINGS = 8
 #: Kernels of which one has whatever may go wrong in a call.
 CALLED = ("relu:shrunk-3", "softmax:odd-last", "bmm:shrunk-1", "swiglu:shrunk-1", "conv2:shrunk-1")
 VECTORS, STREAMS = ("x86_avx512", "x86_avx2", "arm_neon"), ("riscv_snitch",)
+GRIDS = ("cuda_gh200", "hip_mi300a")
 
 
 @cache
@@ -127,6 +128,29 @@ def test_each_fault_of_assembly_has_a_place() -> None:
     plants = [p for p in PLANTS if p.families == ("assembly",)]
     nowhere = [p.name for p in plants if not any(places(p, g.source) for g in grounds)]
     assert len(plants) > 100 and not nowhere
+
+
+def test_each_fault_of_grids_has_a_place() -> None:
+    """On one target or the other: not every expert has each of the words."""
+    names = (
+        "softmax:odd", "softmax:shrunk-1", "rmsnorm:even", "matmul:even", "swiglu:even", "swiglu:shrunk-1",
+        "relu_ffn:odd", "batchnorm1:odd",
+    )  # fmt: skip
+    grounds = [ground for target in GRIDS for ground in looked_at((target,), *names)[1]]
+    plants = [p for p in PLANTS if p.families == ("gpu",)]
+    nowhere = [p.name for p in plants if not any(places(p, g.source) for g in grounds)]
+    assert len(plants) > 80 and not nowhere
+
+
+@pytest.mark.parametrize("target", GRIDS)
+def test_what_blocks_in_flight_at_once_would_share_is_caught(target: str) -> None:
+    """The maximum of a row, which all threads of a block work out, and the block's shared memory."""
+    judge, [ground] = looked_at((target,), "softmax:odd")
+    assert not judge.unplanted(ground)
+    for name in ("own-number-of-all-threads", "one-memory-for-all-blocks"):
+        plant = by_name(name)
+        verdict = judge.judge(ground, plant, places(plant, ground.source)[0])
+        assert verdict.verdict == CAUGHT and "change from call to call" in verdict.by, (name, verdict)
 
 
 @pytest.mark.parametrize(

@@ -10,17 +10,15 @@ from planting.shared import DEVIATING
 GPU = ("gpu",)
 
 _LAUNCH = r"PD_LAUNCH\((\w+), (\d+), (\d+), .*\);"
+#: A launch of blocks of more than 32 threads.
+_MORE_THAN_32 = r"PD_LAUNCH\(\w+, \d+, (?!(?:1?\d|2\d|3[0-2]), )"
+#: The same of more than 64.
+_MORE_THAN_64 = r"PD_LAUNCH\(\w+, \d+, (?!(?:\d|[1-5]\d|6[0-4]), )"
 _STORED = r"^( +[cy]\[[^\[\]\n]*\] = )([^;\n]*);$"
 
 
 def _next_component(match: re.Match[str]) -> str:
     return f"{match[1]}.{'xyzw'['xyzw'.index(match[2]) - 1]}"
-
-
-def _kept_by_all(match: re.Match[str]) -> str:
-    """One number for all threads in place of one in each, where each adds up its own."""
-    adds_up = re.search(rf"^ +{match[1]} \+= ", match.string, re.MULTILINE)
-    return f"    static float {match[1]};" if adds_up else match[0]
 
 
 def _again(match: re.Match[str]) -> str:
@@ -65,7 +63,14 @@ GUARDS = (
 
 BARRIERS = (
     Plant("barrier missing", "block-barrier-dropped", GPU, r"^ +pd_sync_block\(\);\n", ""),
-    Plant("barrier missing", "warp-barrier-for-block", GPU, r"pd_sync_block\(\);", "pd_sync_warp();"),
+    Plant(
+        "barrier missing",
+        "warp-barrier-for-block",
+        GPU,
+        r"pd_sync_block\(\);",
+        "pd_sync_warp();",
+        needs=_MORE_THAN_64,  # no warp is longer
+    ),
     Plant("barrier missing", "warp-barrier-dropped", GPU, r"^ +pd_sync_warp\(\);\n", ""),
     Plant(
         "barrier divergent",
@@ -185,7 +190,13 @@ MEMORY = (
         r"pd_store4\(\w+, ([^,]*),",
         lambda m: instead(m, 1, f"{m[1]} + 4"),
     ),
-    Plant("static scratch", "scratch-of-all-blocks", GPU, r"^    float (\w+) = ", r"    static float \1 = "),
+    Plant(
+        "static scratch",
+        "scratch-of-all-blocks",
+        GPU,
+        r"^( +)float (\w+) = (.*);",
+        r"\1static float \2;\n\1\2 = \3;",
+    ),
     Plant(
         "shared memory too small",
         "shared-of-half",
@@ -321,7 +332,14 @@ SHARED_BY_THREADS = (
         lambda m: f"pd_{'lane' if m[1] == 'warp' else 'warp'};",
     ),
     Plant("row or column mixed up", "block-of-neighbour", GPU, r"(?<== )pd_block;", "(pd_block ^ 1);"),
-    Plant("narrow index", "thread-in-five-bits", GPU, r"(?<== )pd_thread;", "(pd_thread & 31);"),
+    Plant(
+        "narrow index",
+        "thread-in-five-bits",
+        GPU,
+        r"(?<== )pd_thread;",
+        "(pd_thread & 31);",
+        needs=_MORE_THAN_32,
+    ),
     Plant(
         "launch wrong",
         "launched-in-the-other-order",
@@ -384,7 +402,14 @@ PLACES = (
         r"^    float (\w+)\[(\d+)\];",
         r"    static float \1[\2];",
     ),
-    Plant("static scratch", "own-number-of-all-threads", GPU, r"^    float (\w+);", _kept_by_all),
+    Plant("static scratch", "own-number-of-all-threads", GPU, r"^    float (\w+);", r"    static float \1;"),
+    Plant(
+        "static scratch",
+        "one-memory-for-all-blocks",
+        GPU,
+        r"^    PD_SHARED\(float, (\d+), (\w+)\);",
+        r"    alignas(16) static float \2[\1];",
+    ),
     Plant(
         "memory of another scope",
         "own-number-in-shared-memory",
@@ -441,7 +466,7 @@ PLACES = (
         GPU,
         r"pd_sync_block\(\);",
         "if (pd_thread / PD_WARP % 2 == 0) pd_sync_block(); else pd_sync_warp();",
-        needs=r"PD_LAUNCH\(\w+, \d+, (?!(?:1?\d|2\d|3[0-2]), )",
+        needs=_MORE_THAN_32,
     ),
     Plant(
         "zero of the other sign",

@@ -217,8 +217,8 @@ _NEVER_F32 = (
     "f32 operands: no double precision number is denormal, and exponents of quotients stay within 280 of zero"
 )
 _SURE_OF_TIES = (
-    "f32 operands: from the middle between two f32, a quotient lies at least 16 last bits of double precision "
-    "away, unless it is one in few bits, which the last step finds exactly, and a root at least 4 (all were "
+    "f32 operands: from the middle between two f32, a quotient lies at least 16 last bits of double "
+    "precision away, unless it is one in few bits, which the last step finds exactly, and a root at least 4 (all were "
     "tried); this changes one last bit"
 )
 _KEPT = (*(f"t{k}" for k in range(1, 7)), *(f"fa{k}" for k in range(8)))
@@ -356,9 +356,10 @@ ASSEMBLY_REASONS: Sequence[Reason] = (
         r"rescued-result-dropped|unusual-arguments-not-rescued",
         r"s?softmax",
         r"^jal ra, |^bnez t\d, ",
-        "a sum of exponentials is at least 1, or NaN, of which the line makes what the routine does; or 0 where "
-        "all of a row are -inf: then it makes 18 times 2^126.9, which is infinite in f32",
-        r"\A(?![^¶]*^# \w+ f64 )(?=(?:(?! / )[\s\S])*^# .*s_i\[\{0\}\] = 1 / s\[\{0\}\]\n(?:(?!^# .* / )[\s\S])*\Z)"
+        "a sum of exponentials is at least 1, or NaN, of which the line makes what the routine does; or 0 "
+        "where all of a row are -inf: then it makes 18 times 2^126.9, which is infinite in f32",
+        r"\A(?![^¶]*^# \w+ f64 )"
+        r"(?=(?:(?! / )[\s\S])*^# .*s_i\[\{0\}\] = 1 / s\[\{0\}\]\n(?:(?!^# .* / )[\s\S])*\Z)"
         r"[\s\S]*¶(?:    bnez .*\n(?:    .*\n){0,4})?    jal ra, \S+_rescue_div\n",
     ),
     Reason(
@@ -431,6 +432,23 @@ GRID_REASONS: Sequence[Reason] = (
         r"swiglu",
         r"",
         "exp of that is added to one, where less than 2^-25 is nothing",
+    ),
+    Reason(
+        r"(large-to-zero|(beyond|below-minus)-1e37-to-infinity|sign-between-1e3-and-1e15|(negative-)?infinity-to-largest"
+        r"|whole-numbers-above-1e5|through-32-bit-integers)-stored",
+        r"softmax",
+        r"^y\[[^\]]*\] = e\[[^\]]*\] \* s_i;$",
+        "an exponential of a distance from the row's maximum is at most 1, and the sum at least that of the"
+        " maximum, 1: a result is between 0 and 1 but for roundings, or NaN",
+        r"s_i = 1\.0f / s;[\s\S]*¶",
+    ),
+    Reason(
+        r"block-barrier-dropped|warp-barrier-for-block",
+        r"softmax",
+        r"",
+        "nobody has read e so far, and up to the next barrier each thread only writes cells of its own there",
+        r"^\{\n(?:(?!\be\[[^\]]*\](?! = ))[\s\S])*"
+        r"¶ *pd_sync_block\(\);(?:(?!\be\[[^\]]*\](?! = )|pd_sync_block)[\s\S])*pd_sync_block\(\);",
     ),
     Reason(
         r"block-barrier-dropped|warp-barrier-for-block",

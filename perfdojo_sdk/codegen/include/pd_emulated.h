@@ -3,7 +3,8 @@
  * Each thread of a block is a fiber that runs until it waits at a barrier or in a shuffle. With PD_CHECKED
  * every access to shared memory, to outputs and to temporaries is looked at: it must stay inside its array,
  * read what was written, and be ordered by a barrier after what another thread did to the cell. Blocks of
- * one launch are never ordered. A fault ends the call with a status (the enum below) and a line on stderr.
+ * one launch are never ordered. In the second call of a process a few blocks are in flight at once, and their
+ * threads take turns. A fault ends the call with a status (the enum below) and a line on stderr.
  */
 #ifndef PD_RUNTIME_H
 #define PD_RUNTIME_H
@@ -46,12 +47,42 @@ enum State { READY, AT_BLOCK, AT_WARP, DONE };
 
 /* -- fibers ------------------------------------------------------------------------------------- */
 
+struct Block;
+
+/* Nothing is copied before its thread waits: whoever reads earlier finds what was there. */
+struct Copy {
+    void (*finish)(const Copy &);
+    char to[64], from[64]; /* the arrays, as the kernel knows them */
+    int64_t to_at, from_at;
+};
+
+struct Copies {
+    Copy *list;
+    int count, room;
+};
+
 struct Fiber {
     void *place; /* where it goes on: its stack pointer */
+    Block *of;
     int thread;
     State state;
     int site; /* the line of the barrier that it waits at */
     bool orders; /* whether the barrier orders what the lanes did to memory */
+    uint8_t turn; /* of the slots, for its next shuffle */
+    Copies copies; /* that have begun */
+};
+
+/* A block in flight. */
+struct Block {
+    bool running;
+    int64_t number;
+    uint32_t serial; /* among all blocks of the process */
+    uint32_t epoch, warp_epoch[PD_MOST_THREADS];
+    uint64_t slots[2][PD_MOST_THREADS];
+    Fiber fibers[PD_MOST_THREADS];
+    char *stacks;
+    int room; /* for so many fibers */
+    int ready; /* so many of its fibers have a stack that is set up */
 };
 
 struct Body {
@@ -60,18 +91,14 @@ struct Body {
 };
 
 static const size_t STACK = 96 << 10;
-static Fiber fibers[PD_MOST_THREADS];
-static Fiber *me = fibers;
-static char *stacks;
+static const int MOST_IN_FLIGHT = 4;
+static Block in_flight[MOST_IN_FLIGHT];
+static Fiber *me = in_flight[0].fibers;
 static void *scheduler;
 static Body body;
-static int ready_fibers; /* so many have a stack that is set up */
 static int fault;
-static int64_t block;
-static uint32_t serial = 1, first_serial; /* of blocks; the first of this launch */
-static uint32_t epoch, warp_epoch[PD_MOST_THREADS];
-static uint64_t slots[2][PD_MOST_THREADS];
-static uint8_t turn[PD_MOST_THREADS];
+static uint32_t next_serial = 1, first_serial; /* the first of this launch */
+static int64_t calls; /* of watched kernels, in this process */
 
 #if defined(__amd64__)
 __attribute__((naked, noinline, unused)) static void change(void **, void *)
@@ -83,7 +110,7 @@ __attribute__((naked, noinline, unused)) static void change(void **, void *)
 
 static void fiber_main();
 
-static void *set_up(char *top)
+static void *set_up(Fiber *, char *top)
 {
     void **stack = (void **)((uintptr_t)top & ~(uintptr_t)15);
     *--stack = 0; /* keeps the stack aligned as after a call */
@@ -97,13 +124,17 @@ static inline void to_fiber(Fiber *fiber) { change(&scheduler, fiber->place); }
 static inline void to_scheduler(Fiber *fiber) { change(&fiber->place, scheduler); }
 #else
 #include <ucontext.h>
-static ucontext_t home, contexts[PD_MOST_THREADS];
+static ucontext_t home, contexts[MOST_IN_FLIGHT * PD_MOST_THREADS];
 static void fiber_main();
 
-static void *set_up(char *top)
+static ucontext_t *context_of(const Fiber *fiber)
 {
-    const size_t number = (size_t)(top - stacks) / STACK - 1;
-    ucontext_t *context = contexts + number;
+    return contexts + (fiber->of - in_flight) * PD_MOST_THREADS + fiber->thread;
+}
+
+static void *set_up(Fiber *fiber, char *top)
+{
+    ucontext_t *context = context_of(fiber);
     getcontext(context);
     context->uc_stack.ss_sp = top - STACK;
     context->uc_stack.ss_size = STACK;
@@ -112,8 +143,8 @@ static void *set_up(char *top)
     return context;
 }
 
-static inline void to_fiber(Fiber *fiber) { swapcontext(&home, contexts + (fiber - fibers)); }
-static inline void to_scheduler(Fiber *fiber) { swapcontext(contexts + (fiber - fibers), &home); }
+static inline void to_fiber(Fiber *fiber) { swapcontext(&home, context_of(fiber)); }
+static inline void to_scheduler(Fiber *fiber) { swapcontext(context_of(fiber), &home); }
 #endif
 
 static void fiber_main()
@@ -126,13 +157,20 @@ static void fiber_main()
     }
 }
 
+/* All stacks start anew in the next call. */
+static void give_up(int what)
+{
+    fault = what;
+    for (Block &block : in_flight)
+        block.ready = 0;
+}
+
 __attribute__((noinline, unused)) static void fail(int what, const char *words, const char *array)
 {
     if (!fault)
-        fprintf(stderr, "emulated kernel: %s: %s (block %lld, thread %d)\n", words, array, (long long)block,
-                me->thread);
-    fault = what;
-    ready_fibers = 0; /* all stacks start anew in the next call */
+        fprintf(stderr, "emulated kernel: %s: %s (block %lld, thread %d)\n", words, array,
+                (long long)me->of->number, me->thread);
+    give_up(what);
     to_scheduler(me);
 }
 
@@ -145,35 +183,33 @@ __attribute__((noinline, unused)) static void wait(State state, int site, bool o
     to_scheduler(fiber);
 }
 
-/* In the second call of a process, watched threads take turns at each access: what is meant for one thread
- * and kept where all of them write, nobody else would notice. */
-static int64_t calls;
+/* In the second call of a process, watched threads take turns at each access, and those of a few blocks do
+ * together: what is meant for one thread or one block, and kept where all of them write, nobody else would
+ * notice. */
+static inline bool by_turns() { return calls == 2; }
 
 __attribute__((unused)) static inline void give_turn()
 {
-    if (calls == 2)
+    if (by_turns())
         to_scheduler(me);
+}
+
+/* Numbers that are the same in each process: xorshift (Marsaglia, Journal of Statistical Software 8, 14). */
+static uint32_t drawn;
+
+static inline uint32_t draw()
+{
+    drawn ^= drawn << 13;
+    drawn ^= drawn >> 17;
+    return drawn ^= drawn << 5;
 }
 
 /* -- copies that take their time ------------------------------------------------------------------ */
 
-/* Nothing is copied before its thread waits: whoever reads earlier finds what was there. */
-struct Copy {
-    void (*finish)(const Copy &);
-    char to[64], from[64]; /* the arrays, as the kernel knows them */
-    int64_t to_at, from_at;
-};
-
-struct Copies {
-    Copy *list;
-    int count, room;
-};
-static Copies copies[PD_MOST_THREADS];
-
 template <class A, class B> static inline void copy_async(const A &to, int64_t to_at, const B &from, int64_t from_at)
 {
     static_assert(sizeof(A) <= 64 && sizeof(B) <= 64, "an array is a few words");
-    Copies &mine = copies[me->thread];
+    Copies &mine = me->copies;
     if (mine.count == mine.room) {
         mine.room = mine.room ? 2 * mine.room : 64;
         mine.list = (Copy *)realloc(mine.list, sizeof(Copy) * (size_t)mine.room);
@@ -191,7 +227,7 @@ template <class A, class B> static inline void copy_async(const A &to, int64_t t
 
 static inline void copies_done()
 {
-    Copies &mine = copies[me->thread];
+    Copies &mine = me->copies;
     for (int k = 0; k < mine.count; k++)
         mine.list[k].finish(mine.list[k]);
     mine.count = 0;
@@ -201,13 +237,14 @@ template <class T, int64_t CELLS> static inline T *pointer_to(T (&array)[CELLS])
 template <class A> static inline const A &pointer_to(const A &array) { return array; }
 
 /* Lets go who has arrived; whether there was anybody. */
-static bool release(int threads)
+static bool release(Block &block, int threads)
 {
+    Fiber *const fibers = block.fibers;
     bool all = true, any = false;
     for (int k = 0; k < threads; k++)
         all = all && fibers[k].state == AT_BLOCK && fibers[k].site == fibers[0].site;
     if (all) {
-        epoch++;
+        block.epoch++;
         for (int k = 0; k < threads; k++)
             fibers[k].state = READY;
         return true;
@@ -220,64 +257,104 @@ static bool release(int threads)
         if (!together)
             continue;
         any = true;
-        warp_epoch[first / PD_WARP] += fibers[first].orders;
+        block.warp_epoch[first / PD_WARP] += fibers[first].orders;
         for (int k = first; k < end; k++)
             fibers[k].state = READY;
     }
     return any;
 }
 
-static void run_block(int threads)
+static void give_back_stacks(Block &block)
 {
-    memset(turn, 0, sizeof turn);
-    for (int k = 0; k < threads; k++)
-        copies[k].count = 0;
-    for (int k = 0; k < threads; k++)
-        fibers[k].state = READY;
-    for (;;) {
-        int done = 0, ready = 0;
-        for (int k = 0; k < threads; k++) {
-            /* Odd blocks run their threads backwards, so that no order is taken for granted. */
-            Fiber *const fiber = fibers + (serial & 1 ? threads - 1 - k : k);
-            if (fiber->state == READY) {
-                me = fiber;
-                to_fiber(fiber);
-                if (fault)
-                    return;
-            }
-            done += fiber->state == DONE;
-            ready += fiber->state == READY;
+    if (block.room)
+        munmap(block.stacks, STACK * (size_t)block.room);
+    block.room = block.ready = 0;
+}
+
+/* For no more threads than a launch has had: a process may hold many kernels. */
+static bool has_stacks(Block &block, int threads)
+{
+    if (block.room >= threads)
+        return true;
+    give_back_stacks(block);
+    void *memory = mmap(0, STACK * (size_t)threads, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED)
+        return false;
+    block.stacks = (char *)memory;
+    block.room = threads;
+    return true;
+}
+
+static void begin_block(Block &block, int64_t number, int threads)
+{
+    if (!has_stacks(block, threads)) {
+        fault = NO_MEMORY;
+        return;
+    }
+    block.running = true;
+    block.number = number;
+    block.serial = next_serial++;
+    block.epoch = 0;
+    for (; block.ready < threads; block.ready++) {
+        Fiber &fiber = block.fibers[block.ready];
+        fiber.of = &block;
+        fiber.thread = block.ready;
+        fiber.place = set_up(&fiber, block.stacks + STACK * (size_t)(block.ready + 1));
+    }
+    for (int k = 0; k < threads; k++) {
+        block.fibers[k].state = READY;
+        block.fibers[k].turn = 0;
+        block.fibers[k].copies.count = 0;
+    }
+}
+
+/* One turn for each thread that can go on; by turns, one in four of them waits for the next. */
+static void run_threads(Block &block, int threads)
+{
+    int done = 0, ready = 0;
+    for (int k = 0; k < threads; k++) {
+        /* Odd blocks run their threads backwards, so that no order is taken for granted. */
+        Fiber *const fiber = block.fibers + (block.serial & 1 ? threads - 1 - k : k);
+        if (fiber->state == READY && !(by_turns() && draw() % 4 == 0)) {
+            me = fiber;
+            to_fiber(fiber);
+            if (fault)
+                return;
         }
-        if (done == threads)
-            return;
-        if (!ready && !release(threads)) {
-            fault = DIVERGENT;
-            ready_fibers = 0;
-            fprintf(stderr, "emulated kernel: a barrier that not all threads reach (block %lld)\n",
-                    (long long)block);
-            return;
-        }
+        done += fiber->state == DONE;
+        ready += fiber->state == READY;
+    }
+    block.running = done < threads;
+    if (block.running && !ready && !release(block, threads)) {
+        fprintf(stderr, "emulated kernel: a barrier that not all threads reach (block %lld)\n",
+                (long long)block.number);
+        give_up(DIVERGENT);
     }
 }
 
 static int launch_body(int64_t blocks, int threads)
 {
-    if (!stacks) {
-        void *memory = mmap(0, STACK * PD_MOST_THREADS, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (memory == MAP_FAILED)
-            return NO_MEMORY;
-        stacks = (char *)memory;
+    first_serial = next_serial;
+    drawn = 2463534242u;
+    const int together = by_turns() ? MOST_IN_FLIGHT : 1;
+    int64_t first = 0, behind = blocks; /* who has not begun */
+    for (bool running = true; running && !fault;) {
+        running = false;
+        for (int k = 0; k < together && !fault; k++) {
+            Block &block = in_flight[k];
+            /* By turns, from either end: neighbours meet, and so do blocks far apart. */
+            if (!block.running && first < behind)
+                begin_block(block, by_turns() && draw() % 2 ? --behind : first++, threads);
+            if (block.running && !fault)
+                run_threads(block, threads);
+            running = running || block.running || first < behind;
+        }
     }
-    for (; ready_fibers < threads; ready_fibers++) {
-        fibers[ready_fibers].thread = ready_fibers;
-        fibers[ready_fibers].place = set_up(stacks + STACK * (size_t)(ready_fibers + 1));
-    }
-    first_serial = serial;
-    for (block = 0; block < blocks && !fault; block++) {
-        epoch = 0;
-        run_block(threads);
-        serial++;
+    for (Block &block : in_flight) {
+        block.running = false;
+        if (&block != in_flight)
+            give_back_stacks(block);
     }
     return fault;
 }
@@ -292,7 +369,7 @@ template <class F> static int launch(int64_t blocks, int threads, F kernel)
 template <class T> static inline T shuffle_xor(T value, int distance, int site)
 {
     const int thread = me->thread;
-    uint64_t *const slot = slots[turn[thread] ^= 1];
+    uint64_t *const slot = me->of->slots[me->turn ^= 1];
     memcpy(slot + thread, &value, sizeof(T));
     wait(AT_WARP, site);
     T other;
@@ -311,10 +388,11 @@ struct Mark {
 
     void set()
     {
-        serial = pd_emulated::serial;
+        const Block &block = *me->of;
+        serial = block.serial;
         thread = me->thread;
-        epoch = pd_emulated::epoch;
-        warp_epoch = pd_emulated::warp_epoch[thread / PD_WARP];
+        epoch = block.epoch;
+        warp_epoch = block.warp_epoch[thread / PD_WARP];
     }
 
     /* Whether that was before what happens now, by a barrier or a launch between; each block has shared
@@ -323,11 +401,12 @@ struct Mark {
     {
         if (serial < first_serial)
             return true;
-        if (serial != pd_emulated::serial)
+        const Block &block = *me->of;
+        if (serial != block.serial)
             return shared;
         const int now = me->thread;
-        return thread == now || epoch < pd_emulated::epoch ||
-               (thread / PD_WARP == now / PD_WARP && warp_epoch < pd_emulated::warp_epoch[now / PD_WARP]);
+        return thread == now || epoch < block.epoch ||
+               (thread / PD_WARP == now / PD_WARP && warp_epoch < block.warp_epoch[now / PD_WARP]);
     }
 };
 
@@ -336,6 +415,7 @@ struct Shadow {
 
     void on_read(const char *name, bool shared)
     {
+        const uint32_t serial = me->of->serial;
         if (shared ? written.serial != serial : !written.serial)
             fail(UNWRITTEN, "a cell is read that nobody wrote", name);
         if (!written.ordered(shared))
@@ -386,6 +466,12 @@ static void begin_call()
     calls++;
 }
 
+/* Shared memory of one block in flight. */
+template <class T, int64_t CELLS> struct Shared {
+    alignas(16) T values[CELLS];
+    Shadow shadow[CELLS];
+};
+
 /* One cell: reading and writing it are looked at. */
 template <class T> struct Cell {
     T *value;
@@ -399,7 +485,8 @@ template <class T> struct Cell {
         shadow->on_read(name, shared);
         return *value;
     }
-    const Cell &operator=(T given) const
+    /* What is stored is read after the turn of others, who may have changed it if it is not this thread's own. */
+    const Cell &operator=(const T &given) const
     {
         give_turn();
         shadow->on_write(name, shared);
@@ -407,9 +494,9 @@ template <class T> struct Cell {
         return *this;
     }
     const Cell &operator=(const Cell &other) const { return *this = (T)other; }
-    const Cell &operator+=(T given) const { return *this = (T)((T)*this + given); }
-    const Cell &operator-=(T given) const { return *this = (T)((T)*this - given); }
-    const Cell &operator*=(T given) const { return *this = (T)((T)*this * given); }
+    const Cell &operator+=(const T &given) const { return *this = (T)((T)*this + given); }
+    const Cell &operator-=(const T &given) const { return *this = (T)((T)*this - given); }
+    const Cell &operator*=(const T &given) const { return *this = (T)((T)*this * given); }
 };
 
 template <class T, int64_t CELLS> struct Array {
@@ -422,7 +509,10 @@ template <class T, int64_t CELLS> struct Array {
         : values(given), shadow(shadow_of(given, CELLS)), name(called), shared(false)
     {
     }
-    Array(T *given, Shadow *marks, const char *called) : values(given), shadow(marks), name(called), shared(true) {}
+    Array(Shared<T, CELLS> *each, const char *called)
+        : values(each[me->of - in_flight].values), shadow(each[me->of - in_flight].shadow), name(called), shared(true)
+    {
+    }
 
     Cell<T> operator[](int64_t index) const
     {
@@ -449,9 +539,8 @@ template <class T, int64_t CELLS> struct Input {
 #define PD_ARRAY(type, cells, name) const pd_emulated::Array<type, cells> name
 #define PD_EXCHANGED(type, cells, name) PD_ARRAY(type, cells, name)
 #define PD_SHARED(type, cells, name) \
-    alignas(16) static type pd_values_##name[cells]; \
-    static pd_emulated::Shadow pd_shadow_##name[cells]; \
-    const pd_emulated::Array<type, cells> name(pd_values_##name, pd_shadow_##name, #name)
+    static pd_emulated::Shared<type, cells> pd_shared_##name[pd_emulated::MOST_IN_FLIGHT]; \
+    const pd_emulated::Array<type, cells> name(pd_shared_##name, #name)
 #else
 static void begin_call() { fault = 0; }
 #define PD_INPUT(type, cells, name) const type *const name
@@ -573,7 +662,7 @@ static inline void tile_multiply_bf16(Tile &sum, const A &a, int64_t a_at, int64
 #define PD_BEGIN_CALL() pd_emulated::begin_call()
 #define PD_END_CALL() 0
 
-#define pd_block (pd_emulated::block)
+#define pd_block (pd_emulated::me->of->number)
 #define pd_thread (pd_emulated::me->thread)
 #define pd_lane (pd_emulated::me->thread % PD_WARP)
 #define pd_warp (pd_emulated::me->thread / PD_WARP)

@@ -301,9 +301,7 @@ def _disagree(call: Call, first: Outcome, second: Outcome) -> Failure | None:
 def execute(call: Call, starts: Sequence[Start], request: RunRequest) -> list[Simulation] | Failure:
     """Simulate the call from each of the starts."""
     prepared = [
-        prepare(
-            call.program, s.memory, s.registers, MAX_CYCLES, used=s.used, late=s.late, chance=s.chance
-        )
+        prepare(call.program, s.memory, s.registers, MAX_CYCLES, used=s.used, late=s.late, chance=s.chance)
         for s in starts
     ]
     try:
